@@ -1,0 +1,194 @@
+"""Which grids show a study, and the notes that stand under them."""
+
+from collections.abc import Iterable, Sequence
+
+from analysis import stats
+from analysis.render import DASH, MINUS, Grid, interval, measured, number, p_value, points
+from analysis.results import NOT_RUN, Cell, Results
+from analysis.verdicts import Judged, Overall
+from cse_core.run import Pretrained, Run
+from experiments.study import AVERAGES, PUBLISHED_NAMES, Row
+
+COLUMN_NAMES = PUBLISHED_NAMES | {"sts_avg": "STS avg", "transfer_avg": "Transfer avg"}
+WIDE = 4  # from so many columns on, ours and the published numbers are two tables
+LEGEND = (
+    "Cells: mean \N{PLUS-MINUS SIGN} sample deviation over seeds (number of seeds), in points. "
+    "measured: our runs; imported: published numbers that we did not run; not run: no score here; "
+    f"substituted: something else stands in; {DASH}: no number."
+)
+
+
+def name_of(column: str) -> str:
+    """How a column is headed."""
+    return COLUMN_NAMES.get(column, column)
+
+
+def grids(results: Results) -> tuple[Grid, ...]:
+    """Ours and the published numbers, side by side or, where that is too wide, one below the other."""
+    cells = [cell for row in results.study.rows for cell in results.of(row)]
+    if all(cell.published is None for cell in cells):
+        return (_ours(results, results.study.rows),)
+    if len(results.study.columns) < WIDE:
+        return (_side_by_side(results),)
+    shown = [row for row in results.study.rows if row.encoder is not None or row.published is None]
+    return (_ours(results, shown), _published(results))
+
+
+def verdict_grid(judged: Sequence[Judged]) -> Grid:
+    """One line a comparison."""
+    header = ("claim", f"A {MINUS} B", "column", "difference", "95 % interval", "Holm p")
+    rows = (_judged_line(one) for one in judged)
+    return Grid("", (*header, "smallest detectable", "seeds", "published", "verdict"), tuple(rows))
+
+
+def reproduction_grid(results: Results) -> Grid:
+    """Each published number against the prediction interval of our runs; averages only, where the study has them."""
+    averages = [column for column in results.study.columns if column in AVERAGES]
+    rows = []
+    for row in results.study.rows:
+        for cell in results.of(row):
+            if cell.scores and cell.published is not None and (not averages or cell.column in averages):
+                rows.append(_reproduction_line(cell))
+    header = ("row", "column", "published", "of runs", "ours", "seed 42", "95 % prediction interval", "published is")
+    return Grid("Published numbers against the prediction interval of our runs", header, tuple(rows))
+
+
+def overall_lines(found: Iterable[Overall]) -> list[str]:
+    """A sentence a claim."""
+    lines = []
+    for one in found:
+        why = f"; not tested: {', '.join(one.reasons)}" if one.reasons else ""
+        text = f", {one.text}" if one.text else ""
+        lines.append(f"- **{one.claim}**{text}: **{one.verdict}** ({one.tested} of {one.declared} comparisons tested{why}).")
+    return lines
+
+
+def notes(results: Results) -> list[str]:
+    """What a reader must know to read the numbers: source, scale, data, seeds, rule, metric, settings, machine."""
+    study = results.study
+    rows = [row for row in study.rows if row.encoder is not None]
+    versions = sorted({int(version) for version in results.lines["version"]})
+    return [
+        f"Source: {study.source}. {study.question}",
+        f"Scale {study.scale.name}: {study.scale.title}. {study.scale.notes}".rstrip(),
+        f"Corpus: {study.scale.corpus}.",
+        f"Seeds: {_by_row(rows, _seeds)}.",
+        f"Checkpoint kept by: {_by_row(rows, lambda row: row.select)}.",
+        f"Metric: {study.metric}, by {_by_row(rows, lambda row: str(row.scorer))}; "
+        f"evaluator version {', '.join(map(str, versions)) or DASH}.",
+        f"Settings of all trained rows: {_shared(rows)}.",
+        f"Measured on: {_machines(results)}.",
+        LEGEND,
+    ]
+
+
+def _ours(results: Results, rows: Iterable[Row]) -> Grid:
+    columns = results.study.columns
+    brief = {c for c in columns if c not in AVERAGES} if len(columns) >= WIDE and set(columns) & set(AVERAGES) else set()
+    lines = []
+    for row in rows:
+        cells = results.of(row)
+        texts = (measured(cell.summary, cell.declared, brief=cell.column in brief) for cell in cells)
+        lines.append((row.label, *texts, _provenance(row, cells)))
+    return Grid("Ours", ("", *map(name_of, columns), "provenance"), tuple(lines))
+
+
+def _published(results: Results) -> Grid:
+    columns = results.study.columns
+    lines = []
+    for row in results.study.rows:
+        cells = results.of(row)
+        if any(cell.published is not None for cell in cells):
+            lines.append((row.label, *map(_printed, cells), _provenance(row, cells)))
+    return Grid("Published", ("", *map(name_of, columns), "ours"), tuple(lines))
+
+
+def _side_by_side(results: Results) -> Grid:
+    header = [f"{name_of(column)}, {whose}" for column in results.study.columns for whose in ("ours", "published")]
+    lines = []
+    for row in results.study.rows:
+        cells = results.of(row)
+        texts = [text for cell in cells for text in (measured(cell.summary, cell.declared), _printed(cell))]
+        lines.append((row.label, *texts, _provenance(row, cells)))
+    return Grid("", ("", *header, "provenance of ours"), tuple(lines))
+
+
+def _printed(cell: Cell) -> str:
+    if cell.published is None:
+        return DASH
+    deviation = "" if cell.published_std is None else f" \N{PLUS-MINUS SIGN} {number(cell.published_std)}"
+    return number(cell.published) + deviation
+
+
+def _provenance(row: Row, cells: Sequence[Cell]) -> str:
+    """One word if all cells share it; what is not run is named, and why where the row says so."""
+    found = dict.fromkeys(cell.provenance for cell in cells)
+    if row.why and found.keys() <= {NOT_RUN}:
+        return f"{NOT_RUN}: {row.why.removeprefix('not run: ')}"
+    if len(found) == 1:
+        return next(iter(found))
+    missing = ", ".join(name_of(cell.column) for cell in cells if cell.provenance == NOT_RUN)
+    scored = ", ".join(word for word in found if word != NOT_RUN)
+    return f"{scored}; {NOT_RUN}: {missing}"
+
+
+def _judged_line(one: Judged) -> tuple[str, ...]:
+    found, comparison = one.estimate, one.comparison
+    names = f"{comparison.better} {MINUS} {comparison.worse}"
+    numbers = (DASH, DASH, DASH, DASH)
+    published = number(one.published, sign=comparison.kind == "mean")
+    if isinstance(found, stats.Paired):
+        band = interval(found.interval, factor=100, sign=True)
+        numbers = (points(found.mean, sign=True), band, p_value(one.adjusted), points(found.detectable))
+    if comparison.kind == "spread":
+        names = f"sd of {comparison.better} / sd of {comparison.worse}"
+    if isinstance(found, stats.Spread):
+        numbers = (number(found.ratio), interval(found.interval), p_value(one.adjusted), DASH)
+    verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
+    return (comparison.claim, names, name_of(comparison.task), *numbers, one.seeds, published, verdict)
+
+
+def _reproduction_line(cell: Cell) -> tuple[str, ...]:
+    band = stats.prediction_interval([100 * score for score in cell.scores.values()], runs=cell.published_runs)
+    assert cell.published is not None
+    return (
+        cell.row,
+        name_of(cell.column),
+        _printed(cell),
+        str(cell.published_runs),
+        measured(cell.summary, cell.declared),
+        points(cell.scores.get(42)),
+        interval(band),
+        stats.published_verdict(cell.published, band),
+    )
+
+
+def _seeds(row: Row) -> str:
+    if isinstance(row.encoder, Pretrained):
+        return "none (not trained)"
+    return ", ".join(map(str, row.seeds)) + (", nested runs too" if row.vary == "all" else "")
+
+
+def _by_row(rows: Sequence[Row], value) -> str:
+    """The value that all rows share; else the most frequent one and the others with their rows."""
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        groups.setdefault(value(row), []).append(row.label)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    texts = [f"{text} ({', '.join(labels)})" if i else text for i, (text, labels) in enumerate(ordered)]
+    return "; ".join(texts) or DASH
+
+
+def _shared(rows: Sequence[Row]) -> str:
+    runs = [row.encoder for row in rows if isinstance(row.encoder, Run)]
+    if not runs:
+        return DASH
+    hidden = {"method", "corpus", "seed"}
+    settings = [{name: str(value) for name, value in run.settings().items() if name not in hidden} for run in runs]
+    common = {name: text for name, text in settings[0].items() if all(one.get(name) == text for one in settings)}
+    return ", ".join(f"{name} {text}" for name, text in common.items()) or DASH
+
+
+def _machines(results: Results) -> str:
+    pairs = sorted({(str(device), str(commit)[:9]) for device, commit in results.lines[["device", "commit"]].to_numpy()})
+    return "; ".join(f"{device or DASH} at commit {commit or DASH}" for device, commit in pairs) or DASH

@@ -1,0 +1,237 @@
+"""Write every study's tables and the blocks of REPORT.md from the record, or check that they are what it gives.
+
+    python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
+"""
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import tyro
+
+from analysis import layout, render
+from analysis.results import Results, join, tidy
+from analysis.verdicts import judge, overall
+from experiments import catalogue, record
+from experiments.scales import SCALES
+from experiments.study import Study
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"(<!-- (table|verdicts) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+OPENING = re.compile(r"<!-- (?:table|verdicts)\b.*")
+SUFFIXES = (".md", ".tex", ".csv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where the record is read from and tables and report are written to."""
+
+    mlruns: Path = record.MLRUNS
+    tables: Path = ROOT / "analysis" / "tables"
+    report: Path = ROOT / "REPORT.md"
+
+
+def documents(study: Study, frame: pd.DataFrame) -> dict[str, str]:
+    """The study's files by name."""
+    results = join(study, frame)
+    files = {f"{study.name}.md": _page(results), f"{study.name}.tex": _tex(results)}
+    files[f"{study.name}.csv"] = tidy(results).to_csv(index=False, float_format="%.4f", lineterminator="\n")
+    return files
+
+
+def table_block(results: Results) -> str:
+    """The study's tables and their notes as Markdown."""
+    grids = layout.grids(results)
+    if results.study.scale.name == "paper":
+        grids = (*grids, layout.reproduction_grid(results))
+    return "\n\n".join([*map(render.markdown, grids), "\n".join(f"- {note}" for note in layout.notes(results))])
+
+
+def verdicts_block(results: Results) -> str:
+    """The verdict of each claim and the comparisons that it rests on, as Markdown."""
+    judged = judge(results)
+    if not judged:
+        return "This study compares nothing."
+    how = (
+        "Differences in points over seeds that both rows have, paired t test; spreads: ratio of deviations, F test. "
+        f"Holm's correction over the {sum(one.p is not None for one in judged)} tested comparisons of this table. "
+        "Smallest detectable: the difference found with 80 % power, had the observed deviation been the true one."
+    )
+    return "\n\n".join(["\n".join(layout.overall_lines(overall(judged))), render.markdown(layout.verdict_grid(judged)), how])
+
+
+def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
+    """The chosen studies at each scale; quickstart has one scale of its own."""
+    found = [study for scale in scales for study in catalogue.chosen(list(names) or ["all"], scale)]
+    return list({(study.scale.name, study.name): study for study in found}.values())
+
+
+def generated(studies: Sequence[Study], places: Places) -> dict[Path, str]:
+    """Every file that the studies give."""
+    texts = {}
+    for study in studies:
+        frame = _frame(study.scale.name, places.mlruns)
+        for name, text in documents(study, frame).items():
+            texts[places.tables / study.scale.name / name] = text
+    return texts
+
+
+def filled(report: str, mlruns: Path) -> str:
+    """The report with every table and verdict block replaced by what the record gives."""
+    if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
+        raise ValueError("REPORT.md: a block is not `<!-- table STUDY SCALE -->` to `<!-- end -->`; opened or named wrongly")
+
+    def fill(match: re.Match[str]) -> str:
+        head, kind, name, scale, end = match.groups()
+        (study,) = _one_study(name, scale)
+        make = {"table": table_block, "verdicts": verdicts_block}[kind]
+        return f"{head}{make(join(study, _frame(study.scale.name, mlruns)))}\n{end}"
+
+    return BLOCK.sub(fill, report)
+
+
+def stale(folders: Sequence[Path], wanted: Mapping[Path, str]) -> list[Path]:
+    """Table files in the folders that no study gives."""
+    found = (path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in SUFFIXES)
+    return [path for path in found if path not in wanted]
+
+
+def differences(wanted: Mapping[Path, str]) -> list[str]:
+    """Each file that is missing or other than wanted, with its first differing line."""
+    found = []
+    for path, text in wanted.items():
+        if not path.is_file():
+            found.append(f"{path}: missing")
+            continue
+        pairs = zip_longest(_read(path).splitlines(), text.splitlines(), fillvalue="nothing")
+        changed = next(((i, a, b) for i, (a, b) in enumerate(pairs, 1) if a != b), None)
+        if changed:
+            found.append("{}: line {} is\n    {}\n  the record gives\n    {}".format(path, *changed))
+        elif _read(path) != text:
+            found.append(f"{path}: line ends differ")
+    return found
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text, encoding="utf-8", newline="")
+    os.replace(part, path)
+
+
+def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, places: Places | None = None) -> list[str]:
+    """Write the tables and report blocks, or with `check` only compare; returns a line for each difference found.
+
+    Without a scale: small, and every other scale that has lines in results.csv. Stale files count, and are removed,
+    only where all studies are made.
+    """
+    places = places or Places()
+    scales = [scale] if scale else _recorded_scales(places.mlruns)
+    studies = studies_for(names, scales)
+    wanted = generated(studies, places)
+    extra = []
+    if not names:
+        folders = [places.tables / scale] if scale else _committed_folders(places.tables)
+        extra = stale(folders, wanted)
+    if places.report.is_file():
+        wanted[places.report] = filled(_read(places.report), places.mlruns)
+    found = differences(wanted) + [f"{path}: stale, no study gives it" for path in extra]
+    if not check:
+        for path, text in wanted.items():
+            write(path, text)
+        for path in extra:
+            path.unlink()
+    return found
+
+
+def main(
+    studies: tyro.conf.Positional[tuple[str, ...]] = (),
+    /,
+    *,
+    scale: str = "",
+    check: bool = False,
+    mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = record.MLRUNS,
+) -> int:
+    """Write the tables and the blocks of REPORT.md from mlruns/*.csv.
+
+    Args:
+        studies: studies, papers or `quickstart`; all but quickstart if none is named.
+        scale: the size; small and every recorded one if not given.
+        check: write nothing, list what differs from the record, and fail if anything does.
+        mlruns: the folder of the record.
+    """
+    if not check and mlruns == record.MLRUNS:
+        _export([scale] if scale else list(SCALES), mlruns)
+    found = make(studies, scale=scale, check=check, places=Places(mlruns=mlruns))
+    if check:
+        print("\n".join([*found, f"{len(found)} differences from the record"]))
+        return 1 if found else 0
+    print(f"{len(found)} files changed")
+    return 0
+
+
+def _export(scales: Sequence[str], mlruns: Path) -> None:
+    """Merge what MLflow has into the record, where there is an MLflow; a fresh clone has none and needs none."""
+    if (mlruns / "mlflow.db").is_file() or os.environ.get("MLFLOW_TRACKING_URI"):
+        from experiments import tracking
+
+        tracking.export(list(scales))
+
+
+def _page(results: Results) -> str:
+    study = results.study
+    parts = [f"# {study.name}, scale {study.scale.name}", table_block(results), "## Verdicts", verdicts_block(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _tex(results: Results) -> str:
+    study, grids = results.study, list(layout.grids(results))
+    if study.scale.name == "paper":
+        grids.append(layout.reproduction_grid(results))
+    if study.comparisons:
+        grids.append(layout.verdict_grid(judge(results)))
+    notes = "\n".join(f"% {note}" for note in layout.notes(results))
+    tables = []
+    for i, grid in enumerate(grids, 1):
+        caption = f"{study.source}, scale {study.scale.name}. {grid.title or study.question}"
+        tables.append(render.latex(grid, label=f"{study.name}-{study.scale.name}-{i}", caption=caption))
+    return "\n\n".join([notes, *tables]) + "\n"
+
+
+def _one_study(name: str, scale: str) -> list[Study]:
+    found = catalogue.chosen([name], scale)
+    if len(found) != 1:
+        raise ValueError(f"REPORT.md: block {name} names {len(found)} studies; expected the name of one")
+    return found
+
+
+def _recorded_scales(mlruns: Path) -> list[str]:
+    recorded = set(_frame("small", mlruns)["scale"].dropna())
+    return [name for name in SCALES if name == "small" or (name in recorded and name != "quickstart")]
+
+
+def _committed_folders(tables: Path) -> list[Path]:
+    """Quickstart's folder is ignored by git and not compared."""
+    return [path for path in sorted(tables.glob("*")) if path.is_dir() and path.name != "quickstart"]
+
+
+@cache
+def _frame(scale: str, mlruns: Path) -> pd.DataFrame:
+    return record.read_results(scale, mlruns)
+
+
+def _read(path: Path) -> str:
+    with path.open(encoding="utf-8", newline="") as file:
+        return file.read()
+
+
+if __name__ == "__main__":
+    sys.exit(tyro.cli(main))

@@ -1,0 +1,102 @@
+"""Numbers as text, and grids of text as Markdown and LaTeX."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.stats import Interval, Summary
+
+DASH = "\N{EN DASH}"
+MINUS = "\N{MINUS SIGN}"
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "\N{PLUS-MINUS SIGN}": r"$\pm$",
+    DASH: "--",
+    MINUS: "$-$",
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of text: a title (may be empty), a header and rows as long as it."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        wrong = [row for row in self.rows if len(row) != len(self.header)]
+        if wrong:
+            raise ValueError(f"{self.title or 'table'}: row {wrong[0]} has {len(wrong[0])} cells, expected {len(self.header)}")
+
+
+def number(value: float | None, *, sign: bool = False) -> str:
+    """Two decimals, an en dash for what is missing; the one place where a number is rounded."""
+    if value is None:
+        return DASH
+    rounded = round(value, 2) + 0.0  # no -0.00
+    return f"{rounded:+.2f}" if sign else f"{rounded:.2f}"
+
+
+def points(score: float | None, *, sign: bool = False) -> str:
+    """A score in [0, 1], or a difference of two, in points."""
+    return number(None if score is None else 100 * score, sign=sign)
+
+
+def measured(found: Summary | None, declared: int, *, brief: bool = False) -> str:
+    """Mean, deviation and seeds: `54.71 +- 0.32 (3)`; `(2 of 3)` where seeds are missing. Brief: the mean, and what is missing."""
+    if found is None:
+        return DASH
+    seeds = f" ({found.n})" if found.n == declared else f" ({found.n} of {declared})"
+    if brief:
+        return points(found.mean) + ("" if found.n == declared else seeds)
+    deviation = "" if found.sd is None else f" \N{PLUS-MINUS SIGN} {points(found.sd)}"
+    return points(found.mean) + deviation + seeds
+
+
+def interval(found: Interval | None, *, factor: float = 1.0, sign: bool = False) -> str:
+    """`[low, high]` times a factor."""
+    if found is None:
+        return DASH
+    return f"[{number(factor * found.low, sign=sign)}, {number(factor * found.high, sign=sign)}]"
+
+
+def p_value(p: float | None) -> str:
+    """Three decimals, no zero."""
+    if p is None:
+        return DASH
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def markdown(grid: Grid) -> str:
+    """The grid as a Markdown table, first column left, the others right."""
+    rule = ("---", *("---:" for _ in grid.header[1:]))
+    lines = [_line(grid.header), "| " + " | ".join(rule) + " |", *map(_line, grid.rows)]
+    return "\n".join([f"**{grid.title}**", "", *lines] if grid.title else lines)
+
+
+def latex(grid: Grid, *, label: str, caption: str) -> str:
+    """The grid as a booktabs table."""
+    columns = "l" + "r" * (len(grid.header) - 1)
+    body = [r"\begin{table}", r"\centering", r"\small", f"\\caption{{{escape(caption)}}}", f"\\label{{tab:{label}}}"]
+    body += [f"\\begin{{tabular}}{{{columns}}}", r"\toprule", _tex_line(grid.header), r"\midrule"]
+    body += [*map(_tex_line, grid.rows), r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    return "\n".join(body)
+
+
+def escape(text: str) -> str:
+    """The text as LaTeX sets it."""
+    return "".join(LATEX.get(letter, letter) for letter in text)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _tex_line(cells: Sequence[str]) -> str:
+    return " & ".join(map(escape, cells)) + r" \\"

@@ -1,0 +1,170 @@
+"""The study's statistics on plain arrays of scores, one score a seed; each docstring says which question is answered.
+
+Units are the caller's. Deviations are sample deviations (ddof 1), intervals come from Student's t with n - 1 degrees of
+freedom, p values are two-sided. Whatever cannot be computed is None: a deviation of one score, a test without spread.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+LEVEL = 0.95
+ALPHA = 0.05
+POWER = 0.8
+# Scores lie in [0, 1]; values that differ by less are equal and were merely summed in another order.
+ROUNDING = 1e-12
+NOT_TESTED = "not tested"
+
+
+class Interval(NamedTuple):
+    """A range of values, both ends included."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean, sample deviation (None for one score) and number of scores."""
+
+    mean: float
+    sd: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The differences of pairs; interval, p and detectable are None for fewer than two pairs or without spread."""
+
+    mean: float
+    sd: float | None
+    n: int
+    interval: Interval | None
+    p: float | None
+    detectable: float | None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A ratio of two deviations with its interval and p; all are None where a deviation is missing or zero."""
+
+    ratio: float | None
+    interval: Interval | None
+    p: float | None
+    n: tuple[int, int]
+
+
+def summary(scores: Sequence[float]) -> Summary:
+    """What was measured: mean and sample deviation of the scores of n seeds."""
+    values = _checked(scores, "scores")
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return Summary(mean, None, 1)
+    return Summary(mean, 0.0 if _constant(values) else float(np.std(values, ddof=1)), len(values))
+
+
+def mean_interval(scores: Sequence[float], *, level: float = LEVEL) -> Interval | None:
+    """Where does the method's mean over all seeds lie? None for one score."""
+    found = summary(scores)
+    return _around(found, math.sqrt(1 / found.n), level)
+
+
+def prediction_interval(scores: Sequence[float], *, runs: int = 1, level: float = LEVEL) -> Interval | None:
+    """Where would the mean of `runs` further runs lie, if they were like ours? mean +- t sd sqrt(1/n + 1/runs)."""
+    if runs < 1:
+        raise ValueError(f"runs must be at least 1, got {runs}")
+    found = summary(scores)
+    return _around(found, math.sqrt(1 / found.n + 1 / runs), level)
+
+
+def paired(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Paired:
+    """Is first better than second on the same seeds? Differences first - second and their paired t test.
+
+    `detectable` is the smallest true difference that a test of this size would have found with 80 % power if the
+    observed deviation were the true one: (t(.975) + t(.8)) sd / sqrt(n), the usual approximation to the noncentral t.
+    Differences that are the same for every seed have no spread to test against: no interval, p or detectable.
+    """
+    a, b = _checked(first, "first"), _checked(second, "second")
+    if len(a) != len(b):
+        raise ValueError(f"pairs need equally many scores, got {len(a)} and {len(b)}")
+    found = summary(a - b)
+    if not found.sd:
+        return Paired(found.mean, found.sd, found.n, None, None, None)
+    error = found.sd / math.sqrt(found.n)
+    student = stats.t(found.n - 1)
+    p = float(2 * student.sf(abs(found.mean) / error))
+    detectable = float(student.ppf(1 - ALPHA / 2) + student.ppf(POWER)) * error
+    return Paired(found.mean, found.sd, found.n, _around(found, math.sqrt(1 / found.n), level), p, detectable)
+
+
+def spread(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Spread:
+    """Does first vary less than second? sd(first) / sd(second) with the F test of two independent normal samples."""
+    a, b = summary(first), summary(second)
+    if not a.sd or not b.sd:
+        return Spread(None, None, None, (a.n, b.n))
+    ratio = a.sd / b.sd
+    law = stats.f(a.n - 1, b.n - 1)
+    tail = (1 - level) / 2
+    low, high = (ratio / math.sqrt(float(law.ppf(q))) for q in (1 - tail, tail))
+    p = float(min(1.0, 2 * min(law.cdf(ratio**2), law.sf(ratio**2))))
+    return Spread(ratio, Interval(low, high), p, (a.n, b.n))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Which of a table's comparisons stand when all are tested together? Holm's step-down adjusted p values, in order."""
+    if not len(p_values):
+        return []
+    values = _checked(p_values, "p values")
+    if values.min() < 0 or values.max() > 1:
+        raise ValueError(f"p values must be in [0, 1], got {p_values}")
+    order = np.argsort(values, kind="stable")
+    steps = values[order] * np.arange(len(values), 0, -1)
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted.tolist()
+
+
+def published_verdict(published: float, interval: Interval | None) -> str:
+    """Is a published number what our runs would predict? within, above or below the prediction interval."""
+    if math.isnan(published):
+        raise ValueError("the published number is NaN")
+    if interval is None:
+        return NOT_TESTED
+    if published > interval.high:
+        return "above"
+    return "below" if published < interval.low else "within"
+
+
+def comparison_verdict(effect: float, adjusted_p: float | None) -> str:
+    """Does a claim hold? `effect` is positive in the claim's direction, `adjusted_p` is Holm's (None: not tested)."""
+    if math.isnan(effect):
+        raise ValueError("the effect is NaN")
+    if adjusted_p is None:
+        return NOT_TESTED
+    if adjusted_p >= ALPHA or effect == 0:
+        return "undecided"
+    return "supported" if effect > 0 else "contradicted"
+
+
+def _around(found: Summary, factor: float, level: float) -> Interval | None:
+    if found.sd is None:
+        return None
+    half = float(stats.t(found.n - 1).ppf((1 + level) / 2)) * found.sd * factor
+    return Interval(found.mean - half, found.mean + half)
+
+
+def _checked(values: Sequence[float], name: str) -> np.ndarray:
+    array = np.asarray(values, dtype=float)
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"{name}: wanted at least one number in a row, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: wanted finite numbers, got {array.tolist()}")
+    return array
+
+
+def _constant(values: np.ndarray) -> bool:
+    return float(np.ptp(values)) <= ROUNDING * max(1.0, float(np.abs(values).max()))

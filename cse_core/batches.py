@@ -1,0 +1,90 @@
+"""Token ids into padded batches, in an order that depends on seed and step alone."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from datasets import Dataset
+from jaxtyping import Int
+
+from cse_core.method import Batch, Tokens
+from cse_core.seeding import generator_for, seed_for
+
+
+class Column:
+    """One column of id lists, kept as Arrow's flat values and offsets: no copy of a memory-mapped table."""
+
+    def __init__(self, table: Dataset, name: str) -> None:
+        lists = table.data.column(name).combine_chunks()
+        self.values = lists.values.to_numpy()
+        self.offsets = lists.offsets.to_numpy()
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> Int[np.ndarray, " t"]:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+
+def pad(ids: Sequence[Sequence[int] | Int[np.ndarray, " t"]], pad_id: int) -> Tokens:
+    """Ids of different lengths as one Tokens, filled on the right to the longest of them."""
+    longest = max(len(row) for row in ids)
+    padded = np.full((len(ids), longest), pad_id, dtype=np.int64)
+    mask = np.zeros((len(ids), longest), dtype=bool)
+    for i, row in enumerate(ids):
+        padded[i, : len(row)] = row
+        mask[i, : len(row)] = True
+    return Tokens(torch.from_numpy(padded), torch.from_numpy(mask))
+
+
+def stack(tokens: Sequence[Tokens], pad_id: int) -> Tokens:
+    """Several Tokens one below the other, filled to the longest: one encoder pass for all views."""
+    longest = max(part.ids.shape[1] for part in tokens)
+
+    def fill(values: torch.Tensor, value: int) -> torch.Tensor:
+        return torch.nn.functional.pad(values, (0, longest - values.shape[1]), value=value)
+
+    positions = None
+    if any(part.positions is not None for part in tokens):
+        usual = [torch.arange(part.ids.shape[1], device=part.ids.device).expand_as(part.ids) for part in tokens]
+        shifted = [u if part.positions is None else part.positions for u, part in zip(usual, tokens, strict=True)]
+        positions = torch.cat([fill(p, 0) for p in shifted])
+    ids = torch.cat([fill(part.ids, pad_id) for part in tokens])
+    return Tokens(ids, torch.cat([fill(part.mask, 0) for part in tokens]), positions)
+
+
+def steps_per_epoch(examples: int, batch_size: int) -> int:
+    """Batches of one pass, the last one smaller; a leftover of one example has no negatives and is left out."""
+    whole, rest = divmod(examples, batch_size)
+    return whole + (rest > 1)
+
+
+class Batches:
+    """The batches of a run by step: examples shuffled anew each epoch, nothing dropped but a leftover of one."""
+
+    def __init__(self, table: Dataset, batch_size: int, *, seed: int, pad_id: int, device: torch.device) -> None:
+        self.columns = {name: Column(table, name) for name in table.column_names}
+        self.examples, self.batch_size, self.seed = len(table), batch_size, seed
+        self.pad_id, self.device = pad_id, device
+        self.per_epoch = steps_per_epoch(self.examples, batch_size)
+        if self.per_epoch == 0:
+            raise ValueError(f"{self.examples} training examples make no batch: contrast needs at least two")
+        self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
+
+    def rows(self, step: int) -> Int[np.ndarray, " n"]:
+        """Which examples step `step` trains on."""
+        epoch, position = divmod(step, self.per_epoch)
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._order = np.random.default_rng(seed_for(self.seed, f"order/{epoch}")).permutation(self.examples)
+        return self._order[position * self.batch_size : (position + 1) * self.batch_size]
+
+    def at(self, step: int) -> Batch:
+        """The batch of one step, on the device."""
+        rows = self.rows(step)
+        columns = {}
+        for name, column in self.columns.items():
+            tokens = pad([column[row] for row in rows], self.pad_id)
+            columns[name] = Tokens(tokens.ids.to(self.device), tokens.mask.to(self.device))
+        generator = generator_for(self.seed, f"loss/{step}", self.device)
+        return Batch(torch.from_numpy(rows), columns, generator)

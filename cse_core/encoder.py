@@ -1,0 +1,198 @@
+"""A Hugging Face BERT or RoBERTa, its tokenizer and a pooling: sentences in, vectors out."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import logging as transformers_logging
+
+from cse_core.batches import pad, stack
+from cse_core.method import Tokens
+from cse_core.run import POOLINGS
+
+ASSETS = Path(__file__).parent / "assets"
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+transformers_logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
+transformers_logging.disable_progress_bar()
+
+
+def resolve(name: str) -> Path:
+    """The folder of an embedded backbone, of a path or of a hub model (cache first, then download)."""
+    embedded = sorted(path.parent.name for path in ASSETS.glob("*/config.json"))
+    if name in embedded:
+        return ASSETS / name
+    if (Path(name) / "config.json").is_file():
+        return Path(name)
+    patterns = ["config.json", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "model.safetensors"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=patterns))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, ValueError, OSError) as error:
+        raise FileNotFoundError(
+            f"backbone {name!r}: neither embedded ({', '.join(embedded)}), nor a folder with a config.json, nor to be "
+            f"had from the Hugging Face hub ({type(error).__name__}); name one of these or fetch it there first"
+        ) from error
+
+
+def content_hash(folder: Path) -> str:
+    """SHA-256 over weights and tokenizer: what decides a model's vectors, whatever the folder is called."""
+    digest = hashlib.sha256()
+    names = [n for n in WEIGHTS if (folder / n).is_file()][:1] + ["tokenizer.json", "vocab.txt", "vocab.json"]
+    for name in names:
+        if (folder / name).is_file():
+            digest.update(name.encode() + b"\0" + (folder / name).read_bytes())
+    return digest.hexdigest()
+
+
+def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], pooling: str) -> Float[Tensor, "n d"]:
+    """One vector a text from all layers' states (embedding output first), by the names of SPEC A2.
+
+    cls: last layer's first token. mean: masked mean of the last layer; of the mean of the last two (top2_mean), of
+    the embedding output and the last (first_last_mean: the published 56.70), of layer 1 and the last (layer1_last_mean).
+    """
+    if pooling == "cls":
+        return states[-1][:, 0]
+    layers = {"mean": (-1,), "top2_mean": (-1, -2), "first_last_mean": (0, -1), "layer1_last_mean": (1, -1)}[pooling]
+    average = torch.stack([states[i] for i in layers]).mean(0)
+    weights = mask.unsqueeze(-1).to(average.dtype)
+    return (average * weights).sum(1) / weights.sum(1)
+
+
+class Encoder(nn.Module):
+    """Backbone, tokenizer and pooling. Calling it is a training pass; `encode` is evaluation."""
+
+    def __init__(self, backbone: nn.Module, tokenizer: PreTrainedTokenizerBase, *, pooling: str, name: str) -> None:
+        super().__init__()
+        if pooling not in POOLINGS:
+            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
+        self.backbone, self.tokenizer, self.pooling, self.name = backbone, tokenizer, pooling, name
+        self.precision = "fp32"  # of training passes; evaluation is always fp32
+
+    @classmethod
+    def from_pretrained(
+        cls, name_or_path: str | Path, *, pooling: str | None = None, dropout: float | None = None
+    ) -> "Encoder":
+        """Load a backbone, or a folder that `save` wrote, with its own pooling unless told otherwise.
+
+        The backbone is built without a pooling layer, so that no random pooler can slip in (SPEC A2).
+        """
+        folder = resolve(str(name_or_path))
+        config = AutoConfig.from_pretrained(folder)
+        if dropout is not None:
+            config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
+        model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, add_pooling_layer=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        return cls(model.eval(), tokenizer, pooling=pooling or _saved_pooling(folder), name=str(name_or_path))
+
+    @property
+    def width(self) -> int:
+        return self.backbone.config.hidden_size
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.backbone.parameters()).device
+
+    @property
+    def max_length(self) -> int:
+        """The tokenizer's length limit; where it states none, what the position table holds."""
+        offset = 2 if self.backbone.config.model_type == "roberta" else 0
+        return min(self.tokenizer.model_max_length, self.backbone.config.max_position_embeddings - offset)
+
+    def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
+        """All given Tokens in one pass of the backbone, pooled, each given back by itself, in fp32."""
+        return self._pass(stack(tokens, self.pad_id)).split([len(part.ids) for part in tokens])
+
+    @property
+    def pad_id(self) -> int:
+        return int(self.tokenizer.pad_token_id or 0)
+
+    def _pass(self, tokens: Tokens) -> Float[Tensor, "n d"]:
+        dtype = AUTOCAST[self.precision] if self.training else None
+        with torch.autocast(self.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+            output = self.backbone(
+                input_ids=tokens.ids,
+                attention_mask=tokens.mask.long(),
+                position_ids=tokens.positions,
+                output_hidden_states=self.pooling not in ("cls", "mean"),
+            )
+        states = output.hidden_states or (output.last_hidden_state,)
+        return pool([s.float() for s in states], tokens.mask, self.pooling)
+
+    def tokenise(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Ids with special tokens, cut only at the encoder's own limit."""
+        return self.tokenizer(list(sentences), truncation=True, max_length=self.max_length)["input_ids"]
+
+    def encode(
+        self, sentences: Sequence[str], batch_size: int = 128, *, progress: Callable[[int], object] | None = None
+    ) -> Float[Tensor, "n d"]:
+        """Vectors of sentences, without dropout or gradient, in fp32 on the CPU. Each distinct sentence passes once."""
+        distinct, back = np.unique(np.asarray(sentences, dtype=object), return_inverse=True)
+        return self.embed(self.tokenise(distinct.tolist()), batch_size, progress=progress)[torch.from_numpy(back)]
+
+    @torch.no_grad()
+    def embed(
+        self,
+        ids: Sequence[Sequence[int]],
+        batch_size: int = 128,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> Float[Tensor, "n d"]:
+        """Vectors of token ids, sorted by length into batches so that little is padding; `progress` gets counts."""
+        was_training = self.training
+        self.eval()
+        vectors = torch.empty(len(ids), self.width)
+        order = np.argsort([-len(row) for row in ids], kind="stable")
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            tokens = pad([ids[row] for row in rows], self.pad_id)
+            tokens = Tokens(tokens.ids.to(self.device), tokens.mask.to(self.device))
+            vectors[rows] = self._pass(tokens).cpu()
+            if progress:
+                progress(len(rows))
+        self.train(was_training)
+        return vectors
+
+    def save(self, path: str | Path) -> None:
+        """A folder that AutoModel and sentence-transformers open and score the same ([CLS] and mean poolings)."""
+        if self.pooling not in ("cls", "mean"):
+            raise ValueError(f"an encoder with pooling {self.pooling!r} has no form that sentence-transformers reads")
+        folder, pooling = Path(path), Path(path) / "1_Pooling"
+        shutil.rmtree(folder, ignore_errors=True)
+        self.backbone.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        pooling.mkdir()
+        kind = "sentence_transformers.models"
+        parts = [
+            {"idx": 0, "name": "0", "path": "", "type": f"{kind}.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{kind}.Pooling"},
+        ]
+        modes = {"pooling_mode_cls_token": self.pooling == "cls", "pooling_mode_mean_tokens": self.pooling == "mean"}
+        _write_json(folder / "modules.json", parts)
+        _write_json(folder / "sentence_bert_config.json", {"max_seq_length": self.max_length, "do_lower_case": False})
+        _write_json(pooling / "config.json", {"word_embedding_dimension": self.width, **modes})
+
+
+def _saved_pooling(folder: Path) -> str:
+    path = folder / "1_Pooling" / "config.json"
+    if not path.is_file():
+        return "cls"
+    config = json.loads(path.read_text())
+    if config.get("pooling_mode_mean_tokens"):
+        return "mean"
+    if config.get("pooling_mode_cls_token"):
+        return "cls"
+    raise ValueError(f"{path}: wants pooling by [CLS] or mean, found {config}")
+
+
+def _write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,143 @@
+"""What a method supplies (Method, a Protocol) and the pieces that most methods share.
+
+A method is a frozen dataclass of the paper's hyperparameters with five members. Most of them have an obvious default,
+written out as an assignment: `examples = single_column`, `modules = tanh_head`, `targets = no_targets`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from cse_core.run import Pretrained, Run
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids of n texts, padded on the right. `positions` replaces the usual 0..t-1 where a method shifts them."""
+
+    ids: Int[Tensor, "n t"]
+    mask: Bool[Tensor, "n t"]
+    positions: Int[Tensor, "n t"] | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's examples: their rows in the training table, a Tokens per column, and the step's own generator."""
+
+    rows: Int[Tensor, " n"]
+    columns: Mapping[str, Tokens]
+    generator: torch.Generator
+
+    def __getitem__(self, column: str) -> Tokens:
+        return self.columns[column]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What is fixed before training: `rows` have an entry per training example, `shared` are handed over whole."""
+
+    rows: Mapping[str, Tensor] = field(default_factory=dict)
+    shared: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def at(self, rows: Int[Tensor, " n"], device: torch.device) -> dict[str, Tensor]:
+        """The targets of a batch, under their names."""
+        picked = {name: values[rows].to(device, non_blocking=True) for name, values in self.rows.items()}
+        return picked | dict(self.shared)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """`total` is what is minimised; `terms` are logged under their names and need not add up to it."""
+
+    total: Float[Tensor, ""]
+    terms: Mapping[str, Float[Tensor, ""]]
+
+
+class Encode(Protocol):
+    """One training pass: any number of Tokens through the encoder at once, pooled, each given back by itself."""
+
+    def __call__(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]: ...
+
+
+class Source(Protocol):
+    """Where targets come from: the training examples as other encoders see them."""
+
+    def vectors(self, encoder: "Run | Pretrained", *, select: str) -> Float[Tensor, "examples d"]:
+        """Embeddings of every training example by a finished encoder: eval mode, the same truncated ids."""
+        ...
+
+
+class Method(Protocol):
+    """A training method. `version` enters the key: bump it with any change that could move a score."""
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+
+    def examples(
+        self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
+    ) -> dict[str, list[list[int]]]:
+        """Columns of token ids, one entry an example; more or fewer examples than texts are allowed."""
+        ...
+
+    def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
+        """Everything trained or kept beside the encoder; saved for resume, dropped by export."""
+        ...
+
+    def targets(self, source: Source) -> Targets:
+        """What is fixed per example or for the whole run."""
+        ...
+
+    def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
+        """The loss of one batch; makes its own passes through `encode`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A method's settings for one backbone as somebody published them, and where they stand."""
+
+    method: Method
+    batch_size: int = field(kw_only=True)
+    learning_rate: float = field(kw_only=True)
+    epochs: int = field(kw_only=True, default=1)
+    warmup: float = field(kw_only=True, default=0.0)
+    source: str = field(kw_only=True)
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The fields of a Run that the source states."""
+        names = ("batch_size", "learning_rate", "epochs", "warmup")
+        return {name: getattr(self, name) for name in names}
+
+
+def single_column(
+    self: Method, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
+) -> dict[str, list[list[int]]]:
+    """One column, `text`: the sentence, truncated. Both views of a sentence are the same ids (SPEC A1)."""
+    return {"text": tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]}
+
+
+def tanh_head(self: Method, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
+    """The train-only head tanh(W h + b), W normal with deviation 0.02, b zero: not the pre-trained pooler (SPEC A2)."""
+    linear = nn.Linear(encoder.width, encoder.width)
+    nn.init.normal_(linear.weight, std=0.02, generator=generator)
+    nn.init.zeros_(linear.bias)
+    return nn.ModuleDict({"head": nn.Sequential(linear, nn.Tanh())})
+
+
+def no_targets(self: Method, source: Source) -> Targets:
+    """Nothing is fixed before training."""
+    return Targets()
+
+
+def check(name: str, value: float, ok: Callable[[float], bool], wish: str) -> None:
+    """Refuse a hyperparameter by name, wish and fact."""
+    if not ok(value):
+        raise ValueError(f"{name} must be {wish}, got {value}")

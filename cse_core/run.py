@@ -1,0 +1,170 @@
+"""What one training run is, as frozen values, and the key that names it.
+
+The key is the first twelve hex digits of a SHA-256 over the method's name and version, every field that differs from its
+default and the content of corpus and backbone. A new field with a neutral default leaves old keys alone. A field that
+holds a Run (a teacher, a base) enters as that run's key, so keys nest.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from typing import Any
+
+from cse_core.method import Method
+
+TRAIN_VERSION = 1  # of encoder.py, batches.py and train.py: bump with any change that could move a score
+POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean")
+PRECISIONS = ("fp32", "bf16", "fp16")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The first `lines` sentences of a named collection. `sha256` pins them (data.content_hash); "" leaves it open."""
+
+    name: str
+    lines: int
+    sha256: str = ""
+
+    def __post_init__(self) -> None:
+        if self.lines < 1:
+            raise ValueError(f"corpus {self.name}: lines must be at least 1, got {self.lines}")
+
+    @property
+    def identity(self) -> str:
+        return f"{self.sha256 or self.name}:{self.lines}"
+
+    def __str__(self) -> str:
+        return f"{self.name}, first {self.lines:,} lines" + (f", {self.sha256[:12]}" if self.sha256 else "")
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """An encoder that exists before the study: an embedded backbone, a folder or a hub name. `sha256` as in Corpus."""
+
+    name: str
+    sha256: str = ""
+
+    @property
+    def identity(self) -> str:
+        return self.sha256 or self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training run. Fields are declared values and never rewritten; what follows from them is a property."""
+
+    method: Method
+    backbone: Pretrained
+    corpus: Corpus
+    seed: int = 42
+    epochs: int = 1
+    batch_size: int = 64
+    learning_rate: float = 3e-5
+    warmup: float = 0.0  # share of all steps
+    dropout: float = 0.1  # hidden and attention
+    max_length: int = 32  # of training examples, special tokens included
+    pooling: str = "cls"
+    eval_steps: int = 125
+    precision: str = "fp32"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "eval_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.batch_size < 2:
+            raise ValueError(f"batch_size must be at least 2, got {self.batch_size}: a batch of one has no negatives")
+        if self.max_length < 3:
+            raise ValueError(f"max_length must leave room for one token between the special two, got {self.max_length}")
+        if self.learning_rate <= 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+        for name in ("dropout", "warmup"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        for name, known in (("pooling", POOLINGS), ("precision", PRECISIONS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+
+    @property
+    def key(self) -> str:
+        """Twelve hex digits that name this run's result."""
+        return key_of(canonical(self) | {"train": TRAIN_VERSION})
+
+    def nested(self) -> tuple["Run", ...]:
+        """The runs that must have been trained before this one: teachers, bases."""
+        return tuple(dict.fromkeys(_runs_in(self.method)))
+
+    def settings(self) -> dict[str, Any]:
+        """Every field by name, flat, for people: method fields first, nested values by their own names."""
+        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "method"}
+        return {"method": self.method.name} | _plain(self.method) | {k: _text(v) for k, v in named.items()}
+
+    def changed(self) -> dict[str, Any]:
+        """The fields that differ from their defaults, flat: what a run is in as few words as possible."""
+        return _changed(self.method) | {k: _text(v) for k, v in _changed(self, skip=("method", "seed")).items()}
+
+
+def key_of(content: dict[str, Any]) -> str:
+    """Twelve hex digits of the SHA-256 of sorted JSON."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def canonical(value: Any) -> Any:
+    """A value as JSON that changes exactly when its meaning does: class name and non-default fields."""
+    if isinstance(value, Corpus | Pretrained):
+        return value.identity
+    if is_dataclass(value) and not isinstance(value, type):
+        content = {name: _nest(field) for name, field in _changed(value, text=False).items()}
+        return {"is": type(value).__name__, "version": getattr(value, "version", 0)} | content
+    return _nest(value)
+
+
+def _nest(value: Any) -> Any:
+    if isinstance(value, Run):
+        return {"run": value.key}
+    if isinstance(value, tuple):
+        return [_nest(item) for item in value]
+    if is_dataclass(value):
+        return canonical(value)
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    raise TypeError(f"a run's fields are numbers, words, tuples, dataclasses and runs; got {value!r}")
+
+
+def _default(field: Field) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _changed(value: Any, skip: tuple[str, ...] = (), text: bool = True) -> dict[str, Any]:
+    kept = {f.name: getattr(value, f.name) for f in fields(value) if f.name not in skip}
+    kept = {f.name: kept[f.name] for f in fields(value) if f.name in kept and kept[f.name] != _default(f)}
+    return {name: _text(item) for name, item in kept.items()} if text else kept
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return {f.name: _text(getattr(value, f.name)) for f in fields(value)}
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, Run):
+        return f"{value.method.name} {value.backbone.name} seed {value.seed} ({value.key})"
+    if isinstance(value, Corpus):
+        return value.name
+    if isinstance(value, Pretrained):
+        return value.name
+    if isinstance(value, tuple):
+        return "; ".join(str(_text(item)) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return " ".join(f"{k}={v}" for k, v in _changed(value).items())
+    return value
+
+
+def _runs_in(value: Any) -> Iterator[Run]:
+    if isinstance(value, Run):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _runs_in(item)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _runs_in(getattr(value, field.name))

@@ -1,0 +1,258 @@
+"""The one training loop: batches, loss, AdamW, dev scores, kept checkpoints, exact resume (SPEC A3, A4).
+
+A run owns the folder store/<key>: `state.pt` while it trains, one exported encoder per selection rule, and `history.json`,
+written last, which says that it is finished. Every random number depends on (seed, step) alone, so a run that is killed
+and started again ends with the same bits as one that was not.
+"""
+
+import json
+import logging
+import os
+import pickle
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import get_linear_schedule_with_warmup
+
+from cse_core.batches import Batches
+from cse_core.data import examples
+from cse_core.encoder import Encoder, content_hash, resolve
+from cse_core.evaluate.sts import Development
+from cse_core.run import Run
+from cse_core.seeding import generator_for, seed_for
+from cse_core.senteval import pairs
+from cse_core.vectors import Examples
+
+# A rule keeps the checkpoint with the best mean score over its dev sets; `last` asks for none.
+SELECTION: dict[str, tuple[str, ...]] = {
+    "last": (),
+    "stsb_dev": ("stsb_dev",),
+    "avg_sts": ("stsb_dev", "sickr_dev"),
+    "synthetic_dev": ("synthetic_dev",),
+}
+CLIP = 1.0
+logger = logging.getLogger(__name__)
+
+
+class Diverged(ArithmeticError):
+    """A loss term is no longer finite."""
+
+
+@dataclass
+class Kept:
+    """The step and dev score of a kept checkpoint."""
+
+    step: int
+    score: float | None
+
+
+@dataclass
+class History:
+    """What a run leaves beside its weights: a value per step and loss term, dev scores, kept steps, seconds, data."""
+
+    steps: int
+    curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    kept: dict[str, Kept] = field(default_factory=dict)
+    seconds: float = 0.0
+    skipped: int = 0  # steps that the fp16 scaler dropped
+    data: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path) -> "History":
+        content = json.loads(path.read_text())
+        content["kept"] = {rule: Kept(**kept) for rule, kept in content["kept"].items()}
+        return cls(**content)
+
+
+def finished(run: Run, store: Path, keep: Sequence[str]) -> History | None:
+    """The history of a run whose kept checkpoints are all there, else None."""
+    folder = store / run.key
+    if not (folder / "history.json").is_file():
+        return None
+    return History.read(folder / "history.json") if all((folder / r / "config.json").is_file() for r in keep) else None
+
+
+def train(
+    run: Run,
+    store: Path,
+    *,
+    data: Path | None = None,
+    keep: Sequence[str] = ("last",),
+    device: str = "cpu",
+    save_seconds: float = 30.0,
+    on_step: Callable[[int, int], object] | None = None,
+) -> History:
+    """Train a run, or go on with it, and return its history; nothing to do if it is finished."""
+    done = finished(run, store, keep)
+    if done:
+        return done
+    folder = store / run.key
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "history.json").unlink(missing_ok=True)  # finished under fewer rules: train again for all of them
+    loop = Loop(run, store, data=data, keep=keep, device=torch.device(device))
+    loop.resume(folder / "state.pt")
+    saved = started = time.monotonic()
+    before = loop.history.seconds
+    for step in range(loop.step, loop.history.steps):
+        loop.train_step(step)
+        if (step + 1) % run.eval_steps == 0:
+            loop.select(folder, step + 1)
+        loop.history.seconds = before + time.monotonic() - started
+        if time.monotonic() - saved > save_seconds:
+            loop.save(folder / "state.pt")
+            saved = time.monotonic()
+        if on_step:
+            on_step(step + 1, loop.history.steps)
+    return loop.finish(folder)
+
+
+class Loop:
+    """Everything a run holds while it trains."""
+
+    def __init__(self, run: Run, store: Path, *, data: Path | None, keep: Sequence[str], device: torch.device) -> None:
+        unknown = [rule for rule in keep if rule not in SELECTION]
+        if unknown:
+            raise ValueError(f"unknown selection rule {', '.join(unknown)}; known: {', '.join(SELECTION)}")
+        self.run, self.keep, self.device, self.step = run, tuple(keep), device, 0
+        self.encoder = Encoder.from_pretrained(run.backbone.name, pooling=run.pooling, dropout=run.dropout).to(device)
+        self.encoder.precision = run.precision
+        found = _checked_backbone(run)
+        table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
+        self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
+        self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
+        self.targets = run.method.targets(Examples(table, self.encoder, store, device=device))
+        self.history = History(steps=run.epochs * self.batches.per_epoch, data={"backbone": found})
+        self.dev = self._development(data)
+        trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(trained, lr=run.learning_rate, weight_decay=0.0, fused=True)
+        self.schedule = get_linear_schedule_with_warmup(
+            self.optimizer, round(run.warmup * self.history.steps), self.history.steps
+        )
+        self.scaler = torch.amp.GradScaler(device.type, enabled=run.precision == "fp16")
+        self.trained, self._pending = trained, []
+        self.encoder.train()
+        self.modules.train()
+
+    def _development(self, data: Path | None) -> dict[str, Development]:
+        sets = {}
+        for task in dict.fromkeys(task for rule in self.keep for task in SELECTION[rule]):
+            evaluation = pairs(task, data)
+            self.history.data |= evaluation.files
+            self.history.warnings += evaluation.warnings
+            sets[task] = Development(self.encoder, evaluation)
+        return sets
+
+    def train_step(self, step: int) -> None:
+        """One optimiser step; losses stay on the device until they are asked for."""
+        torch.manual_seed(seed_for(self.run.seed, f"dropout/{step}"))
+        batch = self.batches.at(step)
+        loss = self.run.method.loss(self.encoder, batch, self.modules, self.targets.at(batch.rows, self.device))
+        self.scaler.scale(loss.total).backward()
+        self.scaler.unscale_(self.optimizer)
+        nn.utils.clip_grad_norm_(self.trained, CLIP)
+        scale = self.scaler.get_scale() if self.scaler.is_enabled() else 0.0
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.history.skipped += self.scaler.is_enabled() and self.scaler.get_scale() < scale
+        self.schedule.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        terms = {"loss": loss.total} | {f"loss/{name}": term for name, term in loss.terms.items()}
+        self._pending.append((step + 1, {name: term.detach() for name, term in terms.items()}))
+        self.step = step + 1
+
+    def flush(self) -> None:
+        """Losses since the last flush into the history; the first one that is not finite ends the run."""
+        pending, self._pending = self._pending, []
+        for step, terms in pending:
+            for name, value in terms.items():
+                number = float(value)
+                if not torch.isfinite(torch.tensor(number)):
+                    raise Diverged(f"run {self.run.key}: {name} is {number} at step {step} of {self.history.steps}")
+                self.history.curves.setdefault(name, []).append((step, number))
+
+    def select(self, folder: Path, step: int) -> None:
+        """Score the dev sets and keep this checkpoint for every rule under which it is strictly the best so far."""
+        self.flush()
+        scores = {task: dev.score(self.encoder) for task, dev in self.dev.items()}
+        for task, score in scores.items():
+            self.history.curves.setdefault(f"dev/{task}", []).append((step, score))
+        for rule in self.keep:
+            tasks = SELECTION[rule]
+            if not tasks:
+                continue
+            score = sum(scores[task] for task in tasks) / len(tasks)
+            best = self.history.kept.get(rule)
+            if best is None or best.score is None or score > best.score:
+                self.history.kept[rule] = Kept(step, None if score != score else score)
+                _export(self.encoder, folder / rule)
+
+    def save(self, path: Path) -> None:
+        """The whole state, complete or not at all."""
+        self.flush()
+        state = {"key": self.run.key, "step": self.step, "history": asdict(self.history), "keep": list(self.keep)}
+        state |= {name: part.state_dict() for name, part in self._parts().items()}
+        part = path.with_suffix(".part")
+        with part.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+
+    def resume(self, path: Path) -> None:
+        """Go on from a saved state, if there is one that can be read and was made for the same rules."""
+        if not path.is_file():
+            return
+        try:
+            state = torch.load(path, map_location=self.device, weights_only=True)
+        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+            logger.warning("%s can't be read (%s): run %s starts again from step 0", path, error, self.run.key)
+            return
+        if state["key"] != self.run.key or state["keep"] != list(self.keep):
+            return
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
+        self.step, history = state["step"], state["history"]
+        self.history = History(**history | {"kept": {rule: Kept(**kept) for rule, kept in history["kept"].items()}})
+
+    def _parts(self) -> dict[str, Any]:
+        names = ("encoder", "modules", "optimizer", "schedule", "scaler")
+        return {name: getattr(self, name) for name in names}
+
+    def finish(self, folder: Path) -> History:
+        """Keep the last checkpoint, and any rule's that no evaluation step reached; write the history; drop the state."""
+        if self.dev and not any(self.history.kept.get(rule) for rule in self.keep):
+            self.select(folder, self.step)
+        self.flush()
+        if "last" in self.keep:
+            self.history.kept["last"] = Kept(self.step, None)
+            _export(self.encoder, folder / "last")
+        part = folder / "history.part"
+        part.write_text(json.dumps(asdict(self.history)))
+        part.replace(folder / "history.json")
+        (folder / "state.pt").unlink(missing_ok=True)
+        return self.history
+
+
+def _checked_backbone(run: Run) -> str:
+    found = content_hash(resolve(run.backbone.name))
+    if run.backbone.sha256 and found != run.backbone.sha256:
+        raise ValueError(
+            f"backbone {run.backbone.name}: content {found[:12]}, expected {run.backbone.sha256[:12]}; "
+            "these are other weights than the study's"
+        )
+    return found
+
+
+def _export(encoder: Encoder, folder: Path) -> None:
+    # A kill between the two lines leaves no checkpoint, and no saved state yet that says there is one.
+    part = folder.with_name(f".{folder.name}.part")
+    encoder.save(part)
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)

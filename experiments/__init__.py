@@ -1,0 +1,1 @@
+"""What is run, against which published number."""

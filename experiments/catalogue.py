@@ -1,0 +1,28 @@
+"""Every declared study by name, and which scale shows it by default."""
+
+from experiments import quickstart, rankcse
+from experiments.scales import SCALES
+from experiments.study import Study, StudyAt
+
+PAPERS: dict[str, dict[str, StudyAt]] = {"rankcse": rankcse.STUDIES}
+STUDIES: dict[str, StudyAt] = {name: study for paper in PAPERS.values() for name, study in paper.items()}
+
+
+def chosen(names: list[str], scale_name: str) -> list[Study]:
+    """The studies of the given names: a study, a paper for all of its studies, `all`, or `quickstart`."""
+    if scale_name not in SCALES:
+        raise ValueError(f"unknown scale {scale_name!r}; known: {', '.join(SCALES)}")
+    found: dict[str, StudyAt] = {}
+    for name in names:
+        if name == "quickstart":
+            found |= quickstart.STUDIES
+        elif name == "all":
+            found |= STUDIES
+        elif name in PAPERS:
+            found |= PAPERS[name]
+        elif name in STUDIES:
+            found[name] = STUDIES[name]
+        else:
+            known = ["all", "quickstart", *PAPERS, *STUDIES]
+            raise ValueError(f"unknown study {name!r}; known: {', '.join(known)}")
+    return [study(SCALES["quickstart" if name == "quickstart" else scale_name]) for name, study in found.items()]

@@ -1,0 +1,175 @@
+"""RankCSE's tables as studies (Liu et al., ACL 2023). Declared so far: Tables 2, 4 and 6."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from cse_core.method import Recipe
+from cse_core.methods import rankcse, simcse
+from cse_core.methods.rankcse import Teacher
+from cse_core.run import Run
+from experiments.study import STS, Comparison, Published, Row, Scale, Study, published_rows
+
+BACKBONES = {
+    "bert-base-uncased": "BERT-base",
+    "bert-large-uncased": "BERT-large",
+    "roberta-base": "RoBERTa-base",
+    "roberta-large": "RoBERTa-large",
+}
+RANKS = {"list_net": "RankCSE-listNet", "list_mle": "RankCSE-listMLE"}
+NO_BACKBONE = "not run: this scale has no stand-in for {}"
+IMPORTED = "imported: the paper took this row from elsewhere"
+
+
+def teachers(scale: Scale, backbone: str) -> tuple[Teacher, ...]:
+    """SimCSE on the family's base with share 1/3 and on its large model with 2/3 (SPEC B2.3); one alone if need be."""
+    family = ("roberta-base", "roberta-large") if backbone.startswith("roberta") else tuple(BACKBONES)[:2]
+    runs = [scale.run(simcse.PUBLISHED[name], name) for name in family]
+    shares = (1 / 3, 2 / 3) if all(runs) else (1.0, 1.0)
+    return tuple(Teacher(run, share, scale.dev) for run, share in zip(runs, shares, strict=True) if run)
+
+
+def recipe(scale: Scale, rank: str, backbone: str) -> Recipe:
+    """Published settings with this scale's teachers."""
+    return rankcse.taught(rankcse.PUBLISHED[rank, backbone], teachers(scale, backbone))
+
+
+def run_for(scale: Scale, rank: str, backbone: str, **changes: float) -> Run | None:
+    """A RankCSE run; `changes` are fields of the method. Without the rank loss it has no teachers."""
+    if backbone not in scale.backbones:
+        return None
+    taught = recipe(scale, rank, backbone)
+    if changes.get("distillation_weight", 1) == 0:
+        changes = changes | {"teachers": ()}
+    return scale.run(replace(taught, method=replace(taught.method, **changes)), backbone)
+
+
+def row(scale: Scale, label: str, run: Run | None, backbone: str, published: Published, **more: object) -> Row:
+    """A row of a run, or of the published numbers alone where the scale has no such backbone."""
+    why = "" if run else NO_BACKBONE.format(BACKBONES[backbone])
+    seeds = scale.seeds_for(backbone)
+    return Row(label=label, encoder=run, backbone=backbone, seeds=seeds, select=scale.dev, published=published, why=why, **more)
+
+
+def table2(scale: Scale) -> Study:
+    """STS of all backbones; rows that the paper imported and that the core has no method for stay imported."""
+    rows = []
+    for backbone, method, variant in dict.fromkeys(
+        (line["backbone"], line["method"], line["variant"]) for line in published_rows("rankcse_table2")
+    ):
+        published = Published("rankcse_table2", backbone, method, variant)
+        name = next((name for name, title in BACKBONES.items() if title == backbone), "")
+        label = f"{method} {backbone}" if name else method
+        ours = {"SimCSE": simcse_run} | {title: ranked(rank) for rank, title in RANKS.items()}
+        if name and method in ours:
+            rows.append(row(scale, label, ours[method](scale, name), name, published))
+        else:
+            rows.append(Row(label=label, encoder=None, backbone=name, published=published, why=IMPORTED))
+    comparisons = [
+        Comparison("R1", f"{title} {backbone}", f"SimCSE {backbone}")
+        for backbone in BACKBONES.values()
+        for title in RANKS.values()
+    ]
+    comparisons += [Comparison("R2", f"{RANKS['list_mle']} {b}", f"{RANKS['list_net']} {b}") for b in BACKBONES.values()]
+    comparisons += [Comparison("R15", f"{title} BERT-base", "SimCSE BERT-large") for title in RANKS.values()]
+    return Study(
+        name="rankcse-table2",
+        source="RankCSE, Table 2",
+        question="Is RankCSE better than SimCSE on every backbone?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=(*STS, "sts_avg"),
+        comparisons=tuple(comparisons),
+    )
+
+
+def simcse_run(scale: Scale, backbone: str) -> Run | None:
+    """SimCSE as published, at this scale."""
+    return scale.run(simcse.PUBLISHED[backbone], backbone)
+
+
+def ranked(rank: str) -> Callable[[Scale, str], Run | None]:
+    """RankCSE under one of the two rank losses, as published."""
+    return lambda scale, backbone: run_for(scale, rank, backbone)
+
+
+ABLATIONS = {
+    "full": {},
+    "w/o consistency": {"consistency_weight": 0.0},
+    "w/o infoNCE": {"contrastive_weight": 0.0},
+    "w/o consistency,infoNCE": {"consistency_weight": 0.0, "contrastive_weight": 0.0},
+}
+TABLE4_COLUMNS = {"sts_avg": "STS Avg", "transfer_avg": "TR Avg"}
+
+
+def table4(scale: Scale) -> Study:
+    """Which of the three losses matters, on BERT-base."""
+    base = "bert-base-uncased"
+
+    def published(method: str) -> Published:
+        return Published("rankcse_table4", "BERT-base", method, columns=TABLE4_COLUMNS)
+
+    rows = [row(scale, "SimCSE", simcse_run(scale, base), base, published("SimCSE"))]
+    for rank, title in RANKS.items():
+        for name, changes in ABLATIONS.items():
+            label = f"{title} {name}"
+            rows.append(row(scale, label, run_for(scale, rank, base, **changes), base, published(label)))
+    for name, contrastive in (("RankCSE w/o rank", 1.0), ("RankCSE w/o infoNCE,rank", 0.0)):
+        run = run_for(scale, "list_net", base, distillation_weight=0.0, contrastive_weight=contrastive)
+        rows.append(row(scale, name, run, base, published(name)))
+    return Study(
+        name="rankcse-table4",
+        source="RankCSE, Table 4",
+        question="Which of the three losses matters?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=("sts_avg", "transfer_avg"),
+        comparisons=_table4_comparisons(),
+    )
+
+
+def _table4_comparisons() -> tuple[Comparison, ...]:
+    full = [f"{title} full" for title in RANKS.values()]
+    less = ("w/o consistency", "w/o infoNCE", "w/o consistency,infoNCE")
+    alone = [f"{title} w/o consistency,infoNCE" for title in RANKS.values()]
+    found = [Comparison("R1", f, "SimCSE") for f in full]
+    found += [Comparison("R2", full[1], full[0])]
+    found += [Comparison("R3", f"{t} full", f"{t} {part}") for t in RANKS.values() for part in less]
+    found += [Comparison("R4", f"{t} {part}", "RankCSE w/o rank") for t in RANKS.values() for part in less[:2]]
+    found += [Comparison("R5", a, "SimCSE") for a in alone]
+    found += [Comparison("R6", "SimCSE", "RankCSE w/o infoNCE,rank")]
+    return tuple(found)
+
+
+def table6(scale: Scale) -> Study:
+    """Mean and deviation over seeds; RankCSE once with fixed teachers and once with teachers of the same seed."""
+    columns = {"sts_avg": "STS Avg", "transfer_avg": "TR Avg"}
+    rows, comparisons = [], []
+    for backbone, title in BACKBONES.items():
+        make = {"SimCSE": simcse_run} | {name: ranked(rank) for rank, name in RANKS.items()}
+        for method, run in make.items():
+            published = Published("rankcse_table6", title, method, columns=columns)
+            rows.append(row(scale, f"{method} {title}", run(scale, backbone), backbone, published, published_runs=5))
+        for method in RANKS.values():
+            label = f"{method} {title}, teachers vary"
+            run = make[method](scale, backbone)
+            rows.append(
+                row(scale, label, run, backbone, Published("rankcse_table6", title, method, columns=columns),
+                    published_runs=5, vary="all")
+            )
+            comparisons += [Comparison("R10", f"{method} {title}{how}", f"SimCSE {title}", kind="spread")
+                            for how in ("", ", teachers vary")]
+        net, mle = (f"{name} {title}" for name in RANKS.values())
+        comparisons += [Comparison("R10", mle, net, kind="spread"), Comparison("R2", mle, net)]
+        comparisons += [Comparison("R1", name, f"SimCSE {title}") for name in (net, mle)]
+    return Study(
+        name="rankcse-table6",
+        source="RankCSE, Table 6",
+        question="How much do the methods vary over seeds, with teachers fixed and with teachers varied?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=("sts_avg", "transfer_avg"),
+        comparisons=tuple(comparisons),
+    )
+
+
+STUDIES = {"rankcse-table2": table2, "rankcse-table4": table4, "rankcse-table6": table6}

@@ -1,0 +1,201 @@
+"""A study is one table or figure as a value; a scale is the size at which studies run."""
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cse_core.method import Method, Recipe
+from cse_core.run import Corpus, Pretrained, Run, key_of
+from cse_core.scorers import Cosine, Scorer
+
+PUBLISHED_FOLDER = Path(__file__).parent / "published"
+STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
+# A column that is the unweighted mean of other columns' tasks, for the papers' names of it.
+AVERAGES = {"sts_avg": STS, "transfer_avg": TRANSFER}
+# How the papers head their columns; the CSVs keep their words.
+PUBLISHED_NAMES = {
+    **{f"sts{year}": f"STS{year}" for year in range(12, 17)},
+    "stsb": "STS-B",
+    "sickr": "SICK-R",
+    "sts_avg": "Avg",
+    **{task: task.upper() for task in TRANSFER},
+    "sst2": "SST",
+    "transfer_avg": "Avg",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """A size at which studies run: which backbone stands for which, how much data, which settings override a recipe's.
+
+    `backbones` maps the papers' names to what stands for them here; a paper's backbone without an entry is not run.
+    `training` overrides a recipe's training fields, `seeds` may be fewer for some backbones.
+    """
+
+    name: str
+    title: str
+    backbones: Mapping[str, Pretrained]
+    corpus: Corpus
+    seeds: tuple[int, ...]
+    dev: str = "stsb_dev"
+    training: Mapping[str, Any] = field(default_factory=dict)
+    backbone_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    notes: str = ""
+
+    def run(self, recipe: Recipe, backbone: str, **changes: Any) -> Run | None:
+        """The recipe's run at this scale with the first seed; None where the scale has nothing for this backbone."""
+        if backbone not in self.backbones:
+            return None
+        settings = recipe.training | dict(self.training) | {"seed": self.seeds[0]} | changes
+        return Run(method=recipe.method, backbone=self.backbones[backbone], corpus=self.corpus, **settings)
+
+    def seeds_for(self, backbone: str) -> tuple[int, ...]:
+        return self.backbone_seeds.get(backbone, self.seeds)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of one of the papers' tables: `columns` where the paper's headings are not PUBLISHED_NAMES."""
+
+    table: str
+    backbone: str
+    method: str
+    variant: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def value(self, task: str) -> float | None:
+        """The printed number of a task's column, in points; None where the table has no such column."""
+        return self._entry(task, "value")
+
+    def std(self, task: str) -> float | None:
+        """The printed standard deviation, where the table has one."""
+        return self._entry(task, "std")
+
+    def _entry(self, task: str, field_name: str) -> float | None:
+        heading = self.columns.get(task, PUBLISHED_NAMES.get(task, task))
+        rows = [r for r in published_rows(self.table) if self._is(r) and r["task"] == heading]
+        if len(rows) > 1:
+            raise ValueError(f"{self.table}: {len(rows)} values for {self.method}, {self.backbone}, {heading}; wanted one")
+        return float(rows[0][field_name]) if rows and rows[0][field_name] else None
+
+    def _is(self, row: Mapping[str, str]) -> bool:
+        same = row["backbone"] == self.backbone and row["method"] == self.method
+        return same and self.variant in (None, row["variant"])
+
+
+@cache
+def published_rows(table: str) -> tuple[dict[str, str], ...]:
+    """All lines of a published table."""
+    path = PUBLISHED_FOLDER / f"{table}.csv"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such published table")
+    with path.open(newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of a table: what is scored and how, and the published line beside it.
+
+    `encoder` is a Run (its seed is replaced by the study's seeds), a Pretrained encoder that needs no training, or None:
+    then the published numbers stand alone and `why` says why ("imported", or the reason why it is not run).
+    `vary="student"` keeps nested runs as declared; `vary="all"` gives them the same seed.
+    """
+
+    label: str
+    encoder: Run | Pretrained | None
+    backbone: str = ""
+    seeds: tuple[int, ...] = ()
+    scorer: Scorer = field(default_factory=Cosine)
+    select: str = "stsb_dev"
+    vary: str = "student"
+    published: Published | None = None
+    published_runs: int = 1  # of how many runs the published number is the mean
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        if self.vary not in ("student", "all"):
+            raise ValueError(f"vary must be student or all, got {self.vary!r}")
+        if self.encoder is None and not self.why:
+            raise ValueError(f"row {self.label}: without an encoder it must say why")
+
+    def runs(self) -> tuple[Run, ...]:
+        """The row's run under each seed."""
+        if not isinstance(self.encoder, Run):
+            return ()
+        return tuple(reseeded(self.encoder, seed, nested=self.vary == "all") for seed in self.seeds)
+
+    def keys(self) -> dict[int, str]:
+        """Seed -> key of what is scored; a pre-trained encoder has one key under seed 0."""
+        if isinstance(self.encoder, Pretrained):
+            return {0: pretrained_key(self.encoder)}
+        return {run.seed: run.key for run in self.runs()}
+
+
+def pretrained_key(encoder: Pretrained) -> str:
+    """The key under which an untrained encoder's scores are recorded."""
+    return key_of({"pretrained": encoder.identity})
+
+
+def reseeded(run: Run, seed: int, *, nested: bool) -> Run:
+    """The run with another seed; with `nested`, its teachers and bases as well."""
+    method: Method = run.method
+    if nested:
+        method = _swap(method, {old: reseeded(old, seed, nested=True) for old in run.nested()})
+    return replace(run, seed=seed, method=method)
+
+
+def _swap(value: Any, new: Mapping[Run, Run]) -> Any:
+    if isinstance(value, Run):
+        return new.get(value, value)
+    if isinstance(value, tuple):
+        return tuple(_swap(item, new) for item in value)
+    if hasattr(value, "__dataclass_fields__"):
+        changed = {name: _swap(getattr(value, name), new) for name in value.__dataclass_fields__}
+        return replace(value, **changed)
+    return value
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A claim as two rows of a study: `better` beats `worse` (mean of `task`), or varies less over seeds."""
+
+    claim: str
+    better: str
+    worse: str
+    task: str = "sts_avg"
+    kind: str = "mean"  # or "spread"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """One table or figure at one scale. `columns` are tasks or AVERAGES; `view` is how it is drawn."""
+
+    name: str
+    source: str
+    question: str
+    scale: Scale
+    rows: tuple[Row, ...]
+    columns: tuple[str, ...]
+    metric: str = "spearman.all"
+    comparisons: tuple[Comparison, ...] = ()
+    view: str = "table"
+
+    def __post_init__(self) -> None:
+        labels = [row.label for row in self.rows]
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        unknown = {c.better for c in self.comparisons} | {c.worse for c in self.comparisons}
+        if twice or unknown - set(labels):
+            raise ValueError(f"{self.name}: rows declared twice {twice}, rows compared but unknown {unknown - set(labels)}")
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks that must be scored for the columns."""
+        return tuple(dict.fromkeys(task for column in self.columns for task in AVERAGES.get(column, (column,))))
+
+
+StudyAt = Callable[[Scale], Study]

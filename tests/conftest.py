@@ -1,0 +1,32 @@
+"""Fixtures of all tests. No test reads or writes the caches of the user, and none reaches the network."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Point every cache at a folder of this session, before huggingface_hub reads its variables at import."""
+    folder = tempfile.TemporaryDirectory(prefix="cse-tests-")
+    config.add_cleanup(folder.cleanup)
+    for name in ("CSE_CACHE", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+        os.environ[name] = str(Path(folder.name) / name.lower())
+    os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real evaluation sets and corpora; tests that need it are skipped without."""
+    if not os.environ.get("CSE_DATA"):
+        pytest.skip("CSE_DATA is unset: no real data to test with")
+    return Path(os.environ["CSE_DATA"]).resolve()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of this test's own, and no data folder."""
+    monkeypatch.setenv("CSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CSE_DATA", raising=False)
+    return tmp_path / "cache"
