@@ -1,1 +1,1 @@
-"""Tables, verdicts and figures from the record (mlruns/*.csv). Needs finished numbers only: no training, no tracking."""
+"""Tables, verdicts and figures from the record (mlruns/*.csv). It needs finished numbers only: no training."""

@@ -1,6 +1,6 @@
 """Which grids show a study, and the notes that stand under them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from analysis import stats
 from analysis.render import DASH, MINUS, Grid, interval, measured, number, p_value, points
@@ -24,7 +24,13 @@ def name_of(column: str) -> str:
 
 
 def grids(results: Results) -> tuple[Grid, ...]:
-    """Ours and the published numbers, side by side or, where that is too wide, one below the other."""
+    """Ours and the published numbers; at paper scale also how the two agree."""
+    shown = _scores(results)
+    return (*shown, reproduction_grid(results)) if results.study.scale.name == "paper" else shown
+
+
+def _scores(results: Results) -> tuple[Grid, ...]:
+    """Side by side or, where that is too wide, one below the other."""
     cells = [cell for row in results.study.rows for cell in results.of(row)]
     if all(cell.published is None for cell in cells):
         return (_ours(results, results.study.rows),)
@@ -53,13 +59,25 @@ def reproduction_grid(results: Results) -> Grid:
     return Grid("Published numbers against the prediction interval of our runs", header, tuple(rows))
 
 
+def how_judged(judged: Sequence[Judged]) -> str:
+    """How the verdicts were reached."""
+    tested = sum(one.p is not None for one in judged)
+    return (
+        "Differences in points over seeds that both rows have, paired t test; spreads: ratio of deviations, F test. "
+        f"Holm's correction over the {tested} tested comparisons of this table, at 0.05. Smallest detectable: the "
+        "difference found with 80 % power, had the observed deviation been the true one."
+    )
+
+
 def overall_lines(found: Iterable[Overall]) -> list[str]:
     """A sentence a claim."""
     lines = []
     for one in found:
         why = f"; not tested: {', '.join(one.reasons)}" if one.reasons else ""
         text = f", {one.text}" if one.text else ""
-        lines.append(f"- **{one.claim}**{text}: **{one.verdict}** ({one.tested} of {one.declared} comparisons tested{why}).")
+        counts = ", ".join(f"{count} {word}" for word, count in one.counts.items())
+        tested = f"{sum(one.counts.values())} of {one.declared} comparisons tested" + (f": {counts}" if counts else "")
+        lines.append(f"- **{one.claim}**{text}: **{one.verdict}** ({tested}{why}).")
     return lines
 
 
@@ -84,13 +102,16 @@ def notes(results: Results) -> list[str]:
 
 def _ours(results: Results, rows: Iterable[Row]) -> Grid:
     columns = results.study.columns
-    brief = {c for c in columns if c not in AVERAGES} if len(columns) >= WIDE and set(columns) & set(AVERAGES) else set()
+    brief = (
+        {c for c in columns if c not in AVERAGES} if len(columns) >= WIDE and set(columns) & set(AVERAGES) else set()
+    )
     lines = []
     for row in rows:
         cells = results.of(row)
         texts = (measured(cell.summary, cell.declared, brief=cell.column in brief) for cell in cells)
-        lines.append((row.label, *texts, _provenance(row, cells)))
-    return Grid("Ours", ("", *map(name_of, columns), "provenance"), tuple(lines))
+        lines.append((row.label, *texts, _provenance(results, row)))
+    header = (name_of(column) + _unscored(results, column) for column in columns)
+    return Grid("Ours", ("", *header, "provenance"), tuple(lines))
 
 
 def _published(results: Results) -> Grid:
@@ -99,18 +120,20 @@ def _published(results: Results) -> Grid:
     for row in results.study.rows:
         cells = results.of(row)
         if any(cell.published is not None for cell in cells):
-            lines.append((row.label, *map(_printed, cells), _provenance(row, cells)))
-    return Grid("Published", ("", *map(name_of, columns), "ours"), tuple(lines))
+            lines.append((row.label, *map(_printed, cells), _provenance(results, row)))
+    return Grid("Published", ("", *map(name_of, columns), "our row"), tuple(lines))
 
 
 def _side_by_side(results: Results) -> Grid:
-    header = [f"{name_of(column)}, {whose}" for column in results.study.columns for whose in ("ours", "published")]
+    header = []
+    for column in results.study.columns:
+        header += [f"{name_of(column)}, ours{_unscored(results, column)}", f"{name_of(column)}, published"]
     lines = []
     for row in results.study.rows:
         cells = results.of(row)
         texts = [text for cell in cells for text in (measured(cell.summary, cell.declared), _printed(cell))]
-        lines.append((row.label, *texts, _provenance(row, cells)))
-    return Grid("", ("", *header, "provenance of ours"), tuple(lines))
+        lines.append((row.label, *texts, _provenance(results, row)))
+    return Grid("", ("", *header, "our row"), tuple(lines))
 
 
 def _printed(cell: Cell) -> str:
@@ -120,8 +143,17 @@ def _printed(cell: Cell) -> str:
     return number(cell.published) + deviation
 
 
-def _provenance(row: Row, cells: Sequence[Cell]) -> str:
-    """One word if all cells share it; what is not run is named, and why where the row says so."""
+def _scored(results: Results, column: str) -> bool:
+    return any(results.cells[row.label, column].scores for row in results.study.rows)
+
+
+def _unscored(results: Results, column: str) -> str:
+    return "" if _scored(results, column) else f" ({NOT_RUN})"
+
+
+def _provenance(results: Results, row: Row) -> str:
+    """One word if all cells share it, columns without any score apart; what is not run is named."""
+    cells = [cell for cell in results.of(row) if _scored(results, cell.column)] or results.of(row)
     found = dict.fromkeys(cell.provenance for cell in cells)
     if row.why and found.keys() <= {NOT_RUN}:
         return f"{NOT_RUN}: {row.why.removeprefix('not run: ')}"
@@ -169,13 +201,13 @@ def _seeds(row: Row) -> str:
     return ", ".join(map(str, row.seeds)) + (", nested runs too" if row.vary == "all" else "")
 
 
-def _by_row(rows: Sequence[Row], value) -> str:
+def _by_row(rows: Sequence[Row], value: Callable[[Row], str]) -> str:
     """The value that all rows share; else the most frequent one and the others with their rows."""
     groups: dict[str, list[str]] = {}
     for row in rows:
         groups.setdefault(value(row), []).append(row.label)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    texts = [f"{text} ({', '.join(labels)})" if i else text for i, (text, labels) in enumerate(ordered)]
+    texts = [f"{text} for {', '.join(labels)}" if i else text for i, (text, labels) in enumerate(ordered)]
     return "; ".join(texts) or DASH
 
 
@@ -190,5 +222,5 @@ def _shared(rows: Sequence[Row]) -> str:
 
 
 def _machines(results: Results) -> str:
-    pairs = sorted({(str(device), str(commit)[:9]) for device, commit in results.lines[["device", "commit"]].to_numpy()})
+    pairs = sorted({(str(device), str(commit)) for device, commit in results.lines[["device", "commit"]].to_numpy()})
     return "; ".join(f"{device or DASH} at commit {commit or DASH}" for device, commit in pairs) or DASH

@@ -1,12 +1,12 @@
 """Write every study's tables and the blocks of REPORT.md from the record, or check that they are what it gives.
 
-    python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
+python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
 
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
@@ -27,15 +27,16 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- (table|verdicts) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(r"<!-- (?:table|verdicts)\b.*")
 SUFFIXES = (".md", ".tex", ".csv")
+Lines = Callable[[str], pd.DataFrame]  # the lines of results.csv for the name of a scale
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
     """Where the record is read from and tables and report are written to."""
 
-    mlruns: Path = record.MLRUNS
-    tables: Path = ROOT / "analysis" / "tables"
-    report: Path = ROOT / "REPORT.md"
+    mlruns: Path
+    tables: Path
+    report: Path
 
 
 def documents(study: Study, frame: pd.DataFrame) -> dict[str, str]:
@@ -48,10 +49,9 @@ def documents(study: Study, frame: pd.DataFrame) -> dict[str, str]:
 
 def table_block(results: Results) -> str:
     """The study's tables and their notes as Markdown."""
-    grids = layout.grids(results)
-    if results.study.scale.name == "paper":
-        grids = (*grids, layout.reproduction_grid(results))
-    return "\n\n".join([*map(render.markdown, grids), "\n".join(f"- {note}" for note in layout.notes(results))])
+    return "\n\n".join(
+        [*map(render.markdown, layout.grids(results)), "\n".join(f"- {note}" for note in layout.notes(results))]
+    )
 
 
 def verdicts_block(results: Results) -> str:
@@ -59,12 +59,8 @@ def verdicts_block(results: Results) -> str:
     judged = judge(results)
     if not judged:
         return "This study compares nothing."
-    how = (
-        "Differences in points over seeds that both rows have, paired t test; spreads: ratio of deviations, F test. "
-        f"Holm's correction over the {sum(one.p is not None for one in judged)} tested comparisons of this table. "
-        "Smallest detectable: the difference found with 80 % power, had the observed deviation been the true one."
-    )
-    return "\n\n".join(["\n".join(layout.overall_lines(overall(judged))), render.markdown(layout.verdict_grid(judged)), how])
+    claims = "\n".join(layout.overall_lines(overall(judged)))
+    return "\n\n".join([claims, render.markdown(layout.verdict_grid(judged)), layout.how_judged(judged)])
 
 
 def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
@@ -73,26 +69,27 @@ def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
     return list({(study.scale.name, study.name): study for study in found}.values())
 
 
-def generated(studies: Sequence[Study], places: Places) -> dict[Path, str]:
+def generated(studies: Sequence[Study], lines: Lines, *, tables: Path) -> dict[Path, str]:
     """Every file that the studies give."""
     texts = {}
     for study in studies:
-        frame = _frame(study.scale.name, places.mlruns)
-        for name, text in documents(study, frame).items():
-            texts[places.tables / study.scale.name / name] = text
+        for name, text in documents(study, lines(study.scale.name)).items():
+            texts[tables / study.scale.name / name] = text
     return texts
 
 
-def filled(report: str, mlruns: Path) -> str:
+def filled(report: str, lines: Lines) -> str:
     """The report with every table and verdict block replaced by what the record gives."""
     if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
-        raise ValueError("REPORT.md: a block is not `<!-- table STUDY SCALE -->` to `<!-- end -->`; opened or named wrongly")
+        raise ValueError(
+            "REPORT.md: a block is not `<!-- table STUDY SCALE -->` to `<!-- end -->`; opened or named wrongly"
+        )
 
     def fill(match: re.Match[str]) -> str:
         head, kind, name, scale, end = match.groups()
-        (study,) = _one_study(name, scale)
-        make = {"table": table_block, "verdicts": verdicts_block}[kind]
-        return f"{head}{make(join(study, _frame(study.scale.name, mlruns)))}\n{end}"
+        study = _one_study(name, scale)
+        block = {"table": table_block, "verdicts": verdicts_block}[kind]
+        return f"{head}{block(join(study, lines(study.scale.name)))}\n{end}"
 
     return BLOCK.sub(fill, report)
 
@@ -124,25 +121,25 @@ def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     part.write_text(text, encoding="utf-8", newline="")
-    os.replace(part, path)
+    part.replace(path)
 
 
-def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, places: Places | None = None) -> list[str]:
+def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, places: Places) -> list[str]:
     """Write the tables and report blocks, or with `check` only compare; returns a line for each difference found.
 
     Without a scale: small, and every other scale that has lines in results.csv. Stale files count, and are removed,
     only where all studies are made.
     """
-    places = places or Places()
-    scales = [scale] if scale else _recorded_scales(places.mlruns)
-    studies = studies_for(names, scales)
-    wanted = generated(studies, places)
+    lines = cache(lambda scale_name: record.read_results(scale_name, places.mlruns))
+    wanted = generated(
+        studies_for(names, [scale] if scale else recorded_scales(lines("small"))), lines, tables=places.tables
+    )
     extra = []
     if not names:
         folders = [places.tables / scale] if scale else _committed_folders(places.tables)
         extra = stale(folders, wanted)
     if places.report.is_file():
-        wanted[places.report] = filled(_read(places.report), places.mlruns)
+        wanted[places.report] = filled(_read(places.report), lines)
     found = differences(wanted) + [f"{path}: stale, no study gives it" for path in extra]
     if not check:
         for path, text in wanted.items():
@@ -168,9 +165,10 @@ def main(
         check: write nothing, list what differs from the record, and fail if anything does.
         mlruns: the folder of the record.
     """
-    if not check and mlruns == record.MLRUNS:
-        _export([scale] if scale else list(SCALES), mlruns)
-    found = make(studies, scale=scale, check=check, places=Places(mlruns=mlruns))
+    if not check:
+        _export(mlruns)
+    places = Places(mlruns=mlruns, tables=ROOT / "analysis" / "tables", report=ROOT / "REPORT.md")
+    found = make(studies, scale=scale, check=check, places=places)
     if check:
         print("\n".join([*found, f"{len(found)} differences from the record"]))
         return 1 if found else 0
@@ -178,12 +176,17 @@ def main(
     return 0
 
 
-def _export(scales: Sequence[str], mlruns: Path) -> None:
+def command() -> int:
+    """The exit code of the command line."""
+    return tyro.cli(main)
+
+
+def _export(mlruns: Path) -> None:
     """Merge what MLflow has into the record, where there is an MLflow; a fresh clone has none and needs none."""
     if (mlruns / "mlflow.db").is_file() or os.environ.get("MLFLOW_TRACKING_URI"):
         from experiments import tracking
 
-        tracking.export(list(scales))
+        tracking.export(mlruns)
 
 
 def _page(results: Results) -> str:
@@ -193,28 +196,26 @@ def _page(results: Results) -> str:
 
 
 def _tex(results: Results) -> str:
-    study, grids = results.study, list(layout.grids(results))
-    if study.scale.name == "paper":
-        grids.append(layout.reproduction_grid(results))
-    if study.comparisons:
-        grids.append(layout.verdict_grid(judge(results)))
-    notes = "\n".join(f"% {note}" for note in layout.notes(results))
+    study, judged = results.study, judge(results)
+    pages = [(grid, layout.notes(results)) for grid in layout.grids(results)]
+    if judged:
+        pages.append((layout.verdict_grid(judged), [layout.how_judged(judged)]))
     tables = []
-    for i, grid in enumerate(grids, 1):
+    for i, (grid, notes) in enumerate(pages, 1):
         caption = f"{study.source}, scale {study.scale.name}. {grid.title or study.question}"
-        tables.append(render.latex(grid, label=f"{study.name}-{study.scale.name}-{i}", caption=caption))
-    return "\n\n".join([notes, *tables]) + "\n"
+        tables.append(render.latex(grid, label=f"{study.name}-{study.scale.name}-{i}", caption=caption, notes=notes))
+    return "\n\n".join(tables) + "\n"
 
 
-def _one_study(name: str, scale: str) -> list[Study]:
+def _one_study(name: str, scale: str) -> Study:
     found = catalogue.chosen([name], scale)
     if len(found) != 1:
         raise ValueError(f"REPORT.md: block {name} names {len(found)} studies; expected the name of one")
-    return found
+    return found[0]
 
 
-def _recorded_scales(mlruns: Path) -> list[str]:
-    recorded = set(_frame("small", mlruns)["scale"].dropna())
+def recorded_scales(frame: pd.DataFrame) -> list[str]:
+    recorded = set(frame["scale"].dropna())
     return [name for name in SCALES if name == "small" or (name in recorded and name != "quickstart")]
 
 
@@ -223,15 +224,10 @@ def _committed_folders(tables: Path) -> list[Path]:
     return [path for path in sorted(tables.glob("*")) if path.is_dir() and path.name != "quickstart"]
 
 
-@cache
-def _frame(scale: str, mlruns: Path) -> pd.DataFrame:
-    return record.read_results(scale, mlruns)
-
-
 def _read(path: Path) -> str:
     with path.open(encoding="utf-8", newline="") as file:
         return file.read()
 
 
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    sys.exit(command())

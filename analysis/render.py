@@ -1,5 +1,6 @@
 """Numbers as text, and grids of text as Markdown and LaTeX."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from analysis.stats import Interval, Summary
 
 DASH = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
+PAGE = 7  # columns; LaTeX scales a wider table to the line (package graphicx)
 LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -17,6 +19,8 @@ LATEX = {
     "\N{PLUS-MINUS SIGN}": r"$\pm$",
     DASH: "--",
     MINUS: "$-$",
+    "[": "{[}",  # after a line end LaTeX reads a bracket as an argument
+    "]": "{]}",
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
 }
 
@@ -32,7 +36,15 @@ class Grid:
     def __post_init__(self) -> None:
         wrong = [row for row in self.rows if len(row) != len(self.header)]
         if wrong:
-            raise ValueError(f"{self.title or 'table'}: row {wrong[0]} has {len(wrong[0])} cells, expected {len(self.header)}")
+            raise ValueError(
+                f"{self.title or 'table'}: row {wrong[0]} has {len(wrong[0])} cells, expected {len(self.header)}"
+            )
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Which columns hold numbers only, or nothing."""
+        columns = zip(*self.rows, strict=True) if self.rows else ([] for _ in self.header)
+        return tuple(all(re.match(rf"[-+<\[\d{DASH}]", cell) for cell in column) for column in columns)
 
 
 def number(value: float | None, *, sign: bool = False) -> str:
@@ -49,7 +61,7 @@ def points(score: float | None, *, sign: bool = False) -> str:
 
 
 def measured(found: Summary | None, declared: int, *, brief: bool = False) -> str:
-    """Mean, deviation and seeds: `54.71 +- 0.32 (3)`; `(2 of 3)` where seeds are missing. Brief: the mean, and what is missing."""
+    """Mean, deviation and seeds: `54.71 +- 0.32 (3)`; `(2 of 3)` where seeds are missing; brief: only the mean."""
     if found is None:
         return DASH
     seeds = f" ({found.n})" if found.n == declared else f" ({found.n} of {declared})"
@@ -74,19 +86,24 @@ def p_value(p: float | None) -> str:
 
 
 def markdown(grid: Grid) -> str:
-    """The grid as a Markdown table, first column left, the others right."""
-    rule = ("---", *("---:" for _ in grid.header[1:]))
+    """The grid as a Markdown table, words to the left, numbers to the right."""
+    rule = ("---:" if numeric else "---" for numeric in grid.numeric)
     lines = [_line(grid.header), "| " + " | ".join(rule) + " |", *map(_line, grid.rows)]
     return "\n".join([f"**{grid.title}**", "", *lines] if grid.title else lines)
 
 
-def latex(grid: Grid, *, label: str, caption: str) -> str:
-    """The grid as a booktabs table."""
-    columns = "l" + "r" * (len(grid.header) - 1)
+def latex(grid: Grid, *, label: str, caption: str, notes: Sequence[str] = ()) -> str:
+    """The grid as a booktabs table with its notes under it."""
+    columns = "".join("r" if numeric else "l" for numeric in grid.numeric)
     body = [r"\begin{table}", r"\centering", r"\small", f"\\caption{{{escape(caption)}}}", f"\\label{{tab:{label}}}"]
+    wide = len(grid.header) > PAGE
+    body += [r"\resizebox{\linewidth}{!}{%"] if wide else []
     body += [f"\\begin{{tabular}}{{{columns}}}", r"\toprule", _tex_line(grid.header), r"\midrule"]
-    body += [*map(_tex_line, grid.rows), r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    return "\n".join(body)
+    body += [*map(_tex_line, grid.rows), r"\bottomrule", r"\end{tabular}" + "}" * wide]
+    if notes:
+        body += [r"\par\smallskip", r"\begin{minipage}{\linewidth}\footnotesize"]
+        body += [f"{escape(note)}\\\\" for note in notes] + [r"\end{minipage}"]
+    return "\n".join([*body, r"\end{table}"])
 
 
 def escape(text: str) -> str:

@@ -67,14 +67,17 @@ def join(study: Study, frame: pd.DataFrame) -> Results:
     """
     _refuse_duplicates(frame)
     lines = frame[(frame["metric"] == study.metric) & frame["score"].notna()]
-    places = pd.MultiIndex.from_frame(lines[list(Place._fields)].astype(str))
-    scores = {Place(*place): float(score) for place, score in zip(places, lines["score"], strict=True)}
+    places = pd.Series([Place(*place) for place in lines[list(Place._fields)].to_numpy()], lines.index, dtype=object)
+    scores = {place: float(score) for place, score in zip(places, lines["score"], strict=True)}
     compared = (comparison.task for comparison in study.comparisons)
     columns = tuple(dict.fromkeys((*study.columns, *compared)))
-    cells = {(row.label, column): _cell(row, column, scores) for row in study.rows for column in columns}
+    keys = {row.label: row.keys() for row in study.rows}
+    cells = {
+        (row.label, column): _cell(row, column, keys[row.label], scores) for row in study.rows for column in columns
+    }
     tasks = dict.fromkeys(task for column in columns for task in tasks_of(column))
-    wanted = {place for row in study.rows for task in tasks for place in _places(row, task).values()}
-    used = lines[places.isin(wanted)] if wanted else lines.iloc[:0]
+    wanted = {_place(row, key, task) for row in study.rows for key in keys[row.label].values() for task in tasks}
+    used = lines[places.isin(wanted)]
     _refuse_versions(study, used)
     return Results(study=study, cells=cells, lines=used)
 
@@ -109,16 +112,15 @@ def _line(row: Row, cell: Cell) -> dict[str, object]:
     }
 
 
-def _places(row: Row, task: str) -> dict[int, Place]:
-    return {seed: Place(key, row.select, str(row.scorer), task) for seed, key in row.keys().items()}
+def _place(row: Row, key: str, task: str) -> Place:
+    return Place(key, row.select, str(row.scorer), task)
 
 
-def _cell(row: Row, column: str, scores: Mapping[Place, float]) -> Cell:
+def _cell(row: Row, column: str, keys: Mapping[int, str], scores: Mapping[Place, float]) -> Cell:
     found: dict[int, float] = {}
     missing = []
-    places = [_places(row, task) for task in tasks_of(column)]
-    for seed in row.keys():
-        tasks = [scores.get(by_seed[seed]) for by_seed in places]
+    for seed, key in keys.items():
+        tasks = [scores.get(_place(row, key, task)) for task in tasks_of(column)]
         known = [score for score in tasks if score is not None]
         if len(known) == len(tasks):
             found[seed] = sum(known) / len(known)
@@ -147,7 +149,9 @@ def _refuse_duplicates(frame: pd.DataFrame) -> None:
     twice = frame[frame.duplicated(CELL)]
     if len(twice):
         cell = " ".join(str(twice.iloc[0][name]) for name in CELL)
-        raise ValueError(f"results.csv: {len(twice)} cells have a second line, the first is {cell}; expected one line a cell")
+        raise ValueError(
+            f"results.csv: {len(twice)} cells have a second line, the first is {cell}; expected one line a cell"
+        )
 
 
 def _refuse_versions(study: Study, used: pd.DataFrame) -> None:
@@ -155,4 +159,6 @@ def _refuse_versions(study: Study, used: pd.DataFrame) -> None:
     for name, versions in used.groupby(family)["version"].unique().items():
         if len(versions) > 1:
             found = " and ".join(map(str, sorted(versions)))
-            raise ValueError(f"{study.name}: {name} scores of evaluator versions {found} in one table; expected one version")
+            raise ValueError(
+                f"{study.name}: {name} scores of evaluator versions {found} in one table; expected one version"
+            )

@@ -115,7 +115,7 @@ def spread(first: Sequence[float], second: Sequence[float], *, level: float = LE
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Which of a table's comparisons stand when all are tested together? Holm's step-down adjusted p values, in order."""
+    """Which of a table's comparisons stand when all are tested together? Holm's adjusted p values."""
     if not len(p_values):
         return []
     values = _checked(p_values, "p values")

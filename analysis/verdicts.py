@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ CLAIMS = Path(studies.__file__).with_name("CLAIMS.md")
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A comparison and its outcome. `effect` is positive in the claim's direction; `reason` says why it is not tested."""
+    """A comparison and its outcome. `effect` is positive in the claim's direction; `reason`: why not tested."""
 
     comparison: Comparison
     estimate: stats.Paired | stats.Spread | None
@@ -37,7 +38,7 @@ class Overall:
     claim: str
     text: str
     verdict: str
-    tested: int
+    counts: Mapping[str, int]  # tested comparisons by verdict
     declared: int
     reasons: tuple[str, ...]  # why comparisons were not tested
 
@@ -73,13 +74,15 @@ def _overall(claim: str, group: Sequence[Judged]) -> Overall:
     else:
         verdict = "supported" if set(tested) == {"supported"} else "undecided"
     reasons = tuple(dict.fromkeys(one.reason for one in group if one.reason))
-    return Overall(claim, claims().get(claim, ""), verdict, len(tested), len(group), reasons)
+    return Overall(claim, claims().get(claim, ""), verdict, Counter(tested), len(group), reasons)
 
 
 def _estimate(results: Results, comparison: Comparison) -> Judged:
     better, worse = (results.cells[label, comparison.task] for label in (comparison.better, comparison.worse))
     if comparison.kind not in ("mean", "spread"):
-        raise ValueError(f"{results.study.name}: comparison {comparison.claim} is of kind {comparison.kind!r}; known: mean, spread")
+        raise ValueError(
+            f"{results.study.name}: comparison {comparison.claim} is of kind {comparison.kind!r}; known: mean, spread"
+        )
     blank = Judged(
         comparison=comparison,
         estimate=None,

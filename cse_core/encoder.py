@@ -5,14 +5,15 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 from transformers import logging as transformers_logging
 
 from cse_core.batches import pad, stack
@@ -47,8 +48,8 @@ def resolve(name: str) -> Path:
 def content_hash(folder: Path) -> str:
     """SHA-256 over weights and tokenizer: what decides a model's vectors, whatever the folder is called."""
     digest = hashlib.sha256()
-    names = [n for n in WEIGHTS if (folder / n).is_file()][:1] + ["tokenizer.json", "vocab.txt", "vocab.json"]
-    for name in names:
+    weights = [name for name in WEIGHTS if (folder / name).is_file()][:1]
+    for name in (*weights, "tokenizer.json", "vocab.txt", "vocab.json"):
         if (folder / name).is_file():
             digest.update(name.encode() + b"\0" + (folder / name).read_bytes())
     return digest.hexdigest()
@@ -57,8 +58,8 @@ def content_hash(folder: Path) -> str:
 def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], pooling: str) -> Float[Tensor, "n d"]:
     """One vector a text from all layers' states (embedding output first), by the names of SPEC A2.
 
-    cls: last layer's first token. mean: masked mean of the last layer; of the mean of the last two (top2_mean), of
-    the embedding output and the last (first_last_mean: the published 56.70), of layer 1 and the last (layer1_last_mean).
+    cls: last layer's first token. mean: masked mean of the last layer; of the mean of the last two (top2_mean), of the
+    embedding output and the last (first_last_mean: the published 56.70), of layer 1 and the last (layer1_last_mean).
     """
     if pooling == "cls":
         return states[-1][:, 0]
@@ -71,11 +72,14 @@ def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], po
 class Encoder(nn.Module):
     """Backbone, tokenizer and pooling. Calling it is a training pass; `encode` is evaluation."""
 
-    def __init__(self, backbone: nn.Module, tokenizer: PreTrainedTokenizerBase, *, pooling: str, name: str) -> None:
+    def __init__(
+        self, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, pooling: str, name: str
+    ) -> None:
         super().__init__()
         if pooling not in POOLINGS:
             raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
-        self.backbone, self.tokenizer, self.pooling, self.name = backbone, tokenizer, pooling, name
+        self.backbone: PreTrainedModel = backbone
+        self.tokenizer, self.pooling, self.name = tokenizer, pooling, name
         self.precision = "fp32"  # of training passes; evaluation is always fp32
 
     @classmethod
@@ -91,12 +95,12 @@ class Encoder(nn.Module):
         if dropout is not None:
             config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
         model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, add_pooling_layer=False)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         return cls(model.eval(), tokenizer, pooling=pooling or _saved_pooling(folder), name=str(name_or_path))
 
     @property
     def width(self) -> int:
-        return self.backbone.config.hidden_size
+        return int(self.backbone.config.hidden_size)
 
     @property
     def device(self) -> torch.device:
@@ -130,6 +134,8 @@ class Encoder(nn.Module):
 
     def tokenise(self, sentences: Sequence[str]) -> list[list[int]]:
         """Ids with special tokens, cut only at the encoder's own limit."""
+        if not sentences:  # the tokenizer has no answer to an empty list
+            return []
         return self.tokenizer(list(sentences), truncation=True, max_length=self.max_length)["input_ids"]
 
     def encode(
@@ -142,7 +148,7 @@ class Encoder(nn.Module):
     @torch.no_grad()
     def embed(
         self,
-        ids: Sequence[Sequence[int]],
+        ids: Sequence[Sequence[int] | Int[np.ndarray, " t"]],
         batch_size: int = 128,
         *,
         progress: Callable[[int], object] | None = None,

@@ -5,8 +5,8 @@ written out as an assignment: `examples = single_column`, `modules = tanh_head`,
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -60,12 +60,14 @@ class Loss:
     terms: Mapping[str, Float[Tensor, ""]]
 
 
+@runtime_checkable
 class Encode(Protocol):
     """One training pass: any number of Tokens through the encoder at once, pooled, each given back by itself."""
 
     def __call__(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]: ...
 
 
+@runtime_checkable
 class Source(Protocol):
     """Where targets come from: the training examples as other encoders see them."""
 
@@ -74,6 +76,7 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
 class Method(Protocol):
     """A training method. `version` enters the key: bump it with any change that could move a score."""
 
@@ -117,14 +120,19 @@ class Recipe:
         return {name: getattr(self, name) for name in names}
 
 
+def with_fields(method: Method, **changes: Any) -> Method:
+    """The method with some hyperparameters replaced."""
+    return cast(Method, replace(cast(Any, method), **changes))
+
+
 def single_column(
-    self: Method, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
+    self: object, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
 ) -> dict[str, list[list[int]]]:
     """One column, `text`: the sentence, truncated. Both views of a sentence are the same ids (SPEC A1)."""
     return {"text": tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]}
 
 
-def tanh_head(self: Method, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
+def tanh_head(self: object, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
     """The train-only head tanh(W h + b), W normal with deviation 0.02, b zero: not the pre-trained pooler (SPEC A2)."""
     linear = nn.Linear(encoder.width, encoder.width)
     nn.init.normal_(linear.weight, std=0.02, generator=generator)
@@ -132,7 +140,7 @@ def tanh_head(self: Method, encoder: Any, generator: torch.Generator) -> nn.Modu
     return nn.ModuleDict({"head": nn.Sequential(linear, nn.Tanh())})
 
 
-def no_targets(self: Method, source: Source) -> Targets:
+def no_targets(self: object, source: Source) -> Targets:
     """Nothing is fixed before training."""
     return Targets()
 

@@ -239,8 +239,8 @@ def _trec(path: Path, labels: Labels) -> Iterator[tuple[str, str, int]]:
 
 
 def _mrpc(path: Path, labels: Labels) -> Iterator[tuple[str, str, int]]:
-    # The files begin with a byte order mark, which utf-8-sig drops, and a header row.
-    for number, line in enumerate(read_lines(path, "utf-8-sig")[1:], start=2):
+    # The first line is a header; the byte order mark goes with it.
+    for number, line in enumerate(read_lines(path)[1:], start=2):
         label, first, second = _cells(line, (0, 3, 4), path, number)
         yield _text(first), _text(second), _label(label, labels, path, number)
 

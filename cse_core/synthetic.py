@@ -2,8 +2,8 @@
 
 A meaning is an actor, an action, an object and, optionally, a place, a time and a manner. Each of these slots holds an
 atom; atoms lie in categories and have several surface forms each ("bought", "purchased", "acquired"). A sentence is a
-meaning put into a frame (active in three tenses, passive; place or time fronted or not) with some determiners. The similarity of two
-meanings, in [0, 5], is
+meaning put into a frame (active in three tenses, or passive; place or time fronted or not) with some determiners. The
+similarity of two meanings, in [0, 5], is
 
     5 * sum(w[s] * m[s]) / sum(w[s])   over the slots s that at least one of the two fills,
 
@@ -15,11 +15,10 @@ training moves similarity in the right direction. What they cannot show: anythin
 claims or about BERT. The weights, the frames and the mix of pairs were chosen so that the bundled backbone starts
 between chance and solved and the first steps of a plain contrastive run improve on it (the scores of these very test
 pairs were looked at for that); so an improvement here is no evidence for a method, and methods are not to be ranked.
+The gain comes within about 100 steps of 64 sentences and is mostly gone by 256: checkpoints need selection on dev.
 """
 
 from collections.abc import Callable
-from functools import cache
-from itertools import islice
 from random import Random
 from typing import NamedTuple
 from zlib import crc32
@@ -65,7 +64,7 @@ _LEXICON = {
         "instrument": "guitar|bass, violin|fiddle, piano|keyboard, drum|set of drums, "
         "flute|pipe, trumpet|horn, organ|church organ",
         "text": "book|volume, letter|message, newspaper|journal, poem|verse, map|chart, novel|story, contract|treaty",
-        "clothes": "coat|jacket, dress|gown, hat|cap, shirt|blouse, crown|royal ring, mask|face cover, suit|costume, belt|strap",
+        "clothes": "coat|jacket, dress|gown, hat|cap, shirt|blouse, crown|royal ring, mask|face cover, suit|costume",
         "building": "house|home, church|chapel, castle|fortress, bridge|crossing, "
         "wall|fence, tower|high tower, temple|shrine",
         "tool": "gun|rifle, sword|blade, hammer|axe, lamp|light, clock|watch, camera|telescope, computer|machine",
@@ -139,6 +138,8 @@ _CATEGORIES = {slot: {name: _parse(text) for name, text in table.items()} for sl
 FORMS = {slot: {a: f for atoms in table.values() for a, f in atoms.items()} for slot, table in _CATEGORIES.items()}
 _CATEGORY_OF = {slot: {a: c for c, atoms in table.items() for a in atoms} for slot, table in _CATEGORIES.items()}
 _MEMBERS = {slot: {c: tuple(atoms) for c, atoms in table.items()} for slot, table in _CATEGORIES.items()}
+_KINDS = tuple(_MEMBERS["object"])
+_ROWS = {slot: tuple(table.values()) for slot, table in _MEMBERS.items()}
 _SUITED = {
     kind: tuple(action for action in _MEMBERS["action"] if kind in _TAKES.get(action, _MEMBERS["object"]))
     for kind in _MEMBERS["object"]
@@ -162,7 +163,7 @@ def similarity(first: Meaning, second: Meaning) -> float:
 
 def draw_meaning(rng: Random) -> Meaning:
     """A random meaning whose action suits its object."""
-    kind = rng.choice(tuple(_MEMBERS["object"]))
+    kind = rng.choice(_KINDS)
     members = _MEMBERS["action"][rng.choice(_SUITED[kind])]
     optional = [_any_atom(slot, rng) if rng.random() < 0.6 else None for slot in OPTIONAL]
     return Meaning(_any_atom("actor", rng), rng.choice(members), rng.choice(_MEMBERS["object"][kind]), *optional)
@@ -170,7 +171,7 @@ def draw_meaning(rng: Random) -> Meaning:
 
 def _any_atom(slot: str, rng: Random) -> str:
     """A random atom of the slot, each category being as likely."""
-    return rng.choice(rng.choice(tuple(_MEMBERS[slot].values())))
+    return rng.choice(rng.choice(_ROWS[slot]))
 
 
 def edited(meaning: Meaning, slot: str, *, rng: Random, far: bool) -> Meaning:
@@ -182,7 +183,7 @@ def edited(meaning: Meaning, slot: str, *, rng: Random, far: bool) -> Meaning:
     if not far:
         return meaning._replace(**{slot: rng.choice([atom for atom in _MEMBERS[slot][home] if atom != old])})
     if slot in OPTIONAL and rng.random() < 0.3:
-        return Meaning(**{**meaning._asdict(), slot: None})
+        return meaning._replace(**{slot: None})  # ty: ignore[invalid-argument-type]
     others = [name for name in _MEMBERS[slot] if name != home]
     # An action that takes one kind of object only leaves nothing suited: then any will do, odd as it reads.
     suited = [name for name in others if _suits(meaning, slot, name)] or others
@@ -198,7 +199,7 @@ def _suits(meaning: Meaning, slot: str, category: str) -> bool:
 
 def _draw_style(rng: Random) -> _Style:
     """A random wording."""
-    forms = tuple(rng.randrange(6) for _ in WEIGHTS)  # 6: two and three forms are then equally likely each
+    forms = tuple(rng.choices(range(6), k=len(WEIGHTS)))  # 6: two and three forms are then equally likely each
     front = rng.choice((None, None, "place", "time"))
     return _Style(forms, rng.randrange(len(_FRAMES)), front, (rng.choice(_DETERMINERS), rng.choice(_DETERMINERS)))
 
@@ -241,8 +242,15 @@ def _split_of(sentence: str) -> str:
 def sentences(n: int, seed: int = 0) -> list[str]:
     """The first n training sentences of a seed, the same for any larger n; none is in the dev or the test split."""
     rng = Random(f"synthetic sentences {seed}")
-    drawn = (_render(draw_meaning(rng), _draw_style(rng)) for _ in iter(int, 1))
-    return list(islice((text for text in drawn if _split_of(text) == "train"), n))
+    return [_train_sentence(rng) for _ in range(n)]
+
+
+def _train_sentence(rng: Random) -> str:
+    """A random meaning, reworded until its sentence falls in the training split."""
+    meaning = draw_meaning(rng)
+    while _split_of(text := _render(meaning, _draw_style(rng))) != "train":
+        pass
+    return text
 
 
 def _edits(rng: Random, counts: tuple[int, ...]) -> tuple[Meaning, Meaning]:
@@ -269,17 +277,6 @@ PARTS: dict[str, tuple[Callable[[Random], tuple[Meaning, Meaning]], Callable[[_S
 }
 
 
-@cache
-def _pairs(split: str) -> tuple[tuple[str, str, str, float], ...]:
-    """The rows of `pairs`, made once."""
-    rows = []
-    for number in range(SIZES[split]):
-        part = tuple(PARTS)[number % len(PARTS)]
-        rng = Random(f"synthetic pairs {split} {number}")
-        rows.append((part, *_pair(part, split, rng)))
-    return tuple(rows)
-
-
 def _pair(part: str, split: str, rng: Random) -> tuple[str, str, float]:
     """One pair of the part, drawn until both of its sentences fall in the split."""
     draw, reword = PARTS[part]
@@ -298,4 +295,5 @@ def pairs(split: str) -> list[tuple[str, str, str, float]]:
     """(part, sentence1, sentence2, score) of "dev" or "test"; the scores are in [0, 5]."""
     if split not in SIZES:
         raise ValueError(f"unknown split {split!r}: choose one of {', '.join(SIZES)}")
-    return list(_pairs(split))
+    order = [tuple(PARTS)[number % len(PARTS)] for number in range(SIZES[split])]
+    return [(part, *_pair(part, split, Random(f"synthetic pairs {split} {i}"))) for i, part in enumerate(order)]

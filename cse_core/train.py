@@ -1,8 +1,8 @@
 """The one training loop: batches, loss, AdamW, dev scores, kept checkpoints, exact resume (SPEC A3, A4).
 
-A run owns the folder store/<key>: `state.pt` while it trains, one exported encoder per selection rule, and `history.json`,
-written last, which says that it is finished. Every random number depends on (seed, step) alone, so a run that is killed
-and started again ends with the same bits as one that was not.
+A run owns the folder store/<key>: `state.pt` while it trains, one exported encoder per selection rule, and
+`history.json`, written last, which says that it is finished. Every random number depends on (seed, step) alone, so a
+run that is killed and started again ends with the same bits as one that was not.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
 from cse_core.batches import Batches
@@ -40,7 +40,7 @@ CLIP = 1.0
 logger = logging.getLogger(__name__)
 
 
-class Diverged(ArithmeticError):
+class DivergedError(ArithmeticError):
     """A loss term is no longer finite."""
 
 
@@ -174,7 +174,9 @@ class Loop:
             for name, value in terms.items():
                 number = float(value)
                 if not torch.isfinite(torch.tensor(number)):
-                    raise Diverged(f"run {self.run.key}: {name} is {number} at step {step} of {self.history.steps}")
+                    raise DivergedError(
+                        f"run {self.run.key}: {name} is {number} at step {step} of {self.history.steps}"
+                    )
                 self.history.curves.setdefault(name, []).append((step, number))
 
     def select(self, folder: Path, step: int) -> None:
@@ -226,8 +228,8 @@ class Loop:
         return {name: getattr(self, name) for name in names}
 
     def finish(self, folder: Path) -> History:
-        """Keep the last checkpoint, and any rule's that no evaluation step reached; write the history; drop the state."""
-        if self.dev and not any(self.history.kept.get(rule) for rule in self.keep):
+        """Keep the last checkpoint, and a rule's that no evaluation step reached; write the history; drop the state."""
+        if self.dev and not self.history.kept:
             self.select(folder, self.step)
         self.flush()
         if "last" in self.keep:
@@ -251,7 +253,7 @@ def _checked_backbone(run: Run) -> str:
 
 
 def _export(encoder: Encoder, folder: Path) -> None:
-    # A kill between the two lines leaves no checkpoint, and no saved state yet that says there is one.
+    # A kill between the two lines leaves no checkpoint; the saved state is older than this step, which comes again.
     part = folder.with_name(f".{folder.name}.part")
     encoder.save(part)
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The training examples as finished encoders see them, computed once per checkpoint and corpus and shared by all runs."""
+"""The training examples as finished encoders see them: computed once per checkpoint and corpus, shared by all runs."""
 
 import hashlib
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The embedded default: SimCSE and both RankCSE variants on synthetic sentences, two seeds, one teacher."""
 
 from experiments.rankcse import RANKS, ranked, simcse_run
-from experiments.study import Comparison, Row, Scale, Study
+from experiments.study import Comparison, Row, Scale, Study, StudyAt
 
 BASE = "bert-base-uncased"
 
@@ -27,4 +27,4 @@ def quickstart(scale: Scale) -> Study:
     )
 
 
-STUDIES = {"quickstart": quickstart}
+STUDIES: dict[str, StudyAt] = {"quickstart": quickstart}

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from cse_core.method import Recipe
+from cse_core.method import Recipe, with_fields
 from cse_core.methods import rankcse, simcse
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
-from experiments.study import STS, Comparison, Published, Row, Scale, Study, published_rows
+from experiments.study import STS, Comparison, Published, Row, Scale, Study, StudyAt, published_rows
 
 BACKBONES = {
     "bert-base-uncased": "BERT-base",
@@ -33,21 +34,23 @@ def recipe(scale: Scale, rank: str, backbone: str) -> Recipe:
     return rankcse.taught(rankcse.PUBLISHED[rank, backbone], teachers(scale, backbone))
 
 
-def run_for(scale: Scale, rank: str, backbone: str, **changes: float) -> Run | None:
+def run_for(scale: Scale, rank: str, backbone: str, **changes: Any) -> Run | None:
     """A RankCSE run; `changes` are fields of the method. Without the rank loss it has no teachers."""
     if backbone not in scale.backbones:
         return None
     taught = recipe(scale, rank, backbone)
     if changes.get("distillation_weight", 1) == 0:
         changes = changes | {"teachers": ()}
-    return scale.run(replace(taught, method=replace(taught.method, **changes)), backbone)
+    return scale.run(replace(taught, method=with_fields(taught.method, **changes)), backbone)
 
 
-def row(scale: Scale, label: str, run: Run | None, backbone: str, published: Published, **more: object) -> Row:
+def row(scale: Scale, label: str, run: Run | None, backbone: str, published: Published, **more: Any) -> Row:
     """A row of a run, or of the published numbers alone where the scale has no such backbone."""
     why = "" if run else NO_BACKBONE.format(BACKBONES[backbone])
     seeds = scale.seeds_for(backbone)
-    return Row(label=label, encoder=run, backbone=backbone, seeds=seeds, select=scale.dev, published=published, why=why, **more)
+    return Row(
+        label=label, encoder=run, backbone=backbone, seeds=seeds, select=scale.dev, published=published, why=why, **more
+    )
 
 
 def table2(scale: Scale) -> Study:
@@ -69,7 +72,9 @@ def table2(scale: Scale) -> Study:
         for backbone in BACKBONES.values()
         for title in RANKS.values()
     ]
-    comparisons += [Comparison("R2", f"{RANKS['list_mle']} {b}", f"{RANKS['list_net']} {b}") for b in BACKBONES.values()]
+    comparisons += [
+        Comparison("R2", f"{RANKS['list_mle']} {b}", f"{RANKS['list_net']} {b}") for b in BACKBONES.values()
+    ]
     comparisons += [Comparison("R15", f"{title} BERT-base", "SimCSE BERT-large") for title in RANKS.values()]
     return Study(
         name="rankcse-table2",
@@ -153,11 +158,20 @@ def table6(scale: Scale) -> Study:
             label = f"{method} {title}, teachers vary"
             run = make[method](scale, backbone)
             rows.append(
-                row(scale, label, run, backbone, Published("rankcse_table6", title, method, columns=columns),
-                    published_runs=5, vary="all")
+                row(
+                    scale,
+                    label,
+                    run,
+                    backbone,
+                    Published("rankcse_table6", title, method, columns=columns),
+                    published_runs=5,
+                    vary="all",
+                )
             )
-            comparisons += [Comparison("R10", f"{method} {title}{how}", f"SimCSE {title}", kind="spread")
-                            for how in ("", ", teachers vary")]
+            comparisons += [
+                Comparison("R10", f"{method} {title}{how}", f"SimCSE {title}", kind="spread")
+                for how in ("", ", teachers vary")
+            ]
         net, mle = (f"{name} {title}" for name in RANKS.values())
         comparisons += [Comparison("R10", mle, net, kind="spread"), Comparison("R2", mle, net)]
         comparisons += [Comparison("R1", name, f"SimCSE {title}") for name in (net, mle)]
@@ -172,4 +186,4 @@ def table6(scale: Scale) -> Study:
     )
 
 
-STUDIES = {"rankcse-table2": table2, "rankcse-table4": table4, "rankcse-table6": table6}
+STUDIES: dict[str, StudyAt] = {"rankcse-table2": table2, "rankcse-table4": table4, "rankcse-table6": table6}

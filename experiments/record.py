@@ -1,12 +1,14 @@
 """The record: mlruns/results.csv and curves.csv. Merged by cell, the earliest wins, no line is ever removed.
 
 A cell of results.csv is one score: (key, select, scorer, task, metric). A point of curves.csv is (key, name, step): the
-mean of a loss term over the steps since the last point, or a dev score. Quickstart has a folder of its own, so that trying
-the project leaves the committed record as it is.
+mean of a loss term over the steps since the last point, or a dev score. Quickstart has a folder of its own, so that
+trying the project leaves the committed record as it is.
 """
 
-import os
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -18,9 +20,9 @@ RESULTS = [
 ]
 POINT = ["key", "name", "step"]
 CURVES = ["scale", "key", "name", "step", "value"]
-TEXT = {name: "string" for name in ("scale", "key", "method", "backbone", "settings", "select", "scorer")} | {
-    name: "string" for name in ("task", "metric", "commit", "device", "name")
-}
+TEXT: Any = dict.fromkeys(
+    ("scale", "key", "method", "backbone", "settings", "select", "scorer"), "string"
+) | dict.fromkeys(("task", "metric", "commit", "device", "name"), "string")
 
 
 def folder_for(scale: str, mlruns: Path = MLRUNS) -> Path:
@@ -28,11 +30,29 @@ def folder_for(scale: str, mlruns: Path = MLRUNS) -> Path:
     return mlruns / "quickstart" if scale == "quickstart" else mlruns
 
 
+def check_writable(mlruns: Path) -> None:
+    """Make the folder if need be; refuse one that can't be written before anything is computed."""
+    try:
+        mlruns.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=mlruns):
+            pass
+    except OSError as error:
+        raise PermissionError(
+            f"{mlruns}: can't be written ({error.strerror}); name another folder with --mlruns"
+        ) from error
+
+
 def read(path: Path, columns: list[str]) -> pd.DataFrame:
     """A record file, empty where there is none; other columns than expected are an error."""
     if not path.is_file():
         return pd.DataFrame(columns=columns).astype({c: t for c, t in TEXT.items() if c in columns})
-    frame = pd.read_csv(path, dtype=TEXT, keep_default_na=False, na_values={"score": "", "pairs": "", "step": ""})
+    frame = pd.read_csv(
+        path,
+        dtype=TEXT,
+        float_precision="round_trip",
+        keep_default_na=False,
+        na_values={"score": "", "pairs": "", "step": ""},
+    )
     if list(frame.columns) != columns:
         raise ValueError(f"{path}: columns {', '.join(frame.columns)}; expected {', '.join(columns)}")
     return frame
@@ -63,5 +83,37 @@ def merge(path: Path, new: pd.DataFrame, *, columns: list[str], identity: list[s
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     part.write_text(header + "".join(sorted(lines)))
-    os.replace(part, path)
+    part.replace(path)
     return len(fresh)
+
+
+def result_lines(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A result.json as lines of results.csv."""
+    environment = result["environment"]
+    shared = {name: result[name] for name in ("scale", "key", "method", "backbone", "seed", "settings", "seconds")}
+    # Ten digits tell commits apart; a plus says that the code differed from it.
+    shared["commit"] = environment["commit"][:10] + ("+" if environment["dirty"] == "true" else "")
+    shared["device"] = environment["device"]
+    for cell in result["cells"]:
+        yield shared | cell
+
+
+def curve_lines(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A result.json as lines of curves.csv: loss terms averaged between evaluations, so that the file stays small."""
+    every = result["eval_steps"]
+    for name, points in result["curves"].items():
+        bins: dict[int, list[float]] = {}
+        for step, value in points:
+            bins.setdefault(-(-step // every) * every, []).append(value)
+        for step, values in bins.items():
+            value = sum(values) / len(values)
+            yield {"scale": result["scale"], "key": result["key"], "name": name, "step": step, "value": round(value, 6)}
+
+
+def merge_lines(scale: str, mlruns: Path, results: list[Mapping[str, Any]]) -> int:
+    """Add result.json contents, earliest first, to a scale's record; returns the number of new cells."""
+    folder = folder_for(scale, mlruns)
+    points = pd.DataFrame([line for r in results for line in curve_lines(r)], columns=CURVES)
+    cells = pd.DataFrame([line for r in results for line in result_lines(r)], columns=RESULTS)
+    merge(folder / "curves.csv", points, columns=CURVES, identity=POINT)
+    return merge(folder / "results.csv", cells, columns=RESULTS, identity=CELL)

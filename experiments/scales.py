@@ -16,7 +16,7 @@ SCALES = {
             name="quickstart",
             title="synthetic sentences, wiki-tiny",
             backbones={"bert-base-uncased": WIKI_TINY},
-            corpus=Corpus("synthetic", 8192, "SYNTH"),
+            corpus=Corpus("synthetic", 8192, "eeaa170fe51152791c761d8c0e4c9f11722ea9ecaae2d75ce8a902b507e8355d"),
             seeds=(42, 1),
             dev="synthetic_dev",
             training=SMALL | {"eval_steps": 16},
@@ -26,7 +26,9 @@ SCALES = {
             name="small",
             title="wiki-tiny for BERT-base, the deeper wiki-mini for BERT-large, 16,384 Wikipedia sentences",
             backbones=STAND_INS,
-            corpus=Corpus("wiki_sentences_1m", 16384, "a51f808aa28b59ec24f9e9d8f2eee3b1a0cb36a6bc3e104576fdbc1336c9bde8"),
+            corpus=Corpus(
+                "wiki_sentences_1m", 16384, "a51f808aa28b59ec24f9e9d8f2eee3b1a0cb36a6bc3e104576fdbc1336c9bde8"
+            ),
             seeds=(42, 1, 2),
             training=SMALL,
             backbone_seeds={"bert-large-uncased": (42,)},
@@ -37,7 +39,9 @@ SCALES = {
             name="small-1m",
             title="wiki-tiny for BERT-base, wiki-mini for BERT-large, one million Wikipedia sentences",
             backbones=STAND_INS,
-            corpus=Corpus("wiki_sentences_1m", 1_000_000, "e0917d993b8e00ff2387ca32f831dc096a1efb9210d0ee053b1cabbfeac3e011"),
+            corpus=Corpus(
+                "wiki_sentences_1m", 1_000_000, "e0917d993b8e00ff2387ca32f831dc096a1efb9210d0ee053b1cabbfeac3e011"
+            ),
             seeds=(42, 1, 2),
             training={"learning_rate": 3e-4, "dropout": 0.3},
             notes="The papers' epochs and batches on stand-in backbones and another Wikipedia sample.",

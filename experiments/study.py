@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class Scale:
         """The recipe's run at this scale with the first seed; None where the scale has nothing for this backbone."""
         if backbone not in self.backbones:
             return None
-        settings = recipe.training | dict(self.training) | {"seed": self.seeds[0]} | changes
+        settings: dict[str, Any] = recipe.training | dict(self.training) | {"seed": self.seeds[0]} | changes
         return Run(method=recipe.method, backbone=self.backbones[backbone], corpus=self.corpus, **settings)
 
     def seeds_for(self, backbone: str) -> tuple[int, ...]:
@@ -79,7 +79,9 @@ class Published:
         heading = self.columns.get(task, PUBLISHED_NAMES.get(task, task))
         rows = [r for r in published_rows(self.table) if self._is(r) and r["task"] == heading]
         if len(rows) > 1:
-            raise ValueError(f"{self.table}: {len(rows)} values for {self.method}, {self.backbone}, {heading}; wanted one")
+            raise ValueError(
+                f"{self.table}: {len(rows)} values for {self.method}, {self.backbone}, {heading}; wanted one"
+            )
         return float(rows[0][field_name]) if rows and rows[0][field_name] else None
 
     def _is(self, row: Mapping[str, str]) -> bool:
@@ -101,8 +103,8 @@ def published_rows(table: str) -> tuple[dict[str, str], ...]:
 class Row:
     """One line of a table: what is scored and how, and the published line beside it.
 
-    `encoder` is a Run (its seed is replaced by the study's seeds), a Pretrained encoder that needs no training, or None:
-    then the published numbers stand alone and `why` says why ("imported", or the reason why it is not run).
+    `encoder` is a Run (each of `seeds` replaces its seed), a Pretrained encoder that needs no training, or None: then
+    the published numbers stand alone and `why` says why ("imported", or the reason why it is not run).
     `vary="student"` keeps nested runs as declared; `vary="all"` gives them the same seed.
     """
 
@@ -154,9 +156,8 @@ def _swap(value: Any, new: Mapping[Run, Run]) -> Any:
         return new.get(value, value)
     if isinstance(value, tuple):
         return tuple(_swap(item, new) for item in value)
-    if hasattr(value, "__dataclass_fields__"):
-        changed = {name: _swap(getattr(value, name), new) for name in value.__dataclass_fields__}
-        return replace(value, **changed)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _swap(getattr(value, f.name), new) for f in fields(value)})
     return value
 
 
@@ -190,7 +191,9 @@ class Study:
         twice = sorted({label for label in labels if labels.count(label) > 1})
         unknown = {c.better for c in self.comparisons} | {c.worse for c in self.comparisons}
         if twice or unknown - set(labels):
-            raise ValueError(f"{self.name}: rows declared twice {twice}, rows compared but unknown {unknown - set(labels)}")
+            raise ValueError(
+                f"{self.name}: rows declared twice {twice}, rows compared but unknown {unknown - set(labels)}"
+            )
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -5,6 +5,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("study", deadline=None, max_examples=25, derandomize=True)
+settings.load_profile("study")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,6 +1,6 @@
 """RankCSE (Liu et al., ACL 2023): SimCSE that also learns to rank the batch as its teachers do.
 
-L = L_contrastive + beta L_consistency + gamma L_rank (Eq. 6), with the student's similarities S[i, j] = cos(z1_i, z2_j):
+L = L_contrastive + beta L_consistency + gamma L_rank (Eq. 6), with the student's S[i, j] = cos(z1_i, z2_j):
 - contrastive: InfoNCE at tau1 (Eq. 1);
 - consistency: Jensen-Shannon divergence between the rankings of the two views, S and its transpose (Eq. 2);
 - rank: ListNet (Eq. 4) or ListMLE (Eq. 5) against the teachers' mixed cosines T.
@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.contrastive import cosine_matrix, info_nce
-from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head
+from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head, with_fields
 from cse_core.run import Pretrained, Run
 
 
@@ -107,7 +107,7 @@ def _others(similarity: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A fixed encoder whose in-batch cosines are the target, its share in the mix and the checkpoint it is read from."""
+    """A fixed encoder whose in-batch cosines are the target, its share in the mix and which checkpoint it is."""
 
     encoder: Run | Pretrained
     weight: float = 1.0
@@ -204,7 +204,7 @@ class RankCSE:
 
 def taught(recipe: Recipe, teachers: tuple[Teacher, ...]) -> Recipe:
     """A published recipe with its teachers, which are runs of the study at hand."""
-    return replace(recipe, method=replace(recipe.method, teachers=teachers, distillation_weight=1.0))
+    return replace(recipe, method=with_fields(recipe.method, teachers=teachers, distillation_weight=1.0))
 
 
 def _recipe(rank: str, learning_rate: float, tau2: float, tau3: float | None) -> Recipe:

@@ -1,7 +1,7 @@
 """SimCSE (Gao, Yao and Chen, EMNLP 2021), unsupervised: the baseline and the teacher of the other methods.
 
-A sentence passes the encoder twice in one batch, with different dropout masks; the two views are a positive pair and the
-other sentences' second views are the negatives. The tanh head is trained and then dropped.
+A sentence passes the encoder twice in one batch, with different dropout masks; the two views are a positive pair and
+the other sentences' second views are the negatives. The tanh head is trained and then dropped.
 
 Relations: every other method here is this one plus something; each has a null setting that equals it bit for bit.
 Departures: none known between paper and released code (SPEC B1).

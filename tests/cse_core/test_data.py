@@ -132,39 +132,6 @@ class TestReadLines:
             data.read_lines(path)
 
 
-class TestLocate:
-    @pytest.mark.parametrize("suffix", ["", ".txt", ".txt.xz", ".txt.gz"])
-    def test_in_the_folder_with_any_suffix(self, suffix: str, tmp_path: Path, cache: Path):
-        (tmp_path / f"mine{suffix}").write_bytes(b"x")
-        assert data.locate_corpus("mine", tmp_path) == tmp_path / f"mine{suffix}"
-
-    def test_the_argument_goes_before_the_variable(self, tmp_path: Path, cache: Path, monkeypatch):
-        for name in ("a", "b"):
-            (tmp_path / name).mkdir()
-            (tmp_path / name / "mine.txt").write_text(name)
-        monkeypatch.setenv("CSE_DATA", str(tmp_path / "a"))
-        assert data.locate_corpus("mine").read_text() == "a"
-        assert data.locate_corpus("mine", tmp_path / "b").read_text() == "b"
-
-    def test_a_path_is_a_name(self, source: Path, cache: Path):
-        assert data.locate_corpus(str(source)) == source
-
-    def test_a_missing_corpus_says_where_it_was_looked_for(self, tmp_path: Path, cache: Path):
-        with pytest.raises(FileNotFoundError, match=r"corpus mine: .*mine\.txt\.xz.*; name the folder .*CSE_DATA"):
-            data.locate_corpus("mine", tmp_path)
-
-    def test_a_missing_data_folder_is_an_error(self, tmp_path: Path, cache: Path, monkeypatch):
-        assert data.data_folder(None) is None
-        monkeypatch.setenv("CSE_DATA", str(tmp_path / "nowhere"))
-        with pytest.raises(FileNotFoundError, match="nowhere: no such folder; correct"):
-            data.data_folder(None)
-
-    @pytest.mark.parametrize("layout", ["senteval/downstream", "SentEval/data/downstream", "."])
-    def test_senteval_in_any_layout(self, layout: str, tmp_path: Path, cache: Path):
-        (tmp_path / layout / "STS").mkdir(parents=True)
-        assert data.locate_senteval(tmp_path) == tmp_path / layout
-
-
 class TestSentences:
     def test_the_first_lines_with_blank_ones_as_one_space(self, source: Path, cache: Path):
         table = data.sentences(Corpus(str(source), 5))
@@ -255,12 +222,12 @@ class TestExamples:
 
     def test_whatever_changes_the_ids_changes_the_table(self, source: Path, cache: Path, tokenizer):
         corpus = Corpus(str(source), 6)
-        cased = AutoTokenizer.from_pretrained(BACKBONE)
-        cased.add_tokens(["rains"])
+        larger: Any = AutoTokenizer.from_pretrained(BACKBONE)
+        larger.add_tokens(["rains"])
         tables = [
             examples(corpus, Plain(), tokenizer, 8),
             examples(corpus, Plain(), tokenizer, 4),
-            examples(corpus, Plain(), cased, 8),
+            examples(corpus, Plain(), larger, 8),
             examples(Corpus(str(source), 5), Plain(), tokenizer, 8),
             examples(corpus, Halves(), tokenizer, 8),
             examples(corpus, Halves(1), tokenizer, 8),

@@ -1,4 +1,4 @@
-"""The hub: a real process against a small server that speaks as much of the hub as hf_hub_download asks for."""
+"""Where data is found: in folders, and on a hub that a small server plays for a real process."""
 
 import hashlib
 import io
@@ -123,6 +123,40 @@ def add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     member = tarfile.TarInfo(name)
     member.size = len(content)
     tar.addfile(member, io.BytesIO(content))
+
+
+class TestLocate:
+    @pytest.mark.parametrize("suffix", ["", ".txt", ".txt.xz", ".txt.gz"])
+    def test_in_the_folder_with_any_suffix(self, suffix: str, tmp_path: Path, cache: Path):
+        (tmp_path / f"mine{suffix}").write_bytes(b"x")
+        assert data.locate_corpus("mine", tmp_path) == tmp_path / f"mine{suffix}"
+
+    def test_the_argument_goes_before_the_variable(self, tmp_path: Path, cache: Path, monkeypatch):
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "mine.txt").write_text(name)
+        monkeypatch.setenv("CSE_DATA", str(tmp_path / "a"))
+        assert data.locate_corpus("mine").read_text() == "a"
+        assert data.locate_corpus("mine", tmp_path / "b").read_text() == "b"
+
+    def test_a_path_is_a_name(self, tmp_path: Path, cache: Path):
+        (tmp_path / "mine.txt").touch()
+        assert data.locate_corpus(str(tmp_path / "mine.txt")) == tmp_path / "mine.txt"
+
+    def test_a_missing_corpus_says_where_it_was_looked_for(self, tmp_path: Path, cache: Path):
+        with pytest.raises(FileNotFoundError, match=r"corpus mine: .*mine\.txt\.xz.*; name the folder .*CSE_DATA"):
+            data.locate_corpus("mine", tmp_path)
+
+    def test_a_missing_data_folder_is_an_error(self, tmp_path: Path, cache: Path, monkeypatch):
+        assert data.data_folder(None) is None
+        monkeypatch.setenv("CSE_DATA", str(tmp_path / "nowhere"))
+        with pytest.raises(FileNotFoundError, match="nowhere: no such folder; correct"):
+            data.data_folder(None)
+
+    @pytest.mark.parametrize("layout", ["senteval/downstream", "SentEval/data/downstream", "."])
+    def test_senteval_in_any_layout(self, layout: str, tmp_path: Path, cache: Path):
+        (tmp_path / layout / "STS").mkdir(parents=True)
+        assert data.locate_senteval(tmp_path) == tmp_path / layout
 
 
 def test_a_folder_goes_before_the_cache_and_the_cache_before_the_hub(seen: dict):

@@ -1,0 +1,220 @@
+"""One job: train a run if need be, score its checkpoints, and leave everything in the run's folder.
+
+`result.json` in store/<key> is the handover: written atomically after training and scoring, read by whoever tracks it.
+A driver that dies between the two finds it again.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from cse_core.encoder import Encoder, resolve
+from cse_core.evaluate import sts
+from cse_core.run import Pretrained, Run
+from cse_core.scorers import Scorer
+from cse_core.senteval import pairs
+from cse_core.train import History, train
+from cse_core.vectors import checkpoint
+from experiments.study import pretrained_key
+
+AS_IS = "as is"  # the `select` of an encoder that was not trained here
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Tasks to be scored on one kept checkpoint by one scorer."""
+
+    select: str
+    scorer: Scorer
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run, or an encoder as it is, with everything that the chosen studies want scored on it."""
+
+    encoder: Run | Pretrained
+    scale: str
+    label: str
+    scorings: tuple[Scoring, ...] = ()
+    studies: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self.encoder.key if isinstance(self.encoder, Run) else pretrained_key(self.encoder)
+
+    @property
+    def name(self) -> str:
+        """For people; the interfaces cut names after some twenty characters, so what differs comes first."""
+        label = self.label.removeprefix("RankCSE-")
+        return f"{label} s{self.encoder.seed}" if isinstance(self.encoder, Run) else label
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job works: the store of run folders, the data folder, the device and torch's threads."""
+
+    store: Path
+    data: Path | None = None
+    device: str = "cpu"
+    threads: int = 1
+    save_seconds: float = 30.0
+
+
+def execute(job: Job, place: Place, *, on_step: Callable[[int, int], object] | None = None) -> dict[str, Any]:
+    """Train and score what is missing in the run's folder; returns the content of its result.json."""
+    torch.set_num_threads(place.threads)
+    started = time.monotonic()
+    folder = place.store / job.key
+    path = folder / "result.json"
+    done = json.loads(path.read_text()) if path.is_file() else {"cells": []}
+    history = _train(job, place, on_step)
+    cells, warnings = done["cells"], set(history.warnings)
+    for scoring in job.scorings:
+        new, files, told = _score(job, scoring, history, place, known=cells)
+        cells = cells + new
+        history.data |= files
+        warnings |= set(told)
+    result = _described(job, history, place) | {
+        "cells": cells,
+        "warnings": sorted(warnings),
+        "seconds": round(history.seconds, 3),
+        "scoring_seconds": round(time.monotonic() - started, 3),
+        "finished": done.get("finished", datetime.now(UTC).isoformat(timespec="seconds")),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(result, indent=1, allow_nan=False))
+    part.replace(path)
+    return result
+
+
+def _train(job: Job, place: Place, on_step: Callable[[int, int], object] | None) -> History:
+    if isinstance(job.encoder, Pretrained):
+        return History(steps=0)
+    keep = tuple(dict.fromkeys([s.select for s in job.scorings])) or ("last",)
+    return train(
+        job.encoder,
+        place.store,
+        data=place.data,
+        keep=keep,
+        device=place.device,
+        save_seconds=place.save_seconds,
+        on_step=on_step,
+    )
+
+
+def _score(
+    job: Job, scoring: Scoring, history: History, place: Place, *, known: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], Mapping[str, str], list[str]]:
+    """New cells of one scoring, the data files they came from and warnings; pair scores go beside the checkpoint."""
+    scorer, select = str(scoring.scorer), scoring.select
+    have = {c["task"] for c in known if (c["select"], c["scorer"]) == (select, scorer)}
+    tasks = {task: pairs(task, place.data) for task in scoring.tasks if task not in have}
+    if not tasks:
+        return [], {}, []
+    run = job.encoder
+    folder = checkpoint(place.store, run, select) if isinstance(run, Run) else resolve(run.name)
+    encoder = Encoder.from_pretrained(folder).to(place.device)
+    columns = {task: (list(e.table["sentence1"]), list(e.table["sentence2"])) for task, e in tasks.items()}
+    scored = scoring.scorer.pair_scores(encoder, columns)
+    kept = history.kept.get(select)
+    cells: list[dict[str, Any]] = []
+    warnings = [warning for evaluation in tasks.values() for warning in evaluation.warnings]
+    for task, evaluation in tasks.items():
+        found = sts.correlations(scored[task].scores, np.asarray(evaluation.table["score"]), evaluation.table["part"])
+        about = {"select": select, "scorer": scorer, "task": task, "pairs": len(evaluation.table)}
+        about |= {"step": kept.step if kept else 0, "version": sts.VERSION}
+        defined = {metric: score for metric, score in found.items() if score == score}
+        cells += [about | {"metric": metric, "score": score} for metric, score in defined.items()]
+        if scored[task].undefined:
+            warnings.append(f"{task}: {scored[task].undefined} pairs without a defined cosine count as 0")
+        if len(defined) < len(found):
+            warnings.append(f"{task}: {', '.join(sorted(set(found) - set(defined)))} undefined: all scores are equal")
+    _keep_pair_scores(place.store / job.key, f"{select} {scorer}", {t: p.scores for t, p in scored.items()})
+    return cells, {name: sha for e in tasks.values() for name, sha in e.files.items()}, warnings
+
+
+def _keep_pair_scores(folder: Path, name: str, scores: Mapping[str, np.ndarray]) -> None:
+    path = folder / "pair_scores" / f"{name}.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_file():
+        with np.load(path) as old:
+            scores = {**old, **scores}
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        arrays: dict[str, Any] = {task: values.astype(np.float32) for task, values in scores.items()}
+        np.savez_compressed(file, **arrays)
+    part.replace(path)
+
+
+def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
+    run = job.encoder
+    settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
+    changed = run.changed() if isinstance(run, Run) else {}
+    hidden = ("backbone", "corpus")
+    return {
+        "key": job.key,
+        "scale": job.scale,
+        "name": job.name,
+        "studies": list(job.studies),
+        "method": settings["method"],
+        "backbone": settings["backbone"],
+        "seed": settings.get("seed", 0),
+        "settings": " ".join(f"{k}={v}" for k, v in changed.items() if k not in hidden and "teachers" not in k),
+        "parameters": settings,
+        "curves": history.curves,
+        "kept": {rule: {"step": kept.step, "score": kept.score} for rule, kept in history.kept.items()},
+        "skipped_steps": history.skipped,
+        "eval_steps": run.eval_steps if isinstance(run, Run) else 0,
+        "data": history.data,
+        "environment": environment(place.device, place.threads),
+    }
+
+
+@cache
+def environment(device: str, threads: int) -> dict[str, str]:
+    """What may explain a number besides its key: code, versions, hardware."""
+    cuda = device.startswith("cuda")
+    return {
+        **commit(),
+        "device": torch.cuda.get_device_name() if cuda else _processor(),
+        "threads": str(threads),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "cuda": str(torch.version.cuda) if cuda else "",
+        "tf32": str(torch.backends.cuda.matmul.allow_tf32) if cuda else "",
+    }
+
+
+def commit() -> dict[str, str]:
+    """The checkout's commit and whether tracked files differ from it; `unknown` outside a checkout."""
+    root = Path(__file__).parents[1]
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else "unknown"
+
+    # The record grows while a study runs; it is no change of the code.
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!mlruns", ":!analysis", ":!REPORT.md")
+    return {"commit": git("rev-parse", "HEAD"), "dirty": str(changed not in ("", "unknown")).lower()}
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    names = [line for line in path.read_text().splitlines() if "model name" in line] if path.is_file() else []
+    name = names[0].split(":", 1)[1].strip() if names else platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} cores"

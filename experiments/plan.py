@@ -1,0 +1,162 @@
+"""From studies to work: which jobs there are, which are done, in which order the rest can run, how long it may take."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from cse_core.run import Pretrained, Run
+from cse_core.train import SELECTION, finished
+from experiments.job import Job, Scoring
+from experiments.study import TRANSFER, Row, Study
+
+SAME = 1e-9  # scores of a run that was trained again; on one kind of processor they are equal to the bit
+
+
+def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
+    """Every job of the studies by key, each once, nested runs (teachers, bases) included and scored like the rest."""
+    jobs: dict[str, Job] = {}
+    for study in studies:
+        for row in study.rows:
+            encoders: tuple[Run | Pretrained, ...] = row.runs()
+            if isinstance(row.encoder, Pretrained):
+                encoders = (row.encoder,)
+            for encoder in encoders:
+                _add(jobs, encoder, study, row, row.label)
+    return jobs
+
+
+def _add(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row, label: str) -> None:
+    for nested in encoder.nested() if isinstance(encoder, Run) else ():
+        _add(jobs, nested, study, row, f"{nested.method.name} {nested.backbone.name}")
+    tasks = tuple(task for task in study.tasks if task not in TRANSFER)  # transfer tasks have no evaluator yet
+    # The last checkpoint is scored beside the selected one: whether selection matters is a question of its own (S3).
+    rules = (row.select, "last") if isinstance(encoder, Run) else (row.select,)
+    scorings = tuple(Scoring(rule, row.scorer, tasks) for rule in dict.fromkeys(rules))
+    job = Job(encoder, study.scale.name, label, scorings, (study.name,))
+    jobs[job.key] = _union(jobs[job.key], job) if job.key in jobs else job
+
+
+def _union(a: Job, b: Job) -> Job:
+    """One job for both: the same encoder, every scoring, every study."""
+    scorings = list(a.scorings)
+    for new in b.scorings:
+        same = [s for s in scorings if (s.select, str(s.scorer)) == (new.select, str(new.scorer))]
+        if same:
+            merged = replace(same[0], tasks=tuple(dict.fromkeys(same[0].tasks + new.tasks)))
+            scorings[scorings.index(same[0])] = merged
+        else:
+            scorings.append(new)
+    return replace(a, scorings=tuple(scorings), studies=tuple(dict.fromkeys(a.studies + b.studies)))
+
+
+def missing(job: Job, results: pd.DataFrame) -> Job | None:
+    """The job reduced to the tasks that have no line in the record; None if all have one."""
+    have = results.loc[results["key"] == job.key, ["select", "scorer", "task"]].itertuples(index=False, name=None)
+    done = set(have)
+    left = []
+    for scoring in job.scorings:
+        tasks = tuple(t for t in scoring.tasks if (scoring.select, str(scoring.scorer), t) not in done)
+        if tasks:
+            left.append(replace(scoring, tasks=tasks))
+    return replace(job, scorings=tuple(left)) if left else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`levels` run one after the other, each a set of jobs by key; `again` are recorded runs whose weights are gone."""
+
+    declared: Mapping[str, Job]
+    levels: tuple[tuple[Job, ...], ...]
+    again: frozenset[str]
+
+    @property
+    def pending(self) -> tuple[Job, ...]:
+        return tuple(job for level in self.levels for job in level)
+
+
+def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path) -> Plan:
+    """What is left to do. A recorded run is trained again only where a pending run needs weights that are not there."""
+    wanted = {key: left for key, job in jobs.items() if (left := missing(job, results))}
+    again: set[str] = set()
+    queue = list(wanted.values())
+    while queue:
+        job = queue.pop()
+        if not isinstance(job.encoder, Run) or finished(job.encoder, store, _rules(job)):
+            continue
+        for nested in job.encoder.nested():
+            whole = jobs[nested.key]
+            if nested.key not in wanted and not finished(nested, store, _rules(whole)):
+                wanted[nested.key] = whole
+                again.add(nested.key)
+                queue.append(whole)
+    # A run that is trained (again) keeps a checkpoint for every rule that any row names, scored already or not.
+    wanted = {key: replace(job, scorings=_all_rules(job, jobs[key])) for key, job in wanted.items()}
+    return Plan(jobs, _levels(wanted), frozenset(again))
+
+
+def _rules(job: Job) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(s.select for s in job.scorings if s.select in SELECTION))
+
+
+def _all_rules(left: Job, whole: Job) -> tuple[Scoring, ...]:
+    named = {s.select for s in left.scorings}
+    return left.scorings + tuple(replace(s, tasks=()) for s in whole.scorings if s.select not in named)
+
+
+def _levels(jobs: Mapping[str, Job]) -> tuple[tuple[Job, ...], ...]:
+    """Jobs grouped so that each level needs only earlier ones; a job without training needs none."""
+    depth: dict[str, int] = {}
+
+    def deep(key: str) -> int:
+        if key not in depth:
+            run = jobs[key].encoder
+            needs = [n.key for n in run.nested() if n.key in jobs] if isinstance(run, Run) else []
+            depth[key] = 1 + max((deep(need) for need in needs), default=-1)
+        return depth[key]
+
+    levels = sorted({deep(key) for key in jobs})
+    return tuple(tuple(jobs[key] for key in jobs if depth[key] == level) for level in levels)
+
+
+def blocked(job: Job, failed: Mapping[str, str]) -> str:
+    """Why a job can't start: a nested run failed. Empty if it can."""
+    lost = [n.key for n in job.encoder.nested() if n.key in failed] if isinstance(job.encoder, Run) else []
+    return f"not started: it needs run {lost[0]}, which failed" if lost else ""
+
+
+def differences(folder: Path, results: pd.DataFrame) -> list[str]:
+    """Scores of a run's folder that are not those in the record, as sentences."""
+    result = json.loads((folder / "result.json").read_text())
+    lines = results[results["key"] == result["key"]]
+    recorded = lines.set_index(["select", "scorer", "task", "metric"])["score"]
+    found = []
+    for cell in result["cells"]:
+        name = (cell["select"], cell["scorer"], cell["task"], cell["metric"])
+        if name in recorded.index and not abs(recorded[name] - cell["score"]) <= SAME:
+            found.append(f"{', '.join(name)} is {cell['score']:.6f}, recorded {recorded[name]:.6f}")
+    return found
+
+
+def seconds_for(jobs: Iterable[Job], results: pd.DataFrame) -> float | None:
+    """Training seconds of jobs from the record: a run's own, else the mean of its scale, method and backbone.
+
+    None if nothing comparable was ever measured; what is unknown beside known ones counts as their mean.
+    """
+    runs = results.drop_duplicates("key")
+    known: list[float] = []
+    unknown = 0
+    for job in jobs:
+        name = job.encoder.method.name if isinstance(job.encoder, Run) else "none"
+        backbone = job.encoder.backbone.name if isinstance(job.encoder, Run) else job.encoder.name
+        alike = runs[(runs["scale"] == job.scale) & (runs["method"] == name) & (runs["backbone"] == backbone)]
+        own = runs[runs["key"] == job.key]
+        if len(own) or len(alike):
+            known.append(float((own if len(own) else alike)["seconds"].mean()))
+        else:
+            unknown += 1
+    if unknown and not known:
+        return None
+    return sum(known) + (unknown * sum(known) / len(known) if known else 0.0)

@@ -1,0 +1,117 @@
+"""What a sweep shows: the progress bar, the plan, the list of studies, the outcome."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from experiments.job import Job
+from experiments.plan import Plan, jobs_of, plan, seconds_for
+from experiments.study import Study
+from experiments.tracking import Tracker
+
+console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True)
+
+
+class Bar:
+    """Runs done, pending and the time left; runs under way count by the share of their steps."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self.fractions = dict.fromkeys(keys, 0.0)
+        self.ended: set[str] = set()
+        self.progress = Progress(
+            TextColumn("{task.fields[done]} done, {task.fields[pending]} pending"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %  elapsed"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            speed_estimate_period=1200,  # runs report rarely
+        )
+        self.task = self.progress.add_task("", total=float(len(keys)), done=0, pending=len(keys))
+
+    def __enter__(self) -> "Bar":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+
+    def move(self, key: str, fraction: float) -> None:
+        """A run under way; one that starts again after a lost worker does not move the bar back."""
+        self.fractions[key] = max(self.fractions[key], min(fraction, 0.99))
+        self._draw()
+
+    def end(self, key: str) -> None:
+        """A run that finished or failed."""
+        self.fractions[key] = 1.0
+        self.ended.add(key)
+        self._draw()
+
+    def _draw(self) -> None:
+        done = len(self.ended)
+        pending = len(self.fractions) - done
+        self.progress.update(self.task, completed=sum(self.fractions.values()), done=done, pending=pending)
+
+
+def hours(seconds: float | None) -> str:
+    """Seconds for people; a question mark where nothing like it was ever measured."""
+    if seconds is None:
+        return "?"
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
+
+
+def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None:
+    """Every study: rows, runs declared, unique, finished, pending and their hours on one worker."""
+    table = Table(title=f"Studies at scale {chosen[0].scale.name}")
+    for heading in ("study", "source", "rows", "imported or not run", "runs declared", "unique", "finished", "pending"):
+        table.add_column(heading, justify="left" if heading in ("study", "source") else "right")
+    table.add_column("time", justify="right")
+    for study in chosen:
+        jobs = jobs_of([study])
+        pending = plan(jobs, results, store).pending
+        declared = sum(len(row.keys()) for row in study.rows)
+        silent = sum(row.encoder is None for row in study.rows)
+        counts = (len(study.rows), silent, declared, len(jobs), len(jobs) - len(pending), len(pending))
+        table.add_row(study.name, study.source, *map(str, counts), hours(seconds_for(pending, results)))
+    console.print(table)
+    unique = jobs_of(chosen)
+    pending = plan(unique, results, store).pending
+    console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, results))}")
+
+
+def work(found: Plan, results: pd.DataFrame, workers: int) -> None:
+    """What would run, level by level."""
+    pending = found.pending
+    seconds = seconds_for(pending, results)
+    about = f", about {hours(seconds / workers)} with {workers} at a time" if seconds else ""
+    console.print(f"{len(found.declared)} runs, {len(found.declared) - len(pending)} done, {len(pending)} to do{about}")
+    for i, level in enumerate(found.levels):
+        names = ", ".join(f"{job.name}{' (again, for its weights)' * (job.key in found.again)}" for job in level)
+        console.print(f"  {i + 1}. {names}")
+
+
+def outcome(
+    chosen: Sequence[Study], jobs: Mapping[str, Job], failed: Mapping[str, str], ended: bool, mlruns: Path
+) -> None:
+    """Where results are and what failed; quickstart draws its table and its figure itself."""
+    scale = chosen[0].scale.name
+    names = [study.name for study in chosen]
+    place = ["--mlruns", str(mlruns)]
+    if scale == "quickstart" and ended and not failed:
+        for module in ("make_tables", "make_figures"):
+            subprocess.run([sys.executable, "-m", f"analysis.{module}", *names, *place], check=True)
+    else:
+        console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}")
+    console.print(f"runs in MLflow: mlflow ui --backend-store-uri {Tracker(mlruns).uri}")
+    console.print(f"then compare them at {Tracker(mlruns).compare_page(jobs)}")
+    for key, reason in failed.items():
+        console.print(f"failed: {jobs[key].name} ({key}): {reason}", style="red")
+    if not ended:
+        console.print("interrupted: nothing that finished is lost, the same command goes on")

@@ -1,0 +1,169 @@
+"""MLflow: the one file that imports it. Runs are logged whole, by the driver, from their result.json.
+
+One MLflow experiment holds every run, so that the interface can compare across methods. Everything that a record line
+needs is in the run's artifact `result.json`; metrics and parameters are there to be looked at.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+
+import mlflow
+from mlflow.entities import Metric, Param, RunStatus, RunTag
+from mlflow.entities import Run as Tracked
+from mlflow.tracking import MlflowClient
+
+from experiments import record
+
+logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports each table of a new database
+EXPERIMENT = "cse-study"
+MOST = 1000  # MLflow takes at most so many metrics in a call
+
+
+class Tracker:
+    """A place where runs are logged: MLFLOW_TRACKING_URI, else the database in the mlruns folder."""
+
+    def __init__(self, mlruns: Path) -> None:
+        self.mlruns = mlruns
+        mlruns.mkdir(parents=True, exist_ok=True)
+        self.uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{mlruns.resolve() / 'mlflow.db'}"
+        self.client = MlflowClient(self.uri)
+        found = self.client.get_experiment_by_name(EXPERIMENT)
+        self.experiment = found.experiment_id if found else self._create()
+
+    def _create(self) -> str:
+        # A server chooses its own place for artifacts; the local database would put them into the current folder.
+        local = self.uri.startswith("sqlite")
+        return self.client.create_experiment(
+            EXPERIMENT, artifact_location=(self.mlruns / "artifacts").resolve().as_uri() if local else None
+        )
+
+    def logged(self, key: str) -> Tracked | None:
+        """The earliest finished run with this key; runs that a killed driver left half-logged are deleted."""
+        runs = self.client.search_runs([self.experiment], f"tags.key = '{key}'", order_by=["attributes.start_time ASC"])
+        for run in runs:
+            if run.info.status != RunStatus.to_string(RunStatus.FINISHED):
+                self.client.delete_run(run.info.run_id)
+        return next((r for r in runs if r.info.status == RunStatus.to_string(RunStatus.FINISHED)), None)
+
+    def log(self, folder: Path) -> str:
+        """Log a run's folder; a key that is there already only gets the scores it lacks. Returns MLflow's run id."""
+        result = json.loads((folder / "result.json").read_text())
+        earlier = self.logged(result["key"])
+        if earlier and earlier.data.tags.get("cells") == str(len(result["cells"])):
+            return earlier.info.run_id
+        now = int(time.time() * 1000)
+        if earlier:
+            run_id = earlier.info.run_id
+            self.client.log_batch(run_id, metrics=list(_scores(result, now)), tags=_tags(result))
+        else:
+            started = now - int(1000 * (result["seconds"] or result["scoring_seconds"]))
+            created = self.client.create_run(self.experiment, started, run_name=result["name"])
+            run_id = created.info.run_id
+            params = [Param(name, str(value)[:500]) for name, value in parameters(result).items()]
+            self.client.log_batch(run_id, params=params, tags=_tags(result))
+            metrics = [*_scores(result, now), *_curves(result, now)]
+            for start in range(0, len(metrics), MOST):
+                self.client.log_batch(run_id, metrics=metrics[start : start + MOST])
+        for path in sorted(folder.iterdir()):
+            if not path.name.startswith(".") and path.suffix not in (".part", ".lock"):
+                self.client.log_artifact(run_id, str(path))
+        self.client.set_terminated(run_id)
+        return run_id
+
+    def results(self, known: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+        """The result.json of every finished run, earliest first, that has more cells than are `known` for its key."""
+        token = None
+        while True:
+            page = self.client.search_runs(
+                [self.experiment],
+                "attributes.status = 'FINISHED'",
+                order_by=["attributes.start_time ASC"],
+                page_token=token,
+            )
+            for run in page:
+                tags = run.data.tags
+                if "key" in tags and int(tags.get("cells", 0)) > known.get(tags["key"], 0):
+                    uri = f"runs:/{run.info.run_id}/result.json"
+                    path = mlflow.artifacts.download_artifacts(uri, tracking_uri=self.uri)
+                    yield json.loads(Path(path).read_text())
+            token = page.token
+            if not token:
+                return
+
+    def compare_page(self, keys: Iterable[str], address: str = "http://127.0.0.1:5000") -> str:
+        """The address of MLflow's compare page for these runs, on a server started as README says."""
+        wanted = set(keys)
+        runs = self.client.search_runs([self.experiment], "attributes.status = 'FINISHED'")
+        ids = [run.info.run_id for run in runs if run.data.tags.get("key") in wanted]
+        chosen = ",".join(f'"{run_id}"' for run_id in ids)
+        return f'{address}/#/compare-runs?runs=[{chosen}]&experiments=["{self.experiment}"]'.replace('"', "%22")
+
+
+def parameters(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat parameter names, the same ones on every run of a method, in the words of the code."""
+    return {k: ("none" if v in ("", None) else v) for k, v in result["parameters"].items()}
+
+
+def _tags(result: Mapping[str, Any]) -> list[RunTag]:
+    environment = {f"env.{name}": value for name, value in result["environment"].items()}
+    tags = {
+        "key": result["key"],
+        "scale": result["scale"],
+        "method": result["method"],
+        "backbone": result["backbone"],
+        "studies": " ".join(result["studies"]),
+        "cells": str(len(result["cells"])),
+        "changed": result["settings"],
+        "warnings": "; ".join(result["warnings"])[:4000],
+        "data": json.dumps(result["data"])[:4000],
+        "mlflow.source.git.commit": result["environment"]["commit"],
+        "mlflow.source.name": "experiments/sweep.py",
+        **environment,
+    }
+    return [RunTag(name, value) for name, value in tags.items()]
+
+
+def _scores(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
+    """`test/<task>` for plain cosine and the papers' aggregation; other checkpoints, scorers and metrics by name."""
+    cells = [c for c in result["cells"] if c["metric"] == "spearman.all"]
+    first = cells[0]["select"] if cells else ""
+    averaged = [c["score"] for c in cells if c["select"] == first and c["scorer"] == "cosine"]
+    if averaged:
+        yield Metric("avg", sum(averaged) / len(averaged), now, 0)  # sorts first: the compare page plots it
+    for cell in result["cells"]:
+        place = [] if cell["select"] == first else [cell["select"]]
+        how = [] if cell["scorer"] == "cosine" else [cell["scorer"]]
+        aggregate = [] if cell["metric"] == "spearman.all" else [cell["metric"]]
+        yield Metric("/".join(["test", cell["task"], *aggregate, *place, *how]), cell["score"], now, 0)
+    for rule, kept in result["kept"].items():
+        yield Metric(f"kept/{rule}/step", kept["step"], now, 0)
+        if kept["score"] is not None:
+            yield Metric(f"kept/{rule}/score", kept["score"], now, 0)
+    yield Metric("seconds/train", result["seconds"], now, 0)
+    yield Metric("seconds/all", result["scoring_seconds"], now, 0)
+
+
+def _curves(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
+    for name, points in result["curves"].items():
+        shown = name if "/" in name else f"{name}/total"
+        yield from (Metric(shown, value, now, step) for step, value in points)
+
+
+def export(mlruns: Path = record.MLRUNS, tracker: Tracker | None = None) -> dict[str, int]:
+    """Merge finished runs into the record's CSVs and return how many lines each scale gained."""
+    tracker = tracker or Tracker(mlruns)
+    known: dict[str, int] = {}
+    for scale in ("quickstart", "study"):
+        known |= record.read_results(scale, mlruns)["key"].value_counts().to_dict()
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for result in tracker.results(known):
+        found.setdefault("quickstart" if result["scale"] == "quickstart" else "study", []).append(result)
+    return {scale: record.merge_lines(scale, mlruns, results) for scale, results in found.items()}

@@ -1,0 +1,219 @@
+"""Tables, blocks and the check against the record.
+
+tests/analysis/data/*.md are golden: after a deliberate change of layout, write them again with
+`CSE_GOLDEN=write pytest tests/analysis/test_make_tables.py` and read the difference.
+"""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from analysis import layout, make_tables
+from analysis.make_tables import Places
+from analysis.render import DASH
+from analysis.results import join
+from experiments import catalogue
+from experiments.study import Study
+
+GOLDEN = Path(__file__).parent / "data"
+BLOCKS = "Prose.\n\n<!-- table toy small -->\nold\n<!-- end -->\n\nMore.\n<!-- verdicts toy small --><!-- end -->\n"
+
+
+@pytest.fixture
+def places(tmp_path: Path, mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Places:
+    """A project with the toy study alone and a report, tables written."""
+    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
+    found = Places(mlruns=mlruns, tables=tmp_path / "tables", report=tmp_path / "REPORT.md")
+    found.report.write_text(BLOCKS.replace("--><!--", "-->\n<!--"))
+    make_tables.make(places=found)
+    return found
+
+
+def check(places: Places, **more) -> list[str]:
+    return make_tables.make(check=True, places=places, **more)
+
+
+@pytest.mark.parametrize("name", ["study", "wide", "paper"])
+def test_golden_markdown(name, lines, request):
+    study = request.getfixturevalue(name)
+    key = study.rows[1].keys()[1]  # Better has no sts14 for seed 1
+    shorter = lines[(lines["key"] != key) | (lines["task"] != "sts14")]
+    text = make_tables.documents(study, shorter)["toy.md"]
+    # The settings are those of a Run, whatever fields it has.
+    stable = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("- Settings"))
+    if os.environ.get("CSE_GOLDEN") == "write":
+        (GOLDEN / f"{name}.md").write_text(stable)
+    assert stable == (GOLDEN / f"{name}.md").read_text()
+
+
+def test_settings_are_those_that_all_runs_share(study, lines):
+    (note,) = [note for note in layout.notes(join(study, lines)) if note.startswith("Settings")]
+    assert "batch_size 64" in note
+    assert "temperature" not in note
+
+
+def test_rows_that_differ_in_seeds_or_rule_are_named(study, lines):
+    last = replace(study.rows[0], select="last", seeds=(7,), vary="all")
+    text = "\n".join(layout.notes(join(replace(study, rows=(last, *study.rows[1:]), comparisons=()), lines)))
+    assert "Checkpoint kept by: stsb_dev; last for SimCSE; as is for As it is." in text
+    assert "Seeds: 7, nested runs too; 42, 1, 2 for Better; 42 for One seed; none (not trained) for As it is." in text
+
+
+def test_latex_and_csv_come_with_the_markdown(study, lines):
+    files = make_tables.documents(study, lines)
+    assert sorted(files) == ["toy.csv", "toy.md", "toy.tex"]
+    assert r"SimCSE & 54.00 $\pm$ 1.00 (3) & 76.25 & -- & 85.81 & measured \\" in files["toy.tex"]
+    header, first = files["toy.csv"].splitlines()[:2]
+    assert header.startswith("row,column,provenance,mean,sd,n,scores")
+    assert first.startswith("SimCSE,sts_avg,measured,54.0000,1.0000,3,42=53.0000 1=54.0000 2=55.0000,,76.2500")
+
+
+def test_a_study_that_publishes_and_compares_nothing(study, lines):
+    bare = replace(study, rows=tuple(replace(row, published=None) for row in study.rows), comparisons=())
+    files = make_tables.documents(bare, lines)
+    assert "published" not in files["toy.md"].split("- Source")[0]
+    assert "This study compares nothing." in files["toy.md"]
+
+
+def test_made_twice_is_the_same_and_passes_the_check(places):
+    files = sorted(places.tables.rglob("*"))
+    before = {path: path.read_bytes() for path in files if path.is_file()}
+    assert len(before) == 3
+    assert check(places) == []
+    assert make_tables.make(places=places) == []
+    assert {path: path.read_bytes() for path in before} == before
+    assert not list(places.tables.rglob("*.part"))
+
+
+def test_blocks_are_filled_and_prose_is_left_alone(places):
+    report = places.report.read_text()
+    page = (places.tables / "small" / "toy.md").read_text()
+    assert report.startswith("Prose.\n\n<!-- table toy small -->\n|  | STS avg, ours |")
+    assert "old" not in report
+    assert "<!-- end -->\n\nMore.\n<!-- verdicts toy small -->\n- **R1**" in report
+    table, verdicts = page.split("\n\n", 1)[1].split("\n\n## Verdicts\n\n")
+    assert f"<!-- table toy small -->\n{table}\n<!-- end -->" in report
+    assert f"<!-- verdicts toy small -->\n{verdicts}<!-- end -->" in report
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ("<!-- table nothing small -->\n<!-- end -->", "unknown study 'nothing'"),
+        ("<!-- table toy huge -->\n<!-- end -->", "unknown scale 'huge'"),
+        ("<!-- verdicts all small -->\n<!-- end -->", "names 2 studies"),
+        ("<!-- table toy small -->\n", "opened or named wrongly"),
+        ("<!-- table toy -->\n<!-- end -->", "opened or named wrongly"),
+        ("<!-- table toy small -->\n<!-- verdicts toy small -->\n<!-- end -->", "opened or named wrongly"),
+    ],
+)
+def test_wrong_blocks_are_errors(places, block, message, study, monkeypatch):
+    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study, "two": lambda scale: study})
+    places.report.write_text(block)
+    with pytest.raises(ValueError, match=message):
+        check(places)
+
+
+def test_check_finds_an_edited_table_and_writes_nothing(places):
+    path = places.tables / "small" / "toy.tex"
+    path.write_text(path.read_text().replace("54.00", "64.00", 1))
+    (found,) = check(places)
+    assert str(path) in found
+    assert "64.00" in found
+    assert "64.00" in path.read_text()
+
+
+def test_check_finds_an_edited_block(places):
+    places.report.write_text(places.report.read_text().replace("76.25", "86.25"))
+    (found,) = check(places)
+    assert found.startswith(str(places.report))
+
+
+def test_check_leaves_prose_alone(places):
+    places.report.write_text("Other prose.\n" + places.report.read_text())
+    assert check(places) == []
+
+
+def test_check_finds_a_changed_score(places, lines):
+    lines.loc[0, "score"] = 0.99
+    lines.to_csv(places.mlruns / "results.csv", index=False)
+    changed = {Path(line.split(": line")[0]).name for line in check(places)}
+    assert changed == {"toy.md", "toy.tex", "toy.csv", "REPORT.md"}
+
+
+def test_check_finds_a_missing_and_a_stale_file(places):
+    (places.tables / "small" / "toy.csv").unlink()
+    for folder in ("small", "gone"):
+        (places.tables / folder).mkdir(exist_ok=True)
+        (places.tables / folder / "old.md").write_text("")
+    found = check(places)
+    assert [line.split(": ")[1] for line in found] == [
+        "missing",
+        "stale, no study gives it",
+        "stale, no study gives it",
+    ]
+    make_tables.make(places=places)
+    assert check(places) == []
+
+
+def test_check_sees_line_ends(places):
+    path = places.tables / "small" / "toy.md"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert check(places) == [f"{path}: line ends differ"]
+
+
+def test_stale_files_of_others_are_left_when_studies_are_named(places):
+    other = places.tables / "small" / "other.md"
+    other.write_text("")
+    make_tables.make(["toy"], places=places)
+    assert other.is_file()
+
+
+def test_quickstart_tables_are_neither_made_nor_checked_unasked(places):
+    folder = places.tables / "quickstart"
+    folder.mkdir()
+    (folder / "quickstart.md").write_text("mine")
+    assert check(places) == []
+    make_tables.make(["quickstart"], places=places)
+    assert DASH in (folder / "quickstart.md").read_text()
+
+
+def test_every_recorded_scale_is_made(places, lines):
+    both = pd.concat([lines, lines.assign(scale="small-1m", key="x" + lines["key"])])
+    both.to_csv(places.mlruns / "results.csv", index=False)
+    scales = make_tables.recorded_scales(both)
+    assert scales == ["small", "small-1m"]
+    assert make_tables.recorded_scales(lines.iloc[:0]) == ["small"]
+
+
+@pytest.mark.parametrize(("edit", "code"), [(False, 0), (True, 1)])
+def test_command_check_fails_if_anything_differs(mlruns, tmp_path, study, monkeypatch, capsys, edit, code):
+    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
+    monkeypatch.setattr(make_tables, "ROOT", tmp_path)
+    monkeypatch.setattr("sys.argv", ["make_tables.py", "toy", "--mlruns", str(mlruns)])
+    assert make_tables.command() == 0
+    path = tmp_path / "analysis" / "tables" / "small" / "toy.md"
+    path.write_text(path.read_text() + "more\n" * edit)
+    monkeypatch.setattr("sys.argv", ["make_tables.py", "--check", "--mlruns", str(mlruns)])
+    assert make_tables.command() == code
+    assert f"{int(edit)} differences" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("database", "arguments", "calls"), [(True, [], 1), (True, ["--check"], 0), (False, [], 0)])
+def test_mlflow_is_merged_first_where_there_is_one(mlruns, tmp_path, study, monkeypatch, database, arguments, calls):
+    merged: list[Path] = []
+    monkeypatch.setitem(sys.modules, "experiments.tracking", SimpleNamespace(export=merged.append))
+    monkeypatch.setattr("experiments.tracking", sys.modules["experiments.tracking"], raising=False)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
+    monkeypatch.setattr(make_tables, "ROOT", tmp_path)
+    if database:
+        (mlruns / "mlflow.db").touch()
+    monkeypatch.setattr("sys.argv", ["make_tables.py", "toy", "--mlruns", str(mlruns), *arguments])
+    make_tables.command()
+    assert merged == [mlruns] * calls

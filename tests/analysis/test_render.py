@@ -1,0 +1,93 @@
+"""Numbers and grids as text."""
+
+import pytest
+
+from analysis import render
+from analysis.render import DASH, Grid
+from analysis.stats import Interval, Summary
+
+GRID = Grid("A title", ("", "score", "what"), (("a | b", "1.00 ± 0.10 (3)", "of_x, 50 %"), ("[c]", DASH, "no")))
+
+
+@pytest.mark.parametrize(
+    ("score", "text"), [(0.54714999, "54.71"), (0.0, "0.00"), (None, DASH), (-0.00001, "0.00"), (1.0, "100.00")]
+)
+def test_points_are_rounded_once_and_missing_is_a_dash(score, text):
+    assert render.points(score) == text
+
+
+def test_signs():
+    assert render.points(0.0123, sign=True) == "+1.23"
+    assert render.points(-0.0123, sign=True) == "-1.23"
+    assert render.interval(Interval(-0.01, 0.02), factor=100, sign=True) == "[-1.00, +2.00]"
+    assert render.interval(None) == DASH
+
+
+@pytest.mark.parametrize(
+    ("found", "declared", "text", "brief"),
+    [
+        (Summary(0.5471, 0.0032, 3), 3, "54.71 ± 0.32 (3)", "54.71"),
+        (Summary(0.5471, 0.0032, 2), 3, "54.71 ± 0.32 (2 of 3)", "54.71 (2 of 3)"),
+        (Summary(0.5471, None, 1), 1, "54.71 (1)", "54.71"),
+        (None, 3, DASH, DASH),
+    ],
+)
+def test_measured(found, declared, text, brief):
+    assert render.measured(found, declared) == text
+    assert render.measured(found, declared, brief=True) == brief
+
+
+@pytest.mark.parametrize(("p", "text"), [(0.0004, "< 0.001"), (0.05, "0.050"), (1.0, "1.000"), (None, DASH)])
+def test_p_values(p, text):
+    assert render.p_value(p) == text
+
+
+def test_markdown():
+    assert render.markdown(GRID).splitlines() == [
+        "**A title**",
+        "",
+        "|  | score | what |",
+        "| --- | ---: | --- |",
+        "| a \\| b | 1.00 ± 0.10 (3) | of_x, 50 % |",
+        f"| [c] | {DASH} | no |",
+    ]
+
+
+def test_latex():
+    assert render.latex(GRID, label="t", caption="R&D", notes=["under_score"]).splitlines() == [
+        r"\begin{table}",
+        r"\centering",
+        r"\small",
+        r"\caption{R\&D}",
+        r"\label{tab:t}",
+        r"\begin{tabular}{lrl}",
+        r"\toprule",
+        r" & score & what \\",
+        r"\midrule",
+        r"a \textbar{} b & 1.00 $\pm$ 0.10 (3) & of\_x, 50 \% \\",
+        r"{[}c{]} & -- & no \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\par\smallskip",
+        r"\begin{minipage}{\linewidth}\footnotesize",
+        r"under\_score\\",
+        r"\end{minipage}",
+        r"\end{table}",
+    ]
+
+
+def test_latex_escapes_every_special_character():
+    assert render.escape("\\{}$&#_%~^<>") == (
+        r"\textbackslash{}\{\}\$\&\#\_\%\textasciitilde{}\textasciicircum{}\textless{}\textgreater{}"
+    )
+
+
+def test_a_wide_latex_table_is_scaled_to_the_line():
+    names = tuple("abcdefgh")
+    assert r"\resizebox{\linewidth}{!}{%" in render.latex(Grid("", names, (names,)), label="t", caption="")
+    assert r"\resizebox" not in render.latex(Grid("", names[:7], (names[:7],)), label="t", caption="")
+
+
+def test_rows_are_as_long_as_the_header():
+    with pytest.raises(ValueError, match="has 1 cells, expected 2"):
+        Grid("", ("a", "b"), (("1",),))

@@ -1,0 +1,182 @@
+"""Statistics against closed forms, scipy and properties."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as reference
+
+from analysis import stats
+
+SCORES = st.lists(st.integers(0, 10_000).map(lambda i: i / 10_000), min_size=2, max_size=8)
+SPREAD = SCORES.filter(lambda scores: np.ptp(scores) > 0)
+P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=10)
+
+
+def test_summary_is_the_sample_deviation():
+    assert stats.summary([1.0, 2.0, 3.0, 4.0]) == stats.Summary(2.5, pytest.approx(math.sqrt(5 / 3)), 4)
+
+
+def test_one_score_has_no_deviation_and_no_interval():
+    assert stats.summary([0.5]) == stats.Summary(0.5, None, 1)
+    assert stats.mean_interval([0.5]) is None
+    assert stats.prediction_interval([0.5]) is None
+
+
+def test_equal_scores_have_deviation_zero_whatever_the_order_of_summing():
+    assert stats.summary([0.1 + 0.2, 0.3, 0.3]).sd == 0.0
+    assert stats.prediction_interval([0.3, 0.3]) == (0.3, 0.3)
+
+
+@pytest.mark.parametrize("call", [stats.summary, stats.mean_interval, stats.prediction_interval])
+@pytest.mark.parametrize("scores", [[], [0.1, math.nan], [math.inf, 0.1], [[0.1]]])
+def test_scores_must_be_finite_numbers_in_a_row(call, scores):
+    with pytest.raises(ValueError, match="scores: wanted"):
+        call(scores)
+
+
+def test_nan_is_refused_by_name():
+    with pytest.raises(ValueError, match="first: wanted finite"):
+        stats.paired([math.nan, 0.1], [0.1, 0.1])
+    with pytest.raises(ValueError, match="second: wanted finite"):
+        stats.paired([0.1, 0.1], [math.nan, 0.1])
+    with pytest.raises(ValueError, match="p values: wanted finite"):
+        stats.holm([0.1, math.nan])
+    with pytest.raises(ValueError, match="published number is NaN"):
+        stats.published_verdict(math.nan, stats.Interval(0, 1))
+    with pytest.raises(ValueError, match="effect is NaN"):
+        stats.comparison_verdict(math.nan, 0.01)
+
+
+@given(SPREAD)
+def test_mean_interval_is_scipys(scores):
+    expected = reference.t.interval(0.95, len(scores) - 1, np.mean(scores), reference.sem(scores))
+    assert stats.mean_interval(scores) == pytest.approx(expected)
+
+
+def test_mean_interval_covers_the_mean_as_often_as_it_says():
+    draws = np.random.default_rng(0).normal(3.0, 2.0, (2000, 4))
+    bands = [stats.mean_interval(draw) for draw in draws]
+    assert np.mean([band.low <= 3.0 <= band.high for band in bands if band]) == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize("runs", [1, 5])
+def test_prediction_interval_covers_the_mean_of_further_runs(runs):
+    random = np.random.default_rng(1)
+    bands = [stats.prediction_interval(draw, runs=runs) for draw in random.normal(0, 1, (2000, 3))]
+    further = random.normal(0, 1, (2000, runs)).mean(axis=1)
+    covered = [band.low <= value <= band.high for band, value in zip(bands, further, strict=True) if band]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.015)
+
+
+def test_prediction_interval_by_hand():
+    half = 4.302652729911275 * 1.0 * math.sqrt(1 / 3 + 1 / 5)
+    assert stats.prediction_interval([1.0, 2.0, 3.0], runs=5) == pytest.approx((2 - half, 2 + half))
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        stats.prediction_interval([1.0, 2.0], runs=0)
+
+
+@given(SPREAD, st.randoms(use_true_random=False))
+def test_paired_is_scipys_paired_t_test(scores, random):
+    other = [random.random() for _ in scores]
+    found = stats.paired(scores, other)
+    expected = reference.ttest_rel(scores, other)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.interval == pytest.approx(tuple(expected.confidence_interval()))
+    assert found.mean == pytest.approx(np.mean(scores) - np.mean(other))
+    back = stats.paired(other, scores)
+    assert (back.mean, back.p) == (pytest.approx(-found.mean), pytest.approx(found.p))
+
+
+def test_detectable_difference_by_hand():
+    found = stats.paired([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+    assert found.detectable == pytest.approx((4.302652729911275 + 1.0606601717798212) / math.sqrt(3))
+
+
+def test_a_difference_of_the_detectable_size_is_found_about_as_often_as_promised():
+    # 20 pairs: the approximation to the noncentral t is close there.
+    random = np.random.default_rng(2)
+    size = float(reference.t.ppf(0.975, 19) + reference.t.ppf(0.8, 19)) / math.sqrt(20)
+    p_values = [stats.paired(draw, np.zeros(20)).p or 1.0 for draw in random.normal(size, 1, (1000, 20))]
+    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.8, abs=0.05)
+
+
+@pytest.mark.parametrize(("first", "second"), [([0.5], [0.4]), ([0.5, 0.5], [0.4, 0.4]), ([0.5, 0.6], [0.5, 0.6])])
+def test_differences_without_spread_are_not_tested(first, second):
+    found = stats.paired(first, second)
+    assert found.mean == pytest.approx(first[0] - second[0])
+    assert (found.interval, found.p, found.detectable) == (None, None, None)
+
+
+def test_pairs_need_equally_many_scores():
+    with pytest.raises(ValueError, match="got 2 and 1"):
+        stats.paired([0.1, 0.2], [0.1])
+
+
+def test_spread_ratio_inverts_the_f_test():
+    first, second = [0.0, 1.0, 3.0, 4.0], [0.0, 5.0, 9.0]
+    found = stats.spread(first, second)
+    variances = np.var(first, ddof=1) / np.var(second, ddof=1)
+    assert found.ratio == pytest.approx(math.sqrt(variances))
+    assert found.p == pytest.approx(2 * reference.f.cdf(variances, 3, 2))
+    assert found.interval is not None
+    low, high = found.interval
+    assert reference.f.sf(variances / low**2, 3, 2) == pytest.approx(0.025)
+    assert reference.f.cdf(variances / high**2, 3, 2) == pytest.approx(0.025)
+
+
+@given(SPREAD, SPREAD)
+def test_spread_of_swapped_samples_is_the_reciprocal(first, second):
+    one, two = stats.spread(first, second), stats.spread(second, first)
+    assert one.ratio is not None
+    assert one.interval is not None
+    assert two.ratio == pytest.approx(1 / one.ratio)
+    assert two.interval == pytest.approx((1 / one.interval.high, 1 / one.interval.low))
+    assert two.p == pytest.approx(one.p)
+    # p < 0.05 exactly where the interval leaves out 1
+    assert (one.p < 0.05) == (not one.interval.low <= 1 <= one.interval.high) or one.p == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(("first", "second"), [([0.5], [0.4, 0.6]), ([0.4, 0.6], [0.5]), ([0.5, 0.5], [0.4, 0.6])])
+def test_spread_needs_two_deviations(first, second):
+    assert stats.spread(first, second) == stats.Spread(None, None, None, (len(first), len(second)))
+
+
+def test_holm_by_hand():
+    assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert stats.holm([]) == []
+    with pytest.raises(ValueError, match=r"in \[0, 1\]"):
+        stats.holm([1.2])
+
+
+@given(P_VALUES)
+def test_holm_raises_p_keeps_order_and_stays_under_bonferroni(p_values):
+    adjusted = stats.holm(p_values)
+    for p, q in zip(p_values, adjusted, strict=True):
+        assert p <= q <= min(1.0, p * len(p_values) + 1e-12)
+    order = np.argsort(p_values, kind="stable")
+    assert (np.diff(np.array(adjusted)[order]) >= 0).all()
+    assert adjusted[order[0]] == pytest.approx(min(1.0, len(p_values) * min(p_values)))
+
+
+@pytest.mark.parametrize(("value", "word"), [(0.9, "below"), (1.0, "within"), (2.0, "within"), (2.1, "above")])
+def test_published_verdict(value, word):
+    assert stats.published_verdict(value, stats.Interval(1.0, 2.0)) == word
+    assert stats.published_verdict(value, None) == "not tested"
+
+
+@pytest.mark.parametrize(
+    ("effect", "p", "word"),
+    [
+        (0.1, 0.049, "supported"),
+        (-0.1, 0.049, "contradicted"),
+        (0.1, 0.05, "undecided"),
+        (-0.1, 0.5, "undecided"),
+        (0.0, 0.0, "undecided"),
+        (0.1, None, "not tested"),
+    ],
+)
+def test_comparison_verdict(effect, p, word):
+    assert stats.comparison_verdict(effect, p) == word
