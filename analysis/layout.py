@@ -207,7 +207,9 @@ def _by_row(rows: Sequence[Row], value: Callable[[Row], str]) -> str:
     for row in rows:
         groups.setdefault(value(row), []).append(row.label)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    texts = [f"{text} for {', '.join(labels)}" if i else text for i, (text, labels) in enumerate(ordered)]
+    # Labels have commas of their own, so they are quoted.
+    named = [(text, ", ".join(f'"{label}"' for label in labels)) for text, labels in ordered]
+    texts = [f"{text} for {labels}" if i else text for i, (text, labels) in enumerate(named)]
     return "; ".join(texts) or DASH
 
 

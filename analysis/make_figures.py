@@ -33,14 +33,17 @@ STYLE: dict[Any, Any] = {
 
 
 def study_curves(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
-    """The points of curves.csv of the study's runs with row, seed and quantity; a run under two rows comes once."""
-    owners: dict[str, tuple[str, int]] = {}
+    """The points of curves.csv of the study's runs: row, seed, quantity, step, value.
+
+    A row with the same runs as an earlier one is left out; a run that two other rows share counts in both.
+    """
+    owners: dict[tuple[tuple[int, str], ...], str] = {}
     for row in study.rows:
-        for run in row.runs():
-            owners.setdefault(run.key, (row.label, run.seed))
-    points = frame[frame["key"].isin(owners)].rename(columns={"name": "quantity"})
-    found = points.assign(row=[owners[key][0] for key in points["key"]], seed=[owners[key][1] for key in points["key"]])
-    return found[["row", "seed", "quantity", "step", "value"]].reset_index(drop=True)
+        owners.setdefault(tuple((run.seed, run.key) for run in row.runs()), row.label)
+    lines = [(label, seed, key) for keys, label in owners.items() for seed, key in keys]
+    runs = pd.DataFrame(lines, columns=["row", "seed", "key"])
+    found = runs.merge(frame.rename(columns={"name": "quantity"}), on="key")
+    return found[["row", "seed", "quantity", "step", "value"]]
 
 
 def draw(study: Study, curves: pd.DataFrame) -> Figure:

@@ -22,11 +22,11 @@ class Column:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, row: int) -> Int[np.ndarray, " t"]:
+    def __getitem__(self, row: int | np.integer) -> Int[np.ndarray, " t"]:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
 
-def pad(ids: Sequence[Sequence[int] | Int[np.ndarray, " t"]], pad_id: int) -> Tokens:
+def pad(ids: Sequence[Sequence[int] | Int[np.ndarray, " _"]], pad_id: int) -> Tokens:
     """Ids of different lengths as one Tokens, filled on the right to the longest of them."""
     longest = max(len(row) for row in ids)
     padded = np.full((len(ids), longest), pad_id, dtype=np.int64)

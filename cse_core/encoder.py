@@ -148,7 +148,7 @@ class Encoder(nn.Module):
     @torch.no_grad()
     def embed(
         self,
-        ids: Sequence[Sequence[int] | Int[np.ndarray, " t"]],
+        ids: Sequence[Sequence[int] | Int[np.ndarray, " _"]],
         batch_size: int = 128,
         *,
         progress: Callable[[int], object] | None = None,

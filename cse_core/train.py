@@ -65,9 +65,11 @@ class History:
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
-    def read(cls, path: Path) -> "History":
-        content = json.loads(path.read_text())
+    def of(cls, content: dict[str, Any]) -> "History":
+        """From its plain form, as JSON or a saved state holds it."""
+        content = dict(content)
         content["kept"] = {rule: Kept(**kept) for rule, kept in content["kept"].items()}
+        content["curves"] = {name: [(s, v) for s, v in points] for name, points in content["curves"].items()}
         return cls(**content)
 
 
@@ -76,7 +78,11 @@ def finished(run: Run, store: Path, keep: Sequence[str]) -> History | None:
     folder = store / run.key
     if not (folder / "history.json").is_file():
         return None
-    return History.read(folder / "history.json") if all((folder / r / "config.json").is_file() for r in keep) else None
+    return (
+        History.of(json.loads((folder / "history.json").read_text()))
+        if all((folder / r / "config.json").is_file() for r in keep)
+        else None
+    )
 
 
 def train(
@@ -220,8 +226,7 @@ class Loop:
             return
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
-        self.step, history = state["step"], state["history"]
-        self.history = History(**history | {"kept": {rule: Kept(**kept) for rule, kept in history["kept"].items()}})
+        self.step, self.history = state["step"], History.of(state["history"])
 
     def _parts(self) -> dict[str, Any]:
         names = ("encoder", "modules", "optimizer", "schedule", "scaler")

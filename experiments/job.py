@@ -88,6 +88,7 @@ def execute(job: Job, place: Place, *, on_step: Callable[[int, int], object] | N
         history.data |= files
         warnings |= set(told)
     result = _described(job, history, place) | {
+        "studies": list(dict.fromkeys([*done.get("studies", []), *job.studies])),
         "cells": cells,
         "warnings": sorted(warnings),
         "seconds": round(history.seconds, 3),
@@ -169,7 +170,6 @@ def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
         "key": job.key,
         "scale": job.scale,
         "name": job.name,
-        "studies": list(job.studies),
         "method": settings["method"],
         "backbone": settings["backbone"],
         "seed": settings.get("seed", 0),

@@ -34,7 +34,7 @@ def recipe(scale: Scale, rank: str, backbone: str) -> Recipe:
     return rankcse.taught(rankcse.PUBLISHED[rank, backbone], teachers(scale, backbone))
 
 
-def run_for(scale: Scale, rank: str, backbone: str, **changes: Any) -> Run | None:
+def run_for(scale: Scale, backbone: str, rank: str = "list_net", **changes: Any) -> Run | None:
     """A RankCSE run; `changes` are fields of the method. Without the rank loss it has no teachers."""
     if backbone not in scale.backbones:
         return None
@@ -87,14 +87,15 @@ def table2(scale: Scale) -> Study:
     )
 
 
-def simcse_run(scale: Scale, backbone: str) -> Run | None:
-    """SimCSE as published, at this scale."""
-    return scale.run(simcse.PUBLISHED[backbone], backbone)
+def simcse_run(scale: Scale, backbone: str, **changes: Any) -> Run | None:
+    """SimCSE as published, at this scale; `changes` are fields of the method."""
+    recipe = simcse.PUBLISHED[backbone]
+    return scale.run(replace(recipe, method=with_fields(recipe.method, **changes)), backbone)
 
 
 def ranked(rank: str) -> Callable[[Scale, str], Run | None]:
     """RankCSE under one of the two rank losses, as published."""
-    return lambda scale, backbone: run_for(scale, rank, backbone)
+    return lambda scale, backbone: run_for(scale, backbone, rank)
 
 
 ABLATIONS = {
@@ -117,9 +118,9 @@ def table4(scale: Scale) -> Study:
     for rank, title in RANKS.items():
         for name, changes in ABLATIONS.items():
             label = f"{title} {name}"
-            rows.append(row(scale, label, run_for(scale, rank, base, **changes), base, published(label)))
+            rows.append(row(scale, label, run_for(scale, base, rank, **changes), base, published(label)))
     for name, contrastive in (("RankCSE w/o rank", 1.0), ("RankCSE w/o infoNCE,rank", 0.0)):
-        run = run_for(scale, "list_net", base, distillation_weight=0.0, contrastive_weight=contrastive)
+        run = run_for(scale, base, distillation_weight=0.0, contrastive_weight=contrastive)
         rows.append(row(scale, name, run, base, published(name)))
     return Study(
         name="rankcse-table4",

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -115,3 +116,17 @@ def outcome(
         console.print(f"failed: {jobs[key].name} ({key}): {reason}", style="red")
     if not ended:
         console.print("interrupted: nothing that finished is lost, the same command goes on")
+
+
+def scores(result: Mapping[str, Any], only: set[str] | None = None, scorer: str = "cosine") -> None:
+    """A run's scores in points: a line a checkpoint and task."""
+    table = Table("checkpoint", "task", "pairs", "Spearman all", "mean", "wmean", "Pearson all", title=result["name"])
+    cells = [c for c in result["cells"] if c["scorer"] == scorer and (only is None or c["task"] in only)]
+    for select, task in dict.fromkeys((c["select"], c["task"]) for c in cells):
+        mine = {c["metric"]: c for c in cells if (c["select"], c["task"]) == (select, task)}
+        names = ("spearman.all", "spearman.mean", "spearman.wmean", "pearson.all")
+        shown = [f"{100 * mine[name]['score']:.2f}" if name in mine else "–" for name in names]
+        table.add_row(select, task, str(next(iter(mine.values()))["pairs"]), *shown)
+    console.print(table)
+    for warning in result["warnings"]:
+        console.print(f"warning: {warning}", style="yellow")

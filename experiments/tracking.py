@@ -24,6 +24,7 @@ from experiments import record
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports each table of a new database
 EXPERIMENT = "cse-study"
+CONTENT = ("cells", "studies")  # tags that say what a logged run holds; the record takes runs that a study names
 MOST = 1000  # MLflow takes at most so many metrics in a call
 
 
@@ -57,7 +58,7 @@ class Tracker:
         """Log a run's folder; a key that is there already only gets the scores it lacks. Returns MLflow's run id."""
         result = json.loads((folder / "result.json").read_text())
         earlier = self.logged(result["key"])
-        if earlier and earlier.data.tags.get("cells") == str(len(result["cells"])):
+        if earlier and all(earlier.data.tags.get(t.key) == t.value for t in _tags(result) if t.key in CONTENT):
             return earlier.info.run_id
         now = int(time.time() * 1000)
         if earlier:
@@ -158,12 +159,12 @@ def _curves(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
 
 
 def export(mlruns: Path = record.MLRUNS, tracker: Tracker | None = None) -> dict[str, int]:
-    """Merge finished runs into the record's CSVs and return how many lines each scale gained."""
+    """Merge the studies' finished runs into the record's CSVs and return how many lines each scale gained."""
     tracker = tracker or Tracker(mlruns)
     known: dict[str, int] = {}
     for scale in ("quickstart", "study"):
         known |= record.read_results(scale, mlruns)["key"].value_counts().to_dict()
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for result in tracker.results(known):
+    for result in filter(lambda r: r["studies"], tracker.results(known)):
         found.setdefault("quickstart" if result["scale"] == "quickstart" else "study", []).append(result)
     return {scale: record.merge_lines(scale, mlruns, results) for scale, results in found.items()}

@@ -1,5 +1,6 @@
 """Curves of a study: the right points, and the same files each time."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -32,6 +33,15 @@ def test_points_of_the_studys_runs_only(study, curves):
         *((row, seed) for row in ("SimCSE", "Better") for seed in (42, 1, 2)),
         ("One seed", 42),
     }
+
+
+def test_a_run_counts_in_every_row_that_has_it_and_equal_rows_come_once(study, curves):
+    first = study.rows[0]
+    more = (replace(first, label="Same"), replace(first, label="Fewer", seeds=(1,)))
+    found = make_figures.study_curves(replace(study, rows=(*study.rows, *more)), curves)
+    assert set(found.loc[found["row"] == "Fewer", "seed"]) == {1}
+    assert set(found.loc[found["row"] == "SimCSE", "seed"]) == {42, 1, 2}
+    assert "Same" not in set(found["row"])
 
 
 def test_panels_show_means_and_ranges_with_dev_scores_first_in_points(study, curves):

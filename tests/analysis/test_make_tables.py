@@ -60,8 +60,32 @@ def test_settings_are_those_that_all_runs_share(study, lines):
 def test_rows_that_differ_in_seeds_or_rule_are_named(study, lines):
     last = replace(study.rows[0], select="last", seeds=(7,), vary="all")
     text = "\n".join(layout.notes(join(replace(study, rows=(last, *study.rows[1:]), comparisons=()), lines)))
-    assert "Checkpoint kept by: stsb_dev; last for SimCSE; as is for As it is." in text
-    assert "Seeds: 7, nested runs too; 42, 1, 2 for Better; 42 for One seed; none (not trained) for As it is." in text
+    assert 'Checkpoint kept by: stsb_dev; last for "SimCSE"; as is for "As it is".' in text
+    assert (
+        'Seeds: 7, nested runs too; 42, 1, 2 for "Better"; 42 for "One seed"; none (not trained) for "As it is".'
+        in text
+    )
+
+
+def test_a_published_mean_is_compared_with_the_interval_for_as_many_runs(paper, lines):
+    five = replace(paper, rows=(replace(paper.rows[0], published_runs=5), *paper.rows[1:]))
+    (row, *_), (other, *_) = (layout.reproduction_grid(join(one, lines)).rows for one in (five, paper))
+    half = 4.302653 * (1 / 3 + 1 / 5) ** 0.5
+    assert row[3:7] == ("5", "54.00 ± 1.00 (3)", "53.00", f"[{54 - half:.2f}, {54 + half:.2f}]")
+    assert other[3] == "1"
+    assert other[6] != row[6]
+
+
+def test_averages_alone_are_compared_with_the_published_where_there_are_some(paper, lines):
+    wider = replace(paper, columns=("sts12", "sts_avg"))
+    first = replace(
+        paper.rows[0], published=replace(paper.rows[0].published, columns={"sts12": "TR Avg", "sts_avg": "STS Avg"})
+    )
+    rows = (first, *paper.rows[1:])
+    grid = layout.reproduction_grid(join(replace(wider, rows=rows), lines))
+    assert {row[1] for row in grid.rows} == {"STS avg"}
+    single = replace(wider, columns=("sts12",), rows=rows)
+    assert [row[1] for row in layout.reproduction_grid(join(single, lines)).rows] == ["STS12"]
 
 
 def test_latex_and_csv_come_with_the_markdown(study, lines):
