@@ -62,10 +62,11 @@ class Results:
 def join(study: Study, frame: pd.DataFrame) -> Results:
     """The study's cells from the lines of results.csv.
 
-    An average needs all its tasks: a seed that lacks one has no average. Two lines for a cell, or two versions of one
-    evaluator among the lines of one table, are errors.
+    An average needs all its tasks: a seed that lacks one has no average. Of a cell scored by several versions of an
+    evaluator the newest counts; two lines for a cell, or two versions among the lines of one table, are errors.
     """
     _refuse_duplicates(frame)
+    frame = frame.sort_values("version").drop_duplicates(CELL[:-1], keep="last")
     lines = frame[(frame["metric"] == study.metric) & frame["score"].notna()]
     places = pd.Series([Place(*place) for place in lines[list(Place._fields)].to_numpy()], lines.index, dtype=object)
     scores = {place: float(score) for place, score in zip(places, lines["score"], strict=True)}

@@ -76,13 +76,10 @@ class History:
 def finished(run: Run, store: Path, keep: Sequence[str]) -> History | None:
     """The history of a run whose kept checkpoints are all there, else None."""
     folder = store / run.key
-    if not (folder / "history.json").is_file():
+    path = folder / "history.json"
+    if not path.is_file() or not all((folder / rule / "config.json").is_file() for rule in keep):
         return None
-    return (
-        History.of(json.loads((folder / "history.json").read_text()))
-        if all((folder / r / "config.json").is_file() for r in keep)
-        else None
-    )
+    return History.of(json.loads(path.read_text()))
 
 
 def train(

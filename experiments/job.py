@@ -122,7 +122,7 @@ def _score(
 ) -> tuple[list[dict[str, Any]], Mapping[str, str], list[str]]:
     """New cells of one scoring, the data files they came from and warnings; pair scores go beside the checkpoint."""
     scorer, select = str(scoring.scorer), scoring.select
-    have = {c["task"] for c in known if (c["select"], c["scorer"]) == (select, scorer)}
+    have = {c["task"] for c in known if (c["select"], c["scorer"], c["version"]) == (select, scorer, sts.VERSION)}
     tasks = {task: pairs(task, place.data) for task in scoring.tasks if task not in have}
     if not tasks:
         return [], {}, []

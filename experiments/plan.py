@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from cse_core.evaluate import sts
 from cse_core.run import Pretrained, Run
 from cse_core.train import SELECTION, finished
 from experiments.job import Job, Scoring
@@ -54,8 +55,8 @@ def _union(a: Job, b: Job) -> Job:
 
 def missing(job: Job, results: pd.DataFrame) -> Job | None:
     """The job reduced to the tasks that have no line in the record; None if all have one."""
-    have = results.loc[results["key"] == job.key, ["select", "scorer", "task"]].itertuples(index=False, name=None)
-    done = set(have)
+    mine = results[(results["key"] == job.key) & (results["version"] == sts.VERSION)]
+    done = set(mine[["select", "scorer", "task"]].itertuples(index=False, name=None))
     left = []
     for scoring in job.scorings:
         tasks = tuple(t for t in scoring.tasks if (scoring.select, str(scoring.scorer), t) not in done)
@@ -131,6 +132,7 @@ def differences(folder: Path, results: pd.DataFrame) -> list[str]:
     """Scores of a run's folder that are not those in the record, as sentences."""
     result = json.loads((folder / "result.json").read_text())
     lines = results[results["key"] == result["key"]]
+    lines = lines[lines["version"] == sts.VERSION]
     recorded = lines.set_index(["select", "scorer", "task", "metric"])["score"]
     found = []
     for cell in result["cells"]:

@@ -1,8 +1,8 @@
 """The record: mlruns/results.csv and curves.csv. Merged by cell, the earliest wins, no line is ever removed.
 
-A cell of results.csv is one score: (key, select, scorer, task, metric). A point of curves.csv is (key, name, step): the
-mean of a loss term over the steps since the last point, or a dev score. Quickstart has a folder of its own, so that
-trying the project leaves the committed record as it is.
+A cell of results.csv is one score by one version of its evaluator: (key, select, scorer, task, metric, version). A point
+of curves.csv is (key, name, step): the mean of a loss term over the steps since the last point, or a dev score.
+Quickstart has a folder of its own, so that trying the project leaves the committed record as it is.
 """
 
 import tempfile
@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 MLRUNS = Path(__file__).parents[1] / "mlruns"
-CELL = ["key", "select", "scorer", "task", "metric"]
+CELL = ["key", "select", "scorer", "task", "metric", "version"]
 RESULTS = [
     *("scale", "key", "method", "backbone", "seed", "settings", "select", "scorer", "task", "metric"),
     *("score", "pairs", "step", "version", "commit", "device", "seconds"),
@@ -49,7 +49,6 @@ def read(path: Path, columns: list[str]) -> pd.DataFrame:
     frame = pd.read_csv(
         path,
         dtype=TEXT,
-        float_precision="round_trip",
         keep_default_na=False,
         na_values={"score": "", "pairs": "", "step": ""},
     )

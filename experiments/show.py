@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from cse_core.run import Run
 from experiments.job import Job
 from experiments.plan import Plan, jobs_of, plan, seconds_for
 from experiments.study import Study
@@ -111,7 +112,8 @@ def outcome(
     else:
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}")
     console.print(f"runs in MLflow: mlflow ui --backend-store-uri {Tracker(mlruns).uri}")
-    console.print(f"then compare them at {Tracker(mlruns).compare_page(jobs)}")
+    trained = [key for key, job in jobs.items() if isinstance(job.encoder, Run)]
+    console.print(f"then compare them at {Tracker(mlruns).compare_page(trained)}")
     for key, reason in failed.items():
         console.print(f"failed: {jobs[key].name} ({key}): {reason}", style="red")
     if not ended:

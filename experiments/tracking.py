@@ -9,8 +9,9 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
@@ -20,6 +21,7 @@ from mlflow.entities import Metric, Param, RunStatus, RunTag
 from mlflow.entities import Run as Tracked
 from mlflow.tracking import MlflowClient
 
+from cse_core.methods import METHODS
 from experiments import record
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports each table of a new database
@@ -43,7 +45,10 @@ class Tracker:
         # A server chooses its own place for artifacts; the local database would put them into the current folder.
         local = self.uri.startswith("sqlite")
         return self.client.create_experiment(
-            EXPERIMENT, artifact_location=(self.mlruns / "artifacts").resolve().as_uri() if local else None
+            EXPERIMENT,
+            artifact_location=(self.mlruns / "artifacts").resolve().as_uri() if local else None,
+            # Without it the interface takes the experiment for one of language-model traces and hides the metrics.
+            tags={"mlflow.experimentKind": "custom_model_development"},
         )
 
     def logged(self, key: str) -> Tracked | None:
@@ -101,7 +106,7 @@ class Tracker:
 
     def compare_page(self, keys: Iterable[str], address: str = "http://127.0.0.1:5000") -> str:
         """The address of MLflow's compare page for these runs, on a server started as README says."""
-        wanted = set(keys)
+        wanted = set(keys)  # of trained runs: one without parameters would make all of them differ
         runs = self.client.search_runs([self.experiment], "attributes.status = 'FINISHED'")
         ids = [run.info.run_id for run in runs if run.data.tags.get("key") in wanted]
         chosen = ",".join(f'"{run_id}"' for run_id in ids)
@@ -109,8 +114,13 @@ class Tracker:
 
 
 def parameters(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Flat parameter names, the same ones on every run of a method, in the words of the code."""
-    return {k: ("none" if v in ("", None) else v) for k, v in result["parameters"].items()}
+    """Flat names in the words of the code, the same ones on every run: the compare page plots what differs.
+
+    `arm` is what a reader calls the run, less its seed; it sorts first, so the page begins with it.
+    """
+    known = {f.name: "none" for method in METHODS.values() for f in fields(cast(Any, method))}
+    given = {name: "none" if value in ("", None) else value for name, value in result["parameters"].items()}
+    return {"arm": result["name"].rsplit(" s", 1)[0]} | known | given
 
 
 def _tags(result: Mapping[str, Any]) -> list[RunTag]:
@@ -123,6 +133,7 @@ def _tags(result: Mapping[str, Any]) -> list[RunTag]:
         "studies": " ".join(result["studies"]),
         "cells": str(len(result["cells"])),
         "changed": result["settings"],
+        **{f"kept.{rule}": f"step {kept['step']}" for rule, kept in result["kept"].items()},
         "warnings": "; ".join(result["warnings"])[:4000],
         "data": json.dumps(result["data"])[:4000],
         "mlflow.source.git.commit": result["environment"]["commit"],
@@ -144,10 +155,6 @@ def _scores(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
         how = [] if cell["scorer"] == "cosine" else [cell["scorer"]]
         aggregate = [] if cell["metric"] == "spearman.all" else [cell["metric"]]
         yield Metric("/".join(["test", cell["task"], *aggregate, *place, *how]), cell["score"], now, 0)
-    for rule, kept in result["kept"].items():
-        yield Metric(f"kept/{rule}/step", kept["step"], now, 0)
-        if kept["score"] is not None:
-            yield Metric(f"kept/{rule}/score", kept["score"], now, 0)
     yield Metric("seconds/train", result["seconds"], now, 0)
     yield Metric("seconds/all", result["scoring_seconds"], now, 0)
 

@@ -237,7 +237,9 @@ def test_released_code_follows_the_community_code() -> None:
 def test_gradient_reaches_both_views_and_no_teacher() -> None:
     z1, z2 = (torch.randn(5, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
     teacher = torch.randn(5, 4, dtype=torch.float64)
-    batch = Batch(torch.arange(5), {"text": Tokens(torch.ones(5, 2).long(), torch.ones(5, 2).bool())}, torch.Generator())
+    batch = Batch(
+        torch.arange(5), {"text": Tokens(torch.ones(5, 2).long(), torch.ones(5, 2).bool())}, torch.Generator()
+    )
     modules = torch.nn.ModuleDict({"head": torch.nn.Identity()})
     for method in (RankCSE(teachers=(Teacher(Pretrained("a")),), rank=rank) for rank in ("list_net", "list_mle")):
         loss = method.loss(lambda *tokens: (z1, z2), batch, modules, {"teacher_0": teacher})
