@@ -60,7 +60,9 @@ def draw(study: Study, curves: pd.DataFrame) -> Figure:
         sns.lineplot(
             values, x="step", y="value", estimator="mean", errorbar=("pi", 100), err_kws=BAND, ax=panel, **look
         )
-        panel.set(xlabel="step", ylabel="points" if _is_dev(quantity) else "loss", title=quantity)
+        panel.set(xlabel="step", ylabel="points" if _is_dev(quantity) else "nats", title=_title(quantity))
+        if not _is_dev(quantity) and values["value"].min() > 0:
+            panel.set_yscale("log")  # ListMLE sums over the list and lies a hundred times above the other terms
         panel.spines[["top", "right"]].set_visible(False)
         panel.get_legend().remove()
     for panel in grid.flat[len(quantities) :]:
@@ -113,6 +115,12 @@ def main(
             [*map(str, written), f"{len(written)} files for {len(chosen)} studies; a study without curves has none"]
         )
     )
+
+
+def _title(quantity: str) -> str:
+    """The papers' words for what a run logs."""
+    kind, _, name = quantity.partition("/")
+    return f"dev score, {name}" if kind == "dev" else f"{name} loss" if name else "loss that is minimised"
 
 
 def _is_dev(quantity: str) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from filelock import FileLock
 
 from cse_core.encoder import Encoder, resolve
 from cse_core.evaluate import sts
@@ -75,6 +76,13 @@ class Place:
 
 def execute(job: Job, place: Place, *, on_step: Callable[[int, int], object] | None = None) -> dict[str, Any]:
     """Train and score what is missing in the run's folder; returns the content of its result.json."""
+    place.store.mkdir(parents=True, exist_ok=True)
+    # A worker that outlives its killed driver may still be at this run; it ends soon, and the lock goes with it.
+    with FileLock(place.store / f"{job.key}.lock"):
+        return _execute(job, place, on_step)
+
+
+def _execute(job: Job, place: Place, on_step: Callable[[int, int], object] | None) -> dict[str, Any]:
     torch.set_num_threads(place.threads)
     started = time.monotonic()
     folder = place.store / job.key

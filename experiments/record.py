@@ -18,6 +18,7 @@ RESULTS = [
     *("scale", "key", "method", "backbone", "seed", "settings", "select", "scorer", "task", "metric"),
     *("score", "pairs", "step", "version", "commit", "device", "seconds"),
 ]
+UNRECORDED = ("pearson.mean", "pearson.wmean")  # no table has them; a run's artifacts do
 POINT = ["key", "name", "step"]
 CURVES = ["scale", "key", "name", "step", "value"]
 TEXT: Any = dict.fromkeys(
@@ -93,8 +94,7 @@ def result_lines(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     # Ten digits tell commits apart; a plus says that the code differed from it.
     shared["commit"] = environment["commit"][:10] + ("+" if environment["dirty"] == "true" else "")
     shared["device"] = environment["device"]
-    for cell in result["cells"]:
-        yield shared | cell
+    yield from (shared | cell for cell in result["cells"] if cell["metric"] not in UNRECORDED)
 
 
 def curve_lines(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

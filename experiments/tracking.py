@@ -131,7 +131,7 @@ def _tags(result: Mapping[str, Any]) -> list[RunTag]:
         "method": result["method"],
         "backbone": result["backbone"],
         "studies": " ".join(result["studies"]),
-        "cells": str(len(result["cells"])),
+        "cells": str(len(list(record.result_lines(result)))),
         "changed": result["settings"],
         **{f"kept.{rule}": f"step {kept['step']}" for rule, kept in result["kept"].items()},
         "warnings": "; ".join(result["warnings"])[:4000],

@@ -8,15 +8,22 @@ import torch
 from datasets import Dataset, Features, List, Value, concatenate_datasets
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoModel
 
 from cse_core import data
 from cse_core.batches import Batches, Column, pad, stack, steps_per_epoch
-from cse_core.encoder import Encoder
+from cse_core.encoder import ASSETS, Encoder
+from cse_core.method import Tokens
 from cse_core.methods.simcse import SimCSE
-from cse_core.run import Corpus
+from cse_core.run import POOLINGS, Corpus
 
 CPU = torch.device("cpu")
 id_lists = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=7), min_size=1, max_size=6)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
 
 
 def table_of(lists: list[list[int]], name: str = "text") -> Dataset:
@@ -47,8 +54,10 @@ def test_an_epoch_has_every_example_once_but_for_a_leftover_of_one(n: int, size:
 
 @pytest.mark.parametrize(
     ("examples", "size", "steps"),
-    [(1_000_000, 64, 15_625), (1_000_000, 128, 7_813), (1_000_000, 512, 1_954), (16_384, 64, 256), (5, 4, 1), (6, 4, 2)]
-    + [(3, 4, 1), (2, 2, 1), (1, 4, 0), (0, 4, 0)],
+    [
+        *((1_000_000, 64, 15_625), (1_000_000, 128, 7_813), (1_000_000, 512, 1_954), (16_384, 64, 256)),
+        *((5, 4, 1), (6, 4, 2), (3, 4, 1), (2, 2, 1), (1, 4, 0), (0, 4, 0)),
+    ],
 )
 def test_steps_per_epoch(examples: int, size: int, steps: int) -> None:
     """The first three are SPEC A1's."""
@@ -65,7 +74,7 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
     orders = {(seed, epoch): epoch_of(numbered(30, seed=seed), epoch) for seed in (0, 1) for epoch in (0, 1, 2)}
     assert len({str(order) for order in orders.values()}) == len(orders)
     for (seed, epoch), order in orders.items():
-        np.random.seed(epoch)  # noqa: NPY002 - the global state must not matter
+        np.random.seed(epoch)
         torch.manual_seed(epoch)
         assert epoch_of(numbered(30, seed=seed), epoch) == order
     assert [sorted(row for batch in order for row in batch) for order in orders.values()] == [list(range(30))] * 6
@@ -74,7 +83,7 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
 
 
 def test_rows_do_not_depend_on_the_order_of_calls() -> None:
-    steps = [step for step in range(40)] * 2
+    steps = [*range(40), *range(40)]
     forward = {step: numbered(30).rows(step).tolist() for step in range(40)}
     random.Random(0).shuffle(steps)
     jumping = numbered(30)
@@ -131,6 +140,47 @@ def test_stacking_is_padding_everything_at_once(first: list[list[int]], second: 
     stacked, padded = stack([pad(first, 3), pad(second, 3)], 3), pad(first + second, 3)
     assert torch.equal(stacked.ids, padded.ids)
     assert torch.equal(stacked.mask, padded.mask)
+
+
+def test_stacking_fills_ids_mask_and_positions() -> None:
+    short = Tokens(torch.tensor([[5, 6]]), torch.tensor([[True, True]]), torch.tensor([[4, 2]]))
+    long = Tokens(torch.tensor([[7, 8, 9], [7, 1, 1]]), torch.tensor([[True, True, True], [True, False, False]]))
+    both = stack([short, long], 1)
+    assert both.ids.tolist() == [[5, 6, 1], [7, 8, 9], [7, 1, 1]]
+    assert both.mask.tolist() == [[True, True, False], [True, True, True], [True, False, False]]
+    assert both.positions is not None
+    assert both.positions.tolist() == [[4, 2, 0], [0, 1, 2], [0, 1, 2]]
+    assert stack([long, long], 1).positions is None
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_tokens_of_different_widths_pass_together_as_alone(pooling: str) -> None:
+    encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling).eval()
+    parts = [
+        pad(encoder.tokenise(texts), encoder.pad_id)
+        for texts in (["no", "the river rose", "snow", "x y"], ["no"], ["a cat sat on a mat", "x"])
+    ]
+    assert len({part.ids.shape[1] for part in parts}) == 3
+    together = encoder(*parts)
+    assert [len(vectors) for vectors in together] == [4, 1, 2]
+    for vectors, part in zip(together, parts, strict=True):
+        assert torch.allclose(vectors, encoder(part)[0], atol=1e-5)
+
+
+def test_positions_are_used_and_the_usual_ones_are_the_default() -> None:
+    encoder = Encoder.from_pretrained("wiki-tiny").eval()
+    usual = pad(encoder.tokenise(["a cat sat"]), 0)
+    moved = Tokens(usual.ids, usual.mask, torch.tensor([[0, 7, 3, 9, 20]])[:, : usual.ids.shape[1]])
+    counted = Tokens(usual.ids, usual.mask, torch.arange(usual.ids.shape[1]).unsqueeze(0))
+    model = AutoModel.from_pretrained(ASSETS / "wiki-tiny").eval()
+    expected = model(input_ids=moved.ids, position_ids=moved.positions).last_hidden_state[:, 0]
+    texts = ["the river rose in the night", "snow"]
+    long = pad(encoder.tokenise(texts), 0)
+    z_moved, z_usual, z_counted, z_long = encoder(moved, usual, counted, long)
+    assert torch.allclose(z_moved, expected, atol=1e-5)
+    assert (z_moved - z_usual).norm() > 0.1
+    assert torch.allclose(z_counted, z_usual, atol=1e-5)
+    assert torch.allclose(z_long, encoder.encode(texts), atol=1e-5)
 
 
 @given(id_lists, st.data())

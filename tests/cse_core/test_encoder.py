@@ -9,13 +9,18 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, RobertaConfig, RobertaModel
 
-from cse_core.batches import pad, stack
+from cse_core.batches import pad
 from cse_core.encoder import ASSETS, Encoder, content_hash, pool, resolve
 from cse_core.method import Tokens
 from cse_core.run import POOLINGS
 
 TEXTS = ["A cat sat.", "the old man walked his dog along the river before breakfast, as he did each day", "no", "É û"]
 LIMIT = 48  # of the embedded tokenizers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +30,8 @@ def encoder() -> Encoder:
 
 def by_hand(folder: Path, text: str, pooling: str) -> list[float]:
     """One text alone, so without padding, through AutoModel; then sums over tokens in double precision."""
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder).eval()
     tokens = tokenizer(text, truncation=True, max_length=LIMIT, return_tensors="pt")
     with torch.no_grad():
         states = model(**tokens, output_hidden_states=True).hidden_states
@@ -46,12 +52,6 @@ def test_every_pooling_is_the_sum_over_tokens_of_automodel(backbone: str, poolin
     assert torch.allclose(vectors, expected, atol=1e-5, rtol=0)
 
 
-def test_poolings_differ_from_each_other_on_four_layers() -> None:
-    vectors = [Encoder.from_pretrained("wiki-mini", pooling=pooling).encode(["a cat sat"])[0] for pooling in POOLINGS]
-    distances = torch.cdist(torch.stack(vectors), torch.stack(vectors))
-    assert (distances + 9 * torch.eye(len(POOLINGS))).min() > 0.1
-
-
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_pooling_ignores_what_the_mask_hides(pooling: str) -> None:
     states = list(torch.randn(3, 2, 4, 5, generator=torch.Generator().manual_seed(0)))
@@ -61,7 +61,7 @@ def test_pooling_ignores_what_the_mask_hides(pooling: str) -> None:
 
 
 def test_mean_pooling_in_closed_form() -> None:
-    embedded, first, last = (torch.tensor([[[a], [b], [c]]]) for a, b, c in ((1.0, 3, 99), (10, 30, 99), (5, 7, 99)))
+    embedded, first, last = (torch.tensor([[[a], [b], [99.0]]]) for a, b in ((1.0, 3.0), (10.0, 30.0), (5.0, 7.0)))
     mask = torch.tensor([[True, True, False]])
     found = {pooling: pool([embedded, first, last], mask, pooling).item() for pooling in POOLINGS}
     expected = {"cls": 5, "mean": 6, "top2_mean": 13, "first_last_mean": 4, "layer1_last_mean": 13}
@@ -163,7 +163,7 @@ def test_no_random_pooler_slips_in(tmp_path: Path) -> None:
 
 
 def test_unknown_names_are_refused_in_words() -> None:
-    with pytest.raises(ValueError, match="pooling must be one of cls, mean, .*, got 'max'"):
+    with pytest.raises(ValueError, match=r"pooling must be one of cls, mean, .*, got 'max'"):
         Encoder.from_pretrained("wiki-tiny", pooling="max")
     places = r"backbone 'nobody/nothing': neither embedded \(wiki-mini, wiki-tiny\), nor a folder with a config.json, "
     with pytest.raises(FileNotFoundError, match=places + "nor to be had from the Hugging Face hub"):
@@ -245,7 +245,7 @@ def test_the_embedded_tokenizers_lower_case_and_mark_both_ends(backbone: str) ->
 
 def test_robertas_position_table_holds_two_less(encoder: Encoder) -> None:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    sizes: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     config = RobertaConfig(vocab_size=16_384, max_position_embeddings=20, pad_token_id=0, **sizes)
     roberta = Encoder(RobertaModel(config, add_pooling_layer=False), encoder.tokenizer, pooling="cls", name="small")
     assert roberta.max_length == 18
@@ -285,43 +285,6 @@ def test_no_dropout_makes_training_and_evaluation_the_same() -> None:
     assert torch.allclose(vectors, encoder.encode(TEXTS), atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_tokens_of_different_widths_pass_together_as_alone(pooling: str) -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling).eval()
-    parts = [tokens_of(encoder, texts) for texts in (TEXTS, ["no"], ["a cat sat on a mat", "x"])]
-    assert len({part.ids.shape[1] for part in parts}) == 3
-    together = encoder(*parts)
-    assert [len(vectors) for vectors in together] == [4, 1, 2]
-    for vectors, part in zip(together, parts, strict=True):
-        assert torch.allclose(vectors, encoder(part)[0], atol=1e-5)
-
-
-def test_positions_are_used_and_the_usual_ones_are_the_default(encoder: Encoder) -> None:
-    encoder.eval()
-    usual = tokens_of(encoder, ["a cat sat"])
-    moved = Tokens(usual.ids, usual.mask, torch.tensor([[0, 7, 3, 9, 20]])[:, : usual.ids.shape[1]])
-    counted = Tokens(usual.ids, usual.mask, torch.arange(usual.ids.shape[1]).unsqueeze(0))
-    model = AutoModel.from_pretrained(ASSETS / "wiki-tiny").eval()
-    expected = model(input_ids=moved.ids, position_ids=moved.positions).last_hidden_state[:, 0]
-    long = tokens_of(encoder, TEXTS)
-    z_moved, z_usual, z_counted, z_long = encoder(moved, usual, counted, long)
-    assert torch.allclose(z_moved, expected, atol=1e-5)
-    assert (z_moved - z_usual).norm() > 0.1
-    assert torch.allclose(z_counted, z_usual, atol=1e-5)
-    assert torch.allclose(z_long, encoder.encode(TEXTS), atol=1e-5)
-
-
-def test_stacking_fills_ids_mask_and_positions() -> None:
-    short = Tokens(torch.tensor([[5, 6]]), torch.tensor([[True, True]]), torch.tensor([[4, 2]]))
-    long = Tokens(torch.tensor([[7, 8, 9], [7, 1, 1]]), torch.tensor([[True, True, True], [True, False, False]]))
-    both = stack([short, long], 1)
-    assert both.ids.tolist() == [[5, 6, 1], [7, 8, 9], [7, 1, 1]]
-    assert both.mask.tolist() == [[True, True, False], [True, True, True], [True, False, False]]
-    assert both.positions is not None
-    assert both.positions.tolist() == [[4, 2, 0], [0, 1, 2], [0, 1, 2]]
-    assert stack([long, long], 1).positions is None
-
-
 @pytest.mark.parametrize("mode", ["as loaded", "train", "eval"])
 def test_encoding_leaves_modes_and_random_numbers_as_they_were(mode: str) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.5)
@@ -335,15 +298,3 @@ def test_encoding_leaves_modes_and_random_numbers_as_they_were(mode: str) -> Non
     assert torch.equal(encoder.encode(TEXTS), first)
     assert not first.requires_grad
     assert {name: module.training for name, module in encoder.named_modules()} == modes
-
-
-def test_bf16_is_for_training_passes_only() -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.0)
-    expected = encoder.encode(TEXTS)
-    encoder.precision = "bf16"
-    tokens = tokens_of(encoder, TEXTS)
-    assert torch.equal(encoder.encode(TEXTS), expected)
-    (rounded,) = encoder.train()(tokens)
-    assert rounded.dtype == torch.float32
-    assert 1e-4 < (rounded - expected).abs().max() < 0.2
-    assert torch.equal(encoder.encode(TEXTS), expected)

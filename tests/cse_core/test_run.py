@@ -1,0 +1,299 @@
+"""Keys: they change exactly when a run's meaning does, here and in another process, and published ones stay."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import MISSING, dataclass, fields, make_dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cse_core import run as run_module
+from cse_core.method import Method
+from cse_core.methods import METHODS
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.simcse import SimCSE
+from cse_core.run import PRECISIONS, Corpus, Pretrained, Run, canonical, key_of
+from experiments.rankcse import table4
+from experiments.scales import SCALES
+from tests.cse_core.test_methods import KNOBS, MOVES, TEACHER_MOVES
+
+BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
+MOVED: dict[str, Any] = {
+    "method": SimCSE(temperature=0.1),
+    "backbone": Pretrained("wiki-mini"),
+    "corpus": Corpus("synthetic", 101),
+    "seed": 1,
+    "epochs": 2,
+    "batch_size": 32,
+    "learning_rate": 1e-5,
+    "warmup": 0.05,
+    "dropout": 0.0,
+    "max_length": 48,
+    "pooling": "mean",
+    "eval_steps": 250,
+    "precision": "bf16",
+}
+# Keys of RankCSE's Table 4 at seed 42 under (small, paper), computed once. A key that moves orphans scores that exist:
+# if a default or a version was changed on purpose, say so in the commit and compute them anew.
+PINNED = {
+    "SimCSE": ("33351ff7b9fc", "9d72dc4d54a1"),
+    "RankCSE-listNet full": ("1150c1909205", "95da0a61aaea"),
+    "RankCSE-listNet w/o consistency": ("2944a9b2a345", "91f222577a61"),
+    "RankCSE-listNet w/o infoNCE": ("da5836228f6a", "872853948ef6"),
+    "RankCSE-listNet w/o consistency,infoNCE": ("1430b2a74722", "968992eb95ee"),
+    "RankCSE-listMLE full": ("81a02f40b70c", "6a46bb5034dc"),
+    "RankCSE-listMLE w/o consistency": ("968e3c6d8478", "df660964cd2c"),
+    "RankCSE-listMLE w/o infoNCE": ("c695487347aa", "8a96698d0d60"),
+    "RankCSE-listMLE w/o consistency,infoNCE": ("4ce965880443", "5bf20ac6ebd1"),
+    "RankCSE w/o rank": ("610112d98d90", "1435989f1b98"),
+    "RankCSE w/o infoNCE,rank": ("406d72ab20cc", "6a36912d26d5"),
+}
+NESTED = {"small": ["33351ff7b9fc", "6e5e388fb666"], "paper": ["9d72dc4d54a1", "b08279479d2e"]}
+
+
+def taught(*teachers: Run | Pretrained, **changes: Any) -> Run:
+    shares = tuple(Teacher(teacher, 1 / len(teachers)) for teacher in teachers)
+    return replace(BASE, method=RankCSE(teachers=shares, **changes))
+
+
+@pytest.mark.parametrize(("column", "scale"), list(enumerate(NESTED)))
+def test_published_keys_are_pinned(column: int, scale: str) -> None:
+    rows = table4(SCALES[scale]).rows
+    assert {row.label: row.keys()[42] for row in rows} == {label: keys[column] for label, keys in PINNED.items()}
+    for row in rows:
+        assert isinstance(row.encoder, Run)
+        nested = [run.key for run in row.encoder.nested()]
+        assert nested == (NESTED[scale] if row.label.startswith("RankCSE-list") else [])
+
+
+def test_equal_runs_have_equal_keys_of_twelve_hex_digits() -> None:
+    assert Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100)).key == BASE.key
+    assert re.fullmatch("[0-9a-f]{12}", BASE.key)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Run)])
+def test_every_field_of_a_run_moves_the_key(name: str) -> None:
+    assert replace(BASE, **{name: MOVED[name]}).key != BASE.key
+
+
+@pytest.mark.parametrize(("name", "field"), KNOBS)
+def test_every_field_of_a_method_moves_the_key(name: str, field: str) -> None:
+    base, moved = (replace(BASE, method=method) for method in MOVES[name][field])
+    assert base.key != moved.key
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Teacher)])
+def test_every_field_of_a_teacher_moves_the_key(field: str) -> None:
+    base, moved = (replace(BASE, method=method) for method in TEACHER_MOVES[field])
+    assert base.key != moved.key
+
+
+@given(st.integers(0, 2**40), st.floats(1e-6, 1), st.integers(2, 600), st.floats(0, 0.9))
+def test_values_give_the_key_and_the_key_the_values(seed: int, rate: float, size: int, dropout: float) -> None:
+    run = replace(BASE, seed=seed, learning_rate=rate, batch_size=size, dropout=dropout)
+    assert run.key == replace(BASE, dropout=dropout, batch_size=size, learning_rate=rate, seed=seed).key
+    assert replace(run, learning_rate=rate * 1.0000001).key != run.key
+
+
+def test_defaults_written_out_leave_the_key() -> None:
+    defaults = {field.name: field.default for field in fields(Run) if field.default is not MISSING}
+    assert len(defaults) == 10
+    assert Run(method=SimCSE(), backbone=BASE.backbone, corpus=BASE.corpus, **defaults).key == BASE.key
+    written: dict[str, Any] = {field.name: field.default for field in fields(RankCSE)}
+    source = replace(BASE, method=RankCSE(teachers=(Teacher(BASE),)))
+    written["teachers"] = (Teacher(BASE, weight=1.0, select="stsb_dev"),)
+    out = replace(BASE, method=RankCSE(**written))
+    assert out.key == source.key
+
+
+def test_another_value_of_a_nested_run_moves_the_key() -> None:
+    keys = {taught(BASE).key, taught(Pretrained("wiki-tiny")).key, taught(BASE, Pretrained("wiki-tiny")).key}
+    keys |= {taught(replace(BASE, **{name: value})).key for name, value in MOVED.items()}
+    deeper = taught(taught(replace(BASE, seed=7))).key
+    keys |= {taught(taught(BASE)).key, deeper}
+    assert len(keys) == 3 + len(MOVED) + 2
+
+
+def test_the_order_of_teachers_is_part_of_the_key() -> None:
+    other = replace(BASE, seed=1)
+    assert taught(BASE, other).key != taught(other, BASE).key
+
+
+def test_versions_move_the_keys_of_all_that_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    simcse, rankcse, teacherless = BASE, taught(BASE), taught(Pretrained("wiki-mini"))
+    before = [run.key for run in (simcse, rankcse, teacherless)]
+
+    def moved() -> list[bool]:
+        return [run.key != key for run, key in zip((simcse, rankcse, teacherless), before, strict=True)]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimCSE, "version", SimCSE.version + 1)
+        assert moved() == [True, True, False]
+    with monkeypatch.context() as patch:
+        patch.setattr(RankCSE, "version", RankCSE.version + 1)
+        assert moved() == [False, True, True]
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "TRAIN_VERSION", run_module.TRAIN_VERSION + 1)
+        assert moved() == [True, True, True]
+    assert moved() == [False, False, False]
+
+
+def test_a_new_field_with_a_neutral_default_leaves_old_keys() -> None:
+    grown = make_dataclass("SimCSE", [("extra", float, 0.0)], bases=(SimCSE,), frozen=True, kw_only=True)
+    assert replace(BASE, method=grown()).key == BASE.key
+    assert replace(BASE, method=grown(extra=0.5)).key != BASE.key
+    renamed = make_dataclass("Other", [], bases=(SimCSE,), frozen=True, kw_only=True)
+    assert replace(BASE, method=renamed()).key != BASE.key
+
+
+CHILD = """
+import sys
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.simcse import SimCSE
+from cse_core.run import Corpus, Pretrained, Run
+base = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
+taught = Run(method=RankCSE(teachers=(Teacher(base),)), backbone=base.backbone, corpus=base.corpus, seed=3)
+print(hash("x"), base.key, taught.key)
+"""
+
+
+def test_keys_are_the_same_in_a_process_with_other_hashes() -> None:
+    environment = os.environ | {"PYTHONHASHSEED": "1", "PYTHONPATH": str(Path(run_module.__file__).parents[1])}
+    child = subprocess.run([sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True, check=True)
+    hashed, *keys = child.stdout.split()
+    assert hashed != str(hash("x"))
+    assert keys == [BASE.key, replace(taught(BASE), seed=3).key]
+
+
+def test_content_is_identity_where_it_is_pinned_and_the_name_where_not() -> None:
+    a, b = "a" * 64, "b" * 64
+
+    def key(corpus: Corpus = BASE.corpus, backbone: Pretrained = BASE.backbone) -> str:
+        return replace(BASE, corpus=corpus, backbone=backbone).key
+
+    assert key(Corpus("x", 5, a)) == key(Corpus("y", 5, a)) != key(Corpus("x", 5, b))
+    assert key(Corpus("x", 5, a)) != key(Corpus("x", 6, a))
+    assert key(Corpus("x", 5)) != key(Corpus("y", 5))
+    assert key(Corpus("x", 5)) != key(Corpus("x", 5, a))
+    assert key(backbone=Pretrained("x", a)) == key(backbone=Pretrained("y", a)) != key(backbone=Pretrained("x", b))
+    assert key(backbone=Pretrained("x")) != key(backbone=Pretrained("y"))
+    assert (Corpus("x", 5, a).identity, Corpus("x", 5).identity) == (f"{a}:5", "x:5")
+    assert str(Corpus("wiki", 16_384, a)) == "wiki, first 16,384 lines, aaaaaaaaaaaa"
+    assert str(Corpus("wiki", 10)) == "wiki, first 10 lines"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"eval_steps": 0}, "eval_steps must be at least 1, got 0"),
+        ({"batch_size": 1}, "batch_size must be at least 2, got 1: a batch of one has no negatives"),
+        ({"max_length": 2}, "max_length must leave room for one token between the special two, got 2"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive, got 0.0"),
+        ({"learning_rate": -1e-5}, "learning_rate must be positive, got -1e-05"),
+        ({"learning_rate": float("nan")}, "learning_rate must be positive, got nan"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
+        ({"dropout": -0.1}, r"dropout must be in \[0, 1\), got -0.1"),
+        ({"warmup": 1.0}, r"warmup must be in \[0, 1\), got 1.0"),
+        ({"warmup": float("nan")}, r"warmup must be in \[0, 1\), got nan"),
+        ({"pooling": "max"}, "pooling must be one of cls, mean, top2_mean, .*, got 'max'"),
+        ({"precision": "fp64"}, "precision must be one of fp32, bf16, fp16, got 'fp64'"),
+    ],
+)
+def test_impossible_runs_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(BASE, **changes)
+
+
+def test_the_least_possible_runs_are_accepted() -> None:
+    least = {"epochs": 1, "eval_steps": 1, "batch_size": 2, "max_length": 3, "dropout": 0.0, "warmup": 0.0}
+    assert replace(BASE, **least).batch_size == 2
+    assert [replace(BASE, precision=precision).precision for precision in PRECISIONS] == list(PRECISIONS)
+    with pytest.raises(ValueError, match="corpus synthetic: lines must be at least 1, got 0"):
+        Corpus("synthetic", 0)
+
+
+def test_settings_are_every_field_by_name_in_plain_values() -> None:
+    run = replace(taught(BASE, Pretrained("wiki-mini")), seed=7)
+    settings = run.settings()
+    names = [field.name for kind in (RankCSE, Run) for field in fields(kind) if field.name != "method"]
+    assert list(settings) == ["method", *names]
+    assert all(isinstance(value, str | int | float | None) for value in settings.values())
+    assert settings["method"] == "rankcse"
+    assert settings["teachers"] == (
+        f"encoder=simcse wiki-tiny seed 42 ({BASE.key}) weight=0.5; encoder=wiki-mini weight=0.5"
+    )
+    assert (settings["seed"], settings["corpus"], settings["backbone"]) == (7, "synthetic", "wiki-tiny")
+    assert (settings["temperature"], settings["dropout"]) == (0.05, 0.1)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_methods_field_hides_a_runs(name: str) -> None:
+    kind: Any = METHODS[name]
+    assert {field.name for field in fields(kind)} & {field.name for field in fields(Run)} == set()
+
+
+def test_changes_are_what_differs_from_the_defaults() -> None:
+    assert BASE.changed() == {"backbone": "wiki-tiny", "corpus": "synthetic"}
+    run = replace(taught(BASE, rank="list_mle"), seed=9, dropout=0.3)
+    assert run.changed() == {
+        "teachers": f"encoder=simcse wiki-tiny seed 42 ({BASE.key})",
+        "rank": "list_mle",
+        "backbone": "wiki-tiny",
+        "corpus": "synthetic",
+        "dropout": 0.3,
+    }
+
+
+def test_nested_runs_come_in_the_order_of_the_teachers_and_once() -> None:
+    a, b = (replace(BASE, seed=seed) for seed in (5, 3))
+    assert BASE.nested() == ()
+    assert taught(a, b).nested() == (a, b)
+    assert taught(b, a).nested() == (b, a)
+    assert taught(b, Pretrained("wiki-tiny"), a, b).nested() == (b, a)
+    assert taught(taught(a)).nested() == (taught(a),)  # whose own teacher it names itself
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A dataclass within a method, as a template or a schedule would be."""
+
+    run: Run
+    depth: int = 1
+
+
+@dataclass(frozen=True)
+class Outer(SimCSE):
+    """A method with values of every kind."""
+
+    name: ClassVar[str] = "outer"
+
+    inner: Inner = Inner(BASE)
+    extra: Any = ()
+
+
+def test_values_of_every_kind_enter_the_key() -> None:
+    values: list[Any] = [(), (1, 2), (2, 1), ((1,), 2), "1", 1, 1.5, True, None, Inner(BASE), (Inner(BASE, 2),), BASE]
+    methods: list[Method] = [Outer(extra=value) for value in values]
+    methods += [Outer(inner=Inner(BASE, 2)), Outer(inner=Inner(replace(BASE, seed=1)))]
+    assert len({replace(BASE, method=method).key for method in methods}) == len(methods)
+    assert replace(BASE, method=Outer(extra=(Inner(taught(BASE)), BASE))).nested() == (BASE, taught(BASE))
+    for value in ([1], {"a": 1}, {1}, b"x"):
+        with pytest.raises(TypeError, match="a run's fields are numbers, words, tuples, dataclasses and runs; got"):
+            canonical(Outer(extra=value))
+
+
+def test_the_key_is_of_the_sorted_content() -> None:
+    assert key_of({"b": 1, "a": 2}) == key_of({"a": 2, "b": 1}) != key_of({"a": 1, "b": 2})
+    assert canonical(BASE) == {
+        "is": "Run",
+        "version": 0,
+        "method": {"is": "SimCSE", "version": 1},
+        "backbone": "wiki-tiny",
+        "corpus": "synthetic:100",
+    }

@@ -1,0 +1,179 @@
+"""From studies to work: jobs once each, finished ones dropped, teachers first, lost weights trained again."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cse_core.evaluate import sts
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.simcse import SimCSE
+from cse_core.run import Corpus, Pretrained, Run
+from experiments import record
+from experiments.catalogue import STUDIES, chosen
+from experiments.job import Job
+from experiments.plan import blocked, differences, jobs_of, missing, plan, seconds_for
+from experiments.scales import SCALES
+from experiments.study import Row, Scale, Study, reseeded
+
+BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
+TAUGHT = replace(BASE, method=RankCSE(teachers=(Teacher(BASE, select="stsb_dev"),)))
+SCALE = Scale(name="test", title="", backbones={}, corpus=BASE.corpus, seeds=(42, 1))
+
+
+def study(*rows: Row, name: str = "one", columns: tuple[str, ...] = ("stsb",)) -> Study:
+    return Study(name=name, source="", question="", scale=SCALE, rows=rows, columns=columns)
+
+
+def row(label: str, run: Run, **more: object) -> Row:
+    return Row(label=label, encoder=run, seeds=(42, 1), **more)  # ty: ignore[invalid-argument-type]
+
+
+def lines(job: Job, *, skip: str = "") -> list[dict[str, object]]:
+    empty: dict[str, object] = dict.fromkeys(record.RESULTS, "x") | {
+        "scale": job.scale,
+        "key": job.key,
+        "metric": "spearman.all",
+    }
+    empty |= {"version": sts.VERSION, "score": 0.5, "method": "simcse", "backbone": "wiki-tiny", "seconds": 10.0}
+    cells = [(s.select, str(s.scorer), task) for s in job.scorings for task in s.tasks if task != skip]
+    return [empty | {"select": select, "scorer": scorer, "task": task} for select, scorer, task in cells]
+
+
+def frame(*jobs: Job, skip: str = "") -> pd.DataFrame:
+    return pd.DataFrame([one for job in jobs for one in lines(job, skip=skip)], columns=record.RESULTS)
+
+
+def weights(store: Path, run: Run, *rules: str) -> None:
+    for rule in rules:
+        (store / run.key / rule).mkdir(parents=True)
+        (store / run.key / rule / "config.json").write_text("{}")
+    (store / run.key / "history.json").write_text(json.dumps({"steps": 1, "kept": {}, "curves": {}}))
+
+
+def test_a_run_of_two_studies_is_one_job_with_both_their_tasks() -> None:
+    one, two = study(row("a", BASE)), study(row("b", BASE), name="two", columns=("sickr", "stsb"))
+    jobs = jobs_of([one, two])
+    assert len(jobs) == 2
+    job = jobs[BASE.key]
+    assert job.studies == ("one", "two")
+    assert [(s.select, s.tasks) for s in job.scorings] == [("stsb_dev", ("stsb", "sickr")), ("last", ("stsb", "sickr"))]
+
+
+def test_nested_runs_are_jobs_and_come_first(tmp_path: Path) -> None:
+    jobs = jobs_of([study(row("taught", TAUGHT))])
+    assert set(jobs) == {BASE.key, TAUGHT.key, reseeded(TAUGHT, 1, nested=False).key}
+    work = plan(jobs, frame(), tmp_path)
+    assert [job.key for job in work.levels[0]] == [BASE.key]
+    assert len(work.levels[1]) == 2
+
+
+def test_vary_all_gives_teachers_the_students_seed() -> None:
+    fixed, varied = row("f", TAUGHT), row("v", TAUGHT, vary="all")
+    assert [run.nested()[0].seed for run in fixed.runs()] == [42, 42]
+    assert [run.nested()[0].seed for run in varied.runs()] == [42, 1]
+    assert fixed.runs()[0].key == varied.runs()[0].key
+    assert fixed.runs()[1].key != varied.runs()[1].key
+
+
+def test_what_the_record_has_is_dropped_and_what_it_lacks_is_kept(tmp_path: Path) -> None:
+    jobs = jobs_of([study(row("a", BASE), columns=("stsb", "sickr"))])
+    first, second = jobs.values()
+    assert missing(first, frame(first)) is None
+    left = missing(first, frame(first, skip="sickr"))
+    assert left is not None
+    assert {s.tasks for s in left.scorings} == {("sickr",)}
+    assert [job.key for job in plan(jobs, frame(first), tmp_path).pending] == [second.key]
+    assert plan(jobs, frame(first, second), tmp_path).pending == ()
+
+
+def test_scores_of_an_older_evaluator_do_not_count() -> None:
+    job = jobs_of([study(row("a", BASE))])[BASE.key]
+    assert missing(job, frame(job).assign(version=sts.VERSION - 1)) is not None
+
+
+def test_a_recorded_teacher_is_trained_again_only_if_its_weights_are_needed_and_gone(tmp_path: Path) -> None:
+    jobs = jobs_of([study(row("taught", TAUGHT))])
+    recorded = frame(jobs[BASE.key])
+    work = plan(jobs, recorded, tmp_path)
+    assert work.again == {BASE.key}
+    assert work.levels[0][0].key == BASE.key
+    weights(tmp_path, BASE, "stsb_dev", "last")
+    work = plan(jobs, recorded, tmp_path)
+    assert work.again == frozenset()
+    assert BASE.key not in {job.key for job in work.pending}
+    assert plan(jobs, frame(*jobs.values()), tmp_path / "elsewhere").pending == ()
+
+
+def test_a_run_trained_again_for_one_score_keeps_every_rules_checkpoint(tmp_path: Path) -> None:
+    job = jobs_of([study(row("a", BASE))])[BASE.key]
+    recorded = frame(job)
+    recorded = recorded[recorded["select"] != "last"]
+    left = plan({job.key: job}, recorded, tmp_path).pending[0]
+    assert {s.select: s.tasks for s in left.scorings} == {"last": ("stsb",), "stsb_dev": ()}
+
+
+def test_a_job_whose_teacher_failed_is_named_with_it() -> None:
+    jobs = jobs_of([study(row("taught", TAUGHT))])
+    reason = blocked(jobs[TAUGHT.key], {BASE.key: "no"})
+    assert reason == f"not started: it needs run {BASE.key}, which failed"
+    assert blocked(jobs[BASE.key], {TAUGHT.key: "no"}) == ""
+
+
+def test_a_rerun_that_differs_from_the_record_is_noticed(tmp_path: Path) -> None:
+    job = jobs_of([study(row("a", BASE))])[BASE.key]
+    cell = {"select": "last", "scorer": "cosine", "task": "stsb", "metric": "spearman.all"}
+    (tmp_path / "result.json").write_text(json.dumps({"key": job.key, "cells": [cell | {"score": 0.5}]}))
+    assert differences(tmp_path, frame(job)) == []
+    (tmp_path / "result.json").write_text(json.dumps({"key": job.key, "cells": [cell | {"score": 0.501}]}))
+    assert differences(tmp_path, frame(job)) == ["last, cosine, stsb, spearman.all is 0.501000, recorded 0.500000"]
+
+
+def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
+    first, second = jobs_of([study(row("a", BASE))]).values()
+    assert seconds_for([first], frame()) is None
+    assert seconds_for([first, second], frame(first)) == pytest.approx(20)
+    slower = frame(second).assign(seconds=30.0)
+    assert seconds_for([first, second], pd.concat([frame(first), slower])) == pytest.approx(40)
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="unknown study 'rankcse-table99'; known: all, quickstart, rankcse, rankcse-t"):
+        chosen(["rankcse-table99"], "small")
+    with pytest.raises(ValueError, match="unknown scale 'tiny'; known: quickstart, small"):
+        chosen(["rankcse"], "tiny")
+    assert [study.name for study in chosen(["rankcse"], "small")] == list(STUDIES)
+
+
+@pytest.mark.parametrize("scale", ["small", "small-1m", "paper"])
+def test_every_declared_study_is_sound(scale: str) -> None:
+    for declared in chosen(["all"], scale):
+        runs = [run for one in declared.rows for run in one.runs()]
+        keys = [key for one in declared.rows for key in one.keys().values()]
+        assert len(keys) >= len({run.key for run in runs}) > 0
+        for one in declared.rows:
+            found = [one.published.value(column) for column in declared.columns] if one.published else [0.0]
+            assert any(value is not None for value in found), f"{declared.name}: {one.label} has no published number"
+            assert one.encoder is not None or one.why
+    assert all(run.corpus == SCALES[scale].corpus for run in runs)
+
+
+def test_small_scale_is_as_declared() -> None:
+    for run in (run for one in chosen(["all"], "small") for line in one.rows for run in line.runs()):
+        assert (run.batch_size, run.learning_rate, run.dropout, run.max_length) == (64, 3e-4, 0.3, 32)
+        assert (run.epochs, run.eval_steps, run.warmup, run.corpus.lines) == (1, 32, 0.0, 256 * 64)
+        assert run.seed in (42, 1, 2)
+
+
+def test_paper_scale_takes_the_published_settings_and_teachers() -> None:
+    table = {one.label: one for one in chosen(["rankcse-table2"], "paper")[0].rows}
+    run = table["RankCSE-listMLE BERT-base"].encoder
+    assert isinstance(run, Run)
+    assert (run.batch_size, run.learning_rate, run.epochs, run.warmup, run.dropout) == (128, 2e-5, 4, 0.05, 0.1)
+    assert isinstance(run.method, RankCSE)
+    base, large = run.method.teachers
+    assert (base.weight, large.weight) == (1 / 3, 2 / 3)
+    assert [t.encoder.backbone.name for t in (base, large)] == ["bert-base-uncased", "bert-large-uncased"]  # ty: ignore
+    assert table["DiffCSE BERT-base"].why.startswith("imported")

@@ -1,0 +1,92 @@
+"""The record: earliest wins, no line is removed or changed, what is not there is missing."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import record
+
+
+def line(**changes: Any) -> dict[str, Any]:
+    return dict.fromkeys(record.RESULTS, "x") | {"score": 0.5, "pairs": 10, "step": 4, "version": 1} | changes
+
+
+def write(path: Path, *lines: dict[str, Any]) -> int:
+    frame = pd.DataFrame(list(lines), columns=record.RESULTS)
+    return record.merge(path, frame, columns=record.RESULTS, identity=record.CELL)
+
+
+def test_the_earliest_score_of_a_cell_stays(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    assert write(path, line(score=0.1)) == 1
+    before = path.read_bytes()
+    assert write(path, line(score=0.9), line(score=0.8)) == 0
+    assert path.read_bytes() == before
+    assert write(path, line(task="y", score=0.2), line(task="y", score=0.3)) == 1
+    assert sorted(record.read(path, record.RESULTS)["score"]) == [0.1, 0.2]
+
+
+@pytest.mark.parametrize("name", record.CELL)
+def test_every_part_of_a_cells_name_tells_cells_apart(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "results.csv"
+    write(path, line())
+    assert write(path, line(**{name: 2 if name == "version" else "y"})) == 1
+
+
+def test_lines_that_are_there_keep_every_character(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    odd = ",".join(record.RESULTS) + "\n" + "small,k,m,b,42,a  b,last,c,t,q,0.10000000000000001,10,,1,c,d,1.50\n"
+    path.write_text(odd)
+    write(path, line())
+    assert odd.splitlines()[1] in path.read_text().splitlines()
+    assert len(path.read_text().splitlines()) == 3
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20, unique=True))
+def test_scores_come_back_to_the_last_digit(tmp_path_factory: pytest.TempPathFactory, scores: list[float]) -> None:
+    path = tmp_path_factory.mktemp("record") / "results.csv"
+    write(path, *(line(task=str(i), score=score) for i, score in enumerate(scores)))
+    back = record.read(path, record.RESULTS).set_index("task")["score"]
+    assert [back[str(i)] for i in range(len(scores))] == scores
+
+
+def test_commas_and_quotes_in_settings_survive(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    write(path, line(settings='a="1", b=2', device="CPU, 2 cores"))
+    assert record.read(path, record.RESULTS)["settings"].tolist() == ['a="1", b=2']
+
+
+def test_other_columns_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    path.write_text("key,score\na,1\n")
+    with pytest.raises(ValueError, match=r"results.csv: columns key, score; expected scale, key"):
+        record.read(path, record.RESULTS)
+
+
+def test_quickstart_has_a_record_of_its_own(tmp_path: Path) -> None:
+    assert record.folder_for("quickstart", tmp_path) == tmp_path / "quickstart"
+    assert record.folder_for("small", tmp_path) == record.folder_for("paper", tmp_path) == tmp_path
+
+
+def test_curves_are_averaged_between_evaluations() -> None:
+    result: dict[str, Any] = {"scale": "small", "key": "k", "eval_steps": 4}
+    result |= {"curves": {"loss": [[s, float(s)] for s in range(1, 7)], "dev/a": [[4, 0.5]]}}
+    assert [(p["name"], p["step"], p["value"]) for p in record.curve_lines(result)] == [
+        ("loss", 4, 2.5),
+        ("loss", 8, 5.5),
+        ("dev/a", 4, 0.5),
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(OSError, match="can't be written"):
+        record.check_writable(blocked / "mlruns")
+    read_only = Path("/proc/sys")  # no permission bits stop root, but this file system refuses new files
+    with pytest.raises(PermissionError, match=r"/proc/sys: can't be written .*name another folder with --mlruns"):
+        record.check_writable(read_only)

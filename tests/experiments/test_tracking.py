@@ -1,0 +1,181 @@
+"""MLflow and back: what a run's folder holds is logged once and comes out of the export digit for digit."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cse_core.scorers import Cosine
+from experiments import record
+from experiments.job import AS_IS, Job, Place, Scoring, execute
+from experiments.tracking import Tracker, export, parameters
+from tests.experiments import tiny
+
+SCORINGS = tuple(Scoring(rule, Cosine(), ("synthetic",)) for rule in ("synthetic_dev", "last"))
+JOB = Job(tiny.run(), "tiny", "RankCSE-listNet full", SCORINGS, ("one",))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = Place(tmp_path_factory.mktemp("done") / "store")
+    execute(JOB, place)
+    return place.store
+
+
+@pytest.fixture(scope="module")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made once: a new database takes MLflow seconds."""
+    folder = tmp_path_factory.mktemp("database")
+    Tracker(folder)
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def tracker(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Tracker:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copy(empty_database, tmp_path / "mlflow.db")
+    return Tracker(tmp_path)
+
+
+def results(mlruns: Path) -> pd.DataFrame:
+    return record.read_results("tiny", mlruns)
+
+
+def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, store: Path) -> None:
+    run_id = tracker.log(store / JOB.key)
+    run = tracker.client.get_run(run_id)
+    result = json.loads((store / JOB.key / "result.json").read_text())
+    assert run.info.run_name == "listNet full s42"
+    assert run.info.status == "FINISHED"
+    assert run.data.params["learning_rate"] == "0.0003"
+    assert run.data.params["student_temperature"] == "none"  # SimCSE has none, but the compare page wants the key
+    tags = run.data.tags
+    assert (tags["key"], tags["studies"], tags["scale"]) == (JOB.key, "one", "tiny")
+    assert len(tags["mlflow.source.git.commit"]) == 40
+    assert tags["env.dirty"] in ("true", "false")
+    assert {"env.torch", "env.device", "env.threads", "data"} <= set(tags)
+    metrics = run.data.metrics
+    cells = {(c["select"], c["metric"]): c["score"] for c in result["cells"]}
+    assert metrics["avg"] == metrics["test/synthetic"] == cells["synthetic_dev", "spearman.all"]
+    assert metrics["test/synthetic/last"] == cells["last", "spearman.all"]
+    assert metrics["test/synthetic/pearson.all/last"] == cells["last", "pearson.all"]
+    history = tracker.client.get_metric_history(run_id, "loss/contrastive")
+    assert [[p.step, p.value] for p in sorted(history, key=lambda p: p.step)] == result["curves"]["loss/contrastive"]
+    assert len(tracker.client.get_metric_history(run_id, "dev/synthetic_dev")) == 5
+    artifacts = {item.path for item in tracker.client.list_artifacts(run_id)}
+    assert {"result.json", "history.json", "last", "synthetic_dev", "pair_scores"} <= artifacts
+
+
+def test_logging_twice_changes_nothing_and_new_scores_join(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+    first = tracker.log(store / JOB.key)
+    assert tracker.log(store / JOB.key) == first
+    copy = tmp_path / "copy"
+    shutil.copytree(store / JOB.key, copy)
+    result = json.loads((copy / "result.json").read_text())
+    result["cells"].append(result["cells"][0] | {"task": "more", "score": 0.25})
+    result["studies"].append("two")
+    (copy / "result.json").write_text(json.dumps(result))
+    assert tracker.log(copy) == first
+    run = tracker.client.get_run(first)
+    assert run.data.metrics["test/more"] == 0.25
+    assert run.data.tags["studies"] == "one two"
+    assert len(tracker.client.search_runs([tracker.experiment])) == 1
+
+
+def test_what_a_killed_driver_left_half_logged_is_logged_anew(tracker: Tracker, store: Path) -> None:
+    half = tracker.client.create_run(tracker.experiment, tags={"key": JOB.key})
+    whole = tracker.log(store / JOB.key)
+    assert whole != half.info.run_id
+    assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment])] == [whole]
+
+
+def test_export_gives_every_digit_and_adds_nothing_the_second_time(
+    tracker: Tracker, store: Path, tmp_path: Path
+) -> None:
+    tracker.log(store / JOB.key)
+    result = json.loads((store / JOB.key / "result.json").read_text())
+    assert export(tmp_path) == {"study": 2 * 4}
+    frame = results(tmp_path)
+    found = {(line.select, line.metric): line.score for line in frame.itertuples()}
+    cells = {(c["select"], c["metric"]): c["score"] for c in result["cells"]}
+    assert {metric for _, metric in set(cells) - set(found)} == {"pearson.mean", "pearson.wmean"}
+    assert found == {name: cells[name] for name in found}
+    assert set(frame["method"]) == {"simcse"}
+    assert set(frame["seed"]) == {42}
+    assert frame["commit"].str.fullmatch(r"[0-9a-f]{10}\+?").all()
+    before = (tmp_path / "results.csv").read_bytes(), (tmp_path / "curves.csv").read_bytes()
+    assert export(tmp_path) == {}
+    assert before == ((tmp_path / "results.csv").read_bytes(), (tmp_path / "curves.csv").read_bytes())
+
+
+def test_the_earliest_run_of_a_key_counts_in_the_record(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+    tracker.log(store / JOB.key)
+    export(tmp_path)
+    first = results(tmp_path)
+    better = tmp_path / "better"
+    shutil.copytree(store / JOB.key, better)
+    result = json.loads((better / "result.json").read_text())
+    for cell in result["cells"]:
+        cell["score"] = 0.99
+    (better / "result.json").write_text(json.dumps(result))
+    (tmp_path / "mlflow.db").unlink()
+    Tracker(tmp_path).log(better)
+    export(tmp_path)
+    pd.testing.assert_frame_equal(results(tmp_path), first)
+
+
+def test_runs_that_no_study_declares_stay_out_of_the_record(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(store / JOB.key, own)
+    result = json.loads((own / "result.json").read_text())
+    (own / "result.json").write_text(json.dumps(result | {"studies": []}))
+    tracker.log(own)
+    assert export(tmp_path) == {}
+    assert results(tmp_path).empty
+
+
+def test_a_server_can_be_named(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(empty_database, tmp_path / "elsewhere.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere.db'}")
+    assert Tracker(tmp_path / "mlruns").uri.endswith("elsewhere.db")
+    assert not (tmp_path / "mlruns" / "mlflow.db").exists()
+
+
+def test_every_run_has_the_same_parameter_names() -> None:
+    place = {"name": "a s1", "parameters": tiny.run().settings()}
+    other = {"name": "b s1", "parameters": tiny.taught(tiny.run()).settings()}
+    assert set(parameters(place)) == set(parameters(other))
+    assert parameters(place)["arm"] == "a"
+
+
+def test_scores_are_added_to_a_finished_run_without_training_it_again(store: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path / "store")
+    shutil.copytree(store, place.store)
+
+    def never(step: int, steps: int) -> None:
+        raise AssertionError("trained again")
+
+    more = replace(JOB, scorings=(Scoring("last", Cosine("mean"), ("synthetic", "synthetic_dev")),), studies=("two",))
+    old = json.loads((store / JOB.key / "result.json").read_text())
+    new = execute(more, place, on_step=never)
+    assert new["cells"][: len(old["cells"])] == old["cells"]
+    assert {(c["scorer"], c["task"]) for c in new["cells"]} == {
+        ("cosine", "synthetic"),
+        ("cosine mean", "synthetic"),
+        ("cosine mean", "synthetic_dev"),
+    }
+    assert new["studies"] == ["one", "two"]
+    assert new["finished"] == old["finished"]
+    assert (place.store / JOB.key / "pair_scores" / "last cosine mean.npz").is_file()
+
+
+def test_an_untrained_encoder_is_scored_as_it_is(tmp_path: Path) -> None:
+    job = Job(tiny.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
+    result = execute(job, Place(tmp_path))
+    assert result["method"] == "none"
+    assert result["seed"] == 0
+    assert [c["step"] for c in result["cells"]] == [0] * 6
+    assert 0.3 < result["cells"][0]["score"] < 0.8
