@@ -20,7 +20,6 @@ from matplotlib.figure import Figure
 from experiments import catalogue, record
 from experiments.study import Study
 
-FIGURES = Path(__file__).parent / "figures"
 PANELS_A_LINE = 3
 BAND = {"alpha": 0.15, "linewidth": 0}
 STYLE: dict[Any, Any] = {
@@ -83,7 +82,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     return paths
 
 
-def make(studies: Sequence[Study], *, mlruns: Path = record.MLRUNS, figures: Path = FIGURES) -> list[Path]:
+def make(studies: Sequence[Study], *, mlruns: Path = record.MLRUNS, figures: Path) -> list[Path]:
     """Draw every study that has curves; returns the files."""
     written = []
     with mpl.rc_context(STYLE):
@@ -109,7 +108,7 @@ def main(
         mlruns: the folder of the record.
     """
     chosen = catalogue.chosen(list(studies) or ["all"], scale)
-    written = make(chosen, mlruns=mlruns)
+    written = make(chosen, mlruns=mlruns, figures=record.outputs(mlruns) / "figures")
     print(
         "\n".join(
             [*map(str, written), f"{len(written)} files for {len(chosen)} studies; a study without curves has none"]

@@ -36,7 +36,13 @@ class Places:
 
     mlruns: Path
     tables: Path
-    report: Path
+    report: Path | None  # none for a record that is not the project's own
+
+    @classmethod
+    def of(cls, mlruns: Path) -> "Places":
+        """The committed tables and REPORT.md for the project's own record; another one has tables beside it."""
+        own = record.outputs(mlruns) != mlruns
+        return cls(mlruns=mlruns, tables=record.outputs(mlruns) / "tables", report=ROOT / "REPORT.md" if own else None)
 
 
 def documents(study: Study, frame: pd.DataFrame) -> dict[str, str]:
@@ -138,7 +144,7 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, pla
     if not names:
         folders = [places.tables / scale] if scale else _committed_folders(places.tables)
         extra = stale(folders, wanted)
-    if places.report.is_file():
+    if places.report and places.report.is_file():
         wanted[places.report] = filled(_read(places.report), lines)
     found = differences(wanted) + [f"{path}: stale, no study gives it" for path in extra]
     if not check:
@@ -167,12 +173,12 @@ def main(
     """
     if not check:
         _export(mlruns)
-    places = Places(mlruns=mlruns, tables=ROOT / "analysis" / "tables", report=ROOT / "REPORT.md")
+    places = Places.of(mlruns)
     found = make(studies, scale=scale, check=check, places=places)
     if check:
         print("\n".join([*found, f"{len(found)} differences from the record"]))
         return 1 if found else 0
-    print(f"{len(found)} files changed")
+    print(f"{len(found)} files changed under {places.tables}")
     return 0
 
 

@@ -92,7 +92,11 @@ class Run:
 
     def nested(self) -> tuple["Run", ...]:
         """The runs that must have been trained before this one: teachers, bases."""
-        return tuple(dict.fromkeys(_runs_in(self.method)))
+        return tuple(dict.fromkeys(run for run, _ in self.reads()))
+
+    def reads(self) -> tuple[tuple["Run", str], ...]:
+        """The nested runs with the rule under which each one's checkpoint is read."""
+        return tuple(dict.fromkeys(_runs_in(self.method, "last")))
 
     def settings(self) -> dict[str, Any]:
         """Every field by name, flat, for people: method fields first, nested values by their own names."""
@@ -159,12 +163,12 @@ def _text(value: Any) -> Any:
     return value
 
 
-def _runs_in(value: Any) -> Iterator[Run]:
+def _runs_in(value: Any, select: str) -> Iterator[tuple[Run, str]]:
     if isinstance(value, Run):
-        yield value
+        yield value, select
     elif isinstance(value, tuple):
         for item in value:
-            yield from _runs_in(item)
+            yield from _runs_in(item, select)
     elif is_dataclass(value):
         for field in fields(value):
-            yield from _runs_in(getattr(value, field.name))
+            yield from _runs_in(getattr(value, field.name), getattr(value, "select", select))

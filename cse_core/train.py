@@ -98,7 +98,9 @@ def train(
         return done
     folder = store / run.key
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "history.json").unlink(missing_ok=True)  # finished under fewer rules: train again for all of them
+    if (folder / "history.json").is_file():  # finished under fewer rules: train again, for those as well
+        keep = [*keep, *History.of(json.loads((folder / "history.json").read_text())).kept]
+        (folder / "history.json").unlink()
     loop = Loop(run, store, data=data, keep=keep, device=torch.device(device))
     loop.resume(folder / "state.pt")
     saved = started = time.monotonic()
@@ -123,7 +125,7 @@ class Loop:
         unknown = [rule for rule in keep if rule not in SELECTION]
         if unknown:
             raise ValueError(f"unknown selection rule {', '.join(unknown)}; known: {', '.join(SELECTION)}")
-        self.run, self.keep, self.device, self.step = run, tuple(keep), device, 0
+        self.run, self.keep, self.device, self.step = run, tuple(sorted(set(keep))), device, 0
         self.encoder = Encoder.from_pretrained(run.backbone.name, pooling=run.pooling, dropout=run.dropout).to(device)
         self.encoder.precision = run.precision
         found = _checked_backbone(run)

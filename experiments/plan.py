@@ -30,8 +30,10 @@ def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
 
 
 def _add(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row, label: str) -> None:
-    for nested in encoder.nested() if isinstance(encoder, Run) else ():
+    for nested, rule in encoder.reads() if isinstance(encoder, Run) else ():
         _add(jobs, nested, study, row, f"{nested.method.name} {nested.backbone.name}")
+        kept = Job(nested, study.scale.name, "", (Scoring(rule, row.scorer, ()),))
+        jobs[nested.key] = _union(jobs[nested.key], kept)
     tasks = tuple(task for task in study.tasks if task not in TRANSFER)  # transfer tasks have no evaluator yet
     # The last checkpoint is scored beside the selected one: whether selection matters is a question of its own (S3).
     rules = (row.select, "last") if isinstance(encoder, Run) else (row.select,)

@@ -1,7 +1,7 @@
 """The record: mlruns/results.csv and curves.csv. Merged by cell, the earliest wins, no line is ever removed.
 
-A cell of results.csv is one score by one version of its evaluator: (key, select, scorer, task, metric, version). A point
-of curves.csv is (key, name, step): the mean of a loss term over the steps since the last point, or a dev score.
+A cell of results.csv is one score by one version of its evaluator: (key, select, scorer, task, metric, version). A
+point of curves.csv is (key, name, step): the mean of a loss term over the steps since the last point, or a dev score.
 Quickstart has a folder of its own, so that trying the project leaves the committed record as it is.
 """
 
@@ -29,6 +29,12 @@ TEXT: Any = dict.fromkeys(
 def folder_for(scale: str, mlruns: Path = MLRUNS) -> Path:
     """Where a scale's record lies."""
     return mlruns / "quickstart" if scale == "quickstart" else mlruns
+
+
+def outputs(mlruns: Path) -> Path:
+    """The folder of a record's tables/ and figures/: analysis for the project's own, else beside the record."""
+    own = mlruns.resolve() == MLRUNS.resolve()
+    return MLRUNS.parent / "analysis" if own else mlruns
 
 
 def check_writable(mlruns: Path) -> None:

@@ -51,7 +51,7 @@ def _option(of: Field[Any]) -> tuple[str, Any, Any]:
     return of.name, kind | None, field(default=None, kw_only=True)
 
 
-def _options(name: str) -> type:
+def options_for(name: str) -> type:
     """The command line of a method: its own fields and the run's, each unset unless given."""
     skip = {"method", "backbone", "corpus", "teachers"}
     own = [f for kind in (METHODS[name], Run) for f in fields(kind) if f.name not in skip]  # ty: ignore[invalid-argument-type]
@@ -100,7 +100,7 @@ def _move(progress: Progress, task: TaskID, step: int, steps: int) -> None:
 def main(arguments: list[str]) -> None:
     """Parse, train, score, print."""
     options: Any = tyro.extras.subcommand_cli_from_dict(
-        {name: _options(name) for name in METHODS}, args=arguments, prog="run.py", description=__doc__
+        {name: options_for(name) for name in METHODS}, args=arguments, prog="run.py", description=__doc__
     )
     run = build(type(options).__name__, options)
     record.check_writable(options.mlruns)

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from cse_core.run import Run
+from experiments import record
 from experiments.job import Job
 from experiments.plan import Plan, jobs_of, plan, seconds_for
 from experiments.study import Study
@@ -108,7 +109,10 @@ def outcome(
     place = ["--mlruns", str(mlruns)]
     if scale == "quickstart" and ended and not failed:
         for module in ("make_tables", "make_figures"):
-            subprocess.run([sys.executable, "-m", f"analysis.{module}", *names, *place], check=True)
+            made = [sys.executable, "-m", f"analysis.{module}", *names, *place]
+            subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
+        console.print(f"table: {record.outputs(mlruns) / 'tables/quickstart/quickstart.md'}")
+        console.print(f"loss curves: {record.outputs(mlruns) / 'figures/quickstart/quickstart-curves.png'}")
     else:
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}")
     console.print(f"runs in MLflow: mlflow ui --backend-store-uri {Tracker(mlruns).uri}")

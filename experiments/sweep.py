@@ -23,6 +23,7 @@ import ray
 import tyro
 from ray import tune
 
+from cse_core.data import data_folder
 from experiments import record, show
 from experiments.catalogue import STUDIES, chosen
 from experiments.job import Job, Place, execute
@@ -152,7 +153,8 @@ def run(work: Plan, options: Options) -> tuple[dict[str, str], bool]:
     tracker = Tracker(options.mlruns)
     start_ray(options)
     device = "cuda" if ray.cluster_resources().get("GPU") else "cpu"
-    place = Place(store, options.data.resolve() if options.data else None, device=device)
+    data = data_folder(options.data)  # resolved here, because Ray's workers have another current folder
+    place = Place(store, data.resolve() if data else None, device=device)
     with show.Bar([job.key for job in work.pending]) as bar:
         follow = Follow(tracker, store, bar)
         for level in work.levels:

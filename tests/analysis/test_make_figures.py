@@ -47,7 +47,7 @@ def test_a_run_counts_in_every_row_that_has_it_and_equal_rows_come_once(study, c
 def test_panels_show_means_and_ranges_with_dev_scores_first_in_points(study, curves):
     figure = make_figures.draw(study, make_figures.study_curves(study, curves))
     first, second = (panel for panel in figure.axes if panel.get_title())
-    assert [first.get_title(), second.get_title()] == ["dev/stsb_dev", "loss/contrastive"]
+    assert [first.get_title(), second.get_title()] == ["dev score, stsb_dev", "contrastive loss"]
     assert first.get_lines()[0].get_ydata()[0] == pytest.approx(100 * (0.042 + 0.001 + 0.002) / 3)
     band = second.collections[0].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == pytest.approx((2.01, 2.42))

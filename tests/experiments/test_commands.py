@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def parsed(*arguments: str) -> Any:
-    return tyro.cli(run_command._options(arguments[0]), args=list(arguments[1:]))
+    return tyro.cli(run_command.options_for(arguments[0]), args=list(arguments[1:]))
 
 
 def built(*arguments: str) -> Run:
