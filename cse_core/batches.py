@@ -12,10 +12,11 @@ from cse_core.seeding import generator_for, seed_for
 
 
 class Column:
-    """One column of id lists, kept as Arrow's flat values and offsets: no copy of a memory-mapped table."""
+    """One column of id lists, as Arrow's flat values and offsets: no list objects, and no copy of a single chunk."""
 
     def __init__(self, table: Dataset, name: str) -> None:
-        lists = table.data.column(name).combine_chunks()
+        pieces = table.data.column(name)
+        lists = pieces.chunk(0) if pieces.num_chunks == 1 else pieces.combine_chunks()
         self.values = lists.values.to_numpy()
         self.offsets = lists.offsets.to_numpy()
 

@@ -46,10 +46,10 @@ def resolve(name: str) -> Path:
 
 
 def content_hash(folder: Path) -> str:
-    """SHA-256 over weights and tokenizer: what decides a model's vectors, whatever the folder is called."""
+    """SHA-256 over weights, tokenizer and pooling: what decides an encoder's vectors, whatever its folder is called."""
     digest = hashlib.sha256()
     weights = [name for name in WEIGHTS if (folder / name).is_file()][:1]
-    for name in (*weights, "tokenizer.json", "vocab.txt", "vocab.json"):
+    for name in (*weights, "tokenizer.json", "vocab.txt", "vocab.json", "1_Pooling/config.json"):
         if (folder / name).is_file():
             digest.update(name.encode() + b"\0" + (folder / name).read_bytes())
     return digest.hexdigest()
@@ -81,6 +81,7 @@ class Encoder(nn.Module):
         self.backbone: PreTrainedModel = backbone
         self.tokenizer, self.pooling, self.name = tokenizer, pooling, name
         self.precision = "fp32"  # of training passes; evaluation is always fp32
+        self.train(backbone.training)
 
     @classmethod
     def from_pretrained(
@@ -155,7 +156,17 @@ class Encoder(nn.Module):
     ) -> Float[Tensor, "n d"]:
         """Vectors of token ids, sorted by length into batches so that little is padding; `progress` gets counts."""
         was_training = self.training
-        self.eval()
+        try:
+            return self.eval()._embedded(ids, batch_size, progress)
+        finally:
+            self.train(was_training)
+
+    def _embedded(
+        self,
+        ids: Sequence[Sequence[int] | Int[np.ndarray, " _"]],
+        batch_size: int,
+        progress: Callable[[int], object] | None,
+    ) -> Float[Tensor, "n d"]:
         vectors = torch.empty(len(ids), self.width)
         order = np.argsort([-len(row) for row in ids], kind="stable")
         for start in range(0, len(order), batch_size):
@@ -165,7 +176,6 @@ class Encoder(nn.Module):
             vectors[rows] = self._pass(tokens).cpu()
             if progress:
                 progress(len(rows))
-        self.train(was_training)
         return vectors
 
     def save(self, path: str | Path) -> None:
@@ -174,6 +184,8 @@ class Encoder(nn.Module):
             raise ValueError(f"an encoder with pooling {self.pooling!r} has no form that sentence-transformers reads")
         folder, pooling = Path(path), Path(path) / "1_Pooling"
         shutil.rmtree(folder, ignore_errors=True)
+        self.tokenizer.backend_tokenizer.no_truncation()  # the last call's limits are no part of the encoder
+        self.tokenizer.backend_tokenizer.no_padding()
         self.backbone.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         pooling.mkdir()

@@ -7,6 +7,7 @@ that holds a Run (a teacher, a base) enters as that run's key, so keys nest.
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any
@@ -76,7 +77,7 @@ class Run:
             raise ValueError(f"batch_size must be at least 2, got {self.batch_size}: a batch of one has no negatives")
         if self.max_length < 3:
             raise ValueError(f"max_length must leave room for one token between the special two, got {self.max_length}")
-        if self.learning_rate <= 0:
+        if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
         for name in ("dropout", "warmup"):
             if not 0 <= getattr(self, name) < 1:
