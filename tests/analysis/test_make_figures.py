@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -48,8 +49,8 @@ def test_panels_show_means_and_ranges_with_dev_scores_first_in_points(study, cur
     figure = make_figures.draw(study, make_figures.study_curves(study, curves))
     first, second = (panel for panel in figure.axes if panel.get_title())
     assert [first.get_title(), second.get_title()] == ["dev score, stsb_dev", "contrastive loss"]
-    assert first.get_lines()[0].get_ydata()[0] == pytest.approx(100 * (0.042 + 0.001 + 0.002) / 3)
-    band = second.collections[0].get_paths()[0].vertices[:, 1]
+    assert np.asarray(first.get_lines()[0].get_ydata())[0] == pytest.approx(100 * (0.042 + 0.001 + 0.002) / 3)
+    band = np.asarray(second.collections[0].get_paths()[0].vertices)[:, 1]
     assert (band.min(), band.max()) == pytest.approx((2.01, 2.42))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["SimCSE", "Better", "One seed"]
     assert "1 to 3 seeds" in figure.get_suptitle()

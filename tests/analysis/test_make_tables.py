@@ -29,7 +29,7 @@ def places(tmp_path: Path, mlruns: Path, study: Study, monkeypatch: pytest.Monke
     """A project with the toy study alone and a report, tables written."""
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
     found = Places(mlruns=mlruns, tables=tmp_path / "tables", report=tmp_path / "REPORT.md")
-    found.report.write_text(BLOCKS.replace("--><!--", "-->\n<!--"))
+    (tmp_path / "REPORT.md").write_text(BLOCKS.replace("--><!--", "-->\n<!--"))
     make_tables.make(places=found)
     return found
 

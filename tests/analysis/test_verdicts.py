@@ -39,6 +39,7 @@ def test_holm_counts_the_tested_comparisons_only(study, lines):
     tested = [one for one in judged if one.p is not None]
     assert len(tested) == 3
     assert [one.adjusted for one in tested] == pytest.approx(stats.holm([one.p for one in tested if one.p is not None]))
+    assert tested[0].p is not None
     assert tested[0].adjusted == pytest.approx(3 * tested[0].p)
 
 

@@ -99,7 +99,7 @@ def test_export_gives_every_digit_and_adds_nothing_the_second_time(
     result = json.loads((store / JOB.key / "result.json").read_text())
     assert export(tmp_path) == {"study": 2 * 4}
     frame = results(tmp_path)
-    found = {(line.select, line.metric): line.score for line in frame.itertuples()}
+    found = frame.set_index(["select", "metric"])["score"].to_dict()
     cells = {(c["select"], c["metric"]): c["score"] for c in result["cells"]}
     assert {metric for _, metric in set(cells) - set(found)} == {"pearson.mean", "pearson.wmean"}
     assert found == {name: cells[name] for name in found}
