@@ -21,7 +21,7 @@ from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
 from cse_core.batches import Batches
-from cse_core.data import examples
+from cse_core.data import examples, sentences
 from cse_core.encoder import Encoder, content_hash, resolve
 from cse_core.evaluate.sts import Development
 from cse_core.run import Run
@@ -128,12 +128,13 @@ class Loop:
         self.run, self.keep, self.device, self.step = run, tuple(sorted(set(keep))), device, 0
         self.encoder = Encoder.from_pretrained(run.backbone.name, pooling=run.pooling, dropout=run.dropout).to(device)
         self.encoder.precision = run.precision
-        found = _checked_backbone(run)
+        corpus = Path(sentences(run.corpus, data).cache_files[0]["filename"]).parent.name  # named by its content
+        content = {"backbone": _checked_backbone(run), "corpus": corpus}
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
         self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         self.targets = run.method.targets(Examples(table, self.encoder, store, device=device))
-        self.history = History(steps=run.epochs * self.batches.per_epoch, data={"backbone": found})
+        self.history = History(steps=run.epochs * self.batches.per_epoch, data=content)
         self.dev = self._development(data)
         trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(trained, lr=run.learning_rate, weight_decay=0.0, fused=True)

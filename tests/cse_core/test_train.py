@@ -14,6 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from cse_core import synthetic
+from cse_core.data import content_hash
 from cse_core.encoder import Encoder
 from cse_core.evaluate.sts import Development
 from cse_core.methods.rankcse import RankCSE, Teacher
@@ -228,4 +230,5 @@ def test_the_history_file_holds_everything(undisturbed: tuple[Path, History]) ->
     content = json.loads((undisturbed[0] / TINY.key / "history.json").read_text())
     assert content["kept"]["last"] == {"step": 14, "score": None}
     assert content["data"]["backbone"].startswith("e22f4fc2dee1")
+    assert content["data"]["corpus"] == content_hash(synthetic.sentences(100))
     assert content["seconds"] > 0
