@@ -1,7 +1,6 @@
 """The training examples as finished encoders see them: computed once per checkpoint and corpus, shared by all runs."""
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +26,6 @@ class Examples:
 
     def __init__(self, table: Dataset, student: Encoder, store: Path, *, device: torch.device) -> None:
         self.table, self.student, self.store, self.device = table, student, store, device
-        self.progress: Callable[[int], object] | None = None
 
     def vectors(self, encoder: Run | Pretrained, *, select: str) -> Float[Tensor, "examples d"]:
         """Embeddings of the first column's ids: eval mode, no gradient, fp32, the encoder's own pooling, no head."""
@@ -60,4 +58,4 @@ class Examples:
                 f"{encoder.name} and {self.student.name} have different vocabularies; a teacher reads the student's ids"
             )
         ids = Column(self.table, column)
-        return encoder.embed([ids[row] for row in range(len(ids))], progress=self.progress)
+        return encoder.embed([ids[row] for row in range(len(ids))])

@@ -17,7 +17,7 @@ from analysis import layout, make_tables
 from analysis.make_tables import Places
 from analysis.render import DASH
 from analysis.results import join
-from experiments import catalogue
+from experiments import catalogue, record
 from experiments.study import Study
 
 GOLDEN = Path(__file__).parent / "data"
@@ -221,7 +221,7 @@ def test_command_check_fails_if_anything_differs(mlruns, tmp_path, study, monkey
     monkeypatch.setattr(make_tables, "ROOT", tmp_path)
     monkeypatch.setattr("sys.argv", ["make_tables.py", "toy", "--mlruns", str(mlruns)])
     assert make_tables.command() == 0
-    path = tmp_path / "analysis" / "tables" / "small" / "toy.md"
+    path = mlruns / "tables" / "small" / "toy.md"
     path.write_text(path.read_text() + "more\n" * edit)
     monkeypatch.setattr("sys.argv", ["make_tables.py", "--check", "--mlruns", str(mlruns)])
     assert make_tables.command() == code
@@ -241,3 +241,11 @@ def test_mlflow_is_merged_first_where_there_is_one(mlruns, tmp_path, study, monk
     monkeypatch.setattr("sys.argv", ["make_tables.py", "toy", "--mlruns", str(mlruns), *arguments])
     make_tables.command()
     assert merged == [mlruns] * calls
+
+
+def test_the_committed_tables_and_the_report_belong_to_the_projects_own_record(mlruns, tmp_path, monkeypatch):
+    elsewhere = Places.of(mlruns)
+    assert (elsewhere.tables, elsewhere.report) == (mlruns / "tables", None)
+    own = Places.of(record.MLRUNS)
+    assert own.tables == make_tables.ROOT / "analysis" / "tables"
+    assert own.report == make_tables.ROOT / "REPORT.md"

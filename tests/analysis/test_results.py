@@ -102,7 +102,7 @@ def test_versions_of_lines_that_the_table_does_not_use_do_not_matter(study, line
 def test_transfer_tasks_have_versions_of_their_own(study, lines):
     key = key_of_row(study, "SimCSE", 42)
     transfer = lines.iloc[[0]].assign(key=key, task="mr", version=7)
-    join(study, pd.concat([lines, transfer]))
+    assert join(study, pd.concat([lines, transfer])).cells == join(study, lines).cells
 
 
 def test_compared_columns_are_joined_even_if_not_shown(lines, study):
