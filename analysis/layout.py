@@ -14,7 +14,8 @@ WIDE = 4  # from so many columns on, ours and the published numbers are two tabl
 LEGEND = (
     "Cells: mean \N{PLUS-MINUS SIGN} sample deviation over seeds (number of seeds), in points. "
     "measured: our runs; imported: published numbers that we did not run; not run: no score here; "
-    f"substituted: something else stands in; {DASH}: no number."
+    f"substituted: a part that the paper has is replaced by another; {DASH}: no number. What stands for which backbone "
+    "is said above."
 )
 
 
@@ -65,7 +66,8 @@ def how_judged(judged: Sequence[Judged]) -> str:
     return (
         "Differences in points over seeds that both rows have, paired t test; spreads: ratio of deviations, F test. "
         f"Holm's correction over the {tested} tested comparisons of this table, at 0.05. Smallest detectable: the "
-        "difference found with 80 % power, had the observed deviation been the true one."
+        "difference found with 80 % power, had the observed deviation been the true one. The F test takes the two rows "
+        "as independent, though runs of one seed share their order of sentences."
     )
 
 

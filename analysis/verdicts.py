@@ -52,7 +52,10 @@ def judge(results: Results) -> tuple[Judged, ...]:
 
 
 def overall(judged: Sequence[Judged]) -> tuple[Overall, ...]:
-    """Each claim: contradicted if any comparison is, supported if all tested ones are, undecided otherwise."""
+    """Each claim: contradicted if any comparison is, supported if all are, undecided otherwise.
+
+    Where some comparisons can't be tested and the others support it, it is "supported where tested".
+    """
     groups: dict[str, list[Judged]] = {}
     for one in judged:
         groups.setdefault(one.comparison.claim, []).append(one)
@@ -72,7 +75,8 @@ def _overall(claim: str, group: Sequence[Judged]) -> Overall:
     elif "contradicted" in tested:
         verdict = "contradicted"
     else:
-        verdict = "supported" if set(tested) == {"supported"} else "undecided"
+        whole = "supported" if len(tested) == len(group) else "supported where tested"
+        verdict = whole if set(tested) == {"supported"} else "undecided"
     reasons = tuple(dict.fromkeys(one.reason for one in group if one.reason))
     return Overall(claim, claims().get(claim, ""), verdict, Counter(tested), len(group), reasons)
 

@@ -55,13 +55,16 @@ def stack(tokens: Sequence[Tokens], pad_id: int) -> Tokens:
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
-    """Batches of one pass, the last one smaller; a leftover of one example has no negatives and is left out."""
+    """Batches of one pass, the last one smaller; a leftover of one or two is left out.
+
+    One has no negatives, and of two no list is left without the positive (ListNet).
+    """
     whole, rest = divmod(examples, batch_size)
-    return whole + (rest > 1)
+    return whole + (rest > 2)
 
 
 class Batches:
-    """The batches of a run by step: examples shuffled anew each epoch, nothing dropped but a leftover of one."""
+    """The batches of a run by step: examples shuffled anew each epoch, nothing dropped but a leftover of one or two."""
 
     def __init__(self, table: Dataset, batch_size: int, *, seed: int, pad_id: int, device: torch.device) -> None:
         self.columns = {name: Column(table, name) for name in table.column_names}
@@ -69,7 +72,7 @@ class Batches:
         self.pad_id, self.device = pad_id, device
         self.per_epoch = steps_per_epoch(self.examples, batch_size)
         if self.per_epoch == 0:
-            raise ValueError(f"{self.examples} training examples make no batch: contrast needs at least two")
+            raise ValueError(f"{self.examples} training examples make no batch: contrast needs at least three")
         self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
 
     def rows(self, step: int) -> Int[np.ndarray, " n"]:

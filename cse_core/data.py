@@ -104,7 +104,7 @@ def content_hash(lines: Iterable[str]) -> str:
 
 
 def sentences(corpus: Corpus, folder: Path | None = None) -> Dataset:
-    """The corpus as a table with one column, `text`; a blank line is a single space (SPEC A1)."""
+    """The corpus as a table with one column, `text`; a blank line is a single space."""
     home = cache_folder() / "corpora"
     if corpus.sha256:  # found by its hash, a cached table spares reading the source
         table = arrow_table(home / corpus.sha256, lambda: _text_batches(_read(corpus, folder)))

@@ -18,7 +18,7 @@ from transformers import logging as transformers_logging
 
 from cse_core.batches import pad, stack
 from cse_core.method import Tokens
-from cse_core.run import POOLINGS
+from cse_core.run import POOLINGS, Pretrained
 
 ASSETS = Path(__file__).parent / "assets"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -35,9 +35,12 @@ def resolve(name: str) -> Path:
         return ASSETS / name
     if (Path(name) / "config.json").is_file():
         return Path(name)
-    patterns = ["config.json", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "model.safetensors"]
+    files = ["config.json", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "1_Pooling/config.json"]
     try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
+        folder = Path(snapshot_download(name, allow_patterns=[*files, WEIGHTS[0]]))
+        if not (folder / WEIGHTS[0]).is_file():
+            folder = Path(snapshot_download(name, allow_patterns=[*files, WEIGHTS[1]]))
+        return folder
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, ValueError, OSError) as error:
         raise FileNotFoundError(
             f"backbone {name!r}: neither embedded ({', '.join(embedded)}), nor a folder with a config.json, nor to be "
@@ -45,18 +48,40 @@ def resolve(name: str) -> Path:
         ) from error
 
 
+def resolve_pinned(encoder: Pretrained) -> Path:
+    """The folder of a pre-trained encoder, whose content is what `sha256` says if it says anything."""
+    folder = resolve(encoder.name)
+    if encoder.sha256 and encoder.sha256 not in (content_hash(folder), identity(folder)):
+        raise ValueError(
+            f"backbone {encoder.name}: content {content_hash(folder)[:12]}, expected {encoder.sha256[:12]}; "
+            "these are other weights than the study's"
+        )
+    return folder
+
+
 def content_hash(folder: Path) -> str:
-    """SHA-256 over weights, tokenizer and pooling: what decides an encoder's vectors, whatever its folder is called."""
-    digest = hashlib.sha256()
+    """SHA-256 over weights, tokenizer and pooling: what a run's key says of its backbone."""
     weights = [name for name in WEIGHTS if (folder / name).is_file()][:1]
+    if not weights:
+        raise FileNotFoundError(f"{folder}: holds neither {' nor '.join(WEIGHTS)}; sharded weights are not read")
+    digest = hashlib.sha256()
     for name in (*weights, "tokenizer.json", "vocab.txt", "vocab.json", "1_Pooling/config.json"):
         if (folder / name).is_file():
             digest.update(name.encode() + b"\0" + (folder / name).read_bytes())
     return digest.hexdigest()
 
 
+def identity(folder: Path) -> str:
+    """`content_hash` and both configurations: tells apart any two encoders whose vectors could differ."""
+    digest = hashlib.sha256(content_hash(folder).encode())
+    for name in ("config.json", "tokenizer_config.json"):
+        if (folder / name).is_file():
+            digest.update((folder / name).read_bytes())
+    return digest.hexdigest()
+
+
 def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], pooling: str) -> Float[Tensor, "n d"]:
-    """One vector a text from all layers' states (embedding output first), by the names of SPEC A2.
+    """One vector a text from all layers' states (embedding output first), by name.
 
     cls: last layer's first token. mean: masked mean of the last layer; of the mean of the last two (top2_mean), of the
     embedding output and the last (first_last_mean: the published 56.70), of layer 1 and the last (layer1_last_mean).
@@ -89,7 +114,7 @@ class Encoder(nn.Module):
     ) -> "Encoder":
         """Load a backbone, or a folder that `save` wrote, with its own pooling unless told otherwise.
 
-        The backbone is built without a pooling layer, so that no random pooler can slip in (SPEC A2).
+        The backbone is built without a pooling layer, so that no random pooler can slip in.
         """
         folder = resolve(str(name_or_path))
         config = AutoConfig.from_pretrained(folder)

@@ -128,12 +128,12 @@ def with_fields(method: Method, **changes: Any) -> Method:
 def single_column(
     self: object, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
 ) -> dict[str, list[list[int]]]:
-    """One column, `text`: the sentence, truncated. Both views of a sentence are the same ids (SPEC A1)."""
+    """One column, `text`: the sentence, truncated. Both views of a sentence are the same ids."""
     return {"text": tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]}
 
 
 def tanh_head(self: object, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-    """The train-only head tanh(W h + b), W normal with deviation 0.02, b zero: not the pre-trained pooler (SPEC A2)."""
+    """The train-only head tanh(W h + b), W normal with deviation 0.02, b zero: not the pre-trained pooler."""
     linear = nn.Linear(encoder.width, encoder.width)
     nn.init.normal_(linear.weight, std=0.02, generator=generator)
     nn.init.zeros_(linear.bias)

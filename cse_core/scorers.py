@@ -25,7 +25,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class PairScores:
-    """A score a pair, and how many pairs had no defined score and count as 0 (SPEC C1)."""
+    """A score a pair, and how many pairs had no defined score and count as 0."""
 
     scores: Float[np.ndarray, " n"]
     undefined: int = 0

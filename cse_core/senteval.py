@@ -127,7 +127,7 @@ def pairs(task: str, folder: Path | None = None) -> Evaluation:
 
 
 def labelled(task: str, folder: Path | None = None) -> Evaluation:
-    """Labelled sentences in file order, before SentEval's sorting (SPEC C2b): split, sentence1, sentence2, label."""
+    """Labelled sentences in file order, before SentEval's sorting: split, sentence1, sentence2, label."""
     if task not in CLASSES:
         raise ValueError(f"task {task}: not among {', '.join(TRANSFER)}")
     names = [labels.file for labels in CLASSES[task]]

@@ -1,4 +1,4 @@
-"""The one training loop: batches, loss, AdamW, dev scores, kept checkpoints, exact resume (SPEC A3, A4).
+"""The one training loop: batches, loss, AdamW, dev scores, kept checkpoints, exact resume.
 
 A run owns the folder store/<key>: `state.pt` while it trains, one exported encoder per selection rule, and
 `history.json`, written last, which says that it is finished. Every random number depends on (seed, step) alone, so a
@@ -7,6 +7,7 @@ run that is killed and started again ends with the same bits as one that was not
 
 import json
 import logging
+import math
 import os
 import pickle
 import shutil
@@ -22,7 +23,7 @@ from transformers import get_linear_schedule_with_warmup
 
 from cse_core.batches import Batches
 from cse_core.data import examples, sentences
-from cse_core.encoder import Encoder, content_hash, resolve
+from cse_core.encoder import Encoder, content_hash, resolve_pinned
 from cse_core.evaluate.sts import Development
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
@@ -37,6 +38,7 @@ SELECTION: dict[str, tuple[str, ...]] = {
     "synthetic_dev": ("synthetic_dev",),
 }
 CLIP = 1.0
+STEP = "trained_steps.txt"  # in a kept checkpoint
 logger = logging.getLogger(__name__)
 
 
@@ -100,17 +102,15 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "history.json").is_file():  # finished under fewer rules: train again, for those as well
         keep = [*keep, *History.of(json.loads((folder / "history.json").read_text())).kept]
-        (folder / "history.json").unlink()
     loop = Loop(run, store, data=data, keep=keep, device=torch.device(device))
     loop.resume(folder / "state.pt")
     saved = started = time.monotonic()
     before = loop.history.seconds
     for step in range(loop.step, loop.history.steps):
         loop.train_step(step)
-        if (step + 1) % run.eval_steps == 0:
-            loop.select(folder, step + 1)
+        better = (step + 1) % run.eval_steps == 0 and loop.select(folder, step + 1)
         loop.history.seconds = before + time.monotonic() - started
-        if time.monotonic() - saved > save_seconds:
+        if better or time.monotonic() - saved > save_seconds:
             loop.save(folder / "state.pt")
             saved = time.monotonic()
         if on_step:
@@ -129,7 +129,7 @@ class Loop:
         self.encoder = Encoder.from_pretrained(run.backbone.name, pooling=run.pooling, dropout=run.dropout).to(device)
         self.encoder.precision = run.precision
         corpus = Path(sentences(run.corpus, data).cache_files[0]["filename"]).parent.name  # named by its content
-        content = {"backbone": _checked_backbone(run), "corpus": corpus}
+        content = {"backbone": content_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
         self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
@@ -185,12 +185,16 @@ class Loop:
                     )
                 self.history.curves.setdefault(name, []).append((step, number))
 
-    def select(self, folder: Path, step: int) -> None:
-        """Score the dev sets and keep this checkpoint for every rule under which it is strictly the best so far."""
+    def select(self, folder: Path, step: int) -> bool:
+        """Score the dev sets; keep this checkpoint for every rule under which it is strictly the best so far."""
         self.flush()
         scores = {task: dev.score(self.encoder) for task, dev in self.dev.items()}
         for task, score in scores.items():
-            self.history.curves.setdefault(f"dev/{task}", []).append((step, score))
+            if math.isnan(score):
+                self.history.warnings.append(f"{task} undefined at step {step}: every pair has the same cosine")
+            else:
+                self.history.curves.setdefault(f"dev/{task}", []).append((step, score))
+        kept = False
         for rule in self.keep:
             tasks = SELECTION[rule]
             if not tasks:
@@ -198,8 +202,10 @@ class Loop:
             score = sum(scores[task] for task in tasks) / len(tasks)
             best = self.history.kept.get(rule)
             if best is None or best.score is None or score > best.score:
-                self.history.kept[rule] = Kept(step, None if score != score else score)
-                _export(self.encoder, folder / rule)
+                self.history.kept[rule] = Kept(step, None if math.isnan(score) else score)
+                _export(self.encoder, folder / rule, step)
+                kept = True
+        return kept
 
     def save(self, path: Path) -> None:
         """The whole state, complete or not at all."""
@@ -224,9 +230,15 @@ class Loop:
             return
         if state["key"] != self.run.key or state["keep"] != list(self.keep):
             return
+        history = History.of(state["history"])
+        if any(_exported_step(path.parent / rule) != kept.step for rule, kept in history.kept.items()):
+            # Killed between an export and its state. Where arithmetic repeats itself, training on would export the same
+            # again; elsewhere the folder could keep weights that the history does not speak of.
+            logger.warning("%s is older than a kept checkpoint: run %s starts again from step 0", path, self.run.key)
+            return
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
-        self.step, self.history = state["step"], History.of(state["history"])
+        self.step, self.history = state["step"], history
 
     def _parts(self) -> dict[str, Any]:
         names = ("encoder", "modules", "optimizer", "schedule", "scaler")
@@ -239,7 +251,7 @@ class Loop:
         self.flush()
         if "last" in self.keep:
             self.history.kept["last"] = Kept(self.step, None)
-            _export(self.encoder, folder / "last")
+            _export(self.encoder, folder / "last", self.step)
         part = folder / "history.part"
         part.write_text(json.dumps(asdict(self.history)))
         part.replace(folder / "history.json")
@@ -247,19 +259,14 @@ class Loop:
         return self.history
 
 
-def _checked_backbone(run: Run) -> str:
-    found = content_hash(resolve(run.backbone.name))
-    if run.backbone.sha256 and found != run.backbone.sha256:
-        raise ValueError(
-            f"backbone {run.backbone.name}: content {found[:12]}, expected {run.backbone.sha256[:12]}; "
-            "these are other weights than the study's"
-        )
-    return found
+def _exported_step(folder: Path) -> int | None:
+    path = folder / STEP
+    return int(path.read_text()) if path.is_file() else None
 
 
-def _export(encoder: Encoder, folder: Path) -> None:
-    # A kill between the two lines leaves no checkpoint; the saved state is older than this step, which comes again.
+def _export(encoder: Encoder, folder: Path, step: int) -> None:
     part = folder.with_name(f".{folder.name}.part")
     encoder.save(part)
+    (part / STEP).write_text(str(step))
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from cse_core.batches import Column
 from cse_core.data import cache_folder
-from cse_core.encoder import Encoder, content_hash, resolve
-from cse_core.run import Pretrained, Run
+from cse_core.encoder import Encoder, identity, resolve_pinned
+from cse_core.run import TRAIN_VERSION, Pretrained, Run
 
 
 def checkpoint(store: Path, run: Run, select: str) -> Path:
@@ -32,8 +32,8 @@ class Examples:
         folder = self._folder(encoder, select)
         column = self.table.column_names[0]
         table = Path(self.table.cache_files[0]["filename"]).parent.name  # its folder is named by its content
-        identity = f"{content_hash(folder)} {table} {column}"
-        path = cache_folder() / "vectors" / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.npy"
+        what = f"{identity(folder)} {table} {column} {TRAIN_VERSION} {self.device.type}"
+        path = cache_folder() / "vectors" / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):  # several runs want the same teacher at once: one computes it
             if not path.is_file():
@@ -45,7 +45,7 @@ class Examples:
 
     def _folder(self, encoder: Run | Pretrained, select: str) -> Path:
         if isinstance(encoder, Pretrained):
-            return resolve(encoder.name)
+            return resolve_pinned(encoder)
         folder = checkpoint(self.store, encoder, select)
         if not (folder / "config.json").is_file():
             raise FileNotFoundError(f"{folder}: no {select} checkpoint of run {encoder.key}; train that run first")

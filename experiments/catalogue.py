@@ -1,4 +1,4 @@
-"""Every declared study by name, and which scale shows it by default."""
+"""Every declared study by name."""
 
 from collections.abc import Callable
 

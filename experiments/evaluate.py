@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import tyro
 
-from cse_core.encoder import content_hash, resolve
+from cse_core.encoder import identity, resolve
 from cse_core.run import Pretrained
 from cse_core.scorers import Cosine
 from cse_core.senteval import STS_DEV, STS_TEST
@@ -44,10 +44,10 @@ def main(options: Options) -> None:
     """Score, log, print."""
     tasks = tuple(dict.fromkeys(task for name in options.tasks for task in GROUPS.get(name, (name,))))
     record.check_writable(options.mlruns)
-    encoder = Pretrained(options.encoder, content_hash(resolve(options.encoder)))
+    encoder = Pretrained(options.encoder, identity(resolve(options.encoder)))
     job = Job(encoder, "own", Path(options.encoder).name, (Scoring(AS_IS, Cosine(options.pooling), tasks),))
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = Place((options.mlruns / "store").resolve(), options.data, device=device, threads=options.threads)
+    place = Place((options.mlruns / record.OWN).resolve(), options.data, device=device, threads=options.threads)
     result = execute(job, place)
     Tracker(options.mlruns).log(place.store / job.key)
     show.scores(result, only=set(tasks), scorer=str(Cosine(options.pooling)))

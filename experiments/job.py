@@ -5,6 +5,7 @@ A driver that dies between the two finds it again.
 """
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -21,7 +22,7 @@ import torch
 import transformers
 from filelock import FileLock
 
-from cse_core.encoder import Encoder, resolve
+from cse_core.encoder import Encoder, resolve_pinned
 from cse_core.evaluate import sts
 from cse_core.run import Pretrained, Run
 from cse_core.scorers import Scorer
@@ -114,6 +115,7 @@ def _train(job: Job, place: Place, on_step: Callable[[int, int], object] | None)
     if isinstance(job.encoder, Pretrained):
         return History(steps=0)
     keep = tuple(dict.fromkeys([s.select for s in job.scorings])) or ("last",)
+    _remember_environment(job.encoder, place)
     return train(
         job.encoder,
         place.store,
@@ -123,6 +125,15 @@ def _train(job: Job, place: Place, on_step: Callable[[int, int], object] | None)
         save_seconds=place.save_seconds,
         on_step=on_step,
     )
+
+
+def _remember_environment(run: Run, place: Place) -> None:
+    """What a run was trained with, written as it starts: scores may be added much later by other code."""
+    folder = place.store / run.key
+    path = folder / "environment.json"
+    if not path.is_file() or not any((folder / name).is_file() for name in ("state.pt", "history.json")):
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(environment(place.device, place.threads)))
 
 
 def _score(
@@ -135,7 +146,7 @@ def _score(
     if not tasks:
         return [], {}, []
     run = job.encoder
-    folder = checkpoint(place.store, run, select) if isinstance(run, Run) else resolve(run.name)
+    folder = checkpoint(place.store, run, select) if isinstance(run, Run) else resolve_pinned(run)
     encoder = Encoder.from_pretrained(folder).to(place.device)
     columns = {task: (list(e.table["sentence1"]), list(e.table["sentence2"])) for task, e in tasks.items()}
     scored = scoring.scorer.pair_scores(encoder, columns)
@@ -146,12 +157,14 @@ def _score(
         found = sts.correlations(scored[task].scores, np.asarray(evaluation.table["score"]), evaluation.table["part"])
         about = {"select": select, "scorer": scorer, "task": task, "pairs": len(evaluation.table)}
         about |= {"step": kept.step if kept else 0, "version": sts.VERSION}
-        defined = {metric: score for metric, score in found.items() if score == score}
-        cells += [about | {"metric": metric, "score": score} for metric, score in defined.items()]
+        undefined = [metric for metric, score in found.items() if math.isnan(score)]
+        if undefined:
+            raise ValueError(
+                f"{task} by {scorer}, {select}: {', '.join(undefined)} undefined, all its scores are equal"
+            )
+        cells += [about | {"metric": metric, "score": score} for metric, score in found.items()]
         if scored[task].undefined:
             warnings.append(f"{task}: {scored[task].undefined} pairs without a defined cosine count as 0")
-        if len(defined) < len(found):
-            warnings.append(f"{task}: {', '.join(sorted(set(found) - set(defined)))} undefined: all scores are equal")
     _keep_pair_scores(place.store / job.key, f"{select} {scorer}", {t: p.scores for t, p in scored.items()})
     return cells, {name: sha for e in tasks.values() for name, sha in e.files.items()}, warnings
 
@@ -170,7 +183,7 @@ def _keep_pair_scores(folder: Path, name: str, scores: Mapping[str, np.ndarray])
 
 
 def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
-    run = job.encoder
+    run, trained_with = job.encoder, place.store / job.key / "environment.json"
     settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
     changed = run.changed() if isinstance(run, Run) else {}
     hidden = ("backbone", "corpus")
@@ -188,7 +201,9 @@ def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
         "skipped_steps": history.skipped,
         "eval_steps": run.eval_steps if isinstance(run, Run) else 0,
         "data": history.data,
-        "environment": environment(place.device, place.threads),
+        "environment": json.loads(trained_with.read_text())
+        if trained_with.is_file()
+        else environment(place.device, place.threads),
     }
 
 
@@ -209,15 +224,15 @@ def environment(device: str, threads: int) -> dict[str, str]:
 
 
 def commit() -> dict[str, str]:
-    """The checkout's commit and whether tracked files differ from it; `unknown` outside a checkout."""
+    """The checkout's commit and whether its code differs from it; `unknown` outside a checkout."""
     root = Path(__file__).parents[1]
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
         return done.stdout.strip() if done.returncode == 0 else "unknown"
 
-    # The record grows while a study runs; it is no change of the code.
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!mlruns", ":!analysis", ":!REPORT.md")
+    # Code that decides a score, new files included; the record grows while a study runs.
+    changed = git("status", "--porcelain", "--", "cse_core", "experiments", "pyproject.toml", "constraints.txt")
     return {"commit": git("rev-parse", "HEAD"), "dirty": str(changed not in ("", "unknown")).lower()}
 
 

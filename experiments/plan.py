@@ -11,8 +11,10 @@ from cse_core.evaluate import sts
 from cse_core.run import Pretrained, Run
 from cse_core.train import SELECTION, finished
 from experiments.job import Job, Scoring
+from experiments.record import UNRECORDED
 from experiments.study import TRANSFER, Row, Study
 
+RECORDED = set(sts.METRICS) - set(UNRECORDED)
 # A score that was trained again counts as the same if no table could show the difference. On one kind of processor the
 # bits are equal; AVX2 instead of AVX-512 moved SimCSE's dev scores by at most 2e-6.
 SAME = 5e-5
@@ -60,7 +62,8 @@ def _union(a: Job, b: Job) -> Job:
 def missing(job: Job, results: pd.DataFrame) -> Job | None:
     """The job reduced to the tasks that have no line in the record; None if all have one."""
     mine = results[(results["key"] == job.key) & (results["version"] == sts.VERSION)]
-    done = set(mine[["select", "scorer", "task"]].itertuples(index=False, name=None))
+    metrics = mine[mine["score"].notna()].groupby(["select", "scorer", "task"])["metric"].agg(set)
+    done = {cell for cell, have in metrics.items() if have >= RECORDED}
     left = []
     for scoring in job.scorings:
         tasks = tuple(t for t in scoring.tasks if (scoring.select, str(scoring.scorer), t) not in done)
@@ -134,7 +137,10 @@ def blocked(job: Job, failed: Mapping[str, str]) -> str:
 
 def differences(folder: Path, results: pd.DataFrame) -> list[str]:
     """Scores of a run's folder that are not those in the record, as sentences."""
-    result = json.loads((folder / "result.json").read_text())
+    path = folder / "result.json"
+    if not path.is_file():  # trained, not scored yet: there is nothing to compare
+        return []
+    result = json.loads(path.read_text())
     lines = results[results["key"] == result["key"]]
     lines = lines[lines["version"] == sts.VERSION]
     recorded = lines.set_index(["select", "scorer", "task", "metric"])["score"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock
 
 MLRUNS = Path(__file__).parents[1] / "mlruns"
 CELL = ["key", "select", "scorer", "task", "metric", "version"]
@@ -18,6 +19,7 @@ RESULTS = [
     *("scale", "key", "method", "backbone", "seed", "settings", "select", "scorer", "task", "metric"),
     *("score", "pairs", "step", "version", "commit", "device", "seconds"),
 ]
+OWN = "own"  # the folder, beside the sweeps' `store`, of runs that people make by hand
 UNRECORDED = ("pearson.mean", "pearson.wmean")  # no table has them; a run's artifacts do
 POINT = ["key", "name", "step"]
 CURVES = ["scale", "key", "name", "step", "value"]
@@ -77,18 +79,22 @@ def merge(path: Path, new: pd.DataFrame, *, columns: list[str], identity: list[s
 
     `new` comes earliest first; of two new lines for one cell the first counts.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        return _merge(path, new, columns, identity)
+
+
+def _merge(path: Path, new: pd.DataFrame, columns: list[str], identity: list[str]) -> int:
     old = read(path, columns)
     fresh = new[columns].drop_duplicates(identity)
     known = pd.MultiIndex.from_frame(old[identity].astype(str))
     fresh = fresh[~pd.MultiIndex.from_frame(fresh[identity].astype(str)).isin(known)]
     if fresh.empty:
         return 0
-    header = ",".join(columns) + "\n"
-    body = path.read_text().split("\n", 1)[1] if path.is_file() else ""
-    lines = body.splitlines(keepends=True) + fresh.to_csv(index=False, header=False).splitlines(keepends=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = path.read_text().splitlines()[1:] if path.is_file() else []
+    lines = kept + fresh.to_csv(index=False, header=False, lineterminator="\n").splitlines()
     part = path.with_suffix(".part")
-    part.write_text(header + "".join(sorted(lines)))
+    part.write_text("\n".join([",".join(columns), *sorted(lines)]) + "\n")
     part.replace(path)
     return len(fresh)
 

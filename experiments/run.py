@@ -81,7 +81,7 @@ def train_and_score(run: Run, options: Where) -> Mapping[str, Any]:
     scale = SCALES[options.scale]
     tasks = ("synthetic",) if scale.name == "quickstart" else STS_TEST
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = Place((options.mlruns / "store").resolve(), options.data, device=device, threads=options.threads)
+    place = Place((options.mlruns / record.OWN).resolve(), options.data, device=device, threads=options.threads)
     tracker = Tracker(options.mlruns)
     result: Mapping[str, Any] = {}
     for each in (*run.nested(), run):

@@ -1,4 +1,4 @@
-"""The sizes at which every study can be run (DESIGN: Scales)."""
+"""The sizes at which every study can be run."""
 
 from cse_core.run import Corpus, Pretrained
 from experiments.study import Scale

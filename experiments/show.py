@@ -114,8 +114,11 @@ def outcome(
         console.print(f"table: {record.outputs(mlruns) / 'tables/quickstart/quickstart.md'}")
         console.print(f"loss curves: {record.outputs(mlruns) / 'figures/quickstart/quickstart-curves.png'}")
     else:
-        console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}")
-    console.print(f"runs in MLflow: mlflow ui --backend-store-uri {Tracker(mlruns).uri}")
+        elsewhere = "" if record.outputs(mlruns) != mlruns else f" --mlruns {mlruns}"
+        console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
+    uri = Tracker(mlruns).uri
+    local = uri.startswith("sqlite")
+    console.print(f"runs in MLflow: mlflow ui --backend-store-uri {uri}" if local else f"runs in MLflow: {uri}")
     trained = [key for key, job in jobs.items() if isinstance(job.encoder, Run)]
     console.print(f"then compare them at {Tracker(mlruns).compare_page(trained)}")
     for key, reason in failed.items():

@@ -24,6 +24,7 @@ import tyro
 from ray import tune
 
 from cse_core.data import data_folder
+from cse_core.run import Run
 from experiments import record, show
 from experiments.catalogue import STUDIES, chosen
 from experiments.job import Job, Place, execute
@@ -165,24 +166,25 @@ def run(work: Plan, options: Options) -> tuple[dict[str, str], bool]:
                     follow.fail(job.key, reason)
                 else:
                     ready.append(job)
+            _insist_on_the_record(ready, work, options)
             if ready:
                 run_level(ready, place, options, follow)
             if not all(job.key in follow.finished | set(follow.failed) for job in level):
                 return follow.failed, False
-            for key in work.again & follow.finished:
-                _insist_on_the_record(key, work, options)
     return follow.failed, True
 
 
-def _insist_on_the_record(key: str, work: Plan, options: Options) -> None:
-    job = work.declared[key]
-    found = differences(options.mlruns / "store" / key, record.read_results(job.scale, options.mlruns))
-    if found:
-        raise SystemExit(
-            f"run {key} ({job.name}), trained again for its weights, does not give its recorded scores: {found[0]}. "
-            "Nothing was built on it. Copy the recorded run's folder into mlruns/store, or make a study of your own "
-            "with --mlruns FOLDER."
-        )
+def _insist_on_the_record(ready: Sequence[Job], work: Plan, options: Options) -> None:
+    """Stop before anything is built on a nested run whose weights do not give its recorded scores."""
+    for nested in {run.key for job in ready if isinstance(job.encoder, Run) for run in job.encoder.nested()}:
+        job = work.declared[nested]
+        found = differences(options.mlruns / "store" / nested, record.read_results(job.scale, options.mlruns))
+        if found:
+            raise SystemExit(
+                f"run {nested} ({job.name}), trained again for its weights, does not give its recorded scores: "
+                f"{found[0]}. Nothing was built on it. Put the recorded run's folder into mlruns/store in its place, "
+                "or make a study of your own with --mlruns FOLDER."
+            )
 
 
 def main(options: Options) -> int:
@@ -192,9 +194,10 @@ def main(options: Options) -> int:
     scales = {study.scale.name for study in studies}
     if len(scales) > 1:
         raise ValueError("quickstart runs at a scale of its own; run it by itself")
-    record.check_writable(options.mlruns)
-    if (options.mlruns / "mlflow.db").exists() or os.environ.get("MLFLOW_TRACKING_URI"):
-        export(options.mlruns)
+    if not (options.list or options.dry_run):
+        record.check_writable(options.mlruns)
+        if (options.mlruns / "mlflow.db").exists() or os.environ.get("MLFLOW_TRACKING_URI"):
+            export(options.mlruns)
     results = record.read_results(scales.pop(), options.mlruns)
     if options.list:
         show.studies(studies, results, options.mlruns / "store")

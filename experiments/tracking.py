@@ -7,6 +7,7 @@ needs is in the run's artifact `result.json`; metrics and parameters are there t
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -62,30 +63,32 @@ class Tracker:
     def log(self, folder: Path) -> str:
         """Log a run's folder; a key that is there already only gets the scores it lacks. Returns MLflow's run id."""
         result = json.loads((folder / "result.json").read_text())
-        earlier = self.logged(result["key"])
+        earlier = self.logged(_key(result))
         if earlier and all(earlier.data.tags.get(t.key) == t.value for t in _tags(result) if t.key in CONTENT):
             return earlier.info.run_id
         now = int(time.time() * 1000)
         if earlier:
             run_id = earlier.info.run_id
-            self.client.log_batch(run_id, metrics=list(_scores(result, now)), tags=_tags(result))
+            self.client.log_batch(run_id, metrics=list(_scores(result, now)))
         else:
             started = now - int(1000 * (result["seconds"] or result["scoring_seconds"]))
-            created = self.client.create_run(self.experiment, started, run_name=result["name"])
+            key = {"key": _key(result)}
+            created = self.client.create_run(self.experiment, started, run_name=result["name"], tags=key)
             run_id = created.info.run_id
             params = [Param(name, str(value)[:500]) for name, value in parameters(result).items()]
-            self.client.log_batch(run_id, params=params, tags=_tags(result))
+            self.client.log_batch(run_id, params=params)
             metrics = [*_scores(result, now), *_curves(result, now)]
             for start in range(0, len(metrics), MOST):
                 self.client.log_batch(run_id, metrics=metrics[start : start + MOST])
         for path in sorted(folder.iterdir()):
             if not path.name.startswith(".") and path.suffix not in (".part", ".lock"):
                 self.client.log_artifact(run_id, str(path))
+        self.client.log_batch(run_id, tags=_tags(result))  # last: what they say is there, is there
         self.client.set_terminated(run_id)
         return run_id
 
-    def results(self, known: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-        """The result.json of every finished run, earliest first, that has more cells than are `known` for its key."""
+    def results(self) -> Iterator[dict[str, Any]]:
+        """The result.json of every finished run that a study names, earliest first."""
         token = None
         while True:
             page = self.client.search_runs(
@@ -95,8 +98,7 @@ class Tracker:
                 page_token=token,
             )
             for run in page:
-                tags = run.data.tags
-                if "key" in tags and int(tags.get("cells", 0)) > known.get(tags["key"], 0):
+                if run.data.tags.get("studies"):
                     uri = f"runs:/{run.info.run_id}/result.json"
                     path = mlflow.artifacts.download_artifacts(uri, tracking_uri=self.uri)
                     yield json.loads(Path(path).read_text())
@@ -123,10 +125,15 @@ def parameters(result: Mapping[str, Any]) -> dict[str, Any]:
     return {"arm": result["name"].rsplit(" s", 1)[0]} | known | given
 
 
+def _key(result: Mapping[str, Any]) -> str:
+    """A run made by hand is logged under a name of its own, so that it never passes for the study's."""
+    return result["key"] if result["studies"] else f"{result['key']} (own)"
+
+
 def _tags(result: Mapping[str, Any]) -> list[RunTag]:
     environment = {f"env.{name}": value for name, value in result["environment"].items()}
     tags = {
-        "key": result["key"],
+        "key": _key(result),
         "scale": result["scale"],
         "method": result["method"],
         "backbone": result["backbone"],
@@ -137,7 +144,7 @@ def _tags(result: Mapping[str, Any]) -> list[RunTag]:
         "warnings": "; ".join(result["warnings"])[:4000],
         "data": json.dumps(result["data"])[:4000],
         "mlflow.source.git.commit": result["environment"]["commit"],
-        "mlflow.source.name": "experiments/sweep.py",
+        "mlflow.source.name": Path(sys.argv[0]).name,
         **environment,
     }
     return [RunTag(name, value) for name, value in tags.items()]
@@ -168,10 +175,8 @@ def _curves(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
 def export(mlruns: Path = record.MLRUNS, tracker: Tracker | None = None) -> dict[str, int]:
     """Merge the studies' finished runs into the record's CSVs and return how many lines each scale gained."""
     tracker = tracker or Tracker(mlruns)
-    known: dict[str, int] = {}
-    for scale in ("quickstart", "study"):
-        known |= record.read_results(scale, mlruns)["key"].value_counts().to_dict()
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for result in filter(lambda r: r["studies"], tracker.results(known)):
+    for result in tracker.results():
         found.setdefault("quickstart" if result["scale"] == "quickstart" else "study", []).append(result)
-    return {scale: record.merge_lines(scale, mlruns, results) for scale, results in found.items()}
+    gained = {scale: record.merge_lines(scale, mlruns, results) for scale, results in found.items()}
+    return {scale: lines for scale, lines in gained.items() if lines}

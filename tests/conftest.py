@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("study", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("study", deadline=None, max_examples=20, derandomize=True)
 settings.load_profile("study")
 
 

@@ -1,4 +1,4 @@
-"""Semantic textual similarity: correlations of pair scores with gold scores, in the three aggregations (SPEC C1)."""
+"""Semantic textual similarity: correlations of pair scores with gold scores, in the three aggregations."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ from cse_core.encoder import Encoder
 from cse_core.scorers import pair_cosines
 from cse_core.senteval import Evaluation
 
+METRICS = tuple(f"{kind}.{how}" for kind in ("spearman", "pearson") for how in ("all", "mean", "wmean"))
 VERSION = 1  # a column of every score: bump with any change that could move one
 
 

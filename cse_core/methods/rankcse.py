@@ -7,7 +7,7 @@ L = L_contrastive + beta L_consistency + gamma L_rank (Eq. 6), with the student'
 
 Relations: SimCSE with both weights 0. ListNet is distillation of the in-batch softmax without the positive; ListMLE is
 the Plackett-Luce likelihood of the teacher's order, so it uses no teacher temperature.
-Paper against the community code, perceptiveshawty/RankCSE (SPEC B2, E3), which `variant="released_code"` follows:
+Paper against the community code, perceptiveshawty/RankCSE, which `variant="released_code"` follows:
 - its Jensen-Shannon term clamps the log of the mixture at +1e-7, which a log-probability never reaches, so the term is
   minus the mean entropy of the two rankings;
 - beta is never read; tau2 and tau3 do not reach the student, which stays at tau1 (ListNet's teacher gets tau2);
@@ -42,7 +42,7 @@ def consistency(similarity: Float[Tensor, "n n"], temperature: float) -> Float[T
 
 
 def consistency_released(similarity: Float[Tensor, "n n"], temperature: float) -> Float[Tensor, ""]:
-    """The community code's term: minus the mean entropy of the two rankings, in nats (SPEC B2.2)."""
+    """The community code's term: minus the mean entropy of the two rankings, in nats."""
     log_p, log_q = (s.log_softmax(-1) for s in (similarity / temperature, similarity.T / temperature))
     return ((log_p.exp() * log_p).sum(-1) + (log_q.exp() * log_q).sum(-1)).mean() / 2
 

@@ -4,7 +4,7 @@ A sentence passes the encoder twice in one batch, with different dropout masks; 
 the other sentences' second views are the negatives. The tanh head is trained and then dropped.
 
 Relations: every other method here is this one plus something; each has a null setting that equals it bit for bit.
-Departures: none known between paper and released code (SPEC B1).
+Departures: none known between paper and released code.
 """
 
 from collections.abc import Mapping

@@ -79,7 +79,7 @@ def test_spread_of_one_seed_is_not_tested(study, lines):
 def test_a_claims_verdict_over_its_comparisons(study, lines):
     judged = judge(join(study, lines))
     by_claim = {one.claim: one for one in overall(judged)}
-    assert by_claim["R1"].verdict == "supported"  # one tested, two that could not be
+    assert by_claim["R1"].verdict == "supported where tested"  # one tested, two that could not be
     assert (by_claim["R1"].counts, by_claim["R1"].declared) == ({"supported": 1}, 3)
     assert by_claim["R1"].reasons == ("one seed in common", "no stand-in for RoBERTa")
     assert by_claim["R6"].verdict == "contradicted"
@@ -90,7 +90,8 @@ def test_a_claims_verdict_over_its_comparisons(study, lines):
 
     assert verdict("supported", "contradicted", "undecided") == "contradicted"
     assert verdict("supported", "undecided") == "undecided"
-    assert verdict("supported", "not tested") == "supported"
+    assert verdict("supported", "not tested") == "supported where tested"
+    assert verdict("supported", "supported") == "supported"
     assert verdict("not tested", "not tested") == "not tested"
 
 

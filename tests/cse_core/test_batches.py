@@ -41,32 +41,32 @@ def epoch_of(batches: Batches, epoch: int) -> list[list[int]]:
     return [batches.rows(step).tolist() for step in range(first, first + batches.per_epoch)]
 
 
-@given(st.integers(2, 60), st.integers(2, 17), st.integers(0, 3), st.integers(0, 5))
-def test_an_epoch_has_every_example_once_but_for_a_leftover_of_one(n: int, size: int, epoch: int, seed: int) -> None:
+@given(st.integers(3, 60), st.integers(3, 17), st.integers(0, 3), st.integers(0, 5))
+def test_an_epoch_has_every_example_once_but_for_a_leftover_of_two(n: int, size: int, epoch: int, seed: int) -> None:
     batches = epoch_of(numbered(n, size, seed=seed), epoch)
     seen = [row for batch in batches for row in batch]
-    left_out = 1 if n % size == 1 else 0
+    left_out = n % size if n % size < 3 else 0
     assert len(set(seen)) == len(seen) == n - left_out
     assert set(seen) <= set(range(n))
     assert [len(batch) for batch in batches[:-1]] == [size] * (len(batches) - 1)
-    assert len(batches[-1]) == (n % size if n % size > 1 else size if n >= size else n)
+    assert len(batches[-1]) == (n % size if n % size > 2 else size)
 
 
 @pytest.mark.parametrize(
     ("examples", "size", "steps"),
     [
         *((1_000_000, 64, 15_625), (1_000_000, 128, 7_813), (1_000_000, 512, 1_954), (16_384, 64, 256)),
-        *((5, 4, 1), (6, 4, 2), (3, 4, 1), (2, 2, 1), (1, 4, 0), (0, 4, 0)),
+        *((5, 4, 1), (6, 4, 1), (7, 4, 2), (3, 4, 1), (2, 2, 1), (2, 4, 0), (1, 4, 0), (0, 4, 0)),
     ],
 )
 def test_steps_per_epoch(examples: int, size: int, steps: int) -> None:
-    """The first three are SPEC A1's."""
+    """The first three are the published batch sizes on a million sentences."""
     assert steps_per_epoch(examples, size) == steps
 
 
-@pytest.mark.parametrize("n", [0, 1])
-def test_fewer_than_two_examples_are_refused(n: int) -> None:
-    with pytest.raises(ValueError, match=f"{n} training examples make no batch: contrast needs at least two"):
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_fewer_than_three_examples_are_refused(n: int) -> None:
+    with pytest.raises(ValueError, match=f"{n} training examples make no batch: contrast needs at least three"):
         numbered(n)
 
 
@@ -77,7 +77,7 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
         np.random.seed(epoch)
         torch.manual_seed(epoch)
         assert epoch_of(numbered(30, seed=seed), epoch) == order
-    assert [sorted(row for batch in order for row in batch) for order in orders.values()] == [list(range(30))] * 6
+    assert all(len({row for batch in order for row in batch}) == 28 for order in orders.values())  # a leftover of two
     flat = {size: [row for batch in epoch_of(numbered(30, size), 1) for row in batch] for size in (3, 5, 30)}
     assert flat[3] == flat[5] == flat[30]
 

@@ -43,6 +43,7 @@ PINNED = {
     "RankCSE-listNet full": ("1150c1909205", "95da0a61aaea"),
     "RankCSE-listNet w/o consistency": ("2944a9b2a345", "91f222577a61"),
     "RankCSE-listNet w/o infoNCE": ("da5836228f6a", "872853948ef6"),
+    "second teacher: SimCSE BERT-large": ("6e5e388fb666", "b08279479d2e"),
     "RankCSE-listNet w/o consistency,infoNCE": ("1430b2a74722", "968992eb95ee"),
     "RankCSE-listMLE full": ("81a02f40b70c", "6a46bb5034dc"),
     "RankCSE-listMLE w/o consistency": ("968e3c6d8478", "df660964cd2c"),

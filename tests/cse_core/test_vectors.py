@@ -1,5 +1,6 @@
 """Vectors of the training examples: computed once per checkpoint, never another checkpoint's."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ def test_encoders_that_differ_in_pooling_alone_have_vectors_of_their_own(source:
         found = source.vectors(Pretrained(str(tmp_path / pooling)), select="last")
         expected = Encoder.from_pretrained("wiki-tiny", pooling=pooling).embed(source.table["text"])
         assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_encoders_that_differ_in_configuration_have_vectors_of_their_own(source: Examples, tmp_path: Path) -> None:
+    Encoder.from_pretrained("wiki-tiny").save(tmp_path / "two")
+    shutil.copytree(tmp_path / "two", tmp_path / "four")
+    config = tmp_path / "four" / "config.json"
+    config.write_text(config.read_text().replace('"num_attention_heads": 2', '"num_attention_heads": 4'))
+    two, four = (source.vectors(Pretrained(str(tmp_path / name)), select="last") for name in ("two", "four"))
+    assert not torch.allclose(two, four, atol=1e-2)
 
 
 def test_the_second_reader_computes_nothing(source: Examples, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from cse_core.run import Corpus, Pretrained, Run
 from experiments import record
 from experiments.catalogue import STUDIES, chosen
 from experiments.job import Job
-from experiments.plan import blocked, differences, jobs_of, missing, plan, seconds_for
+from experiments.plan import RECORDED, blocked, differences, jobs_of, missing, plan, seconds_for
 from experiments.scales import SCALES
 from experiments.study import Row, Scale, Study, reseeded
 
@@ -32,14 +32,11 @@ def row(label: str, run: Run, **more: object) -> Row:
 
 
 def lines(job: Job, *, skip: str = "") -> list[dict[str, object]]:
-    empty: dict[str, object] = dict.fromkeys(record.RESULTS, "x") | {
-        "scale": job.scale,
-        "key": job.key,
-        "metric": "spearman.all",
-    }
+    empty: dict[str, object] = {**dict.fromkeys(record.RESULTS, "x"), "scale": job.scale, "key": job.key}
     empty |= {"version": sts.VERSION, "score": 0.5, "method": "simcse", "backbone": "wiki-tiny", "seconds": 10.0}
     cells = [(s.select, str(s.scorer), task) for s in job.scorings for task in s.tasks if task != skip]
-    return [empty | {"select": select, "scorer": scorer, "task": task} for select, scorer, task in cells]
+    names = ("select", "scorer", "task", "metric")
+    return [empty | dict(zip(names, (*cell, metric), strict=True)) for cell in cells for metric in sorted(RECORDED)]
 
 
 def frame(*jobs: Job, skip: str = "") -> pd.DataFrame:
@@ -87,6 +84,17 @@ def test_what_the_record_has_is_dropped_and_what_it_lacks_is_kept(tmp_path: Path
     assert {s.tasks for s in left.scorings} == {("sickr",)}
     assert [job.key for job in plan(jobs, frame(first), tmp_path).pending] == [second.key]
     assert plan(jobs, frame(first, second), tmp_path).pending == ()
+
+
+@pytest.mark.parametrize("metric", sorted(RECORDED))
+def test_a_task_that_lacks_one_metric_is_scored_again(metric: str) -> None:
+    job = jobs_of([study(row("a", BASE), columns=("stsb", "sickr"))])[BASE.key]
+    recorded = frame(job)
+    lost = (recorded["task"] == "stsb") & (recorded["metric"] == metric) & (recorded["select"] == "last")
+    assert lost.sum() == 1
+    left = missing(job, recorded[~lost])
+    assert left is not None
+    assert [(s.select, s.tasks) for s in left.scorings] == [("last", ("stsb",))]
 
 
 def test_scores_of_an_older_evaluator_do_not_count() -> None:
@@ -151,13 +159,14 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
 def test_every_declared_study_is_sound(scale: str) -> None:
     for declared in chosen(["all"], scale):
         runs = [run for one in declared.rows for run in one.runs()]
-        keys = [key for one in declared.rows for key in one.keys().values()]
-        assert len(keys) >= len({run.key for run in runs}) > 0
+        assert runs
+        for one in declared.rows:
+            assert len(set(one.keys().values())) == len(one.keys()), f"{declared.name}: {one.label} has a key twice"
+        assert all(run.corpus == SCALES[scale].corpus for run in runs)
         for one in declared.rows:
             found = [one.published.value(column) for column in declared.columns] if one.published else [0.0]
             assert any(value is not None for value in found), f"{declared.name}: {one.label} has no published number"
             assert one.encoder is not None or one.why
-    assert all(run.corpus == SCALES[scale].corpus for run in runs)
 
 
 def test_small_scale_is_as_declared() -> None:

@@ -54,6 +54,14 @@ def test_scores_come_back_to_the_last_digit(tmp_path_factory: pytest.TempPathFac
     assert [back[str(i)] for i in range(len(scores))] == scores
 
 
+def test_a_file_without_its_last_newline_is_added_to_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    write(path, line(task="a"))
+    path.write_text(path.read_text().rstrip("\n"))
+    write(path, line(task="b"))
+    assert sorted(record.read(path, record.RESULTS)["task"]) == ["a", "b"]
+
+
 def test_commas_and_quotes_in_settings_survive(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     write(path, line(settings='a="1", b=2', device="CPU, 2 cores"))

@@ -5,10 +5,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from cse_core.scorers import Cosine
+from cse_core.run import Pretrained
+from cse_core.scorers import Cosine, PairScores
 from experiments import record
 from experiments.job import AS_IS, Job, Place, Scoring, execute
 from experiments.tracking import Tracker, export, parameters
@@ -92,6 +94,34 @@ def test_what_a_killed_driver_left_half_logged_is_logged_anew(tracker: Tracker, 
     assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment])] == [whole]
 
 
+def test_a_kill_while_new_scores_are_logged_loses_nothing(
+    tracker: Tracker, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker.log(store / JOB.key)
+    copy = tmp_path / "copy"
+    shutil.copytree(store / JOB.key, copy)
+    result = json.loads((copy / "result.json").read_text())
+    result["cells"] += [cell | {"task": "more"} for cell in result["cells"]]
+    (copy / "result.json").write_text(json.dumps(result))
+    with monkeypatch.context() as killed:
+        killed.setattr(tracker.client, "log_artifact", None)  # stops where the artifacts would follow
+        with pytest.raises(TypeError):
+            tracker.log(copy)
+    tracker.log(copy)
+    export(tmp_path)
+    assert set(results(tmp_path)["task"]) == {"synthetic", "more"}
+
+
+def test_lines_that_were_deleted_come_back_from_mlflow(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+    tracker.log(store / JOB.key)
+    export(tmp_path)
+    path = tmp_path / "results.csv"
+    whole = path.read_text()
+    path.write_text("".join(line for i, line in enumerate(whole.splitlines(keepends=True)) if i not in (2, 3)))
+    assert export(tmp_path) == {"study": 2}
+    assert path.read_text() == whole
+
+
 def test_export_gives_every_digit_and_adds_nothing_the_second_time(
     tracker: Tracker, store: Path, tmp_path: Path
 ) -> None:
@@ -132,9 +162,11 @@ def test_runs_that_no_study_declares_stay_out_of_the_record(tracker: Tracker, st
     shutil.copytree(store / JOB.key, own)
     result = json.loads((own / "result.json").read_text())
     (own / "result.json").write_text(json.dumps(result | {"studies": []}))
-    tracker.log(own)
+    made_by_hand = tracker.log(own)
     assert export(tmp_path) == {}
     assert results(tmp_path).empty
+    assert tracker.log(store / JOB.key) != made_by_hand  # the study's run is another one, even with the same key
+    assert export(tmp_path) == {"study": 2 * 4}
 
 
 def test_a_server_can_be_named(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +202,31 @@ def test_scores_are_added_to_a_finished_run_without_training_it_again(store: Pat
     assert new["studies"] == ["one", "two"]
     assert new["finished"] == old["finished"]
     assert (place.store / JOB.key / "pair_scores" / "last cosine mean.npz").is_file()
+
+
+def test_a_run_is_described_by_what_it_was_trained_with(store: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path / "store", threads=2)
+    shutil.copytree(store, place.store)
+    later = execute(replace(JOB, scorings=(Scoring("last", Cosine("mean"), ("synthetic",)),)), place)
+    assert later["environment"]["threads"] == "1"
+
+
+def test_scores_that_are_undefined_fail_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def equal(self: Cosine, encoder: object, tasks: dict) -> dict:
+        return {task: PairScores(np.ones(len(first))) for task, (first, _) in tasks.items()}
+
+    monkeypatch.setattr(Cosine, "pair_scores", equal)
+    job = Job(tiny.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
+    with pytest.raises(ValueError, match=r"synthetic by cosine, as is: spearman.all, .* undefined, all its"):
+        execute(job, Place(tmp_path))
+    assert not (tmp_path / job.key / "result.json").exists()
+
+
+def test_a_pinned_encoder_with_other_content_is_not_scored(tmp_path: Path) -> None:
+    pinned = Pretrained("wiki-tiny", "0" * 64)
+    job = Job(pinned, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
+    with pytest.raises(ValueError, match="backbone wiki-tiny: content e22f4fc2dee1, expected 000000000000"):
+        execute(job, Place(tmp_path))
 
 
 def test_an_untrained_encoder_is_scored_as_it_is(tmp_path: Path) -> None:
