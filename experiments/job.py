@@ -59,9 +59,8 @@ class Job:
 
     @property
     def name(self) -> str:
-        """For people; the interfaces cut names after some twenty characters, so what differs comes first."""
-        label = self.label.removeprefix("RankCSE-")
-        return f"{label} s{self.encoder.seed}" if isinstance(self.encoder, Run) else label
+        """For people: the row's name and the seed."""
+        return f"{self.label} s{self.encoder.seed}" if isinstance(self.encoder, Run) else self.label
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
             if isinstance(row.encoder, Pretrained):
                 encoders = (row.encoder,)
             for encoder in encoders:
-                _add(jobs, encoder, study, row, row.label)
+                _add(jobs, encoder, study, row, row.short or row.label)
     return jobs
 
 
@@ -62,8 +62,8 @@ def _union(a: Job, b: Job) -> Job:
 def missing(job: Job, results: pd.DataFrame) -> Job | None:
     """The job reduced to the tasks that have no line in the record; None if all have one."""
     mine = results[(results["key"] == job.key) & (results["version"] == sts.VERSION)]
-    metrics = mine[mine["score"].notna()].groupby(["select", "scorer", "task"])["metric"].agg(set)
-    done = {cell for cell, have in metrics.items() if have >= RECORDED}
+    cells = mine[mine["score"].notna()].groupby(["select", "scorer", "task"])["metric"]
+    done = {cell for cell, metrics in cells if set(metrics) >= RECORDED}
     left = []
     for scoring in job.scorings:
         tasks = tuple(t for t in scoring.tasks if (scoring.select, str(scoring.scorer), t) not in done)

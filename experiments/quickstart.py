@@ -1,6 +1,6 @@
 """The embedded default: SimCSE and both RankCSE variants on synthetic sentences, two seeds, one teacher."""
 
-from experiments.rankcse import RANKS, ranked, simcse_run
+from experiments.rankcse import RANKS, SHORT_METHODS, ranked, simcse_run
 from experiments.study import Comparison, Row, Scale, Study, StudyAt
 
 BASE = "bert-base-uncased"
@@ -9,13 +9,12 @@ BASE = "bert-base-uncased"
 def quickstart(scale: Scale) -> Study:
     """A small table that shows every part working; its docstring in cse_core/synthetic.py says what it cannot show."""
     make = {"SimCSE": simcse_run} | {title: ranked(rank) for rank, title in RANKS.items()}
-    rows = [
-        Row(label="wiki-tiny, untrained", encoder=scale.backbones[BASE], backbone=BASE, select="as is"),
-        *(
-            Row(label=label, encoder=run(scale, BASE), backbone=BASE, seeds=scale.seeds, select=scale.dev)
-            for label, run in make.items()
-        ),
-    ]
+    untrained = scale.backbones[BASE]
+    rows = [Row(label="wiki-tiny, untrained", short="untrained", encoder=untrained, backbone=BASE, select="as is")]
+    for label, run in make.items():
+        short, trained = SHORT_METHODS[label], run(scale, BASE)
+        row = Row(label=label, short=short, encoder=trained, backbone=BASE, seeds=scale.seeds, select=scale.dev)
+        rows.append(row)
     return Study(
         name="quickstart",
         source="this project",

@@ -16,6 +16,8 @@ BACKBONES = {
     "roberta-base": "RoBERTa-base",
     "roberta-large": "RoBERTa-large",
 }
+SHORT = {"bert-base-uncased": "", "bert-large-uncased": " large", "roberta-base": " rob", "roberta-large": " rob-l"}
+SHORT_METHODS = {"SimCSE": "SimCSE", "RankCSE-listNet": "Net", "RankCSE-listMLE": "MLE"}
 RANKS = {"list_net": "RankCSE-listNet", "list_mle": "RankCSE-listMLE"}
 NO_BACKBONE = "not run: this scale has no stand-in for {}"
 IMPORTED = "imported: the paper took this row from elsewhere"
@@ -64,7 +66,8 @@ def table2(scale: Scale) -> Study:
         label = f"{method} {backbone}" if name else method
         ours = {"SimCSE": simcse_run} | {title: ranked(rank) for rank, title in RANKS.items()}
         if name and method in ours:
-            rows.append(row(scale, label, ours[method](scale, name), name, published))
+            short = SHORT_METHODS[method] + SHORT[name]
+            rows.append(row(scale, label, ours[method](scale, name), name, published, short=short))
         else:
             rows.append(Row(label=label, encoder=None, backbone=name, published=published, why=IMPORTED))
     comparisons = [
@@ -105,6 +108,7 @@ ABLATIONS = {
     "w/o infoNCE": {"contrastive_weight": 0.0},
     "w/o consistency,infoNCE": {"consistency_weight": 0.0, "contrastive_weight": 0.0},
 }
+SHORT_ABLATIONS = dict(zip(ABLATIONS, ("", " -cons", " -nce", " alone"), strict=True))
 TEACHER = "second teacher: SimCSE BERT-large"  # not a row of the paper's table, but its claim is about both teachers
 TABLE4_COLUMNS = {"sts_avg": "STS Avg", "transfer_avg": "TR Avg"}
 
@@ -120,12 +124,16 @@ def table4(scale: Scale) -> Study:
     for rank, title in RANKS.items():
         for name, changes in ABLATIONS.items():
             label = f"{title} {name}"
-            rows.append(row(scale, label, run_for(scale, base, rank, **changes), base, published(label)))
+            short = SHORT_METHODS[title] + SHORT_ABLATIONS[name]
+            rows.append(row(scale, label, run_for(scale, base, rank, **changes), base, published(label), short=short))
     large, second = "bert-large-uncased", Published("rankcse_table2", "BERT-large", "SimCSE")
     rows.append(row(scale, TEACHER, simcse_run(scale, large), large, second))
-    for name, contrastive in (("RankCSE w/o rank", 1.0), ("RankCSE w/o infoNCE,rank", 0.0)):
+    for name, contrastive, short in (
+        ("RankCSE w/o rank", 1.0, "no rank"),
+        ("RankCSE w/o infoNCE,rank", 0.0, "cons alone"),
+    ):
         run = run_for(scale, base, distillation_weight=0.0, contrastive_weight=contrastive)
-        rows.append(row(scale, name, run, base, published(name)))
+        rows.append(row(scale, name, run, base, published(name), short=short))
     return Study(
         name="rankcse-table4",
         source="RankCSE, Table 4",
@@ -159,7 +167,8 @@ def table6(scale: Scale) -> Study:
             label = f"{method} {title}{VARIED if vary == 'all' else ''}"
             published = Published("rankcse_table6", title, method, columns=TABLE4_COLUMNS)
             run = make[method](scale, backbone)
-            rows.append(row(scale, label, run, backbone, published, published_runs=5, vary=vary))
+            short = SHORT_METHODS[method] + SHORT[backbone] + (" tv" if vary == "all" else "")
+            rows.append(row(scale, label, run, backbone, published, published_runs=5, vary=vary, short=short))
         comparisons += _table6_comparisons(title)
     return Study(
         name="rankcse-table6",

@@ -110,6 +110,7 @@ class Row:
 
     label: str
     encoder: Run | Pretrained | None
+    short: str = ""  # what MLflow calls it: its pages cut names after ten to twenty characters
     backbone: str = ""
     seeds: tuple[int, ...] = ()
     scorer: Scorer = field(default_factory=Cosine)

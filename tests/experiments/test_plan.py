@@ -40,7 +40,8 @@ def lines(job: Job, *, skip: str = "") -> list[dict[str, object]]:
 
 
 def frame(*jobs: Job, skip: str = "") -> pd.DataFrame:
-    return pd.DataFrame([one for job in jobs for one in lines(job, skip=skip)], columns=record.RESULTS)
+    found = pd.DataFrame([one for job in jobs for one in lines(job, skip=skip)], columns=record.RESULTS)
+    return found.astype({name: kind for name, kind in record.TEXT.items() if name in found})  # as it is read
 
 
 def weights(store: Path, run: Run, *rules: str) -> None:

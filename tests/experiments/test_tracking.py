@@ -17,7 +17,7 @@ from experiments.tracking import Tracker, export, parameters
 from tests.experiments import tiny
 
 SCORINGS = tuple(Scoring(rule, Cosine(), ("synthetic",)) for rule in ("synthetic_dev", "last"))
-JOB = Job(tiny.run(), "tiny", "RankCSE-listNet full", SCORINGS, ("one",))
+JOB = Job(tiny.run(), "tiny", "Net -cons", SCORINGS, ("one",))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, stor
     run_id = tracker.log(store / JOB.key)
     run = tracker.client.get_run(run_id)
     result = json.loads((store / JOB.key / "result.json").read_text())
-    assert run.info.run_name == "listNet full s42"
+    assert run.info.run_name == "Net -cons s42"
     assert run.info.status == "FINISHED"
     assert run.data.params["learning_rate"] == "0.0003"
     assert run.data.params["student_temperature"] == "none"  # SimCSE has none, but the compare page wants the key
