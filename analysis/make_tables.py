@@ -41,8 +41,8 @@ class Places:
     @classmethod
     def of(cls, mlruns: Path) -> "Places":
         """The committed tables and REPORT.md for the project's own record; another one has tables beside it."""
-        own = record.outputs(mlruns) != mlruns
-        return cls(mlruns=mlruns, tables=record.outputs(mlruns) / "tables", report=ROOT / "REPORT.md" if own else None)
+        report = ROOT / "REPORT.md" if record.is_own(mlruns) else None
+        return cls(mlruns=mlruns, tables=record.outputs(mlruns) / "tables", report=report)
 
 
 def documents(study: Study, frame: pd.DataFrame) -> dict[str, str]:

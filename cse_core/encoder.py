@@ -51,7 +51,7 @@ def resolve(name: str) -> Path:
 def resolve_pinned(encoder: Pretrained) -> Path:
     """The folder of a pre-trained encoder, whose content is what `sha256` says if it says anything."""
     folder = resolve(encoder.name)
-    if encoder.sha256 and encoder.sha256 not in (content_hash(folder), identity(folder)):
+    if encoder.sha256 and all(encoder.sha256 != hashed(folder) for hashed in (content_hash, identity)):
         raise ValueError(
             f"backbone {encoder.name}: content {content_hash(folder)[:12]}, expected {encoder.sha256[:12]}; "
             "these are other weights than the study's"

@@ -179,7 +179,7 @@ class Loop:
         for step, terms in pending:
             for name, value in terms.items():
                 number = float(value)
-                if not torch.isfinite(torch.tensor(number)):
+                if not math.isfinite(number):
                     raise DivergedError(
                         f"run {self.run.key}: {name} is {number} at step {step} of {self.history.steps}"
                     )

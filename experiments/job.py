@@ -190,6 +190,7 @@ def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
         "key": job.key,
         "scale": job.scale,
         "name": job.name,
+        "label": job.label,
         "method": settings["method"],
         "backbone": settings["backbone"],
         "seed": settings.get("seed", 0),

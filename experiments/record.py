@@ -33,10 +33,14 @@ def folder_for(scale: str, mlruns: Path = MLRUNS) -> Path:
     return mlruns / "quickstart" if scale == "quickstart" else mlruns
 
 
+def is_own(mlruns: Path) -> bool:
+    """Whether this is the project's own record, which REPORT.md and the committed tables belong to."""
+    return mlruns.resolve() == MLRUNS.resolve()
+
+
 def outputs(mlruns: Path) -> Path:
     """The folder of a record's tables/ and figures/: analysis for the project's own, else beside the record."""
-    own = mlruns.resolve() == MLRUNS.resolve()
-    return MLRUNS.parent / "analysis" if own else mlruns
+    return MLRUNS.parent / "analysis" if is_own(mlruns) else mlruns
 
 
 def check_writable(mlruns: Path) -> None:

@@ -27,8 +27,6 @@ from experiments.job import Job, Place, Scoring, execute
 from experiments.scales import SCALES
 from experiments.tracking import Tracker
 
-SIMPLE = (int, float, str)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Where:

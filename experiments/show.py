@@ -114,13 +114,13 @@ def outcome(
         console.print(f"table: {record.outputs(mlruns) / 'tables/quickstart/quickstart.md'}")
         console.print(f"loss curves: {record.outputs(mlruns) / 'figures/quickstart/quickstart-curves.png'}")
     else:
-        elsewhere = "" if record.outputs(mlruns) != mlruns else f" --mlruns {mlruns}"
+        elsewhere = "" if record.is_own(mlruns) else f" --mlruns {mlruns}"
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
-    uri = Tracker(mlruns).uri
-    local = uri.startswith("sqlite")
-    console.print(f"runs in MLflow: mlflow ui --backend-store-uri {uri}" if local else f"runs in MLflow: {uri}")
+    tracker = Tracker(mlruns)
+    how = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
+    console.print(f"runs in MLflow: {how}{tracker.uri}")
     trained = [key for key, job in jobs.items() if isinstance(job.encoder, Run)]
-    console.print(f"then compare them at {Tracker(mlruns).compare_page(trained)}")
+    console.print(f"then compare them at {tracker.compare_page(trained)}")
     for key, reason in failed.items():
         console.print(f"failed: {jobs[key].name} ({key}): {reason}", style="red")
     if not ended:

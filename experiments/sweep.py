@@ -19,6 +19,7 @@ from typing import Any
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 
+import pandas as pd
 import ray
 import tyro
 from ray import tune
@@ -148,7 +149,7 @@ def run_level(jobs: Sequence[Job], place: Place, options: Options, follow: Follo
     ).fit()
 
 
-def run(work: Plan, options: Options) -> tuple[dict[str, str], bool]:
+def run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:
     """Run a plan level by level; returns key -> reason of what failed, and whether it came to its end."""
     store = (options.mlruns / "store").resolve()
     tracker = Tracker(options.mlruns)
@@ -166,7 +167,7 @@ def run(work: Plan, options: Options) -> tuple[dict[str, str], bool]:
                     follow.fail(job.key, reason)
                 else:
                     ready.append(job)
-            _insist_on_the_record(ready, work, options)
+            _insist_on_the_record(ready, work, results, store)
             if ready:
                 run_level(ready, place, options, follow)
             if not all(job.key in follow.finished | set(follow.failed) for job in level):
@@ -174,14 +175,14 @@ def run(work: Plan, options: Options) -> tuple[dict[str, str], bool]:
     return follow.failed, True
 
 
-def _insist_on_the_record(ready: Sequence[Job], work: Plan, options: Options) -> None:
+def _insist_on_the_record(ready: Sequence[Job], work: Plan, results: pd.DataFrame, store: Path) -> None:
     """Stop before anything is built on a nested run whose weights do not give its recorded scores."""
     for nested in {run.key for job in ready if isinstance(job.encoder, Run) for run in job.encoder.nested()}:
-        job = work.declared[nested]
-        found = differences(options.mlruns / "store" / nested, record.read_results(job.scale, options.mlruns))
+        found = differences(store / nested, results)
         if found:
+            name = work.declared[nested].name
             raise SystemExit(
-                f"run {nested} ({job.name}), trained again for its weights, does not give its recorded scores: "
+                f"run {nested} ({name}), trained again for its weights, does not give its recorded scores: "
                 f"{found[0]}. Nothing was built on it. Put the recorded run's folder into mlruns/store in its place, "
                 "or make a study of your own with --mlruns FOLDER."
             )
@@ -207,7 +208,7 @@ def main(options: Options) -> int:
     show.work(work, results, options.workers or os.cpu_count() or 1)
     if options.dry_run:
         return 0
-    failed, ended = run(work, options) if work.pending else ({}, True)
+    failed, ended = run(work, results, options) if work.pending else ({}, True)
     if work.pending:
         export(options.mlruns)
     show.outcome(studies, jobs, failed, ended, options.mlruns)

@@ -122,7 +122,7 @@ def parameters(result: Mapping[str, Any]) -> dict[str, Any]:
     """
     known = {f.name: "none" for method in METHODS.values() for f in fields(cast(Any, method))}
     given = {name: "none" if value in ("", None) else value for name, value in result["parameters"].items()}
-    return {"arm": result["name"].rsplit(" s", 1)[0]} | known | given
+    return {"arm": result["label"]} | known | given
 
 
 def _key(result: Mapping[str, Any]) -> str:
@@ -172,11 +172,10 @@ def _curves(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
         yield from (Metric(shown, value, now, step) for step, value in points)
 
 
-def export(mlruns: Path = record.MLRUNS, tracker: Tracker | None = None) -> dict[str, int]:
+def export(mlruns: Path = record.MLRUNS) -> dict[str, int]:
     """Merge the studies' finished runs into the record's CSVs and return how many lines each scale gained."""
-    tracker = tracker or Tracker(mlruns)
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for result in tracker.results():
+    for result in Tracker(mlruns).results():
         found.setdefault("quickstart" if result["scale"] == "quickstart" else "study", []).append(result)
     gained = {scale: record.merge_lines(scale, mlruns, results) for scale, results in found.items()}
     return {scale: lines for scale, lines in gained.items() if lines}

@@ -177,8 +177,8 @@ def test_a_server_can_be_named(tmp_path: Path, empty_database: Path, monkeypatch
 
 
 def test_every_run_has_the_same_parameter_names() -> None:
-    place = {"name": "a s1", "parameters": tiny.run().settings()}
-    other = {"name": "b s1", "parameters": tiny.taught(tiny.run()).settings()}
+    place = {"label": "a", "parameters": tiny.run().settings()}
+    other = {"label": "b", "parameters": tiny.taught(tiny.run()).settings()}
     assert set(parameters(place)) == set(parameters(other))
     assert parameters(place)["arm"] == "a"
 
