@@ -87,6 +87,7 @@ def notes(results: Results) -> list[str]:
     """What a reader must know to read the numbers: source, scale, data, seeds, rule, metric, settings, machine."""
     study = results.study
     rows = [row for row in study.rows if row.encoder is not None]
+    substitutes = dict.fromkeys(row.substitute for row in rows if row.substitute)
     versions = sorted({int(version) for version in results.lines["version"]})
     return [
         f"Source: {study.source}. {study.question}",
@@ -98,6 +99,7 @@ def notes(results: Results) -> list[str]:
         f"evaluator version {', '.join(map(str, versions)) or DASH}.",
         f"Settings of all trained rows: {_shared(rows)}.",
         f"Measured on: {_machines(results)}.",
+        *(f"Substituted in {_quoted(rows, reason)}: {reason}." for reason in substitutes),
         LEGEND,
     ]
 
@@ -201,6 +203,10 @@ def _seeds(row: Row) -> str:
     if isinstance(row.encoder, Pretrained):
         return "none (not trained)"
     return ", ".join(map(str, row.seeds)) + (", nested runs too" if row.vary == "all" else "")
+
+
+def _quoted(rows: Sequence[Row], reason: str) -> str:
+    return ", ".join(f'"{row.label}"' for row in rows if row.substitute == reason)
 
 
 def _by_row(rows: Sequence[Row], value: Callable[[Row], str]) -> str:

@@ -140,9 +140,8 @@ def _cell(row: Row, column: str, keys: Mapping[int, str], scores: Mapping[Place,
 
 
 def _provenance(row: Row, scored: bool) -> str:
-    """A row with an encoder that also says why is a substitute: `why` tells what stands in for what."""
     if scored:
-        return SUBSTITUTED if row.why else MEASURED
+        return SUBSTITUTED if row.substitute else MEASURED
     return IMPORTED if row.encoder is None and row.why.startswith(IMPORTED) else NOT_RUN
 
 

@@ -23,7 +23,7 @@ from filelock import FileLock
 from huggingface_hub import hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
-from cse_core.method import Method, single_column
+from cse_core.method import Method, innermost, single_column
 from cse_core.run import Corpus, canonical, key_of
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def examples(
     corpus: Corpus, method: Method, tokenizer: "PreTrainedTokenizerFast", max_length: int, folder: Path | None = None
 ) -> Dataset:
     """The method's training examples: a table with a column of int32 lists for each of its columns of token ids."""
+    maker = innermost(method)
     key = key_of(
         {
             "format": EXAMPLES_FORMAT,
@@ -127,7 +128,7 @@ def examples(
             "lines": corpus.lines,
             "tokenizer": _tokenizer_hash(tokenizer),
             "max_length": max_length,
-            "examples": "single_column" if type(method).examples is single_column else canonical(method),
+            "examples": "single_column" if type(maker).examples is single_column else canonical(maker),
         }
     )
 

@@ -1,6 +1,5 @@
 """A Hugging Face BERT or RoBERTa, its tokenizer and a pooling: sentences in, vectors out."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -9,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
@@ -18,66 +15,14 @@ from transformers import logging as transformers_logging
 
 from cse_core.batches import pad, stack
 from cse_core.method import Tokens
-from cse_core.run import POOLINGS, Pretrained
+from cse_core.pretrained import KEPT, resolve
+from cse_core.prompts import check_template, prompted, sides, with_final_period
+from cse_core.run import POOLINGS
 
-ASSETS = Path(__file__).parent / "assets"
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 transformers_logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
 transformers_logging.disable_progress_bar()
-
-
-def resolve(name: str) -> Path:
-    """The folder of an embedded backbone, of a path or of a hub model (cache first, then download)."""
-    embedded = sorted(path.parent.name for path in ASSETS.glob("*/config.json"))
-    if name in embedded:
-        return ASSETS / name
-    if (Path(name) / "config.json").is_file():
-        return Path(name)
-    files = ["config.json", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "1_Pooling/config.json"]
-    try:
-        folder = Path(snapshot_download(name, allow_patterns=[*files, WEIGHTS[0]]))
-        if not (folder / WEIGHTS[0]).is_file():
-            folder = Path(snapshot_download(name, allow_patterns=[*files, WEIGHTS[1]]))
-        return folder
-    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, ValueError, OSError) as error:
-        raise FileNotFoundError(
-            f"backbone {name!r}: neither embedded ({', '.join(embedded)}), nor a folder with a config.json, nor to be "
-            f"had from the Hugging Face hub ({type(error).__name__}); name one of these or fetch it there first"
-        ) from error
-
-
-def resolve_pinned(encoder: Pretrained) -> Path:
-    """The folder of a pre-trained encoder, whose content is what `sha256` says if it says anything."""
-    folder = resolve(encoder.name)
-    if encoder.sha256 and all(encoder.sha256 != hashed(folder) for hashed in (content_hash, identity)):
-        raise ValueError(
-            f"backbone {encoder.name}: content {content_hash(folder)[:12]}, expected {encoder.sha256[:12]}; "
-            "these are other weights than the study's"
-        )
-    return folder
-
-
-def content_hash(folder: Path) -> str:
-    """SHA-256 over weights, tokenizer and pooling: what a run's key says of its backbone."""
-    weights = [name for name in WEIGHTS if (folder / name).is_file()][:1]
-    if not weights:
-        raise FileNotFoundError(f"{folder}: holds neither {' nor '.join(WEIGHTS)}; sharded weights are not read")
-    digest = hashlib.sha256()
-    for name in (*weights, "tokenizer.json", "vocab.txt", "vocab.json", "1_Pooling/config.json"):
-        if (folder / name).is_file():
-            digest.update(name.encode() + b"\0" + (folder / name).read_bytes())
-    return digest.hexdigest()
-
-
-def identity(folder: Path) -> str:
-    """`content_hash` and both configurations: tells apart any two encoders whose vectors could differ."""
-    digest = hashlib.sha256(content_hash(folder).encode())
-    for name in ("config.json", "tokenizer_config.json"):
-        if (folder / name).is_file():
-            digest.update((folder / name).read_bytes())
-    return digest.hexdigest()
 
 
 def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], pooling: str) -> Float[Tensor, "n d"]:
@@ -98,31 +43,58 @@ class Encoder(nn.Module):
     """Backbone, tokenizer and pooling. Calling it is a training pass; `encode` is evaluation."""
 
     def __init__(
-        self, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, pooling: str, name: str
+        self,
+        backbone: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        *,
+        pooling: str,
+        name: str,
+        template: str = "",
+        longest: int | None = None,
     ) -> None:
         super().__init__()
         if pooling not in POOLINGS:
             raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
+        if (pooling == "mask") != bool(template):
+            raise ValueError(f"the pooling mask and a template go together, got {pooling!r} and {template!r}")
+        if template:
+            check_template(template)
         self.backbone: PreTrainedModel = backbone
         self.tokenizer, self.pooling, self.name = tokenizer, pooling, name
+        self.template, self.longest = template, longest
         self.precision = "fp32"  # of training passes; evaluation is always fp32
         self.train(backbone.training)
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str | Path, *, pooling: str | None = None, dropout: float | None = None
+        cls,
+        name_or_path: str | Path,
+        *,
+        pooling: str | None = None,
+        template: str = "",
+        dropout: float | None = None,
     ) -> "Encoder":
-        """Load a backbone, or a folder that `save` wrote, with its own pooling unless told otherwise.
+        """Load a backbone, or a folder that `keep` wrote, with its own pooling and template unless told otherwise.
 
         The backbone is built without a pooling layer, so that no random pooler can slip in.
         """
+        if template and pooling is None:
+            raise ValueError(f"a template wants the pooling 'mask' beside it, got none for {template!r}")
         folder = resolve(str(name_or_path))
         config = AutoConfig.from_pretrained(folder)
         if dropout is not None:
             config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
         model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, add_pooling_layer=False)
         tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        return cls(model.eval(), tokenizer, pooling=pooling or _saved_pooling(folder), name=str(name_or_path))
+        if pooling is None:
+            pooling, template = _kept_pooling(folder)
+        return cls(model.eval(), tokenizer, pooling=pooling, template=template, name=str(name_or_path))
+
+    def under(self, pooling: str, template: str = "", longest: int | None = None) -> "Encoder":
+        """The same weights under another pooling and template, reading no more than `longest` tokens."""
+        return Encoder(
+            self.backbone, self.tokenizer, pooling=pooling, template=template, name=self.name, longest=longest
+        )
 
     @property
     def width(self) -> int:
@@ -135,33 +107,55 @@ class Encoder(nn.Module):
     @property
     def max_length(self) -> int:
         """The tokenizer's length limit; where it states none, what the position table holds."""
-        offset = 2 if self.backbone.config.model_type == "roberta" else 0
-        return min(self.tokenizer.model_max_length, self.backbone.config.max_position_embeddings - offset)
+        held = self.backbone.config.max_position_embeddings - self._first_position
+        return min(self.tokenizer.model_max_length, held, self.longest or held)
+
+    @property
+    def _first_position(self) -> int:
+        return 2 if self.backbone.config.model_type == "roberta" else 0  # RoBERTa counts on from its padding's index
 
     def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
         """All given Tokens in one pass of the backbone, pooled, each given back by itself, in fp32."""
         return self._pass(stack(tokens, self.pad_id)).split([len(part.ids) for part in tokens])
+
+    def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
+        """A training pass that gives every token's last state, in fp32."""
+        return self._states(tokens)[-1]
 
     @property
     def pad_id(self) -> int:
         return int(self.tokenizer.pad_token_id or 0)
 
     def _pass(self, tokens: Tokens) -> Float[Tensor, "n d"]:
+        states = self._states(tokens)
+        return self._at_mask(states[-1], tokens.ids) if self.template else pool(states, tokens.mask, self.pooling)
+
+    def _at_mask(self, states: Float[Tensor, "n t d"], ids: Int[Tensor, "n t"]) -> Float[Tensor, "n d"]:
+        """The state at the last mask of each row: the template's, as a sentence may hold one and stands before it."""
+        places = (ids == self.tokenizer.mask_token_id) * torch.arange(1, ids.shape[1] + 1, device=ids.device)
+        return states[torch.arange(len(ids), device=ids.device), places.amax(1) - 1]
+
+    def _states(self, tokens: Tokens) -> list[Float[Tensor, "n t d"]]:
         dtype = AUTOCAST[self.precision] if self.training else None
+        positions = None if tokens.positions is None else tokens.positions + self._first_position
         with torch.autocast(self.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
             output = self.backbone(
                 input_ids=tokens.ids,
                 attention_mask=tokens.mask.long(),
-                position_ids=tokens.positions,
-                output_hidden_states=self.pooling not in ("cls", "mean"),
+                position_ids=positions,
+                output_hidden_states=self.pooling not in ("cls", "mean", "mask"),
             )
-        states = output.hidden_states or (output.last_hidden_state,)
-        return pool([s.float() for s in states], tokens.mask, self.pooling)
+        return [state.float() for state in output.hidden_states or (output.last_hidden_state,)]
 
     def tokenise(self, sentences: Sequence[str]) -> list[list[int]]:
         """Ids with special tokens, cut only at the encoder's own limit."""
         if not sentences:  # the tokenizer has no answer to an empty list
             return []
+        if self.template:
+            room = self.max_length - sum(map(len, sides(self.template, self.tokenizer)))
+            return prompted(
+                [with_final_period(s, self.template) for s in sentences], self.template, self.tokenizer, room
+            )
         return self.tokenizer(list(sentences), truncation=True, max_length=self.max_length)["input_ids"]
 
     def encode(
@@ -207,12 +201,19 @@ class Encoder(nn.Module):
         """A folder that AutoModel and sentence-transformers open and score the same ([CLS] and mean poolings)."""
         if self.pooling not in ("cls", "mean"):
             raise ValueError(f"an encoder with pooling {self.pooling!r} has no form that sentence-transformers reads")
+        self.keep(path)
+
+    def keep(self, path: str | Path) -> None:
+        """A folder that `from_pretrained` reads: as `save`, and what only this project has a form for."""
         folder, pooling = Path(path), Path(path) / "1_Pooling"
         shutil.rmtree(folder, ignore_errors=True)
         self.tokenizer.backend_tokenizer.no_truncation()  # the last call's limits are no part of the encoder
         self.tokenizer.backend_tokenizer.no_padding()
         self.backbone.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+        if self.pooling not in ("cls", "mean"):
+            _write_json(folder / KEPT, {"pooling": self.pooling, "template": self.template})
+            return
         pooling.mkdir()
         kind = "sentence_transformers.models"
         parts = [
@@ -225,15 +226,19 @@ class Encoder(nn.Module):
         _write_json(pooling / "config.json", {"word_embedding_dimension": self.width, **modes})
 
 
-def _saved_pooling(folder: Path) -> str:
+def _kept_pooling(folder: Path) -> tuple[str, str]:
+    """Pooling and template that a folder says it has; [CLS] if it says nothing."""
+    if (folder / KEPT).is_file():
+        kept = json.loads((folder / KEPT).read_text())
+        return kept["pooling"], kept["template"]
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():
-        return "cls"
+        return "cls", ""
     config = json.loads(path.read_text())
     if config.get("pooling_mode_mean_tokens"):
-        return "mean"
+        return "mean", ""
     if config.get("pooling_mode_cls_token"):
-        return "cls"
+        return "cls", ""
     raise ValueError(f"{path}: wants pooling by [CLS] or mean, found {config}")
 
 

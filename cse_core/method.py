@@ -51,13 +51,21 @@ class Targets:
         picked = {name: values[rows].to(device, non_blocking=True) for name, values in self.rows.items()}
         return picked | dict(self.shared)
 
+    def on(self, device: torch.device) -> "Targets":
+        """The same with all that is shared on the device, once and for all steps."""
+        return Targets(self.rows, {name: values.to(device) for name, values in self.shared.items()})
+
 
 @dataclass(frozen=True)
 class Loss:
-    """`total` is what is minimised; `terms` are logged under their names and need not add up to it."""
+    """`total` is what is minimised; `terms` are logged under their names and need not add up to it.
+
+    `views` are the two sides of the contrast after the head, for a method that adds a term to this one.
+    """
 
     total: Float[Tensor, ""]
     terms: Mapping[str, Float[Tensor, ""]]
+    views: tuple[Tensor, Tensor] | None = None
 
 
 @runtime_checkable
@@ -66,13 +74,23 @@ class Encode(Protocol):
 
     def __call__(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]: ...
 
+    def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
+        """A training pass that gives every token's last state instead."""
+        ...
+
 
 @runtime_checkable
 class Source(Protocol):
-    """Where targets come from: the training examples as other encoders see them."""
+    """Where targets come from: training examples and corpus as finished encoders see them, in eval mode."""
 
-    def vectors(self, encoder: "Run | Pretrained", *, select: str) -> Float[Tensor, "examples d"]:
-        """Embeddings of every training example by a finished encoder: eval mode, the same truncated ids."""
+    def vectors(
+        self, encoder: "Run | Pretrained", *, select: str, column: str | None = None
+    ) -> Float[Tensor, "examples d"]:
+        """Embeddings of every training example, from the same truncated ids of a column (else the first one)."""
+        ...
+
+    def sample(self, encoder: "Run | Pretrained", *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
+        """Embeddings of `size` sentences drawn from the run's corpus without replacement, at their full length."""
         ...
 
 
@@ -104,20 +122,32 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method's settings for one backbone as somebody published them, and where they stand."""
+    """A method's settings for one backbone as somebody published them, and where they stand.
+
+    `pooling` and `template` are the encoder's, in training and evaluation.
+    """
 
     method: Method
     batch_size: int = field(kw_only=True)
     learning_rate: float = field(kw_only=True)
     epochs: int = field(kw_only=True, default=1)
     warmup: float = field(kw_only=True, default=0.0)
+    pooling: str = field(kw_only=True, default="cls")
+    template: str = field(kw_only=True, default="")
     source: str = field(kw_only=True)
 
     @property
     def training(self) -> dict[str, Any]:
         """The fields of a Run that the source states."""
-        names = ("batch_size", "learning_rate", "epochs", "warmup")
+        names = ("batch_size", "learning_rate", "epochs", "warmup", "pooling", "template")
         return {name: getattr(self, name) for name in names}
+
+
+def innermost(method: Method) -> Method:
+    """The method that makes examples and contrast where others (RankEncoder, MLM) hold one as `inner` and add to it."""
+    while (inner := getattr(method, "inner", None)) is not None:
+        method = inner
+    return method
 
 
 def with_fields(method: Method, **changes: Any) -> Method:

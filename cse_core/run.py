@@ -15,7 +15,7 @@ from typing import Any
 from cse_core.method import Method
 
 TRAIN_VERSION = 1  # of encoder.py, batches.py and train.py: bump with any change that could move a score
-POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean")
+POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask")
 PRECISIONS = ("fp32", "bf16", "fp16")
 
 
@@ -68,6 +68,7 @@ class Run:
     pooling: str = "cls"
     eval_steps: int = 125
     precision: str = "fp32"
+    template: str = ""  # around sentences at evaluation, for the pooling "mask" (prompts.py)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "eval_steps"):
@@ -85,6 +86,8 @@ class Run:
         for name, known in (("pooling", POOLINGS), ("precision", PRECISIONS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        if (self.pooling == "mask") != bool(self.template):
+            raise ValueError(f"the pooling mask and a template go together, got {self.pooling!r} and {self.template!r}")
 
     @property
     def key(self) -> str:
@@ -160,7 +163,10 @@ def _text(value: Any) -> Any:
     if isinstance(value, tuple):
         return "; ".join(str(_text(item)) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return " ".join(f"{k}={v}" for k, v in _changed(value).items())
+        # A method says its name: with nothing changed there would be no word of it.
+        return " ".join(
+            [*filter(None, [getattr(value, "name", "")]), *(f"{k}={v}" for k, v in _changed(value).items())]
+        )
     return value
 
 

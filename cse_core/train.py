@@ -23,8 +23,9 @@ from transformers import get_linear_schedule_with_warmup
 
 from cse_core.batches import Batches
 from cse_core.data import examples, sentences
-from cse_core.encoder import Encoder, content_hash, resolve_pinned
+from cse_core.encoder import Encoder
 from cse_core.evaluate.sts import Development
+from cse_core.pretrained import content_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
 from cse_core.senteval import pairs
@@ -126,14 +127,17 @@ class Loop:
         if unknown:
             raise ValueError(f"unknown selection rule {', '.join(unknown)}; known: {', '.join(SELECTION)}")
         self.run, self.keep, self.device, self.step = run, tuple(sorted(set(keep))), device, 0
-        self.encoder = Encoder.from_pretrained(run.backbone.name, pooling=run.pooling, dropout=run.dropout).to(device)
+        self.encoder = Encoder.from_pretrained(
+            run.backbone.name, pooling=run.pooling, template=run.template, dropout=run.dropout
+        ).to(device)
         self.encoder.precision = run.precision
         corpus = Path(sentences(run.corpus, data).cache_files[0]["filename"]).parent.name  # named by its content
         content = {"backbone": content_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
         self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
-        self.targets = run.method.targets(Examples(table, self.encoder, store, device=device))
+        source = Examples(table, self.encoder, store, corpus=run.corpus, data=data, device=device)
+        self.targets = run.method.targets(source).on(device)
         self.history = History(steps=run.epochs * self.batches.per_epoch, data=content)
         self.dev = self._development(data)
         trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
@@ -266,7 +270,7 @@ def _exported_step(folder: Path) -> int | None:
 
 def _export(encoder: Encoder, folder: Path, step: int) -> None:
     part = folder.with_name(f".{folder.name}.part")
-    encoder.save(part)
+    encoder.keep(part)
     (part / STEP).write_text(str(step))
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)

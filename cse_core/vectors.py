@@ -1,6 +1,8 @@
-"""The training examples as finished encoders see them: computed once per checkpoint and corpus, shared by all runs."""
+"""Training examples and corpus as finished encoders see them: computed once per checkpoint, shared by all runs."""
 
 import hashlib
+import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cse_core.batches import Column
-from cse_core.data import cache_folder
-from cse_core.encoder import Encoder, identity, resolve_pinned
-from cse_core.run import TRAIN_VERSION, Pretrained, Run
+from cse_core.data import cache_folder, sentences
+from cse_core.encoder import Encoder
+from cse_core.pretrained import identity, resolve_pinned
+from cse_core.run import TRAIN_VERSION, Corpus, Pretrained, Run
 
 
 def checkpoint(store: Path, run: Run, select: str) -> Path:
@@ -21,25 +24,68 @@ def checkpoint(store: Path, run: Run, select: str) -> Path:
     return store / run.key / select
 
 
+def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> list[str]:
+    """Sentences drawn from a corpus without replacement, as RankEncoder's code draws them: Python's `random.sample`."""
+    if size > corpus.lines:
+        raise ValueError(f"{size:,} sentences wanted from {corpus}, which has fewer")
+    rows = random.Random(seed).sample(range(corpus.lines), size)
+    return list(sentences(corpus, data).select(rows)["text"])
+
+
 class Examples:
     """A Source (method.py) over the tokenised examples of one run."""
 
-    def __init__(self, table: Dataset, student: Encoder, store: Path, *, device: torch.device) -> None:
+    def __init__(
+        self,
+        table: Dataset,
+        student: Encoder,
+        store: Path,
+        *,
+        corpus: Corpus,
+        data: Path | None,
+        device: torch.device,
+    ) -> None:
         self.table, self.student, self.store, self.device = table, student, store, device
+        self.corpus, self.data = corpus, data
 
-    def vectors(self, encoder: Run | Pretrained, *, select: str) -> Float[Tensor, "examples d"]:
-        """Embeddings of the first column's ids: eval mode, no gradient, fp32, the encoder's own pooling, no head."""
+    def vectors(
+        self, encoder: Run | Pretrained, *, select: str, column: str | None = None
+    ) -> Float[Tensor, "examples d"]:
+        """Embeddings of a column's ids (else the first's): eval mode, fp32, the encoder's own pooling, no head."""
+        folder, column = self._folder(encoder, select), column or self.table.column_names[0]
+
+        def compute() -> Float[Tensor, "examples d"]:
+            teacher = Encoder.from_pretrained(folder).to(self.device)
+            if teacher.tokenizer.get_vocab() != self.student.tokenizer.get_vocab():
+                raise ValueError(
+                    f"{teacher.name} and {self.student.name} have different vocabularies; "
+                    "a teacher reads the student's ids"
+                )
+            ids = Column(self.table, column)
+            return teacher.embed([ids[row] for row in range(len(ids))])
+
+        return self._cached(f"{identity(folder)} {_content(self.table)} {column}", compute)
+
+    def sample(self, encoder: Run | Pretrained, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
+        """Embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's own limit."""
         folder = self._folder(encoder, select)
-        column = self.table.column_names[0]
-        table = Path(self.table.cache_files[0]["filename"]).parent.name  # its folder is named by its content
-        what = f"{identity(folder)} {table} {column} {TRAIN_VERSION} {self.device.type}"
+
+        def compute() -> Float[Tensor, "size d"]:
+            texts = sample(self.corpus, size, seed, self.data)
+            return Encoder.from_pretrained(folder).to(self.device).encode(texts)
+
+        content = _content(sentences(self.corpus, self.data))
+        return self._cached(f"{identity(folder)} {content} sample {size} {seed}", compute)
+
+    def _cached(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
+        what = f"{what} {TRAIN_VERSION} {self.device.type}"
         path = cache_folder() / "vectors" / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):  # several runs want the same teacher at once: one computes it
             if not path.is_file():
                 part = path.with_suffix(".part")
                 with part.open("wb") as file:
-                    np.save(file, self._compute(folder, column).numpy())
+                    np.save(file, compute().numpy())
                 part.replace(path)
         return torch.from_numpy(np.load(path, mmap_mode="c"))
 
@@ -51,11 +97,6 @@ class Examples:
             raise FileNotFoundError(f"{folder}: no {select} checkpoint of run {encoder.key}; train that run first")
         return folder
 
-    def _compute(self, folder: Path, column: str) -> Float[Tensor, "examples d"]:
-        encoder = Encoder.from_pretrained(folder).to(self.device)
-        if encoder.tokenizer.get_vocab() != self.student.tokenizer.get_vocab():
-            raise ValueError(
-                f"{encoder.name} and {self.student.name} have different vocabularies; a teacher reads the student's ids"
-            )
-        ids = Column(self.table, column)
-        return encoder.embed([ids[row] for row in range(len(ids))])
+
+def _content(table: Dataset) -> str:
+    return Path(table.cache_files[0]["filename"]).parent.name  # a cached table's folder is named by its content

@@ -1,15 +1,10 @@
 """Every declared study by name."""
 
-from collections.abc import Callable
-
-from cse_core.run import Run
 from experiments import quickstart, rankcse
 from experiments.scales import SCALES
 from experiments.study import Study, StudyAt
 
 PAPERS: dict[str, dict[str, StudyAt]] = {"rankcse": rankcse.STUDIES}
-# A method as published, at a scale, on one of the papers' backbones, with fields of the method changed.
-RUNS: dict[str, Callable[..., Run | None]] = {"simcse": rankcse.simcse_run, "rankcse": rankcse.run_for}
 STUDIES: dict[str, StudyAt] = {name: study for paper in PAPERS.values() for name, study in paper.items()}
 
 

@@ -22,13 +22,15 @@ import torch
 import transformers
 from filelock import FileLock
 
-from cse_core.encoder import Encoder, resolve_pinned
+from cse_core.encoder import Encoder
 from cse_core.evaluate import sts
+from cse_core.pretrained import resolve_pinned
 from cse_core.run import Pretrained, Run
 from cse_core.scorers import Scorer
 from cse_core.senteval import pairs
 from cse_core.train import History, train
 from cse_core.vectors import checkpoint
+from cse_core.words import WordVectors, is_word_vectors
 from experiments.study import pretrained_key
 
 AS_IS = "as is"  # the `select` of an encoder that was not trained here
@@ -144,11 +146,9 @@ def _score(
     tasks = {task: pairs(task, place.data) for task in scoring.tasks if task not in have}
     if not tasks:
         return [], {}, []
-    run = job.encoder
-    folder = checkpoint(place.store, run, select) if isinstance(run, Run) else resolve_pinned(run)
-    encoder = Encoder.from_pretrained(folder).to(place.device)
+    encoder = opened(job.encoder, select, place)
     columns = {task: (list(e.table["sentence1"]), list(e.table["sentence2"])) for task, e in tasks.items()}
-    scored = scoring.scorer.pair_scores(encoder, columns)
+    scored = scoring.scorer.pair_scores(encoder, columns, data=place.data)
     kept = history.kept.get(select)
     cells: list[dict[str, Any]] = []
     warnings = [warning for evaluation in tasks.values() for warning in evaluation.warnings]
@@ -166,6 +166,14 @@ def _score(
             warnings.append(f"{task}: {scored[task].undefined} pairs without a defined cosine count as 0")
     _keep_pair_scores(place.store / job.key, f"{select} {scorer}", {t: p.scores for t, p in scored.items()})
     return cells, {name: sha for e in tasks.values() for name, sha in e.files.items()}, warnings
+
+
+def opened(encoder: Run | Pretrained, select: str, place: Place) -> Encoder | WordVectors:
+    """A run's kept checkpoint, a pre-trained encoder or word vectors, ready to embed."""
+    if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
+        return WordVectors.load(encoder.name)
+    folder = checkpoint(place.store, encoder, select) if isinstance(encoder, Run) else resolve_pinned(encoder)
+    return Encoder.from_pretrained(folder).to(place.device)
 
 
 def _keep_pair_scores(folder: Path, name: str, scores: Mapping[str, np.ndarray]) -> None:

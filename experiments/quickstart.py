@@ -1,6 +1,7 @@
 """The embedded default: SimCSE and both RankCSE variants on synthetic sentences, two seeds, one teacher."""
 
-from experiments.rankcse import RANKS, SHORT_METHODS, ranked, simcse_run
+from experiments.rankcse import RANKS, SHORT_METHODS
+from experiments.runs import ranked, simcse_run
 from experiments.study import Comparison, Row, Scale, Study, StudyAt
 
 BASE = "bert-base-uncased"

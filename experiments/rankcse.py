@@ -1,49 +1,16 @@
 """RankCSE's tables as studies (Liu et al., ACL 2023). Declared so far: Tables 2, 4 and 6."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from cse_core.method import Recipe, with_fields
-from cse_core.methods import rankcse, simcse
-from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
+from experiments.runs import BACKBONES, rankcse_run, ranked, simcse_run
 from experiments.study import STS, Comparison, Published, Row, Scale, Study, StudyAt, published_rows
 
-BACKBONES = {
-    "bert-base-uncased": "BERT-base",
-    "bert-large-uncased": "BERT-large",
-    "roberta-base": "RoBERTa-base",
-    "roberta-large": "RoBERTa-large",
-}
 SHORT = {"bert-base-uncased": "", "bert-large-uncased": " large", "roberta-base": " rob", "roberta-large": " rob-l"}
 SHORT_METHODS = {"SimCSE": "SimCSE", "RankCSE-listNet": "Net", "RankCSE-listMLE": "MLE"}
 RANKS = {"list_net": "RankCSE-listNet", "list_mle": "RankCSE-listMLE"}
 NO_BACKBONE = "not run: this scale has no stand-in for {}"
 IMPORTED = "imported: the paper took this row from elsewhere"
-
-
-def teachers(scale: Scale, backbone: str) -> tuple[Teacher, ...]:
-    """SimCSE on the family's base with share 1/3 and on its large model with 2/3; one alone if need be."""
-    family = ("roberta-base", "roberta-large") if backbone.startswith("roberta") else tuple(BACKBONES)[:2]
-    runs = [scale.run(simcse.PUBLISHED[name], name) for name in family]
-    shares = (1 / 3, 2 / 3) if all(runs) else (1.0, 1.0)
-    return tuple(Teacher(run, share, scale.dev) for run, share in zip(runs, shares, strict=True) if run)
-
-
-def recipe(scale: Scale, rank: str, backbone: str) -> Recipe:
-    """Published settings with this scale's teachers."""
-    return rankcse.taught(rankcse.PUBLISHED[rank, backbone], teachers(scale, backbone))
-
-
-def run_for(scale: Scale, backbone: str, rank: str = "list_net", **changes: Any) -> Run | None:
-    """A RankCSE run; `changes` are fields of the method. Without the rank loss it has no teachers."""
-    if backbone not in scale.backbones:
-        return None
-    taught = recipe(scale, rank, backbone)
-    if changes.get("distillation_weight", 1) == 0:
-        changes = changes | {"teachers": ()}
-    return scale.run(replace(taught, method=with_fields(taught.method, **changes)), backbone)
 
 
 def row(scale: Scale, label: str, run: Run | None, backbone: str, published: Published, **more: Any) -> Row:
@@ -90,17 +57,6 @@ def table2(scale: Scale) -> Study:
     )
 
 
-def simcse_run(scale: Scale, backbone: str, **changes: Any) -> Run | None:
-    """SimCSE as published, at this scale; `changes` are fields of the method."""
-    recipe = simcse.PUBLISHED[backbone]
-    return scale.run(replace(recipe, method=with_fields(recipe.method, **changes)), backbone)
-
-
-def ranked(rank: str) -> Callable[[Scale, str], Run | None]:
-    """RankCSE under one of the two rank losses, as published."""
-    return lambda scale, backbone: run_for(scale, backbone, rank)
-
-
 VARIED = ", teachers vary"
 ABLATIONS = {
     "full": {},
@@ -125,14 +81,16 @@ def table4(scale: Scale) -> Study:
         for name, changes in ABLATIONS.items():
             label = f"{title} {name}"
             short = SHORT_METHODS[title] + SHORT_ABLATIONS[name]
-            rows.append(row(scale, label, run_for(scale, base, rank, **changes), base, published(label), short=short))
+            rows.append(
+                row(scale, label, rankcse_run(scale, base, rank, **changes), base, published(label), short=short)
+            )
     large, second = "bert-large-uncased", Published("rankcse_table2", "BERT-large", "SimCSE")
     rows.append(row(scale, TEACHER, simcse_run(scale, large), large, second))
     for name, contrastive, short in (
         ("RankCSE w/o rank", 1.0, "no rank"),
         ("RankCSE w/o infoNCE,rank", 0.0, "cons alone"),
     ):
-        run = run_for(scale, base, distillation_weight=0.0, contrastive_weight=contrastive)
+        run = rankcse_run(scale, base, distillation_weight=0.0, contrastive_weight=contrastive)
         rows.append(row(scale, name, run, base, published(name), short=short))
     return Study(
         name="rankcse-table4",

@@ -22,8 +22,8 @@ from cse_core.run import Run
 from cse_core.scorers import Cosine
 from cse_core.senteval import STS_TEST
 from experiments import record, show
-from experiments.catalogue import RUNS
 from experiments.job import Job, Place, Scoring, execute
+from experiments.runs import RUNS
 from experiments.scales import SCALES
 from experiments.tracking import Tracker
 
@@ -45,13 +45,15 @@ class Where:
 
 
 def _option(of: Field[Any]) -> tuple[str, Any, Any]:
-    kind = {"int": int, "float": float, "str": str}.get(str(getattr(of.type, "__name__", of.type)).split(" |")[0], str)
+    kind = {"int": int, "float": float, "bool": bool}.get(
+        str(getattr(of.type, "__name__", of.type)).split(" |")[0], str
+    )
     return of.name, kind | None, field(default=None, kw_only=True)
 
 
 def options_for(name: str) -> type:
     """The command line of a method: its own fields and the run's, each unset unless given."""
-    skip = {"method", "backbone", "corpus", "teachers"}
+    skip = {"method", "backbone", "corpus", "teachers", "weights"}
     own = [f for kind in (METHODS[name], Run) for f in fields(kind) if f.name not in skip]  # ty: ignore[invalid-argument-type]
     made = make_dataclass(name, [_option(f) for f in own], bases=(Where,), frozen=True)
     made.__doc__ = (METHODS[name].__doc__ or "") + " Unset fields are as published, at the scale."

@@ -1,5 +1,8 @@
 """The sizes at which every study can be run."""
 
+from importlib import import_module
+
+from cse_core.methods import METHODS
 from cse_core.run import Corpus, Pretrained
 from experiments.study import Scale
 
@@ -7,6 +10,7 @@ WIKI_TINY = Pretrained("wiki-tiny", "e22f4fc2dee1f7bf1ca4694ec5187f532163816ac0b
 WIKI_MINI = Pretrained("wiki-mini", "f325d89d694256ad5cde6fe3b8385b002a2bc25f0130f7f79d13147b4186d9cd")
 # With BERT's dropout of 0.1 a two-layer model solves the contrastive task without learning (assets/README.md).
 SMALL = {"learning_rate": 3e-4, "dropout": 0.3, "batch_size": 64, "epochs": 1, "warmup": 0.0, "eval_steps": 32}
+RESCALED = {name: getattr(import_module(kind.__module__), "SMALL", {}) for name, kind in METHODS.items()}
 STAND_INS = {"bert-base-uncased": WIKI_TINY, "bert-large-uncased": WIKI_MINI}
 
 SCALES = {
@@ -20,6 +24,7 @@ SCALES = {
             seeds=(42, 1),
             dev="synthetic_dev",
             training=SMALL | {"eval_steps": 16},
+            rescaled=RESCALED | {"rankencoder": {"bert-base-uncased": {"corpus_size": 4096}}},
             notes="Synthetic sentences with similarity known by construction: shows that the machinery works, no more.",
         ),
         Scale(
@@ -31,6 +36,7 @@ SCALES = {
             ),
             seeds=(42, 1, 2),
             training=SMALL,
+            rescaled=RESCALED,
             backbone_seeds={"bert-large-uncased": (42,)},
             notes="256 steps of 64 sentences, dev score every 32 steps. Not SimCSE's Wikipedia sample, and not BERT: "
             "these numbers test the directions of the claims and are no reproduction of a published one.",
@@ -44,6 +50,7 @@ SCALES = {
             ),
             seeds=(42, 1, 2),
             training={"learning_rate": 3e-4, "dropout": 0.3},
+            rescaled=RESCALED,
             notes="The papers' epochs and batches on stand-in backbones and another Wikipedia sample.",
         ),
         Scale(

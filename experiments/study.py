@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cse_core.method import Method, Recipe
+from cse_core.method import Method, Recipe, innermost, with_fields
 from cse_core.run import Corpus, Pretrained, Run, key_of
 from cse_core.scorers import Cosine, Scorer
 
@@ -33,7 +33,8 @@ class Scale:
     """A size at which studies run: which backbone stands for which, how much data, which settings override a recipe's.
 
     `backbones` maps the papers' names to what stands for them here; a paper's backbone without an entry is not run.
-    `training` overrides a recipe's training fields, `seeds` may be fewer for some backbones.
+    `training` overrides a recipe's training fields, `rescaled` fields of a method, by its name and backbone; `seeds` may
+    be fewer for some backbones.
     """
 
     name: str
@@ -43,15 +44,25 @@ class Scale:
     seeds: tuple[int, ...]
     dev: str = "stsb_dev"
     training: Mapping[str, Any] = field(default_factory=dict)
+    rescaled: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     backbone_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     notes: str = ""
 
-    def run(self, recipe: Recipe, backbone: str, **changes: Any) -> Run | None:
-        """The recipe's run at this scale with the first seed; None where the scale has nothing for this backbone."""
+    def run(self, recipe: Recipe, backbone: str, **fields: Any) -> Run | None:
+        """The recipe's run at this scale with the first seed; None where the scale has nothing for this backbone.
+
+        `fields` of the method come last: over what is published, and over what this scale makes of it.
+        """
         if backbone not in self.backbones:
             return None
-        settings: dict[str, Any] = recipe.training | dict(self.training) | {"seed": self.seeds[0]} | changes
-        return Run(method=recipe.method, backbone=self.backbones[backbone], corpus=self.corpus, **settings)
+        method = with_fields(self._rescaled(recipe.method, backbone), **fields)
+        settings: dict[str, Any] = recipe.training | dict(self.training) | {"seed": self.seeds[0]}
+        return Run(method=method, backbone=self.backbones[backbone], corpus=self.corpus, **settings)
+
+    def _rescaled(self, method: Method, backbone: str) -> Method:
+        changes = dict(self.rescaled.get(method.name, {}).get(backbone, {}))
+        inner: Method | None = getattr(method, "inner", None)
+        return with_fields(method, **changes, **({"inner": self._rescaled(inner, backbone)} if inner else {}))
 
     def seeds_for(self, backbone: str) -> tuple[int, ...]:
         return self.backbone_seeds.get(backbone, self.seeds)
@@ -125,6 +136,14 @@ class Row:
             raise ValueError(f"vary must be student or all, got {self.vary!r}")
         if self.encoder is None and not self.why:
             raise ValueError(f"row {self.label}: without an encoder it must say why")
+
+    @property
+    def substitute(self) -> str:
+        """What stands in for a piece of the paper in a row that is run, by its own word or its method's."""
+        if self.encoder is None or self.why:
+            return self.why if self.encoder else ""
+        method = innermost(self.encoder.method) if isinstance(self.encoder, Run) else None
+        return getattr(method, "substituted", "")
 
     def runs(self) -> tuple[Run, ...]:
         """The row's run under each seed."""

@@ -1,10 +1,24 @@
 """The methods, one paper a file. To add one: write its file, add its line here."""
 
 from cse_core.method import Method
+from cse_core.methods.compcse import CompCSE
+from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.mlm import MLM
+from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE
+from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
+from cse_core.methods.sncse import SNCSE
+from cse_core.methods.whitenedcse import WhitenedCSE
 
 METHODS: dict[str, type[Method]] = {
     "simcse": SimCSE,
     "rankcse": RankCSE,
+    "rankencoder": RankEncoder,
+    "whitenedcse": WhitenedCSE,
+    "compcse": CompCSE,
+    "promptbert": PromptBERT,
+    "sncse": SNCSE,
+    "diffcse": DiffCSE,
+    "mlm": MLM,
 }

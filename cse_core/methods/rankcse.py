@@ -179,7 +179,8 @@ class RankCSE:
             terms["consistency"] = (consistency_released if released else consistency)(similarity, self.temperature)
         if weights["rank"]:
             terms["rank"] = self._rank(similarity, self._teacher(targets), batch.generator)
-        return Loss(sum((weights[name] * term for name, term in terms.items()), torch.zeros_like(z1[0, 0])), terms)
+        total = sum((weights[name] * term for name, term in terms.items()), torch.zeros_like(z1[0, 0]))
+        return Loss(total, terms, (z1, z2))
 
     def _teacher(self, targets: Mapping[str, Tensor]) -> Float[Tensor, "n n"]:
         vectors = [targets[f"teacher_{i}"] for i in range(len(self.teachers))]

@@ -37,7 +37,7 @@ class SimCSE:
         """InfoNCE between the heads of two dropout views."""
         z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
         contrastive = info_nce(z1, z2, self.temperature)
-        return Loss(contrastive, {"contrastive": contrastive})
+        return Loss(contrastive, {"contrastive": contrastive}, (z1, z2))
 
 
 PUBLISHED = {

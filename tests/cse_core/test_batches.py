@@ -12,9 +12,10 @@ from transformers import AutoModel
 
 from cse_core import data
 from cse_core.batches import Batches, Column, pad, stack, steps_per_epoch
-from cse_core.encoder import ASSETS, Encoder
+from cse_core.encoder import Encoder
 from cse_core.method import Tokens
 from cse_core.methods.simcse import SimCSE
+from cse_core.pretrained import ASSETS
 from cse_core.run import POOLINGS, Corpus
 
 CPU = torch.device("cpu")

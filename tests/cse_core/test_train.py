@@ -259,7 +259,7 @@ def test_teachers_do_not_change_and_are_read_without_dropout(undisturbed: tuple[
 
     student = Encoder.from_pretrained("wiki-tiny", dropout=0.3)
     table = examples(TINY.corpus, TINY.method, student.tokenizer, TINY.max_length)
-    source = Examples(table, student, undisturbed[0], device=torch.device("cpu"))
+    source = Examples(table, student, undisturbed[0], corpus=TINY.corpus, data=None, device=torch.device("cpu"))
     vectors = source.vectors(TINY, select="last")
     checkpoint = Encoder.from_pretrained(undisturbed[0] / TINY.key / "last")
     assert checkpoint.backbone.config.hidden_dropout_prob == 0.3

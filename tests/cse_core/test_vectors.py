@@ -1,5 +1,6 @@
 """Vectors of the training examples: computed once per checkpoint, never another checkpoint's."""
 
+import random
 import shutil
 from pathlib import Path
 
@@ -9,17 +10,27 @@ import torch
 from cse_core import vectors
 from cse_core.data import examples
 from cse_core.encoder import Encoder
+from cse_core.method import Method
+from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained
-from cse_core.vectors import Examples
+from cse_core.synthetic import sentences
+from cse_core.vectors import Examples, sample
+
+TINY, CORPUS = Pretrained("wiki-tiny"), Corpus("synthetic", 40)
+LONG = " ".join(["the old river rose and fell"] * 15)
+
+
+def source_of(store: Path, corpus: Corpus = CORPUS, method: Method | None = None, data: Path | None = None) -> Examples:
+    torch.set_num_threads(1)
+    student = Encoder.from_pretrained("wiki-tiny")
+    table = examples(corpus, method or SimCSE(), student.tokenizer, 32, data)
+    return Examples(table, student, store, corpus=corpus, data=data, device=torch.device("cpu"))
 
 
 @pytest.fixture
 def source(tmp_path: Path, cache: Path) -> Examples:
-    torch.set_num_threads(1)
-    student = Encoder.from_pretrained("wiki-tiny")
-    table = examples(Corpus("synthetic", 40), SimCSE(), student.tokenizer, 32)
-    return Examples(table, student, tmp_path, device=torch.device("cpu"))
+    return source_of(tmp_path)
 
 
 def test_encoders_that_differ_in_pooling_alone_have_vectors_of_their_own(source: Examples, tmp_path: Path) -> None:
@@ -51,3 +62,72 @@ def test_a_teacher_with_another_vocabulary_is_refused(source: Examples, tmp_path
     other.save(tmp_path / "other")
     with pytest.raises(ValueError, match="different vocabularies; a teacher reads the student's ids"):
         source.vectors(Pretrained(str(tmp_path / "other")), select="last")
+
+
+@pytest.mark.parametrize("column", [None, "second"])
+def test_vectors_are_those_of_the_column_asked_for(tmp_path: Path, cache: Path, column: str | None) -> None:
+    source = source_of(tmp_path, method=PromptBERT())
+    found = source.vectors(TINY, select="last", column=column)
+    encoder = Encoder.from_pretrained("wiki-tiny")
+    assert torch.allclose(found, encoder.embed(source.table[column or "first"]), atol=1e-6)
+    other = encoder.embed(source.table["first" if column == "second" else "second"])
+    assert not torch.allclose(found, other, atol=1e-2)
+
+
+def test_the_first_column_is_computed_once_by_name_and_without(source: Examples, cache: Path) -> None:
+    for column in (None, "text"):
+        source.vectors(TINY, select="last", column=column)
+    assert len(list((cache / "vectors").glob("*.npy"))) == 1
+
+
+@pytest.mark.parametrize(("size", "seed"), [(1, 42), (12, 42), (12, 43), (40, 42)])
+def test_a_sample_is_drawn_as_python_draws_line_numbers(cache: Path, size: int, seed: int) -> None:
+    lines = sentences(40)
+    expected = [lines[i] for i in random.Random(seed).sample(range(40), size)]
+    assert sample(CORPUS, size, seed) == expected
+    if size == 40:
+        assert sorted(expected) == sorted(lines) != expected
+
+
+def test_more_than_the_corpus_has_is_refused(source: Examples) -> None:
+    message = "41 sentences wanted from synthetic, first 40 lines, which has fewer"
+    with pytest.raises(ValueError, match=message):
+        sample(CORPUS, 41, 42)
+    with pytest.raises(ValueError, match=message):
+        source.sample(TINY, select="last", size=41, seed=42)
+
+
+def test_samples_are_the_encoders_vectors_and_computed_once(
+    source: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save(tmp_path / "mean")
+    other = source_of(tmp_path, Corpus("synthetic", 30))
+    asked = [
+        (source, TINY, 12, 42),
+        (source, TINY, 13, 42),
+        (source, TINY, 12, 43),
+        (source, Pretrained(str(tmp_path / "mean")), 12, 42),
+        (other, TINY, 12, 42),
+    ]
+    found = [where.sample(encoder, select="last", size=size, seed=seed) for where, encoder, size, seed in asked]
+    for (where, encoder, size, seed), value in zip(asked, found, strict=True):
+        expected = Encoder.from_pretrained(encoder.name).encode(sample(where.corpus, size, seed))
+        assert torch.equal(value, expected)
+    assert all(not torch.equal(found[i], found[j]) for i in range(5) for j in range(i))
+    monkeypatch.setattr(vectors.Encoder, "from_pretrained", None)  # calling it would raise
+    again = [where.sample(encoder, select="last", size=size, seed=seed) for where, encoder, size, seed in asked]
+    assert all(torch.equal(*pair) for pair in zip(again, found, strict=True))
+
+
+def test_sampled_sentences_are_read_in_full_and_from_the_data_folder(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "mine.txt").write_text(f"snow fell\n{LONG}\n\n")
+    source = source_of(tmp_path, Corpus("mine", 3), data=tmp_path)
+    assert sorted(sample(source.corpus, 3, 42, tmp_path)) == sorted(["snow fell", LONG, " "])
+    row = sample(source.corpus, 3, 42, tmp_path).index(LONG)
+    encoder = Encoder.from_pretrained("wiki-tiny")
+    cut, whole = encoder.embed([source.table["text"][1]])[0], encoder.encode([LONG])[0]
+    assert len(encoder.tokenise([LONG])[0]) == encoder.max_length > 40
+    found = source.sample(TINY, select="last", size=3, seed=42)[row]
+    assert torch.allclose(found, whole, atol=1e-5)
+    assert torch.allclose(source.vectors(TINY, select="last")[1], cut, atol=1e-5)
+    assert not torch.allclose(found, cut, atol=1e-2)

@@ -1,0 +1,164 @@
+"""Clauses of a sentence by punctuation and function words, and pairs of neighbouring clauses as training examples.
+
+A substitute: CompCSE (Chanchani and Huang, ACL 2023) takes elementary discourse units and their tree from a neural
+discourse parser, DMRST, which is not to be had. `clauses` is a rule set that knows no discourse, and `subsuming` halves
+the list of clauses where the paper follows the parser's tree: what is cut here is often not what the paper cuts.
+
+`adjacent`, `overlapping` and `subsuming` are the paper's three ways (Table 2) from a sentence's units to triples: an
+anchor and its two parts, which joined by a blank are the anchor. Each triple comes once.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+Triple = tuple[str, str, str]
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+SHORTEST = 2  # words of a clause
+LONG = 5  # words on either side of a comma that cut by themselves
+ASIDE = 3  # words of a parenthesis that is a clause of its own
+_OPENER = _set("because although though while whereas when where who whom whose which whether if unless lest")
+_OPENER_IF_CLAUSE = _set("after before since as until once than")  # else prepositions
+_RELATIVE = _set("which whom whose")
+_COORDINATOR = _set("and but or nor yet")
+_SUBJECT = _set("i he she it they we you there this these")
+_PREPOSITION = _set("of in on at by for with from into through over under between among against about to during upon")
+_SHARE = _set("most some many all each both one two three none several part half much few")  # "most of which"
+_INTENSIFIER = _set("even just only especially particularly shortly soon long rather")  # "even though", "soon after"
+_AUXILIARY = _set("am is are was were has have had do does did can could will would shall should may might must")
+_PAST = _set(
+    "became began broke brought built came chose drew drove fell flew found fought gave got grew held kept knew laid"
+    " lay led left lost made met moved paid put ran read rose said sang sat saw sent set shot sold spent spoke spread"
+    " stood struck taught took told thought threw went won wore wrote"
+)
+_TIME = _set("year time day month season week summer winter night same")  # "that year"
+_NO_VERB = _set(
+    "king thing nothing something anything everything during spring string evening morning hundred including"
+)
+_PAUSE = (",", ";", ":")
+_MARKS = "\"'“”\u2018\u2019()[]"
+
+
+def clauses(text: str) -> list[str]:
+    """The text cut into clauses of two words at least; joined by single blanks they are its words again.
+
+    Cuts lie after a semicolon or colon, at a dash, around a parenthesis, after a comma before what begins like a clause
+    or between long pieces, and before conjunctions and relative pronouns. An empty text is one empty clause.
+    """
+    words = text.split()
+    cores = [word.strip(_MARKS + ",;:.!?").lower() for word in words]
+    found = {_with_introduction(cores, k) for k in range(1, len(words)) if _cut(words, cores, k)} | _asides(words)
+    pieces: list[list[str]] = []
+    for start, end in pairwise([0, *sorted(found - {0, len(words)}), len(words)]):
+        if pieces and min(end - start, len(pieces[-1])) < SHORTEST:
+            pieces[-1] += words[start:end]
+        else:
+            pieces.append(words[start:end])
+    return [" ".join(piece) for piece in pieces]
+
+
+def _cut(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
+    """Whether word k begins a clause."""
+    before, core, mark = cores[k - 1], cores[k], _mark(words[k - 1])
+    after = cores[k + 1] if k + 1 < len(cores) else ""
+    if mark in (";", ":") or words[k] in ("-", "–", "—", "--"):
+        return True
+    if mark == "," and (core in _OPENER | _SUBJECT or _free_participle(words, cores, k) or _closes(words, cores, k)):
+        return True
+    if mark == "," and _long_around(words, k):
+        return True
+    if core in _COORDINATOR:
+        return after in _SUBJECT | _OPENER | _AUXILIARY | _PAST or after.endswith("ed")
+    if before in _COORDINATOR:
+        return False  # "and when": the cut is before "and"
+    if core in _OPENER_IF_CLAUSE:
+        return after in _SUBJECT or (core != "than" and _participle(after))
+    if core == "that":
+        return before not in _PREPOSITION | _OPENER | _OPENER_IF_CLAUSE and after not in _TIME
+    return core in _OPENER
+
+
+def _with_introduction(cores: Sequence[str], k: int) -> int:
+    """Where a clause begins whose opener is word k: "most of | which" and "and even | though" belong together."""
+    if cores[k] in _RELATIVE and cores[k - 1] in _PREPOSITION:
+        k -= 2 if k > 1 and cores[k - 2] in _SHARE else 1
+    elif cores[k - 1] in ({"so"} if cores[k] == "that" else _INTENSIFIER):
+        k -= cores[k] in _OPENER | _OPENER_IF_CLAUSE | {"that"}
+    return k - 1 if k and cores[k - 1] in _COORDINATOR else k
+
+
+def _asides(words: Sequence[str]) -> set[int]:
+    """The beginnings and ends of parentheses that are long enough."""
+    found: set[int] = set()
+    opened = None
+    for i, word in enumerate(words):
+        if word.startswith("("):
+            opened = i
+        if word.rstrip(".,;:").endswith(")") and opened is not None:
+            if i + 1 - opened >= ASIDE:
+                found |= {opened, i + 1}
+            opened = None
+    return found
+
+
+def _mark(word: str) -> str:
+    """The punctuation at a word's end, quotation marks left out."""
+    return word.rstrip(_MARKS)[-1:]
+
+
+def _participle(core: str) -> bool:
+    return core.endswith(("ing", "ed")) and len(core) > 4 and core not in _NO_VERB
+
+
+def _free_participle(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
+    """Whether word k is a participle that opens a clause, not an adjective in a list ("gongs, singing bowls")."""
+    return _participle(cores[k]) and not any(_mark(word) in _PAUSE for word in words[k : k + 2])
+
+
+def _closes(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
+    """Whether the comma before word k ends what began like a clause, "when it burnt, | he left", and is no list's."""
+    start = next((j for j in range(k - 1, 0, -1) if _mark(words[j - 1]) in _PAUSE), 0)
+    listed = k + 1 == len(words) or _mark(words[k]) in _PAUSE or cores[k + 1] in _COORDINATOR
+    return not listed and (cores[start] in _OPENER or _free_participle(words, cores, start))
+
+
+def _long_around(words: Sequence[str], k: int) -> bool:
+    """Whether no mark stands within LONG words on either side of the comma before word k."""
+    left, right = words[max(k - LONG, 0) : k - 1], words[k : k + LONG - 1]
+    long = k >= LONG and len(words) - k >= LONG
+    return long and not any(_mark(word) in _PAUSE for word in (*left, *right))
+
+
+def adjacent(units: Sequence[str]) -> list[Triple]:
+    """Units 0 and 1, 2 and 3, ...: a last one without a partner is left out."""
+    return _unique(_triple(units[i : i + 2]) for i in range(0, len(units) - 1, 2))
+
+
+def overlapping(units: Sequence[str]) -> list[Triple]:
+    """Every unit with the next one."""
+    return _unique(map(_triple, pairwise(units)))
+
+
+def subsuming(units: Sequence[str], balance: float = 0.5) -> list[Triple]:
+    """The whole list in its two halves, the left half in its two and the right half in its two: three triples at most.
+
+    Halves count units, the first one takes the odd unit. Kept if | |left| - |right| | / max(|left|, |right|) < balance,
+    lengths in characters. (The released helper tests the root only, and its second halves take the odd unit.)
+    """
+    middle = -(-len(units) // 2)
+    nodes = [node for node in (units, units[:middle], units[middle:]) if len(node) > 1]
+    triples = _unique(map(_triple, nodes))
+    return [(whole, a, b) for whole, a, b in triples if abs(len(a) - len(b)) < balance * max(len(a), len(b))]
+
+
+def _triple(units: Sequence[str]) -> Triple:
+    middle = -(-len(units) // 2)
+    return " ".join(units), " ".join(units[:middle]), " ".join(units[middle:])
+
+
+def _unique(triples: Iterable[Triple]) -> list[Triple]:
+    return list(dict.fromkeys(triples))

@@ -1,0 +1,127 @@
+"""SNCSE (Wang and Dou, 2022): a sentence's negation is a soft negative, less like it than its paraphrase by a margin.
+
+Three texts a sentence: itself in one template (anchor), itself in a second (positive), its negation in the second. The
+vector is the state at the template's mask, then the tanh head. L = InfoNCE(anchor, positive) + lambda mean(
+relu(D + a) + relu(-D - b)), D = cos(anchor, negation) - cos(anchor, positive): D is kept between -b and -a (Eq. 6).
+
+Relations: PromptBERT's templates without its denoising; a base of RankEncoder.
+Paper against the released code, Sense-GVT/SNCSE: the code looks a sentence's negation up after " ." was added to it, so
+a sentence without final punctuation falls back to "Not" before it. Not followed here. The paper negates over a spaCy
+parse; `negation="words"` is a rule set without a parser (negation.py states how often the two agree).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cse_core.contrastive import info_nce
+from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets
+from cse_core.methods.promptbert import prompt_head
+from cse_core.negation import negations
+from cse_core.prompts import check_template, prompted, sides, with_final_period
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+TEMPLATES = ('This sentence : " {} " means [MASK] .', 'This sentence of " {} " means [MASK] .')
+
+
+def soft_negative(
+    anchor: Float[Tensor, "n d"],
+    positive: Float[Tensor, "n d"],
+    negation: Float[Tensor, "n d"],
+    nearest: float,
+    farthest: float,
+) -> Float[Tensor, ""]:
+    """mean(relu(D + nearest) + relu(-D - farthest)), D = cos(anchor, negation) - cos(anchor, positive) (Eq. 6).
+
+    Zero where the negation is less like the anchor than the positive is by at least `nearest` and at most `farthest`.
+    """
+    difference = F.cosine_similarity(anchor, negation) - F.cosine_similarity(anchor, positive)
+    return (F.relu(difference + nearest) + F.relu(-difference - farthest)).mean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SNCSE:
+    """`nearest` and `farthest` are the paper's a and b, `margin_weight` its lambda."""
+
+    name: ClassVar[str] = "sncse"
+    version: ClassVar[int] = 1
+
+    temperature: float = 0.05
+    first: str = TEMPLATES[0]  # of anchors, and at test
+    second: str = TEMPLATES[1]
+    margin_weight: float = 1e-3
+    nearest: float = 0.1
+    farthest: float = 0.3
+    negation: str = "words"
+
+    targets = no_targets
+
+    def __post_init__(self) -> None:
+        check("temperature", self.temperature, lambda t: t > 0, "positive")
+        check("margin_weight", self.margin_weight, lambda w: w >= 0, "zero or positive")
+        if not 0 <= self.nearest <= self.farthest:
+            raise ValueError(f"margins want 0 <= nearest <= farthest, got {self.nearest} and {self.farthest}")
+        if self.negation not in ("words", "spacy"):
+            raise ValueError(f"negation must be one of words, spacy, got {self.negation!r}")
+        for template in (self.first, self.second):
+            check_template(template)
+
+    @property
+    def substituted(self) -> str:
+        """What stands in for a piece of the paper that isn't to be had, "" where nothing does."""
+        return "word lists for the paper's parser in negations" if self.negation == "words" else ""
+
+    def examples(
+        self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
+    ) -> dict[str, list[list[int]]]:
+        """Sentence, sentence and negation inside their templates; max_length counts the template."""
+        columns = {
+            "anchor": (texts, self.first),
+            "positive": (texts, self.second),
+            "negation": (negations(texts, self.negation), self.second),
+        }
+        found = {}
+        for name, (sentences, template) in columns.items():
+            room = max_length - sum(map(len, sides(template, tokenizer)))
+            found[name] = prompted([with_final_period(s, template) for s in sentences], template, tokenizer, room)
+        return found
+
+    def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
+        """The tanh head."""
+        return prompt_head((), encoder, generator)
+
+    def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
+        """InfoNCE between anchors and positives, and the margin loss of the negations."""
+        states = encode(batch["anchor"], batch["positive"], batch["negation"])
+        anchor, positive, negation = (modules["head"](h) for h in states)
+        contrastive = info_nce(anchor, positive, self.temperature)
+        margin = soft_negative(anchor, positive, negation, self.nearest, self.farthest)
+        terms = {"contrastive": contrastive, "margin": margin}
+        return Loss(contrastive + self.margin_weight * margin, terms, (anchor, positive))
+
+
+def _recipe(batch_size: int, learning_rate: float, weight: float, source: str) -> Recipe:
+    return Recipe(
+        SNCSE(margin_weight=weight, negation="spacy"),
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        pooling="mask",
+        template=TEMPLATES[0],
+        source=source,
+    )
+
+
+PUBLISHED = {
+    "bert-base-uncased": _recipe(256, 1e-5, 1e-3, "paper and released script"),
+    "bert-large-uncased": _recipe(128, 5e-6, 1e-3, "paper and released script"),
+    "roberta-base": _recipe(256, 1e-5, 5e-4, "paper and released script; templates as for BERT: inferred"),
+    "roberta-large": _recipe(128, 5e-6, 5e-4, "paper and released script; templates as for BERT: inferred"),
+}
+SMALL: dict[str, dict[str, Any]] = {name: {"negation": "words"} for name in PUBLISHED}  # needs no parser

@@ -1,0 +1,300 @@
+"""WhitenedCSE (Zhuo et al., ACL 2023): SimCSE on whitened features, with several positives.
+
+The pooled features X (n, d) of one view are whitened by the batch's own statistics before the head:
+- shuffled group whitening (Section 3.2): the channels are permuted at random, cut in k groups of d/k, and in each group
+  Y = (X - mean) U Lambda^-1/2 U^T, with U Lambda U^T = (X - mean)^T (X - mean) / n; then the permutation is undone;
+- z = tanh(W Y + b). The m views of a sentence differ by their permutations, so one pass of the encoder gives them all;
+- L = sum_{p=1}^{m-1} lambda_p InfoNCE(z_0, z_p) (Eq. 7), or the sum inside the logarithm (Eq. 8).
+
+Relations: SimCSE without whitening, with views by dropout and m = 2. One group is ZCA whitening; d groups of a channel
+are batch normalisation without affine map. Without a permutation the whitening is the same in all views, so shared
+features make z_0 = z_p and only the negatives teach (over all channels the running statistics move between views).
+Paper against the released code, SupstarZh/WhitenedCSE, which `variant="released_code"` follows:
+- Eq. 2 and 4 write Z^T W for features in rows and a covariance of Z Z^T; Eq. 5's Z W and Z^T Z / n are meant;
+- k is called the groups' number and their size; 384 channels have no invertible covariance over 64 sentences, so it is
+  the number. 384 doesn't divide BERT-large's 1024 channels;
+- Eq. 8 as printed has the positive's cosine with a minus, so that minimising it draws positives apart;
+- the code encodes a sentence m times with dropout, the paper's text once (`views`);
+- the code cuts the sentence-major batch in m blocks of rows and whitens each as if it were a view: a block holds all
+  views of n/m sentences, which share permutation and statistics, and duplicates enter the covariance; it has no eps;
+- the whitening matrix is rebuilt outside the graph, so it has no gradient: the paper is silent, `detach` follows;
+- the head's output is called the representation, but it is [CLS]: the head is dropped at test;
+- the momentum of statistics over all channels (Eq. 13) has no value in the paper and no effect at test.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from cse_core.contrastive import cosine_matrix, info_nce
+from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
+
+BY_GROUP, OVER_ALL = ("shuffled_group", "group"), ("pca", "zca")
+
+
+class _InverseRoot(torch.autograd.Function):
+    """(S + eps I)^-1/2 whose gradient, unlike that of eigenvectors, is finite where eigenvalues are equal."""
+
+    @staticmethod
+    def forward(ctx: Any, covariance: Tensor, eps: float) -> Tensor:
+        values, vectors = _spectrum(covariance, eps)
+        ctx.save_for_backward(values, vectors)
+        return (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        # With f(l) = l^-1/2 the differences (f(a) - f(b)) / (a - b) are -1 / (ra rb (ra + rb)), r the square roots.
+        values, vectors = ctx.saved_tensors
+        a, b = values.sqrt().unsqueeze(-1), values.sqrt().unsqueeze(-2)
+        inner = vectors.mT @ ((grads[0] + grads[0].mT) / 2) @ vectors
+        return vectors @ (-inner / (a * b * (a + b))) @ vectors.mT, None
+
+
+def _spectrum(covariance: Float[Tensor, "*g c c"], eps: float) -> tuple[Float[Tensor, "*g c"], Float[Tensor, "*g c c"]]:
+    values, vectors = torch.linalg.eigh(covariance)
+    return values.clamp(min=0) + eps, vectors  # rounding gives a rank-deficient covariance negative eigenvalues
+
+
+def inverse_root(covariance: Float[Tensor, "*g c c"], eps: float = 1e-5) -> Float[Tensor, "*g c c"]:
+    """(S + eps I)^-1/2 of symmetric S without negative eigenvalues, one or a batch of them; once differentiable."""
+    return _InverseRoot.apply(covariance, eps)
+
+
+def _whitening_matrix(covariance: Float[Tensor, "d d"], kind: str, eps: float, detach: bool) -> Float[Tensor, "d d"]:
+    if kind == "zca":
+        return inverse_root(covariance.detach() if detach else covariance, eps)
+    values, vectors = _spectrum(covariance.detach(), eps)
+    return vectors * values.rsqrt()
+
+
+def whiten(x: Float[Tensor, "n d"], kind: str, eps: float = 1e-5, *, detach: bool = True) -> Float[Tensor, "n d"]:
+    """Rows whitened by their own mean and biased covariance C = X^T X / n + eps I = U Lambda U^T (Eq. 2 to 5).
+
+    "pca": (x - mean) U Lambda^-1/2, the signs of U's columns as they come; "zca": (x - mean) U Lambda^-1/2 U^T;
+    "channel": each channel by its own deviation. `detach` as in group_whiten; PCA's matrix has no gradient either way.
+    """
+    if kind not in (*OVER_ALL, "channel"):
+        raise ValueError(f"kind must be one of {', '.join(OVER_ALL)}, channel, got {kind!r}")
+    if kind == "channel":
+        return group_whiten(x, x.shape[1], eps=eps, detach=detach)
+    centred = x - x.mean(0)
+    return centred @ _whitening_matrix(centred.T @ centred / len(x), kind, eps, detach)
+
+
+def group_whiten(
+    x: Float[Tensor, "n d"],
+    groups: int,
+    permutation: Int[Tensor, " d"] | None = None,
+    eps: float = 1e-5,
+    *,
+    detach: bool = True,
+) -> Float[Tensor, "n d"]:
+    """ZCA whitening of `groups` groups of d // groups channels, each by its own covariance (Section 3.2).
+
+    Group g has the channels permutation[g c : (g + 1) c]; the result is in the order of x. With `detach` the whitening
+    matrices are constants to the gradient, as in the released code; the mean isn't.
+    """
+    _check_groups(groups, x.shape[1])
+    centred = x - x.mean(0)
+    blocks = (centred if permutation is None else centred[:, permutation]).unflatten(1, (groups, -1)).transpose(0, 1)
+    covariance = blocks.mT @ blocks / len(x)
+    white = blocks @ inverse_root(covariance.detach() if detach else covariance, eps)
+    white = white.transpose(0, 1).flatten(1)
+    return white if permutation is None else white[:, permutation.argsort()]
+
+
+def _check_groups(groups: int, width: int) -> None:
+    if groups < 1 or width % groups:
+        raise ValueError(f"groups must be a divisor of the width, got groups={groups} for width {width}")
+
+
+class RunningWhitening(nn.Module):
+    """PCA or ZCA whitening over all channels by running statistics (Eq. 13), as a batch has fewer rows than channels.
+
+    mean <- b mean + (1 - b) batch mean and the covariance likewise, from 0 and I, at each call in training mode. The
+    batch's own share in them has a gradient where `detach` leaves one.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+
+    def __init__(self, width: int, kind: str, momentum: float, eps: float, detach: bool) -> None:
+        super().__init__()
+        self.kind, self.momentum, self.eps, self.detach = kind, momentum, eps, detach
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("covariance", torch.eye(width))
+
+    def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """The rows less the running mean, by the inverse root of the running covariance plus eps I."""
+        mean, covariance, b = self.mean, self.covariance, self.momentum
+        if self.training:
+            centred = x - x.mean(0)
+            mean = b * mean + (1 - b) * x.mean(0)
+            covariance = b * covariance + (1 - b) * (centred.T @ centred / len(x))
+            self.mean, self.covariance = mean.detach(), covariance.detach()
+        return (x - mean) @ _whitening_matrix(covariance, self.kind, self.eps, self.detach)
+
+
+def multi_positive(
+    anchor: Float[Tensor, "n d"],
+    positives: Sequence[Float[Tensor, "n d"]],
+    temperature: float,
+    weights: Sequence[float] | None = None,
+) -> Float[Tensor, ""]:
+    """sum_p w_p InfoNCE(anchor, positive_p), each positive among its own view's negatives (Eq. 7); weights are 1."""
+    shares = zip(_weights(weights, len(positives)), positives, strict=True)
+    return torch.stack([w * info_nce(anchor, p, temperature) for w, p in shares]).sum()
+
+
+def multi_positive_inside(
+    anchor: Float[Tensor, "n d"],
+    positives: Sequence[Float[Tensor, "n d"]],
+    temperature: float,
+    weights: Sequence[float] | None = None,
+    *,
+    printed: bool = False,
+) -> Float[Tensor, ""]:
+    """The sum over positives inside the logarithm (Eq. 8), so that the hardest positive counts most; weights are 1.
+
+    As intended: 1/n sum_i log sum_p w_p exp(CE_ip), CE_ip the i-th term of InfoNCE(anchor, positive_p). As printed:
+    1/n sum_i -log sum_p w_p exp(-s_p,ii) / sum_j exp(s_p,ij), s = cos/t, least where positives are opposite.
+    """
+    if len(anchor) < 2:
+        raise ValueError(f"multi_positive_inside needs at least two pairs, got {len(anchor)}")
+    log_weights = anchor.new_tensor(_weights(weights, len(positives))).log().unsqueeze(1)
+    logits = torch.stack([cosine_matrix(anchor, p) / temperature for p in positives])
+    own, all_of_view = logits.diagonal(dim1=1, dim2=2), logits.logsumexp(2)
+    if printed:
+        return -(log_weights - own - all_of_view).logsumexp(0).mean()
+    return (log_weights + all_of_view - own).logsumexp(0).mean()
+
+
+def _weights(weights: Sequence[float] | None, count: int) -> list[float]:
+    found = list(weights or ()) or [1.0] * count
+    if len(found) != count or not count:
+        raise ValueError(f"weights must be one a positive, got {len(found)} for {count} positives")
+    if min(found) < 0 or not sum(found) > 0:
+        raise ValueError(f"weights must not be negative nor all 0, got {found}")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhitenedCSE:
+    """`groups` is the paper's k, `positives` its m, the anchor among them, `weights` its lambda, () for ones."""
+
+    name: ClassVar[str] = "whitenedcse"
+    version: ClassVar[int] = 1
+
+    temperature: float = 0.05
+    groups: int = 384  # how many, of both group whitenings
+    whitening: str = "shuffled_group"
+    views: str = "shared"  # one pass of the encoder for all views, or one with its own "dropout" for each
+    positives: int = 3
+    objective: str = "outside"  # Eq. 7; "inside" is Eq. 8 as intended, "inside_printed" as printed
+    weights: tuple[float, ...] = ()
+    normalise: bool = False  # features to length 1 before whitening: channels' variances then come closer to eps
+    momentum: float = 0.99  # Eq. 13, "pca" and "zca" only
+    detach: bool = True
+    eps: float = 1e-5
+    variant: str = "paper"
+
+    examples = single_column
+    targets = no_targets
+
+    def __post_init__(self) -> None:
+        check("temperature", self.temperature, lambda t: t > 0, "positive")
+        check("momentum", self.momentum, lambda b: 0 <= b < 1, "in [0, 1)")
+        check("eps", self.eps, lambda e: e >= 0, "zero or positive")
+        for name, least in (("groups", 1), ("positives", 2)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        for name, known in (
+            ("whitening", (*BY_GROUP, *OVER_ALL, "channel", "none")),
+            ("views", ("shared", "dropout")),
+            ("objective", ("outside", "inside", "inside_printed")),
+            ("variant", ("paper", "released_code")),
+        ):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        _weights(self.weights, self.positives - 1)
+        if self.whitening == "none" and self.views == "shared":
+            raise ValueError("whitening 'none' with views 'shared' makes identical views: nothing to learn from them")
+        if self.whitening == "pca" and not self.detach:
+            raise ValueError("whitening 'pca' has no gradient through its eigenvectors: leave detach=True")
+        if self.variant == "released_code" and (self.views != "dropout" or self.whitening not in BY_GROUP):
+            found = f"views {self.views!r} and whitening {self.whitening!r}"
+            raise ValueError(f"variant 'released_code' needs views 'dropout' and whitening by groups, got {found}")
+
+    def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
+        """The tanh head; for "pca" and "zca" the whitening with its running statistics beside it."""
+        modules = tanh_head(self, encoder, generator)
+        if self.whitening in BY_GROUP:
+            _check_groups(self.groups, encoder.width)
+        if self.whitening in OVER_ALL:
+            modules["whitening"] = RunningWhitening(encoder.width, self.whitening, self.momentum, self.eps, self.detach)
+        return modules
+
+    def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
+        """The first view against each of the others, all through the head after whitening (Eq. 7 or 8)."""
+        text, m = batch["text"], self.positives
+        features = encode(text) * m if self.views == "shared" else encode(*[text] * m)
+        features = [F.normalize(h, dim=-1) for h in features] if self.normalise else features
+        anchor, *others = (modules["head"](h) for h in self._whitened(features, modules, batch.generator))
+        if self.objective == "outside":
+            total = multi_positive(anchor, others, self.temperature, self.weights)
+        else:
+            printed = self.objective == "inside_printed"
+            total = multi_positive_inside(anchor, others, self.temperature, self.weights, printed=printed)
+        with torch.no_grad():
+            each = {f"positive_{p}": info_nce(anchor, z, self.temperature) for p, z in enumerate(others, 1)}
+        return Loss(total, {"contrastive": total} | each, (anchor, others[0]))
+
+    def _whitened(
+        self, features: Sequence[Float[Tensor, "n d"]], modules: nn.ModuleDict, generator: torch.Generator
+    ) -> Sequence[Float[Tensor, "n d"]]:
+        if self.whitening == "none":
+            return features
+        if self.whitening in OVER_ALL:
+            return [modules["whitening"](h) for h in features]
+        if self.whitening == "channel":
+            return [whiten(h, "channel", self.eps, detach=self.detach) for h in features]
+        if self.variant == "paper":
+            return [self._by_group(h, self.eps, generator) for h in features]
+        rows = torch.stack(list(features), 1).flatten(0, 1)  # sentence by sentence, a sentence's views together
+        blocks = [self._by_group(block, 0.0, generator) for block in rows.chunk(self.positives)]
+        return torch.cat(blocks).unflatten(0, (-1, self.positives)).unbind(1)
+
+    def _by_group(self, h: Float[Tensor, "n d"], eps: float, generator: torch.Generator) -> Float[Tensor, "n d"]:
+        if self.whitening == "group":
+            return group_whiten(h, self.groups, eps=eps, detach=self.detach)
+        permutation = torch.randperm(h.shape[1], generator=generator, device=generator.device)
+        return group_whiten(h, self.groups, permutation, eps, detach=self.detach)
+
+
+def _recipe(groups: int, source: str = "paper, Section 4.1") -> Recipe:
+    return Recipe(WhitenedCSE(groups=groups), batch_size=64, learning_rate=3e-5, source=source)
+
+
+PUBLISHED = {
+    "bert-base-uncased": _recipe(384),
+    "bert-large-uncased": _recipe(256, "paper, Section 4.1; groups inferred, as its 384 doesn't divide 1024"),
+    "roberta-base": _recipe(256),
+    "roberta-large": _recipe(256),
+}
+PUBLISHED_SCRIPT = {
+    "bert-base-uncased": Recipe(
+        WhitenedCSE(groups=128, views="dropout", variant="released_code"),
+        batch_size=256,
+        learning_rate=1e-5,
+        source="released README and script: 128 a device on two; negatives and whitening statistics are per replica",
+    )
+}
+# At 128 channels, by the backbone stood in for: as many a group as the paper has, two of 768 and four of 1024.
+SMALL: dict[str, dict[str, Any]] = {"bert-base-uncased": {"groups": 64}, "bert-large-uncased": {"groups": 32}}

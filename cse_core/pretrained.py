@@ -1,0 +1,65 @@
+"""Where pre-trained encoders lie, and what tells one from another."""
+
+import hashlib
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+from cse_core.run import Pretrained
+
+ASSETS = Path(__file__).parent / "assets"
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+KEPT = "encoder.json"  # pooling and template of an encoder that sentence-transformers has no form for
+
+
+def resolve(name: str) -> Path:
+    """The folder of an embedded backbone, of a path or of a hub model (cache first, then download)."""
+    embedded = sorted(path.parent.name for path in ASSETS.glob("*/config.json"))
+    if name in embedded:
+        return ASSETS / name
+    if (Path(name) / "config.json").is_file():
+        return Path(name)
+    files = ["config.json", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "1_Pooling/config.json"]
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=[*files, WEIGHTS[0]]))
+        if not (folder / WEIGHTS[0]).is_file():
+            folder = Path(snapshot_download(name, allow_patterns=[*files, WEIGHTS[1]]))
+        return folder
+    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, ValueError, OSError) as error:
+        raise FileNotFoundError(
+            f"backbone {name!r}: neither embedded ({', '.join(embedded)}), nor a folder with a config.json, nor to be "
+            f"had from the Hugging Face hub ({type(error).__name__}); name one of these or fetch it there first"
+        ) from error
+
+
+def resolve_pinned(encoder: Pretrained) -> Path:
+    """The folder of a pre-trained encoder, whose content is what `sha256` says if it says anything."""
+    folder = resolve(encoder.name)
+    if encoder.sha256 and all(encoder.sha256 != hashed(folder) for hashed in (content_hash, identity)):
+        raise ValueError(
+            f"backbone {encoder.name}: content {content_hash(folder)[:12]}, expected {encoder.sha256[:12]}; "
+            "these are other weights than the study's"
+        )
+    return folder
+
+
+def content_hash(folder: Path) -> str:
+    """SHA-256 over weights, tokenizer and pooling: what a run's key says of its backbone."""
+    weights = [name for name in WEIGHTS if (folder / name).is_file()][:1]
+    if not weights:
+        raise FileNotFoundError(f"{folder}: holds neither {' nor '.join(WEIGHTS)}; sharded weights are not read")
+    digest = hashlib.sha256()
+    for name in (*weights, "tokenizer.json", "vocab.txt", "vocab.json", "1_Pooling/config.json", KEPT):
+        if (folder / name).is_file():
+            digest.update(name.encode() + b"\0" + (folder / name).read_bytes())
+    return digest.hexdigest()
+
+
+def identity(folder: Path) -> str:
+    """`content_hash` and both configurations: tells apart any two encoders whose vectors could differ."""
+    digest = hashlib.sha256(content_hash(folder).encode())
+    for name in ("config.json", "tokenizer_config.json"):
+        if (folder / name).is_file():
+            digest.update((folder / name).read_bytes())
+    return digest.hexdigest()

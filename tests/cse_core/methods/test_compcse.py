@@ -1,0 +1,300 @@
+"""CompCSE against loops written from the paper, closed forms, its null against SimCSE, and examples of real words."""
+
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from torch import nn
+from transformers import PreTrainedTokenizerFast
+
+from cse_core import data
+from cse_core.batches import pad
+from cse_core.clauses import adjacent, clauses, overlapping, subsuming
+from cse_core.encoder import Encoder
+from cse_core.method import Batch, Tokens
+from cse_core.methods.compcse import PUBLISHED, CompCSE, compose, split
+from cse_core.methods.simcse import SimCSE
+from cse_core.run import Corpus
+
+WIDTH = 5  # odd, so that the halves of a vector differ
+OF_TWO = ("concat", "concat_project", "difference_project")
+COMPOUND = "When the rain stopped, the old man left the house, and his dog followed him, but the cat stayed at home."
+LONG = " ".join(f"the old fisherman sold his {n} unsalted herrings and" for n in range(9))
+TEXTS = ["a cat sat on a mat", "snow fell", "unconscionable", " ", "one\ttwo  three", LONG, "[SEP] or not", COMPOUND]
+
+
+class Given:
+    """An encode that gives what it was given and remembers what it was asked; and the width of its vectors."""
+
+    width = WIDTH
+    states: Any = NotImplemented  # never asked for
+
+    def __init__(self, views: tuple[torch.Tensor, ...] = ()) -> None:
+        self.views = views
+        self.asked: list[tuple[Tokens, ...]] = []
+
+    def __call__(self, *tokens: Tokens) -> tuple[torch.Tensor, ...]:
+        self.asked.append(tokens)
+        return self.views
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    torch.set_num_threads(1)
+    return Encoder.from_pretrained("wiki-tiny", dropout=0.0)
+
+
+def setting(method: CompCSE, n: int = 4) -> tuple[Given, list[str], Batch, nn.ModuleDict]:
+    """An encode, the columns that it should be asked for, a batch of them, and modules with weights of size one."""
+    parts = [f"part{i}" for i in range(1, method.parts + 1)]
+    names = parts * 2 if method.side == "both" else ["anchor", *parts]
+    columns = {name: Tokens(torch.ones(n, 2).long(), torch.ones(n, 2).bool()) for name in names}
+    modules = method.modules(Given(), torch.Generator()).double()
+    for parameter in modules.parameters():
+        nn.init.normal_(parameter, generator=torch.Generator().manual_seed(parameter.numel()))
+    draw = torch.randn(len(names), n, WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    views = tuple(h.clone().requires_grad_() for h in draw)
+    return Given(views), names, Batch(torch.arange(n), columns, torch.Generator()), modules
+
+
+def nce_loop(rows: Any, columns: Any, temperature: float) -> float:
+    lengths = [[np.linalg.norm(a) * np.linalg.norm(b) for b in columns] for a in rows]
+    logits = [[a @ b / lengths[i][j] / temperature for j, b in enumerate(columns)] for i, a in enumerate(rows)]
+    return -sum(row[i] - np.log(np.exp(row).sum()) for i, row in enumerate(logits)) / len(rows)
+
+
+def loss_loop(method: CompCSE, modules: nn.ModuleDict, views: tuple[torch.Tensor, ...]) -> float:
+    """The loss from what the encoder gave, one sentence after the other."""
+    weights = {name: value.numpy() for name, value in modules.state_dict().items()}
+
+    def head(h: Any) -> Any:
+        return np.tanh(weights["head.0.weight"] @ h + weights["head.0.bias"])
+
+    def joined(parts: list[Any]) -> Any:
+        if method.compose in ("average", "sum"):
+            return sum(parts) / (len(parts) if method.compose == "average" else 1)
+        left, right = parts
+        if method.compose == "concat":
+            return np.array([left[i] if i < WIDTH // 2 else right[i] for i in range(WIDTH)])
+        difference = abs(left - right) if method.compose == "difference_project" else []
+        return weights["projection.weight"] @ [*left, *right, *difference] + weights["projection.bias"]
+
+    def composed(parts: list[Any]) -> Any:
+        return joined([head(h) for h in parts]) if method.order == "after_head" else head(joined(parts))
+
+    k, sentences = method.parts, [list(s) for s in zip(*(view.detach().numpy() for view in views), strict=True)]
+    columns = [composed(s[-k:])[: method.dims] for s in sentences]
+    rows = [(composed(s[:k]) if method.side == "both" else head(s[0]))[: method.dims] for s in sentences]
+    return nce_loop(*((columns, rows) if method.side == "anchor" else (rows, columns)), method.temperature)
+
+
+@pytest.mark.parametrize("dims", [None, 3])
+@pytest.mark.parametrize("order", ["before_head", "after_head"])
+@pytest.mark.parametrize("side", ["positive", "anchor", "both"])
+@pytest.mark.parametrize(
+    ("how", "parts", "n"), [*((how, 2, 4) for how in OF_TWO), ("average", 2, 2), ("average", 3, 4), ("sum", 4, 3)]
+)
+def test_the_loss_is_the_equation(how: str, parts: int, n: int, side: str, order: str, dims: int | None) -> None:
+    method = CompCSE(compose=how, parts=parts, side=side, order=order, dims=dims, temperature=0.3)
+    encode, names, batch, modules = setting(method, n)
+    loss = method.loss(encode, batch, modules, {})
+    assert loss.total.item() == pytest.approx(loss_loop(method, modules, encode.views), rel=1e-9)
+    assert list(loss.terms.items()) == [("contrastive", loss.total)]
+    rows, columns = (view.detach().numpy()[:, :dims] for view in loss.views or ())
+    assert nce_loop(rows, columns, 0.3) == pytest.approx(loss.total.item(), rel=1e-9)
+    (asked,) = encode.asked  # one pass of the encoder
+    assert [id(tokens) for tokens in asked] == [id(batch[name]) for name in names]
+    gradients = torch.autograd.grad(loss.total, [*encode.views, *modules.parameters()])
+    assert min(gradient.abs().max() for gradient in gradients) > 1e-6
+    moved = (tuple(h + step * h.sin() for h in encode.views) for step in (1e-5, -1e-5))
+    up, down = (loss_loop(method, modules, views) for views in moved)
+    slope = sum((g * h.sin()).sum().item() for g, h in zip(gradients, encode.views, strict=False))
+    assert (up - down) / 2e-5 == pytest.approx(slope, rel=1e-4, abs=1e-7)  # so no gradient is stopped
+
+
+def test_closed_forms_of_compositions() -> None:
+    h = torch.randn(4, WIDTH, dtype=torch.float64)
+    for k in (2, 3):
+        assert torch.allclose(compose([h] * k, "average"), h, rtol=1e-15)
+        assert torch.allclose(compose([h] * k, "sum"), k * h, rtol=1e-15)
+    assert torch.equal(compose([h, h], "concat"), h)
+    assert compose([torch.zeros(1, 4), torch.ones(1, 4)], "concat").tolist() == [[0, 0, 1, 1]]
+
+
+def test_sum_and_average_have_the_same_cosines_only_after_the_head() -> None:
+    for order in ("before_head", "after_head"):
+        encode, _, batch, modules = setting(CompCSE())
+        methods = (CompCSE(compose=how, order=order) for how in ("sum", "average"))
+        total, average = (method.loss(encode, batch, modules, {}).total.item() for method in methods)
+        assert (total == pytest.approx(average, rel=1e-9)) is (order == "after_head")
+
+
+def test_identical_parts_without_dropout_are_simcse(encoder: Encoder) -> None:
+    """The null: both parts the sentence itself. Holds for halves of either and for a sum after the head, too."""
+    tokens = pad(encoder.tokenise(TEXTS), encoder.pad_id)
+    batch = Batch(torch.arange(8), dict.fromkeys(("text", "anchor", "part1", "part2"), tokens), torch.Generator())
+
+    def total(method: SimCSE | CompCSE) -> float:
+        modules = method.modules(encoder, torch.Generator().manual_seed(2))
+        with torch.no_grad():
+            return method.loss(encoder.train(), batch, modules, {}).total.item()
+
+    expected = total(SimCSE())
+    for how, order in [("average", "before_head"), ("concat", "before_head"), ("sum", "after_head")]:
+        for side in ("positive", "anchor", "both"):
+            assert total(CompCSE(compose=how, order=order, side=side)) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("how", "inputs"), [("concat_project", 256), ("difference_project", 384), ("average", 0)])
+def test_modules_are_the_head_of_simcse_and_then_the_projection(how: str, inputs: int, encoder: Encoder) -> None:
+    def drawn(method: SimCSE | CompCSE, surroundings: int) -> dict[str, torch.Tensor]:
+        torch.manual_seed(surroundings)
+        return method.modules(encoder, torch.Generator().manual_seed(2)).state_dict()
+
+    found, again, head = drawn(CompCSE(compose=how), 0), drawn(CompCSE(compose=how, dims=128), 1), drawn(SimCSE(), 2)
+    assert all(torch.equal(found[name], again[name]) for name in found)
+    assert all(torch.equal(found[name], head[name]) for name in head)
+    shapes = {name: tuple(value.shape) for name, value in found.items() if name not in head}
+    assert shapes == ({"projection.weight": (128, inputs), "projection.bias": (128,)} if inputs else {})
+    for name in shapes:  # uniform: second moment limit^2 / 3, within four standard errors
+        scaled = found[name].double().flatten() * inputs**0.5
+        assert 0.95 < scaled.abs().max() <= 1
+        assert scaled.square().mean().item() == pytest.approx(1 / 3, abs=4 * (4 / 45 / len(scaled)) ** 0.5)
+    with pytest.raises(ValueError, match="dims must be at most the encoder's width 128, got 129"):
+        CompCSE(compose=how, dims=129).modules(encoder, torch.Generator())
+
+
+@given(st.lists(st.integers(), max_size=40), st.integers(2, 7))
+def test_a_split_gives_the_sequence_back(ids: list[int], parts: int) -> None:
+    found, filled = split(ids, parts), min(parts, len(ids))
+    assert list(chain.from_iterable(found[:filled])) == ids
+    sizes = [len(part) for part in found[:filled]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert not sizes or sizes[0] - sizes[-1] <= 1 <= sizes[-1]
+    assert found[filled:] == [ids] * (parts - filled)  # the parts that would be empty
+
+
+def test_splits_by_hand() -> None:
+    assert (split((1, 2, 3, 4, 5), 2), split("abcd", 3)) == ([[1, 2, 3], [4, 5]], [["a", "b"], ["c"], ["d"]])
+    assert (split("a", 2), split([1, 2], 3), split([], 2)) == ([["a"], ["a"]], [[1], [2], [1, 2]], [[], []])
+    with pytest.raises(ValueError, match="parts must be at least 2, got 1"):
+        split([1, 2], 1)
+
+
+@pytest.fixture(scope="module", params=["bert", "roberta"])
+def tokenizer(request: pytest.FixtureRequest, encoder: Encoder) -> Any:
+    """The backbone's; and one as RoBERTa's, where blanks are part of words and <s> and </s> are around a text."""
+    if request.param == "bert":
+        return encoder.tokenizer
+    tokens = ["<s>", "<pad>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "Ġt", "Ġth"]
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    raw: Any = Tokenizer(models.BPE(vocabulary, [("Ġ", "t"), ("Ġt", "h")]))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    return PreTrainedTokenizerFast(tokenizer_object=raw, cls_token="<s>", sep_token="</s>", pad_token="<pad>")
+
+
+@pytest.mark.parametrize("split_on", ["wordpieces", "words", "truncated"])
+@pytest.mark.parametrize(("length", "parts"), [(3, 2), (8, 3), (32, 2)])
+def test_examples_are_the_sentence_and_its_parts(split_on: str, length: int, parts: int, tokenizer: Any) -> None:
+    found = CompCSE(split_on=split_on, parts=parts).examples(TEXTS, tokenizer, length)
+    assert found.pop("anchor") == SimCSE().examples(TEXTS, tokenizer, length)["text"]
+    assert list(found) == [f"part{i + 1}" for i in range(parts)]
+    first, last, room = tokenizer.cls_token_id, tokenizer.sep_token_id, length - 2
+    for text, own in zip(TEXTS, zip(*found.values(), strict=True), strict=True):
+        pieces = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
+        units = {"wordpieces": pieces, "words": text.split(), "truncated": pieces[:room]}[split_on]
+        cut = [part.tolist() or units for part in np.array_split(np.array(units, dtype=object), parts)]
+        if split_on == "words":
+            cut = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(" ".join(part))) for part in cut]
+        assert list(own) == [[first, *ids[:room], last] for ids in cut]
+
+
+def test_parts_reach_beyond_the_anchor_and_one_word_is_both_parts(tokenizer: Any) -> None:
+    row = {on: CompCSE(split_on=on).examples([LONG], tokenizer, 32) for on in ("wordpieces", "words", "truncated")}
+    assert [[len(ids[0]) for ids in found.values()] for found in row.values()] == [[32] * 3, [32] * 3, [32, 17, 17]]
+    assert row["wordpieces"]["part1"] == row["wordpieces"]["anchor"] != row["wordpieces"]["part2"]
+    word = CompCSE(split_on="words").examples(["unconscionable"], tokenizer, 32)
+    assert word["part1"] == word["part2"] == word["anchor"]
+
+
+@pytest.mark.parametrize("split_on", ["wordpieces", "words"])
+@pytest.mark.parametrize("strategy", [adjacent, overlapping, subsuming])
+def test_phrases_follow_their_sentence(strategy: Any, split_on: str, tokenizer: Any) -> None:
+    """Rows in order: a sentence's own, then its triples', each a text cut like any other."""
+    assert len(clauses(COMPOUND)) >= 3
+    plain, method = CompCSE(split_on=split_on), CompCSE(split_on=split_on, subsampling=strategy.__name__)
+    texts = ["no", COMPOUND, " ", COMPOUND]
+    found, own = method.examples(texts, tokenizer, 12), plain.examples(texts, tokenizer, 12)
+    for i, name in enumerate(("anchor", "part1", "part2")):
+        phrases = [tokenizer(t[i], truncation=True, max_length=12)["input_ids"] for t in strategy(clauses(COMPOUND))]
+        no, compound, blank, again = own[name]
+        assert phrases
+        assert found[name] == [no, compound, *phrases, blank, again, *phrases]
+    assert method.examples(["no", " "], tokenizer, 8) == plain.examples(["no", " "], tokenizer, 8)
+    assert (method.substituted, plain.substituted) == ("clause splitter for the paper's discourse parser", "")
+
+
+@pytest.mark.parametrize("split_on", ["wordpieces", "words", "truncated"])
+def test_parts_of_real_sentences_rebuild_them(split_on: str, real_data: Path, cache: Path, encoder: Encoder) -> None:
+    corpus, tokenizer = Corpus("wiki_sentences_1m", 2000), encoder.tokenizer
+    table = data.examples(corpus, CompCSE(split_on=split_on), tokenizer, 512, real_data)
+    texts = list(data.sentences(corpus, real_data)["text"])
+    whole = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    for row, text, ids in zip(table.to_list(), texts, whole, strict=True):
+        anchor, left, right = (row[name][1:-1] for name in ("anchor", "part1", "part2"))
+        units = text.split() if split_on == "words" else ids
+        assert (left + right if len(units) > 1 else left) == anchor == ids
+        assert left != ids or len(units) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"temperature": 0.0}, "temperature must be positive, got 0.0"),
+        ({"parts": 1}, "parts must be at least 2, got 1"),
+        *(({name: "max"}, f"{name} must be one of .*, got 'max'") for name in ("split_on", "compose", "subsampling")),
+        *(({name: "max"}, f"{name} must be one of .*, got 'max'") for name in ("side", "order")),
+        ({"dims": 0}, "dims must be at least 1, or None for all, got 0"),
+        ({"parts": 3, "subsampling": "adjacent"}, "subsampling cuts a phrase in two parts, got parts=3"),
+        *(({"parts": 3, "compose": how}, f"{how} composes two parts, got parts=3") for how in OF_TWO),
+    ],
+)
+def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CompCSE(**changes)
+
+
+def test_impossible_compositions_are_refused() -> None:
+    h = torch.ones(4, WIDTH)
+    refused = [(how, 3, f"{how} composes two parts, got 3") for how in OF_TWO]
+    refused += [(how, 2, f"{how} needs a projection, got none") for how in OF_TWO[1:]]
+    for how, parts, message in [*refused, ("max", 2, "compose must be one of average, sum, .*, got 'max'")]:
+        with pytest.raises(ValueError, match=message):
+            compose([h] * parts, how)
+
+
+def test_published_settings_are_the_best_of_their_tables() -> None:
+    from experiments.study import published_rows
+
+    def best(table: int, backbone: str) -> str:
+        lines = [row for row in published_rows(f"compcse_table{table}") if row["backbone"] == backbone]
+        return max((row for row in lines if row["method"] == "CompCSE"), key=lambda row: float(row["value"]))["variant"]
+
+    assert [best(2, "BERT-base"), best(2, "BERT-large")] == ["w/ composition", "+subsuming"]
+    assert [best(2, "RoBERTa-base"), best(2, "RoBERTa-large")] == ["w/ composition", "w/ composition"]
+    assert [best(3, "BERT-base"), best(3, "RoBERTa-base")] == ["avg", "concat first & last half"]
+    assert [best(6, "BERT-base"), best(6, "BERT-large")] == ["d0=256", "d0=1024"]  # 1024 is all
+    assert {name: (recipe.learning_rate, recipe.method) for name, recipe in PUBLISHED.items()} == {
+        "bert-base-uncased": (3e-5, CompCSE(dims=256)),
+        "bert-large-uncased": (1e-5, CompCSE(subsampling="subsuming")),
+        "roberta-base": (3e-5, CompCSE(compose="concat")),
+        "roberta-large": (1e-5, CompCSE(compose="concat")),
+    }
+    assert {(recipe.batch_size, recipe.epochs, recipe.warmup) for recipe in PUBLISHED.values()} == {(64, 1, 0)}
