@@ -29,7 +29,9 @@ class Embeds(Protocol):
 
     name: str
 
-    def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]: ...
+    def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+        """A vector a sentence, on the CPU."""
+        ...
 
 
 class Scorer(Protocol):

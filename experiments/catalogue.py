@@ -1,10 +1,10 @@
 """Every declared study by name."""
 
-from experiments import quickstart, rankcse
+from experiments import beyond, quickstart, rankcse
 from experiments.scales import SCALES
 from experiments.study import Study, StudyAt
 
-PAPERS: dict[str, dict[str, StudyAt]] = {"rankcse": rankcse.STUDIES}
+PAPERS: dict[str, dict[str, StudyAt]] = {"rankcse": rankcse.STUDIES, "beyond": beyond.STUDIES}
 STUDIES: dict[str, StudyAt] = {name: study for paper in PAPERS.values() for name, study in paper.items()}
 
 

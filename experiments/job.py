@@ -177,7 +177,7 @@ def opened(encoder: Run | Pretrained, select: str, place: Place) -> Encoder | Wo
 
 
 def _keep_pair_scores(folder: Path, name: str, scores: Mapping[str, np.ndarray]) -> None:
-    path = folder / "pair_scores" / f"{name}.npz"
+    path = folder / "pair_scores" / f"{name.replace('/', '_')}.npz"  # a corpus may be named by its path
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_file():
         with np.load(path) as old:

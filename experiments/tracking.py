@@ -7,6 +7,7 @@ needs is in the run's artifact `result.json`; metrics and parameters are there t
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -161,7 +162,8 @@ def _scores(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
         place = [] if cell["select"] == first else [cell["select"]]
         how = [] if cell["scorer"] == "cosine" else [cell["scorer"]]
         aggregate = [] if cell["metric"] == "spearman.all" else [cell["metric"]]
-        yield Metric("/".join(["test", cell["task"], *aggregate, *place, *how]), cell["score"], now, 0)
+        name = "/".join(["test", cell["task"], *aggregate, *place, *how])
+        yield Metric(re.sub(r"[^\w. :/-]", "", name), cell["score"], now, 0)  # MLflow takes no other characters
     yield Metric("seconds/train", result["seconds"], now, 0)
     yield Metric("seconds/all", result["scoring_seconds"], now, 0)
 

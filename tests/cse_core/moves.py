@@ -24,7 +24,6 @@ MLE = RankCSE(teachers=(TEACHER,), rank="list_mle")
 BOTH = RankCSE(teachers=(replace(TEACHER, weight=0.3), replace(OTHER, weight=0.7)))
 SWAPPED = RankCSE(teachers=(replace(TEACHER, weight=0.7), replace(OTHER, weight=0.3)))
 BASED = RankEncoder(base=A, corpus_size=50, lower=-1.0, upper=1.0, combination="sum")
-WHITE = WhitenedCSE(groups=64)
 DROPPED = WhitenedCSE(groups=64, views="dropout")
 WIDE = SNCSE(margin_weight=1.0, nearest=0.0, farthest=0.0)
 EDITED = DiffCSE(generator=Pretrained("wiki-mini"), detection_weight=1.0)
@@ -65,19 +64,19 @@ MOVES: dict[str, dict[str, tuple[Method, Method]]] = {
         combination="maximum",
     ),
     "whitenedcse": _moves(
-        WHITE,
+        DROPPED,
         temperature=0.06,
         groups=32,
         whitening="group",
-        views="dropout",
+        views="shared",
         positives=2,
         objective="inside",
         weights=(0.5, 1.0),
         normalise=True,
-        momentum=(replace(WHITE, whitening="zca"), replace(WHITE, whitening="zca", momentum=0.9)),
+        momentum=(replace(DROPPED, whitening="zca"), replace(DROPPED, whitening="zca", momentum=0.9)),
         detach=False,
         eps=1e-3,
-        variant=(DROPPED, replace(DROPPED, variant="released_code")),
+        variant="released_code",
     ),
     "compcse": _moves(
         CompCSE(),
@@ -123,17 +122,26 @@ TRAINED: dict[str, Method] = {
     "rankcse released_code": replace(TAUGHT, variant="released_code"),
     "rankencoder": BASED,
     "rankencoder on promptbert": replace(BASED, inner=PromptBERT()),
-    "whitenedcse": WHITE,
+    "whitenedcse": DROPPED,
+    # Of one pass the views are so alike that at the usual temperature there is next to nothing to learn.
+    "whitenedcse shared": replace(DROPPED, views="shared", temperature=1.0),
+    "whitenedcse zca": replace(DROPPED, whitening="zca"),
     "whitenedcse released_code": replace(DROPPED, variant="released_code"),
     "compcse": CompCSE(),
     "compcse projected": CompCSE(compose="difference_project"),
     "promptbert": PromptBERT(),
+    "promptbert without denoising": PromptBERT(denoise=False),
     "sncse": WIDE,
     "diffcse": EDITED,
+    "diffcse tanh": replace(EDITED, head="tanh"),
     "mlm": MLM(mlm_weight=1.0),
 }
-# What centring takes out of the features (whitening, batch normalisation) teaches no bias before it.
-CENTRED = {"whitenedcse", "diffcse"}
+
+
+def centred(method: Method) -> bool:
+    """Whether something takes a constant out of the features (whitening, denoising), so that no bias is taught by it."""
+    inner = innermost(method)
+    return inner.name == "whitenedcse" or "batch_norm" == getattr(inner, "head", "") or getattr(inner, "denoise", False)
 
 
 def encoder_for(method: Method, dropout: float = 0.3) -> Encoder:

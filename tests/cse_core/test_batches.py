@@ -154,7 +154,7 @@ def test_stacking_fills_ids_mask_and_positions() -> None:
     assert stack([long, long], 1).positions is None
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "mask"])
 def test_tokens_of_different_widths_pass_together_as_alone(pooling: str) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling).eval()
     parts = [

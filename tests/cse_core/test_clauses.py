@@ -30,16 +30,19 @@ unit_lists = st.lists(st.sampled_from(["a", "bb", "ccc dd", "e f g h", "ii jj kk
         "The mill (an old one (1850)) stands.",
         "The mill | (which stood by the weir) | burnt down.",
         "Ann Lee | (born 7 May 1811) | was a smith.",
+        "The mill | (a former ruin) | burnt down.",
         "The mill (1850) burnt down.",
         # commas
         "When the mill burnt down, | the miller left.",
         "The miller left, | leaving his debts.",
-        "The mill, | built by his father, | burnt down.",
+        "The mill, | owned by his father, | burnt down.",
         "Wheat, rye, barley and oats grow here.",
         "They sold gongs, singing bowls, and bells.",
         "In 1850, the mill burnt down.",
-        "The miller, | who sold rye, oats and wheat, | left town.",
-        "The show, | which was held in Kiel, Holstein, | was long.",
+        "They left, nothing else was known.",
+        "The mill, red with rust, burnt.",
+        "The miller, | who sold rye, oats and wheat, left town.",
+        "The show, | which was held in Kiel, Holstein, was long.",
         "The old mill by the river burnt down in 1850, | a year of long drought and fire.",
         "In the dry summer of 1850, the mill burnt down.",
         "The king, the queen, the old duke and his heir left.",
@@ -57,6 +60,7 @@ unit_lists = st.lists(st.sampled_from(["a", "bb", "ccc dd", "e f g h", "ii jj kk
         "He left | before finding work.",
         "It was older than the church.",
         "It was older | than they thought.",
+        "It was older than expected.",
         # that
         "He said | that the mill was old.",
         "The walls of that mill were thick.",
@@ -65,12 +69,13 @@ unit_lists = st.lists(st.sampled_from(["a", "bb", "ccc dd", "e f g h", "ii jj kk
         "The mill burnt down | and was never rebuilt.",
         "The mill burnt down | but he stayed.",
         "The mill burnt down | and became a ruin.",
-        "The mill burnt down and, | when the war ended, | was sold.",
+        "The mill burnt down | and reopened in 1860.",
+        "The mill burnt down | and, when the war ended, | was sold.",
         "He came | and when she left he stayed.",
         "He came | and even though she left he stayed.",
         "The mill and the weir belong together.",
         # two words at least
-        "He, | who was old, | left town.",
+        "He, who was old, | left town.",
         "Stop; go | because she said so.",
         "She came; left.",
         "So: he left.",
@@ -177,7 +182,7 @@ def test_unbalanced_halves_leave_their_own_halves() -> None:
 
 
 def test_time_grows_with_the_length() -> None:
-    text = " ".join(["the", "mill", "(and", "that,", "of", "which"] * 2000)
+    text = " ".join(["the", "mill", "(and", "that,", "of", "which"] * 1000)
     start = time.process_time()
     assert len(clauses(text)) > 1000
     assert time.process_time() - start < 10

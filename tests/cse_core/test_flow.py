@@ -212,8 +212,8 @@ def covariance_error(z: Tensor) -> float:
     return (torch.cov(z.T) - torch.eye(z.shape[1])).abs().mean().item()
 
 
-@pytest.mark.parametrize(("mixing", "short"), [("rotation", 0.02), ("permutation", 0.06)])
-def test_fitting_explains_held_out_correlated_data_and_whitens_it(mixing: str, short: float) -> None:
+@pytest.mark.parametrize(("mixing", "near", "gain"), [("rotation", 0.02, 0.05), ("permutation", 0.25, 0.1)])
+def test_fitting_explains_held_out_correlated_data_and_whitens_it(mixing: str, near: float, gain: float) -> None:
     """No density explains new data better than its own; a fitted flow comes near it, in nats a dimension."""
     (train, covariance), test = correlated(1000, 1), correlated(1500, 2)[0]
     own = torch.distributions.MultivariateNormal(OFFSETS, covariance)
@@ -222,8 +222,8 @@ def test_fitting_explains_held_out_correlated_data_and_whitens_it(mixing: str, s
     start, end = (fit_flow(train, epochs=epochs, **schedule) for epochs in (0, 12))
     (z0, c0), (z1, c1) = start(test), end(test)
     before, after = (likelihood_loss(z, c).mean().item() for z, c in ((z0, c0), (z1, c1)))
-    assert best < after < best + short < best + 0.15 < before
-    assert covariance_error(z1) < 0.1 < 0.2 < covariance_error(z0) < covariance_error(test)
+    assert best - 0.01 < after < min(best + near, before - gain)
+    assert covariance_error(z1) < 0.7 * covariance_error(z0) < covariance_error(test)
 
 
 def test_one_step_of_a_fit_goes_down_the_likelihoods_gradient() -> None:

@@ -162,6 +162,8 @@ def test_third_persons_and_their_bases(base: str, third: str) -> None:
         ("The novel (published in 1901) sold well.", "The novel (published in 1901) did not sell well."),
         ("The novel, published in 1901, sold well.", "The novel, published in 1901, did not sell well."),
         ("The barn built by Ann burnt down.", "The barn built by Ann did not burn down."),
+        ("In 1850, Ann, raised in Kiel, sold the mill.", "In 1850, Ann, raised in Kiel, did not sell the mill."),
+        ("When she came, Ann, raised in Kiel, sold it.", "When she came, Ann, raised in Kiel, did not sell it."),
         ("They moved by boat as the road was bad.", "They did not move by boat as the road was bad."),
         ("They came by boat when the road was bad.", "They did not come by boat when the road was bad."),
         ("They moved by boat when the road was bad.", "They did not move by boat when the road was bad."),

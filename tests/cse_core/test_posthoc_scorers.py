@@ -22,7 +22,7 @@ from cse_core.flow import fit_flow
 from cse_core.methods import rankencoder
 from cse_core.run import Corpus
 from cse_core.scorers import Cosine, Flowed, Pairs, Ranked, Scorer, Whitened, whitening
-from cse_core.senteval import Evaluation, pairs
+from cse_core.senteval import Evaluation
 from cse_core.words import WordVectors
 
 CORPUS = Corpus("synthetic", 300)
@@ -125,11 +125,29 @@ def test_each_sentence_passes_once(cache: Path) -> None:
     assert sorted(ranked.passed) == sorted([*drawn(20, 42), *every])
 
 
-def test_whitened_fits_on_all_splits_of_a_task(
-    cache: Path, encoder: Encoder, real_data: Path, monkeypatch: pytest.MonkeyPatch
+def texts_of(split: str) -> list[str]:
+    return [f"{split} {i}" for i in range(20)]
+
+
+def by_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every encoder's vectors are Hashed's of its pooling and the text, every set's pairs are those of texts_of."""
+
+    def own(task: str, data: Path | None) -> Evaluation:
+        texts = texts_of(task)
+        return Evaluation(task, Dataset.from_dict({"sentence1": texts[::2], "sentence2": texts[1::2]}), {})
+
+    monkeypatch.setattr(Encoder, "encode", lambda self, sentences: hashed(self.pooling, sentences))
+    monkeypatch.setattr(scorers, "pairs", own)
+
+
+def hashed(pooling: str, sentences: Sequence[str]) -> torch.Tensor:
+    return Hashed().encode([f"{pooling} {sentence}" for sentence in sentences])
+
+
+def test_fits_are_on_all_splits_of_a_task_and_once_for_the_same_texts(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """STS-B's and SICK-R's train, dev and test texts of both sides, a year's set's own; one fit for the same texts."""
-    monkeypatch.setattr(Encoder, "encode", lambda self, sentences: Hashed().encode(sentences))
+    by_hash(monkeypatch)
     fitted: list[torch.Tensor] = []
 
     def spy(vectors: torch.Tensor, dims: int | None) -> Any:
@@ -137,41 +155,29 @@ def test_whitened_fits_on_all_splits_of_a_task(
         return whitening(vectors, dims)
 
     monkeypatch.setattr(scorers, "whitening", spy)
-    tasks = dict.fromkeys(("stsb", "stsb_dev", "sts12", "sickr"), TASKS["first"])
-    found = Whitened(dims=4).pair_scores(encoder, tasks, data=real_data)
-    splits = {
-        "stsb": ["stsb_train", "stsb_dev", "stsb"],
-        "sts12": ["sts12"],
-        "sickr": ["sickr_train", "sickr_dev", "sickr"],
-    }
-    assert [len(vectors) for vectors in fitted] == [2 * (5749 + 1500 + 1379), 2 * 3108, 2 * (4500 + 500 + 4927)]
-    for (task, names), vectors in zip(splits.items(), fitted, strict=True):
-        tables = [pairs(name, real_data).table for name in names]
-        texts = [text for table in tables for side in ("sentence1", "sentence2") for text in table[side]]
-        assert torch.allclose(vectors.double().mean(0), Hashed().encode(texts).double().mean(0), rtol=1e-9)
-        a, b = (whitening(vectors, 4)(Hashed().encode(side)).tolist() for side in TASKS["first"])
-        assert found[task].scores.tolist() == pytest.approx([cosine(*pair) for pair in zip(a, b, strict=True)])
-    assert found["stsb_dev"].scores.tolist() == found["stsb"].scores.tolist()
+    tasks = dict.fromkeys(("sts12", "stsb", "stsb_dev", "sickr", "sickr_dev", "sts16"), TASKS["first"])
+    found = Whitened(dims=4).pair_scores(encoder, tasks)
+    stsb, sickr = (f"{name}_train {name}_dev {name}".split() for name in ("stsb", "sickr"))
+    for vectors, splits in zip(fitted, (["sts12"], stsb, sickr, ["sts16"]), strict=True):
+        expected = hashed("layer1_last_mean", [text for split in splits for text in texts_of(split)])
+        assert sorted(vectors.tolist()) == sorted(expected.tolist())
+    assert found["stsb_dev"].scores.tolist() == found["stsb"].scores.tolist() != found["sts12"].scores.tolist()
 
 
 def test_whitened_and_flowed_score_under_their_pooling_and_fit(
-    cache: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def encode(pooling: str, sentences: Sequence[str]) -> torch.Tensor:
-        return Hashed().encode([f"{pooling} {sentence}" for sentence in sentences])
-
-    monkeypatch.setattr(Encoder, "encode", lambda self, sentences: encode(self.pooling, sentences))
-    lines = synthetic.sentences(200)
-    table = Dataset.from_dict({"sentence1": lines[:100], "sentence2": lines[100:]})
-    monkeypatch.setattr(scorers, "pairs", lambda task, data: Evaluation(task, table, {}))
-    tasks = {"few": (lines[:40], lines[40:80])}
+    by_hash(monkeypatch)
+    monkeypatch.setitem(scorers.SPLITS, "few", ("one", "few"))
+    tasks: dict[str, Pairs] = {"few": (texts_of("one"), texts_of("other"))}
 
     def scores(scorer: Scorer) -> list[float]:
         return scorer.pair_scores(encoder, tasks)["few"].scores.tolist()
 
     def expected(pooling: str, fit: Callable[[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]) -> list[float]:
-        mapping = fit(encode(pooling, lines))
-        first, second = (mapping(encode(pooling, side)).tolist() for side in tasks["few"])
+        own = [split[start::2] for split in map(texts_of, ("one", "few")) for start in (0, 1)]
+        mapping = fit(hashed(pooling, [text for side in own for text in side]))
+        first, second = (mapping(hashed(pooling, side)).tolist() for side in tasks["few"])
         return [cosine(*pair) for pair in zip(first, second, strict=True)]
 
     def flow(seed: int) -> Callable[[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]:
@@ -215,6 +221,18 @@ def test_states_behind_a_layer_norm_span_a_dimension_less(cache: Path, encoder: 
     with pytest.raises(ValueError, match="whitening 128 dimensions from 300 vectors that span fewer"):
         Whitened(pooling="mean", corpus=CORPUS).pair_scores(encoder, TASKS)
     Whitened(pooling="mean", corpus=CORPUS, dims=127).pair_scores(encoder, TASKS)
+
+
+def test_the_cosine_is_under_the_encoders_own_template_or_another(encoder: Encoder) -> None:
+    own, other = '"{}" means [MASK].', "{} is [MASK] ."
+    prompted = encoder.under("mask", own)
+    for scorer, template in ((Cosine(), own), (Cosine("mask", other), other)):
+        found = scorer.pair_scores(prompted, TASKS)["second"].scores.tolist()
+        sides = (encoder.under("mask", template).encode(side).tolist() for side in TASKS["second"])
+        assert found == pytest.approx([cosine(*pair) for pair in zip(*sides, strict=True)], abs=1e-5)
+    assert Cosine("cls").pair_scores(prompted, TASKS)["second"].scores.tolist() == pytest.approx(
+        Cosine().pair_scores(encoder, TASKS)["second"].scores.tolist(), abs=1e-6
+    )
 
 
 def test_word_vectors_have_no_pooling(cache: Path) -> None:

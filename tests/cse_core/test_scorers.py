@@ -19,6 +19,7 @@ TASKS = {
     "second": (["a dog", "snow fell on the hills"], ["a cat", "the river"]),
     "none": ([], []),
 }
+WITHOUT_TEMPLATE = [pooling for pooling in POOLINGS if pooling != "mask"]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_an_undefined_cosine_is_zero_and_counted(value: float) -> None:
     assert scores[[0, 2, 4]].tolist() == expected[[0, 2, 4]].tolist()
 
 
-@pytest.mark.parametrize("pooling", [None, *POOLINGS])
+@pytest.mark.parametrize("pooling", [None, *WITHOUT_TEMPLATE])
 def test_a_scorer_gives_the_cosines_of_each_task_under_its_pooling(encoder: Encoder, pooling: str | None) -> None:
     found = Cosine(pooling).pair_scores(encoder, TASKS)
     other = Encoder.from_pretrained("wiki-tiny", pooling=pooling or "cls")
@@ -120,6 +121,8 @@ def test_undefined_scores_of_a_task_are_counted_with_it() -> None:
 def test_names_are_unique_and_unknown_poolings_refused() -> None:
     assert str(Cosine()) == "cosine"
     assert str(Cosine("mean")) == "cosine mean"
-    assert len({str(Cosine(pooling)) for pooling in (None, *POOLINGS)}) == 6
+    assert len({str(Cosine(pooling)) for pooling in (None, *WITHOUT_TEMPLATE)}) == 6
     with pytest.raises(ValueError, match=r"pooling must be one of cls, mean, .*, got 'max'"):
         Cosine("max")
+    with pytest.raises(ValueError, match="the pooling mask and a template go together, got 'mask' and ''"):
+        Cosine("mask")

@@ -209,9 +209,8 @@ def test_archives_that_are_damaged_or_cut_short_are_refused(tmp_path: Path, name
     path = Path(written(tmp_path, "".join(f"w{i} {' '.join(map(str, row))}\n" for i, row in enumerate(rows)), name))
     whole = path.read_bytes()
     assert len(WordVectors.load(str(path)).table) == 3000
-    flipped = bytearray(whole)
-    flipped[len(whole) // 2] ^= 255
-    for damaged in (whole[: len(whole) // 2], bytes(flipped), b"not packed at all 1 2 3\n"):
+    flipped = [whole[:i] + bytes([whole[i] ^ 255]) + whole[i + 1 :] for i in (100, len(whole) // 2)]
+    for damaged in (whole[: len(whole) // 2], *flipped, b"not packed at all 1 2 3\n"):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=re.escape(str(path))):
             WordVectors.load(str(path))

@@ -123,8 +123,8 @@ def test_the_generator_fills_masks_and_nothing_else(encoder: Encoder, modules: n
 
 def test_the_generators_dropout_stays_off_and_the_discriminators_is_the_runs() -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.25)
-    assert not encoder.backbone.training
     modules = MINI.modules(encoder, seeded(2))
+    assert not any((encoder.backbone.training, modules["generator"].training))
     for holder in (modules["generator"], modules, nn.ModuleList([encoder, modules])):
         holder.train()
         assert not any(part.training for part in modules["generator"].modules())
@@ -188,7 +188,7 @@ def test_the_loss_is_contrast_and_weighted_detection(encoder: Encoder, modules: 
 def test_detection_alone_teaches_all_but_the_generator(head: str) -> None:
     """The condition carries the gradient to head and encoder; the generator stays as it was, byte for byte."""
     encoder, method = Encoder.from_pretrained("wiki-tiny", dropout=0.1), replace(MINI, head=head)
-    modules = method.modules(encoder, seeded(2))
+    modules: Any = method.modules(encoder, seeded(2))
     before = copy.deepcopy(modules["generator"].state_dict())
     trained = [p for p in nn.ModuleList([encoder, modules]).parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-3, weight_decay=0.1)

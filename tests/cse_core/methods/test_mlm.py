@@ -70,7 +70,9 @@ class Columns(SimCSE):
     count: ClassVar[int]
 
     def examples(self, texts: Any, tokenizer: Any, max_length: int) -> dict[str, list[list[int]]]:
-        return {f"c{i}": [ids[: max_length - i] for ids in tokenizer(texts)["input_ids"]] for i in range(self.count)}
+        return {
+            f"c{i}": [ids[: max_length - 2 * i] for ids in tokenizer(texts)["input_ids"]] for i in range(self.count)
+        }
 
     def loss(self, encode: Any, batch: Batch, modules: nn.ModuleDict, targets: Any) -> Loss:
         return Loss(torch.zeros((), dtype=torch.float64), {})
@@ -151,15 +153,15 @@ def test_nothing_chosen_is_a_loss_of_zero_with_a_gradient_of_zero(encoder: Encod
 def test_special_words_are_never_chosen(encoder: Encoder) -> None:
     tokenizer = encoder.tokenizer
     tokens = pad(tokenizer([*TEXTS, "a [MASK] b [UNK] [PAD]"])["input_ids"], encoder.pad_id)
+    tokens.mask[0, 2] = False  # a word that is no text, as padding is none
     masked, chosen = Words(tokenizer, "x").masked(tokens, 1.0, seeded(), keep=0.0, random=0.0)
     special = {tokenizer.convert_tokens_to_ids(t) for t in ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")}
     assert special <= set(tokens.ids.flatten().tolist())
     for ids, real, now, picked in zip(tokens.ids.tolist(), tokens.mask, masked.ids, chosen, strict=True):
         for j, token in enumerate(ids):
-            word = token not in special
+            word = token not in special and bool(real[j])
             assert picked[j] == word
             assert now[j] == (tokenizer.mask_token_id if word else token)
-            assert real[j] or not word
     assert torch.equal(masked.mask, tokens.mask)
     assert Words(tokenizer, "x").size == 16_384
     no_mask = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer)
