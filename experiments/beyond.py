@@ -36,16 +36,14 @@ def _trained(scale: Scale) -> dict[str, Run | None]:
     runs = {label: RUNS[name](scale, BASE, **fields) for label, (name, fields) in made.items()}
     for label in ("SimCSE", "PromptBERT", "SNCSE"):
         runs[f"RankEncoder on {label}"] = rankencoder_run(scale, BASE, label.lower())
-    released = {"combination": "sum", "upper": 0.9999}
-    return runs | {"RankEncoder on SimCSE, released code": rankencoder_run(scale, BASE, "simcse", **released)}
+    released = rankencoder_run(scale, BASE, combination="sum", upper=0.9999)
+    return runs | {"RankEncoder on SimCSE, released code": released}
 
 
 def methods(scale: Scale) -> Study:
     """Every method of the core at this scale's settings, its last checkpoint, beside the untrained backbone."""
     rows = [
-        Row(
-            label=f"untrained, {how}", encoder=scale.backbones[BASE], backbone=BASE, scorer=scorer, select="as is"
-        )
+        Row(label=f"untrained, {how}", encoder=scale.backbones[BASE], backbone=BASE, scorer=scorer, select="as is")
         for how, scorer in UNTRAINED.items()
     ]
     for label, run in _trained(scale).items():

@@ -30,11 +30,11 @@ PUBLISHED_NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """A size at which studies run: which backbone stands for which, how much data, which settings override a recipe's.
+    """A size at which studies run: which backbone stands for which, how much data, which settings replace a recipe's.
 
     `backbones` maps the papers' names to what stands for them here; a paper's backbone without an entry is not run.
-    `training` overrides a recipe's training fields, `rescaled` fields of a method, by its name and backbone; `seeds` may
-    be fewer for some backbones.
+    `training` overrides a recipe's training fields, `rescaled` fields of a method, by its name and backbone; `seeds`
+    may be fewer for some backbones.
     """
 
     name: str

@@ -1,11 +1,14 @@
 """For every field of every method two methods that differ in it alone, where it matters; and methods to train with."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from torch import Tensor
+
 from cse_core.encoder import Encoder
-from cse_core.method import Method, innermost
+from cse_core.method import Method, Tokens, innermost
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.diffcse import DiffCSE
 from cse_core.methods.mlm import MLM
@@ -139,9 +142,23 @@ TRAINED: dict[str, Method] = {
 
 
 def centred(method: Method) -> bool:
-    """Whether something takes a constant out of the features (whitening, denoising), so that no bias is taught by it."""
+    """Whether something takes a constant out of the features (whitening, denoising): no bias before it is taught."""
     inner = innermost(method)
-    return inner.name == "whitenedcse" or "batch_norm" == getattr(inner, "head", "") or getattr(inner, "denoise", False)
+    head: str = getattr(inner, "head", "")
+    return inner.name == "whitenedcse" or head == "batch_norm" or getattr(inner, "denoise", False)
+
+
+class Encoded:
+    """An Encode made of a function from Tokens to vectors."""
+
+    def __init__(self, embed: Callable[..., tuple[Tensor, ...]]) -> None:
+        self.embed = embed
+
+    def __call__(self, *tokens: Tokens) -> tuple[Tensor, ...]:
+        return self.embed(*tokens)
+
+    def states(self, tokens: Tokens) -> Tensor:
+        raise NotImplementedError
 
 
 def encoder_for(method: Method, dropout: float = 0.3) -> Encoder:

@@ -23,6 +23,7 @@ from cse_core.methods.rankcse import (
 )
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Pretrained
+from tests.cse_core.moves import Encoded
 
 seeds = st.integers(0, 10_000)
 sizes = st.integers(3, 8)
@@ -189,7 +190,7 @@ def outcome(method: RankCSE | SimCSE, n: int = 6) -> dict[str, torch.Tensor]:
     batch = Batch(torch.arange(n), {"text": Tokens(ids, ids > 0)}, torch.Generator().manual_seed(1))
     modules = torch.nn.ModuleDict({"head": torch.nn.Identity()})
     teachers = {f"teacher_{i}": torch.randn(n, 3, generator=generator).double() for i in range(2)}
-    loss = method.loss(embed, batch, modules, teachers)
+    loss = method.loss(Encoded(embed), batch, modules, teachers)
     return {"total": loss.total, **loss.terms}
 
 
@@ -242,7 +243,7 @@ def test_gradient_reaches_both_views_and_no_teacher() -> None:
     )
     modules = torch.nn.ModuleDict({"head": torch.nn.Identity()})
     for method in (RankCSE(teachers=(Teacher(Pretrained("a")),), rank=rank) for rank in ("list_net", "list_mle")):
-        loss = method.loss(lambda *tokens: (z1, z2), batch, modules, {"teacher_0": teacher})
+        loss = method.loss(Encoded(lambda *tokens: (z1, z2)), batch, modules, {"teacher_0": teacher})
         for term in loss.terms.values():
             grads = torch.autograd.grad(term, (z1, z2), retain_graph=True)
             assert all(g.isfinite().all() and g.abs().sum() > 0 for g in grads)
