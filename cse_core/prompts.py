@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SENTENCE, MASK = "{}", "[MASK]"
-FINAL = (".", "?", "!", '"', "'")  # the released evaluators add a full stop after anything else
+# What closes a sentence. Released evaluators differ: PromptBERT's adds a full stop after "!" too, SNCSE's after no
+# ASCII punctuation. 78 of the STS sets' 26,104 sentences end in "!", 365 in other punctuation.
+FINAL = (".", "?", "!", '"', "'")
 
 
 def check_template(template: str) -> None:

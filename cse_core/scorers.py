@@ -197,7 +197,7 @@ class Flowed:
         """See Scorer."""
 
         def fit(texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
-            flow = fit_flow(texts, seed=self.seed).eval()
+            flow = fit_flow(texts, mixing="permutation", seed=self.seed).eval()
             return torch.no_grad()(lambda x: flow(x)[0])
 
         return _fitted(_under(encoder, self.pooling), tasks, self.corpus, data, fit)

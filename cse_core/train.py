@@ -134,6 +134,8 @@ class Loop:
         corpus = Path(sentences(run.corpus, data).cache_files[0]["filename"]).parent.name  # named by its content
         content = {"backbone": content_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
+        if run.template and self.encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
+            raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")
         self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         source = Examples(table, self.encoder, store, corpus=run.corpus, data=data, device=device)

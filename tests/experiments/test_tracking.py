@@ -212,7 +212,7 @@ def test_a_run_is_described_by_what_it_was_trained_with(store: Path, tmp_path: P
 
 
 def test_scores_that_are_undefined_fail_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def equal(self: Cosine, encoder: object, tasks: dict) -> dict:
+    def equal(self: Cosine, encoder: object, tasks: dict, *, data: Path | None) -> dict:
         return {task: PairScores(np.ones(len(first))) for task, (first, _) in tasks.items()}
 
     monkeypatch.setattr(Cosine, "pair_scores", equal)

@@ -180,7 +180,7 @@ def test_mixing_refuses_other_weights(weights: list[float]) -> None:
 
 
 def embed(*tokens: Tokens) -> tuple[torch.Tensor, ...]:
-    """An encode whose views differ: what the ids say, plus the view's number."""
+    """Views that differ: what the ids say, plus the view's number."""
     return tuple(t.ids.double() + 0.3 * i * t.ids.double().sin() for i, t in enumerate(tokens))
 
 
@@ -238,9 +238,8 @@ def test_released_code_follows_the_community_code() -> None:
 def test_gradient_reaches_both_views_and_no_teacher() -> None:
     z1, z2 = (torch.randn(5, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
     teacher = torch.randn(5, 4, dtype=torch.float64)
-    batch = Batch(
-        torch.arange(5), {"text": Tokens(torch.ones(5, 2).long(), torch.ones(5, 2).bool())}, torch.Generator()
-    )
+    text = Tokens(torch.ones(5, 2).long(), torch.ones(5, 2).bool())
+    batch = Batch(torch.arange(5), {"text": text}, torch.Generator())
     modules = torch.nn.ModuleDict({"head": torch.nn.Identity()})
     for method in (RankCSE(teachers=(Teacher(Pretrained("a")),), rank=rank) for rank in ("list_net", "list_mle")):
         loss = method.loss(Encoded(lambda *tokens: (z1, z2)), batch, modules, {"teacher_0": teacher})
