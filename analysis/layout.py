@@ -228,7 +228,7 @@ def _shared(rows: Sequence[Row]) -> str:
     hidden = {"method", "corpus", "seed"}
     settings = [{name: str(value) for name, value in run.settings().items() if name not in hidden} for run in runs]
     common = {name: text for name, text in settings[0].items() if all(one.get(name) == text for one in settings)}
-    return ", ".join(f"{name} {text}" for name, text in common.items()) or DASH
+    return ", ".join(f"{name} {text}" for name, text in common.items() if text) or DASH
 
 
 def _machines(results: Results) -> str:
