@@ -23,7 +23,13 @@ MakeRun = Callable[..., Run | None]  # (scale, backbone, **changed fields); None
 
 def as_published(recipes: Mapping[Any, Recipe]) -> MakeRun:
     """Runs of a method whose recipes are found by backbone."""
-    return lambda scale, backbone, **fields: scale.run(recipe_for(recipes, backbone), backbone, **fields)
+
+    def make(scale: Scale, backbone: str, **fields: Any) -> Run | None:
+        if backbone not in scale.backbones:
+            return None
+        return scale.run(recipe_for(recipes, backbone), backbone, **fields)
+
+    return make
 
 
 def recipe_for(recipes: Mapping[Any, Recipe], key: Any) -> Recipe:
@@ -63,6 +69,8 @@ def rankencoder_run(
     scale: Scale, backbone: str, base: str = "simcse", source: str = "paper", **fields: Any
 ) -> Run | None:
     """RankEncoder over this scale's run of a base method; `source` says whose settings."""
+    if backbone not in scale.backbones:
+        return None
     recipe = recipe_for(rankencoder.PUBLISHED, (source, base, backbone))
     trained = RUNS[base](scale, backbone)
     return scale.run(rankencoder.based(recipe, trained, scale.dev), backbone, **fields) if trained else None
