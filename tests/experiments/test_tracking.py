@@ -78,11 +78,13 @@ def test_logging_twice_changes_nothing_and_new_scores_join(tracker: Tracker, sto
     shutil.copytree(store / JOB.key, copy)
     result = json.loads((copy / "result.json").read_text())
     result["cells"].append(result["cells"][0] | {"task": "more", "score": 0.25})
+    result["cells"].append(result["cells"][0] | {"task": "more", "score": 0.5, "scorer": 'mask "{}" [MASK].'})
     result["studies"].append("two")
     (copy / "result.json").write_text(json.dumps(result))
     assert tracker.log(copy) == first
     run = tracker.client.get_run(first)
     assert run.data.metrics["test/more"] == 0.25
+    assert run.data.metrics["test/more/mask  MASK."] == 0.5  # MLflow takes no brackets and no quotes
     assert run.data.tags["studies"] == "one two"
     assert len(tracker.client.search_runs([tracker.experiment])) == 1
 
