@@ -36,4 +36,4 @@ def test_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "backward_weight=0.3" in done.stdout
-    assert re.search(r"synthetic\W+\d\d\.\d\d", done.stdout)
+    assert re.search(r"synthetic\W+\d+\W+\d\d\.\d\d", done.stdout)  # task, pairs, Spearman
