@@ -16,8 +16,8 @@ from transformers import logging as transformers_logging
 from cse_core.batches import pad, stack
 from cse_core.method import Tokens
 from cse_core.pretrained import KEPT, resolve
-from cse_core.prompts import check_template, prompted, sides, with_final_period
-from cse_core.run import POOLINGS
+from cse_core.prompts import check_template, closed_and_prompted
+from cse_core.run import check_pooling
 
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -53,10 +53,7 @@ class Encoder(nn.Module):
         longest: int | None = None,
     ) -> None:
         super().__init__()
-        if pooling not in POOLINGS:
-            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
-        if (pooling == "mask") != bool(template):
-            raise ValueError(f"the pooling mask and a template go together, got {pooling!r} and {template!r}")
+        check_pooling(pooling, template)
         if template:
             check_template(template)
         self.backbone: PreTrainedModel = backbone
@@ -152,10 +149,7 @@ class Encoder(nn.Module):
         if not sentences:  # the tokenizer has no answer to an empty list
             return []
         if self.template:
-            room = self.max_length - sum(map(len, sides(self.template, self.tokenizer)))
-            return prompted(
-                [with_final_period(s, self.template) for s in sentences], self.template, self.tokenizer, room
-            )
+            return closed_and_prompted(sentences, self.template, self.tokenizer, self.max_length)
         return self.tokenizer(list(sentences), truncation=True, max_length=self.max_length)["input_ids"]
 
     def encode(

@@ -48,3 +48,11 @@ def with_final_period(text: str, template: str) -> str:
     if not text.strip() or text.rstrip().endswith(FINAL):
         return text
     return text.rstrip() + (" ." if template.endswith(" .") else ".")
+
+
+def closed_and_prompted(
+    texts: Sequence[str], template: str, tokenizer: "PreTrainedTokenizerBase", length: int
+) -> list[list[int]]:
+    """Ids of each text, closed by a full stop, inside the template; `length` counts the template's tokens as well."""
+    room = length - sum(map(len, sides(template, tokenizer)))
+    return prompted([with_final_period(text, template) for text in texts], template, tokenizer, room)

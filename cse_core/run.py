@@ -19,6 +19,14 @@ POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "
 PRECISIONS = ("fp32", "bf16", "fp16")
 
 
+def check_pooling(pooling: str, template: str = "") -> None:
+    """Refuse an unknown pooling, a mask without a template and a template without a mask."""
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
+    if (pooling == "mask") != bool(template):
+        raise ValueError(f"the pooling mask and a template go together, got {pooling!r} and {template!r}")
+
+
 @dataclass(frozen=True)
 class Corpus:
     """The first `lines` sentences of a named collection. `sha256` pins them (data.content_hash); "" leaves it open."""
@@ -83,11 +91,9 @@ class Run:
         for name in ("dropout", "warmup"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        for name, known in (("pooling", POOLINGS), ("precision", PRECISIONS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
-        if (self.pooling == "mask") != bool(self.template):
-            raise ValueError(f"the pooling mask and a template go together, got {self.pooling!r} and {self.template!r}")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        check_pooling(self.pooling, self.template)
 
     @property
     def key(self) -> str:

@@ -15,7 +15,7 @@ from cse_core.encoder import Encoder
 from cse_core.flow import fit_flow
 from cse_core.method import check
 from cse_core.methods.rankencoder import interpolate, pair_rank_similarity
-from cse_core.run import POOLINGS, Corpus
+from cse_core.run import Corpus, check_pooling
 from cse_core.senteval import pairs
 from cse_core.vectors import sample
 
@@ -66,13 +66,6 @@ def _under(encoder: Embeds, pooling: str, template: str = "", longest: int | Non
     return encoder.under(pooling, template, longest)
 
 
-def _check_pooling(pooling: str, template: str = "") -> None:
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
-    if (pooling == "mask") != bool(template):
-        raise ValueError(f"the pooling mask and a template go together, got {pooling!r} and {template!r}")
-
-
 class _Sides:
     """The vectors of both sides of every task's pairs; each distinct sentence is embedded once."""
 
@@ -99,7 +92,7 @@ class Cosine:
 
     def __post_init__(self) -> None:
         if self.pooling is not None or self.template:
-            _check_pooling(self.pooling or "", self.template)
+            check_pooling(self.pooling or "", self.template)
 
     def __str__(self) -> str:
         return " ".join(filter(None, ("cosine", self.pooling, self.template)))
@@ -163,7 +156,7 @@ class Whitened:
     longest: int = 64
 
     def __post_init__(self) -> None:
-        _check_pooling(self.pooling)
+        check_pooling(self.pooling)
 
     def __str__(self) -> str:
         dims = f" to {self.dims}" if self.dims else ""
@@ -186,7 +179,7 @@ class Flowed:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        _check_pooling(self.pooling)
+        check_pooling(self.pooling)
 
     def __str__(self) -> str:
         return f"flow {self.pooling} on {_brief(self.corpus)} seed {self.seed}"
@@ -224,21 +217,23 @@ def _fitted(
     data: Path | None,
     fit: Callable[[Float[Tensor, "n d"]], Callable[[Tensor], Tensor]],
 ) -> dict[str, PairScores]:
-    texts = {task: _texts(task, corpus, data) for task in tasks}
+    sources = {task: corpus or _splits(task) for task in tasks}
+    texts = {source: _texts(source, data) for source in dict.fromkeys(sources.values())}
     sides = _Sides(encoder, tasks, [s for some in texts.values() for s in some])
-    scores, maps = {}, {}
-    for task in tasks:
-        key = tuple(texts[task])
-        maps[key] = maps.get(key) or fit(sides.of(texts[task]))
-        scores[task] = PairScores(*pair_cosines(*(maps[key](side) for side in sides.pair(task))))
-    return scores
+    maps = {source: fit(sides.of(some)) for source, some in texts.items()}
+    return {
+        task: PairScores(*pair_cosines(*(maps[sources[task]](side) for side in sides.pair(task)))) for task in tasks
+    }
 
 
-def _texts(task: str, corpus: Corpus | None, data: Path | None) -> list[str]:
-    if corpus:
-        return list(sentences(corpus, data)["text"])
-    splits = next((names for names in SPLITS.values() if task in names), (task,))
-    tables = [pairs(split, data).table for split in splits]
+def _splits(task: str) -> tuple[str, ...]:
+    return next((names for names in SPLITS.values() if task in names), (task,))
+
+
+def _texts(source: Corpus | tuple[str, ...], data: Path | None) -> list[str]:
+    if isinstance(source, Corpus):
+        return list(sentences(source, data)["text"])
+    tables = [pairs(split, data).table for split in source]
     return [s for table in tables for side in ("sentence1", "sentence2") for s in table[side]]
 
 

@@ -23,7 +23,7 @@ from cse_core.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets
 from cse_core.methods.promptbert import prompt_head
 from cse_core.negation import negations
-from cse_core.prompts import check_template, prompted, sides, with_final_period
+from cse_core.prompts import check_template, closed_and_prompted
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -87,11 +87,10 @@ class SNCSE:
             "positive": (texts, self.second),
             "negation": (negations(texts, self.negation), self.second),
         }
-        found = {}
-        for name, (sentences, template) in columns.items():
-            room = max_length - sum(map(len, sides(template, tokenizer)))
-            found[name] = prompted([with_final_period(s, template) for s in sentences], template, tokenizer, room)
-        return found
+        return {
+            name: closed_and_prompted(sentences, template, tokenizer, max_length)
+            for name, (sentences, template) in columns.items()
+        }
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """The tanh head."""
