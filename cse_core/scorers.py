@@ -3,18 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
 from torch import Tensor
 
 from cse_core.data import sentences
-from cse_core.encoder import Encoder
 from cse_core.flow import fit_flow
+from cse_core.memory import Embeds, Memory
 from cse_core.method import check
-from cse_core.methods.rankencoder import interpolate, pair_rank_similarity
+from cse_core.methods.rankencoder import interpolate, pair_rank_similarity, rank_vectors
 from cse_core.run import Corpus, check_pooling
 from cse_core.senteval import pairs
 from cse_core.vectors import sample
@@ -23,24 +24,21 @@ Pairs = tuple[Sequence[str], Sequence[str]]
 SPLITS = {"stsb": ("stsb_train", "stsb_dev", "stsb"), "sickr": ("sickr_train", "sickr_dev", "sickr")}
 
 
-@runtime_checkable
-class Embeds(Protocol):
-    """What has vectors for sentences: an Encoder, or WordVectors."""
-
-    name: str
-
-    def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-        """A vector a sentence, on the CPU."""
-        ...
-
-
 class Scorer(Protocol):
     """A frozen value that turns sentence pairs into scores."""
+
+    def view(self, encoder: Embeds) -> Memory:
+        """The encoder under the pooling that this scorer reads: what it embeds, it embeds with this, each text once."""
+        ...
 
     def pair_scores(
         self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, "PairScores"]:
         """Scores of every task's pairs; `data` is where a corpus or a task's other splits are looked for."""
+        ...
+
+    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+        """Vectors whose cosines are this scorer's scores, for measures of a space rather than of pairs."""
         ...
 
 
@@ -58,29 +56,6 @@ def pair_cosines(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"]) -> tuple[Floa
     cosine = (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1))
     undefined = ~torch.isfinite(cosine)
     return torch.where(undefined, 0.0, cosine).numpy(), int(undefined.sum())
-
-
-def _under(encoder: Embeds, pooling: str, template: str = "", longest: int | None = None) -> Embeds:
-    if not isinstance(encoder, Encoder):
-        raise ValueError(f"{encoder.name}: word vectors have no pooling, got {pooling!r}")
-    return encoder.under(pooling, template, longest)
-
-
-class _Sides:
-    """The vectors of both sides of every task's pairs; each distinct sentence is embedded once."""
-
-    def __init__(self, encoder: Embeds, tasks: Mapping[str, Pairs], more: Sequence[str] = ()) -> None:
-        every = (s for first, second in tasks.values() for s in (*first, *second))
-        distinct = list(dict.fromkeys((*every, *more)))
-        self.rows = {sentence: i for i, sentence in enumerate(distinct)}
-        self.tasks, self.vectors = tasks, encoder.encode(distinct)
-
-    def of(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-        return self.vectors[[self.rows[s] for s in sentences]]
-
-    def pair(self, task: str) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n d"]]:
-        first, second = (self.of(side) for side in self.tasks[task])
-        return first, second
 
 
 @dataclass(frozen=True)
@@ -101,9 +76,17 @@ class Cosine:
         self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer."""
-        view = _under(encoder, self.pooling, self.template) if self.pooling else encoder
-        sides = _Sides(view, tasks)
-        return {task: PairScores(*pair_cosines(*sides.pair(task))) for task in tasks}
+        view = _filled(self.view(encoder), tasks)
+        return {task: PairScores(*pair_cosines(*map(view.encode, sides))) for task, sides in tasks.items()}
+
+    def view(self, encoder: Embeds) -> Memory:
+        """See Scorer."""
+        own = Memory.of(encoder)
+        return own.under(self.pooling, self.template) if self.pooling else own
+
+    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+        """See Scorer."""
+        return self.view(encoder).encode(sentences)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,15 +115,29 @@ class Ranked:
         self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer."""
-        corpus = encoder.encode(sample(self.corpus, self.size, self.seed, data))
-        sides, scores = _Sides(encoder, tasks), {}
-        for task in tasks:
-            a, b = sides.pair(task)
+        corpus, scores = self.corpus_vectors(encoder, data=data), {}
+        view = _filled(self.view(encoder), tasks)
+        for task, sides in tasks.items():
+            a, b = map(view.encode, sides)
             cosines, undefined = pair_cosines(a, b)
             rho = pair_rank_similarity(a, b, corpus, normalise=self.normalise).double()
             mixed = interpolate(rho, torch.from_numpy(cosines), self.weight)
             scores[task] = PairScores(mixed.numpy(), undefined)
         return scores
+
+    def view(self, encoder: Embeds) -> Memory:
+        """See Scorer."""
+        return Memory.of(encoder)
+
+    def corpus_vectors(self, encoder: Embeds, *, data: Path | None = None) -> Float[Tensor, "size d"]:
+        """Embeddings of the corpus's sentences."""
+        return self.view(encoder).encode(sample(self.corpus, self.size, self.seed, data))
+
+    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+        """See Scorer: rank vectors (with weight 1, RankEncoder's Table 2) and, with less, directions beside them."""
+        own = self.view(encoder).encode(sentences)
+        ranks = rank_vectors(own, self.corpus_vectors(encoder, data=data), "average", normalise=self.normalise)
+        return torch.cat([self.weight**0.5 * ranks, (1 - self.weight) ** 0.5 * F.normalize(own, dim=1)], dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +163,18 @@ class Whitened:
         self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer."""
-        view = _under(encoder, self.pooling, longest=self.longest)
-        return _fitted(view, tasks, self.corpus, data, lambda texts: whitening(texts, self.dims))
+        return _fitted(self.view(encoder), tasks, self.corpus, data, self._fit)
+
+    def view(self, encoder: Embeds) -> Memory:
+        """See Scorer."""
+        return Memory.of(encoder).under(self.pooling, longest=self.longest)
+
+    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+        """See Scorer; without a corpus, fitted on the sentences themselves."""
+        return _mapped(self.view(encoder), sentences, self.corpus, data, self._fit)
+
+    def _fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
+        return whitening(texts, self.dims)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,12 +195,19 @@ class Flowed:
         self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer."""
+        return _fitted(self.view(encoder), tasks, self.corpus, data, self._fit)
 
-        def fit(texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
-            flow = fit_flow(texts, mixing="permutation", seed=self.seed).eval()
-            return torch.no_grad()(lambda x: flow(x)[0])
+    def view(self, encoder: Embeds) -> Memory:
+        """See Scorer."""
+        return Memory.of(encoder).under(self.pooling)
 
-        return _fitted(_under(encoder, self.pooling), tasks, self.corpus, data, fit)
+    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+        """See Scorer; without a corpus, fitted on the sentences themselves."""
+        return _mapped(self.view(encoder), sentences, self.corpus, data, self._fit)
+
+    def _fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
+        flow = fit_flow(texts, mixing="permutation", seed=self.seed).eval()
+        return torch.no_grad()(lambda x: flow(x)[0])
 
 
 def whitening(fitted_on: Float[Tensor, "n d"], dims: int | None = None) -> Callable[[Tensor], Tensor]:
@@ -210,8 +224,13 @@ def whitening(fitted_on: Float[Tensor, "n d"], dims: int | None = None) -> Calla
     return lambda vectors: (vectors.double() - mean) @ (directions / variances.sqrt())
 
 
+def _filled(view: Memory, tasks: Mapping[str, Pairs], more: Sequence[str] = ()) -> Memory:
+    view.fill([*(s for sides in tasks.values() for side in sides for s in side), *more])
+    return view
+
+
 def _fitted(
-    encoder: Embeds,
+    view: Memory,
     tasks: Mapping[str, Pairs],
     corpus: Corpus | None,
     data: Path | None,
@@ -219,11 +238,23 @@ def _fitted(
 ) -> dict[str, PairScores]:
     sources = {task: corpus or _splits(task) for task in tasks}
     texts = {source: _texts(source, data) for source in dict.fromkeys(sources.values())}
-    sides = _Sides(encoder, tasks, [s for some in texts.values() for s in some])
-    maps = {source: fit(sides.of(some)) for source, some in texts.items()}
+    _filled(view, tasks, [s for some in texts.values() for s in some])
+    maps = {source: fit(view.encode(some)) for source, some in texts.items()}
     return {
-        task: PairScores(*pair_cosines(*(maps[sources[task]](side) for side in sides.pair(task)))) for task in tasks
+        task: PairScores(*pair_cosines(*(maps[sources[task]](view.encode(side)) for side in sides)))
+        for task, sides in tasks.items()
     }
+
+
+def _mapped(
+    view: Memory,
+    sentences: Sequence[str],
+    corpus: Corpus | None,
+    data: Path | None,
+    fit: Callable[[Float[Tensor, "n d"]], Callable[[Tensor], Tensor]],
+) -> Float[Tensor, "n d"]:
+    vectors = view.encode(sentences)
+    return fit(view.encode(_texts(corpus, data)) if corpus else vectors)(vectors)
 
 
 def _splits(task: str) -> tuple[str, ...]:

@@ -1,8 +1,11 @@
-"""Score an encoder: a run's checkpoint, an embedded backbone, any folder or hub model of the BERT family, GloVe.
+"""Score an encoder: a run's checkpoint, any folder or hub model of the BERT family, an embedded backbone, GloVe.
 
 python experiments/evaluate.py wiki-tiny --pooling mean
-python experiments/evaluate.py glove-6b-50d
-python experiments/evaluate.py mlruns/store/33351ff7b9fc/stsb_dev --tasks sts
+python experiments/evaluate.py mlruns/store/33351ff7b9fc/stsb_dev --tasks sts transfer ranking geometry
+python experiments/evaluate.py glove-6b-50d --tasks sts_disjoint mr_fast
+python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_sentences_1m --corpus-lines 16384
+
+Prints a table, logs to MLflow, and adds a row per task and metric to own/results.csv beside MLflow's database.
 """
 
 import sys
@@ -11,53 +14,93 @@ from pathlib import Path
 
 import torch
 import tyro
+from rich.progress import MofNCompleteColumn, Progress, TaskID
 
+from cse_core.evaluate import suite
 from cse_core.pretrained import identity, resolve
-from cse_core.run import Pretrained
-from cse_core.scorers import Cosine
-from cse_core.senteval import STS_DEV, STS_TEST
+from cse_core.run import Corpus, Pretrained
+from cse_core.scorers import Cosine, Ranked, Scorer
 from cse_core.words import is_word_vectors, word_vectors_hash
 from experiments import record, show
 from experiments.job import AS_IS, Job, Place, Scoring, execute
 from experiments.tracking import Tracker
 
-GROUPS = {"sts": STS_TEST, "dev": STS_DEV, "synthetic": ("synthetic", "synthetic_dev")}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Score an encoder on groups of tasks and log it to MLflow."""
+    """Score an encoder on groups of tasks, print, log to MLflow and write the rows."""
 
     encoder: tyro.conf.Positional[str]
     """A folder, an embedded backbone, a hub name, glove-6b-50d or a file of word vectors."""
     tasks: tuple[str, ...] = ("sts",)
-    """Groups (sts, dev, synthetic) or single tasks (stsb, sickr, sts12, ...)."""
+    """Groups (sts, sts_disjoint, dev, transfer, transfer_fast, ranking, ranking_test, geometry, neighbours, synthetic)
+    or single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...)."""
     pooling: str | None = None
     """cls, mean, top2_mean, first_last_mean, layer1_last_mean, mask; else the encoder's own, [CLS] if it names none."""
     template: str = ""
     """With the pooling mask: a text with {} for the sentence and [MASK] after it."""
+    corpus: str = ""
+    """Score by ranks against sentences of this corpus instead of by cosine (RankEncoder); wants --corpus-lines."""
+    corpus_lines: int = 0
+    """How many lines of the corpus there are to draw from."""
+    corpus_size: int = 10_000
+    """How many of them are drawn."""
+    rank_weight: float = 0.1
+    """Share of the ranks in the score (RankEncoder, Eq. 7); the rest is cosine."""
     data: Path | None = None
     """Folder with the data; else CSE_DATA, the Hugging Face cache, the hub."""
     mlruns: Path = record.MLRUNS
     """Where MLflow's database lies."""
     threads: int = torch.get_num_threads()
     """Torch's threads."""
+    cache: bool = False
+    """Keep the embeddings under CSE_CACHE, and take from there those of a call before."""
+
+
+class Bars:
+    """A progress bar for each thing under way."""
+
+    def __init__(self) -> None:
+        self.progress = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=show.console)
+        self.tasks: dict[str, TaskID] = {}
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        if what not in self.tasks:
+            self.tasks[what] = self.progress.add_task(what, total=of)
+        self.progress.update(self.tasks[what], completed=done)
+
+
+def scorer_for(options: Options) -> Scorer:
+    """Cosine under the pooling asked for, or ranks against the corpus asked for."""
+    if not options.corpus:
+        return Cosine(options.pooling, options.template)
+    if options.pooling or options.corpus_lines < 2:
+        raise ValueError(
+            f"--corpus {options.corpus}: wants --corpus-lines of at least 2 and the encoder's own pooling, "
+            f"got {options.corpus_lines} and {options.pooling}"
+        )
+    corpus = Corpus(options.corpus, options.corpus_lines)
+    return Ranked(corpus=corpus, size=options.corpus_size, weight=options.rank_weight)
 
 
 def main(options: Options) -> None:
-    """Score, log, print."""
-    tasks = tuple(dict.fromkeys(task for name in options.tasks for task in GROUPS.get(name, (name,))))
+    """Score, log, write, print."""
+    tasks, scorer = suite.named(options.tasks), scorer_for(options)
     record.check_writable(options.mlruns)
-    scorer = Cosine(options.pooling, options.template)
     words = is_word_vectors(options.encoder)
     content = word_vectors_hash(options.encoder) if words else identity(resolve(options.encoder))
     encoder = Pretrained(options.encoder, content)
     job = Job(encoder, "own", Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
+    own = options.mlruns / record.OWN
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = Place((options.mlruns / record.OWN).resolve(), options.data, device=device, threads=options.threads)
-    result = execute(job, place)
+    place = Place(own.resolve(), options.data, device=device, threads=options.threads, cache=options.cache)
+    bars = Bars()
+    with bars.progress:
+        result = execute(job, place, on_score=bars)
     Tracker(options.mlruns).log(place.store / job.key)
+    record.merge_lines("own", own, [result])
     show.scores(result, only=set(tasks), scorer=str(scorer))
+    show.console.print(f"rows: {own / 'results.csv'}")
 
 
 if __name__ == "__main__":

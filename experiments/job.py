@@ -5,7 +5,6 @@ A driver that dies between the two finds it again.
 """
 
 import json
-import math
 import os
 import platform
 import subprocess
@@ -23,11 +22,11 @@ import transformers
 from filelock import FileLock
 
 from cse_core.encoder import Encoder
-from cse_core.evaluate import sts
-from cse_core.pretrained import resolve_pinned
+from cse_core.evaluate import suite
+from cse_core.memory import Memory, Progress
+from cse_core.pretrained import identity, resolve_pinned
 from cse_core.run import Pretrained, Run
 from cse_core.scorers import Scorer
-from cse_core.senteval import pairs
 from cse_core.train import History, train
 from cse_core.vectors import checkpoint
 from cse_core.words import WordVectors, is_word_vectors
@@ -67,24 +66,36 @@ class Job:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job works: the store of run folders, the data folder, the device and torch's threads."""
+    """Where a job works: the store of run folders, the data folder, the device, torch's threads.
+
+    With `cache`, embeddings are kept on disk and found again by later processes.
+    """
 
     store: Path
     data: Path | None = None
     device: str = "cpu"
     threads: int = 1
     save_seconds: float = 30.0
+    cache: bool = False
 
 
-def execute(job: Job, place: Place, *, on_step: Callable[[int, int], object] | None = None) -> dict[str, Any]:
+def execute(
+    job: Job,
+    place: Place,
+    *,
+    on_step: Callable[[int, int], object] | None = None,
+    on_score: Progress | None = None,
+) -> dict[str, Any]:
     """Train and score what is missing in the run's folder; returns the content of its result.json."""
     place.store.mkdir(parents=True, exist_ok=True)
     # A worker that outlives its killed driver may still be at this run; it ends soon, and the lock goes with it.
     with FileLock(place.store / f"{job.key}.lock"):
-        return _execute(job, place, on_step)
+        return _execute(job, place, on_step, on_score)
 
 
-def _execute(job: Job, place: Place, on_step: Callable[[int, int], object] | None) -> dict[str, Any]:
+def _execute(
+    job: Job, place: Place, on_step: Callable[[int, int], object] | None, on_score: Progress | None
+) -> dict[str, Any]:
     torch.set_num_threads(place.threads)
     started = time.monotonic()
     folder = place.store / job.key
@@ -93,7 +104,7 @@ def _execute(job: Job, place: Place, on_step: Callable[[int, int], object] | Non
     history = _train(job, place, on_step)
     cells, warnings = done["cells"], set(history.warnings)
     for scoring in job.scorings:
-        new, files, told = _score(job, scoring, history, place, known=cells)
+        new, files, told = _score(job, scoring, history, place, on_score, known=cells)
         cells = cells + new
         history.data |= files
         warnings |= set(told)
@@ -138,53 +149,59 @@ def _remember_environment(run: Run, place: Place) -> None:
 
 
 def _score(
-    job: Job, scoring: Scoring, history: History, place: Place, *, known: list[dict[str, Any]]
+    job: Job,
+    scoring: Scoring,
+    history: History,
+    place: Place,
+    on_score: Progress | None,
+    *,
+    known: list[dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], Mapping[str, str], list[str]]:
-    """New cells of one scoring, the data files they came from and warnings; pair scores go beside the checkpoint."""
+    """New cells of one scoring, the data files they came from and warnings; arrays go beside the checkpoint."""
     scorer, select = str(scoring.scorer), scoring.select
-    have = {c["task"] for c in known if (c["select"], c["scorer"], c["version"]) == (select, scorer, sts.VERSION)}
-    tasks = {task: pairs(task, place.data) for task in scoring.tasks if task not in have}
-    if not tasks:
+    have = {(c["task"], c["version"]) for c in known if (c["select"], c["scorer"]) == (select, scorer)}
+    names = [name for name in suite.named(scoring.tasks) if (name, suite.TASKS[name].version) not in have]
+    if not names:
         return [], {}, []
     encoder = opened(job.encoder, select, place)
-    columns = {task: (list(e.table["sentence1"]), list(e.table["sentence2"])) for task, e in tasks.items()}
-    scored = scoring.scorer.pair_scores(encoder, columns, data=place.data)
+    found, sets = suite.evaluate(encoder, scoring.scorer, names, data=place.data, progress=on_score)
     kept = history.kept.get(select)
     cells: list[dict[str, Any]] = []
-    warnings = [warning for evaluation in tasks.values() for warning in evaluation.warnings]
-    for task, evaluation in tasks.items():
-        found = sts.correlations(scored[task].scores, np.asarray(evaluation.table["score"]), evaluation.table["part"])
-        about = {"select": select, "scorer": scorer, "task": task, "pairs": len(evaluation.table)}
-        about |= {"step": kept.step if kept else 0, "version": sts.VERSION}
-        undefined = [metric for metric, score in found.items() if math.isnan(score)]
-        if undefined:
-            raise ValueError(
-                f"{task} by {scorer}, {select}: {', '.join(undefined)} undefined, all its scores are equal"
-            )
-        cells += [about | {"metric": metric, "score": score} for metric, score in found.items()]
-        if scored[task].undefined:
-            warnings.append(f"{task}: {scored[task].undefined} pairs without a defined cosine count as 0")
-    _keep_pair_scores(place.store / job.key, f"{select} {scorer}", {t: p.scores for t, p in scored.items()})
-    return cells, {name: sha for e in tasks.values() for name, sha in e.files.items()}, warnings
+    for name, outcome in found.items():
+        about = {"select": select, "scorer": scorer, "task": name, "pairs": outcome.rows}
+        about |= {"step": kept.step if kept else 0, "version": suite.TASKS[name].version}
+        cells += [about | {"metric": metric, "score": score} for metric, score in outcome.metrics.items()]
+        _keep_arrays(place.store / job.key, f"{select} {scorer}", name, outcome.arrays)
+    warnings = [w for evaluation in sets.values() for w in evaluation.warnings]
+    warnings += [w for outcome in found.values() for w in outcome.warnings]
+    return cells, {name: sha for e in sets.values() for name, sha in e.files.items()}, warnings
 
 
-def opened(encoder: Run | Pretrained, select: str, place: Place) -> Encoder | WordVectors:
-    """A run's kept checkpoint, a pre-trained encoder or word vectors, ready to embed."""
+def opened(encoder: Run | Pretrained, select: str, place: Place) -> Memory:
+    """A run's kept checkpoint, a pre-trained encoder or word vectors, ready to embed each sentence once."""
     if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
-        return WordVectors.load(encoder.name)
+        return Memory(WordVectors.load(encoder.name), encoder.identity if place.cache else "")
     folder = checkpoint(place.store, encoder, select) if isinstance(encoder, Run) else resolve_pinned(encoder)
-    return Encoder.from_pretrained(folder).to(place.device)
+    content = f"{identity(folder)} {place.device}" if place.cache else ""
+    return Memory(Encoder.from_pretrained(folder).to(place.device), content)
 
 
-def _keep_pair_scores(folder: Path, name: str, scores: Mapping[str, np.ndarray]) -> None:
-    path = folder / "pair_scores" / f"{name.replace('/', '_')}.npz"  # a corpus may be named by its path
+def _keep_arrays(folder: Path, scored: str, task: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Pair scores of all sets in one file, as they always were; what else a task has, in a file of its own."""
+    scored = scored.replace("/", "_")  # a corpus may be named by its path
+    if set(arrays) == {"pair_scores"}:
+        _add_to(folder / "pair_scores" / f"{scored}.npz", {task: arrays["pair_scores"].astype(np.float32)})
+    elif arrays:
+        _add_to(folder / "figure_data" / f"{task} {scored}.npz", dict(arrays))
+
+
+def _add_to(path: Path, arrays: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_file():
         with np.load(path) as old:
-            scores = {**old, **scores}
+            arrays = {**old, **arrays}
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        arrays: dict[str, Any] = {task: values.astype(np.float32) for task, values in scores.items()}
         np.savez_compressed(file, **arrays)
     part.replace(path)
 

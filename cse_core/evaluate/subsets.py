@@ -1,0 +1,51 @@
+"""Named parts of the STS sets: without the pairs that STS-B's dev and train sets share, and by gold score."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from cse_core.senteval import STS_TEST, Evaluation, pairs
+
+Rows = Int[np.ndarray, " _"]
+
+
+def normalised(sentence: str) -> str:
+    """Lower case, punctuation as blanks, one blank between words."""
+    return " ".join(re.sub(r"[\W_]+", " ", sentence.lower()).split())
+
+
+def disjoint(evaluation: Evaluation, data: Path | None = None) -> Rows:
+    """Rows of pairs that, after normalisation and in either order, are in neither STS-B's dev nor its train set.
+
+    Three of four dev pairs are test pairs of STS12 to STS16, so a checkpoint chosen on them has seen test labels.
+    """
+    seen = {pair for split in ("stsb_dev", "stsb_train") for pair in _unordered(pairs(split, data))}
+    return np.array([row for row, pair in enumerate(_unordered(evaluation)) if pair not in seen], dtype=np.int64)
+
+
+def _unordered(evaluation: Evaluation) -> list[frozenset[str]]:
+    table = evaluation.table
+    sides = zip(table["sentence1"], table["sentence2"], strict=True)
+    return [frozenset(map(normalised, pair)) for pair in sides]
+
+
+def scored(lowest: float, highest: float) -> Callable[[Evaluation, Path | None], Rows]:
+    """Rows of pairs whose gold, divided by 5, is from `lowest` to below `highest` (RankEncoder, Fig. 5)."""
+
+    def chosen(evaluation: Evaluation, data: Path | None = None) -> Rows:
+        gold = np.asarray(evaluation.table["score"]) / 5
+        return np.flatnonzero((gold >= lowest) & (gold < highest))
+
+    return chosen
+
+
+# Name -> the set and which of its rows. The intervals of gold / 5: up to .33, between, from .67.
+SUBSETS = {
+    **{f"{task}_disjoint": (task, disjoint) for task in STS_TEST},
+    "stsb_dissimilar": ("stsb", scored(0.0, np.nextafter(0.33, 1))),
+    "stsb_between": ("stsb", scored(np.nextafter(0.33, 1), 0.67)),
+    "stsb_similar": ("stsb", scored(0.67, np.inf)),
+}

@@ -1,0 +1,264 @@
+"""The kinds of evaluation: each says which sets it reads, and makes numbers of their pair scores or vectors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from sklearn.manifold import trustworthiness
+from torch import Tensor
+
+from cse_core.contrastive import cosine_matrix
+from cse_core.evaluate import geometry, neighbours, ranking, sts, transfer
+from cse_core.evaluate.subsets import SUBSETS
+from cse_core.memory import Memory, Progress
+from cse_core.scorers import Cosine, PairScores, Ranked, Scorer, pair_cosines
+from cse_core.senteval import Evaluation
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an evaluation found: metrics by name, how many rows they rest on, arrays for figures, warnings."""
+
+    metrics: Mapping[str, float]
+    rows: int
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What evaluations are made from: sets by name, their pair scores, the scorer and what it embeds with."""
+
+    sets: Mapping[str, Evaluation]
+    scores: Mapping[str, PairScores]
+    scorer: Scorer
+    encoder: Memory
+    data: Path | None
+    progress: Progress | None
+
+    def pairs(self, names: Sequence[str]) -> "PairList":
+        """Several sets one after the other."""
+        tables = [self.sets[name].table for name in names]
+        first, second = ([s for table in tables for s in table[side]] for side in ("sentence1", "sentence2"))
+        return PairList(
+            first=first,
+            second=second,
+            gold=np.concatenate([np.asarray(table["score"]) for table in tables]),
+            parts=[part for table in tables for part in table["part"]],
+            scores=np.concatenate([self.scores[name].scores for name in names if name in self.scores] or [[]]),
+            undefined=sum(self.scores[name].undefined for name in names if name in self.scores),
+        )
+
+    def vectors(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+        """Vectors whose cosines are the scorer's scores."""
+        return self.scorer.vectors(self.encoder, sentences, data=self.data)
+
+
+@dataclass(frozen=True)
+class PairList:
+    """Sentence pairs with gold scores, parts, the scorer's scores and how many of these were undefined."""
+
+    first: list[str]
+    second: list[str]
+    gold: Float[np.ndarray, " n"]
+    parts: list[str]
+    scores: Float[np.ndarray, " n"]
+    undefined: int
+
+
+class Task(Protocol):
+    """An evaluation: the version of its numbers, the pair sets it wants scored, what else it reads."""
+
+    version: ClassVar[int]
+
+    @property
+    def pair_sets(self) -> tuple[str, ...]:
+        """Sets whose pairs the scorer scores."""
+        ...
+
+    @property
+    def labelled_sets(self) -> tuple[str, ...]:
+        """Sets of labelled sentences."""
+        ...
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Sentences of its own."""
+        ...
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """The numbers; `name` is the task's, for errors."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Reads:
+    pair_sets: tuple[str, ...] = ()
+    labelled_sets: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Correlations(_Reads):
+    """Correlations of a set's pair scores with gold (sts.py), of all its pairs or of a subset."""
+
+    version: ClassVar[int] = sts.VERSION
+    subset: str = ""
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """See Task; the pair scores are kept for the set itself."""
+        found = inputs.pairs(self.pair_sets)
+        rows = np.arange(len(found.gold))
+        if self.subset:
+            rows = SUBSETS[self.subset][1](inputs.sets[self.pair_sets[0]], inputs.data)
+        scores, parts = found.scores[rows], [found.parts[row] for row in rows]
+        metrics = sts.correlations(scores, found.gold[rows], parts)
+        arrays = {} if self.subset else {"pair_scores": scores}
+        return Outcome(metrics, len(rows), arrays, _told(name, found) if not self.subset else ())
+
+
+@dataclass(frozen=True)
+class Grouped(_Reads):
+    """The ranking task on one set, or on its splits merged (ranking.py)."""
+
+    version: ClassVar[int] = ranking.VERSION
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """See Task; the rows are groups."""
+        found = inputs.pairs(self.pair_sets)
+        metrics = ranking.summary(found.scores, found.gold, list(zip(found.first, found.second, strict=True)))
+        groups = int(metrics.pop("groups"))
+        return Outcome(metrics, groups, warnings=_told(name, found))
+
+
+@dataclass(frozen=True)
+class Classified(_Reads):
+    """A transfer task under one of SentEval's settings (transfer.py)."""
+
+    version: ClassVar[int] = transfer.VERSION
+    setting: str = "test"
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """See Task; the rows are labelled sentences. Wants plain vectors, which only Cosine has."""
+        if not isinstance(inputs.scorer, Cosine):
+            raise ValueError(f"{name}: a classifier wants an encoder's own vectors, got the scorer {inputs.scorer}")
+        (task,) = self.labelled_sets
+        vectors, labels = {}, {}
+        for split, rows in _splits(inputs.sets[task]).items():
+            x = [_finite(name, inputs.vectors(side), side) for side in rows.sides]
+            vectors[split] = transfer.pair_features(*x) if len(x) == 2 else x[0]
+            labels[split] = torch.tensor(rows.labels)
+        if all(bool((x == next(iter(vectors.values()))[0]).all()) for x in vectors.values()):
+            raise ValueError(
+                f"{name}: all {sum(map(len, vectors.values())):,} vectors are equal, nothing to learn from"
+            )
+        tell = partial(inputs.progress, name) if inputs.progress else None
+        found = transfer.accuracy(task, vectors, labels, self.setting, progress=tell)
+        metrics = {metric: value for metric, value in found._asdict().items() if value is not None}
+        return Outcome(metrics, sum(map(len, labels.values())))
+
+
+@dataclass(frozen=True)
+class Space(_Reads):
+    """Alignment, uniformity, cosines by gold and the pull of length on scored pairs (geometry.py)."""
+
+    version: ClassVar[int] = geometry.VERSION
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """See Task; the rows are pairs."""
+        found = inputs.pairs(self.pair_sets)
+        x, y = _both(name, inputs, found)
+        return Outcome(geometry.summary(x, y, found.gold, found.first, found.second), len(found.gold))
+
+
+@dataclass(frozen=True)
+class Projection(_Reads):
+    """Two coordinates a sentence (UMAP), with its number of words (CompCSE, Fig. 5), and how much of it is kept."""
+
+    version: ClassVar[int] = geometry.VERSION
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """See Task; the rows are distinct sentences."""
+        found = inputs.pairs(self.pair_sets)
+        distinct = list(dict.fromkeys([*found.first, *found.second]))
+        vectors = _finite(name, inputs.vectors(distinct), distinct)
+        places = geometry.project(vectors)
+        words = np.array([len(s.split()) for s in distinct])
+        kept = float(trustworthiness(vectors.numpy(), places, metric="cosine"))
+        arrays = {"coordinates": places, "words": words}
+        return Outcome({"trustworthiness": kept}, len(distinct), arrays)
+
+
+@dataclass(frozen=True)
+class Pairwise(_Reads):
+    """Cosines of a few sentences with each other, for a heat map."""
+
+    version: ClassVar[int] = geometry.VERSION
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """See Task."""
+        matrix = cosine_matrix(*[_finite(name, inputs.vectors(self.sentences), self.sentences)] * 2)
+        others = matrix[~torch.eye(len(matrix), dtype=torch.bool)]
+        return Outcome({"cosine.mean": float(others.mean())}, len(matrix), {"cosines": matrix.numpy()})
+
+
+@dataclass(frozen=True)
+class Neighbours(_Reads):
+    """How many of their 100 nearest corpus sentences a pair shares (neighbours.py); the corpus is the scorer's."""
+
+    version: ClassVar[int] = neighbours.VERSION
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """See Task; cosines and the scorer's scores are kept beside what is shared, to be compared bin by bin."""
+        if not isinstance(inputs.scorer, Ranked):
+            raise ValueError(f"{name}: neighbours are looked for in a corpus, which the scorer {inputs.scorer} lacks")
+        found = inputs.pairs(self.pair_sets)
+        corpus = inputs.scorer.corpus_vectors(inputs.encoder, data=inputs.data)
+        x, y = (inputs.encoder.encode(side) for side in (found.first, found.second))
+        shared = neighbours.overlap(x, y, corpus)
+        arrays = {"shared": shared, "cosines": pair_cosines(x, y)[0], "pair_scores": found.scores}
+        return Outcome({"shared": float(shared.mean())}, len(shared), arrays)
+
+
+def _told(name: str, found: PairList) -> tuple[str, ...]:
+    return (f"{name}: {found.undefined} pairs without a defined cosine count as 0",) if found.undefined else ()
+
+
+def _finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+    bad = (~torch.isfinite(vectors)).any(1).nonzero()
+    if len(bad):
+        raise ValueError(f"{name}: the vector of {sentences[int(bad[0])]!r} is not finite")
+    return vectors
+
+
+def _both(name: str, inputs: Inputs, found: PairList) -> list[Float[Tensor, "n d"]]:
+    distinct = list(dict.fromkeys([*found.first, *found.second]))
+    vectors = _finite(name, inputs.vectors(distinct), distinct)
+    rows = {sentence: i for i, sentence in enumerate(distinct)}
+    return [vectors[[rows[s] for s in side]] for side in (found.first, found.second)]
+
+
+class _Split(NamedTuple):
+    sides: list[list[str]]
+    labels: list[int]
+
+
+def _splits(evaluation: Evaluation) -> dict[str, _Split]:
+    """Sentences and labels of each split in SentEval's order; MRPC has two sides."""
+    table = evaluation.table
+    first, second, labels = (list(table[name]) for name in ("sentence1", "sentence2", "label"))
+    rows: dict[str, list[int]] = {}
+    for row, split in enumerate(table["split"]):
+        rows.setdefault(split, []).append(row)
+    found = {}
+    for split, members in rows.items():
+        a, b, y = ([column[row] for row in members] for column in (first, second, labels))
+        order = transfer.order(a, b, y)
+        sides = [a, b] if any(b) else [a]
+        found[split] = _Split([[side[i] for i in order] for side in sides], [y[i] for i in order])
+    return found
