@@ -89,13 +89,14 @@ def notes(results: Results) -> list[str]:
     rows = [row for row in study.rows if row.encoder is not None]
     substitutes = dict.fromkeys(row.substitute for row in rows if row.substitute)
     versions = sorted({int(version) for version in results.lines["version"]})
+    metrics = ", ".join(dict.fromkeys(map(study.metric_of, study.tasks)))
     return [
         f"Source: {study.source}. {study.question}",
         f"Scale {study.scale.name}: {study.scale.title}. {study.scale.notes}".rstrip(),
         f"Corpus: {study.scale.corpus}.",
         f"Seeds: {_by_row(rows, _seeds)}.",
         f"Checkpoint kept by: {_by_row(rows, lambda row: row.select)}.",
-        f"Metric: {study.metric}, by {_by_row(rows, lambda row: str(row.scorer))}; "
+        f"Metric: {metrics}, by {_by_row(rows, lambda row: str(row.scorer))}; "
         f"evaluator version {', '.join(map(str, versions)) or DASH}.",
         f"Settings of all trained rows: {_shared(rows)}.",
         f"Measured on: {_machines(results)}.",

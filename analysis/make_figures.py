@@ -21,6 +21,7 @@ from experiments import catalogue, record
 from experiments.study import Study
 
 PANELS_A_LINE = 3
+UNITS = {"dev": "points", "alignment": "squared distance", "uniformity": "log mean"}  # of what is not a loss
 BAND = {"alpha": 0.15, "linewidth": 0}
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "cse-study",
@@ -47,20 +48,22 @@ def study_curves(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw(study: Study, curves: pd.DataFrame) -> Figure:
     """One panel a quantity, dev scores first; a line a row: the mean over seeds, its band their minimum and maximum."""
-    quantities = sorted(curves["quantity"].unique(), key=lambda name: (not _is_dev(name), name))
+    quantities = sorted(
+        curves["quantity"].unique(), key=lambda name: (_kind(name) not in UNITS, _kind(name) != "dev", name)
+    )
     rows = [row.label for row in study.rows if row.label in set(curves["row"])]
     across = min(PANELS_A_LINE, len(quantities))
     down = -(-len(quantities) // across)
     figure, grid = plt.subplots(down, across, figsize=(4.2 * across, 3.1 * down), squeeze=False, layout="constrained")
     for panel, quantity in zip(grid.flat, quantities, strict=False):
         points = curves[curves["quantity"] == quantity]
-        values = points.assign(value=points["value"] * (100 if _is_dev(quantity) else 1))
+        values = points.assign(value=points["value"] * (100 if _kind(quantity) == "dev" else 1))
         look = {"hue": "row", "hue_order": rows, "style": "row", "style_order": rows, "palette": _palette(len(rows))}
         sns.lineplot(
             values, x="step", y="value", estimator="mean", errorbar=("pi", 100), err_kws=BAND, ax=panel, **look
         )
-        panel.set(xlabel="step", ylabel="points" if _is_dev(quantity) else "nats", title=_title(quantity))
-        if not _is_dev(quantity) and values["value"].min() > 0:
+        panel.set(xlabel="step", ylabel=UNITS.get(_kind(quantity), "nats"), title=_title(quantity))
+        if _kind(quantity) not in UNITS and values["value"].min() > 0:
             panel.set_yscale("log")  # ListMLE sums over the list and lies a hundred times above the other terms
         panel.spines[["top", "right"]].set_visible(False)
         panel.get_legend().remove()
@@ -119,11 +122,13 @@ def main(
 def _title(quantity: str) -> str:
     """The papers' words for what a run logs."""
     kind, _, name = quantity.partition("/")
-    return f"dev score, {name}" if kind == "dev" else f"{name} loss" if name else "loss that is minimised"
+    if kind in UNITS:
+        return f"{'dev score' if kind == 'dev' else kind}, {name}"
+    return f"{name} loss" if name else "loss that is minimised"
 
 
-def _is_dev(quantity: str) -> bool:
-    return quantity.startswith("dev/")
+def _kind(quantity: str) -> str:
+    return quantity.partition("/")[0]
 
 
 def _palette(count: int) -> list:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis import stats
 from experiments.record import CELL
-from experiments.study import AVERAGES, TRANSFER, Row, Study
+from experiments.study import AVERAGES, Row, Study
 
 MEASURED, IMPORTED, SUBSTITUTED, NOT_RUN = "measured", "imported", "substituted", "not run"
 
@@ -67,7 +67,7 @@ def join(study: Study, frame: pd.DataFrame) -> Results:
     """
     _refuse_duplicates(frame)
     frame = frame.sort_values("version").drop_duplicates(CELL[:-1], keep="last")
-    lines = frame[(frame["metric"] == study.metric) & frame["score"].notna()]
+    lines = frame[(frame["metric"] == frame["task"].map(study.metric_of)) & frame["score"].notna()]
     places = pd.Series([Place(*place) for place in lines[list(Place._fields)].to_numpy()], lines.index, dtype=object)
     scores = {place: float(score) for place, score in zip(places, lines["score"], strict=True)}
     compared = (comparison.task for comparison in study.comparisons)
@@ -155,7 +155,7 @@ def _refuse_duplicates(frame: pd.DataFrame) -> None:
 
 
 def _refuse_versions(study: Study, used: pd.DataFrame) -> None:
-    family = used["task"].isin(TRANSFER).map({True: "transfer", False: study.metric})
+    family = used["task"].map(study.metric_of)
     for name, versions in used.groupby(family)["version"].unique().items():
         if len(versions) > 1:
             found = " and ".join(map(str, sorted(versions)))

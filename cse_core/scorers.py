@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ Pairs = tuple[Sequence[str], Sequence[str]]
 SPLITS = {"stsb": ("stsb_train", "stsb_dev", "stsb"), "sickr": ("sickr_train", "sickr_dev", "sickr")}
 
 
+@runtime_checkable
 class Scorer(Protocol):
     """A frozen value that turns sentence pairs into scores."""
 

@@ -24,7 +24,7 @@ from transformers import get_linear_schedule_with_warmup
 from cse_core.batches import Batches
 from cse_core.data import examples, sentences
 from cse_core.encoder import Encoder
-from cse_core.evaluate.sts import Development
+from cse_core.evaluate.development import Development
 from cse_core.pretrained import content_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
@@ -194,12 +194,14 @@ class Loop:
     def select(self, folder: Path, step: int) -> bool:
         """Score the dev sets; keep this checkpoint for every rule under which it is strictly the best so far."""
         self.flush()
-        scores = {task: dev.score(self.encoder) for task, dev in self.dev.items()}
-        for task, score in scores.items():
-            if math.isnan(score):
+        measured = {task: dev.measure(self.encoder) for task, dev in self.dev.items()}
+        scores = {task: found.score for task, found in measured.items()}
+        for task, found in measured.items():
+            if math.isnan(found.score):
                 self.history.warnings.append(f"{task} undefined at step {step}: every pair has the same cosine")
-            else:
-                self.history.curves.setdefault(f"dev/{task}", []).append((step, score))
+            for name, value in zip(("dev", "alignment", "uniformity"), found, strict=True):
+                if not math.isnan(value):
+                    self.history.curves.setdefault(f"{name}/{task}", []).append((step, value))
         kept = False
         for rule in self.keep:
             tasks = SELECTION[rule]

@@ -160,7 +160,7 @@ def _score(
     """New cells of one scoring, the data files they came from and warnings; arrays go beside the checkpoint."""
     scorer, select = str(scoring.scorer), scoring.select
     have = {(c["task"], c["version"]) for c in known if (c["select"], c["scorer"]) == (select, scorer)}
-    names = [name for name in suite.named(scoring.tasks) if (name, suite.TASKS[name].version) not in have]
+    names = [task for task in scoring.tasks if (task, suite.version(task)) not in have]
     if not names:
         return [], {}, []
     encoder = opened(job.encoder, select, place)
@@ -169,7 +169,7 @@ def _score(
     cells: list[dict[str, Any]] = []
     for name, outcome in found.items():
         about = {"select": select, "scorer": scorer, "task": name, "pairs": outcome.rows}
-        about |= {"step": kept.step if kept else 0, "version": suite.TASKS[name].version}
+        about |= {"step": kept.step if kept else 0, "version": suite.version(name)}
         cells += [about | {"metric": metric, "score": score} for metric, score in outcome.metrics.items()]
         _keep_arrays(place.store / job.key, f"{select} {scorer}", name, outcome.arrays)
     warnings = [w for evaluation in sets.values() for w in evaluation.warnings]

@@ -1,5 +1,6 @@
 """What a sweep shows: the progress bar, the plan, the list of studies, the outcome."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -130,7 +131,7 @@ def outcome(
 
 
 def scores(result: Mapping[str, Any], only: set[str] | None = None, scorer: str = "cosine") -> None:
-    """A run's scores: a table for each kind of evaluation and checkpoint, with averages where all seven tasks are there.
+    """A run's scores: a table for each kind of evaluation and checkpoint, with means where all seven tasks are there.
 
     Shares and correlations are in points, the figures of a space as they are.
     """
@@ -155,13 +156,13 @@ def _table(title: str, cells: Sequence[Mapping[str, Any]], *, points: bool) -> T
     table = Table(title=title)
     table.add_column("task", no_wrap=True)
     for heading in ("rows", *metrics):
-        table.add_column(heading, justify="right", overflow="fold")
+        table.add_column(re.sub("[._]", "\n", heading), justify="right")
     for task, line in lines.items():
         table.add_row(task, str(line["rows"]), *(_shown(line.get(m), m, points) for m in metrics))
     for group in (name for name, tasks in GROUPS.items() if len(tasks) == 7 and set(tasks) <= set(lines)):
         means = [_mean([lines[task].get(m) for task in GROUPS[group]]) for m in metrics]
         shown = (_shown(v, m, points) for v, m in zip(means, metrics, strict=True))
-        table.add_row(f"mean of {group}", "", *shown)
+        table.add_row(f"mean of {group}", "", *shown, end_section=True)
     return table
 
 
@@ -169,7 +170,7 @@ def _shown(value: float | None, metric: str, points: bool) -> str:
     if value is None:
         return "–"
     if metric.endswith("dropped"):
-        return f"{value:g}"
+        return f"{value:.3g}"
     return f"{100 * value:.2f}" if points else f"{value:.4f}"
 
 

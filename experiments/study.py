@@ -15,7 +15,7 @@ PUBLISHED_FOLDER = Path(__file__).parent / "published"
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
 # A column that is the unweighted mean of other columns' tasks, for the papers' names of it.
-AVERAGES = {"sts_avg": STS, "transfer_avg": TRANSFER}
+AVERAGES = {"sts_avg": STS, "transfer_avg": TRANSFER, "transfer_fast_avg": tuple(f"{task}_fast" for task in TRANSFER)}
 # How the papers head their columns; the CSVs keep their words. STS and transfer tables both say "Avg", so a row of a
 # transfer table names that column itself (Published.columns).
 PUBLISHED_NAMES = {
@@ -26,6 +26,11 @@ PUBLISHED_NAMES = {
     **{task: task.upper() for task in TRANSFER},
     "sst2": "SST",
 }
+
+
+def is_transfer(task: str) -> bool:
+    """Whether a task is a transfer task, in either of SentEval's settings."""
+    return task.removesuffix("_fast") in TRANSFER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +199,10 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """One table or figure at one scale. `columns` are tasks or AVERAGES; `view` is how it is drawn."""
+    """One table or figure at one scale. `columns` are tasks or AVERAGES; `view` is how it is drawn.
+
+    Columns of pairs show `metric`, transfer columns `transfer_metric`: `acc` or `devacc`, never both in one table.
+    """
 
     name: str
     source: str
@@ -203,6 +211,7 @@ class Study:
     rows: tuple[Row, ...]
     columns: tuple[str, ...]
     metric: str = "spearman.all"
+    transfer_metric: str = "acc"
     comparisons: tuple[Comparison, ...] = ()
     view: str = "table"
 
@@ -214,6 +223,10 @@ class Study:
             raise ValueError(
                 f"{self.name}: rows declared twice {twice}, rows compared but unknown {unknown - set(labels)}"
             )
+
+    def metric_of(self, task: str) -> str:
+        """The metric that a task's column shows."""
+        return self.transfer_metric if is_transfer(task) else self.metric
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -75,9 +75,12 @@ def fit(
             pool.submit(_side_by_side, x1, y, start, [problems[i] for i in chunk], setting, seed): chunk
             for chunk in chunks
         }
-        for done in as_completed(running):
-            found |= zip(running[done], done.result(), strict=True)
-            tell(len(running[done]))
+        try:
+            for done in as_completed(running):
+                found |= zip(running[done], done.result(), strict=True)
+                tell(len(running[done]))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # else an error or Ctrl-C waits for chunks not yet begun
     return [found[i] for i in range(len(problems))]
 
 
@@ -190,7 +193,7 @@ class _State:
         """Take problems out and give back what they came to."""
         sizes = (self.stop >= 0).sum(1)
         found = {
-            int(self.of_problem[i]): Fitted((self.best[i] / sizes[i]).double().numpy(), self.kept[i].transpose(0, 1))
+            int(self.of_problem[i]): Fitted((self.best[i].double() / sizes[i]).numpy(), self.kept[i].transpose(0, 1))
             for i in gone.nonzero().flatten()
         }
         if found:

@@ -8,10 +8,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import ConstantInputWarning, NearConstantInputWarning, pearsonr, spearmanr
 
-from cse_core.encoder import Encoder
-from cse_core.scorers import pair_cosines
-from cse_core.senteval import Evaluation
-
 METRICS = tuple(f"{kind}.{how}" for kind in ("spearman", "pearson") for how in ("all", "mean", "wmean"))
 VERSION = 1  # a column of every score: bump with any change that could move one
 
@@ -53,21 +49,3 @@ def _defined(correlate: Callable[..., Any], a: Float[np.ndarray, " n"], b: Float
         warnings.simplefilter("ignore", ConstantInputWarning)  # nan says it already
         warnings.simplefilter("ignore", NearConstantInputWarning)  # a collapsed encoder; its score says it
         return float(correlate(a, b).statistic)
-
-
-class Development:
-    """A dev set tokenised once, to be scored again and again by plain cosine while an encoder trains."""
-
-    def __init__(self, encoder: Encoder, evaluation: Evaluation) -> None:
-        table = evaluation.table
-        first, second = list(table["sentence1"]), list(table["sentence2"])
-        distinct = list(dict.fromkeys(first + second))
-        index = {sentence: i for i, sentence in enumerate(distinct)}
-        self.ids = encoder.tokenise(distinct)
-        self.first, self.second = [index[s] for s in first], [index[s] for s in second]
-        self.gold = np.asarray(table["score"])
-
-    def score(self, encoder: Encoder) -> float:
-        """Spearman of cosine and gold over all pairs; nan where the encoder gives every pair the same score."""
-        vectors = encoder.embed(self.ids)
-        return _rho(pair_cosines(vectors[self.first], vectors[self.second])[0], self.gold)

@@ -64,14 +64,23 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def named(names: Iterable[str]) -> tuple[str, ...]:
-    """The tasks of groups and single names, each once, in order."""
-    found = tuple(dict.fromkeys(task for name in names for task in GROUPS.get(name, (name,))))
+    """The tasks of groups and single names, each once, in order; a group comes before a task of its name."""
+    return tuple(_known(task for name in names for task in GROUPS.get(name, (name,))))
+
+
+def version(name: str) -> int:
+    """Of a task's numbers: a column of every score."""
+    return _known([name])[name].version
+
+
+def _known(names: Iterable[str]) -> dict[str, Task]:
+    found = dict.fromkeys(names)
     unknown = [name for name in found if name not in TASKS]
     if unknown:
         raise ValueError(
             f"unknown task {', '.join(unknown)}; known groups: {', '.join(GROUPS)}; known tasks: {', '.join(TASKS)}"
         )
-    return found
+    return {name: TASKS[name] for name in found}
 
 
 def evaluate(
@@ -87,7 +96,7 @@ def evaluate(
     All sets are read before anything is embedded, so that a damaged file costs nothing; then every distinct sentence of
     all tasks is embedded once.
     """
-    tasks = {name: TASKS[name] for name in named(names)}
+    tasks = _known(names)
     pair_sets = {name: pairs(name, data) for name in dict.fromkeys(n for t in tasks.values() for n in t.pair_sets)}
     others = {name: labelled(name, data) for name in dict.fromkeys(n for t in tasks.values() for n in t.labelled_sets)}
     sets = pair_sets | others

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -71,6 +71,7 @@ class PairList:
     undefined: int
 
 
+@runtime_checkable
 class Task(Protocol):
     """An evaluation: the version of its numbers, the pair sets it wants scored, what else it reads."""
 
@@ -149,7 +150,7 @@ class Classified(_Reads):
             raise ValueError(f"{name}: a classifier wants an encoder's own vectors, got the scorer {inputs.scorer}")
         (task,) = self.labelled_sets
         vectors, labels = {}, {}
-        for split, rows in _splits(inputs.sets[task]).items():
+        for split, rows in splits(inputs.sets[task]).items():
             x = [_finite(name, inputs.vectors(side), side) for side in rows.sides]
             vectors[split] = transfer.pair_features(*x) if len(x) == 2 else x[0]
             labels[split] = torch.tensor(rows.labels)
@@ -243,12 +244,14 @@ def _both(name: str, inputs: Inputs, found: PairList) -> list[Float[Tensor, "n d
     return [vectors[[rows[s] for s in side]] for side in (found.first, found.second)]
 
 
-class _Split(NamedTuple):
+class Split(NamedTuple):
+    """Sentences (of both sides, where there are two) and labels of one split."""
+
     sides: list[list[str]]
     labels: list[int]
 
 
-def _splits(evaluation: Evaluation) -> dict[str, _Split]:
+def splits(evaluation: Evaluation) -> dict[str, Split]:
     """Sentences and labels of each split in SentEval's order; MRPC has two sides."""
     table = evaluation.table
     first, second, labels = (list(table[name]) for name in ("sentence1", "sentence2", "label"))
@@ -260,5 +263,5 @@ def _splits(evaluation: Evaluation) -> dict[str, _Split]:
         a, b, y = ([column[row] for row in members] for column in (first, second, labels))
         order = transfer.order(a, b, y)
         sides = [a, b] if any(b) else [a]
-        found[split] = _Split([[side[i] for i in order] for side in sides], [y[i] for i in order])
+        found[split] = Split([[side[i] for i in order] for side in sides], [y[i] for i in order])
     return found

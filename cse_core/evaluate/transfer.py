@@ -45,7 +45,7 @@ def order(first: Sequence[str], second: Sequence[str], labels: Sequence[int]) ->
     return sorted(range(len(labels)), key=lambda i: (len(first[i].split()), len(second[i].split()), labels[i]))
 
 
-def pair_features(first: Float[Tensor, "n d"], second: Float[Tensor, "n d"]) -> Float[Tensor, "n 2d"]:
+def pair_features(first: Float[Tensor, "n d"], second: Float[Tensor, "n d"]) -> Float[Tensor, "n 2*d"]:
     """MRPC's features of two sentences: [|u - v| ; u * v]."""
     return torch.cat([(first - second).abs(), first * second], dim=1)
 

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from analysis.results import join, tidy
-from experiments.study import Row, Study
+from experiments.study import TRANSFER, Row, Study
+from tests.analysis.conftest import toy_line
 
 
 def key_of_row(study: Study, label: str, seed: int) -> str:
@@ -40,6 +41,18 @@ def test_a_task_that_no_seed_has_withholds_the_average(wide, lines):
     assert results.cells["SimCSE", "sts_avg"].summary is None
     assert results.cells["SimCSE", "sts_avg"].provenance == "not run"
     assert results.cells["SimCSE", "sts12"].provenance == "measured"
+
+
+@pytest.mark.parametrize(("metric", "expected"), [("acc", 0.80), ("devacc", 0.70)])
+def test_a_transfer_column_shows_one_metric_and_never_the_other(study, lines, metric, expected):
+    key = key_of_row(study, "SimCSE", 42)
+    found = {"acc": 0.80, "devacc": 0.70, "spearman.all": 0.1}
+    cells = [toy_line(key, task, score) | {"metric": name} for task in TRANSFER for name, score in found.items()]
+    both = pd.concat([lines, pd.DataFrame(cells, columns=lines.columns)])
+    results = join(replace(study, transfer_metric=metric), both)
+    assert results.cells["SimCSE", "transfer_avg"].scores == {42: pytest.approx(expected)}
+    assert results.cells["SimCSE", "sts_avg"].scores[42] == pytest.approx(0.53)
+    assert set(results.lines["metric"]) == {metric, "spearman.all"}
 
 
 def test_an_empty_score_is_missing(study, lines):

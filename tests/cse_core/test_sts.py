@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cse_core.encoder import Encoder
-from cse_core.evaluate.sts import Development, correlations
+from cse_core.evaluate.development import Development
+from cse_core.evaluate.sts import correlations
 from cse_core.scorers import Cosine
 from cse_core.senteval import PARTS, STS_TEST, pairs
 
@@ -158,20 +159,20 @@ def test_a_dev_score_is_spearman_of_the_cosines(pooling: str) -> None:
         dot = math.fsum(x * y for x, y in zip(a, b, strict=True))
         scores.append(dot / math.sqrt(math.fsum(x * x for x in a) * math.fsum(x * x for x in b)))
     expected = product_moment(ranks([round(score, 12) for score in scores]), ranks(table["score"]))
-    assert development.score(encoder) == pytest.approx(expected, abs=1e-9)
+    assert development.measure(encoder).score == pytest.approx(expected, abs=1e-9)
     assert 0.05 < expected < 0.999
 
 
 def test_a_dev_score_follows_the_encoder_that_is_scored() -> None:
     encoder = Encoder.from_pretrained("wiki-tiny")
     development = Development(encoder, pairs("synthetic_dev"))
-    before = development.score(encoder)
+    before = development.measure(encoder).score
     encoder.pooling = "mean"
-    assert development.score(encoder) != before
+    assert development.measure(encoder).score != before
     with torch.no_grad():
         for parameter in encoder.backbone.parameters():
             parameter.zero_()
-    assert math.isnan(development.score(encoder))
+    assert math.isnan(development.measure(encoder).score)
 
 
 def test_the_untrained_backbone_scores_what_its_card_says(real_data: Path) -> None:
@@ -179,7 +180,7 @@ def test_the_untrained_backbone_scores_what_its_card_says(real_data: Path) -> No
     assert len(evaluation.table) == 1500
     for pooling, points in (("cls", 57.6), ("mean", 64.1)):
         encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
-        assert 100 * Development(encoder, evaluation).score(encoder) == pytest.approx(points, abs=0.1)
+        assert 100 * Development(encoder, evaluation).measure(encoder).score == pytest.approx(points, abs=0.1)
 
 
 @pytest.mark.slow

