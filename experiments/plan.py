@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from cse_core.evaluate import sts
+from cse_core.evaluate import sts, suite
 from cse_core.run import Pretrained, Run
 from cse_core.train import SELECTION, finished
 from experiments.job import Job, Scoring
 from experiments.record import UNRECORDED
-from experiments.study import TRANSFER, Row, Study
+from experiments.study import Row, Study, is_transfer
 
-RECORDED = set(sts.METRICS) - set(UNRECORDED)
 # A score that was trained again counts as the same if no table could show the difference. On one kind of processor the
 # bits are equal; AVX2 instead of AVX-512 moved SimCSE's dev scores by at most 2e-6.
 SAME = 5e-5
@@ -38,11 +37,13 @@ def _add(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row
         _add(jobs, nested, study, row, f"{nested.method.name} {nested.backbone.name}")
         kept = Job(nested, study.scale.name, "", (Scoring(rule, row.scorer, ()),))
         jobs[nested.key] = _union(jobs[nested.key], kept)
-    tasks = tuple(task for task in study.tasks if task not in TRANSFER)  # transfer tasks have no evaluator yet
-    # The last checkpoint is scored beside the selected one: whether selection matters is a question of its own (S3).
-    rules = (row.select, "last") if isinstance(encoder, Run) else (row.select,)
-    scorings = tuple(Scoring(rule, row.scorer, tasks) for rule in dict.fromkeys(rules))
-    job = Job(encoder, study.scale.name, label, scorings, (study.name,))
+    scorings = [Scoring(row.select, row.scorer, study.tasks)]
+    if isinstance(encoder, Run) and row.select != "last":
+        # The last checkpoint is scored beside the selected one: whether selection matters is a question of its own
+        # (S3). It is asked of pair scores, as classifiers would double the time.
+        pairs = tuple(task for task in study.tasks if not is_transfer(task))
+        scorings.append(Scoring("last", row.scorer, pairs))
+    job = Job(encoder, study.scale.name, label, tuple(scorings), (study.name,))
     jobs[job.key] = _union(jobs[job.key], job) if job.key in jobs else job
 
 
@@ -61,15 +62,21 @@ def _union(a: Job, b: Job) -> Job:
 
 def missing(job: Job, results: pd.DataFrame) -> Job | None:
     """The job reduced to the tasks that have no line in the record; None if all have one."""
-    mine = results[(results["key"] == job.key) & (results["version"] == sts.VERSION)]
-    cells = mine[mine["score"].notna()].groupby(["select", "scorer", "task"])["metric"]
-    done = {cell for cell, metrics in cells if set(metrics) >= RECORDED}
+    mine = results[(results["key"] == job.key) & results["score"].notna()]
+    cells = mine.groupby(["select", "scorer", "task", "version"])["metric"]
+    done = {cell[:3] for cell, metrics in cells if _whole(*cell[2:], set(metrics))}
     left = []
     for scoring in job.scorings:
         tasks = tuple(t for t in scoring.tasks if (scoring.select, str(scoring.scorer), t) not in done)
         if tasks:
             left.append(replace(scoring, tasks=tasks))
     return replace(job, scorings=tuple(left)) if left else None
+
+
+def _whole(task: str, version: int, metrics: set[str]) -> bool:
+    """Whether these are all the metrics that a task's current evaluator gives the record."""
+    known = suite.TASKS.get(task)
+    return known is not None and version == known.version and metrics >= set(known.metrics) - set(UNRECORDED)
 
 
 @dataclass(frozen=True)
@@ -136,18 +143,20 @@ def blocked(job: Job, failed: Mapping[str, str]) -> str:
 
 
 def differences(folder: Path, results: pd.DataFrame) -> list[str]:
-    """Scores of a run's folder that are not those in the record, as sentences."""
+    """Correlations of a run's folder that are not those in the record, as sentences.
+
+    Other scores follow from the same vectors, but a classifier's early stop can turn rounding into another accuracy.
+    """
     path = folder / "result.json"
     if not path.is_file():  # trained, not scored yet: there is nothing to compare
         return []
     result = json.loads(path.read_text())
-    lines = results[results["key"] == result["key"]]
-    lines = lines[lines["version"] == sts.VERSION]
+    lines = results[(results["key"] == result["key"]) & (results["version"] == sts.VERSION)]
     recorded = lines.set_index(["select", "scorer", "task", "metric"])["score"]
     found = []
     for cell in result["cells"]:
         name = (cell["select"], cell["scorer"], cell["task"], cell["metric"])
-        if name in recorded.index and not abs(recorded[name] - cell["score"]) <= SAME:
+        if cell["metric"] in sts.METRICS and name in recorded.index and not abs(recorded[name] - cell["score"]) <= SAME:
             found.append(f"{', '.join(name)} is {cell['score']:.6f}, recorded {recorded[name]:.6f}")
     return found
 

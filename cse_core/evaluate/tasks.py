@@ -73,9 +73,10 @@ class PairList:
 
 @runtime_checkable
 class Task(Protocol):
-    """An evaluation: the version of its numbers, the pair sets it wants scored, what else it reads."""
+    """An evaluation: the version of its numbers, their names, the pair sets it wants scored, what else it reads."""
 
     version: ClassVar[int]
+    metrics: ClassVar[tuple[str, ...]]
 
     @property
     def pair_sets(self) -> tuple[str, ...]:
@@ -109,6 +110,7 @@ class Correlations(_Reads):
     """Correlations of a set's pair scores with gold (sts.py), of all its pairs or of a subset."""
 
     version: ClassVar[int] = sts.VERSION
+    metrics: ClassVar[tuple[str, ...]] = sts.METRICS
     subset: str = ""
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
@@ -128,6 +130,7 @@ class Grouped(_Reads):
     """The ranking task on one set, or on its splits merged (ranking.py)."""
 
     version: ClassVar[int] = ranking.VERSION
+    metrics: ClassVar[tuple[str, ...]] = ("kendall", *(f"ndcg.{gain}" for gain in ranking.GAINS))
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are groups."""
@@ -142,6 +145,7 @@ class Classified(_Reads):
     """A transfer task under one of SentEval's settings (transfer.py)."""
 
     version: ClassVar[int] = transfer.VERSION
+    metrics: ClassVar[tuple[str, ...]] = ("acc", "devacc")
     setting: str = "test"
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
@@ -169,6 +173,7 @@ class Space(_Reads):
     """Alignment, uniformity, cosines by gold and the pull of length on scored pairs (geometry.py)."""
 
     version: ClassVar[int] = geometry.VERSION
+    metrics: ClassVar[tuple[str, ...]] = ("alignment", "uniformity", "uniformity.unique", "length_shortcut")
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are pairs."""
@@ -182,6 +187,7 @@ class Projection(_Reads):
     """Two coordinates a sentence (UMAP), with its number of words (CompCSE, Fig. 5), and how much of it is kept."""
 
     version: ClassVar[int] = geometry.VERSION
+    metrics: ClassVar[tuple[str, ...]] = ("trustworthiness",)
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are distinct sentences."""
@@ -200,6 +206,7 @@ class Pairwise(_Reads):
     """Cosines of a few sentences with each other, for a heat map."""
 
     version: ClassVar[int] = geometry.VERSION
+    metrics: ClassVar[tuple[str, ...]] = ("cosine.mean",)
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task."""
@@ -213,6 +220,7 @@ class Neighbours(_Reads):
     """How many of their 100 nearest corpus sentences a pair shares (neighbours.py); the corpus is the scorer's."""
 
     version: ClassVar[int] = neighbours.VERSION
+    metrics: ClassVar[tuple[str, ...]] = ("shared",)
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; cosines and the scorer's scores are kept beside what is shared, to be compared bin by bin."""

@@ -149,7 +149,7 @@ def test_the_intervals_of_gold_partition_the_test_set(real_data: Path) -> None:
 
 def test_an_edge_of_an_interval_belongs_to_the_outer_group() -> None:
     hundredths = [0, 1, 32, 33, 34, 50, 66, 67, 68, 99, 100]  # of gold / 5
-    evaluation = evaluation_of([("a", "b")] * len(hundredths), [n * 5 / 100 for n in hundredths])
+    evaluation = evaluation_of([("a", "b")] * len(hundredths), [n / 100 * 5 for n in hundredths])
     found = {name: [hundredths[row] for row in SUBSETS[name][1](evaluation, None)] for name in INTERVALS}
     assert found == {
         "stsb_dissimilar": [0, 1, 32, 33],

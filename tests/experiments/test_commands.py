@@ -5,13 +5,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tyro
 
 from cse_core.methods.rankcse import RankCSE
 from cse_core.run import Run
+from experiments import record
 from experiments import run as run_command
 from experiments.run import build
+from experiments.tracking import Tracker
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,9 +88,54 @@ def test_one_run_from_the_command_line(tmp_path: Path) -> None:
     assert len(folders) == 1
     scored = command("evaluate.py", str(folders[0] / "last"), "--tasks", "synthetic", "--mlruns", str(tmp_path))
     assert scored.returncode == 0, scored.stderr
-    last = [line for line in done.stdout.splitlines() if "last" in line and "synthetic" in line]
-    again = [line for line in scored.stdout.splitlines() if "as is" in line and "1000" in line]
-    assert last[0].split("│")[4:8] == again[0].split("│")[4:8]  # the same four scores, from the exported folder
+    last, again = (
+        [line for line in out.splitlines() if "│ synthetic " in line and "1000" in line][-1]
+        for out in (done.stdout, scored.stdout)
+    )
+    assert last.split("│")[3:7] == again.split("│")[3:7]  # the same four scores, from the exported folder
+
+
+@pytest.mark.slow
+def test_an_encoder_is_scored_on_every_kind_of_task(tmp_path: Path, real_data: Path) -> None:
+    """Printed, written as rows, logged; a second call adds what is new and finds the cached vectors."""
+    place = ("--data", str(real_data), "--mlruns", str(tmp_path), "--cache")
+    done = command("evaluate.py", "wiki-tiny", *place, "--tasks", "stsb", "stsb_groups", "trec_fast", "phrases")
+    assert done.returncode == 0, done.stderr
+    assert all(task in done.stdout for task in ("stsb", "stsb_groups", "trec_fast", "phrases", "embedding"))
+    rows = record.read_results("own", tmp_path / record.OWN)
+    found = {task: set(mine["metric"]) for task, mine in rows.groupby("task")}
+    assert found["trec_fast"] == {"acc", "devacc"}
+    assert found["stsb"] == {"spearman.all", "spearman.mean", "spearman.wmean", "pearson.all"}
+    assert {"kendall", "ndcg.linear", "ndcg.linear.random", "kendall.dropped"} <= found["stsb_groups"]
+    again = command("evaluate.py", "wiki-tiny", *place, "--tasks", "stsb", "stsb_dissimilar")
+    assert again.returncode == 0, again.stderr
+    assert "embedding" not in again.stdout
+    more = record.read_results("own", tmp_path / record.OWN)
+    assert set(more["task"]) == {*found, "stsb_dissimilar"}
+    assert len(more) == len(rows) + 4
+    (logged,) = Tracker(tmp_path).client.search_runs([Tracker(tmp_path).experiment])
+    score = more[(more["task"] == "trec_fast") & (more["metric"] == "acc")]["score"].item()
+    assert logged.data.metrics["test/trec_fast/acc"] == score
+    assert "test/stsb_dissimilar" in logged.data.metrics
+
+
+@pytest.mark.slow
+def test_ranks_against_a_corpus_score_pairs_and_count_shared_neighbours(tmp_path: Path, real_data: Path) -> None:
+    place = ("--data", str(real_data), "--mlruns", str(tmp_path))
+    corpus = ("--corpus", "synthetic", "--corpus-lines", "2000", "--corpus-size", "500")
+    done = command("evaluate.py", "wiki-tiny", *place, *corpus, "--tasks", "stsb", "neighbours")
+    assert done.returncode == 0, done.stderr
+    rows = record.read_results("own", tmp_path / record.OWN)
+    assert set(rows["scorer"]) == {"rank 0.1 of 500 from synthetic:2000 seed 42"}
+    shared = rows[rows["metric"] == "shared"]["score"].item()
+    assert 0 < shared < 100
+    (path,) = tmp_path.glob("own/*/figure_data/stsb_neighbours*.npz")
+    with np.load(path) as arrays:
+        assert arrays["shared"].mean() == pytest.approx(shared)
+        assert arrays["cosines"].shape == arrays["pair_scores"].shape == (1379,)
+    refused = command("evaluate.py", "wiki-tiny", *place, "--tasks", "neighbours")
+    assert refused.returncode == 1
+    assert "stsb_neighbours: neighbours are looked for in a corpus" in refused.stderr
 
 
 @pytest.mark.slow
@@ -98,7 +146,10 @@ def test_errors_are_one_line_and_a_status(tmp_path: Path) -> None:
     unknown = command("sweep.py", "rankcse-table99", "--mlruns", str(tmp_path))
     assert unknown.returncode == 1
     assert unknown.stderr.startswith("error: unknown study 'rankcse-table99'; known: all, quickstart")
+    task = command("evaluate.py", "wiki-tiny", "--tasks", "sts11", "--mlruns", str(tmp_path))
+    assert task.returncode == 1
+    assert task.stderr.startswith("error: unknown task sts11; known groups: sts, sts_disjoint, dev, transfer")
     blocked = command("sweep.py", "quickstart", "--mlruns", "/proc/sys")
     assert blocked.returncode == 1
     assert "error: /proc/sys: can't be written" in blocked.stderr
-    assert not any("Traceback" in done.stderr for done in (missing, unknown, blocked))
+    assert not any("Traceback" in done.stderr for done in (missing, unknown, task, blocked))
