@@ -264,9 +264,9 @@ def _splits(task: str) -> tuple[str, ...]:
 
 def _texts(source: Corpus | tuple[str, ...], data: Path | None) -> list[str]:
     if isinstance(source, Corpus):
-        return list(sentences(source, data)["text"])
+        return sentences(source, data)["text"][:]
     tables = [pairs(split, data).table for split in source]
-    return [s for table in tables for side in ("sentence1", "sentence2") for s in table[side]]
+    return [s for table in tables for side in ("sentence1", "sentence2") for s in table[side][:]]
 
 
 def _brief(corpus: Corpus | None) -> str:

@@ -29,7 +29,7 @@ def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> li
     if size > corpus.lines:
         raise ValueError(f"{size:,} sentences wanted from {corpus}, which has fewer")
     rows = random.Random(seed).sample(range(corpus.lines), size)
-    return list(sentences(corpus, data).select(rows)["text"])
+    return sentences(corpus, data).select(rows)["text"][:]
 
 
 class Examples:

@@ -26,13 +26,13 @@ class Development:
 
     def __init__(self, encoder: Encoder, evaluation: Evaluation) -> None:
         table = evaluation.table
-        first, second = list(table["sentence1"]), list(table["sentence2"])
+        first, second = table["sentence1"][:], table["sentence2"][:]
         slots = Counter(first + second)
         index = {sentence: i for i, sentence in enumerate(slots)}
         self.ids = encoder.tokenise(list(slots))
         self.counts = torch.tensor(list(slots.values()))
         self.first, self.second = [index[s] for s in first], [index[s] for s in second]
-        self.gold, self.parts = np.asarray(table["score"]), list(table["part"])
+        self.gold, self.parts = np.asarray(table["score"][:]), table["part"][:]
         self.positives = geometry.positives(self.gold)
 
     def measure(self, encoder: Encoder) -> Measured:

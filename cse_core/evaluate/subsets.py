@@ -20,7 +20,8 @@ def normalised(sentence: str) -> str:
 def disjoint(evaluation: Evaluation, data: Path | None = None) -> Rows:
     """Rows of pairs that, after normalisation and in either order, are in neither STS-B's dev nor its train set.
 
-    Three of four dev pairs are test pairs of STS12 to STS16, so a checkpoint chosen on them has seen test labels.
+    Three of four dev pairs are test pairs of STS12 to STS16, so a checkpoint chosen on them has seen test labels. No
+    pair is left of STS14's deft-forum and deft-news and of STS15's answers-forums: `mean` and `wmean` go without them.
     """
     seen = {pair for split in ("stsb_dev", "stsb_train") for pair in _unordered(pairs(split, data))}
     return np.array([row for row, pair in enumerate(_unordered(evaluation)) if pair not in seen], dtype=np.int64)
@@ -28,7 +29,7 @@ def disjoint(evaluation: Evaluation, data: Path | None = None) -> Rows:
 
 def _unordered(evaluation: Evaluation) -> list[frozenset[str]]:
     table = evaluation.table
-    sides = zip(table["sentence1"], table["sentence2"], strict=True)
+    sides = zip(table["sentence1"][:], table["sentence2"][:], strict=True)
     return [frozenset(map(normalised, pair)) for pair in sides]
 
 
@@ -36,7 +37,7 @@ def scored(lowest: float, highest: float) -> Callable[[Evaluation, Path | None],
     """Rows of pairs whose gold, divided by 5, is from `lowest` to below `highest` (RankEncoder, Fig. 5)."""
 
     def chosen(evaluation: Evaluation, data: Path | None = None) -> Rows:
-        gold = np.asarray(evaluation.table["score"]) / 5
+        gold = np.asarray(evaluation.table["score"][:]) / 5
         return np.flatnonzero((gold >= lowest) & (gold < highest))
 
     return chosen

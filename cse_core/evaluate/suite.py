@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
+from cse_core.data import sentences
 from cse_core.evaluate.subsets import SUBSETS
 from cse_core.evaluate.tasks import (
     Classified,
@@ -18,6 +19,7 @@ from cse_core.evaluate.tasks import (
     Task,
 )
 from cse_core.memory import Embeds, Memory, Progress
+from cse_core.run import Corpus
 from cse_core.scorers import SPLITS, Scorer
 from cse_core.senteval import STS_DEV, STS_TEST, STS_TRAIN, SYNTHETIC, TRANSFER, Evaluation, labelled, pairs
 
@@ -93,17 +95,22 @@ def evaluate(
 ) -> tuple[dict[str, Outcome], dict[str, Evaluation]]:
     """Every task's outcome, and the sets that they were read from.
 
-    All sets are read before anything is embedded, so that a damaged file costs nothing; then every distinct sentence of
-    all tasks is embedded once.
+    All sets and a scorer's corpus are read before anything is embedded, so that a damaged file costs nothing; then
+    every distinct sentence of all tasks is embedded once.
     """
     tasks = _known(names)
+    for name, task in tasks.items():
+        task.check(name, scorer)
+    corpus: Corpus | None = getattr(scorer, "corpus", None)
+    if corpus:
+        sentences(corpus, data)
     pair_sets = {name: pairs(name, data) for name in dict.fromkeys(n for t in tasks.values() for n in t.pair_sets)}
     others = {name: labelled(name, data) for name in dict.fromkeys(n for t in tasks.values() for n in t.labelled_sets)}
     sets = pair_sets | others
     memory = Memory.of(encoder)
-    every = (s for found in sets.values() for side in ("sentence1", "sentence2") for s in found.table[side])
+    every = [s for found in sets.values() for side in _sides(found) for s in side]
     scorer.view(memory).fill([*every, *(s for task in tasks.values() for s in task.sentences)], progress)
-    columns = {name: (list(e.table["sentence1"]), list(e.table["sentence2"])) for name, e in pair_sets.items()}
+    columns = {name: (e.table["sentence1"][:], e.table["sentence2"][:]) for name, e in pair_sets.items()}
     scores = scorer.pair_scores(memory, columns, data=data)
     inputs = Inputs(sets, scores, scorer, memory, data, progress)
     found = {name: task.outcome(name, inputs) for name, task in tasks.items()}
@@ -112,3 +119,8 @@ def evaluate(
         if undefined:
             raise ValueError(f"{name} by {scorer}: {', '.join(undefined)} undefined; are all its scores equal?")
     return found, sets
+
+
+def _sides(evaluation: Evaluation) -> list[list[str]]:
+    first, second = (evaluation.table[side][:] for side in ("sentence1", "sentence2"))
+    return [first, second] if any(second) else [first]

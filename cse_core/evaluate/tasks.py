@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -44,12 +44,12 @@ class Inputs:
     def pairs(self, names: Sequence[str]) -> "PairList":
         """Several sets one after the other."""
         tables = [self.sets[name].table for name in names]
-        first, second = ([s for table in tables for s in table[side]] for side in ("sentence1", "sentence2"))
+        first, second = ([s for table in tables for s in table[side][:]] for side in ("sentence1", "sentence2"))
         return PairList(
             first=first,
             second=second,
-            gold=np.concatenate([np.asarray(table["score"]) for table in tables]),
-            parts=[part for table in tables for part in table["part"]],
+            gold=np.concatenate([np.asarray(table["score"][:]) for table in tables]),
+            parts=[part for table in tables for part in table["part"][:]],
             scores=np.concatenate([self.scores[name].scores for name in names if name in self.scores] or [[]]),
             undefined=sum(self.scores[name].undefined for name in names if name in self.scores),
         )
@@ -93,8 +93,12 @@ class Task(Protocol):
         """Sentences of its own."""
         ...
 
+    def check(self, name: str, scorer: Scorer) -> None:
+        """Refuse a scorer that the task can't work with; `name` is the task's, for errors."""
+        ...
+
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """The numbers; `name` is the task's, for errors."""
+        """The numbers."""
         ...
 
 
@@ -103,6 +107,9 @@ class _Reads:
     pair_sets: tuple[str, ...] = ()
     labelled_sets: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
+
+    def check(self, name: str, scorer: Scorer) -> None:
+        """Every scorer will do."""
 
 
 @dataclass(frozen=True)
@@ -148,10 +155,13 @@ class Classified(_Reads):
     metrics: ClassVar[tuple[str, ...]] = ("acc", "devacc")
     setting: str = "test"
 
+    def check(self, name: str, scorer: Scorer) -> None:
+        """Plain vectors, which only Cosine has: rank vectors are as long as the corpus."""
+        if not isinstance(scorer, Cosine):
+            raise ValueError(f"{name}: a classifier wants an encoder's own vectors, got the scorer {scorer}")
+
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """See Task; the rows are labelled sentences. Wants plain vectors, which only Cosine has."""
-        if not isinstance(inputs.scorer, Cosine):
-            raise ValueError(f"{name}: a classifier wants an encoder's own vectors, got the scorer {inputs.scorer}")
+        """See Task; the rows are labelled sentences."""
         (task,) = self.labelled_sets
         vectors, labels = {}, {}
         for split, rows in splits(inputs.sets[task]).items():
@@ -193,7 +203,7 @@ class Projection(_Reads):
         """See Task; the rows are distinct sentences."""
         found = inputs.pairs(self.pair_sets)
         distinct = list(dict.fromkeys([*found.first, *found.second]))
-        vectors = _finite(name, inputs.vectors(distinct), distinct)
+        vectors = _directed(name, inputs.vectors(distinct), distinct)
         places = geometry.project(vectors)
         words = np.array([len(s.split()) for s in distinct])
         kept = float(trustworthiness(vectors.numpy(), places, metric="cosine"))
@@ -210,7 +220,7 @@ class Pairwise(_Reads):
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task."""
-        matrix = cosine_matrix(*[_finite(name, inputs.vectors(self.sentences), self.sentences)] * 2)
+        matrix = cosine_matrix(*[_directed(name, inputs.vectors(self.sentences), self.sentences)] * 2)
         others = matrix[~torch.eye(len(matrix), dtype=torch.bool)]
         return Outcome({"cosine.mean": float(others.mean())}, len(matrix), {"cosines": matrix.numpy()})
 
@@ -222,13 +232,16 @@ class Neighbours(_Reads):
     version: ClassVar[int] = neighbours.VERSION
     metrics: ClassVar[tuple[str, ...]] = ("shared",)
 
+    def check(self, name: str, scorer: Scorer) -> None:
+        """Only Ranked has a corpus."""
+        if not isinstance(scorer, Ranked):
+            raise ValueError(f"{name}: neighbours are looked for in a corpus, which the scorer {scorer} lacks")
+
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; cosines and the scorer's scores are kept beside what is shared, to be compared bin by bin."""
-        if not isinstance(inputs.scorer, Ranked):
-            raise ValueError(f"{name}: neighbours are looked for in a corpus, which the scorer {inputs.scorer} lacks")
-        found = inputs.pairs(self.pair_sets)
-        corpus = inputs.scorer.corpus_vectors(inputs.encoder, data=inputs.data)
-        x, y = (inputs.encoder.encode(side) for side in (found.first, found.second))
+        found, scorer = inputs.pairs(self.pair_sets), cast(Ranked, inputs.scorer)
+        corpus = scorer.corpus_vectors(inputs.encoder, data=inputs.data)
+        x, y = (_directed(name, inputs.encoder.encode(side), side) for side in (found.first, found.second))
         shared = neighbours.overlap(x, y, corpus)
         arrays = {"shared": shared, "cosines": pair_cosines(x, y)[0], "pair_scores": found.scores}
         return Outcome({"shared": float(shared.mean())}, len(shared), arrays)
@@ -245,9 +258,17 @@ def _finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) 
     return vectors
 
 
+def _directed(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+    """Vectors that have a direction: finite and not zero."""
+    zero = (_finite(name, vectors, sentences) == 0).all(1).nonzero()
+    if len(zero):
+        raise ValueError(f"{name}: the vector of {sentences[int(zero[0])]!r} is zero and has no direction")
+    return vectors
+
+
 def _both(name: str, inputs: Inputs, found: PairList) -> list[Float[Tensor, "n d"]]:
     distinct = list(dict.fromkeys([*found.first, *found.second]))
-    vectors = _finite(name, inputs.vectors(distinct), distinct)
+    vectors = _directed(name, inputs.vectors(distinct), distinct)
     rows = {sentence: i for i, sentence in enumerate(distinct)}
     return [vectors[[rows[s] for s in side]] for side in (found.first, found.second)]
 
@@ -262,9 +283,9 @@ class Split(NamedTuple):
 def splits(evaluation: Evaluation) -> dict[str, Split]:
     """Sentences and labels of each split in SentEval's order; MRPC has two sides."""
     table = evaluation.table
-    first, second, labels = (list(table[name]) for name in ("sentence1", "sentence2", "label"))
+    first, second, labels = (table[name][:] for name in ("sentence1", "sentence2", "label"))
     rows: dict[str, list[int]] = {}
-    for row, split in enumerate(table["split"]):
+    for row, split in enumerate(table["split"][:]):
         rows.setdefault(split, []).append(row)
     found = {}
     for split, members in rows.items():
