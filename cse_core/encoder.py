@@ -19,6 +19,7 @@ from cse_core.pretrained import KEPT, resolve
 from cse_core.prompts import check_template, closed_and_prompted
 from cse_core.run import check_pooling
 
+POOLED = ("Transformer", "Pooling", "Normalize")  # sentence-transformers' modules that need no more than a pooling
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 transformers_logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
@@ -225,15 +226,26 @@ def _kept_pooling(folder: Path) -> tuple[str, str]:
     if (folder / KEPT).is_file():
         kept = json.loads((folder / KEPT).read_text())
         return kept["pooling"], kept["template"]
+    _check_modules(folder / "modules.json")
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():
         return "cls", ""
     config = json.loads(path.read_text())
-    if config.get("pooling_mode_mean_tokens"):
-        return "mean", ""
-    if config.get("pooling_mode_cls_token"):
-        return "cls", ""
+    # sentence-transformers names the mode since version 6; before, each had a switch.
+    switches = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}
+    on = [name for name, value in config.items() if name.startswith("pooling_mode_") and value]
+    for pooling, switch in switches.items():
+        if config.get("pooling_mode") == pooling or on == [switch]:
+            return pooling, ""
     raise ValueError(f"{path}: wants pooling by [CLS] or mean, found {config}")
+
+
+def _check_modules(path: Path) -> None:
+    """Refuse a sentence-transformers folder with more than pooled states; Normalize, left out, changes no cosine."""
+    modules = json.loads(path.read_text()) if path.is_file() else []
+    more = [module["type"] for module in modules if module["type"].rpartition(".")[2] not in POOLED]
+    if more:
+        raise ValueError(f"{path}: wants modules among {', '.join(POOLED)}, found {', '.join(more)}")
 
 
 def _write_json(path: Path, content: object) -> None:

@@ -144,7 +144,8 @@ def test_a_saved_folder_does_not_depend_on_the_last_text_that_was_tokenised(tmp_
 
 def test_a_folder_that_pools_in_another_way_is_refused_unless_told(tmp_path: Path) -> None:
     Encoder.from_pretrained("wiki-tiny").save(tmp_path / "saved")
-    (tmp_path / "saved" / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
+    both = '{"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true}'
+    (tmp_path / "saved" / "1_Pooling" / "config.json").write_text(both)
     with pytest.raises(ValueError, match=r"1_Pooling/config.json: wants pooling by \[CLS\] or mean, found"):
         Encoder.from_pretrained(tmp_path / "saved")
     assert Encoder.from_pretrained(tmp_path / "saved", pooling="mean").pooling == "mean"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
 from cse_core.encoder import Encoder
 
@@ -21,3 +22,20 @@ def test_sentence_transformers_gives_the_same_vectors(pooling: str, tmp_path: Pa
     again = Encoder.from_pretrained(tmp_path / "saved")
     assert again.pooling == pooling
     assert torch.equal(again.encode(SENTENCES), ours)
+
+
+def test_a_folder_with_modules_that_we_lack_is_refused_by_their_name(tmp_path: Path) -> None:
+    folder = tmp_path / "dense"
+    parts = SentenceTransformer(str(_saved(tmp_path)), device="cpu")
+    parts.append(Normalize())
+    parts.save(str(folder))
+    assert Encoder.from_pretrained(folder).pooling == "mean"  # lengths change no cosine
+    parts.append(Dense(in_features=128, out_features=8))
+    parts.save(str(folder))
+    with pytest.raises(ValueError, match=r"modules.json: wants modules among Transformer, .*, found \S+Dense"):
+        Encoder.from_pretrained(folder)
+
+
+def _saved(tmp_path: Path) -> Path:
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save(tmp_path / "saved")
+    return tmp_path / "saved"
