@@ -103,6 +103,11 @@ def content_hash(lines: Iterable[str]) -> str:
     return hashlib.sha256(("\n".join(lines) + "\n").encode()).hexdigest()
 
 
+def content_of(table: Dataset) -> str:
+    """What a cached table holds, as a hash: its folder is named by it."""
+    return Path(table.cache_files[0]["filename"]).parent.name
+
+
 def sentences(corpus: Corpus, folder: Path | None = None) -> Dataset:
     """The corpus as a table with one column, `text`; a blank line is a single space."""
     home = cache_folder() / "corpora"

@@ -19,6 +19,8 @@ from cse_core.pretrained import KEPT, resolve
 from cse_core.prompts import check_template, closed_and_prompted
 from cse_core.run import check_pooling
 
+SHIFTED = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions count on from the padding's index
+POOLERLESS = ("distilbert", "electra")  # have no pooling layer to leave out
 POOLED = ("Transformer", "Pooling", "Normalize")  # sentence-transformers' modules that need no more than a pooling
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -82,7 +84,11 @@ class Encoder(nn.Module):
         config = AutoConfig.from_pretrained(folder)
         if dropout is not None:
             config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-        model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, add_pooling_layer=False)
+        if config.model_type not in ("bert", *SHIFTED, *POOLERLESS):
+            known = ", ".join(("bert", *SHIFTED, *POOLERLESS))
+            raise ValueError(f"{name_or_path}: wants a model of the kinds {known}, found {config.model_type}")
+        pooler = {"add_pooling_layer": False} if config.model_type not in POOLERLESS else {}
+        model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, **pooler)
         tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         if pooling is None:
             pooling, template = _kept_pooling(folder)
@@ -110,7 +116,7 @@ class Encoder(nn.Module):
 
     @property
     def _first_position(self) -> int:
-        return 2 if self.backbone.config.model_type == "roberta" else 0  # RoBERTa counts on from its padding's index
+        return 2 if self.backbone.config.model_type in SHIFTED else 0
 
     def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
         """All given Tokens in one pass of the backbone, pooled, each given back by itself, in fp32."""
@@ -135,12 +141,12 @@ class Encoder(nn.Module):
 
     def _states(self, tokens: Tokens) -> list[Float[Tensor, "n t d"]]:
         dtype = AUTOCAST[self.precision] if self.training else None
-        positions = None if tokens.positions is None else tokens.positions + self._first_position
+        positions = {} if tokens.positions is None else {"position_ids": tokens.positions + self._first_position}
         with torch.autocast(self.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
             output = self.backbone(
                 input_ids=tokens.ids,
                 attention_mask=tokens.mask.long(),
-                position_ids=positions,
+                **positions,
                 output_hidden_states=self.pooling not in ("cls", "mean", "mask"),
             )
         return [state.float() for state in output.hidden_states or (output.last_hidden_state,)]

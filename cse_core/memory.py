@@ -5,9 +5,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
+import transformers
 from jaxtyping import Float
 from torch import Tensor
 
@@ -15,6 +17,7 @@ from cse_core.data import cache_folder
 from cse_core.encoder import Encoder
 from cse_core.words import WordVectors
 
+FORMAT = 1  # of the vectors on disk: bump with any change of how texts become vectors
 Progress = Callable[[str, int, int], object]  # what is under way, done, of
 
 
@@ -93,15 +96,20 @@ class Memory:
         self._vectors = torch.cat([self._vectors, vectors]) if start else vectors
 
     def _folder(self) -> Path:
-        return cache_folder() / "embeddings" / hashlib.sha256(self.content.encode()).hexdigest()[:24]
+        what = f"{FORMAT} {transformers.__version__} {self.content}"
+        return cache_folder() / "embeddings" / hashlib.sha256(what.encode()).hexdigest()[:24]
 
     def _recall(self) -> None:
         """What earlier processes have kept; read once, before anything is embedded."""
         if not self.content or len(self._vectors):
             return
         for path in sorted(self._folder().glob("*.npz")):
-            with np.load(path) as kept:
-                self._add([row.tobytes() for row in kept["marks"]], torch.from_numpy(kept["vectors"]))
+            try:
+                with path.open("rb") as file, np.load(file) as kept:
+                    marks, vectors = [row.tobytes() for row in kept["marks"]], torch.from_numpy(kept["vectors"])
+            except (BadZipFile, EOFError, KeyError, ValueError) as error:
+                raise ValueError(f"{path}: not a readable file of embeddings ({error}); delete it") from error
+            self._add(marks, vectors)
 
     def _keep(self, marks: Sequence[bytes], vectors: Float[Tensor, "n d"]) -> None:
         """A file of its own for each filling: written whole or not at all, and no other process writes the same."""

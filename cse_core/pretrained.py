@@ -21,6 +21,7 @@ def resolve(name: str) -> Path:
     if (Path(name) / "config.json").is_file():
         return Path(name)
     files = ["config.json", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "1_Pooling/config.json"]
+    files += ["modules.json", KEPT]
     try:
         folder = Path(snapshot_download(name, allow_patterns=[*files, WEIGHTS[0]]))
         if not (folder / WEIGHTS[0]).is_file():
@@ -59,7 +60,7 @@ def content_hash(folder: Path) -> str:
 def identity(folder: Path) -> str:
     """`content_hash` and both configurations: tells apart any two encoders whose vectors could differ."""
     digest = hashlib.sha256(content_hash(folder).encode())
-    for name in ("config.json", "tokenizer_config.json"):
+    for name in ("config.json", "tokenizer_config.json", "special_tokens_map.json", "merges.txt", "modules.json"):
         if (folder / name).is_file():
             digest.update((folder / name).read_bytes())
     return digest.hexdigest()

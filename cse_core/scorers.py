@@ -32,6 +32,10 @@ class Scorer(Protocol):
         """The encoder under the pooling that this scorer reads: what it embeds, it embeds with this, each text once."""
         ...
 
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """What it embeds besides the pairs: its corpus, if it has one."""
+        ...
+
     def pair_scores(
         self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, "PairScores"]:
@@ -85,6 +89,10 @@ class Cosine:
         own = Memory.of(encoder)
         return own.under(self.pooling, self.template) if self.pooling else own
 
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """See Scorer."""
+        return ()
+
     def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
         """See Scorer."""
         return self.view(encoder).encode(sentences)
@@ -130,9 +138,13 @@ class Ranked:
         """See Scorer."""
         return Memory.of(encoder)
 
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """See Scorer."""
+        return sample(self.corpus, self.size, self.seed, data)
+
     def corpus_vectors(self, encoder: Embeds, *, data: Path | None = None) -> Float[Tensor, "size d"]:
         """Embeddings of the corpus's sentences."""
-        return self.view(encoder).encode(sample(self.corpus, self.size, self.seed, data))
+        return self.view(encoder).encode(self.texts(data))
 
     def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
         """See Scorer: rank vectors (with weight 1, RankEncoder's Table 2) and, with less, directions beside them."""
@@ -170,6 +182,10 @@ class Whitened:
         """See Scorer."""
         return Memory.of(encoder).under(self.pooling, longest=self.longest)
 
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """See Scorer."""
+        return _texts(self.corpus, data) if self.corpus else ()
+
     def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
         """See Scorer; without a corpus, fitted on the sentences themselves."""
         return _mapped(self.view(encoder), sentences, self.corpus, data, self._fit)
@@ -201,6 +217,10 @@ class Flowed:
     def view(self, encoder: Embeds) -> Memory:
         """See Scorer."""
         return Memory.of(encoder).under(self.pooling)
+
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """See Scorer."""
+        return _texts(self.corpus, data) if self.corpus else ()
 
     def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
         """See Scorer; without a corpus, fitted on the sentences themselves."""

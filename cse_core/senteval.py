@@ -100,8 +100,8 @@ CLASSES = {
 }
 
 
-class TruncatedTask(ValueError):  # noqa: N818 (callers catch it to refuse a task, not as a failure)
-    """MR or SUBJ with too few sentences: the task is to be refused, the others can go on."""
+class TruncatedTask(ValueError):  # noqa: N818 (it refuses a task)
+    """MR or SUBJ with too few sentences: the task is refused."""
 
 
 @dataclass(frozen=True)

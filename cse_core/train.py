@@ -22,7 +22,7 @@ from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
 from cse_core.batches import Batches
-from cse_core.data import examples, sentences
+from cse_core.data import content_of, examples, sentences
 from cse_core.encoder import Encoder
 from cse_core.evaluate.development import Development
 from cse_core.pretrained import content_hash, resolve_pinned
@@ -131,7 +131,7 @@ class Loop:
             run.backbone.name, pooling=run.pooling, template=run.template, dropout=run.dropout
         ).to(device)
         self.encoder.precision = run.precision
-        corpus = Path(sentences(run.corpus, data).cache_files[0]["filename"]).parent.name  # named by its content
+        corpus = content_of(sentences(run.corpus, data))
         content = {"backbone": content_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
         if run.template and self.encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:

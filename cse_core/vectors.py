@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cse_core.batches import Column
-from cse_core.data import cache_folder, sentences
+from cse_core.data import cache_folder, content_of, sentences
 from cse_core.encoder import Encoder
 from cse_core.pretrained import identity, resolve_pinned
 from cse_core.run import TRAIN_VERSION, Corpus, Pretrained, Run
@@ -64,7 +64,7 @@ class Examples:
             ids = Column(self.table, column)
             return teacher.embed([ids[row] for row in range(len(ids))])
 
-        return self._cached(f"{identity(folder)} {_content(self.table)} {column}", compute)
+        return self._cached(f"{identity(folder)} {content_of(self.table)} {column}", compute)
 
     def sample(self, encoder: Run | Pretrained, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
         """Embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's own limit."""
@@ -74,7 +74,7 @@ class Examples:
             texts = sample(self.corpus, size, seed, self.data)
             return Encoder.from_pretrained(folder).to(self.device).encode(texts)
 
-        content = _content(sentences(self.corpus, self.data))
+        content = content_of(sentences(self.corpus, self.data))
         return self._cached(f"{identity(folder)} {content} sample {size} {seed}", compute)
 
     def _cached(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
@@ -96,7 +96,3 @@ class Examples:
         if not (folder / "config.json").is_file():
             raise FileNotFoundError(f"{folder}: no {select} checkpoint of run {encoder.key}; train that run first")
         return folder
-
-
-def _content(table: Dataset) -> str:
-    return Path(table.cache_files[0]["filename"]).parent.name  # a cached table's folder is named by its content

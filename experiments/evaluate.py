@@ -9,13 +9,14 @@ Prints a table, logs to MLflow, and adds a row per task and metric to own/result
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 import tyro
 from rich.progress import MofNCompleteColumn, Progress, TaskID
 
+from cse_core.data import content_of, sentences
 from cse_core.evaluate import suite
 from cse_core.pretrained import identity, resolve
 from cse_core.run import Corpus, Pretrained
@@ -43,10 +44,10 @@ class Options:
     """Score by ranks against sentences of this corpus instead of by cosine (RankEncoder); wants --corpus-lines."""
     corpus_lines: int = 0
     """How many lines of the corpus there are to draw from."""
-    corpus_size: int = 10_000
-    """How many of them are drawn."""
-    rank_weight: float = 0.1
-    """Share of the ranks in the score (RankEncoder, Eq. 7); the rest is cosine."""
+    corpus_size: int | None = None
+    """How many of them are drawn; 10,000 if not given."""
+    rank_weight: float | None = None
+    """Share of the ranks in the score (RankEncoder, Eq. 7), the rest being cosine; 0.1 if not given."""
     data: Path | None = None
     """Folder with the data; else CSE_DATA, the Hugging Face cache, the hub."""
     mlruns: Path = record.MLRUNS
@@ -72,15 +73,20 @@ class Bars:
 
 def scorer_for(options: Options) -> Scorer:
     """Cosine under the pooling asked for, or ranks against the corpus asked for."""
+    size, weight = options.corpus_size, options.rank_weight
     if not options.corpus:
+        if options.corpus_lines or size is not None or weight is not None:
+            raise ValueError("--corpus-lines, --corpus-size and --rank-weight want --corpus beside them")
         return Cosine(options.pooling, options.template)
-    if options.pooling or options.corpus_lines < 2:
+    if options.pooling or options.template or options.corpus_lines < 2:
         raise ValueError(
-            f"--corpus {options.corpus}: wants --corpus-lines of at least 2 and the encoder's own pooling, "
-            f"got {options.corpus_lines} and {options.pooling}"
+            f"--corpus {options.corpus}: wants --corpus-lines of at least 2, and the encoder's own pooling and "
+            f"template, got {options.corpus_lines}, {options.pooling} and {options.template!r}"
         )
     corpus = Corpus(options.corpus, options.corpus_lines)
-    return Ranked(corpus=corpus, size=options.corpus_size, weight=options.rank_weight)
+    pinned = replace(corpus, sha256=content_of(sentences(corpus, options.data)))
+    size = min(10_000, corpus.lines) if size is None else size
+    return Ranked(corpus=pinned, size=size, weight=0.1 if weight is None else weight)
 
 
 def main(options: Options) -> None:
@@ -106,5 +112,5 @@ def main(options: Options) -> None:
 if __name__ == "__main__":
     try:
         main(tyro.cli(Options))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         sys.exit(f"error: {error}")

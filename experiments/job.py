@@ -100,11 +100,13 @@ def _execute(
     started = time.monotonic()
     folder = place.store / job.key
     path = folder / "result.json"
-    done = json.loads(path.read_text()) if path.is_file() else {"cells": []}
+    done: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"cells": []}
     history = _train(job, place, on_step)
-    cells, warnings = done["cells"], set(history.warnings)
+    cells, warnings = done["cells"], {*history.warnings, *done.get("warnings", [])}
+    history.data = done.get("data", {}) | history.data
+    failed: dict[str, str] = {}
     for scoring in job.scorings:
-        new, files, told = _score(job, scoring, history, place, on_score, known=cells)
+        new, files, told = _score(job, scoring, history, place, on_score, known=cells, failed=failed)
         cells = cells + new
         history.data |= files
         warnings |= set(told)
@@ -120,6 +122,8 @@ def _execute(
     part = path.with_suffix(".part")
     part.write_text(json.dumps(result, indent=1, allow_nan=False))
     part.replace(path)
+    if failed:  # only now: what the other tasks found is kept
+        raise ValueError("; ".join(failed.values()))
     return result
 
 
@@ -156,15 +160,16 @@ def _score(
     on_score: Progress | None,
     *,
     known: list[dict[str, Any]],
+    failed: dict[str, str],
 ) -> tuple[list[dict[str, Any]], Mapping[str, str], list[str]]:
     """New cells of one scoring, the data files they came from and warnings; arrays go beside the checkpoint."""
     scorer, select = str(scoring.scorer), scoring.select
-    have = {(c["task"], c["version"]) for c in known if (c["select"], c["scorer"]) == (select, scorer)}
-    names = [task for task in scoring.tasks if (task, suite.version(task)) not in have]
+    done = _done([cell for cell in known if (cell["select"], cell["scorer"]) == (select, scorer)])
+    names = [task for task in scoring.tasks if task not in done]
     if not names:
         return [], {}, []
     encoder = opened(job.encoder, select, place)
-    found, sets = suite.evaluate(encoder, scoring.scorer, names, data=place.data, progress=on_score)
+    found, sets = suite.evaluate(encoder, scoring.scorer, names, data=place.data, progress=on_score, failed=failed)
     kept = history.kept.get(select)
     cells: list[dict[str, Any]] = []
     for name, outcome in found.items():
@@ -175,6 +180,14 @@ def _score(
     warnings = [w for evaluation in sets.values() for w in evaluation.warnings]
     warnings += [w for outcome in found.values() for w in outcome.warnings]
     return cells, {name: sha for e in sets.values() for name, sha in e.files.items()}, warnings
+
+
+def _done(cells: list[dict[str, Any]]) -> set[str]:
+    """Tasks that one scorer has scored on one checkpoint in full."""
+    have: dict[tuple[str, int], set[str]] = {}
+    for cell in cells:
+        have.setdefault((cell["task"], cell["version"]), set()).add(cell["metric"])
+    return {task for (task, version), metrics in have.items() if suite.complete(task, version, metrics)}
 
 
 def opened(encoder: Run | Pretrained, select: str, place: Place) -> Memory:

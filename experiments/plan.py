@@ -64,19 +64,13 @@ def missing(job: Job, results: pd.DataFrame) -> Job | None:
     """The job reduced to the tasks that have no line in the record; None if all have one."""
     mine = results[(results["key"] == job.key) & results["score"].notna()]
     cells = mine.groupby(["select", "scorer", "task", "version"])["metric"]
-    done = {cell[:3] for cell, metrics in cells if _whole(*cell[2:], set(metrics))}
+    done = {cell[:3] for cell, metrics in cells if suite.complete(*cell[2:], set(metrics), UNRECORDED)}
     left = []
     for scoring in job.scorings:
         tasks = tuple(t for t in scoring.tasks if (scoring.select, str(scoring.scorer), t) not in done)
         if tasks:
             left.append(replace(scoring, tasks=tasks))
     return replace(job, scorings=tuple(left)) if left else None
-
-
-def _whole(task: str, version: int, metrics: set[str]) -> bool:
-    """Whether these are all the metrics that a task's current evaluator gives the record."""
-    known = suite.TASKS.get(task)
-    return known is not None and version == known.version and metrics >= set(known.metrics) - set(UNRECORDED)
 
 
 @dataclass(frozen=True)

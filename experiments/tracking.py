@@ -155,7 +155,7 @@ def _tags(result: Mapping[str, Any]) -> list[RunTag]:
 def _scores(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
     """`test/<task>` for plain cosine and the papers' aggregation; other checkpoints, scorers and metrics by name."""
     cells = [c for c in result["cells"] if c["metric"] == "spearman.all"]
-    first = cells[0]["select"] if cells else ""
+    first = result["cells"][0]["select"] if result["cells"] else ""
     sets = GROUPS["synthetic"] + GROUPS["sts"] + GROUPS["dev"]
     averaged = [c["score"] for c in cells if c["select"] == first and c["scorer"] == "cosine" and c["task"] in sets]
     if averaged:

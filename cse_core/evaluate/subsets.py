@@ -1,15 +1,16 @@
 """Named parts of the STS sets: without the pairs that STS-B's dev and train sets share, and by gold score."""
 
 import re
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
-from cse_core.senteval import STS_TEST, Evaluation, pairs
+from cse_core.senteval import STS_TEST, Evaluation
 
 Rows = Int[np.ndarray, " _"]
+SEEN = ("stsb_dev", "stsb_train")
 
 
 def normalised(sentence: str) -> str:
@@ -17,13 +18,13 @@ def normalised(sentence: str) -> str:
     return " ".join(re.sub(r"[\W_]+", " ", sentence.lower()).split())
 
 
-def disjoint(evaluation: Evaluation, data: Path | None = None) -> Rows:
+def disjoint(evaluation: Evaluation, others: Mapping[str, Evaluation]) -> Rows:
     """Rows of pairs that, after normalisation and in either order, are in neither STS-B's dev nor its train set.
 
     Three of four dev pairs are test pairs of STS12 to STS16, so a checkpoint chosen on them has seen test labels. No
     pair is left of STS14's deft-forum and deft-news and of STS15's answers-forums: `mean` and `wmean` go without them.
     """
-    seen = {pair for split in ("stsb_dev", "stsb_train") for pair in _unordered(pairs(split, data))}
+    seen = {pair for split in SEEN for pair in _unordered(others[split])}
     return np.array([row for row, pair in enumerate(_unordered(evaluation)) if pair not in seen], dtype=np.int64)
 
 
@@ -33,20 +34,28 @@ def _unordered(evaluation: Evaluation) -> list[frozenset[str]]:
     return [frozenset(map(normalised, pair)) for pair in sides]
 
 
-def scored(lowest: float, highest: float) -> Callable[[Evaluation, Path | None], Rows]:
+def scored(lowest: float, highest: float) -> Callable[[Evaluation, Mapping[str, Evaluation]], Rows]:
     """Rows of pairs whose gold, divided by 5, is from `lowest` to below `highest` (RankEncoder, Fig. 5)."""
 
-    def chosen(evaluation: Evaluation, data: Path | None = None) -> Rows:
+    def chosen(evaluation: Evaluation, others: Mapping[str, Evaluation]) -> Rows:
         gold = np.asarray(evaluation.table["score"][:]) / 5
         return np.flatnonzero((gold >= lowest) & (gold < highest))
 
     return chosen
 
 
-# Name -> the set and which of its rows. The intervals of gold / 5: up to .33, between, from .67.
+class Subset(NamedTuple):
+    """A set, which of its rows, and the other sets that decide it."""
+
+    base: str
+    rows: Callable[[Evaluation, Mapping[str, Evaluation]], Rows]
+    reads: tuple[str, ...] = ()
+
+
+# The intervals of gold / 5: up to .33, between, from .67.
 SUBSETS = {
-    **{f"{task}_disjoint": (task, disjoint) for task in STS_TEST},
-    "stsb_dissimilar": ("stsb", scored(0.0, np.nextafter(0.33, 1))),
-    "stsb_between": ("stsb", scored(np.nextafter(0.33, 1), 0.67)),
-    "stsb_similar": ("stsb", scored(0.67, np.inf)),
+    **{f"{task}_disjoint": Subset(task, disjoint, SEEN) for task in STS_TEST},
+    "stsb_dissimilar": Subset("stsb", scored(0.0, np.nextafter(0.33, 1))),
+    "stsb_between": Subset("stsb", scored(np.nextafter(0.33, 1), 0.67)),
+    "stsb_similar": Subset("stsb", scored(0.67, np.inf)),
 }

@@ -1,25 +1,13 @@
 """Evaluations by name, all of a call scored from one embedding of each distinct sentence."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from cse_core.data import sentences
 from cse_core.evaluate.subsets import SUBSETS
-from cse_core.evaluate.tasks import (
-    Classified,
-    Correlations,
-    Grouped,
-    Inputs,
-    Neighbours,
-    Outcome,
-    Pairwise,
-    Projection,
-    Space,
-    Task,
-)
+from cse_core.evaluate.task import Inputs, Outcome, Task
+from cse_core.evaluate.tasks import Classified, Correlations, Grouped, Neighbours, Pairwise, Projection, Space
 from cse_core.memory import Embeds, Memory, Progress
-from cse_core.run import Corpus
 from cse_core.scorers import SPLITS, Scorer
 from cse_core.senteval import STS_DEV, STS_TEST, STS_TRAIN, SYNTHETIC, TRANSFER, Evaluation, labelled, pairs
 
@@ -36,7 +24,7 @@ PHRASES = (
 
 TASKS: dict[str, Task] = {
     **{name: Correlations((name,)) for name in (*STS_TEST, *STS_DEV, *STS_TRAIN, *SYNTHETIC)},
-    **{name: Correlations((base,), subset=name) for name, (base, _) in SUBSETS.items()},
+    **{name: Correlations((base,), read_sets=reads, subset=name) for name, (base, _, reads) in SUBSETS.items()},
     **{f"{name}_groups": Grouped(SPLITS.get(name, (name,))) for name in STS_TEST},
     **{f"{name}_test_groups": Grouped((name,)) for name in SPLITS},
     **{name: Classified(labelled_sets=(name,)) for name in TRANSFER},
@@ -75,6 +63,12 @@ def version(name: str) -> int:
     return _known([name])[name].version
 
 
+def complete(name: str, found_version: int, metrics: Collection[str], unrecorded: Collection[str] = ()) -> bool:
+    """Whether these are all the metrics that a task's present version gives, those left out of a record aside."""
+    task = TASKS.get(name)
+    return task is not None and found_version == task.version and set(task.metrics) - set(unrecorded) <= set(metrics)
+
+
 def _known(names: Iterable[str]) -> dict[str, Task]:
     found = dict.fromkeys(names)
     unknown = [name for name in found if name not in TASKS]
@@ -92,33 +86,49 @@ def evaluate(
     *,
     data: Path | None = None,
     progress: Progress | None = None,
+    failed: dict[str, str] | None = None,
 ) -> tuple[dict[str, Outcome], dict[str, Evaluation]]:
     """Every task's outcome, and the sets that they were read from.
 
     All sets and a scorer's corpus are read before anything is embedded, so that a damaged file costs nothing; then
-    every distinct sentence of all tasks is embedded once.
+    every distinct sentence of all tasks is embedded once. A task that fails ends the call; with `failed`, its reason is
+    put there and the others go on.
     """
     tasks = _known(names)
     for name, task in tasks.items():
         task.check(name, scorer)
-    corpus: Corpus | None = getattr(scorer, "corpus", None)
-    if corpus:
-        sentences(corpus, data)
-    pair_sets = {name: pairs(name, data) for name in dict.fromkeys(n for t in tasks.values() for n in t.pair_sets)}
-    others = {name: labelled(name, data) for name in dict.fromkeys(n for t in tasks.values() for n in t.labelled_sets)}
-    sets = pair_sets | others
+    scored = {name: pairs(name, data) for name in _all(task.pair_sets for task in tasks.values())}
+    classed = {name: labelled(name, data) for name in _all(task.labelled_sets for task in tasks.values())}
+    read = {name: pairs(name, data) for name in _all(task.read_sets for task in tasks.values())}
+    sets = read | scored | classed
     memory = Memory.of(encoder)
-    every = [s for found in sets.values() for side in _sides(found) for s in side]
-    scorer.view(memory).fill([*every, *(s for task in tasks.values() for s in task.sentences)], progress)
-    columns = {name: (e.table["sentence1"][:], e.table["sentence2"][:]) for name, e in pair_sets.items()}
+    every = [s for found in (scored | classed).values() for side in _sides(found) for s in side]
+    own = [s for task in tasks.values() for s in task.sentences]
+    scorer.view(memory).fill([*every, *own, *scorer.texts(data)], progress)
+    columns = {name: (e.table["sentence1"][:], e.table["sentence2"][:]) for name, e in scored.items()}
     scores = scorer.pair_scores(memory, columns, data=data)
     inputs = Inputs(sets, scores, scorer, memory, data, progress)
-    found = {name: task.outcome(name, inputs) for name, task in tasks.items()}
-    for name, outcome in found.items():
-        undefined = [metric for metric, value in outcome.metrics.items() if math.isnan(value)]
-        if undefined:
-            raise ValueError(f"{name} by {scorer}: {', '.join(undefined)} undefined; are all its scores equal?")
+    found = {}
+    for name in tasks:
+        try:
+            found[name] = _outcome(name, inputs)
+        except ValueError as error:
+            if failed is None:
+                raise
+            failed[name] = str(error)
     return found, sets
+
+
+def _outcome(name: str, inputs: Inputs) -> Outcome:
+    outcome = TASKS[name].outcome(name, inputs)
+    undefined = [metric for metric, value in outcome.metrics.items() if math.isnan(value)]
+    if undefined:
+        raise ValueError(f"{name} by {inputs.scorer}: {', '.join(undefined)} undefined; are all its scores equal?")
+    return outcome
+
+
+def _all(names: Iterable[Iterable[str]]) -> list[str]:
+    return list(dict.fromkeys(name for some in names for name in some))
 
 
 def _sides(evaluation: Evaluation) -> list[list[str]]:

@@ -1,10 +1,9 @@
 """The kinds of evaluation: each says which sets it reads, and makes numbers of their pair scores or vectors."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol, cast, runtime_checkable
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -15,97 +14,18 @@ from torch import Tensor
 from cse_core.contrastive import cosine_matrix
 from cse_core.evaluate import geometry, neighbours, ranking, sts, transfer
 from cse_core.evaluate.subsets import SUBSETS
-from cse_core.memory import Memory, Progress
-from cse_core.scorers import Cosine, PairScores, Ranked, Scorer, pair_cosines
+from cse_core.evaluate.task import Inputs, Outcome, PairList
+from cse_core.scorers import Cosine, Ranked, Scorer, pair_cosines
 from cse_core.senteval import Evaluation
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What an evaluation found: metrics by name, how many rows they rest on, arrays for figures, warnings."""
-
-    metrics: Mapping[str, float]
-    rows: int
-    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What evaluations are made from: sets by name, their pair scores, the scorer and what it embeds with."""
-
-    sets: Mapping[str, Evaluation]
-    scores: Mapping[str, PairScores]
-    scorer: Scorer
-    encoder: Memory
-    data: Path | None
-    progress: Progress | None
-
-    def pairs(self, names: Sequence[str]) -> "PairList":
-        """Several sets one after the other."""
-        tables = [self.sets[name].table for name in names]
-        first, second = ([s for table in tables for s in table[side][:]] for side in ("sentence1", "sentence2"))
-        return PairList(
-            first=first,
-            second=second,
-            gold=np.concatenate([np.asarray(table["score"][:]) for table in tables]),
-            parts=[part for table in tables for part in table["part"][:]],
-            scores=np.concatenate([self.scores[name].scores for name in names if name in self.scores] or [[]]),
-            undefined=sum(self.scores[name].undefined for name in names if name in self.scores),
-        )
-
-    def vectors(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-        """Vectors whose cosines are the scorer's scores."""
-        return self.scorer.vectors(self.encoder, sentences, data=self.data)
-
-
-@dataclass(frozen=True)
-class PairList:
-    """Sentence pairs with gold scores, parts, the scorer's scores and how many of these were undefined."""
-
-    first: list[str]
-    second: list[str]
-    gold: Float[np.ndarray, " n"]
-    parts: list[str]
-    scores: Float[np.ndarray, " n"]
-    undefined: int
-
-
-@runtime_checkable
-class Task(Protocol):
-    """An evaluation: the version of its numbers, their names, the pair sets it wants scored, what else it reads."""
-
-    version: ClassVar[int]
-    metrics: ClassVar[tuple[str, ...]]
-
-    @property
-    def pair_sets(self) -> tuple[str, ...]:
-        """Sets whose pairs the scorer scores."""
-        ...
-
-    @property
-    def labelled_sets(self) -> tuple[str, ...]:
-        """Sets of labelled sentences."""
-        ...
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """Sentences of its own."""
-        ...
-
-    def check(self, name: str, scorer: Scorer) -> None:
-        """Refuse a scorer that the task can't work with; `name` is the task's, for errors."""
-        ...
-
-    def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """The numbers."""
-        ...
+MOST_RANKS = 30_000_000  # numbers of rank vectors held at once: with the copies that geometry makes, 2 GiB
 
 
 @dataclass(frozen=True)
 class _Reads:
     pair_sets: tuple[str, ...] = ()
     labelled_sets: tuple[str, ...] = ()
+    read_sets: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
 
     def check(self, name: str, scorer: Scorer) -> None:
@@ -125,11 +45,11 @@ class Correlations(_Reads):
         found = inputs.pairs(self.pair_sets)
         rows = np.arange(len(found.gold))
         if self.subset:
-            rows = SUBSETS[self.subset][1](inputs.sets[self.pair_sets[0]], inputs.data)
+            rows = SUBSETS[self.subset].rows(inputs.sets[self.pair_sets[0]], inputs.sets)
         scores, parts = found.scores[rows], [found.parts[row] for row in rows]
         metrics = sts.correlations(scores, found.gold[rows], parts)
         arrays = {} if self.subset else {"pair_scores": scores}
-        return Outcome(metrics, len(rows), arrays, _told(name, found) if not self.subset else ())
+        return Outcome(metrics, len(rows), arrays, _told(self.pair_sets[0], found))
 
 
 @dataclass(frozen=True)
@@ -140,7 +60,7 @@ class Grouped(_Reads):
     metrics: ClassVar[tuple[str, ...]] = ("kendall", *(f"ndcg.{gain}" for gain in ranking.GAINS))
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """See Task; the rows are groups."""
+        """See Task; the rows are all groups, those without a defined measure included."""
         found = inputs.pairs(self.pair_sets)
         metrics = ranking.summary(found.scores, found.gold, list(zip(found.first, found.second, strict=True)))
         groups = int(metrics.pop("groups"))
@@ -268,6 +188,11 @@ def _directed(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]
 
 def _both(name: str, inputs: Inputs, found: PairList) -> list[Float[Tensor, "n d"]]:
     distinct = list(dict.fromkeys([*found.first, *found.second]))
+    if isinstance(inputs.scorer, Ranked) and len(distinct) * inputs.scorer.size > MOST_RANKS:
+        raise ValueError(
+            f"{name}: {len(distinct):,} rank vectors of {inputs.scorer.size:,} numbers do not fit, at most "
+            f"{MOST_RANKS:,} numbers do; wants a smaller corpus"
+        )
     vectors = _directed(name, inputs.vectors(distinct), distinct)
     rows = {sentence: i for i, sentence in enumerate(distinct)}
     return [vectors[[rows[s] for s in side]] for side in (found.first, found.second)]

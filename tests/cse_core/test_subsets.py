@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from cse_core.evaluate import subsets
 from cse_core.evaluate.sts import correlations
 from cse_core.evaluate.subsets import SUBSETS, disjoint, normalised, scored
 from cse_core.senteval import STS_TEST, TRANSFER, Evaluation, pairs
@@ -54,11 +53,15 @@ def kept(task: str, splits: Sequence[str], data: Path, normal=words_of) -> list[
     return [row for row, pair in enumerate(sides(task, data)) if tuple(sorted(map(normal, pair))) not in known]
 
 
+def seen(data: Path) -> dict[str, Evaluation]:
+    return {split: pairs(split, data) for split in ("stsb_dev", "stsb_train")}
+
+
 @pytest.mark.parametrize("task", STS_TEST)
 def test_the_disjoint_pairs_are_those_counted_by_other_code(task: str, real_data: Path) -> None:
-    base, choose = SUBSETS[f"{task}_disjoint"]
-    rows, parts = choose(pairs(base, real_data), real_data), pairs(base, real_data).table["part"][:]
-    assert base == task
+    subset, evaluation = SUBSETS[f"{task}_disjoint"], pairs(task, real_data)
+    assert (subset.base, subset.reads) == (task, ("stsb_dev", "stsb_train"))
+    rows, parts = subset.rows(evaluation, seen(real_data)), evaluation.table["part"][:]
     assert len(rows) == LEFT[task]
     assert rows.tolist() == kept(task, ("stsb_dev", "stsb_train"), real_data)
     assert rows.tolist() == kept(task, ("stsb_dev", "stsb_train"), real_data, plainer)
@@ -74,7 +77,7 @@ def test_the_dev_set_alone_shares_pairs_with_the_older_sets(task: str, real_data
     )
     removed = set(range(len(sides(task, real_data)))) - without_dev
     assert len(removed) == SHARED_WITH_DEV[task]
-    assert removed.isdisjoint(disjoint(pairs(task, real_data), real_data).tolist())
+    assert removed.isdisjoint(disjoint(pairs(task, real_data), seen(real_data)).tolist())
     assert without_both == without_dev & without_train
     assert len(without_both) < min(len(without_dev), len(without_train))
 
@@ -86,14 +89,12 @@ def evaluation_of(rows: Sequence[Pair], gold: Sequence[float] = ()) -> Evaluatio
     return Evaluation("mine", Dataset.from_dict(table), {})
 
 
-def left_of(rows: Sequence[Pair], dev: Sequence[Pair], train: Sequence[Pair], patch: pytest.MonkeyPatch) -> list[int]:
+def left_of(rows: Sequence[Pair], dev: Sequence[Pair], train: Sequence[Pair]) -> list[int]:
     splits = {"stsb_dev": evaluation_of(dev), "stsb_train": evaluation_of(train)}
-    with patch.context() as patched:
-        patched.setattr(subsets, "pairs", lambda name, data: splits[name])
-        return disjoint(evaluation_of(rows)).tolist()
+    return disjoint(evaluation_of(rows), splits).tolist()
 
 
-def test_a_pair_is_known_in_any_case_punctuation_and_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_is_known_in_any_case_punctuation_and_order() -> None:
     dev, train = [("A man, a plan.", "Snow fell")], [("it 's late", "No-one (here) slept"), ("the same", "The same!")]
     rows = [
         ("a MAN a plan", "snow fell ."),  # 0: case and punctuation
@@ -107,11 +108,11 @@ def test_a_pair_is_known_in_any_case_punctuation_and_order(monkeypatch: pytest.M
         ("THE_SAME", "the   same"),  # 8: a sentence with itself; an underscore is punctuation
         ("a man a plan today", "snow fell"),  # 9: more words
     ]
-    assert left_of(rows, dev, train, monkeypatch) == [3, 4, 5, 6, 7, 9]
-    assert left_of(rows, dev, [], monkeypatch) == [2, 3, 4, 5, 6, 7, 8, 9]
-    assert left_of(rows, [], train, monkeypatch) == [0, 1, 3, 4, 5, 6, 7, 9]
-    assert left_of(rows, rows, [], monkeypatch) == []
-    assert left_of(rows, [], [], monkeypatch) == list(range(10))
+    assert left_of(rows, dev, train) == [3, 4, 5, 6, 7, 9]
+    assert left_of(rows, dev, []) == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert left_of(rows, [], train) == [0, 1, 3, 4, 5, 6, 7, 9]
+    assert left_of(rows, rows, []) == []
+    assert left_of(rows, [], []) == list(range(10))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_normalising_twice_changes_nothing(sentence: str) -> None:
 def test_the_intervals_of_gold_partition_the_test_set(real_data: Path) -> None:
     evaluation = pairs("stsb", real_data)
     gold = list(evaluation.table["score"])
-    found = {name: SUBSETS[name][1](evaluation, real_data).tolist() for name in INTERVALS}
+    found = {name: SUBSETS[name].rows(evaluation, {}).tolist() for name in INTERVALS}
     assert {name: len(rows) for name, rows in found.items()} == INTERVALS
     assert sorted(row for rows in found.values() for row in rows) == list(range(1379))
     assert found["stsb_dissimilar"] == [row for row, score in enumerate(gold) if score <= 1.65]
@@ -150,7 +151,7 @@ def test_the_intervals_of_gold_partition_the_test_set(real_data: Path) -> None:
 def test_an_edge_of_an_interval_belongs_to_the_outer_group() -> None:
     hundredths = [0, 1, 32, 33, 34, 50, 66, 67, 68, 99, 100]  # of gold / 5
     evaluation = evaluation_of([("a", "b")] * len(hundredths), [n / 100 * 5 for n in hundredths])
-    found = {name: [hundredths[row] for row in SUBSETS[name][1](evaluation, None)] for name in INTERVALS}
+    found = {name: [hundredths[row] for row in SUBSETS[name].rows(evaluation, {})] for name in INTERVALS}
     assert found == {
         "stsb_dissimilar": [0, 1, 32, 33],
         "stsb_between": [34, 50, 66],
@@ -160,8 +161,8 @@ def test_an_edge_of_an_interval_belongs_to_the_outer_group() -> None:
 
 def test_an_interval_holds_its_lower_edge_alone() -> None:
     evaluation = evaluation_of([("a", "b")] * 5, [0, 1.25, 2.5, 3.75, 5])
-    assert scored(0.25, 0.75)(evaluation, None).tolist() == [1, 2]
-    assert scored(2.0, 3.0)(evaluation, None).tolist() == []
+    assert scored(0.25, 0.75)(evaluation, {}).tolist() == [1, 2]
+    assert scored(2.0, 3.0)(evaluation, {}).tolist() == []
 
 
 @pytest.mark.parametrize("task", ["sts16", "stsb"])

@@ -213,15 +213,34 @@ def test_a_run_is_described_by_what_it_was_trained_with(store: Path, tmp_path: P
     assert later["environment"]["threads"] == "1"
 
 
-def test_scores_that_are_undefined_fail_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undefined_scores_fail_by_name_and_cost_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def equal(self: Cosine, encoder: object, tasks: dict, *, data: Path | None) -> dict:
         return {task: PairScores(np.ones(len(first))) for task, (first, _) in tasks.items()}
 
     monkeypatch.setattr(Cosine, "pair_scores", equal)
-    job = Job(tiny.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
+    tasks = ("synthetic", "phrases")
+    job = Job(tiny.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), tasks),), ("one",))
     with pytest.raises(ValueError, match=r"synthetic by cosine: spearman.all, .* undefined; are all its"):
         execute(job, Place(tmp_path))
-    assert not (tmp_path / job.key / "result.json").exists()
+    kept = json.loads((tmp_path / job.key / "result.json").read_text())
+    assert [cell["task"] for cell in kept["cells"]] == ["phrases"]
+    monkeypatch.undo()
+    assert {cell["task"] for cell in execute(job, Place(tmp_path))["cells"]} == set(tasks)
+
+
+def test_what_earlier_scores_came_from_stays_told(tmp_path: Path, real_data: Path) -> None:
+    """A later call for other tasks adds to hashes and warnings; it does not replace them."""
+    words = Pretrained("glove-6b-50d")
+    first, second = (Job(words, "own", "GloVe", (Scoring(AS_IS, Cosine(), (t,)),)) for t in ("stsb_dev", "sickr_dev"))
+    place = Place(tmp_path, real_data)
+    before = execute(first, place)
+    path = tmp_path / first.key / "result.json"
+    path.write_text(json.dumps(before | {"warnings": ["a pair counts as 0"]}))
+    after = execute(second, place)
+    assert before["data"].items() < after["data"].items()
+    assert "a pair counts as 0" in after["warnings"]
 
 
 def test_a_pinned_encoder_with_other_content_is_not_scored(tmp_path: Path) -> None:

@@ -1,0 +1,101 @@
+"""What an evaluation is given, what it gives back and what it must say of itself."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from cse_core.memory import Memory, Progress
+from cse_core.scorers import PairScores, Scorer
+from cse_core.senteval import Evaluation
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an evaluation found: metrics by name, how many rows they rest on, arrays for figures, warnings."""
+
+    metrics: Mapping[str, float]
+    rows: int
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What evaluations are made from: sets by name, their pair scores, the scorer and what it embeds with."""
+
+    sets: Mapping[str, Evaluation]
+    scores: Mapping[str, PairScores]
+    scorer: Scorer
+    encoder: Memory
+    data: Path | None
+    progress: Progress | None
+
+    def pairs(self, names: Sequence[str]) -> "PairList":
+        """Several sets one after the other."""
+        tables = [self.sets[name].table for name in names]
+        first, second = ([s for table in tables for s in table[side][:]] for side in ("sentence1", "sentence2"))
+        return PairList(
+            first=first,
+            second=second,
+            gold=np.concatenate([np.asarray(table["score"][:]) for table in tables]),
+            parts=[part for table in tables for part in table["part"][:]],
+            scores=np.concatenate([self.scores[name].scores for name in names]),
+            undefined=sum(self.scores[name].undefined for name in names),
+        )
+
+    def vectors(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+        """Vectors whose cosines are the scorer's scores."""
+        return self.scorer.vectors(self.encoder, sentences, data=self.data)
+
+
+@dataclass(frozen=True)
+class PairList:
+    """Sentence pairs with gold scores, parts, the scorer's scores and how many of these were undefined."""
+
+    first: list[str]
+    second: list[str]
+    gold: Float[np.ndarray, " n"]
+    parts: list[str]
+    scores: Float[np.ndarray, " n"]
+    undefined: int
+
+
+@runtime_checkable
+class Task(Protocol):
+    """An evaluation: the version of its numbers, their names, the pair sets it wants scored, what else it reads."""
+
+    version: ClassVar[int]
+    metrics: ClassVar[tuple[str, ...]]
+
+    @property
+    def pair_sets(self) -> tuple[str, ...]:
+        """Sets whose pairs the scorer scores."""
+        ...
+
+    @property
+    def labelled_sets(self) -> tuple[str, ...]:
+        """Sets of labelled sentences."""
+        ...
+
+    @property
+    def read_sets(self) -> tuple[str, ...]:
+        """Pair sets that are read and not scored."""
+        ...
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Sentences of its own."""
+        ...
+
+    def check(self, name: str, scorer: Scorer) -> None:
+        """Refuse a scorer that the task can't work with; `name` is the task's, for errors."""
+        ...
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """The numbers."""
+        ...
