@@ -23,7 +23,7 @@ from cse_core.run import Corpus, Pretrained
 from cse_core.scorers import Cosine, Ranked, Scorer
 from cse_core.words import is_word_vectors, word_vectors_hash
 from experiments import record, show
-from experiments.job import AS_IS, Job, Place, Scoring, execute
+from experiments.job import AS_IS, FailedTasksError, Job, Place, Scoring, execute
 from experiments.tracking import Tracker
 
 
@@ -100,13 +100,18 @@ def main(options: Options) -> None:
     own = options.mlruns / record.OWN
     device = "cuda" if torch.cuda.is_available() else "cpu"
     place = Place(own.resolve(), options.data, device=device, threads=options.threads, cache=options.cache)
-    bars = Bars()
+    bars, failed = Bars(), None
     with bars.progress:
-        result = execute(job, place, on_score=bars)
+        try:
+            result = execute(job, place, on_score=bars)
+        except FailedTasksError as error:
+            result, failed = error.result, error
     Tracker(options.mlruns).log(place.store / job.key)
     record.merge_lines("own", own, [result])
     show.scores(result, only=set(tasks), scorer=str(scorer))
     show.console.print(f"rows: {own / 'results.csv'}")
+    if failed:
+        raise failed
 
 
 if __name__ == "__main__":

@@ -35,6 +35,17 @@ from experiments.study import pretrained_key
 AS_IS = "as is"  # the `select` of an encoder that was not trained here
 
 
+class FailedTasksError(ValueError):
+    """Some tasks failed, by name; `result` has what the others found, as the run's folder has it."""
+
+    def __init__(self, failed: Mapping[str, str], result: dict[str, Any]) -> None:
+        super().__init__(failed, result)  # as given: a worker's error is pickled on its way to the driver
+        self.failed, self.result = failed, result
+
+    def __str__(self) -> str:
+        return "; ".join(self.failed.values())
+
+
 @dataclass(frozen=True)
 class Scoring:
     """Tasks to be scored on one kept checkpoint by one scorer."""
@@ -122,8 +133,8 @@ def _execute(
     part = path.with_suffix(".part")
     part.write_text(json.dumps(result, indent=1, allow_nan=False))
     part.replace(path)
-    if failed:  # only now: what the other tasks found is kept
-        raise ValueError("; ".join(failed.values()))
+    if failed:
+        raise FailedTasksError(failed, result)
     return result
 
 

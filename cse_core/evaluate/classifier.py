@@ -146,6 +146,8 @@ def _rows(problems: Sequence[Problem], stream: np.random.RandomState) -> tuple[T
     if problems[0].stop is None:
         drawn = stream.permutation(rows.shape[1])
         held = int(HELD_OUT * rows.shape[1])
+        if not held:
+            raise ValueError(f"a stopping set of 5 % wants at least 20 rows to draw from, got {rows.shape[1]}")
         return torch.from_numpy(rows[:, drawn[held:]]), torch.from_numpy(rows[:, drawn[:held]])
     given = [torch.from_numpy(problem.stop) for problem in problems if problem.stop is not None]
     return torch.from_numpy(rows), nn.utils.rnn.pad_sequence(given, batch_first=True, padding_value=-1)

@@ -61,7 +61,7 @@ def accuracy(
     """Test and dev accuracy in [0, 1], rounded as SentEval rounds, of features in SentEval's order (see `order`).
 
     mr, cr, subj, mpqa take one tensor; sst2, trec and mrpc one a split by name, mrpc's being `pair_features`.
-    `progress` gets (classifiers finished, all).
+    `progress` gets how many training sets are done, and how many there are.
     """
     if task not in TRANSFER or setting not in SETTINGS:
         known = f"tasks {', '.join(TRANSFER)}; settings {', '.join(SETTINGS)}"

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from cse_core.evaluate.tasks import Correlations
 from cse_core.run import Corpus
 from cse_core.scorers import Cosine, Ranked
-from experiments import tracking
-from experiments.evaluate import Options, scorer_for
+from experiments import record, tracking
+from experiments.evaluate import Options, main, scorer_for
 
 
 def scorer(**options: Any) -> Any:
@@ -65,3 +66,17 @@ def test_the_first_scored_checkpoint_has_the_short_names_whatever_is_scored_firs
     assert names(acc, rho, last) == ["avg", "test/trec/acc", "test/stsb", "test/stsb/last"]
     part = cell("stsb_similar", "spearman.all")
     assert names(part) == ["test/stsb_similar"]  # a part of a set is no part of an average
+
+
+def test_a_task_that_fails_is_named_and_the_others_are_shown_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(self: Correlations, name: str, inputs: object) -> None:
+        raise ValueError(f"{name}: something of its own")
+
+    monkeypatch.setattr(Correlations, "outcome", broken)
+    with pytest.raises(ValueError, match="synthetic_dev: something of its own"):
+        main(Options(encoder="wiki-tiny", tasks=("synthetic_dev", "phrases"), mlruns=tmp_path))
+    assert "phrases" in capsys.readouterr().out
+    rows = record.read_results("own", tmp_path / record.OWN)
+    assert rows["task"].tolist() == ["phrases"]

@@ -1,6 +1,7 @@
 """MLflow and back: what a run's folder holds is logged once and comes out of the export digit for digit."""
 
 import json
+import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -222,8 +223,9 @@ def test_undefined_scores_fail_by_name_and_cost_the_others_nothing(
     monkeypatch.setattr(Cosine, "pair_scores", equal)
     tasks = ("synthetic", "phrases")
     job = Job(tiny.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), tasks),), ("one",))
-    with pytest.raises(ValueError, match=r"synthetic by cosine: spearman.all, .* undefined; are all its"):
+    with pytest.raises(ValueError, match=r"synthetic by cosine: spearman.all, .* undefined; are all its") as failure:
         execute(job, Place(tmp_path))
+    assert str(pickle.loads(pickle.dumps(failure.value))) == str(failure.value)  # a worker's error travels
     kept = json.loads((tmp_path / job.key / "result.json").read_text())
     assert [cell["task"] for cell in kept["cells"]] == ["phrases"]
     monkeypatch.undo()
