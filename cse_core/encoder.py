@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 from transformers import logging as transformers_logging
 
+from cse_core import packed
 from cse_core.batches import pad, stack
 from cse_core.method import Tokens
 from cse_core.pretrained import KEPT, resolve
@@ -123,7 +124,7 @@ class Encoder(nn.Module):
         return self._pass(stack(tokens, self.pad_id)).split([len(part.ids) for part in tokens])
 
     def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
-        """A training pass that gives every token's last state, in fp32."""
+        """A training pass that gives every real token's last state, in fp32."""
         return self._states(tokens)[-1]
 
     @property
@@ -131,25 +132,56 @@ class Encoder(nn.Module):
         return int(self.tokenizer.pad_token_id or 0)
 
     def _pass(self, tokens: Tokens) -> Float[Tensor, "n d"]:
-        states = self._states(tokens)
-        return self._at_mask(states[-1], tokens.ids) if self.template else pool(states, tokens.mask, self.pooling)
+        if self.pooling not in ("cls", "mask"):
+            return pool(self._states(tokens), tokens.mask, self.pooling)
+        column = self._mask_places(tokens.ids) if self.template else torch.zeros_like(tokens.ids[:, 0])
+        if self._packs:
+            return self._packed(tokens, column)[0][-1].float()
+        return self._states(tokens)[-1][torch.arange(len(column), device=column.device), column]
 
-    def _at_mask(self, states: Float[Tensor, "n t d"], ids: Int[Tensor, "n t"]) -> Float[Tensor, "n d"]:
-        """The state at the last mask of each row: the template's, as a sentence may hold one and stands before it."""
+    def _mask_places(self, ids: Int[Tensor, "n t"]) -> Int[Tensor, " n"]:
+        """Where each row's last mask is: the template's, as a sentence may hold one and stands before it."""
         places = (ids == self.tokenizer.mask_token_id) * torch.arange(1, ids.shape[1] + 1, device=ids.device)
-        return states[torch.arange(len(ids), device=ids.device), places.amax(1) - 1]
+        return places.amax(1) - 1
+
+    @property
+    def _packs(self) -> bool:
+        return self.device.type == "cpu" and self.backbone.config.model_type in packed.KINDS
+
+    def _autocast(self) -> torch.autocast:
+        dtype = AUTOCAST[self.precision] if self.training else None
+        return torch.autocast(self.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None)
 
     def _states(self, tokens: Tokens) -> list[Float[Tensor, "n t d"]]:
-        dtype = AUTOCAST[self.precision] if self.training else None
+        if self._packs:
+            states, layout = self._packed(tokens)
+            return [layout.spread(state.float()) for state in (states if self._reads_layers else states[-1:])]
         positions = {} if tokens.positions is None else {"position_ids": tokens.positions + self._first_position}
-        with torch.autocast(self.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+        with self._autocast():
             output = self.backbone(
                 input_ids=tokens.ids,
                 attention_mask=tokens.mask.long(),
                 **positions,
-                output_hidden_states=self.pooling not in ("cls", "mean", "mask"),
+                output_hidden_states=self._reads_layers,
             )
         return [state.float() for state in output.hidden_states or (output.last_hidden_state,)]
+
+    @property
+    def _reads_layers(self) -> bool:
+        return self.pooling not in ("cls", "mean", "mask")
+
+    def _packed(
+        self, tokens: Tokens, column: Int[Tensor, " n"] | None = None
+    ) -> tuple[list[Float[Tensor, "_ d"]], packed.Layout]:
+        """The states of real tokens; with `column`, of the last layer one token a row alone."""
+        layout = packed.Layout.of(tokens.mask, self.backbone.config.num_attention_heads)
+        usual = layout.places % tokens.ids.shape[1]
+        positions = usual if tokens.positions is None else tokens.positions.flatten()[layout.places]
+        lengths = tokens.mask.sum(1)
+        only = None if column is None else lengths.cumsum(0) - lengths + column
+        ids = tokens.ids.flatten()[layout.places]
+        with self._autocast():
+            return packed.states(self.backbone, ids, positions + self._first_position, layout, only), layout
 
     def tokenise(self, sentences: Sequence[str]) -> list[list[int]]:
         """Ids with special tokens, cut only at the encoder's own limit."""
