@@ -117,7 +117,8 @@ class Encoder(nn.Module):
 
     @property
     def _first_position(self) -> int:
-        return 2 if self.backbone.config.model_type in SHIFTED else 0
+        embeddings: Any = self.backbone.embeddings
+        return embeddings.padding_idx + 1 if self.backbone.config.model_type in SHIFTED else 0
 
     def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
         """All given Tokens in one pass of the backbone, pooled, each given back by itself, in fp32."""
@@ -192,7 +193,7 @@ class Encoder(nn.Module):
         return self.tokenizer(list(sentences), truncation=True, max_length=self.max_length)["input_ids"]
 
     def encode(
-        self, sentences: Sequence[str], batch_size: int = 128, *, progress: Callable[[int], object] | None = None
+        self, sentences: Sequence[str], batch_size: int = 64, *, progress: Callable[[int], object] | None = None
     ) -> Float[Tensor, "n d"]:
         """Vectors of sentences, without dropout or gradient, in fp32 on the CPU. Each distinct sentence passes once."""
         distinct, back = np.unique(np.asarray(sentences, dtype=object), return_inverse=True)
@@ -202,7 +203,7 @@ class Encoder(nn.Module):
     def embed(
         self,
         ids: Sequence[Sequence[int] | Int[np.ndarray, " _"]],
-        batch_size: int = 128,
+        batch_size: int = 64,
         *,
         progress: Callable[[int], object] | None = None,
     ) -> Float[Tensor, "n d"]:

@@ -17,7 +17,7 @@ from cse_core.data import cache_folder
 from cse_core.encoder import Encoder
 from cse_core.words import WordVectors
 
-FORMAT = 1  # of the vectors on disk: bump with any change of how texts become vectors
+FORMAT = 2  # of the vectors on disk: bump with any change of how texts become vectors
 Progress = Callable[[str, int, int], object]  # what is under way, done, of
 
 

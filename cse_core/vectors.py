@@ -67,12 +67,21 @@ class Examples:
         return self._cached(f"{identity(folder)} {content_of(self.table)} {column}", compute)
 
     def sample(self, encoder: Run | Pretrained, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
-        """Embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's own limit."""
+        """Embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's own limit.
+
+        Most are training examples as well: only those that an example cuts off, or has otherwise, pass the encoder.
+        """
         folder = self._folder(encoder, select)
 
         def compute() -> Float[Tensor, "size d"]:
-            texts = sample(self.corpus, size, seed, self.data)
-            return Encoder.from_pretrained(folder).to(self.device).encode(texts)
+            base = Encoder.from_pretrained(folder).to(self.device)
+            ids = [tuple(row) for row in base.tokenise(sample(self.corpus, size, seed, self.data))]
+            column = Column(self.table, self.table.column_names[0])
+            known = {tuple(column[row].tolist()): row for row in range(len(column))}
+            new = list(dict.fromkeys(row for row in ids if row not in known))
+            at = known | {row: len(column) + i for i, row in enumerate(new)}
+            vectors = torch.cat([self.vectors(encoder, select=select), base.embed(new)])
+            return vectors[[at[row] for row in ids]]
 
         content = content_of(sentences(self.corpus, self.data))
         return self._cached(f"{identity(folder)} {content} sample {size} {seed}", compute)

@@ -1,7 +1,7 @@
 """Score an encoder: a run's checkpoint, any folder or hub model of the BERT family, an embedded backbone, GloVe.
 
 python experiments/evaluate.py wiki-tiny --pooling mean
-python experiments/evaluate.py mlruns/store/33351ff7b9fc/stsb_dev --tasks sts transfer ranking geometry
+python experiments/evaluate.py mlruns/store/c4bb688a65d9/stsb_dev --tasks sts transfer ranking geometry
 python experiments/evaluate.py glove-6b-50d --tasks sts_disjoint mr_fast
 python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_sentences_1m --corpus-lines 16384
 

@@ -18,7 +18,10 @@ Paper against the released code, yeonsw/RankEncoder:
 """
 
 import math
+import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -26,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from cse_core.contrastive import cosine_matrix
@@ -60,23 +63,52 @@ def rank_vectors(
         raise ValueError(f"a ranking needs at least two corpus sentences, got {size}")
     scores = cosine_matrix(vectors, corpus) if normalise else F.normalize(vectors, dim=-1) @ corpus.T
     scores.nan_to_num_(0.0)  # an undefined vector ranks nothing
-    if ties == "order":  # the ranks are 0..N-1, so their mean and norm are known
-        return (_order(scores) - (size - 1) / 2) / math.sqrt(size * (size**2 - 1) / 12)
-    return F.normalize(_average(scores) - (size - 1) / 2, dim=-1)
+    ranks = _ranks(scores, average=ties == "average") - (size - 1) / 2
+    if ties == "order":  # the ranks are 0..N-1, so their norm is known
+        return ranks / math.sqrt(size * (size**2 - 1) / 12)
+    return F.normalize(ranks, dim=-1)
 
 
-def _order(scores: Float[Tensor, "n N"]) -> Float[Tensor, "n N"]:
+def _ranks(scores: Float[Tensor, "n N"], *, average: bool) -> Float[Tensor, "n N"]:
+    """Ranks within each row, from 0; equal scores by their places in the row, or each with their mean rank."""
     if scores.device.type != "cpu":
-        return scores.argsort(dim=1).argsort(dim=1).to(scores.dtype)
-    # numpy's vectorised sort and a scatter: on a CPU a third of the time of torch's argsort of argsort.
+        return _mean_ranks(scores) if average else scores.argsort(dim=1, stable=True).argsort(dim=1).to(scores.dtype)
     rows = scores.detach().numpy()
     ranks, places = np.empty_like(rows), np.arange(rows.shape[1], dtype=rows.dtype)
-    for row, into in zip(rows, ranks, strict=True):
-        into[np.argsort(row)] = places
+
+    def fill(row: Float[np.ndarray, " N"], into: Float[np.ndarray, " N"]) -> None:
+        order = _ascending(row)
+        into[order] = _shared(row[order], places) if average else places
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as threads:  # numpy sorts without Python's lock
+        deque(threads.map(fill, rows, ranks), maxlen=0)
     return torch.from_numpy(ranks)
 
 
-def _average(scores: Float[Tensor, "n N"]) -> Float[Tensor, "n N"]:
+def _ascending(row: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+    """What sorts a row, equals in their order. Two radix sorts of 16 bits take a third of the time of a comparing one.
+
+    A float's bits, all flipped if it is negative and the sign alone if not, count up as the numbers do.
+    """
+    if row.dtype != np.float32:
+        return np.argsort(row, kind="stable")
+    bits = row.view(np.int32)
+    halves = (bits ^ (bits >> 31 & 0x7FFFFFFF) ^ np.int32(-(2**31))).view(np.uint16).reshape(-1, 2)
+    low, high = (0, 1) if sys.byteorder == "little" else (1, 0)
+    order = np.argsort(halves[:, low], kind="stable")
+    return order[np.argsort(halves[order, high], kind="stable")]
+
+
+def _shared(ascending: Float[np.ndarray, " N"], places: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+    """The mean place of each number's equals."""
+    starts = np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1]))
+    if len(starts) == len(places):
+        return places
+    counts = np.diff(np.append(starts, len(places)))
+    return np.repeat((starts + (counts - 1) / 2).astype(places.dtype), counts)
+
+
+def _mean_ranks(scores: Float[Tensor, "n N"]) -> Float[Tensor, "n N"]:
     """Mean of the first and the last rank among equals, counted from 0."""
     ascending = scores.sort(dim=1).values
     first, last = (torch.searchsorted(ascending, scores, right=right) for right in (False, True))
