@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from datasets import Dataset
 from jaxtyping import Int
+from torch import Tensor
 
-from cse_core.method import Batch, Tokens
+from cse_core.method import Batch, Tokens, moved
 from cse_core.seeding import generator_for, seed_for
 
 
@@ -27,9 +28,9 @@ class Column:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
 
-def pad(ids: Sequence[Sequence[int] | Int[np.ndarray, " _"]], pad_id: int) -> Tokens:
-    """Ids of different lengths as one Tokens, filled on the right to the longest of them."""
-    longest = max(len(row) for row in ids)
+def pad(ids: Sequence[Sequence[int] | Int[np.ndarray, " _"]], pad_id: int, width: int = 0) -> Tokens:
+    """Ids of different lengths as one Tokens, filled on the right to the longest of them and at least to `width`."""
+    longest = max(width, *(len(row) for row in ids))
     padded = np.full((len(ids), longest), pad_id, dtype=np.int64)
     mask = np.zeros((len(ids), longest), dtype=bool)
     for i, row in enumerate(ids):
@@ -42,7 +43,7 @@ def stack(tokens: Sequence[Tokens], pad_id: int) -> Tokens:
     """Several Tokens one below the other, filled to the longest: one encoder pass for all views."""
     longest = max(part.ids.shape[1] for part in tokens)
 
-    def fill(values: torch.Tensor, value: int) -> torch.Tensor:
+    def fill(values: Tensor, value: int) -> Tensor:
         return torch.nn.functional.pad(values, (0, longest - values.shape[1]), value=value)
 
     positions = None
@@ -70,6 +71,8 @@ class Batches:
         self.columns = {name: Column(table, name) for name in table.column_names}
         self.examples, self.batch_size, self.seed = len(table), batch_size, seed
         self.pad_id, self.device = pad_id, device
+        # On a GPU all batches have one shape, so that its work can be compiled once.
+        self.width = max(int(np.diff(c.offsets).max()) for c in self.columns.values()) if device.type == "cuda" else 0
         self.per_epoch = steps_per_epoch(self.examples, batch_size)
         if self.per_epoch == 0:
             raise ValueError(f"{self.examples} training examples make no batch: contrast needs at least three")
@@ -88,7 +91,7 @@ class Batches:
         rows = self.rows(step)
         columns = {}
         for name, column in self.columns.items():
-            tokens = pad([column[row] for row in rows], self.pad_id)
-            columns[name] = Tokens(tokens.ids.to(self.device), tokens.mask.to(self.device))
+            tokens = pad([column[row] for row in rows], self.pad_id, self.width)
+            columns[name] = Tokens(moved(tokens.ids, self.device), moved(tokens.mask, self.device))
         generator = generator_for(self.seed, f"loss/{step}", self.device)
         return Batch(torch.from_numpy(rows), columns, generator)

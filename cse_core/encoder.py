@@ -1,6 +1,5 @@
 """A Hugging Face BERT or RoBERTa, its tokenizer and a pooling: sentences in, vectors out."""
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,14 +14,14 @@ from transformers import logging as transformers_logging
 
 from cse_core import packed
 from cse_core.batches import pad, stack
+from cse_core.folders import describe, kept_pooling
 from cse_core.method import Tokens
-from cse_core.pretrained import KEPT, resolve
+from cse_core.pretrained import resolve
 from cse_core.prompts import check_template, closed_and_prompted
 from cse_core.run import check_pooling
 
 SHIFTED = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions count on from the padding's index
 POOLERLESS = ("distilbert", "electra")  # have no pooling layer to leave out
-POOLED = ("Transformer", "Pooling", "Normalize")  # sentence-transformers' modules that need no more than a pooling
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 transformers_logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
@@ -92,7 +91,7 @@ class Encoder(nn.Module):
         model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, **pooler)
         tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         if pooling is None:
-            pooling, template = _kept_pooling(folder)
+            pooling, template = kept_pooling(folder)
         return cls(model.eval(), tokenizer, pooling=pooling, template=template, name=str(name_or_path))
 
     def under(self, pooling: str, template: str = "", longest: int | None = None) -> "Encoder":
@@ -120,6 +119,14 @@ class Encoder(nn.Module):
         embeddings: Any = self.backbone.embeddings
         return embeddings.padding_idx + 1 if self.backbone.config.model_type in SHIFTED else 0
 
+    def compile_training(self) -> None:
+        """Hand training passes to torch.compile, where they are the backbone's own."""
+        if self._packs:
+            raise ValueError(
+                f"compiled passes want a GPU; on a {self.device.type} they are written out without padding"
+            )
+        self.backbone.compile(dynamic=False)
+
     def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
         """All given Tokens in one pass of the backbone, pooled, each given back by itself, in fp32."""
         return self._pass(stack(tokens, self.pad_id)).split([len(part.ids) for part in tokens])
@@ -146,8 +153,12 @@ class Encoder(nn.Module):
         return places.amax(1) - 1
 
     @property
+    def _packable(self) -> bool:
+        return self.backbone.config.model_type in packed.KINDS
+
+    @property
     def _packs(self) -> bool:
-        return self.device.type == "cpu" and self.backbone.config.model_type in packed.KINDS
+        return self._packable and self.device.type == "cpu"
 
     def _autocast(self) -> torch.autocast:
         dtype = AUTOCAST[self.precision] if self.training else None
@@ -158,10 +169,13 @@ class Encoder(nn.Module):
             states, layout = self._packed(tokens)
             return [layout.spread(state.float()) for state in (states if self._reads_layers else states[-1:])]
         positions = {} if tokens.positions is None else {"position_ids": tokens.positions + self._first_position}
+        # Of a mask in this form transformers doesn't ask a GPU, in every step, whether it hides anything.
+        mask = tokens.mask[:, None, None] if self._packable else tokens.mask.long()
+        forward = self.backbone if self.training else self.backbone.forward  # what is compiled is compiled for training
         with self._autocast():
-            output = self.backbone(
+            output = forward(
                 input_ids=tokens.ids,
-                attention_mask=tokens.mask.long(),
+                attention_mask=mask,
                 **positions,
                 output_hidden_states=self._reads_layers,
             )
@@ -239,53 +253,10 @@ class Encoder(nn.Module):
 
     def keep(self, path: str | Path) -> None:
         """A folder that `from_pretrained` reads: as `save`, and what only this project has a form for."""
-        folder, pooling = Path(path), Path(path) / "1_Pooling"
+        folder = Path(path)
         shutil.rmtree(folder, ignore_errors=True)
         self.tokenizer.backend_tokenizer.no_truncation()  # the last call's limits are no part of the encoder
         self.tokenizer.backend_tokenizer.no_padding()
         self.backbone.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        if self.pooling not in ("cls", "mean"):
-            _write_json(folder / KEPT, {"pooling": self.pooling, "template": self.template})
-            return
-        pooling.mkdir()
-        kind = "sentence_transformers.models"
-        parts = [
-            {"idx": 0, "name": "0", "path": "", "type": f"{kind}.Transformer"},
-            {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{kind}.Pooling"},
-        ]
-        modes = {"pooling_mode_cls_token": self.pooling == "cls", "pooling_mode_mean_tokens": self.pooling == "mean"}
-        _write_json(folder / "modules.json", parts)
-        _write_json(folder / "sentence_bert_config.json", {"max_seq_length": self.max_length, "do_lower_case": False})
-        _write_json(pooling / "config.json", {"word_embedding_dimension": self.width, **modes})
-
-
-def _kept_pooling(folder: Path) -> tuple[str, str]:
-    """Pooling and template that a folder says it has; [CLS] if it says nothing."""
-    if (folder / KEPT).is_file():
-        kept = json.loads((folder / KEPT).read_text())
-        return kept["pooling"], kept["template"]
-    _check_modules(folder / "modules.json")
-    path = folder / "1_Pooling" / "config.json"
-    if not path.is_file():
-        return "cls", ""
-    config = json.loads(path.read_text())
-    # sentence-transformers names the mode since version 6; before, each had a switch.
-    switches = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}
-    on = [name for name, value in config.items() if name.startswith("pooling_mode_") and value]
-    for pooling, switch in switches.items():
-        if config.get("pooling_mode") == pooling or on == [switch]:
-            return pooling, ""
-    raise ValueError(f"{path}: wants pooling by [CLS] or mean, found {config}")
-
-
-def _check_modules(path: Path) -> None:
-    """Refuse a sentence-transformers folder with more than pooled states; Normalize, left out, changes no cosine."""
-    modules = json.loads(path.read_text()) if path.is_file() else []
-    more = [module["type"] for module in modules if module["type"].rpartition(".")[2] not in POOLED]
-    if more:
-        raise ValueError(f"{path}: wants modules among {', '.join(POOLED)}, found {', '.join(more)}")
-
-
-def _write_json(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n")
+        describe(folder, self.pooling, self.template, width=self.width, max_length=self.max_length)

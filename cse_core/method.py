@@ -39,6 +39,11 @@ class Batch:
         return self.columns[column]
 
 
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """On the device; to a GPU from pinned memory, so that nobody waits for the copy."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 @dataclass(frozen=True)
 class Targets:
     """What is fixed before training: `rows` have an entry per training example, `shared` are handed over whole."""
@@ -48,7 +53,7 @@ class Targets:
 
     def at(self, rows: Int[Tensor, " n"], device: torch.device) -> dict[str, Tensor]:
         """The targets of a batch, under their names."""
-        picked = {name: values[rows].to(device, non_blocking=True) for name, values in self.rows.items()}
+        picked = {name: moved(values[rows], device) for name, values in self.rows.items()}
         return picked | dict(self.shared)
 
     def on(self, device: torch.device) -> "Targets":

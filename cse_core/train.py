@@ -92,10 +92,14 @@ def train(
     data: Path | None = None,
     keep: Sequence[str] = ("last",),
     device: str = "cpu",
+    compiled: bool = False,
     save_seconds: float = 30.0,
     on_step: Callable[[int, int], object] | None = None,
 ) -> History:
-    """Train a run, or go on with it, and return its history; nothing to do if it is finished."""
+    """Train a run, or go on with it, and return its history; nothing to do if it is finished.
+
+    `compiled` hands the backbone's training passes to torch.compile, on a GPU; a CPU's passes are written out already.
+    """
     done = finished(run, store, keep)
     if done:
         return done
@@ -103,7 +107,7 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "history.json").is_file():  # finished under fewer rules: train again, for those as well
         keep = [*keep, *History.of(json.loads((folder / "history.json").read_text())).kept]
-    loop = Loop(run, store, data=data, keep=keep, device=torch.device(device))
+    loop = Loop(run, store, data=data, keep=keep, device=torch.device(device), compiled=compiled)
     loop.resume(folder / "state.pt")
     saved = started = time.monotonic()
     before = loop.history.seconds
@@ -122,7 +126,16 @@ def train(
 class Loop:
     """Everything a run holds while it trains."""
 
-    def __init__(self, run: Run, store: Path, *, data: Path | None, keep: Sequence[str], device: torch.device) -> None:
+    def __init__(
+        self,
+        run: Run,
+        store: Path,
+        *,
+        data: Path | None,
+        keep: Sequence[str],
+        device: torch.device,
+        compiled: bool = False,
+    ) -> None:
         unknown = [rule for rule in keep if rule not in SELECTION]
         if unknown:
             raise ValueError(f"unknown selection rule {', '.join(unknown)}; known: {', '.join(SELECTION)}")
@@ -131,6 +144,8 @@ class Loop:
             run.backbone.name, pooling=run.pooling, template=run.template, dropout=run.dropout
         ).to(device)
         self.encoder.precision = run.precision
+        if compiled:
+            self.encoder.compile_training()
         corpus = content_of(sentences(run.corpus, data))
         content = {"backbone": content_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)

@@ -79,7 +79,7 @@ class Job:
 class Place:
     """Where a job works: the store of run folders, the data folder, the device, torch's threads.
 
-    With `cache`, embeddings are kept on disk and found again by later processes.
+    With `cache`, embeddings are kept on disk and found again by later processes; `compiled` as in train.
     """
 
     store: Path
@@ -88,6 +88,7 @@ class Place:
     threads: int = 1
     save_seconds: float = 30.0
     cache: bool = False
+    compiled: bool = False
 
 
 def execute(
@@ -149,6 +150,7 @@ def _train(job: Job, place: Place, on_step: Callable[[int, int], object] | None)
         data=place.data,
         keep=keep,
         device=place.device,
+        compiled=place.compiled,
         save_seconds=place.save_seconds,
         on_step=on_step,
     )

@@ -52,6 +52,8 @@ class Options:
     """Runs at a time; 0 for one a core, or one a GPU."""
     gpus_per_run: float = 1.0
     """Share of a GPU that a run takes, where there are GPUs."""
+    compiled: bool = False
+    """Hand training passes to torch.compile, on GPUs: minutes at the start of a run, for long runs."""
     address: str = "local"
     """Ray's address; `auto` on a cluster."""
 
@@ -156,7 +158,7 @@ def run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, 
     start_ray(options)
     device = "cuda" if ray.cluster_resources().get("GPU") else "cpu"
     data = data_folder(options.data)  # resolved here, because Ray's workers have another current folder
-    place = Place(store, data.resolve() if data else None, device=device)
+    place = Place(store, data.resolve() if data else None, device=device, compiled=options.compiled)
     with show.Bar([job.key for job in work.pending]) as bar:
         follow = Follow(tracker, store, bar)
         for level in work.levels:

@@ -1,0 +1,112 @@
+"""The layout that a GPU gets: the model's own padded forward, as far as a CPU can tell; the rest wants a GPU."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from cse_core.batches import Batches, pad
+from cse_core.data import examples
+from cse_core.encoder import Encoder
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.rankencoder import RankEncoder
+from cse_core.methods.simcse import SimCSE
+from cse_core.run import Corpus, Pretrained, Run
+from cse_core.train import Loop
+
+TINY = Pretrained("wiki-tiny")
+CORPUS = Corpus("synthetic", 256)
+TEXTS = ["A cat sat.", "the old man walked his dog along the river before breakfast", "no"]
+METHODS = {
+    "simcse": SimCSE(),
+    "rankcse": RankCSE(teachers=(Teacher(TINY, 1.0),), rank="list_mle"),
+    "rankencoder": RankEncoder(base=TINY, select="last", corpus_size=100),
+}
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+def padded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Encoder, "_packs", property(lambda self: False))
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "first_last_mean", "mask"])
+def test_the_padded_pass_gives_what_the_packed_one_gives(pooling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = 'The "{}" [MASK].' if pooling == "mask" else ""
+    encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling, template=template)
+    tokens = pad(encoder.tokenise(TEXTS), encoder.pad_id, width=40)
+    found = [encoder.encode(TEXTS), encoder.states(tokens)[tokens.mask]]
+    padded(monkeypatch)
+    assert torch.allclose(encoder.encode(TEXTS), found[0], atol=1e-5)
+    assert torch.allclose(encoder.states(tokens)[tokens.mask], found[1], atol=1e-5)
+
+
+def test_compiled_passes_are_refused_where_they_are_written_out() -> None:
+    with pytest.raises(ValueError, match="compiled passes want a GPU; on a cpu they are written out"):
+        Encoder.from_pretrained("wiki-tiny").compile_training()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # of the compiler itself
+def test_compiled_training_passes_are_the_same_and_evaluation_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    padded(monkeypatch)
+    encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.0).train()
+    tokens = pad(encoder.tokenise(TEXTS), encoder.pad_id)
+    expected = encoder(tokens, tokens)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    encoder.compile_training()
+    for a, b in zip(encoder(tokens, tokens), expected, strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+    compiled = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    assert compiled > 0
+    encoder.encode(TEXTS)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == compiled
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_batches_have_one_shape_on_a_gpu(kind: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy itself is left out here, for it needs a GPU."""
+    monkeypatch.setattr("cse_core.batches.moved", lambda tensor, device: tensor)
+    monkeypatch.setattr("cse_core.batches.generator_for", lambda *_: torch.Generator())
+    encoder = Encoder.from_pretrained("wiki-tiny")
+    table = examples(CORPUS, SimCSE(), encoder.tokenizer, 32)
+    batches = Batches(table, 4, seed=1, pad_id=encoder.pad_id, device=torch.device(kind))
+    widths = {batches.at(step)["text"].ids.shape[1] for step in range(batches.per_epoch)}
+    assert (len(widths) == 1) == (kind == "cuda")
+    assert max(widths) == max(len(row) for row in table["text"])
+
+
+def loop_on(device: str, method: str, store: Path) -> Loop:
+    run = Run(method=METHODS[method], backbone=TINY, corpus=CORPUS, precision="bf16" if device == "cuda" else "fp32")
+    return Loop(replace(run, dropout=0.0), store, data=None, keep=("last",), device=torch.device(device))
+
+
+@needs_gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_a_step_never_waits_for_the_gpu(method: str, cache: Path, tmp_path: Path) -> None:
+    loop = loop_on("cuda", method, tmp_path)
+    loop.train_step(0)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        loop.train_step(1)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    loop.flush()
+    assert math.isfinite(loop.history.curves["loss"][-1][1])
+
+
+@needs_gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_losses_on_a_gpu_are_the_cpus(method: str, cache: Path, tmp_path: Path) -> None:
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for device in ("cpu", "cuda"):
+        loop = loop_on(device, method, tmp_path)
+        for step in range(3):
+            loop.train_step(step)
+        loop.flush()
+        curves[device] = loop.history.curves["loss/contrastive"]
+    values: dict[str, Tensor] = {device: torch.tensor(points)[:, 1] for device, points in curves.items()}
+    assert torch.allclose(values["cpu"], values["cuda"], rtol=0.05)
