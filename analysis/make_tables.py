@@ -16,7 +16,7 @@ from typing import Annotated
 import pandas as pd
 import tyro
 
-from analysis import layout, render
+from analysis import benchmarks, layout, render
 from analysis.results import Results, join, tidy
 from analysis.verdicts import judge, overall
 from experiments import catalogue, record
@@ -24,8 +24,8 @@ from experiments.scales import SCALES
 from experiments.study import Study
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"(<!-- (table|verdicts) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-OPENING = re.compile(r"<!-- (?:table|verdicts)\b.*")
+BLOCK = re.compile(r"(<!-- (table|verdicts|benchmarks) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+OPENING = re.compile(r"<!-- (?:table|verdicts|benchmarks)\b.*")
 SUFFIXES = (".md", ".tex", ".csv")
 Lines = Callable[[str], pd.DataFrame]  # the lines of results.csv for the name of a scale
 
@@ -85,7 +85,7 @@ def generated(studies: Sequence[Study], lines: Lines, *, tables: Path) -> dict[P
 
 
 def filled(report: str, lines: Lines) -> str:
-    """The report with every table and verdict block replaced by what the record gives."""
+    """The report with every block replaced by what the record and the benchmarks' figures give."""
     if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
         raise ValueError(
             "REPORT.md: a block is not `<!-- table STUDY SCALE -->` to `<!-- end -->`; opened or named wrongly"
@@ -93,6 +93,8 @@ def filled(report: str, lines: Lines) -> str:
 
     def fill(match: re.Match[str]) -> str:
         head, kind, name, scale, end = match.groups()
+        if kind == "benchmarks":  # of a device, not of a study
+            return f"{head}{benchmarks.block(name, scale)}\n{end}"
         study = _one_study(name, scale)
         block = {"table": table_block, "verdicts": verdicts_block}[kind]
         return f"{head}{block(join(study, lines(study.scale.name)))}\n{end}"

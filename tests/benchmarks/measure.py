@@ -58,16 +58,18 @@ def record(
     bound: str = "",
     note: str = "",
     device: str = "cpu",
+    table: str = "ratios",
 ) -> float:
     """Print the median of a ratio with its quartiles, keep it if figures are kept, and return it.
 
-    `wanted` is the aim, "at least 1.5" or "at most 1.10"; `bound` says what limits it, `note` the raw figures.
+    `wanted` is the aim, "at least 1.5" or "at most 1.10"; `bound` says what limits it, `note` the raw figures. The
+    table `tried` has what was tried and is not used.
     """
     low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
     middle = median(ratios)
     print(f"\n{what}: {middle:.3f} [{low:.3f}, {high:.3f}] of {len(ratios)}, {wanted or 'no aim'}; {against}; {note}")
     found = {"what": what, "ratio": middle, "low": low, "high": high, "turns": len(ratios), "wanted": wanted}
-    _keep("ratios", ["what"], [found | {"against": against, "bound": bound, "note": note}], device)
+    _keep(table, ["what"], [found | {"against": against, "bound": bound, "note": note}], device)
     return middle
 
 

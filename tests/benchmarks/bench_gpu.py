@@ -1,0 +1,118 @@
+"""BERT-base with random weights on one GPU: share of its matmul rate, RankCSE against SimCSE, runs that share it.
+
+    pytest tests/benchmarks/bench_gpu.py -o python_files="bench_*.py" -s
+
+bf16 autocast, 32 tokens, synthetic sentences: no data and no hub are needed. Skipped where there is no GPU.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from cse_core.encoder import Encoder
+from cse_core.method import Method
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.simcse import SimCSE
+from cse_core.run import Corpus, Pretrained, Run
+from cse_core.train import Loop
+from experiments.scales import WIKI_MINI, WIKI_TINY
+from tests.benchmarks.bench_training import operations
+from tests.benchmarks.measure import matmul_rate, record, share
+
+WARM, STEPS, TURNS = 10, 30, 5
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("bert-base")
+    torch.manual_seed(0)
+    BertModel(BertConfig(), add_pooling_layer=False).save_pretrained(folder)
+    Encoder.from_pretrained("wiki-tiny").tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def loop_of(model: str, batch: int, store: Path, method: Method | None = None, *, compiled: bool = False) -> Loop:
+    run = Run(
+        method=method or SimCSE(),
+        backbone=Pretrained(model),
+        corpus=Corpus("synthetic", 32_768),
+        batch_size=batch,
+        precision="bf16",
+    )
+    return Loop(run, store, data=None, keep=("last",), device=torch.device("cuda"), compiled=compiled)
+
+
+def step_seconds(loop: Loop) -> Callable[[], float]:
+    """Seconds of a step, by the wall clock over many that nobody waits for."""
+    for step in range(WARM):
+        loop.train_step(step)
+
+    def measured() -> float:
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for step in range(STEPS):
+            loop.train_step(WARM + step)
+        torch.cuda.synchronize()
+        return (time.perf_counter() - started) / STEPS
+
+    return measured
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("batch", [64, 128, 512])
+def test_share_of_the_matmul_rate(batch: int, compiled: bool, base: str, cache: Path, tmp_path: Path) -> None:
+    loop = loop_of(base, batch, tmp_path, compiled=compiled)
+    tokens = 2 * int(median(int(loop.batches.at(i)["text"].mask.sum()) for i in range(8)))
+    step, took, rates = step_seconds(loop), [], []
+    for _ in range(TURNS):
+        took.append(step())
+        rates.append(matmul_rate(torch.bfloat16, "cuda", size=8192))
+    shares = share(operations(loop.encoder, tokens), took, rates)
+    what = f"SimCSE step, BERT-base, batch {batch}, bf16" + (", compiled" if compiled else "")
+    note = f"{batch / median(took):.0f} sentences/s, {median(rates) / 1e12:.0f} TFLOP/s"
+    aim = "at least 0.40" if batch == 512 else ""
+    against = "of the card's bf16 matmul rate, real tokens"
+    assert record(what, shares, against=against, wanted=aim, note=note, device="cuda") > 0
+
+
+@pytest.mark.parametrize("batch", [64, 128, 512])
+def test_rankcse_against_simcse(batch: int, base: str, cache: Path, tmp_path: Path) -> None:
+    teachers = (Teacher(WIKI_TINY, 1 / 3), Teacher(WIKI_MINI, 2 / 3))
+    plain, taught = (
+        step_seconds(loop_of(base, batch, tmp_path, method)) for method in (SimCSE(), RankCSE(teachers=teachers))
+    )
+    ratios = [taught() / plain() for _ in range(TURNS)]
+    what, against = f"RankCSE step, BERT-base, batch {batch}", "of a SimCSE step, caches warm"
+    assert record(what, ratios, against=against, wanted="at most 1.10", device="cuda") > 0
+
+
+ALONE = """
+import sys, time, torch
+from pathlib import Path
+from tests.benchmarks.bench_gpu import loop_of, step_seconds
+step = step_seconds(loop_of(sys.argv[1], 64, Path(sys.argv[2])))
+while time.time() < float(sys.argv[3]):
+    time.sleep(0.01)
+print(64 / (sum(step() for _ in range(10)) / 10))
+"""
+
+
+def test_runs_that_share_the_card(base: str, cache: Path, tmp_path: Path) -> None:
+    """Several processes at once, batch 64: what one leaves of the card's rate, others use."""
+    rates = {}
+    for runs in (1, 2, 4):
+        begin = time.time() + 60  # all have loaded and warmed up by then
+        command = [sys.executable, "-c", ALONE, base, str(tmp_path), str(begin)]
+        started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(runs)]
+        rates[runs] = sum(float(process.communicate()[0]) for process in started)
+        note = f"{rates[runs]:.0f} sentences/s together"
+        what = f"{runs} runs at once on one card, BERT-base, batch 64"
+        assert record(what, [rates[runs] / rates[1]], against="of one run", wanted="", note=note, device="cuda") > 0

@@ -1,0 +1,97 @@
+"""Forty-eight runs as one sweep against the same runs started one by one, and the quickstart by the stopwatch.
+
+    pytest tests/benchmarks/bench_sweep.py -o python_files="bench_*.py" -s
+
+SimCSE, RankCSE with both losses and RankEncoder, twelve seeds each, 4,096 synthetic sentences (64 steps). A run
+started by itself is a fresh process with two threads and caches of its own, and trains its teachers or base first; of
+them every third is timed.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from cse_core.run import Corpus, Run
+from experiments import record as csv
+from experiments.job import Job, Place, execute
+from experiments.plan import jobs_of, plan
+from experiments.runs import rankcse_run, rankencoder_run, simcse_run
+from experiments.scales import SCALES
+from experiments.study import Row, Scale, Study
+from experiments.sweep import Options, run
+from tests.benchmarks.measure import curve, record, seconds
+
+BASE = "bert-base-uncased"
+SEEDS = tuple(range(12))
+
+
+def study(seeds: tuple[int, ...] = SEEDS) -> Study:
+    quick = SCALES["quickstart"]
+    scale: Scale = replace(quick, corpus=Corpus("synthetic", 4096), seeds=seeds)
+    made = {
+        "SimCSE": simcse_run(scale, BASE),
+        "ListNet": rankcse_run(scale, BASE),
+        "ListMLE": rankcse_run(scale, BASE, "list_mle"),
+        "RankEncoder": rankencoder_run(scale, BASE, corpus_size=2048),
+    }
+    rows = tuple(
+        Row(label=label, encoder=one, backbone=BASE, seeds=seeds, select=scale.dev) for label, one in made.items()
+    )
+    return Study(name="bench", source="", question="", scale=scale, rows=rows, columns=("synthetic",))
+
+
+def sweep(studied: Study, folder: Path) -> float:
+    nothing = csv.read_results(studied.scale.name, folder)
+    work = plan(jobs_of([studied]), nothing, folder / "store")
+
+    def all_of_it() -> None:
+        failed, ended = run(work, nothing, Options(mlruns=folder))
+        assert ended
+        assert not failed
+
+    return seconds(all_of_it)
+
+
+def alone(key: str, folder: Path) -> None:
+    """One run with what it needs, as a process of its own does it; called by `by_itself`."""
+    jobs = jobs_of([study()])
+    job: Job = jobs[key]
+    nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
+    for one in (*(jobs[other.key] for other in nested), job):
+        execute(one, Place(folder / "store", threads=2))
+
+
+def by_itself(key: str, folder: Path) -> float:
+    code = "import sys; from pathlib import Path; from tests.benchmarks.bench_sweep import alone; "
+    command = [sys.executable, "-c", f"{code}alone(sys.argv[1], Path(sys.argv[2]))", key, str(folder)]
+    own = os.environ | {"CSE_CACHE": str(folder / "cache")}
+    return seconds(lambda: subprocess.run(command, check=True, env=own, capture_output=True))
+
+
+def test_a_sweep_against_runs_started_one_by_one(cache: Path, tmp_path: Path) -> None:
+    studied = study()
+    runs = [one for row in studied.rows for one in row.runs()]
+    assert len(runs) == 48
+    took = sweep(studied, tmp_path / "sweep")
+    single = [by_itself(one.key, tmp_path / one.key) for one in runs[::3]]
+    whole = sum(single) * len(runs) / len(single)
+    note = f"{took:.0f} s against {whole:.0f} s ({len(single)} of them timed, {median(single):.1f} s each)"
+    what, against = "48 runs in one sweep", "times as fast as one by one in fresh processes, with caches of their own"
+    bound = "training on two cores, one run each; the start of Ray and two workers"
+    assert record(what, [whole / took], against=against, wanted="at least 1.5", bound=bound, note=note) > 1.2
+
+
+def test_how_a_sweep_grows_with_its_runs(cache: Path, tmp_path: Path) -> None:
+    points = {4 * n: sweep(study(tuple(range(100, 100 + n))), tmp_path / str(n)) for n in (1, 3, 6)}
+    assert curve("time of a sweep", "runs", points, "s") < 1.2
+
+
+def test_quickstart_by_the_stopwatch(tmp_path: Path) -> None:
+    own = os.environ | {"CSE_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "experiments/sweep.py", "quickstart", "--mlruns", str(tmp_path / "mlruns")]
+    took = seconds(lambda: subprocess.run(command, check=True, env=own, capture_output=True))
+    against, bound = "minutes by the stopwatch", "training seven runs; the start of Ray and two workers"
+    assert record("quickstart", [took / 60], against=against, wanted="at most 3", bound=bound, note=f"{took:.0f} s") < 4
