@@ -22,6 +22,7 @@ from cse_core.run import check_pooling
 
 SHIFTED = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions count on from the padding's index
 POOLERLESS = ("distilbert", "electra")  # have no pooling layer to leave out
+PART = 8192  # sentences tokenised at once: what a tokenizer returns takes kilobytes a sentence
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 transformers_logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
@@ -211,7 +212,9 @@ class Encoder(nn.Module):
     ) -> Float[Tensor, "n d"]:
         """Vectors of sentences, without dropout or gradient, in fp32 on the CPU. Each distinct sentence passes once."""
         distinct, back = np.unique(np.asarray(sentences, dtype=object), return_inverse=True)
-        return self.embed(self.tokenise(distinct.tolist()), batch_size, progress=progress)[torch.from_numpy(back)]
+        parts = (distinct[i : i + PART].tolist() for i in range(0, len(distinct), PART))
+        ids = [np.asarray(row, dtype=np.int32) for part in parts for row in self.tokenise(part)]
+        return self.embed(ids, batch_size, progress=progress)[torch.from_numpy(back)]
 
     @torch.no_grad()
     def embed(
