@@ -49,7 +49,7 @@ SCALES = {
                 "wiki_sentences_1m", 1_000_000, "e0917d993b8e00ff2387ca32f831dc096a1efb9210d0ee053b1cabbfeac3e011"
             ),
             seeds=(42, 1, 2),
-            training={"learning_rate": 3e-4, "dropout": 0.3},
+            training={"learning_rate": 3e-4, "dropout": 0.3, "precision": "bf16"},
             rescaled=RESCALED,
             notes="The papers' epochs and batches on stand-in backbones and another Wikipedia sample.",
         ),
