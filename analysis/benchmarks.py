@@ -1,4 +1,4 @@
-"""The benchmark blocks of REPORT.md, from analysis/benchmarks/*.csv as tests/benchmarks/ wrote them."""
+"""The benchmark blocks of REPORT.md, from analysis/measured/*.csv as tests/benchmarks/ wrote them."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.render import DASH, Grid, markdown, number
 
-FOLDER = Path(__file__).parent / "benchmarks"
+FOLDER = Path(__file__).parent / "measured"
 
 
 def block(name: str, device: str, folder: Path = FOLDER) -> str:
@@ -35,8 +35,9 @@ def met(ratio: float, wanted: str) -> str:
 
 
 def exponent(x: pd.Series, y: pd.Series) -> float:
-    """The slope of log y over log x, by least squares."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+    """The slope of log y over log x, by least squares; a y of zero was too small to be measured and is left out."""
+    seen = y > 0
+    return float(np.polyfit(np.log(x[seen]), np.log(y[seen]), 1)[0])
 
 
 def _spread(row: pd.Series) -> str:
@@ -72,10 +73,9 @@ def _scaling(frame: pd.DataFrame) -> Grid:
     lines = []
     for what in frame["what"].unique():
         points = frame[frame["what"] == what]
-        known = points[points["value"] > 0]
         at = ", ".join(f"{x:,}: {value:,.4g}" for x, value in zip(points["x"], points["value"], strict=True))
         of, unit = points[["of", "unit"]].iloc[0]
-        lines.append((what, of, number(exponent(known["x"], known["value"])), f"{at} {unit}"))
+        lines.append((what, of, number(exponent(points["x"], points["value"])), f"{at} {unit}"))
     return Grid("", ("what", "grows with", "to the power", "measured"), tuple(lines))
 
 

@@ -30,7 +30,7 @@ class Column:
 
 def pad(ids: Sequence[Sequence[int] | Int[np.ndarray, " _"]], pad_id: int, width: int = 0) -> Tokens:
     """Ids of different lengths as one Tokens, filled on the right to the longest of them and at least to `width`."""
-    longest = max(width, *(len(row) for row in ids))
+    longest = max([width, *map(len, ids)])
     padded = np.full((len(ids), longest), pad_id, dtype=np.int64)
     mask = np.zeros((len(ids), longest), dtype=bool)
     for i, row in enumerate(ids):
@@ -71,11 +71,11 @@ class Batches:
         self.columns = {name: Column(table, name) for name in table.column_names}
         self.examples, self.batch_size, self.seed = len(table), batch_size, seed
         self.pad_id, self.device = pad_id, device
-        # On a GPU all batches have one shape, so that its work can be compiled once.
-        self.width = max(int(np.diff(c.offsets).max()) for c in self.columns.values()) if device.type == "cuda" else 0
         self.per_epoch = steps_per_epoch(self.examples, batch_size)
         if self.per_epoch == 0:
             raise ValueError(f"{self.examples} training examples make no batch: contrast needs at least three")
+        # On a GPU all batches have one shape, so that its work can be compiled once.
+        self.width = max(int(np.diff(c.offsets).max()) for c in self.columns.values()) if device.type == "cuda" else 0
         self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
 
     def rows(self, step: int) -> Int[np.ndarray, " n"]:

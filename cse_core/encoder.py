@@ -151,11 +151,17 @@ class Encoder(nn.Module):
     def _mask_places(self, ids: Int[Tensor, "n t"]) -> Int[Tensor, " n"]:
         """Where each row's last mask is: the template's, as a sentence may hold one and stands before it."""
         places = (ids == self.tokenizer.mask_token_id) * torch.arange(1, ids.shape[1] + 1, device=ids.device)
-        return places.amax(1) - 1
+        last = places.amax(1) - 1
+        if last.device.type == "cpu" and len(last) and last.min() < 0:  # a GPU isn't waited for
+            raise ValueError(
+                f"{self.name}: the pooling 'mask' wants a mask in every text, row {int(last.argmin())} has none"
+            )
+        return last
 
     @property
     def _packable(self) -> bool:
-        return self.backbone.config.model_type in packed.KINDS
+        config = self.backbone.config
+        return config.model_type in packed.KINDS and not config.is_decoder
 
     @property
     def _packs(self) -> bool:
@@ -169,9 +175,14 @@ class Encoder(nn.Module):
         if self._packs:
             states, layout = self._packed(tokens)
             return [layout.spread(state.float()) for state in (states if self._reads_layers else states[-1:])]
-        positions = {} if tokens.positions is None else {"position_ids": tokens.positions + self._first_position}
+        positions = {}
+        if self._packable or tokens.positions is not None:
+            usual = torch.arange(tokens.ids.shape[1], device=tokens.ids.device).expand_as(tokens.ids)
+            asked = usual if tokens.positions is None else tokens.positions
+            positions = {"position_ids": asked + self._first_position}
         # Of a mask in this form transformers doesn't ask a GPU, in every step, whether it hides anything.
-        mask = tokens.mask[:, None, None] if self._packable else tokens.mask.long()
+        plain = not self._packable or self.backbone.config._attn_implementation != "sdpa"
+        mask = tokens.mask.long() if plain else tokens.mask[:, None, None]
         forward = self.backbone if self.training else self.backbone.forward  # what is compiled is compiled for training
         with self._autocast():
             output = forward(

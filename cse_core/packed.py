@@ -18,7 +18,7 @@ KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # models bui
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the real tokens of n padded rows of t places lie."""
+    """Where the real tokens of n rows of t places lie, each row padded on the right."""
 
     mask: Bool[Tensor, "n t"]
     heads: int
@@ -50,11 +50,11 @@ class Layout:
 
 
 def dropout(x: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
-    """Inverted dropout from 16 random bits a number: on a CPU a fifth of the time of torch's own.
+    """Inverted dropout from 16 random bits a number; torch's own draws one number at a time on a CPU.
 
-    `p` is rounded to a multiple of 2^-16, and what is kept is scaled by exactly the inverse of its probability.
+    `p` is rounded to a multiple of 2^-16 below 1, and what is kept is scaled by exactly the inverse of its probability.
     """
-    cut = round(p * 2**16)
+    cut = min(round(p * 2**16), 2**16 - 1)
     if not cut:
         return x
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)  # all 64 bits
@@ -73,7 +73,7 @@ def attend(
     bias = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
     bias = bias.repeat_interleave(len(query) // len(mask), 0).unsqueeze(1)
     scores = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=query.shape[-1] ** -0.5)
-    weights = dropout(scores.softmax(-1, dtype=_at_least_fp32(scores)), p)
+    weights = dropout(scores.softmax(-1), p)
     return torch.bmm(weights.to(value.dtype), value)
 
 
@@ -84,7 +84,10 @@ def states(
     layout: Layout,
     only: Int[Tensor, " n"] | None = None,
 ) -> list[Float[Tensor, "_ d"]]:
-    """The embedding output and each layer's states of the real tokens; of the last layer `only` one a sentence."""
+    """The embedding output and each layer's states of the real tokens; of the last layer `only` one a sentence.
+
+    In training mode what falls out is drawn by the probabilities in the model's configuration.
+    """
     config = model.config
     p, p_weights = (config.hidden_dropout_prob, config.attention_probs_dropout_prob) if model.training else (0.0, 0.0)
     table = model.embeddings

@@ -69,22 +69,27 @@ class Examples:
     def sample(self, encoder: Run | Pretrained, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
         """Embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's own limit.
 
-        Most are training examples as well: only those that an example cuts off, or has otherwise, pass the encoder.
+        Most are training examples as well: only sentences whose full ids are no example's are embedded anew.
         """
-        folder = self._folder(encoder, select)
+        folder, examples = self._folder(encoder, select), self.table.column_names[0]
 
         def compute() -> Float[Tensor, "size d"]:
             base = Encoder.from_pretrained(folder).to(self.device)
             ids = [tuple(row) for row in base.tokenise(sample(self.corpus, size, seed, self.data))]
-            column = Column(self.table, self.table.column_names[0])
-            known = {tuple(column[row].tolist()): row for row in range(len(column))}
-            new = list(dict.fromkeys(row for row in ids if row not in known))
-            at = known | {row: len(column) + i for i, row in enumerate(new)}
-            vectors = torch.cat([self.vectors(encoder, select=select), base.embed(new)])
-            return vectors[[at[row] for row in ids]]
+            wanted, column = set(ids), Column(self.table, examples)
+            known = {key: row for row in range(len(column)) if (key := tuple(column[row].tolist())) in wanted}
+            new = list(dict.fromkeys(key for key in ids if key not in known))
+            vectors = torch.empty(size, base.width)
+            old = [i for i, key in enumerate(ids) if key in known]
+            vectors[old] = self.vectors(encoder, select=select, column=examples)[[known[ids[i]] for i in old]]
+            places = {key: i for i, key in enumerate(new)}
+            rest = [i for i, key in enumerate(ids) if key not in known]
+            vectors[rest] = base.embed(new)[[places[ids[i]] for i in rest]]
+            return vectors
 
-        content = content_of(sentences(self.corpus, self.data))
-        return self._cached(f"{identity(folder)} {content} sample {size} {seed}", compute)
+        # The table stands for what it shares: with other neighbours in its batch a vector is rounded differently.
+        what = f"{content_of(sentences(self.corpus, self.data))} {content_of(self.table)} {examples}"
+        return self._cached(f"{identity(folder)} {what} sample {size} {seed}", compute)
 
     def _cached(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
         what = f"{what} {TRAIN_VERSION} {self.device.type}"

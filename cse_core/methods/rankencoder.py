@@ -73,8 +73,7 @@ def rank_vectors(
 def _ranked(scores: Float[Tensor, "n N"], ranks: Float[Tensor, " N"], *, average: bool = False) -> Float[Tensor, "n N"]:
     """Each score's entry of the ascending `ranks`; equals by their places in the row, or all with their mean."""
     if scores.device.type != "cpu":
-        places = _mean_places(scores) if average else scores.argsort(dim=1, stable=True).argsort(dim=1)
-        return ranks[0] + places * (ranks[1] - ranks[0])
+        return _ranked_on_gpu(scores, ranks, average=average)
     rows, ascending = scores.detach().numpy(), ranks.numpy()
     found = np.empty_like(rows)
 
@@ -88,7 +87,7 @@ def _ranked(scores: Float[Tensor, "n N"], ranks: Float[Tensor, " N"], *, average
 
 
 def _ascending(row: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-    """What sorts a row, equals in their order. Two radix sorts of 16 bits take a third of the time of a comparing one.
+    """What sorts a row, equals in their order (-0 before 0): two radix sorts of 16 bits, faster than a comparing one.
 
     A float's bits, all flipped if it is negative and the sign alone if not, count up as the numbers do.
     """
@@ -108,11 +107,12 @@ def _shared(scores: Float[np.ndarray, " N"], ranks: Float[np.ndarray, " N"]) -> 
     return ranks if len(starts) == len(ranks) else np.repeat((ranks[starts] + ranks[ends]) / 2, ends - starts + 1)
 
 
-def _mean_places(scores: Float[Tensor, "n N"]) -> Float[Tensor, "n N"]:
-    """Mean of the first and the last place among equals, counted from 0."""
+def _ranked_on_gpu(scores: Float[Tensor, "n N"], ranks: Float[Tensor, " N"], *, average: bool) -> Float[Tensor, "n N"]:
+    if not average:
+        return ranks[scores.argsort(dim=1, stable=True).argsort(dim=1)]
     ascending = scores.sort(dim=1).values
     first, last = (torch.searchsorted(ascending, scores, right=right) for right in (False, True))
-    return (first + last - 1).to(scores.dtype) / 2
+    return (ranks[first] + ranks[last - 1]) / 2
 
 
 def rank_similarity(

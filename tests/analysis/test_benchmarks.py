@@ -47,9 +47,10 @@ def test_ratios_show_their_spread_their_aim_and_the_machine(tmp_path: Path) -> N
 def test_exponents_are_slopes_of_logarithms(tmp_path: Path) -> None:
     assert exponent(pd.Series([1, 10, 100]), pd.Series([3, 300, 30_000])) == pytest.approx(2)
     points = [{"what": "time, sorting", "of": "rows", "x": x, "value": 5 * x, "unit": "ms"} for x in (10, 100, 1000)]
+    points.append({"what": "time, sorting", "of": "rows", "x": 2, "value": 0, "unit": "ms"})  # too small to be seen
     write(tmp_path, "scaling", points)
     line = block("scaling", "cpu", tmp_path).splitlines()[2]
-    assert line == "| time, sorting | rows | 1.00 | 10: 50, 100: 500, 1,000: 5,000 ms |"
+    assert line == "| time, sorting | rows | 1.00 | 10: 50, 100: 500, 1,000: 5,000, 2: 0 ms |"
 
 
 def test_profiles_stand_side_by_side_and_add_up(tmp_path: Path) -> None:

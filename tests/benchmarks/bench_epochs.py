@@ -66,7 +66,7 @@ def test_epochs_against_simcse(real_data: Path, tmp_path: Path, monkeypatch: pyt
     aims = {"rankcse_warm": "at most 1.10", "rankcse_cold": "", "rankencoder_cold": "at most 1.25"}
     names = {"rankcse": "RankCSE epoch, base and large teacher", "rankencoder": "RankEncoder epoch, corpus of 10,000"}
     bounds = {"cold": "the other encoders' forward passes", "warm": ""}
-    for name in cases.keys() - {"simcse"}:
+    for name in list(cases)[1:]:
         method, caches = name.split("_")
         ratios = [b / a for a, b in zip(timed["simcse"], timed[name], strict=True)]
         note = f"{median(timed[name]):.1f} against {median(timed['simcse']):.1f} s"
@@ -93,9 +93,9 @@ def test_a_hundred_thousand_corpus_sentences_on_a_larger_model(real_data: Path, 
     timed = by_turns(8, plain=plain, rank=rank)
     ratios = [(a + b) / a for a, b in zip(timed["plain"], timed["rank"], strict=True)]
     note = f"{1000 * median(timed['rank']):.0f} ms beyond {1000 * median(timed['plain']):.0f} ms"
-    texts = 8 * 64
-    embed = by_turns(3, embed=lambda: loop.encoder.embed([range(1000, 1029)] * texts))["embed"]
-    note += f"; preparation at {texts / median(embed):.0f} sentences of 31 tokens a second"
+    count, length = 512, 31  # the mean length of the corpus
+    embed = by_turns(3, embed=lambda: loop.encoder.embed([range(1000, 1000 + length)] * count))["embed"]
+    note += f"; preparation at {count / median(embed):.0f} sentences of {length} tokens a second"
     what, against = "RankEncoder step, corpus of 100,000, 6 layers of 384", "of a SimCSE step, exact ranks"
     bound = "sorting 64 rows of 100,000 cosines"
     assert record(what, ratios, against=against, wanted="at most 1.25", bound=bound, note=note) < 1.5

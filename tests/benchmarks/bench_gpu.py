@@ -99,6 +99,7 @@ import sys, time, torch
 from pathlib import Path
 from tests.benchmarks.bench_gpu import loop_of, step_seconds
 step = step_seconds(loop_of(sys.argv[1], 64, Path(sys.argv[2])))
+assert time.time() < float(sys.argv[3]), "not warm in time: the runs would not overlap"
 while time.time() < float(sys.argv[3]):
     time.sleep(0.01)
 print(64 / (sum(step() for _ in range(10)) / 10))

@@ -1,4 +1,4 @@
-"""How long work takes, and where the figures go: into CSE_BENCH, a folder, if it is set (analysis/benchmarks)."""
+"""How long work takes, and where the figures go: into CSE_BENCH, a folder, if it is set (analysis/measured)."""
 
 import os
 import time
@@ -7,10 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median, quantiles
 
-import numpy as np
 import pandas as pd
 import torch
 
+from analysis.benchmarks import exponent
 from experiments.job import environment
 
 LIBRARIES = ("torch", "transformers", "sentence-transformers", "numpy", "ray")
@@ -75,7 +75,7 @@ def record(
 
 def curve(what: str, of: str, points: dict[int, float], unit: str, device: str = "cpu") -> float:
     """Keep how a figure grows and return its exponent, by least squares on both logarithms."""
-    slope = float(np.polyfit(np.log(list(points)), np.log(list(points.values())), 1)[0])
+    slope = exponent(pd.Series(list(points)), pd.Series(list(points.values())))
     print(f"\n{what} grows with {of} to the power {slope:.2f}: {points} {unit}")
     rows = [{"what": what, "of": of, "x": x, "value": value, "unit": unit} for x, value in points.items()]
     _keep("scaling", ["what", "of", "x"], rows, device)

@@ -285,3 +285,10 @@ def test_states_are_the_last_layers_of_every_token(pooling: str) -> None:
     trained = encoder.train().states(tokens)
     assert trained.dtype == torch.float32
     assert not torch.allclose(trained, states, atol=0.1)  # dropout
+
+
+def test_a_text_without_a_mask_is_named() -> None:
+    encoder = Encoder.from_pretrained("wiki-tiny", pooling="mask", template='The "{}" [MASK].')
+    ids = encoder.tokenise(["a cat", "a dog"])
+    with pytest.raises(ValueError, match="wiki-tiny: the pooling 'mask' wants a mask in every text, row 1 has none"):
+        encoder(pad([ids[0], [2, 5, 6, 3]], encoder.pad_id))

@@ -113,6 +113,15 @@ def test_dropout_keeps_a_share_and_scales_by_its_inverse(p: float, size: int) ->
         assert chisquare(patterns.numpy(), (expected * patterns.sum()).numpy()).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("p", [0.1, 0.5, 2**-16, 1 - 1e-9])
+def test_of_all_lanes_there_are_the_rounded_share_falls_out(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.int64)
+    monkeypatch.setattr(Tensor, "random_", lambda self, *_: self.copy_(every))
+    dropped = dropout(torch.ones(2**16), p)
+    assert int((dropped == 0).sum()) == min(round(p * 2**16), 2**16 - 1)
+    assert dropped.double().mean() == pytest.approx(1)
+
+
 def test_no_dropout_draws_nothing() -> None:
     state = torch.get_rng_state()
     x = torch.ones(5)

@@ -111,7 +111,7 @@ def test_samples_are_the_encoders_vectors_and_computed_once(
     found = [where.sample(encoder, select="last", size=size, seed=seed) for where, encoder, size, seed in asked]
     for (where, encoder, size, seed), value in zip(asked, found, strict=True):
         expected = Encoder.from_pretrained(encoder.name).encode(sample(where.corpus, size, seed))
-        assert torch.equal(value, expected)
+        assert torch.allclose(value, expected, atol=1e-5)
     assert all(not torch.equal(found[i], found[j]) for i in range(5) for j in range(i))
     monkeypatch.setattr(vectors.Encoder, "from_pretrained", None)  # calling it would raise
     again = [where.sample(encoder, select="last", size=size, seed=seed) for where, encoder, size, seed in asked]
@@ -119,14 +119,39 @@ def test_samples_are_the_encoders_vectors_and_computed_once(
 
 
 def test_sampled_sentences_are_read_in_full_and_from_the_data_folder(tmp_path: Path, cache: Path) -> None:
-    (tmp_path / "mine.txt").write_text(f"snow fell\n{LONG}\n\n")
-    source = source_of(tmp_path, Corpus("mine", 3), data=tmp_path)
-    assert sorted(sample(source.corpus, 3, 42, tmp_path)) == sorted(["snow fell", LONG, " "])
-    row = sample(source.corpus, 3, 42, tmp_path).index(LONG)
+    (tmp_path / "mine.txt").write_text(f"snow fell\n{LONG}\n\nsnow fell\n{LONG} again\n")
+    source = source_of(tmp_path, Corpus("mine", 5), data=tmp_path)
+    drawn = sample(source.corpus, 5, 42, tmp_path)
+    assert sorted(drawn) == sorted(["snow fell", LONG, " ", "snow fell", f"{LONG} again"])
+    row = drawn.index(LONG)
     encoder = Encoder.from_pretrained("wiki-tiny")
     cut, whole = encoder.embed([source.table["text"][1]])[0], encoder.encode([LONG])[0]
     assert len(encoder.tokenise([LONG])[0]) == encoder.max_length > 40
-    found = source.sample(TINY, select="last", size=3, seed=42)[row]
+    everything = source.sample(TINY, select="last", size=5, seed=42)
+    assert torch.allclose(everything, encoder.encode(drawn), atol=1e-5)
+    found = everything[row]
     assert torch.allclose(found, whole, atol=1e-5)
     assert torch.allclose(source.vectors(TINY, select="last")[1], cut, atol=1e-5)
     assert not torch.allclose(found, cut, atol=1e-2)
+
+
+def test_sampled_sentences_that_are_examples_pass_the_encoder_once(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.txt").write_text(f"snow fell\nrain fell\n{LONG}\n{LONG} again\n")
+    source, passed = source_of(tmp_path, Corpus("mine", 4), data=tmp_path), []
+    real = Encoder.embed
+    monkeypatch.setattr(Encoder, "embed", lambda self, ids, *rest: (passed.append(len(ids)), real(self, ids, *rest))[1])
+    source.vectors(TINY, select="last")
+    source.sample(TINY, select="last", size=4, seed=42)
+    assert passed == [4, 1]  # both long ones are cut alike at the encoder's limit
+
+
+def test_a_sample_under_a_template_is_compared_with_examples_under_the_same(tmp_path: Path, cache: Path) -> None:
+    method, source = PromptBERT(), source_of(tmp_path, method=PromptBERT())
+    plain = Encoder.from_pretrained("wiki-tiny")
+    for name, template in (("first", method.first), ("second", method.second)):
+        plain.under("mask", template).keep(tmp_path / name)
+        base = Encoder.from_pretrained(tmp_path / name)
+        found = source.sample(Pretrained(str(tmp_path / name)), select="last", size=40, seed=42)
+        assert torch.allclose(found, base.encode(sample(CORPUS, 40, 42)), atol=1e-5)

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
 from cse_core.methods import rankencoder
-from cse_core.methods.rankencoder import _ascending, pair_rank_similarity, rank_similarity, rank_vectors
+from cse_core.methods.rankencoder import (
+    _ascending,
+    _ranked,
+    _ranked_on_gpu,
+    pair_rank_similarity,
+    rank_similarity,
+    rank_vectors,
+)
 
 seeds = st.integers(0, 10_000)
 rules = st.sampled_from(["order", "average"])
@@ -141,6 +148,16 @@ def test_mean_ranks_in_single_precision_are_scipys(levels: int) -> None:
     found = rank_vectors(torch.eye(3), scores.T, "average", normalise=False)
     expected = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     assert np.abs(found.numpy() - expected).max() < 1e-6
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("decimals", [2, 9])
+def test_the_gpus_way_to_rank_is_the_cpus(average: bool, decimals: int) -> None:
+    """Run on the CPU here; with two decimals nearly all are tied."""
+    scores = draw(3, 10_000, decimals).float().round(decimals=decimals) + 0.0  # one zero
+    ranks = (torch.arange(10_000, dtype=torch.float64) / 10_000 - 0.5).float() / 30
+    expected = _ranked(scores, ranks, average=average)
+    assert (_ranked_on_gpu(scores, ranks, average=average) - expected).abs().max() < 1e-8
 
 
 @given(st.integers(3, 30), seeds, rules)
