@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SIMCSE = SimCSE()
+LARGE = 2**22  # numbers from which threads pay: for a while after its own work torch's threads keep the cores busy
 BLOCK = 512  # rankings held at once on either side
 # Between which of a method's columns the base ranks: both views of SimCSE are the same text.
 RANKED = {"simcse": ("text", "text"), "promptbert": ("first", "second"), "sncse": ("anchor", "positive")}
@@ -81,8 +82,11 @@ def _ranked(scores: Float[Tensor, "n N"], ranks: Float[Tensor, " N"], *, average
         order = _ascending(row)
         into[order] = _shared(row[order], ascending) if average else ascending
 
-    with ThreadPoolExecutor(torch.get_num_threads()) as threads:  # numpy sorts without Python's lock
-        deque(threads.map(fill, rows, found), maxlen=0)
+    if rows.size < LARGE:
+        deque(map(fill, rows, found), maxlen=0)
+    else:  # numpy sorts without Python's lock
+        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+            deque(threads.map(fill, rows, found), maxlen=0)
     return torch.from_numpy(found)
 
 

@@ -1,6 +1,6 @@
 """Whole epochs of methods that read other encoders, preparation counted, against a SimCSE epoch.
 
-    pytest tests/benchmarks/bench_epochs.py -o python_files="bench_*.py" -s
+    pytest tests/benchmarks/bench_epochs.py -o python_files="bench_*.py" -o addopts= -s
 
 An epoch is everything from the run's declaration to its last step, without dev scores: 16,384 sentences, wiki-tiny, two
 threads. Cold means that no vector of a teacher or base is on disk.

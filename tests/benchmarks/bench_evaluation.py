@@ -1,6 +1,6 @@
 """What scoring costs, as ratios of paired timings: against peers, and as a share of a training run.
 
-    pytest tests/benchmarks/bench_evaluation.py -o python_files="bench_*.py" -s
+    pytest tests/benchmarks/bench_evaluation.py -o python_files="bench_*.py" -o addopts= -s
 
 all-MiniLM-L6-v2 on two threads. The sequential oracle takes a minute for TREC and a quarter of an hour for MR; the
 default times TREC, MRPC and SST-2, and CSE_BENCH_ALL=1 all seven tasks and all texts.

@@ -1,6 +1,6 @@
 """BERT-base with random weights on one GPU: share of its matmul rate, RankCSE against SimCSE, runs that share it.
 
-    pytest tests/benchmarks/bench_gpu.py -o python_files="bench_*.py" -s
+    pytest tests/benchmarks/bench_gpu.py -o python_files="bench_*.py" -o addopts= -s
 
 bf16 autocast, 32 tokens, synthetic sentences: no data and no hub are needed. Skipped where there is no GPU.
 """

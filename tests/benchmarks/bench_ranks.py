@@ -1,6 +1,6 @@
 """Rank similarities against numpy's argsort of argsort of the cosine matrix.
 
-pytest tests/benchmarks/bench_ranks.py -o python_files="bench_*.py" -s
+pytest tests/benchmarks/bench_ranks.py -o python_files="bench_*.py" -o addopts= -s
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """How time and memory grow with sentences, batch and corpus size, as exponents.
 
-    pytest tests/benchmarks/bench_scaling.py -o python_files="bench_*.py" -s
+    pytest tests/benchmarks/bench_scaling.py -o python_files="bench_*.py" -o addopts= -s
 
 Memory is what a process's peak grows by, each point in a process of its own.
 """

@@ -1,6 +1,6 @@
 """What a step of each method costs beyond a SimCSE step with as many encoder passes, as a ratio of paired timings.
 
-    pytest tests/benchmarks/bench_steps.py -o python_files="bench_*.py" -s
+    pytest tests/benchmarks/bench_steps.py -o python_files="bench_*.py" -o addopts= -s
 
 Each round times the plain step and then the method's, so that a noisy machine slows both. Two threads, wiki-tiny, 64
 sentences of the small scale's corpus; teachers' vectors are there before.

@@ -1,6 +1,6 @@
 """Forty-eight runs as one sweep against the same runs started one by one, and the quickstart by the stopwatch.
 
-    pytest tests/benchmarks/bench_sweep.py -o python_files="bench_*.py" -s
+    pytest tests/benchmarks/bench_sweep.py -o python_files="bench_*.py" -o addopts= -s
 
 SimCSE, RankCSE with both losses and RankEncoder, twelve seeds each, 4,096 synthetic sentences (64 steps). A run
 started by itself is a fresh process with two threads and caches of its own, and trains its teachers or base first; of

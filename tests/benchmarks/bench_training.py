@@ -1,6 +1,6 @@
 """A SimCSE step against the same loop in sentence-transformers, and against what the hardware gives.
 
-    pytest tests/benchmarks/bench_training.py -o python_files="bench_*.py" -s
+    pytest tests/benchmarks/bench_training.py -o python_files="bench_*.py" -o addopts= -s
 
 Same model, sentences, batch of 64, 32 tokens. All take turns, so that a noisy machine slows all of them. Work is
 counted as a plain pass over real tokens needs it: what is spent on padding lowers the share of the matmul rate, what a

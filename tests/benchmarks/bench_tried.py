@@ -1,6 +1,6 @@
 """What was tried for speed and is not used: its time as a multiple of what is used.
 
-pytest tests/benchmarks/bench_tried.py -o python_files="bench_*.py" -s
+pytest tests/benchmarks/bench_tried.py -o python_files="bench_*.py" -o addopts= -s
 """
 
 from collections.abc import Callable
