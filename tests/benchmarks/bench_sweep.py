@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+import ray
+
 from cse_core.run import Corpus, Run
 from experiments import record as csv
 from experiments.job import Job, Place, execute
@@ -52,7 +54,10 @@ def sweep(studied: Study, folder: Path) -> float:
         assert ended
         assert not failed
 
-    return seconds(all_of_it)
+    try:
+        return seconds(all_of_it)
+    finally:
+        ray.shutdown()  # the next sweep starts its own, as a process of its own does
 
 
 def alone(key: str, folder: Path) -> None:
