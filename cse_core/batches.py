@@ -48,9 +48,7 @@ def stack(tokens: Sequence[Tokens], pad_id: int) -> Tokens:
 
     positions = None
     if any(part.positions is not None for part in tokens):
-        usual = [torch.arange(part.ids.shape[1], device=part.ids.device).expand_as(part.ids) for part in tokens]
-        shifted = [u if part.positions is None else part.positions for u, part in zip(usual, tokens, strict=True)]
-        positions = torch.cat([fill(p, 0) for p in shifted])
+        positions = torch.cat([fill(part.placed, 0) for part in tokens])
     ids = torch.cat([fill(part.ids, pad_id) for part in tokens])
     return Tokens(ids, torch.cat([fill(part.mask, 0) for part in tokens]), positions)
 

@@ -177,9 +177,7 @@ class Encoder(nn.Module):
             return [layout.spread(state.float()) for state in (states if self._reads_layers else states[-1:])]
         positions = {}
         if self._packable or tokens.positions is not None:
-            usual = torch.arange(tokens.ids.shape[1], device=tokens.ids.device).expand_as(tokens.ids)
-            asked = usual if tokens.positions is None else tokens.positions
-            positions = {"position_ids": asked + self._first_position}
+            positions = {"position_ids": tokens.placed + self._first_position}
         # Of a mask in this form transformers doesn't ask a GPU, in every step, whether it hides anything.
         plain = not self._packable or self.backbone.config._attn_implementation != "sdpa"
         mask = tokens.mask.long() if plain else tokens.mask[:, None, None]
@@ -202,8 +200,7 @@ class Encoder(nn.Module):
     ) -> tuple[list[Float[Tensor, "_ d"]], packed.Layout]:
         """The states of real tokens; with `column`, of the last layer one token a row alone."""
         layout = packed.Layout.of(tokens.mask, self.backbone.config.num_attention_heads)
-        usual = layout.places % tokens.ids.shape[1]
-        positions = usual if tokens.positions is None else tokens.positions.flatten()[layout.places]
+        positions = tokens.placed.flatten()[layout.places]
         lengths = tokens.mask.sum(1)
         only = None if column is None else lengths.cumsum(0) - lengths + column
         ids = tokens.ids.flatten()[layout.places]

@@ -26,6 +26,13 @@ class Tokens:
     mask: Bool[Tensor, "n t"]
     positions: Int[Tensor, "n t"] | None = None
 
+    @property
+    def placed(self) -> Int[Tensor, "n t"]:
+        """The positions, or the usual ones where none are given."""
+        if self.positions is not None:
+            return self.positions
+        return torch.arange(self.ids.shape[1], device=self.ids.device).expand_as(self.ids)
+
 
 @dataclass(frozen=True)
 class Batch:

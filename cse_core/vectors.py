@@ -79,13 +79,9 @@ class Examples:
             wanted, column = set(ids), Column(self.table, examples)
             known = {key: row for row in range(len(column)) if (key := tuple(column[row].tolist())) in wanted}
             new = list(dict.fromkeys(key for key in ids if key not in known))
-            vectors = torch.empty(size, base.width)
-            old = [i for i, key in enumerate(ids) if key in known]
-            vectors[old] = self.vectors(encoder, select=select, column=examples)[[known[ids[i]] for i in old]]
-            places = {key: i for i, key in enumerate(new)}
-            rest = [i for i, key in enumerate(ids) if key not in known]
-            vectors[rest] = base.embed(new)[[places[ids[i]] for i in rest]]
-            return vectors
+            shared = self.vectors(encoder, select=select, column=examples)[list(known.values())]
+            place = {key: i for i, key in enumerate([*known, *new])}
+            return torch.cat([shared, base.embed(new)])[[place[key] for key in ids]]
 
         # The table stands for what it shares: with other neighbours in its batch a vector is rounded differently.
         what = f"{content_of(sentences(self.corpus, self.data))} {content_of(self.table)} {examples}"
