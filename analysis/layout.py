@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from analysis import stats
-from analysis.render import DASH, MINUS, Grid, interval, measured, number, p_value, points
+from analysis.render import DASH, MINUS, Grid, interval, measured, number, p_value
 from analysis.results import NOT_RUN, Cell, Results
 from analysis.verdicts import Judged, Overall
 from cse_core.run import Pretrained, Run
-from experiments.study import AVERAGES, PUBLISHED_NAMES, Row
+from experiments.columns import column
+from experiments.study import Row
 
-COLUMN_NAMES = PUBLISHED_NAMES | {"sts_avg": "STS avg", "transfer_avg": "Transfer avg"}
 WIDE = 4  # from so many columns on, ours and the published numbers are two tables
 LEGEND = (
     "Cells: mean \N{PLUS-MINUS SIGN} sample deviation over seeds (number of seeds), in points. "
@@ -19,9 +19,14 @@ LEGEND = (
 )
 
 
-def name_of(column: str) -> str:
+def name_of(name: str) -> str:
     """How a column is headed."""
-    return COLUMN_NAMES.get(column, column)
+    return column(name).heading
+
+
+def is_average(name: str) -> bool:
+    """Whether a column is a mean over tasks."""
+    return len(column(name).tasks) > 1
 
 
 def grids(results: Results) -> tuple[Grid, ...]:
@@ -50,7 +55,7 @@ def verdict_grid(judged: Sequence[Judged]) -> Grid:
 
 def reproduction_grid(results: Results) -> Grid:
     """Each published number against the prediction interval of our runs; averages only, where the study has them."""
-    averages = [column for column in results.study.columns if column in AVERAGES]
+    averages = [name for name in results.study.columns if is_average(name)]
     rows = []
     for row in results.study.rows:
         for cell in results.of(row):
@@ -89,7 +94,8 @@ def notes(results: Results) -> list[str]:
     rows = [row for row in study.rows if row.encoder is not None]
     substitutes = dict.fromkeys(row.substitute for row in rows if row.substitute)
     versions = sorted({int(version) for version in results.lines["version"]})
-    metrics = ", ".join(dict.fromkeys(map(study.metric_of, study.tasks)))
+    found = (study.metric_of(row, name, task) for row in rows for name in study.columns for task in column(name).tasks)
+    metrics = ", ".join(dict.fromkeys(found))
     return [
         f"Source: {study.source}. {study.question}",
         f"Scale {study.scale.name}: {study.scale.title}. {study.scale.notes}".rstrip(),
@@ -107,15 +113,14 @@ def notes(results: Results) -> list[str]:
 
 def _ours(results: Results, rows: Iterable[Row]) -> Grid:
     columns = results.study.columns
-    brief = (
-        {c for c in columns if c not in AVERAGES} if len(columns) >= WIDE and set(columns) & set(AVERAGES) else set()
-    )
+    wide = len(columns) >= WIDE and any(map(is_average, columns))
+    brief = {name for name in columns if wide and not is_average(name)}
     lines = []
     for row in rows:
         cells = results.of(row)
-        texts = (measured(cell.summary, cell.declared, brief=cell.column in brief) for cell in cells)
+        texts = (_measured(cell, brief=cell.column in brief) for cell in cells)
         lines.append((row.label, *texts, _provenance(results, row)))
-    header = (name_of(column) + _unscored(results, column) for column in columns)
+    header = (name_of(name) + _unscored(results, name) for name in columns)
     return Grid("Ours", ("", *header, "provenance"), tuple(lines))
 
 
@@ -131,29 +136,35 @@ def _published(results: Results) -> Grid:
 
 def _side_by_side(results: Results) -> Grid:
     header = []
-    for column in results.study.columns:
-        header += [f"{name_of(column)}, ours{_unscored(results, column)}", f"{name_of(column)}, published"]
+    for name in results.study.columns:
+        header += [f"{name_of(name)}, ours{_unscored(results, name)}", f"{name_of(name)}, published"]
     lines = []
     for row in results.study.rows:
         cells = results.of(row)
-        texts = [text for cell in cells for text in (measured(cell.summary, cell.declared), _printed(cell))]
+        texts = [text for cell in cells for text in (_measured(cell), _printed(cell))]
         lines.append((row.label, *texts, _provenance(results, row)))
     return Grid("", ("", *header, "our row"), tuple(lines))
+
+
+def _measured(cell: Cell, *, brief: bool = False) -> str:
+    shown = column(cell.column)
+    return measured(cell.summary, cell.declared, brief=brief or shown.digits is None, digits=shown.digits)
 
 
 def _printed(cell: Cell) -> str:
     if cell.published is None:
         return DASH
+    digits = column(cell.column).digits
     deviation = "" if cell.published_std is None else f" \N{PLUS-MINUS SIGN} {number(cell.published_std)}"
-    return number(cell.published) + deviation
+    return number(cell.published, digits=digits) + deviation
 
 
-def _scored(results: Results, column: str) -> bool:
-    return any(results.cells[row.label, column].scores for row in results.study.rows)
+def _scored(results: Results, name: str) -> bool:
+    return any(results.cells[row.label, name].scores for row in results.study.rows)
 
 
-def _unscored(results: Results, column: str) -> str:
-    return "" if _scored(results, column) else f" ({NOT_RUN})"
+def _unscored(results: Results, name: str) -> str:
+    return "" if _scored(results, name) else f" ({NOT_RUN})"
 
 
 def _provenance(results: Results, row: Row) -> str:
@@ -175,8 +186,8 @@ def _judged_line(one: Judged) -> tuple[str, ...]:
     numbers = (DASH, DASH, DASH, DASH)
     published = number(one.published, sign=comparison.kind == "mean")
     if isinstance(found, stats.Paired):
-        band = interval(found.interval, factor=100, sign=True)
-        numbers = (points(found.mean, sign=True), band, p_value(one.adjusted), points(found.detectable))
+        band = interval(found.interval, sign=True)
+        numbers = (number(found.mean, sign=True), band, p_value(one.adjusted), number(found.detectable))
     if comparison.kind == "spread":
         names = f"sd of {comparison.better} / sd of {comparison.worse}"
     if isinstance(found, stats.Spread):
@@ -186,15 +197,15 @@ def _judged_line(one: Judged) -> tuple[str, ...]:
 
 
 def _reproduction_line(cell: Cell) -> tuple[str, ...]:
-    band = stats.prediction_interval([100 * score for score in cell.scores.values()], runs=cell.published_runs)
+    band = stats.prediction_interval(list(cell.scores.values()), runs=cell.published_runs)
     assert cell.published is not None
     return (
         cell.row,
         name_of(cell.column),
         _printed(cell),
         str(cell.published_runs),
-        measured(cell.summary, cell.declared),
-        points(cell.scores.get(42)),
+        _measured(cell),
+        number(cell.scores.get(42)),
         interval(band),
         stats.published_verdict(cell.published, band),
     )

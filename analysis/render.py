@@ -47,35 +47,32 @@ class Grid:
         return tuple(all(re.match(rf"[-+<\[\d{DASH}]", cell) for cell in column) for column in columns)
 
 
-def number(value: float | None, *, sign: bool = False) -> str:
-    """Two decimals, an en dash for what is missing; the one place where a number is rounded."""
+def number(value: float | None, *, sign: bool = False, digits: int | None = 2) -> str:
+    """So many decimals (None: as many as it takes), an en dash for what is missing; the one place that rounds."""
     if value is None:
         return DASH
-    rounded = round(value, 2) + 0.0  # no -0.00
-    return f"{rounded:+.2f}" if sign else f"{rounded:.2f}"
+    if digits is None:
+        return f"{value:.6g}"
+    rounded = round(value, digits) + 0.0  # no -0.00
+    return f"{rounded:{'+' if sign else ''}.{digits}f}"
 
 
-def points(score: float | None, *, sign: bool = False) -> str:
-    """A score in [0, 1], or a difference of two, in points."""
-    return number(None if score is None else 100 * score, sign=sign)
-
-
-def measured(found: Summary | None, declared: int, *, brief: bool = False) -> str:
+def measured(found: Summary | None, declared: int, *, brief: bool = False, digits: int | None = 2) -> str:
     """Mean, deviation and seeds: `54.71 +- 0.32 (3)`; `(2 of 3)` where seeds are missing; brief: only the mean."""
     if found is None:
         return DASH
     seeds = f" ({found.n})" if found.n == declared else f" ({found.n} of {declared})"
     if brief:
-        return points(found.mean) + ("" if found.n == declared else seeds)
-    deviation = "" if found.sd is None else f" \N{PLUS-MINUS SIGN} {points(found.sd)}"
-    return points(found.mean) + deviation + seeds
+        return number(found.mean, digits=digits) + ("" if found.n == declared else seeds)
+    deviation = "" if found.sd is None else f" \N{PLUS-MINUS SIGN} {number(found.sd, digits=digits)}"
+    return number(found.mean, digits=digits) + deviation + seeds
 
 
-def interval(found: Interval | None, *, factor: float = 1.0, sign: bool = False) -> str:
-    """`[low, high]` times a factor."""
+def interval(found: Interval | None, *, sign: bool = False) -> str:
+    """`[low, high]`."""
     if found is None:
         return DASH
-    return f"[{number(factor * found.low, sign=sign)}, {number(factor * found.high, sign=sign)}]"
+    return f"[{number(found.low, sign=sign)}, {number(found.high, sign=sign)}]"
 
 
 def p_value(p: float | None) -> str:

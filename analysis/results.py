@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
 
 import pandas as pd
 
 from analysis import stats
+from cse_core.run import Run
+from experiments.columns import column
 from experiments.record import CELL
-from experiments.study import AVERAGES, Row, Study
+from experiments.study import Row, Study
 
 MEASURED, IMPORTED, SUBSTITUTED, NOT_RUN = "measured", "imported", "substituted", "not run"
 
@@ -20,11 +23,12 @@ class Place(NamedTuple):
     select: str
     scorer: str
     task: str
+    metric: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A row and a column: `scores` by seed in [0, 1]; `published` in points, the mean of `published_runs` runs."""
+    """A row and a column: `scores` by seed, in the column's units; `published`, the mean of `published_runs` runs."""
 
     row: str
     column: str
@@ -42,7 +46,7 @@ class Cell:
 
     @property
     def summary(self) -> stats.Summary | None:
-        """Mean, deviation and n in [0, 1]; None without scores."""
+        """Mean, deviation and n; None without scores."""
         return stats.summary(list(self.scores.values())) if self.scores else None
 
 
@@ -67,29 +71,53 @@ def join(study: Study, frame: pd.DataFrame) -> Results:
     """
     _refuse_duplicates(frame)
     frame = frame.sort_values("version").drop_duplicates(CELL[:-1], keep="last")
-    lines = frame[(frame["metric"] == frame["task"].map(study.metric_of)) & frame["score"].notna()]
-    places = pd.Series([Place(*place) for place in lines[list(Place._fields)].to_numpy()], lines.index, dtype=object)
-    scores = {place: float(score) for place, score in zip(places, lines["score"], strict=True)}
-    compared = (comparison.task for comparison in study.comparisons)
-    columns = tuple(dict.fromkeys((*study.columns, *compared)))
-    keys = {row.label: row.keys() for row in study.rows}
+    keys = {key for row in study.rows for key in row.keys().values()}
+    lines = frame[frame["key"].isin(keys) & frame["score"].notna()]
+    found = pd.Series([Place(*place) for place in lines[list(Place._fields)].to_numpy()], lines.index, dtype=object)
+    scores = {place: float(score) for place, score in zip(found, lines["score"], strict=True)}
+    seconds = dict(zip(lines["key"], lines["seconds"], strict=True))
+    names = tuple(dict.fromkeys((*study.columns, *(comparison.task for comparison in study.comparisons))))
+    wanted = {(row.label, name): _wanted(study, row, name) for row in study.rows for name in names}
     cells = {
-        (row.label, column): _cell(row, column, keys[row.label], scores) for row in study.rows for column in columns
+        (row.label, name): _cell(row, name, _values(row, name, wanted[row.label, name], scores, seconds))
+        for row in study.rows
+        for name in names
     }
-    tasks = dict.fromkeys(task for column in columns for task in tasks_of(column))
-    wanted = {_place(row, key, task) for row in study.rows for key in keys[row.label].values() for task in tasks}
-    used = lines[places.isin(wanted)]
+    used = lines[found.isin({place for by_seed in wanted.values() for places in by_seed.values() for place in places})]
     _refuse_versions(study, used)
     return Results(study=study, cells=cells, lines=used)
 
 
-def tasks_of(column: str) -> tuple[str, ...]:
-    """The tasks whose unweighted mean a column is: a task is its own mean."""
-    return AVERAGES.get(column, (column,))
+def _wanted(study: Study, row: Row, name: str) -> dict[int, list[Place]]:
+    """By seed, where the numbers stand whose unweighted mean is a row's score in a column."""
+    metrics = {task: study.metric_of(row, name, task) for task in column(name).tasks}
+    return {
+        seed: [Place(key, row.select, str(row.scorer), task, metric) for task, metric in metrics.items()]
+        for seed, key in row.keys().items()
+    }
+
+
+def _values(
+    row: Row,
+    name: str,
+    wanted: Mapping[int, list[Place]],
+    scores: Mapping[Place, float],
+    seconds: Mapping[str, float],
+) -> dict[int, float | None]:
+    """By seed, the row's score in a column in the column's units; None where a number is missing."""
+    shown = column(name)
+    found: dict[int, float | None] = {}
+    for seed, key in row.keys().items():
+        values = [scores.get(place) for place in wanted[seed]]
+        if shown.fact:
+            values = [_fact(row, shown.fact, seconds.get(key))]
+        known = [value for value in values if value is not None]
+        found[seed] = shown.factor * sum(known) / len(known) if len(known) == len(values) else None
+    return found
 
 
 def tidy(results: Results) -> pd.DataFrame:
-    """One line a cell, in points: what was measured, on which seeds, what was published."""
+    """One line a cell, in the column's units: what was measured, on which seeds, what was published."""
     return pd.DataFrame([_line(row, cell) for row in results.study.rows for cell in results.of(row)])
 
 
@@ -99,10 +127,10 @@ def _line(row: Row, cell: Cell) -> dict[str, object]:
         "row": cell.row,
         "column": cell.column,
         "provenance": cell.provenance,
-        "mean": None if found is None else 100 * found.mean,
-        "sd": None if found is None or found.sd is None else 100 * found.sd,
+        "mean": None if found is None else found.mean,
+        "sd": None if found is None or found.sd is None else found.sd,
         "n": len(cell.scores),
-        "scores": " ".join(f"{seed}={100 * score:.4f}" for seed, score in cell.scores.items()),
+        "scores": " ".join(f"{seed}={score:.4f}" for seed, score in cell.scores.items()),
         "missing_seeds": " ".join(map(str, cell.missing)),
         "published": cell.published,
         "published_sd": cell.published_std,
@@ -113,30 +141,29 @@ def _line(row: Row, cell: Cell) -> dict[str, object]:
     }
 
 
-def _place(row: Row, key: str, task: str) -> Place:
-    return Place(key, row.select, str(row.scorer), task)
-
-
-def _cell(row: Row, column: str, keys: Mapping[int, str], scores: Mapping[Place, float]) -> Cell:
-    found: dict[int, float] = {}
-    missing = []
-    for seed, key in keys.items():
-        tasks = [scores.get(_place(row, key, task)) for task in tasks_of(column)]
-        known = [score for score in tasks if score is not None]
-        if len(known) == len(tasks):
-            found[seed] = sum(known) / len(known)
-        else:
-            missing.append(seed)
+def _cell(row: Row, name: str, values: Mapping[int, float | None]) -> Cell:
+    found = {seed: value for seed, value in values.items() if value is not None}
     return Cell(
         row=row.label,
-        column=column,
+        column=name,
         provenance=_provenance(row, bool(found)),
         scores=found,
-        missing=tuple(missing),
-        published=row.published.value(column) if row.published else None,
-        published_std=row.published.std(column) if row.published else None,
+        missing=tuple(seed for seed, value in values.items() if value is None),
+        published=row.published.value(name) if row.published else None,
+        published_std=row.published.std(name) if row.published else None,
         published_runs=row.published_runs,
     )
+
+
+def _fact(row: Row, path: str, seconds: float | None) -> float | None:
+    """A field of the row's run, or what its training cost."""
+    if not isinstance(row.encoder, Run):
+        return None
+    if path == "seconds":
+        return seconds
+    if path == "seconds_per_epoch":
+        return None if seconds is None else seconds / row.encoder.epochs
+    return reduce(lambda value, name: getattr(value, name, None), path.split("."), row.encoder)
 
 
 def _provenance(row: Row, scored: bool) -> str:
@@ -155,8 +182,7 @@ def _refuse_duplicates(frame: pd.DataFrame) -> None:
 
 
 def _refuse_versions(study: Study, used: pd.DataFrame) -> None:
-    family = used["task"].map(study.metric_of)
-    for name, versions in used.groupby(family)["version"].unique().items():
+    for name, versions in used.groupby("metric")["version"].unique().items():
         if len(versions) > 1:
             found = " and ".join(map(str, sorted(versions)))
             raise ValueError(

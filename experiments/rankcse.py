@@ -3,8 +3,9 @@
 from typing import Any
 
 from cse_core.run import Run
+from experiments.columns import STS
 from experiments.runs import BACKBONES, rankcse_run, ranked, simcse_run
-from experiments.study import STS, Comparison, Published, Row, Scale, Study, StudyAt, published_rows
+from experiments.study import Comparison, Published, Row, Scale, Study, StudyAt, published_rows
 
 SHORT = {"bert-base-uncased": "", "bert-large-uncased": " large", "roberta-base": " rob", "roberta-large": " rob-l"}
 SHORT_METHODS = {"SimCSE": "SimCSE", "RankCSE-listNet": "Net", "RankCSE-listMLE": "MLE"}

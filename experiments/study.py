@@ -10,22 +10,10 @@ from typing import Any
 from cse_core.method import Method, Recipe, innermost, with_fields
 from cse_core.run import Corpus, Pretrained, Run, key_of
 from cse_core.scorers import Cosine, Scorer
+from cse_core.senteval import TRANSFER
+from experiments.columns import PUBLISHED_NAMES, column
 
 PUBLISHED_FOLDER = Path(__file__).parent / "published"
-STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
-TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
-# A column that is the unweighted mean of other columns' tasks, for the papers' names of it.
-AVERAGES = {"sts_avg": STS, "transfer_avg": TRANSFER, "transfer_fast_avg": tuple(f"{task}_fast" for task in TRANSFER)}
-# How the papers head their columns; the CSVs keep their words. STS and transfer tables both say "Avg", so a row of a
-# transfer table names that column itself (Published.columns).
-PUBLISHED_NAMES = {
-    **{f"sts{year}": f"STS{year}" for year in range(12, 17)},
-    "stsb": "STS-B",
-    "sickr": "SICK-R",
-    "sts_avg": "Avg",
-    **{task: task.upper() for task in TRANSFER},
-    "sst2": "SST",
-}
 
 
 def is_transfer(task: str) -> bool:
@@ -121,7 +109,8 @@ class Row:
 
     `encoder` is a Run (each of `seeds` replaces its seed), a Pretrained encoder that needs no training, or None: then
     the published numbers stand alone and `why` says why ("imported", or the reason why it is not run).
-    `vary="student"` keeps nested runs as declared; `vary="all"` gives them the same seed.
+    `vary="student"` keeps nested runs as declared; `vary="all"` gives them the same seed. `metric` is what this row
+    shows where its study's is another.
     """
 
     label: str
@@ -132,6 +121,7 @@ class Row:
     scorer: Scorer = field(default_factory=Cosine)
     select: str = "stsb_dev"
     vary: str = "student"
+    metric: str = ""
     published: Published | None = None
     published_runs: int = 1  # of how many runs the published number is the mean
     why: str = ""
@@ -199,9 +189,10 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """One table or figure at one scale. `columns` are tasks or AVERAGES; `view` is how it is drawn.
+    """One table or figure at one scale. `columns` are names of columns.py; `view` is how it is drawn.
 
-    Columns of pairs show `metric`, transfer columns `transfer_metric`: `acc` or `devacc`, never both in one table.
+    Columns of pairs show `metric`, transfer columns `transfer_metric`: `acc` or `devacc`, never both in one table. A
+    study without tasks (settings, costs) trains nothing. A figure of a table's numbers names that table as its `twin`.
     """
 
     name: str
@@ -214,6 +205,8 @@ class Study:
     transfer_metric: str = "acc"
     comparisons: tuple[Comparison, ...] = ()
     view: str = "table"
+    twin: str = ""
+    caption: str = ""  # of a figure: what the paper's has and this one lacks, or the other way round
 
     def __post_init__(self) -> None:
         labels = [row.label for row in self.rows]
@@ -224,14 +217,14 @@ class Study:
                 f"{self.name}: rows declared twice {twice}, rows compared but unknown {unknown - set(labels)}"
             )
 
-    def metric_of(self, task: str) -> str:
-        """The metric that a task's column shows."""
-        return self.transfer_metric if is_transfer(task) else self.metric
+    def metric_of(self, row: Row, name: str, task: str) -> str:
+        """The metric of a task that a row shows in a column."""
+        return column(name).metric or row.metric or (self.transfer_metric if is_transfer(task) else self.metric)
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """The tasks that must be scored for the columns."""
-        return tuple(dict.fromkeys(task for column in self.columns for task in AVERAGES.get(column, (column,))))
+        return tuple(dict.fromkeys(task for name in self.columns for task in column(name).tasks))
 
 
 StudyAt = Callable[[Scale], Study]

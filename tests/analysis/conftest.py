@@ -8,7 +8,8 @@ import pytest
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
 from experiments import record
-from experiments.study import STS, Comparison, Published, Row, Scale, Study, pretrained_key
+from experiments.columns import STS
+from experiments.study import Comparison, Published, Row, Scale, Study, pretrained_key
 
 CORPUS = Corpus("toy_sentences", 1000)
 TINY = Pretrained("toy-backbone")

@@ -10,25 +10,34 @@ GRID = Grid("A title", ("", "score", "what"), (("a | b", "1.00 ± 0.10 (3)", "of
 
 
 @pytest.mark.parametrize(
-    ("score", "text"), [(0.54714999, "54.71"), (0.0, "0.00"), (None, DASH), (-0.00001, "0.00"), (1.0, "100.00")]
+    ("score", "digits", "text"),
+    [
+        (54.714999, 2, "54.71"),
+        (0.0, 2, "0.00"),
+        (None, 2, DASH),
+        (-0.001, 2, "0.00"),
+        (100.0, 2, "100.00"),
+        (3108.0, 0, "3108"),
+        (3e-5, None, "3e-05"),
+    ],
 )
-def test_points_are_rounded_once_and_missing_is_a_dash(score, text):
-    assert render.points(score) == text
+def test_a_number_is_rounded_once_and_missing_is_a_dash(score, digits, text):
+    assert render.number(score, digits=digits) == text
 
 
 def test_signs():
-    assert render.points(0.0123, sign=True) == "+1.23"
-    assert render.points(-0.0123, sign=True) == "-1.23"
-    assert render.interval(Interval(-0.01, 0.02), factor=100, sign=True) == "[-1.00, +2.00]"
+    assert render.number(1.23, sign=True) == "+1.23"
+    assert render.number(-1.23, sign=True) == "-1.23"
+    assert render.interval(Interval(-1.0, 2.0), sign=True) == "[-1.00, +2.00]"
     assert render.interval(None) == DASH
 
 
 @pytest.mark.parametrize(
     ("found", "declared", "text", "brief"),
     [
-        (Summary(0.5471, 0.0032, 3), 3, "54.71 ± 0.32 (3)", "54.71"),
-        (Summary(0.5471, 0.0032, 2), 3, "54.71 ± 0.32 (2 of 3)", "54.71 (2 of 3)"),
-        (Summary(0.5471, None, 1), 1, "54.71 (1)", "54.71"),
+        (Summary(54.71, 0.32, 3), 3, "54.71 ± 0.32 (3)", "54.71"),
+        (Summary(54.71, 0.32, 2), 3, "54.71 ± 0.32 (2 of 3)", "54.71 (2 of 3)"),
+        (Summary(54.71, None, 1), 1, "54.71 (1)", "54.71"),
         (None, 3, DASH, DASH),
     ],
 )

@@ -20,16 +20,16 @@ def without(lines: pd.DataFrame, key: str, task: str) -> pd.DataFrame:
 
 def test_an_average_is_the_unweighted_mean_of_its_tasks_per_seed(study, lines):
     cell = join(study, lines).cells["Better", "sts_avg"]
-    assert cell.scores == pytest.approx({42: 0.63, 1: 0.64, 2: 0.66})
+    assert cell.scores == pytest.approx({42: 63.0, 1: 64.0, 2: 66.0})
     assert cell.missing == ()
     assert cell.summary is not None
-    assert (cell.summary.mean, cell.summary.n) == (pytest.approx(1.93 / 3), 3)
+    assert (cell.summary.mean, cell.summary.n) == (pytest.approx(193 / 3), 3)
 
 
 def test_a_seed_that_lacks_a_task_has_no_average(wide, lines):
     gone = key_of_row(wide, "Better", 1)
     results = join(wide, without(lines, gone, "sickr"))
-    assert results.cells["Better", "sts_avg"].scores == pytest.approx({42: 0.63, 2: 0.66})
+    assert results.cells["Better", "sts_avg"].scores == pytest.approx({42: 63.0, 2: 66.0})
     assert results.cells["Better", "sts_avg"].missing == (1,)
     assert results.cells["Better", "sickr"].missing == (1,)
     assert set(results.cells["Better", "sts12"].scores) == {42, 1, 2}
@@ -50,8 +50,8 @@ def test_a_transfer_column_shows_one_metric_and_never_the_other(study, lines, me
     cells = [toy_line(key, task, score) | {"metric": name} for task in TRANSFER for name, score in found.items()]
     both = pd.concat([lines, pd.DataFrame(cells, columns=lines.columns)])
     results = join(replace(study, transfer_metric=metric), both)
-    assert results.cells["SimCSE", "transfer_avg"].scores == {42: pytest.approx(expected)}
-    assert results.cells["SimCSE", "sts_avg"].scores[42] == pytest.approx(0.53)
+    assert results.cells["SimCSE", "transfer_avg"].scores == {42: pytest.approx(100 * expected)}
+    assert results.cells["SimCSE", "sts_avg"].scores[42] == pytest.approx(53.0)
     assert set(results.lines["metric"]) == {metric, "spearman.all"}
 
 
@@ -142,5 +142,5 @@ def test_no_lines_at_all(study, lines):
 def test_rows_that_share_a_run_share_its_lines(study, lines):
     again = Row(label="Again", encoder=study.rows[0].encoder, seeds=(42,))
     cells = join(replace(study, rows=(*study.rows, again)), lines).cells
-    assert cells["Again", "sts_avg"].scores == pytest.approx({42: 0.53})
+    assert cells["Again", "sts_avg"].scores == pytest.approx({42: 53.0})
     assert set(cells["SimCSE", "sts_avg"].scores) == {42, 1, 2}

@@ -1,0 +1,81 @@
+"""What a table's columns show. Every task is a column by its own name; the others are here by theirs."""
+
+from dataclasses import dataclass
+
+from cse_core.senteval import STS_TEST as STS
+from cse_core.senteval import TRANSFER
+
+# How the papers head their columns; the CSVs keep their words. STS and transfer tables both say "Avg", so a row of a
+# transfer table names that column itself (Published.columns).
+PUBLISHED_NAMES = {
+    **{f"sts{year}": f"STS{year}" for year in range(12, 17)},
+    "stsb": "STS-B",
+    "sickr": "SICK-R",
+    "stsb_dev": "STS-B dev",
+    **{task: task.upper() for task in TRANSFER},
+    "sst2": "SST",
+}
+PUBLISHED_NAMES |= {f"{task}_{kind}": PUBLISHED_NAMES[task] for task in STS for kind in ("groups", "sizes")}
+PUBLISHED_NAMES |= {f"{task}_sizes": PUBLISHED_NAMES[task] for task in TRANSFER}
+PUBLISHED_NAMES |= dict.fromkeys(("sts_avg", "groups_avg"), "Avg")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """The unweighted mean of a metric over tasks, times `factor`.
+
+    Without tasks it is a fact of the row's run: a field by its path ("method.temperature"), or what training it cost
+    ("seconds", "seconds_per_epoch"). The metric is the row's or the study's where it is empty.
+    """
+
+    heading: str
+    tasks: tuple[str, ...] = ()
+    metric: str = ""
+    factor: float = 100.0
+    digits: int | None = 2  # behind the point; None for as many as it takes
+    fact: str = ""
+
+
+def _setting(heading: str, path: str) -> Column:
+    return Column(heading=heading, fact=path, factor=1.0, digits=None)
+
+
+def _minutes(heading: str, cost: str) -> Column:
+    return Column(heading=heading, fact=cost, factor=1 / 60)
+
+
+def _space(heading: str, metric: str) -> Column:
+    return Column(heading=heading, tasks=("stsb_dev_geometry",), metric=metric, factor=1.0)
+
+
+def _of_all(heading: str, suffix: str, tasks: tuple[str, ...] = STS, metric: str = "") -> Column:
+    return Column(heading=heading, tasks=tuple(f"{task}{suffix}" for task in tasks), metric=metric)
+
+
+COLUMNS = {
+    "sts_avg": _of_all("STS avg", ""),
+    "sts_avg_mean": _of_all("STS avg, mean of parts", "", metric="spearman.mean"),
+    "sts_avg_wmean": _of_all("STS avg, weighted mean of parts", "", metric="spearman.wmean"),
+    "sts_disjoint_avg": _of_all("STS avg without pairs of STS-B dev or train", "_disjoint"),
+    "transfer_avg": _of_all("Transfer avg", "", TRANSFER),
+    "transfer_fast_avg": _of_all("Transfer avg, fast setting", "_fast", TRANSFER),
+    "groups_avg": _of_all("Avg", "_groups"),
+    "kcc_avg": _of_all("KCC avg", "_groups", metric="kendall"),
+    "ndcg_avg": _of_all("NDCG avg", "_groups", metric="ndcg.linear"),
+    "alignment": _space("alignment", "alignment"),
+    "uniformity": _space("uniformity", "uniformity"),
+    "length_shortcut": _space("length shortcut", "length_shortcut"),
+    "batch_size": _setting("batch", "batch_size"),
+    "epochs": _setting("epochs", "epochs"),
+    "learning_rate": _setting("learning rate", "learning_rate"),
+    "tau1": _setting("tau1", "method.temperature"),
+    "tau2": _setting("tau2", "method.student_temperature"),
+    "tau3": _setting("tau3", "method.teacher_temperature"),
+    "time_min": _minutes("minutes", "seconds"),
+    "time_per_epoch_min": _minutes("minutes an epoch", "seconds_per_epoch"),
+}
+
+
+def column(name: str) -> Column:
+    """The column of a name; a task is a column of its own."""
+    return COLUMNS.get(name) or Column(heading=PUBLISHED_NAMES.get(name, name), tasks=(name,))
