@@ -184,12 +184,16 @@ def _judged_line(one: Judged) -> tuple[str, ...]:
     found, comparison = one.estimate, one.comparison
     names = f"{comparison.better} {MINUS} {comparison.worse}"
     numbers = (DASH, DASH, DASH, DASH)
-    published = number(one.published, sign=comparison.kind == "mean")
+    published = number(one.published, sign=comparison.kind in ("mean", "same"))
     if isinstance(found, stats.Paired):
         band = interval(found.interval, sign=True)
         numbers = (number(found.mean, sign=True), band, p_value(one.adjusted), number(found.detectable))
     if comparison.kind == "spread":
         names = f"sd of {comparison.better} / sd of {comparison.worse}"
+    if comparison.kind == "ratio":
+        names = f"{comparison.better} / {comparison.worse}"
+    if comparison.kind == "same":
+        names = f"{names}, none"
     if isinstance(found, stats.Spread):
         numbers = (number(found.ratio), interval(found.interval), p_value(one.adjusted), DASH)
     verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict

@@ -9,9 +9,9 @@ import pandas as pd
 
 from analysis import stats
 from cse_core.run import Run
-from experiments.columns import column
+from experiments.columns import TRANSFER, column
 from experiments.record import CELL
-from experiments.study import Row, Study
+from experiments.study import BY_TRANSFER, Row, Study
 
 MEASURED, IMPORTED, SUBSTITUTED, NOT_RUN = "measured", "imported", "substituted", "not run"
 
@@ -77,7 +77,7 @@ def join(study: Study, frame: pd.DataFrame) -> Results:
     scores = {place: float(score) for place, score in zip(found, lines["score"], strict=True)}
     seconds = dict(zip(lines["key"], lines["seconds"], strict=True))
     names = tuple(dict.fromkeys((*study.columns, *(comparison.task for comparison in study.comparisons))))
-    wanted = {(row.label, name): _wanted(study, row, name) for row in study.rows for name in names}
+    wanted = {(row.label, name): _wanted(study, row, name, scores) for row in study.rows for name in names}
     cells = {
         (row.label, name): _cell(row, name, _values(row, name, wanted[row.label, name], scores, seconds))
         for row in study.rows
@@ -88,13 +88,27 @@ def join(study: Study, frame: pd.DataFrame) -> Results:
     return Results(study=study, cells=cells, lines=used)
 
 
-def _wanted(study: Study, row: Row, name: str) -> dict[int, list[Place]]:
+def _wanted(study: Study, row: Row, name: str, scores: Mapping[Place, float]) -> dict[int, list[Place]]:
     """By seed, where the numbers stand whose unweighted mean is a row's score in a column."""
     metrics = {task: study.metric_of(row, name, task) for task in column(name).tasks}
     return {
-        seed: [Place(key, row.select, str(row.scorer), task, metric) for task, metric in metrics.items()]
+        seed: [Place(key, select, str(row.scorer), task, metric) for task, metric in metrics.items()]
         for seed, key in row.keys().items()
+        for select in [_selected(row, key, scores)]
     }
+
+
+def _selected(row: Row, key: str, scores: Mapping[Place, float]) -> str:
+    """The checkpoint that a row shows of a run: by its rule, or the snapshot whose transfer dev scores are best."""
+    if row.select != BY_TRANSFER:
+        return row.select
+    means: dict[str, float] = {}
+    for select in row.selects:
+        found = [scores.get(Place(key, select, str(row.scorer), task, "devacc")) for task in TRANSFER]
+        known = [score for score in found if score is not None]
+        if len(known) == len(found):
+            means[select] = sum(known) / len(known)
+    return max(means, key=lambda select: means[select]) if len(means) == len(row.selects) else ""
 
 
 def _values(

@@ -114,6 +114,28 @@ def spread(first: Sequence[float], second: Sequence[float], *, level: float = LE
     return Spread(ratio, Interval(low, high), p, (a.n, b.n))
 
 
+def equivalence(first: Sequence[float], second: Sequence[float], margin: float) -> tuple[float | None, bool]:
+    """Are the two means the same within a margin? p of the two one-sided paired tests (the larger) and True; where the
+    mean difference is beyond the margin, p that it truly is, and False. No p where paired has none.
+    """
+    found = paired(first, second)
+    within = abs(found.mean) <= margin
+    if found.p is None or not found.sd:
+        return None, within
+    error = found.sd / math.sqrt(found.n)
+    return float(stats.t(found.n - 1).sf(abs(abs(found.mean) - margin) / error)), within
+
+
+def ratio(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Spread:
+    """How many times as much is first as second? Geometric mean of paired ratios of positive numbers, its t interval."""
+    a, b = _checked(first, "first"), _checked(second, "second")
+    if len(a) != len(b) or min(a.min(), b.min()) <= 0:
+        raise ValueError(f"ratios need equally many positive numbers, got {a.tolist()} and {b.tolist()}")
+    logs = paired(np.log(a).tolist(), np.log(b).tolist(), level=level)
+    band = logs.interval and Interval(math.exp(logs.interval.low), math.exp(logs.interval.high))
+    return Spread(math.exp(logs.mean), band, logs.p, (len(a), len(b)))
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Which of a table's comparisons stand when all are tested together? Holm's adjusted p values."""
     if not len(p_values):

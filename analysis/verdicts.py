@@ -13,6 +13,7 @@ from analysis.results import Cell, Results
 from experiments import study as studies
 from experiments.study import Comparison
 
+MARGIN = 0.2  # points within which two means are the same: what footnotes of the papers call a difference is 0.17
 CLAIMS = Path(studies.__file__).with_name("CLAIMS.md")
 
 
@@ -48,7 +49,11 @@ def judge(results: Results) -> tuple[Judged, ...]:
     found = [_estimate(results, comparison) for comparison in results.study.comparisons]
     adjusted = iter(stats.holm([one.p for one in found if one.p is not None]))
     final = [replace(one, adjusted=None if one.p is None else next(adjusted)) for one in found]
-    return tuple(replace(one, verdict=stats.comparison_verdict(one.effect, one.adjusted)) for one in final)
+    return tuple(one if one.verdict != stats.NOT_TESTED else _decided(one) for one in final)
+
+
+def _decided(one: Judged) -> Judged:
+    return replace(one, verdict=stats.comparison_verdict(one.effect, one.adjusted))
 
 
 def overall(judged: Sequence[Judged]) -> tuple[Overall, ...]:
@@ -83,9 +88,10 @@ def _overall(claim: str, group: Sequence[Judged]) -> Overall:
 
 def _estimate(results: Results, comparison: Comparison) -> Judged:
     better, worse = (results.cells[label, comparison.task] for label in (comparison.better, comparison.worse))
-    if comparison.kind not in ("mean", "spread"):
+    if comparison.kind not in KINDS:
         raise ValueError(
-            f"{results.study.name}: comparison {comparison.claim} is of kind {comparison.kind!r}; known: mean, spread"
+            f"{results.study.name}: comparison {comparison.claim} is of kind {comparison.kind!r}; "
+            f"known: {', '.join(KINDS)}"
         )
     blank = Judged(
         comparison=comparison,
@@ -99,18 +105,48 @@ def _estimate(results: Results, comparison: Comparison) -> Judged:
     empty = [cell.row for cell in (better, worse) if not cell.scores]
     if empty:
         return replace(blank, reason="; ".join(dict.fromkeys(_why(results, label, comparison.task) for label in empty)))
-    return _mean(blank, better, worse) if comparison.kind == "mean" else _spread(blank, better, worse)
+    return KINDS[comparison.kind](blank, better, worse)
+
+
+def _common(better: Cell, worse: Cell) -> tuple[list[float], list[float]]:
+    """The scores of both on the seeds that both have."""
+    seeds = [seed for seed in better.scores if seed in worse.scores]
+    return [better.scores[seed] for seed in seeds], [worse.scores[seed] for seed in seeds]
 
 
 def _mean(blank: Judged, better: Cell, worse: Cell) -> Judged:
-    common = [seed for seed in better.scores if seed in worse.scores]
-    if not common:
+    first, second = _common(better, worse)
+    if not first:
         return replace(blank, reason="no seed in common")
-    pair = stats.paired([better.scores[seed] for seed in common], [worse.scores[seed] for seed in common])
+    pair = stats.paired(first, second)
     reason = ""
     if pair.p is None:
         reason = "one seed in common" if pair.n < 2 else "the difference does not vary over seeds"
     return replace(blank, estimate=pair, seeds=str(pair.n), p=pair.p, effect=pair.mean, reason=reason)
+
+
+def _same(blank: Judged, better: Cell, worse: Cell) -> Judged:
+    """Two one-sided tests within MARGIN; beyond it, one that the difference is larger."""
+    found = _mean(blank, better, worse)
+    if found.p is None:
+        return found
+    first, second = _common(better, worse)
+    p, within = stats.equivalence(first, second, MARGIN)
+    return replace(found, p=p, effect=1.0 if within else -1.0)
+
+
+def _ratio(blank: Judged, better: Cell, worse: Cell) -> Judged:
+    """Is the published ratio in the interval of ours? Of costs, whose logarithms are compared."""
+    first, second = _common(better, worse)
+    if len(first) < 2:
+        return replace(blank, seeds=str(len(first)), reason=f"{len(first)} seeds in common: an interval needs two")
+    estimate = stats.ratio(first, second)
+    published = blank.published
+    blank = replace(blank, estimate=estimate, seeds=str(len(first)))
+    if estimate.interval is None or published is None:
+        return replace(blank, reason="no interval" if published else "no published ratio")
+    within = estimate.interval.low <= published <= estimate.interval.high
+    return replace(blank, verdict="supported" if within else "contradicted")
 
 
 def _spread(blank: Judged, better: Cell, worse: Cell) -> Judged:
@@ -123,9 +159,11 @@ def _spread(blank: Judged, better: Cell, worse: Cell) -> Judged:
 
 
 def _published(better: Cell, worse: Cell, kind: str) -> float | None:
-    if kind == "mean":
+    if kind != "spread":
         both = better.published, worse.published
-        return None if both[0] is None or both[1] is None else both[0] - both[1]
+        if both[0] is None or both[1] is None:
+            return None
+        return both[0] / both[1] if kind == "ratio" else both[0] - both[1]
     both = better.published_std, worse.published_std
     return None if both[0] is None or not both[1] else both[0] / both[1]
 
@@ -133,3 +171,6 @@ def _published(better: Cell, worse: Cell, kind: str) -> float | None:
 def _why(results: Results, label: str, task: str) -> str:
     row = next(row for row in results.study.rows if row.label == label)
     return row.why.removeprefix("not run: ") if row.encoder is None else f"no seed of {label} has {task}"
+
+
+KINDS = {"mean": _mean, "same": _same, "spread": _spread, "ratio": _ratio}

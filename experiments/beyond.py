@@ -1,12 +1,20 @@
 """The study's own questions, which no table of the papers asks."""
 
-from cse_core.methods import promptbert, sncse
-from cse_core.run import Run
-from cse_core.scorers import Cosine
-from experiments.runs import RUNS, rankencoder_run
-from experiments.study import Row, Scale, Study, StudyAt
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
-BASE = "bert-base-uncased"
+from cse_core.methods import promptbert, sncse
+from cse_core.methods.rankcse import Teacher
+from cse_core.run import Corpus, Run
+from cse_core.scorers import Cosine
+from experiments.declare import BASE, row
+from experiments.rankcse import MLE, NET
+from experiments.rankencoder import ranked
+from experiments.runs import RUNS, rankcse_run, rankencoder_run, simcse_run
+from experiments.study import Comparison, Order, Row, Scale, Study, StudyAt
+
+SEARCH_SEEDS = (101, 102, 103)  # that no other study has
 UNTRAINED = {
     "[CLS]": Cosine("cls"),
     "mean": Cosine("mean"),
@@ -55,4 +63,200 @@ def methods(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {"methods": methods}
+def search(scale: Scale) -> Study:
+    """Dropout and learning rate for SimCSE, on dev alone and on seeds kept apart: decided before all else, then frozen.
+
+    The paper's values for BERT, 0.1 and 3e-5, are in the grid.
+    """
+    rows, simcse = [], simcse_run(scale, BASE)
+    assert simcse  # every scale has something for BERT-base
+    for dropout in (0.1, 0.2, 0.3, 0.4):
+        for rate in (3e-5, 1e-4, 3e-4, 1e-3):
+            run = replace(simcse, dropout=dropout, learning_rate=rate)
+            label = f"dropout {dropout:g}, rate {rate:g}"
+            rows.append(row(scale, label, run, BASE, None, seeds=SEARCH_SEEDS, short=f"{dropout:g} {rate:g}"))
+    return Study(
+        name="search",
+        source="this project",
+        question="Which dropout and learning rate suit SimCSE at this scale?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=(scale.dev,),
+        view="grid",
+    )
+
+
+def compute(scale: Scale) -> Study:
+    """SimCSE with RankCSE's batch, epochs and so many dev scores; RankCSE with SimCSE's and with its own."""
+    many = {"epochs": 4}
+    simcse, net, mle = simcse_run(scale, BASE), rankcse_run(scale, BASE), rankcse_run(scale, BASE, "list_mle")
+    assert simcse  # every scale has something for BERT-base
+    assert net
+    assert mle
+    made = {
+        "SimCSE": simcse,
+        "SimCSE, batch 128": replace(simcse, batch_size=128),
+        "SimCSE, 4 epochs": replace(simcse, **many),
+        "SimCSE, 4 epochs, batch 128": replace(simcse, **many, batch_size=128),
+        "SimCSE, four times the dev scores": replace(simcse, eval_steps=max(1, simcse.eval_steps // 4)),
+        NET: net,
+        MLE: mle,
+        f"{NET}, 4 epochs": replace(net, **many),
+        f"{MLE}, 4 epochs": replace(mle, **many),
+    }
+    controls = [label for label in made if label.startswith("SimCSE")]
+    return _control(
+        scale,
+        "rankcse-compute",
+        "Does RankCSE's gain survive equal compute and selection?",
+        made,
+        [("R16", f"{m}, 4 epochs", c) for m in (NET, MLE) for c in controls if "4 epochs" in c or "four" in c]
+        + [("R16", m, c) for m in (NET, MLE) for c in controls if "epochs" not in c],
+    )
+
+
+def distillation(scale: Scale) -> Study:
+    """RankCSE's teachers without ranking, and with their rankings destroyed."""
+    base = simcse_run(scale, BASE)
+    made = {
+        "SimCSE": base,
+        NET: rankcse_run(scale, BASE),
+        MLE: rankcse_run(scale, BASE, "list_mle"),
+        "squared error, same teachers": rankcse_run(scale, BASE, rank="mse"),
+        f"{NET}, shuffled teachers": rankcse_run(scale, BASE, teacher_order="shuffled"),
+        f"{MLE}, shuffled teachers": rankcse_run(scale, BASE, "list_mle", teacher_order="shuffled"),
+        f"{NET}, untrained teacher": rankcse_run(scale, BASE, teachers=(Teacher(scale.backbones[BASE]),)),
+    }
+    return _control(
+        scale,
+        "rankcse-distillation",
+        "Is RankCSE's gain the ranking, or distillation as such?",
+        made,
+        [("R17", m, c) for m in (NET, MLE) for c in list(made)[3:] if m in c or "RankCSE" not in c],
+    )
+
+
+def ranks(scale: Scale) -> Study:
+    """RankEncoder without ranks, without its filter, continued from its base; other corpora at inference."""
+    simcse, size = simcse_run(scale, BASE), ranked(scale).size
+    made = {
+        "SimCSE": simcse,
+        "RankEncoder": rankencoder_run(scale, BASE),
+        "centred cosines for ranks": rankencoder_run(scale, BASE, similarity="centred"),
+        "no filter": rankencoder_run(scale, BASE, lower=-1.0, upper=1.0),
+        "no lower threshold": rankencoder_run(scale, BASE, lower=-1.0),
+        "continued from the base": rankencoder_run(scale, BASE, start="base"),
+        "sum, lambda 5": rankencoder_run(scale, BASE, combination="sum", rank_weight=5.0),
+        "sum, lambda 5, centred cosines": rankencoder_run(
+            scale, BASE, combination="sum", rank_weight=5.0, similarity="centred"
+        ),
+    }
+    rows = [row(scale, label, run, BASE, None, vary="all") for label, run in made.items()]
+    rows += [
+        row(scale, f"SimCSE, {label}", simcse, BASE, None, scorer=scorer)
+        for label, scorer in {
+            "ranks": ranked(scale, 1.0),
+            "centred cosines": ranked(scale, 1.0, similarity="centred"),
+            "ranks of STS-B train sentences": ranked(scale, 1.0, corpus=Corpus("stsb_train", 10_000), size=size),
+            "ranks of film reviews": ranked(scale, 1.0, corpus=Corpus("mr", 10_000), size=size),
+        }.items()
+    ]
+    return Study(
+        name="rankencoder-ranks",
+        source="this project, after RankEncoder, Section 3 and footnotes 2 and 3",
+        question="Do ranks make the difference, and the filter, and starting anew?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=("sts_avg", "stsb_similar"),
+        comparisons=(
+            Comparison("E8", "RankEncoder", "no lower threshold"),
+            Comparison("E12", "RankEncoder", "continued from the base"),
+            Comparison("E13", "RankEncoder", "centred cosines for ranks"),
+            Comparison("E13", "sum, lambda 5", "sum, lambda 5, centred cosines"),
+            Comparison("E13", "SimCSE, ranks", "SimCSE, centred cosines"),
+            Comparison("E13", "SimCSE, ranks", "SimCSE, centred cosines", "stsb_similar"),
+        ),
+    )
+
+
+def whitening(scale: Scale) -> Study:
+    """What else might do what whitening does."""
+    width = scale.width or 768
+    make = partial(RUNS["whitenedcse"], scale, BASE)
+    made: dict[str, Run | None] = {"SimCSE": simcse_run(scale, BASE)}
+    for suffix, views in {"": "shared", ", dropout views": "dropout"}.items():
+        made |= {
+            f"WhitenedCSE{suffix}": make(views=views),
+            f"batch norm of each channel{suffix}": make(views=views, groups=width),
+            f"random rotation{suffix}": make(views=views, whitening="rotation"),
+        }
+    made["extra dropout on shared features"] = make(views="shared", whitening="none", feature_dropout=0.1)
+    made["three views, no whitening, dropout views"] = make(views="dropout", whitening="none")
+    mine = [label for label in made if label.startswith("WhitenedCSE")]
+    others = [label for label in made if label not in ("SimCSE", *mine)]
+    pairs = [(a, b) for a in mine for b in others if ("dropout views" in a) == ("dropout views" in b)]
+    return _control(
+        scale, "whitenedcse-controls", "Does WhitenedCSE's gain come from whitening?", made, [("W9", *p) for p in pairs]
+    )
+
+
+def composition(scale: Scale) -> Study:
+    """Shorter and harder positives that compose nothing."""
+    make = partial(RUNS["compcse"], scale, BASE)
+    made = {
+        "SimCSE": simcse_run(scale, BASE),
+        "CompCSE": make(),
+        "random crops": make(split_on="crops"),
+        "shuffled words": make(split_on="shuffled"),
+    }
+    pairs = [("C11", "CompCSE", other) for other in list(made)[2:]] + [("C1", "CompCSE", "SimCSE")]
+    return _control(scale, "compcse-controls", "Does composition matter, or a shorter, harder positive?", made, pairs)
+
+
+def _control(
+    scale: Scale, name: str, question: str, made: Mapping[str, Run | None], compared: list[tuple[str, str, str]]
+) -> Study:
+    return Study(
+        name=name,
+        source="this project",
+        question=question,
+        scale=scale,
+        rows=tuple(row(scale, label, run, BASE, None) for label, run in made.items()),
+        columns=("sts_avg", scale.dev),
+        comparisons=tuple(Comparison(*one) for one in compared),
+    )
+
+
+def robustness(scale: Scale) -> Study:
+    """The methods by other averages, without the pairs that STS-B dev shares, and without selection."""
+    runs = {label: run for label, run in _trained(scale).items() if run}
+    rows = [row(scale, label, run, BASE, None) for label, run in runs.items()]
+    rows += [row(scale, f"{label}, last", run, BASE, None, select="last") for label, run in runs.items()]
+    others = [label for label in runs if label != "SimCSE"]
+    found = [Comparison("S2", other, "SimCSE") for other in others]
+    orders = (("S1", "sts_disjoint_avg"), ("S4", "sts_avg_mean"), ("S4", "sts_avg_wmean"))
+    return Study(
+        name="robustness",
+        source="this project",
+        question="Do gains exceed what seeds do, and is the order of methods the same by every way to look?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=("sts_avg", *dict.fromkeys(column for _, column in orders)),
+        comparisons=tuple(found),
+        orders=(
+            *(Order(claim, tuple(runs), "sts_avg", column) for claim, column in orders),
+            Order("S3", tuple(runs), "sts_avg", "sts_avg", suffix=", last"),
+        ),
+    )
+
+
+STUDIES: dict[str, StudyAt] = {
+    "search": search,
+    "methods": methods,
+    "robustness": robustness,
+    "rankcse-compute": compute,
+    "rankcse-distillation": distillation,
+    "rankencoder-ranks": ranks,
+    "whitenedcse-controls": whitening,
+    "compcse-controls": composition,
+}

@@ -1,10 +1,16 @@
 """Every declared study by name."""
 
-from experiments import beyond, quickstart, rankcse
+from experiments import beyond, compcse, quickstart, rankcse, rankcse_analyses, rankencoder, whitenedcse
 from experiments.scales import SCALES
 from experiments.study import Study, StudyAt
 
-PAPERS: dict[str, dict[str, StudyAt]] = {"rankcse": rankcse.STUDIES, "beyond": beyond.STUDIES}
+PAPERS: dict[str, dict[str, StudyAt]] = {
+    "rankcse": rankcse.STUDIES | rankcse_analyses.STUDIES,
+    "rankencoder": rankencoder.STUDIES,
+    "whitenedcse": whitenedcse.STUDIES,
+    "compcse": compcse.STUDIES,
+    "beyond": beyond.STUDIES,
+}
 STUDIES: dict[str, StudyAt] = {name: study for paper in PAPERS.values() for name, study in paper.items()}
 
 

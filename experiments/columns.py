@@ -65,6 +65,10 @@ COLUMNS = {
     "alignment": _space("alignment", "alignment"),
     "uniformity": _space("uniformity", "uniformity"),
     "length_shortcut": _space("length shortcut", "length_shortcut"),
+    "imbalance": Column(heading="imbalance of halves", tasks=("stsb_dev_halves",), metric="imbalance"),
+    "left_nearer": Column(heading="first half nearer, %", tasks=("stsb_dev_halves",), metric="left"),
+    "stsb_similar": Column(heading="STS-B test, similar pairs", tasks=("stsb_similar",)),
+    "shared_neighbours": Column(heading="shared of 100", tasks=("stsb_neighbours",), metric="shared", factor=1.0),
     "batch_size": _setting("batch", "batch_size"),
     "epochs": _setting("epochs", "epochs"),
     "learning_rate": _setting("learning rate", "learning_rate"),
@@ -73,6 +77,20 @@ COLUMNS = {
     "tau3": _setting("tau3", "method.teacher_temperature"),
     "time_min": _minutes("minutes", "seconds"),
     "time_per_epoch_min": _minutes("minutes an epoch", "seconds_per_epoch"),
+}
+
+
+def _examples(task: str, count: int) -> tuple[str, ...]:
+    """A query's targets: the published table names each."""
+    names = tuple(f"{task}.{i}" for i in range(1, count + 1))
+    COLUMNS.update({n: Column(heading=n, tasks=(task,), metric=f"cosine.{n.split('.')[1]}", factor=1.0) for n in names})
+    return names
+
+
+# By the published table, one name a target of its queries, in its order.
+EXAMPLE_COLUMNS = {
+    "rankcse_table1": _examples("examples_eggs", 5) + _examples("examples_broccoli", 7),
+    "rankcse_table12": _examples("examples_circuits", 5) + _examples("examples_voltage", 5),
 }
 
 

@@ -30,6 +30,7 @@ from cse_core.scorers import Scorer
 from cse_core.train import History, train
 from cse_core.vectors import checkpoint
 from cse_core.words import WordVectors, is_word_vectors
+from experiments.record import arrays_name
 from experiments.study import pretrained_key
 
 AS_IS = "as is"  # the `select` of an encoder that was not trained here
@@ -189,7 +190,7 @@ def _score(
         about = {"select": select, "scorer": scorer, "task": name, "pairs": outcome.rows}
         about |= {"step": kept.step if kept else 0, "version": suite.version(name)}
         cells += [about | {"metric": metric, "score": score} for metric, score in outcome.metrics.items()]
-        _keep_arrays(place.store / job.key, f"{select} {scorer}", name, outcome.arrays)
+        _keep_arrays(place.store / job.key, select, scorer, name, outcome.arrays)
     warnings = [w for evaluation in sets.values() for w in evaluation.warnings]
     warnings += [w for outcome in found.values() for w in outcome.warnings]
     return cells, {name: sha for e in sets.values() for name, sha in e.files.items()}, warnings
@@ -212,13 +213,13 @@ def opened(encoder: Run | Pretrained, select: str, place: Place) -> Memory:
     return Memory(Encoder.from_pretrained(folder).to(place.device), content)
 
 
-def _keep_arrays(folder: Path, scored: str, task: str, arrays: Mapping[str, np.ndarray]) -> None:
+def _keep_arrays(folder: Path, select: str, scorer: str, task: str, arrays: Mapping[str, np.ndarray]) -> None:
     """Pair scores of all sets in one file, as they always were; what else a task has, in a file of its own."""
-    scored = scored.replace("/", "_")  # a corpus may be named by its path
     if set(arrays) == {"pair_scores"}:
+        scored = f"{select} {scorer}".replace("/", "_")  # a corpus may be named by its path
         _add_to(folder / "pair_scores" / f"{scored}.npz", {task: arrays["pair_scores"].astype(np.float32)})
     elif arrays:
-        _add_to(folder / "figure_data" / f"{task} {scored}.npz", dict(arrays))
+        _add_to(folder / "figure_data" / f"{arrays_name(task, select, scorer)}.npz", dict(arrays))
 
 
 def _add_to(path: Path, arrays: dict[str, Any]) -> None:

@@ -9,10 +9,12 @@ import pandas as pd
 
 from cse_core.evaluate import sts, suite
 from cse_core.run import Pretrained, Run
+from cse_core.scorers import Cosine
 from cse_core.train import SELECTION, finished
+from experiments.columns import STS
 from experiments.job import Job, Scoring
 from experiments.record import UNRECORDED
-from experiments.study import Row, Study, is_transfer
+from experiments.study import Row, Study
 
 # A score that was trained again counts as the same if no table could show the difference. On one kind of processor the
 # bits are equal; AVX2 instead of AVX-512 moved SimCSE's dev scores by at most 2e-6.
@@ -22,7 +24,7 @@ SAME = 5e-5
 def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
     """Every job of the studies by key, each once, nested runs (teachers, bases) included and scored like the rest."""
     jobs: dict[str, Job] = {}
-    for study in studies:
+    for study in (study for study in studies if study.tasks):
         for row in study.rows:
             encoders: tuple[Run | Pretrained, ...] = row.runs()
             if isinstance(row.encoder, Pretrained):
@@ -33,17 +35,24 @@ def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
 
 
 def _add(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row, label: str) -> None:
+    _add_nested(jobs, encoder, study)
+    scorings = [Scoring(select, row.scorer, study.tasks) for select in row.selects]
+    if isinstance(encoder, Run) and row.select == study.scale.dev:
+        # The last checkpoint is scored beside the one that dev selects: whether selection matters is a question of its
+        # own (S3). It is asked of the STS sets, as classifiers would double the time.
+        scorings.append(Scoring("last", row.scorer, tuple(task for task in study.tasks if task in STS)))
+    _put(jobs, Job(encoder, study.scale.name, label, tuple(scorings), (study.name,)))
+
+
+def _add_nested(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study) -> None:
+    """Teachers and bases, scored on dev alone: enough to see that one trained again is the same."""
     for nested, rule in encoder.reads() if isinstance(encoder, Run) else ():
-        _add(jobs, nested, study, row, f"{nested.method.name} {nested.backbone.name}")
-        kept = Job(nested, study.scale.name, "", (Scoring(rule, row.scorer, ()),))
-        jobs[nested.key] = _union(jobs[nested.key], kept)
-    scorings = [Scoring(row.select, row.scorer, study.tasks)]
-    if isinstance(encoder, Run) and row.select != "last":
-        # The last checkpoint is scored beside the selected one: whether selection matters is a question of its own
-        # (S3). It is asked of pair scores, as classifiers would double the time.
-        pairs = tuple(task for task in study.tasks if not is_transfer(task))
-        scorings.append(Scoring("last", row.scorer, pairs))
-    job = Job(encoder, study.scale.name, label, tuple(scorings), (study.name,))
+        _add_nested(jobs, nested, study)
+        label = f"{nested.method.name} {nested.backbone.name}"
+        _put(jobs, Job(nested, study.scale.name, label, (Scoring(rule, Cosine(), (study.scale.dev,)),), (study.name,)))
+
+
+def _put(jobs: dict[str, Job], job: Job) -> None:
     jobs[job.key] = _union(jobs[job.key], job) if job.key in jobs else job
 
 

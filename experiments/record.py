@@ -5,13 +5,16 @@ point of curves.csv is (key, name, step): the mean of a loss term over the steps
 Quickstart has a folder of its own, so that trying the project leaves the committed record as it is.
 """
 
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from filelock import FileLock
+
+from experiments.study import ARRAY_VIEWS, Study
 
 MLRUNS = Path(__file__).parents[1] / "mlruns"
 CELL = ["key", "select", "scorer", "task", "metric", "version"]
@@ -123,6 +126,32 @@ def curve_lines(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for step, values in bins.items():
             value = sum(values) / len(values)
             yield {"scale": result["scale"], "key": result["key"], "name": name, "step": step, "value": round(value, 6)}
+
+
+def arrays_path(mlruns: Path, key: str, select: str, scorer: str, task: str) -> Path:
+    """Where the arrays of a figure lie in the record."""
+    return mlruns / "figure_data" / key / f"{arrays_name(task, select, scorer)}.npz"
+
+
+def arrays_name(task: str, select: str, scorer: str) -> str:
+    """Of a file with a task's arrays; a corpus may be named by its path."""
+    return f"{task} {select} {scorer}".replace("/", "_")
+
+
+def keep_arrays(studies: Iterable[Study], mlruns: Path) -> int:
+    """Copy the arrays that figures draw from the runs' folders into the record, where it lacks them; how many."""
+    count = 0
+    for study in (study for study in studies if study.view in ARRAY_VIEWS):
+        for row, key, task in ((r, k, t) for r in study.rows for k in r.keys().values() for t in study.tasks):
+            target = arrays_path(folder_for(study.scale.name, mlruns), key, row.select, str(row.scorer), task)
+            source = mlruns / "store" / key / "figure_data" / target.name
+            if source.is_file() and not target.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                part = target.with_suffix(".part")
+                shutil.copyfile(source, part)
+                part.replace(target)
+                count += 1
+    return count
 
 
 def merge_lines(scale: str, mlruns: Path, results: list[Mapping[str, Any]]) -> int:

@@ -24,6 +24,7 @@ SCALES = {
             seeds=(42, 1),
             dev="synthetic_dev",
             training=SMALL | {"eval_steps": 16},
+            width=128,
             rescaled=RESCALED | {"rankencoder": {"bert-base-uncased": {"corpus_size": 4096}}},
             notes="Synthetic sentences with similarity known by construction: shows that the machinery works, no more.",
         ),
@@ -36,6 +37,7 @@ SCALES = {
             ),
             seeds=(42, 1, 2),
             training=SMALL,
+            width=128,
             rescaled=RESCALED,
             backbone_seeds={"bert-large-uncased": (42,)},
             notes="256 steps of 64 sentences, dev score every 32 steps. Not SimCSE's Wikipedia sample, and not BERT: "
@@ -50,6 +52,7 @@ SCALES = {
             ),
             seeds=(42, 1, 2),
             training={"learning_rate": 3e-4, "dropout": 0.3, "precision": "bf16"},
+            width=128,
             rescaled=RESCALED,
             notes="The papers' epochs and batches on stand-in backbones and another Wikipedia sample.",
         ),

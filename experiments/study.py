@@ -13,6 +13,9 @@ from cse_core.scorers import Cosine, Scorer
 from cse_core.senteval import TRANSFER
 from experiments.columns import PUBLISHED_NAMES, column
 
+BY_TRANSFER = "transfer_dev"  # of a run's snapshots, the one that is best on the transfer tasks' dev sets
+SNAPSHOTS = ("quarter_1", "quarter_2", "quarter_3", "last")
+ARRAY_VIEWS = ("ridges", "spaces", "heat", "neighbours", "densities")  # of figures that show more than scores
 PUBLISHED_FOLDER = Path(__file__).parent / "published"
 
 
@@ -39,6 +42,7 @@ class Scale:
     training: Mapping[str, Any] = field(default_factory=dict)
     rescaled: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     backbone_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    width: int | None = None  # of vectors, where the stand-ins' is not the papers'
     notes: str = ""
 
     def run(self, recipe: Recipe, backbone: str, **fields: Any) -> Run | None:
@@ -133,6 +137,11 @@ class Row:
             raise ValueError(f"row {self.label}: without an encoder it must say why")
 
     @property
+    def selects(self) -> tuple[str, ...]:
+        """The kept checkpoints that the row's choice is made of."""
+        return SNAPSHOTS if self.select == BY_TRANSFER else (self.select,)
+
+    @property
     def substitute(self) -> str:
         """What stands in for a piece of the paper in a row that is run, by its own word or its method's."""
         if self.encoder is None or self.why:
@@ -178,13 +187,28 @@ def _swap(value: Any, new: Mapping[Run, Run]) -> Any:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A claim as two rows of a study: `better` beats `worse` (mean of `task`), or varies less over seeds."""
+    """A claim as two rows of a study: `better` beats `worse` in the column `task`.
+
+    Of kind "mean" by the mean, "spread" by varying less over seeds, "same" by a mean that is no other, "ratio" by one
+    that is larger (shown as a ratio).
+    """
 
     claim: str
     better: str
     worse: str
     task: str = "sts_avg"
-    kind: str = "mean"  # or "spread"
+    kind: str = "mean"
+
+
+@dataclass(frozen=True)
+class Order:
+    """A claim that rows have the same order by two columns, or as they are and as the rows with a suffix."""
+
+    claim: str
+    rows: tuple[str, ...]
+    column: str
+    other: str
+    suffix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +228,7 @@ class Study:
     metric: str = "spearman.all"
     transfer_metric: str = "acc"
     comparisons: tuple[Comparison, ...] = ()
+    orders: tuple[Order, ...] = ()
     view: str = "table"
     twin: str = ""
     caption: str = ""  # of a figure: what the paper's has and this one lacks, or the other way round

@@ -213,6 +213,7 @@ def main(options: Options) -> int:
     failed, ended = run(work, results, options) if work.pending else ({}, True)
     if work.pending:
         export(options.mlruns)
+    record.keep_arrays(studies, options.mlruns)
     show.outcome(studies, jobs, failed, ended, options.mlruns)
     return 1 if failed else 0 if ended else 130
 
