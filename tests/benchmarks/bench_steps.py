@@ -26,7 +26,7 @@ from cse_core.run import Run
 from cse_core.train import Loop
 from experiments.runs import simcse_run
 from experiments.scales import SCALES, WIKI_MINI, WIKI_TINY
-from tests.benchmarks.measure import by_turns, record
+from tests.benchmarks.measure import by_turns, quotients, record
 
 ROUNDS = 80
 
@@ -70,7 +70,7 @@ def test_step(name: str, tmp_path: Path, real_data: Path) -> None:
     plain, one = (steps(m, tmp_path, real_data) for m in (Plain(passes=passes), method))
     by_turns(5, plain=plain, one=one)  # warm
     timed = by_turns(ROUNDS, plain=plain, one=one)
-    ratios = [b / a for a, b in zip(timed["plain"], timed["one"], strict=True)]
+    ratios = quotients(timed["one"], timed["plain"])
     note = f"{1000 * median(timed['one']):.1f} against {1000 * median(timed['plain']):.1f} ms"
     against = f"of a SimCSE step with {passes} passes"
     assert record(f"{name}, step", ratios, against=against, wanted=wanted, bound=BOUNDS.get(name, ""), note=note) < 1.5

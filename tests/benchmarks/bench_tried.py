@@ -19,7 +19,7 @@ from cse_core.encoder import Encoder
 from cse_core.methods.rankencoder import _ranked, rank_vectors
 from cse_core.packed import attend, dropout
 from experiments.scales import SCALES
-from tests.benchmarks.measure import by_turns, record
+from tests.benchmarks.measure import by_turns, quotients, record
 
 TURNS = 20
 
@@ -28,7 +28,7 @@ def compare(what: str, tried: Callable[[], object], used: Callable[[], object], 
     works = {"tried": tried, "used": used}
     by_turns(3, **works)
     timed = by_turns(TURNS, **works)
-    ratios = [a / b for a, b in zip(timed["tried"], timed["used"], strict=True)]
+    ratios = quotients(timed["tried"], timed["used"])
     note = f"{why} ({1000 * median(timed['tried']):.1f} against {1000 * median(timed['used']):.1f} ms)"
     return record(what, ratios, against=against, wanted="", note=note, table="tried")
 

@@ -32,6 +32,11 @@ def by_turns(rounds: int, **works: Callable[[], object]) -> dict[str, list[float
     return timed
 
 
+def quotients(top: Sequence[float], bottom: Sequence[float]) -> list[float]:
+    """Turn by turn."""
+    return [a / b for a, b in zip(top, bottom, strict=True)]
+
+
 def matmul_rate(dtype: torch.dtype, device: str = "cpu", size: int = 1024) -> float:
     """Operations a second of a large square product, the best of ten."""
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
