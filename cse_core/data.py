@@ -109,7 +109,10 @@ def content_of(table: Dataset) -> str:
 
 
 def sentences(corpus: Corpus, folder: Path | None = None) -> Dataset:
-    """The corpus as a table with one column, `text`; a blank line is a single space."""
+    """The corpus as a table with one column, `text`; a blank line is a single space.
+
+    The name of an evaluation set (senteval.SETS) stands for the first of its distinct sentences.
+    """
     home = cache_folder() / "corpora"
     if corpus.sha256:  # found by its hash, a cached table spares reading the source
         table = arrow_table(home / corpus.sha256, lambda: _text_batches(_read(corpus, folder)))
@@ -178,10 +181,17 @@ def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
 
 def _read(corpus: Corpus, folder: Path | None) -> list[str]:
     """The corpus's lines as they stand in the source: as many as asked, with the pinned content."""
+    from cse_core import senteval  # which reads its files by this module
+
     if corpus.name == "synthetic":
         from cse_core import synthetic
 
         source, lines = "synthetic", synthetic.sentences(corpus.lines)
+    elif corpus.name in senteval.SETS:
+        source, lines = (
+            f"evaluation set {corpus.name}",
+            senteval.distinct_sentences(corpus.name, folder)[: corpus.lines],
+        )
     else:
         source = locate_corpus(corpus.name, folder)
         lines = read_lines(source, lines=corpus.lines)

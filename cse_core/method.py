@@ -162,6 +162,16 @@ def innermost(method: Method) -> Method:
     return method
 
 
+def starting_encoder(method: Method) -> "tuple[Run | Pretrained, str] | None":
+    """A finished encoder, and its selection rule, whose weights training starts from; None: the run's backbone.
+
+    A method that wants one (RankEncoder) says so in a property `starts_from`, as does one that holds it as `inner`.
+    """
+    found = getattr(method, "starts_from", None)
+    inner = getattr(method, "inner", None)
+    return starting_encoder(inner) if found is None and inner is not None else found
+
+
 def with_fields(method: Method, **changes: Any) -> Method:
     """The method with some hyperparameters replaced."""
     return cast(Method, replace(cast(Any, method), **changes))

@@ -15,10 +15,12 @@ from cse_core.data import sentences
 from cse_core.flow import fit_flow
 from cse_core.memory import Embeds, Memory
 from cse_core.method import check
-from cse_core.methods.rankencoder import interpolate, pair_rank_similarity, rank_vectors
+from cse_core.methods.rankencoder import interpolate
+from cse_core.rankings import PROFILES, pair_rank_similarity, profile_vectors
 from cse_core.run import Corpus, check_pooling
 from cse_core.senteval import pairs
 from cse_core.vectors import sample
+from cse_core.whitening import whitening
 
 Pairs = tuple[Sequence[str], Sequence[str]]
 SPLITS = {"stsb": ("stsb_train", "stsb_dev", "stsb"), "sickr": ("sickr_train", "sickr_dev", "sickr")}
@@ -102,7 +104,8 @@ class Cosine:
 class Ranked:
     """Spearman's rho of two sentences' rankings of a corpus, mixed with their cosine (RankEncoder, Eq. 7).
 
-    Eq. 7 has the weight 0.1; 1 is rho alone (Eq. 2). Corpus sentences are drawn and cut as in training.
+    Eq. 7 has the weight 0.1; 1 is rho alone (Eq. 2). Corpus sentences are drawn and cut as in training. With similarity
+    "centred" Pearson's r of the two sentences' cosines to the corpus stands for rho.
     """
 
     corpus: Corpus
@@ -110,15 +113,18 @@ class Ranked:
     seed: int = 42
     weight: float = 0.1
     normalise: bool = True
+    similarity: str = "rank"
 
     def __post_init__(self) -> None:
+        if self.similarity not in PROFILES:
+            raise ValueError(f"similarity must be one of {', '.join(PROFILES)}, got {self.similarity!r}")
         check("weight", self.weight, lambda w: 0 < w <= 1, "in (0, 1]")
         if not 2 <= self.size <= self.corpus.lines:
             raise ValueError(f"size must be from 2 to {self.corpus.lines:,}, got {self.size:,}")
 
     def __str__(self) -> str:
         lengths = "" if self.normalise else " by inner product"
-        return f"rank {self.weight:g} of {self.size} from {_brief(self.corpus)} seed {self.seed}{lengths}"
+        return f"{self.similarity} {self.weight:g} of {self.size} from {_brief(self.corpus)} seed {self.seed}{lengths}"
 
     def pair_scores(
         self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
@@ -129,8 +135,8 @@ class Ranked:
         for task, sides in tasks.items():
             a, b = map(view.encode, sides)
             cosines, undefined = pair_cosines(a, b)
-            rho = pair_rank_similarity(a, b, corpus, normalise=self.normalise).double()
-            mixed = interpolate(rho, torch.from_numpy(cosines), self.weight)
+            rho = pair_rank_similarity(a, b, corpus, normalise=self.normalise, similarity=self.similarity)
+            mixed = interpolate(rho.double(), torch.from_numpy(cosines), self.weight)
             scores[task] = PairScores(mixed.numpy(), undefined)
         return scores
 
@@ -149,7 +155,8 @@ class Ranked:
     def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
         """See Scorer: rank vectors (with weight 1, RankEncoder's Table 2) and, with less, directions beside them."""
         own = self.view(encoder).encode(sentences)
-        ranks = rank_vectors(own, self.corpus_vectors(encoder, data=data), "average", normalise=self.normalise)
+        corpus, how = self.corpus_vectors(encoder, data=data), {"normalise": self.normalise}
+        ranks = profile_vectors(own, corpus, "average", similarity=self.similarity, **how)
         return torch.cat([self.weight**0.5 * ranks, (1 - self.weight) ** 0.5 * F.normalize(own, dim=1)], dim=1)
 
 
@@ -229,20 +236,6 @@ class Flowed:
     def _fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
         flow = fit_flow(texts, mixing="permutation", seed=self.seed).eval()
         return torch.no_grad()(lambda x: flow(x)[0])
-
-
-def whitening(fitted_on: Float[Tensor, "n d"], dims: int | None = None) -> Callable[[Tensor], Tensor]:
-    """The map x -> (x - mean) U Lambda^-1/2, from n vectors, in float64, the largest variances first."""
-    n, d = fitted_on.shape
-    if not 1 <= (d if dims is None else dims) <= d:
-        raise ValueError(f"whitening to {dims} of {d} dimensions: expected 1 to {d}")
-    x = fitted_on.double()
-    mean = x.mean(0)
-    variances, directions = torch.linalg.eigh((x - mean).T @ (x - mean) / n)
-    variances, directions = variances.flip(0)[:dims], directions.flip(1)[:, :dims]
-    if variances[-1] <= variances[0] * (d * torch.finfo(torch.float32).eps) ** 2:  # no more than rounding
-        raise ValueError(f"whitening {len(variances)} dimensions from {n} vectors that span fewer; ask for fewer dims")
-    return lambda vectors: (vectors.double() - mean) @ (directions / variances.sqrt())
 
 
 def _filled(view: Memory, tasks: Mapping[str, Pairs], more: Sequence[str] = ()) -> Memory:

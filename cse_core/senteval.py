@@ -25,6 +25,7 @@ STS_DEV = ("stsb_dev", "sickr_dev")
 STS_TRAIN = ("stsb_train", "sickr_train")
 SYNTHETIC = {"synthetic": "test", "synthetic_dev": "dev"}
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
+SETS = (*STS_TEST, *STS_DEV, *STS_TRAIN, "synthetic_dev", *TRANSFER)  # whose sentences may stand for a corpus
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 
 PAIRS = pa.schema({"part": pa.string(), "sentence1": pa.string(), "sentence2": pa.string(), "score": pa.float64()})
@@ -124,6 +125,16 @@ def pairs(task: str, folder: Path | None = None) -> Evaluation:
     if task in SINGLE:
         return _evaluation(task, [SINGLE[task].file], folder, PAIRS, lambda root: _single_rows(task, root))
     raise ValueError(f"task {task}: not among {', '.join((*STS_TEST, *STS_DEV, *STS_TRAIN, *SYNTHETIC))}")
+
+
+def distinct_sentences(task: str, folder: Path | None = None) -> list[str]:
+    """A set's sentences without their scores or labels, each once, in file order and a row's first one first.
+
+    Of a transfer task those of all its splits. Empty sentences are left out.
+    """
+    table = (labelled if task in CLASSES else pairs)(task, folder).table
+    both = zip(table["sentence1"], table["sentence2"], strict=True)
+    return list(dict.fromkeys(sentence for row in both for sentence in row if sentence))
 
 
 def labelled(task: str, folder: Path | None = None) -> Evaluation:

@@ -29,7 +29,7 @@ from cse_core.pretrained import content_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
 from cse_core.senteval import pairs
-from cse_core.vectors import Examples
+from cse_core.vectors import Examples, start
 
 # A rule keeps the checkpoint with the best mean score over its dev sets; `last` asks for none.
 SELECTION: dict[str, tuple[str, ...]] = {
@@ -143,6 +143,7 @@ class Loop:
         self.encoder = Encoder.from_pretrained(
             run.backbone.name, pooling=run.pooling, template=run.template, dropout=run.dropout
         ).to(device)
+        start(self.encoder, run.method, store)
         self.encoder.precision = run.precision
         if compiled:
             self.encoder.compile_training()

@@ -15,6 +15,7 @@ from torch import Tensor
 from cse_core.batches import Column
 from cse_core.data import cache_folder, content_of, sentences
 from cse_core.encoder import Encoder
+from cse_core.method import Method, starting_encoder
 from cse_core.pretrained import identity, resolve_pinned
 from cse_core.run import TRAIN_VERSION, Corpus, Pretrained, Run
 
@@ -30,6 +31,27 @@ def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> li
         raise ValueError(f"{size:,} sentences wanted from {corpus}, which has fewer")
     rows = random.Random(seed).sample(range(corpus.lines), size)
     return sentences(corpus, data).select(rows)["text"][:]
+
+
+def kept_folder(store: Path, encoder: Run | Pretrained, select: str) -> Path:
+    """The folder of a finished encoder: a run's kept checkpoint, which must be there, or a pre-trained one."""
+    if isinstance(encoder, Pretrained):
+        return resolve_pinned(encoder)
+    folder = checkpoint(store, encoder, select)
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{folder}: no {select} checkpoint of run {encoder.key}; train that run first")
+    return folder
+
+
+def start(encoder: Encoder, method: Method, store: Path) -> None:
+    """Put the weights in place that the method starts from; pooling, template and dropout stay the encoder's own."""
+    if (wanted := starting_encoder(method)) is None:
+        return
+    folder = kept_folder(store, *wanted)
+    weights, own = Encoder.from_pretrained(folder).backbone.state_dict(), encoder.backbone.state_dict()
+    if {name: value.shape for name, value in weights.items()} != {name: value.shape for name, value in own.items()}:
+        raise ValueError(f"{folder}: weights of other shapes than those of {encoder.name}; start from one of its kind")
+    encoder.backbone.load_state_dict(weights)
 
 
 class Examples:
@@ -52,7 +74,7 @@ class Examples:
         self, encoder: Run | Pretrained, *, select: str, column: str | None = None
     ) -> Float[Tensor, "examples d"]:
         """Embeddings of a column's ids (else the first's): eval mode, fp32, the encoder's own pooling, no head."""
-        folder, column = self._folder(encoder, select), column or self.table.column_names[0]
+        folder, column = kept_folder(self.store, encoder, select), column or self.table.column_names[0]
 
         def compute() -> Float[Tensor, "examples d"]:
             teacher = Encoder.from_pretrained(folder).to(self.device)
@@ -71,7 +93,7 @@ class Examples:
 
         Most are training examples as well: only sentences whose full ids are no example's are embedded anew.
         """
-        folder, examples = self._folder(encoder, select), self.table.column_names[0]
+        folder, examples = kept_folder(self.store, encoder, select), self.table.column_names[0]
 
         def compute() -> Float[Tensor, "size d"]:
             base = Encoder.from_pretrained(folder).to(self.device)
@@ -98,11 +120,3 @@ class Examples:
                     np.save(file, compute().numpy())
                 part.replace(path)
         return torch.from_numpy(np.load(path, mmap_mode="c"))
-
-    def _folder(self, encoder: Run | Pretrained, select: str) -> Path:
-        if isinstance(encoder, Pretrained):
-            return resolve_pinned(encoder)
-        folder = checkpoint(self.store, encoder, select)
-        if not (folder / "config.json").is_file():
-            raise FileNotFoundError(f"{folder}: no {select} checkpoint of run {encoder.key}; train that run first")
-        return folder

@@ -8,6 +8,8 @@ h2; then z0 = head(h0), z+ = head(agg(h1, h2)) and L = InfoNCE(z0, z+) on the fi
 
 Relations: SimCSE where both parts are the sentence itself and there is no dropout. A sentence takes three encoder rows
 against SimCSE's two, parts shorter than the sentence. Parts reach words that the anchor's truncation has cut off.
+Two controls ask whether composition is what helps, or a positive that is merely shorter and harder: with `split_on`
+"crops" the parts don't make up the sentence, with "shuffled" they are no phrases.
 Paper against the released code, perceptiveshawty/CompCSE:
 - order: Fig. 1's caption and the code compose and then project, the default; Section 3's prose projects and then
   composes, `order="after_head"`, under which sum and average have the same cosines, yet Table 3 tells them apart;
@@ -19,6 +21,7 @@ Paper against the released code, perceptiveshawty/CompCSE:
 """
 
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -31,6 +34,7 @@ from torch import Tensor, nn
 from cse_core.clauses import adjacent, clauses, overlapping, subsuming
 from cse_core.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, tanh_head
+from cse_core.seeding import seed_for
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -51,6 +55,25 @@ def split(ids: Sequence, parts: int) -> list[list]:
     size, longer = divmod(len(ids), parts)
     cuts = [i * size + min(i, longer) for i in range(parts + 1)]
     return [list(ids[start:end] or ids) for start, end in pairwise(cuts)]
+
+
+def crops(ids: Sequence, parts: int, text: str) -> list[list]:
+    """`parts` windows of ceil(n / parts) neighbours each, as long as `split`'s first, each wherever chance puts it.
+
+    Parts overlap and leave words out, so they compose nothing. Not in the paper: a control. The text and the part's
+    number seed the draw, so a sentence always has the same.
+    """
+    size = len(split(ids, parts)[0])
+    starts = [seed_for(part, f"crop/{text}") % (len(ids) - size + 1) for part in range(parts)]
+    return [list(ids[start : start + size]) for start in starts]
+
+
+def shuffled(ids: Sequence, parts: int, text: str) -> list[list]:
+    """`split` of the ids in a random order that the text seeds. Not in the paper: a control, without any phrase."""
+    return split(random.Random(seed_for(0, f"shuffled/{text}")).sample(ids, len(ids)), parts)
+
+
+DRAWN = {"crops": crops, "shuffled": shuffled}
 
 
 def compose(
@@ -90,7 +113,9 @@ class CompCSE:
 
     temperature: float = 0.05
     parts: int = 2
-    split_on: str = "wordpieces"  # of the whole sentence, "words" of it, or its pieces once it is "truncated"
+    # Word pieces of the whole sentence, "words" of it, or its pieces once it is "truncated"; or the controls "crops"
+    # and "shuffled", of its pieces.
+    split_on: str = "wordpieces"
     compose: str = "average"
     side: str = "positive"
     order: str = "before_head"
@@ -102,7 +127,7 @@ class CompCSE:
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         for name, known in (
-            ("split_on", ("wordpieces", "words", "truncated")),
+            ("split_on", ("wordpieces", "words", "truncated", *DRAWN)),
             ("compose", ("average", "sum", *OF_TWO)),
             ("side", ("positive", "anchor", "both")),
             ("order", ("before_head", "after_head")),
@@ -153,7 +178,10 @@ class CompCSE:
         else:
             whole = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
         first, last, room = tokenizer.cls_token_id, tokenizer.sep_token_id, max_length - 2
-        cut = [split(ids, self.parts) for ids in whole]
+        if self.split_on in DRAWN:
+            cut = [DRAWN[self.split_on](ids, self.parts, text) for ids, text in zip(whole, texts, strict=True)]
+        else:
+            cut = [split(ids, self.parts) for ids in whole]
         return [[[first, *found[i][:room], last] for found in cut] for i in range(self.parts)]
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:

@@ -7,6 +7,8 @@ L = L_contrastive + beta L_consistency + gamma L_rank (Eq. 6), with the student'
 
 Relations: SimCSE with both weights 0. ListNet is distillation of the in-batch softmax without the positive; ListMLE is
 the Plackett-Luce likelihood of the teacher's order, so it uses no teacher temperature.
+Two controls ask whether ranking is what helps: `rank="mse"` distils the cosines themselves, and
+`teacher_order="shuffled"` keeps each teacher's values but not whom they belong to.
 Paper against the community code, perceptiveshawty/RankCSE, which `variant="released_code"` follows:
 - its Jensen-Shannon term clamps the log of the mixture at +1e-7, which a log-probability never reaches, so the term is
   minus the mean entropy of the two rankings;
@@ -57,6 +59,8 @@ def list_net(
 
     L = -1/n sum_i sum_{j != i} softmax(T_i/t3)_j log softmax(S_i/t2)_j, both over the n - 1 other sentences.
     """
+    if len(teacher) < 3:
+        raise ValueError(f"a list without the positive needs at least three sentences, got {len(teacher)}")
     target = (_others(teacher) / teacher_temperature).softmax(-1)
     return -(target * (_others(student) / student_temperature).log_softmax(-1)).sum(-1).mean()
 
@@ -88,6 +92,25 @@ def list_mle(
     return per_item.sum() if reduction == "sum" else per_item.mean()
 
 
+def squared_error(student: Float[Tensor, "n n"], teacher: Float[Tensor, "n n"]) -> Float[Tensor, ""]:
+    """Plain distillation: the mean squared difference of the cosines, 1/(n(n-1)) sum_{i != j} (S_ij - T_ij)^2.
+
+    Without a list, so without temperature and order. Not in the paper: a control.
+    """
+    return (_others(student) - _others(teacher)).square().mean()
+
+
+def shuffle_others(teacher: Float[Tensor, "n n"], generator: torch.Generator) -> Float[Tensor, "n n"]:
+    """Each row's entries off the diagonal in a random order of its own; the positive stays.
+
+    A row's softmax keeps its values, and so its softness, and loses its ranking. Not in the paper: a control.
+    """
+    n, others = len(teacher), _others(teacher)
+    order = torch.rand(n, n - 1, generator=generator, device=generator.device).argsort(1)
+    off_diagonal = ~torch.eye(n, dtype=torch.bool, device=teacher.device)
+    return teacher.masked_scatter(off_diagonal, others.gather(1, order))
+
+
 def mix_teachers(similarities: Sequence[Float[Tensor, "n n"]], weights: Sequence[float]) -> Float[Tensor, "n n"]:
     """The weighted mean of the teachers' cosines, before any temperature; weights are shares and add up to 1."""
     if len(similarities) != len(weights) or not weights:
@@ -99,8 +122,8 @@ def mix_teachers(similarities: Sequence[Float[Tensor, "n n"]], weights: Sequence
 
 def _others(similarity: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
     n = len(similarity)
-    if n < 3:
-        raise ValueError(f"a list without the positive needs at least three sentences, got {n}")
+    if n < 2:
+        raise ValueError(f"cosines with other sentences need at least two sentences, got {n}")
     off_diagonal = ~torch.eye(n, dtype=torch.bool, device=similarity.device)
     return similarity[off_diagonal].view(n, n - 1)
 
@@ -122,7 +145,7 @@ class RankCSE:
     version: ClassVar[int] = 1
 
     teachers: tuple[Teacher, ...] = ()
-    rank: str = "list_net"
+    rank: str = "list_net"  # "mse" uses no temperature
     temperature: float = 0.05  # tau1
     student_temperature: float = 0.025  # tau2
     teacher_temperature: float | None = 0.0125  # tau3, ListNet only
@@ -131,6 +154,7 @@ class RankCSE:
     distillation_weight: float = 1.0  # gamma
     list_reduction: str = "sum"  # ListMLE only: over the list; always a mean over the batch
     variant: str = "paper"
+    teacher_order: str = "given"  # "shuffled": each sentence's teacher cosines to the others in a random order
 
     examples = single_column
     modules = tanh_head
@@ -141,9 +165,10 @@ class RankCSE:
         for name in ("contrastive_weight", "consistency_weight", "distillation_weight"):
             check(name, getattr(self, name), lambda w: w >= 0, "zero or positive")
         for name, known in (
-            ("rank", ("list_net", "list_mle")),
+            ("rank", ("list_net", "list_mle", "mse")),
             ("list_reduction", ("sum", "mean")),
             ("variant", ("paper", "released_code")),
+            ("teacher_order", ("given", "shuffled")),
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
@@ -193,6 +218,10 @@ class RankCSE:
         self, student: Float[Tensor, "n n"], teacher: Float[Tensor, "n n"], generator: torch.Generator
     ) -> Float[Tensor, ""]:
         released = self.variant == "released_code"
+        if self.teacher_order == "shuffled":
+            teacher = shuffle_others(teacher, generator)
+        if self.rank == "mse":
+            return squared_error(student, teacher)
         student_temperature = self.temperature if released else self.student_temperature
         if self.rank == "list_mle":
             epsilon = 1e-7 if released else 0.0

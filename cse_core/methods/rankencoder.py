@@ -7,7 +7,8 @@ unlike nor the same (Eq. 6): L = max(lambda L_rank, L_contrastive) (Eq. 5). At i
 cosine (Eq. 7; scorers.Ranked).
 
 Relations: with weight 0 it is `inner` (SimCSE, PromptBERT, SNCSE), bit for bit. L_rank is distillation of similarities
-by squared error, where RankCSE distils lists.
+by squared error, where RankCSE distils lists. Two controls: `similarity="centred"` has the cosines to the corpus where
+the paper has ranks, and `start="base"` goes on training E1 where the paper trains a new encoder.
 Paper against the released code, yeonsw/RankEncoder:
 - its scripts for SimCSE and SNCSE add the weighted rank loss (`combination="sum"`) for pairs up to 0.9999, where the
   paper has the maximum and 0.8; its script for PromptBERT is the paper's. PUBLISHED has both;
@@ -17,144 +18,32 @@ Paper against the released code, yeonsw/RankEncoder:
   always be the larger term and the rank loss never count.
 """
 
-import math
-import sys
-from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.contrastive import cosine_matrix
 from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, check, with_fields
 from cse_core.methods import promptbert, simcse, sncse
 from cse_core.methods.simcse import SimCSE
+from cse_core.rankings import BLOCK as BLOCK  # names of this paper that are of use without its training
+from cse_core.rankings import PROFILES
+from cse_core.rankings import pair_rank_similarity as pair_rank_similarity
+from cse_core.rankings import rank_similarity as rank_similarity
+from cse_core.rankings import rank_vectors as rank_vectors
 from cse_core.run import Pretrained, Run
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SIMCSE = SimCSE()
-LARGE = 2**22  # numbers from which threads pay: for a while after its own work torch's threads keep the cores busy
-BLOCK = 512  # rankings held at once on either side
 # Between which of a method's columns the base ranks: both views of SimCSE are the same text.
 RANKED = {"simcse": ("text", "text"), "promptbert": ("first", "second"), "sncse": ("anchor", "positive")}
-
-
-def rank_vectors(
-    vectors: Float[Tensor, "n d"], corpus: Float[Tensor, "N d"], ties: str = "order", *, normalise: bool = True
-) -> Float[Tensor, "n N"]:
-    """Each row's ranking of the corpus by cosine, centred, of unit norm: u @ v is Spearman's rho (Eq. 2, 3).
-
-    `ties="order"` gives equal cosines different ranks, as sorting leaves them (training); "average" their mean rank
-    (inference; exactly Spearman's rho). A ranking without any order is the zero vector. `normalise=False` ranks by the
-    inner product with the corpus vectors as they are (released inference).
-    """
-    if ties not in ("order", "average"):
-        raise ValueError(f"ties must be order or average, got {ties!r}")
-    size = len(corpus)
-    if size < 2:
-        raise ValueError(f"a ranking needs at least two corpus sentences, got {size}")
-    scores = cosine_matrix(vectors, corpus) if normalise else F.normalize(vectors, dim=-1) @ corpus.T
-    scores.nan_to_num_(0.0)  # an undefined vector ranks nothing
-    ranks = torch.arange(size, dtype=scores.dtype, device=scores.device) - (size - 1) / 2
-    ranks /= math.sqrt(size * (size**2 - 1) / 12)
-    if ties == "order":
-        return _ranked(scores, ranks)
-    return F.normalize(_ranked(scores, ranks, average=True), dim=-1)
-
-
-def _ranked(scores: Float[Tensor, "n N"], ranks: Float[Tensor, " N"], *, average: bool = False) -> Float[Tensor, "n N"]:
-    """Each score's entry of the ascending `ranks`; equals by their places in the row, or all with their mean."""
-    if scores.device.type != "cpu":
-        return _ranked_on_gpu(scores, ranks, average=average)
-    rows, ascending = scores.detach().numpy(), ranks.numpy()
-    found = np.empty_like(rows)
-
-    def fill(row: Float[np.ndarray, " N"], into: Float[np.ndarray, " N"]) -> None:
-        order = _ascending(row)
-        into[order] = _shared(row[order], ascending) if average else ascending
-
-    if rows.size < LARGE:
-        deque(map(fill, rows, found), maxlen=0)
-    else:  # numpy sorts without Python's lock
-        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
-            deque(threads.map(fill, rows, found), maxlen=0)
-    return torch.from_numpy(found)
-
-
-def _ascending(row: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-    """What sorts a row, equals in their order (-0 before 0): two radix sorts of 16 bits, faster than a comparing one.
-
-    A float's bits, all flipped if it is negative and the sign alone if not, count up as the numbers do.
-    """
-    if row.dtype != np.float32:
-        return np.argsort(row, kind="stable")
-    bits = row.view(np.int32)
-    halves = (bits ^ (bits >> 31 & 0x7FFFFFFF) ^ np.int32(-(2**31))).view(np.uint16).reshape(-1, 2)
-    low, high = (0, 1) if sys.byteorder == "little" else (1, 0)
-    order = np.argsort(halves[:, low], kind="stable")
-    return order[np.argsort(halves[order, high], kind="stable")]
-
-
-def _shared(scores: Float[np.ndarray, " N"], ranks: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
-    """Evenly spaced ranks, those of equal scores replaced by their mean; both ascending."""
-    starts = np.flatnonzero(np.append(True, scores[1:] != scores[:-1]))
-    ends = np.append(starts[1:], len(scores)) - 1
-    return ranks if len(starts) == len(ranks) else np.repeat((ranks[starts] + ranks[ends]) / 2, ends - starts + 1)
-
-
-def _ranked_on_gpu(scores: Float[Tensor, "n N"], ranks: Float[Tensor, " N"], *, average: bool) -> Float[Tensor, "n N"]:
-    if not average:
-        return ranks[scores.argsort(dim=1, stable=True).argsort(dim=1)]
-    ascending = scores.sort(dim=1).values
-    first, last = (torch.searchsorted(ascending, scores, right=right) for right in (False, True))
-    return (ranks[first] + ranks[last - 1]) / 2
-
-
-def rank_similarity(
-    a: Float[Tensor, "n d"],
-    b: Float[Tensor, "m d"],
-    corpus: Float[Tensor, "N d"],
-    ties: str = "average",
-    block: int = BLOCK,
-    *,
-    normalise: bool = True,
-) -> Float[Tensor, "n m"]:
-    """Spearman's rho of every row of `a` with every row of `b` over the corpus, holding at most 2 * block rankings."""
-    rank = partial(rank_vectors, corpus=corpus, ties=ties, normalise=normalise)
-    found = a.new_empty(len(a), len(b))
-    for i in range(0, len(a), block):
-        left = rank(a[i : i + block])
-        for j in range(i if a is b else 0, len(b), block):
-            # Without a name the right block is gone before the next one is made.
-            part = left @ (left if a is b and i == j else rank(b[j : j + block])).T
-            found[i : i + block, j : j + block] = part
-            if a is b and i != j:
-                found[j : j + block, i : i + block] = part.T
-    return found.clamp_(-1, 1)  # rounding must not put a sentence with itself above an `upper` of 1
-
-
-def pair_rank_similarity(
-    a: Float[Tensor, "n d"],
-    b: Float[Tensor, "n d"],
-    corpus: Float[Tensor, "N d"],
-    ties: str = "average",
-    block: int = BLOCK,
-    *,
-    normalise: bool = True,
-) -> Float[Tensor, " n"]:
-    """Spearman's rho of a[i] with b[i] over the corpus, holding at most 2 * block rankings."""
-    rank = partial(rank_vectors, corpus=corpus, ties=ties, normalise=normalise)
-    parts = [(rank(left) * rank(right)).sum(-1) for left, right in zip(a.split(block), b.split(block), strict=True)]
-    return torch.cat(parts).clamp_(-1, 1)
 
 
 def rank_loss(
@@ -201,6 +90,8 @@ class RankEncoder:
     lower: float = 0.5
     upper: float = 0.8
     combination: str = "maximum"
+    similarity: str = "rank"  # of the base's view of two sentences: "centred" is Pearson's r of cosines to the corpus
+    start: str = "backbone"  # where E2's weights begin; "base": at the base's checkpoint
 
     def __post_init__(self) -> None:
         check("rank_weight", self.rank_weight, lambda w: w >= 0, "zero or positive")
@@ -208,12 +99,24 @@ class RankEncoder:
             raise ValueError(f"corpus_size must be at least 2, got {self.corpus_size}")
         if not -1 <= self.lower < self.upper <= 1:
             raise ValueError(f"lower and upper want -1 <= lower < upper <= 1, got {self.lower} and {self.upper}")
-        if self.combination not in ("maximum", "sum"):
-            raise ValueError(f"combination must be one of maximum, sum, got {self.combination!r}")
+        for name, known in (
+            ("combination", ("maximum", "sum")),
+            ("similarity", PROFILES),
+            ("start", ("backbone", "base")),
+        ):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if self.inner.name not in RANKED:
             raise ValueError(f"inner must be one of {', '.join(RANKED)}, got {self.inner.name!r}")
         if self.rank_weight and self.base is None:
             raise ValueError("a rank_weight above 0 needs a base encoder, got none")
+        if self.start == "base" and self.base is None:
+            raise ValueError("start 'base' needs a base encoder, got none")
+
+    @property
+    def starts_from(self) -> tuple[Run | Pretrained, str] | None:
+        """The base and its rule, where its weights are the first ones (see method.starting_encoder)."""
+        return None if self.start == "backbone" or self.base is None else (self.base, self.select)
 
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
@@ -242,7 +145,8 @@ class RankEncoder:
         if not self.rank_weight or inner.views is None:
             return inner
         first = targets["base_first"]
-        ranks = rank_similarity(first, targets.get("base_second", first), targets["corpus"], "order", normalise=False)
+        second, corpus = targets.get("base_second", first), targets["corpus"]
+        ranks = rank_similarity(first, second, corpus, "order", normalise=False, similarity=self.similarity)
         rank = rank_loss(ranks, cosine_matrix(*inner.views), self.lower, self.upper)
         contrastive = inner.total
         if self.combination == "sum":

@@ -9,6 +9,8 @@ The pooled features X (n, d) of one view are whitened by the batch's own statist
 Relations: SimCSE without whitening, with views by dropout and m = 2. One group is ZCA whitening; d groups of a channel
 are batch normalisation without affine map. Without a permutation the whitening is the same in all views, so shared
 features make z_0 = z_p and only the negatives teach (over all channels the running statistics move between views).
+Two controls ask whether whitening is what helps: `whitening="rotation"` turns each view by a random orthogonal matrix
+of its own, which makes views differ and whitens nothing; `feature_dropout` makes them differ by dropped channels alone.
 Paper against the released code, SupstarZh/WhitenedCSE, which `variant="released_code"` follows:
 - Eq. 2 and 4 write Z^T W for features in rows and a covariance of Z Z^T; Eq. 5's Z W and Z^T Z / n are meant;
 - k is called the groups' number and their size; 384 channels have no invertible covariance over 64 sentences, so it is
@@ -28,118 +30,17 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from cse_core.contrastive import cosine_matrix, info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
+from cse_core.whitening import OVER_ALL, RunningWhitening, check_groups, random_rotation
+from cse_core.whitening import group_whiten as group_whiten  # names of this paper that are of use without its training
+from cse_core.whitening import inverse_root as inverse_root
+from cse_core.whitening import whiten as whiten
 
-BY_GROUP, OVER_ALL = ("shuffled_group", "group"), ("pca", "zca")
-
-
-class _InverseRoot(torch.autograd.Function):
-    """(S + eps I)^-1/2 whose gradient, unlike that of eigenvectors, is finite where eigenvalues are equal."""
-
-    @staticmethod
-    def forward(ctx: Any, covariance: Tensor, eps: float) -> Tensor:
-        values, vectors = _spectrum(covariance, eps)
-        ctx.save_for_backward(values, vectors)
-        return (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        # With f(l) = l^-1/2 the differences (f(a) - f(b)) / (a - b) are -1 / (ra rb (ra + rb)), r the square roots.
-        values, vectors = ctx.saved_tensors
-        a, b = values.sqrt().unsqueeze(-1), values.sqrt().unsqueeze(-2)
-        inner = vectors.mT @ ((grads[0] + grads[0].mT) / 2) @ vectors
-        return vectors @ (-inner / (a * b * (a + b))) @ vectors.mT, None
-
-
-def _spectrum(covariance: Float[Tensor, "*g c c"], eps: float) -> tuple[Float[Tensor, "*g c"], Float[Tensor, "*g c c"]]:
-    values, vectors = torch.linalg.eigh(covariance)
-    return values.clamp(min=0) + eps, vectors  # rounding gives a rank-deficient covariance negative eigenvalues
-
-
-def inverse_root(covariance: Float[Tensor, "*g c c"], eps: float = 1e-5) -> Float[Tensor, "*g c c"]:
-    """(S + eps I)^-1/2 of symmetric S without negative eigenvalues, one or a batch of them; once differentiable."""
-    return _InverseRoot.apply(covariance, eps)
-
-
-def _whitening_matrix(covariance: Float[Tensor, "d d"], kind: str, eps: float, detach: bool) -> Float[Tensor, "d d"]:
-    if kind == "zca":
-        return inverse_root(covariance.detach() if detach else covariance, eps)
-    values, vectors = _spectrum(covariance.detach(), eps)
-    return vectors * values.rsqrt()
-
-
-def whiten(x: Float[Tensor, "n d"], kind: str, eps: float = 1e-5, *, detach: bool = True) -> Float[Tensor, "n d"]:
-    """Rows whitened by their own mean and biased covariance C = X^T X / n + eps I = U Lambda U^T (Eq. 2 to 5).
-
-    "pca": (x - mean) U Lambda^-1/2, the signs of U's columns as they come; "zca": (x - mean) U Lambda^-1/2 U^T;
-    "channel": each channel by its own deviation. `detach` as in group_whiten; PCA's matrix has no gradient either way.
-    """
-    if kind not in (*OVER_ALL, "channel"):
-        raise ValueError(f"kind must be one of {', '.join(OVER_ALL)}, channel, got {kind!r}")
-    if kind == "channel":
-        return group_whiten(x, x.shape[1], eps=eps, detach=detach)
-    centred = x - x.mean(0)
-    return centred @ _whitening_matrix(centred.T @ centred / len(x), kind, eps, detach)
-
-
-def group_whiten(
-    x: Float[Tensor, "n d"],
-    groups: int,
-    permutation: Int[Tensor, " d"] | None = None,
-    eps: float = 1e-5,
-    *,
-    detach: bool = True,
-) -> Float[Tensor, "n d"]:
-    """ZCA whitening of `groups` groups of d // groups channels, each by its own covariance (Section 3.2).
-
-    Group g has the channels permutation[g c : (g + 1) c]; the result is in the order of x. With `detach` the whitening
-    matrices are constants to the gradient, as in the released code; the mean isn't.
-    """
-    _check_groups(groups, x.shape[1])
-    centred = x - x.mean(0)
-    blocks = (centred if permutation is None else centred[:, permutation]).unflatten(1, (groups, -1)).transpose(0, 1)
-    covariance = blocks.mT @ blocks / len(x)
-    white = blocks @ inverse_root(covariance.detach() if detach else covariance, eps)
-    white = white.transpose(0, 1).flatten(1)
-    return white if permutation is None else white[:, permutation.argsort()]
-
-
-def _check_groups(groups: int, width: int) -> None:
-    if groups < 1 or width % groups:
-        raise ValueError(f"groups must be a divisor of the width, got groups={groups} for width {width}")
-
-
-class RunningWhitening(nn.Module):
-    """PCA or ZCA whitening over all channels by running statistics (Eq. 13), as a batch has fewer rows than channels.
-
-    mean <- b mean + (1 - b) batch mean and the covariance likewise, from 0 and I, at each call in training mode. The
-    batch's own share in them has a gradient where `detach` leaves one.
-    """
-
-    mean: Tensor
-    covariance: Tensor
-
-    def __init__(self, width: int, kind: str, momentum: float, eps: float, detach: bool) -> None:
-        super().__init__()
-        self.kind, self.momentum, self.eps, self.detach = kind, momentum, eps, detach
-        self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("covariance", torch.eye(width))
-
-    def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """The rows less the running mean, by the inverse root of the running covariance plus eps I."""
-        mean, covariance, b = self.mean, self.covariance, self.momentum
-        if self.training:
-            centred = x - x.mean(0)
-            mean = b * mean + (1 - b) * x.mean(0)
-            covariance = b * covariance + (1 - b) * (centred.T @ centred / len(x))
-            self.mean, self.covariance = mean.detach(), covariance.detach()
-        return (x - mean) @ _whitening_matrix(covariance, self.kind, self.eps, self.detach)
+BY_GROUP = ("shuffled_group", "group")
 
 
 def multi_positive(
@@ -204,6 +105,7 @@ class WhitenedCSE:
     detach: bool = True
     eps: float = 1e-5
     variant: str = "paper"
+    feature_dropout: float = 0.0  # of each view's pooled features, before anything else is done to them
 
     examples = single_column
     targets = no_targets
@@ -211,12 +113,13 @@ class WhitenedCSE:
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("momentum", self.momentum, lambda b: 0 <= b < 1, "in [0, 1)")
+        check("feature_dropout", self.feature_dropout, lambda p: 0 <= p < 1, "in [0, 1)")
         check("eps", self.eps, lambda e: e >= 0, "zero or positive")
         for name, least in (("groups", 1), ("positives", 2)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         for name, known in (
-            ("whitening", (*BY_GROUP, *OVER_ALL, "channel", "none")),
+            ("whitening", (*BY_GROUP, *OVER_ALL, "channel", "rotation", "none")),
             ("views", ("shared", "dropout")),
             ("objective", ("outside", "inside", "inside_printed")),
             ("variant", ("paper", "released_code")),
@@ -224,7 +127,7 @@ class WhitenedCSE:
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         _weights(self.weights, self.positives - 1)
-        if self.whitening == "none" and self.views == "shared":
+        if self.whitening == "none" and self.views == "shared" and not self.feature_dropout:
             raise ValueError("whitening 'none' with views 'shared' makes identical views: nothing to learn from them")
         if self.whitening == "pca" and not self.detach:
             raise ValueError("whitening 'pca' has no gradient through its eigenvectors: leave detach=True")
@@ -236,7 +139,7 @@ class WhitenedCSE:
         """The tanh head; for "pca" and "zca" the whitening with its running statistics beside it."""
         modules = tanh_head(self, encoder, generator)
         if self.whitening in BY_GROUP:
-            _check_groups(self.groups, encoder.width)
+            check_groups(self.groups, encoder.width)
         if self.whitening in OVER_ALL:
             modules["whitening"] = RunningWhitening(encoder.width, self.whitening, self.momentum, self.eps, self.detach)
         return modules
@@ -245,6 +148,8 @@ class WhitenedCSE:
         """The first view against each of the others, all through the head after whitening (Eq. 7 or 8)."""
         text, m = batch["text"], self.positives
         features = encode(text) * m if self.views == "shared" else encode(*[text] * m)
+        if self.feature_dropout:  # by the step's own dropout stream, after the encoder's
+            features = [F.dropout(h, self.feature_dropout) for h in features]
         features = [F.normalize(h, dim=-1) for h in features] if self.normalise else features
         anchor, *others = (modules["head"](h) for h in self._whitened(features, modules, batch.generator))
         if self.objective == "outside":
@@ -265,6 +170,8 @@ class WhitenedCSE:
             return [modules["whitening"](h) for h in features]
         if self.whitening == "channel":
             return [whiten(h, "channel", self.eps, detach=self.detach) for h in features]
+        if self.whitening == "rotation":
+            return [h @ random_rotation(h.shape[1], generator, h.dtype) for h in features]
         if self.variant == "paper":
             return [self._by_group(h, self.eps, generator) for h in features]
         rows = torch.stack(list(features), 1).flatten(0, 1)  # sentence by sentence, a sentence's views together

@@ -20,12 +20,13 @@ DEFAULTS: dict[Any, dict[str, Any]] = {
     SimCSE: {"temperature": 0.05},
     RankCSE: {"teachers": (), "rank": "list_net", "temperature": 0.05, "student_temperature": 0.025}
     | {"teacher_temperature": 0.0125, "contrastive_weight": 1.0, "consistency_weight": 1.0}
-    | {"distillation_weight": 1.0, "list_reduction": "sum", "variant": "paper"},
+    | {"distillation_weight": 1.0, "list_reduction": "sum", "variant": "paper", "teacher_order": "given"},
     RankEncoder: {"base": None, "select": "stsb_dev", "inner": SimCSE(), "corpus_size": 100_000, "corpus_seed": 42}
-    | {"rank_weight": 0.05, "lower": 0.5, "upper": 0.8, "combination": "maximum"},
+    | {"rank_weight": 0.05, "lower": 0.5, "upper": 0.8, "combination": "maximum"}
+    | {"similarity": "rank", "start": "backbone"},
     WhitenedCSE: {"temperature": 0.05, "groups": 384, "whitening": "shuffled_group", "views": "shared", "positives": 3}
     | {"objective": "outside", "weights": (), "normalise": False, "momentum": 0.99, "detach": True, "eps": 1e-5}
-    | {"variant": "paper"},
+    | {"variant": "paper", "feature_dropout": 0.0},
     CompCSE: {"temperature": 0.05, "parts": 2, "split_on": "wordpieces", "compose": "average", "side": "positive"}
     | {"order": "before_head", "dims": None, "subsampling": "none"},
     PromptBERT: {"temperature": 0.05, "first": 'This sentence of "{}" means [MASK].'}

@@ -53,6 +53,7 @@ MOVES: dict[str, dict[str, tuple[Method, Method]]] = {
         distillation_weight=0.9,
         list_reduction=(MLE, replace(MLE, list_reduction="mean")),
         variant="released_code",
+        teacher_order="shuffled",
     ),
     "rankencoder": _moves(
         BASED,
@@ -65,6 +66,8 @@ MOVES: dict[str, dict[str, tuple[Method, Method]]] = {
         lower=0.05,
         upper=0.5,
         combination="maximum",
+        similarity="centred",
+        start="base",
     ),
     "whitenedcse": _moves(
         DROPPED,
@@ -80,6 +83,7 @@ MOVES: dict[str, dict[str, tuple[Method, Method]]] = {
         detach=False,
         eps=1e-3,
         variant="released_code",
+        feature_dropout=0.1,
     ),
     "compcse": _moves(
         CompCSE(),
@@ -122,13 +126,17 @@ TRAINED: dict[str, Method] = {
     "simcse": SimCSE(),
     "rankcse list_net": TAUGHT,
     "rankcse list_mle": MLE,
+    "rankcse mse of a shuffled teacher": replace(TAUGHT, rank="mse", teacher_order="shuffled"),
     "rankcse released_code": replace(TAUGHT, variant="released_code"),
     "rankencoder": BASED,
+    "rankencoder on cosines": replace(BASED, similarity="centred"),
     "rankencoder on promptbert": replace(BASED, inner=PromptBERT()),
     "whitenedcse": DROPPED,
     # Of one pass the views are so alike that at the usual temperature there is next to nothing to learn.
     "whitenedcse shared": replace(DROPPED, views="shared", temperature=1.0),
     "whitenedcse zca": replace(DROPPED, whitening="zca"),
+    "whitenedcse rotated": replace(DROPPED, whitening="rotation"),
+    "whitenedcse feature dropout": replace(DROPPED, whitening="none", views="shared", feature_dropout=0.1),
     "whitenedcse released_code": replace(DROPPED, variant="released_code"),
     "compcse": CompCSE(),
     "compcse projected": CompCSE(compose="difference_project"),

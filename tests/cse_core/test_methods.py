@@ -72,8 +72,8 @@ def loss_of(method: Method, encoder: Encoder, modules: nn.ModuleDict) -> tuple[L
     return method.loss(encoder, batch, modules, targets.at(batch.rows, encoder.device)), targets
 
 
-def outcome(method: Method) -> tuple[dict, dict, float, float]:
-    """All that a method decides: its examples, its targets, its loss and the loss's gradient."""
+def outcome(method: Method) -> tuple:
+    """All that a method decides: its examples, its targets, its loss and the loss's gradient, and where it starts."""
     encoder = encoder_for(method)
     modules = method.modules(encoder, torch.Generator().manual_seed(2)).train()
     loss, targets = loss_of(method, encoder, modules)
@@ -82,7 +82,8 @@ def outcome(method: Method) -> tuple[dict, dict, float, float]:
     encoder.zero_grad()
     fixed: Mapping[str, Any] = {**targets.rows, **targets.shared}
     examples = method.examples(TEXTS, encoder.tokenizer, length_for(method))
-    return examples, {name: value.tolist() for name, value in fixed.items()}, loss.total.item(), gradient.item()
+    vectors, start = {name: value.tolist() for name, value in fixed.items()}, getattr(method, "starts_from", None)
+    return examples, vectors, loss.total.item(), gradient.item(), start
 
 
 class NoParse:

@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from cse_core import scorers, synthetic
+from cse_core import rankings, scorers, synthetic
 from cse_core.encoder import Encoder
 from cse_core.flow import fit_flow
-from cse_core.methods import rankencoder
 from cse_core.run import Corpus
 from cse_core.scorers import Cosine, Flowed, Pairs, Ranked, Scorer, Whitened, whitening
 from cse_core.senteval import Evaluation
@@ -111,8 +110,8 @@ def test_ranked_holds_a_block_of_rankings_at_a_time(cache: Path, monkeypatch: py
         sizes.append((len(vectors), len(corpus)))
         return real(vectors, corpus, *args, **kwargs)
 
-    real = rankencoder.rank_vectors
-    monkeypatch.setattr(rankencoder, "rank_vectors", spy)
+    real = rankings.rank_vectors
+    monkeypatch.setattr(rankings, "rank_vectors", spy)
     many = [f"sentence {i}" for i in range(1100)]
     Ranked(corpus=CORPUS, size=30).pair_scores(Hashed(), {"many": (many, many[::-1])})
     assert sizes == [(512, 30)] * 4 + [(76, 30)] * 2
@@ -253,7 +252,7 @@ FORMS = [
     st.builds(Cosine, st.none() | poolings),
     st.builds(
         Ranked, corpus=corpora, size=ints, seed=ints, weight=st.integers(1, 1000).map(lambda n: n / 1000),
-        normalise=st.booleans(),
+        normalise=st.booleans(), similarity=st.sampled_from(["rank", "centred"]),
     ),
     st.builds(Whitened, pooling=poolings, dims=st.none() | ints, corpus=st.none() | corpora, longest=ints),
     st.builds(Flowed, pooling=poolings, corpus=st.none() | corpora, seed=ints),
@@ -279,6 +278,7 @@ def test_text_forms_of_every_kind_differ() -> None:
     [
         (Ranked, {"weight": 0.0}, r"weight must be in \(0, 1\], got 0.0"),
         (Ranked, {"weight": 1.1}, r"weight must be in \(0, 1\], got 1.1"),
+        (Ranked, {"similarity": "cosine"}, "similarity must be one of rank, centred, got 'cosine'"),
         (Ranked, {"size": 1}, "size must be from 2 to 300, got 1"),
         (Ranked, {"size": 301}, "size must be from 2 to 300, got 301"),
         (Whitened, {"pooling": "max"}, "pooling must be one of cls, .*, got 'max'"),

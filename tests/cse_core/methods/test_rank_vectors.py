@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from cse_core.methods import rankencoder
-from cse_core.methods.rankencoder import (
+from cse_core import rankings
+from cse_core.rankings import (
     _ascending,
     _ranked,
     _ranked_on_gpu,
@@ -201,7 +201,7 @@ def test_no_more_than_two_blocks_of_rankings_are_held(which: Any, block: int, mo
         calls[0] += 1
         return found
 
-    monkeypatch.setattr(rankencoder, "rank_vectors", spy)
+    monkeypatch.setattr(rankings, "rank_vectors", spy)
     a = draw(11, 3, 0)
     which(a, draw(11, 3, 1), draw(9, 3, 2), block=block)
     assert max(sizes) <= 2 * block

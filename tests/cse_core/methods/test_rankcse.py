@@ -255,7 +255,7 @@ def test_gradient_reaches_both_views_and_no_teacher() -> None:
         ({"temperature": -0.05}, "temperature must be positive, got -0.05"),
         ({"student_temperature": 0.0}, "student_temperature must be positive"),
         ({"consistency_weight": -1.0}, "consistency_weight must be zero or positive"),
-        ({"rank": "listwise"}, "rank must be one of list_net, list_mle, got 'listwise'"),
+        ({"rank": "listwise"}, "rank must be one of list_net, list_mle, mse, got 'listwise'"),
         ({"teacher_temperature": None}, "list_net needs a positive teacher_temperature"),
         ({}, "needs at least one teacher"),
         ({"contrastive_weight": 0.0, "consistency_weight": 0.0, "distillation_weight": 0.0}, "all three weights are 0"),
