@@ -10,7 +10,6 @@ import logging
 import math
 import os
 import pickle
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -28,18 +27,11 @@ from cse_core.evaluate.development import Development
 from cse_core.pretrained import content_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
+from cse_core.selection import SELECTION, export, exported_step, snapshot_steps
 from cse_core.senteval import pairs
 from cse_core.vectors import Examples, start
 
-# A rule keeps the checkpoint with the best mean score over its dev sets; `last` asks for none.
-SELECTION: dict[str, tuple[str, ...]] = {
-    "last": (),
-    "stsb_dev": ("stsb_dev",),
-    "avg_sts": ("stsb_dev", "sickr_dev"),
-    "synthetic_dev": ("synthetic_dev",),
-}
 CLIP = 1.0
-STEP = "trained_steps.txt"  # in a kept checkpoint
 logger = logging.getLogger(__name__)
 
 
@@ -82,7 +74,9 @@ def finished(run: Run, store: Path, keep: Sequence[str]) -> History | None:
     path = folder / "history.json"
     if not path.is_file() or not all((folder / rule / "config.json").is_file() for rule in keep):
         return None
-    return History.of(json.loads(path.read_text()))
+    history = History.of(json.loads(path.read_text()))
+    # A run that is trained again for more rules has their folders before it has kept the right checkpoint in them.
+    return history if set(keep) <= set(history.kept) else None
 
 
 def train(
@@ -113,9 +107,10 @@ def train(
     before = loop.history.seconds
     for step in range(loop.step, loop.history.steps):
         loop.train_step(step)
-        better = (step + 1) % run.eval_steps == 0 and loop.select(folder, step + 1)
+        kept = loop.snapshot(folder, step + 1)
+        kept |= (step + 1) % run.eval_steps == 0 and loop.select(folder, step + 1)
         loop.history.seconds = before + time.monotonic() - started
-        if better or time.monotonic() - saved > save_seconds:
+        if kept or time.monotonic() - saved > save_seconds:
             loop.save(folder / "state.pt")
             saved = time.monotonic()
         if on_step:
@@ -157,6 +152,7 @@ class Loop:
         source = Examples(table, self.encoder, store, corpus=run.corpus, data=data, device=device)
         self.targets = run.method.targets(source).on(device)
         self.history = History(steps=run.epochs * self.batches.per_epoch, data=content)
+        self.snapshots = snapshot_steps(self.keep, self.history.steps)
         self.dev = self._development(data)
         trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(trained, lr=run.learning_rate, weight_decay=0.0, fused=True)
@@ -227,9 +223,19 @@ class Loop:
             best = self.history.kept.get(rule)
             if best is None or best.score is None or score > best.score:
                 self.history.kept[rule] = Kept(step, None if math.isnan(score) else score)
-                _export(self.encoder, folder / rule, step)
+                export(self.encoder, folder / rule, step)
                 kept = True
         return kept
+
+    def snapshot(self, folder: Path, step: int) -> bool:
+        """Keep this checkpoint for every rule that names its step beforehand, whatever the dev scores."""
+        due = [rule for rule, at in self.snapshots.items() if at == step]
+        if due:
+            self.flush()  # a run that has diverged leaves none
+        for rule in due:
+            self.history.kept[rule] = Kept(step, None)
+            export(self.encoder, folder / rule, step)
+        return bool(due)
 
     def save(self, path: Path) -> None:
         """The whole state, complete or not at all."""
@@ -255,7 +261,7 @@ class Loop:
         if state["key"] != self.run.key or state["keep"] != list(self.keep):
             return
         history = History.of(state["history"])
-        if any(_exported_step(path.parent / rule) != kept.step for rule, kept in history.kept.items()):
+        if any(exported_step(path.parent / rule) != kept.step for rule, kept in history.kept.items()):
             # Killed between an export and its state. Where arithmetic repeats itself, training on would export the same
             # again; elsewhere the folder could keep weights that the history does not speak of.
             logger.warning("%s is older than a kept checkpoint: run %s starts again from step 0", path, self.run.key)
@@ -270,27 +276,14 @@ class Loop:
 
     def finish(self, folder: Path) -> History:
         """Keep the last checkpoint, and a rule's that no evaluation step reached; write the history; drop the state."""
-        if self.dev and not self.history.kept:
+        if self.dev and not any(SELECTION[rule] for rule in self.history.kept):
             self.select(folder, self.step)
         self.flush()
         if "last" in self.keep:
             self.history.kept["last"] = Kept(self.step, None)
-            _export(self.encoder, folder / "last", self.step)
+            export(self.encoder, folder / "last", self.step)
         part = folder / "history.part"
         part.write_text(json.dumps(asdict(self.history)))
         part.replace(folder / "history.json")
         (folder / "state.pt").unlink(missing_ok=True)
         return self.history
-
-
-def _exported_step(folder: Path) -> int | None:
-    path = folder / STEP
-    return int(path.read_text()) if path.is_file() else None
-
-
-def _export(encoder: Encoder, folder: Path, step: int) -> None:
-    part = folder.with_name(f".{folder.name}.part")
-    encoder.keep(part)
-    (part / STEP).write_text(str(step))
-    shutil.rmtree(folder, ignore_errors=True)
-    part.rename(folder)

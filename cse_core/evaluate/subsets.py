@@ -24,11 +24,12 @@ def disjoint(evaluation: Evaluation, others: Mapping[str, Evaluation]) -> Rows:
     Three of four dev pairs are test pairs of STS12 to STS16, so a checkpoint chosen on them has seen test labels. No
     pair is left of STS14's deft-forum and deft-news and of STS15's answers-forums: `mean` and `wmean` go without them.
     """
-    seen = {pair for split in SEEN for pair in _unordered(others[split])}
-    return np.array([row for row, pair in enumerate(_unordered(evaluation)) if pair not in seen], dtype=np.int64)
+    seen = {pair for split in SEEN for pair in unordered(others[split])}
+    return np.array([row for row, pair in enumerate(unordered(evaluation)) if pair not in seen], dtype=np.int64)
 
 
-def _unordered(evaluation: Evaluation) -> list[frozenset[str]]:
+def unordered(evaluation: Evaluation) -> list[frozenset[str]]:
+    """Each pair after normalisation, whichever sentence is first."""
     table = evaluation.table
     sides = zip(table["sentence1"][:], table["sentence2"][:], strict=True)
     return [frozenset(map(normalised, pair)) for pair in sides]

@@ -4,7 +4,8 @@ import math
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from cse_core.evaluate.subsets import SUBSETS
+from cse_core.evaluate.facts import EXAMPLES, Example, Gold, Halves, Sizes
+from cse_core.evaluate.subsets import SEEN, SUBSETS
 from cse_core.evaluate.task import Inputs, Outcome, Task
 from cse_core.evaluate.tasks import Classified, Correlations, Grouped, Neighbours, Pairwise, Projection, Space
 from cse_core.memory import Embeds, Memory, Progress
@@ -34,6 +35,11 @@ TASKS: dict[str, Task] = {
     "stsb_dev_projection": Projection(("stsb_dev",)),
     "phrases": Pairwise(sentences=PHRASES),
     "stsb_neighbours": Neighbours(("stsb",)),
+    "stsb_sample_projection": Projection(("stsb",), size=1000),
+    "stsb_dev_halves": Halves(read_sets=("stsb_dev",)),
+    **{f"{name}_sizes": Sizes.of(*SPLITS.get(name, (name,))) for name in (*STS_TEST, *TRANSFER)},
+    **{f"{name}_gold": Gold(read_sets=(name, *SEEN)) for name in STS_TEST},
+    **{f"examples_{name}": Example.of(*example) for name, example in EXAMPLES.items()},
 }
 GROUPS: dict[str, tuple[str, ...]] = {
     "sts": STS_TEST,
@@ -50,6 +56,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "neighbours": ("stsb_neighbours",),
     "synthetic": tuple(SYNTHETIC),
+    "sizes": tuple(f"{name}_sizes" for name in (*STS_TEST, *TRANSFER)),
+    "gold": tuple(f"{name}_gold" for name in STS_TEST),
+    "examples": tuple(f"examples_{name}" for name in EXAMPLES),
 }
 
 
@@ -91,22 +100,24 @@ def evaluate(
     """Every task's outcome, and the sets that they were read from.
 
     All sets and a scorer's corpus are read before anything is embedded, so that a damaged file costs nothing; then
-    every distinct sentence of all tasks is embedded once. A task that fails ends the call; with `failed`, its reason is
-    put there and the others go on.
+    every distinct sentence of all tasks is embedded once; nothing is, where all that is wanted are facts of the sets. A
+    task that fails ends the call; with `failed`, its reason is put there and the others go on.
     """
     tasks = _known(names)
     for name, task in tasks.items():
         task.check(name, scorer)
     scored = {name: pairs(name, data) for name in _all(task.pair_sets for task in tasks.values())}
     classed = {name: labelled(name, data) for name in _all(task.labelled_sets for task in tasks.values())}
-    read = {name: pairs(name, data) for name in _all(task.read_sets for task in tasks.values())}
+    others = _all(task.read_sets for task in tasks.values())
+    read = {name: (labelled if name in TRANSFER else pairs)(name, data) for name in others}
     sets = read | scored | classed
     memory = Memory.of(encoder)
     every = [s for found in (scored | classed).values() for side in _sides(found) for s in side]
     own = [s for task in tasks.values() for s in task.sentences]
-    scorer.view(memory).fill([*every, *own, *scorer.texts(data)], progress)
+    if every or own:  # else a scorer's corpus would be embedded for nothing
+        scorer.view(memory).fill([*every, *own, *scorer.texts(data)], progress)
     columns = {name: (e.table["sentence1"][:], e.table["sentence2"][:]) for name, e in scored.items()}
-    scores = scorer.pair_scores(memory, columns, data=data)
+    scores = scorer.pair_scores(memory, columns, data=data) if columns else {}
     inputs = Inputs(sets, scores, scorer, memory, data, progress)
     found = {}
     for name in tasks:

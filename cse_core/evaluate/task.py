@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -70,7 +71,11 @@ class Task(Protocol):
     """An evaluation: the version of its numbers, their names, the pair sets it wants scored, what else it reads."""
 
     version: ClassVar[int]
-    metrics: ClassVar[tuple[str, ...]]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the numbers that it always gives; it may give more."""
+        ...
 
     @property
     def pair_sets(self) -> tuple[str, ...]:
@@ -84,7 +89,7 @@ class Task(Protocol):
 
     @property
     def read_sets(self) -> tuple[str, ...]:
-        """Pair sets that are read and not scored."""
+        """Sets of either kind that are read, neither scored nor embedded."""
         ...
 
     @property
@@ -99,3 +104,32 @@ class Task(Protocol):
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """The numbers."""
         ...
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a kind of task reads: nothing but what it names."""
+
+    pair_sets: tuple[str, ...] = ()
+    labelled_sets: tuple[str, ...] = ()
+    read_sets: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
+
+    def check(self, name: str, scorer: Scorer) -> None:
+        """Every scorer will do."""
+
+
+def finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+    """The vectors of sentences, refused under the task's name if one is not finite."""
+    bad = (~torch.isfinite(vectors)).any(1).nonzero()
+    if len(bad):
+        raise ValueError(f"{name}: the vector of {sentences[int(bad[0])]!r} is not finite")
+    return vectors
+
+
+def directed(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+    """Vectors that have a direction: finite and not zero."""
+    zero = (finite(name, vectors, sentences) == 0).all(1).nonzero()
+    if len(zero):
+        raise ValueError(f"{name}: the vector of {sentences[int(zero[0])]!r} is zero and has no direction")
+    return vectors

@@ -1,6 +1,7 @@
 """The kinds of evaluation: each says which sets it reads, and makes numbers of their pair scores or vectors."""
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple, cast
@@ -14,7 +15,7 @@ from torch import Tensor
 from cse_core.contrastive import cosine_matrix
 from cse_core.evaluate import geometry, neighbours, ranking, sts, transfer
 from cse_core.evaluate.subsets import SUBSETS
-from cse_core.evaluate.task import Inputs, Outcome, PairList
+from cse_core.evaluate.task import Inputs, Outcome, PairList, Reads, directed, finite
 from cse_core.scorers import Cosine, Ranked, Scorer, pair_cosines
 from cse_core.senteval import Evaluation
 
@@ -22,18 +23,7 @@ MOST_RANKS = 30_000_000  # numbers of rank vectors held at once: with the copies
 
 
 @dataclass(frozen=True)
-class _Reads:
-    pair_sets: tuple[str, ...] = ()
-    labelled_sets: tuple[str, ...] = ()
-    read_sets: tuple[str, ...] = ()
-    sentences: tuple[str, ...] = ()
-
-    def check(self, name: str, scorer: Scorer) -> None:
-        """Every scorer will do."""
-
-
-@dataclass(frozen=True)
-class Correlations(_Reads):
+class Correlations(Reads):
     """Correlations of a set's pair scores with gold (sts.py), of all its pairs or of a subset."""
 
     version: ClassVar[int] = sts.VERSION
@@ -53,7 +43,7 @@ class Correlations(_Reads):
 
 
 @dataclass(frozen=True)
-class Grouped(_Reads):
+class Grouped(Reads):
     """The ranking task on one set, or on its splits merged (ranking.py)."""
 
     version: ClassVar[int] = ranking.VERSION
@@ -68,7 +58,7 @@ class Grouped(_Reads):
 
 
 @dataclass(frozen=True)
-class Classified(_Reads):
+class Classified(Reads):
     """A transfer task under one of SentEval's settings (transfer.py)."""
 
     version: ClassVar[int] = transfer.VERSION
@@ -83,7 +73,7 @@ class Classified(_Reads):
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are labelled sentences."""
         (task,) = self.labelled_sets
-        vectors, labels = features(inputs.sets[task], lambda side: _finite(name, inputs.vectors(side), side))
+        vectors, labels = features(inputs.sets[task], lambda side: finite(name, inputs.vectors(side), side))
         if all(bool((x == next(iter(vectors.values()))[0]).all()) for x in vectors.values()):
             raise ValueError(
                 f"{name}: all {sum(map(len, vectors.values())):,} vectors are equal, nothing to learn from"
@@ -95,8 +85,11 @@ class Classified(_Reads):
 
 
 @dataclass(frozen=True)
-class Space(_Reads):
-    """Alignment, uniformity, cosines by gold and the pull of length on scored pairs (geometry.py)."""
+class Space(Reads):
+    """Alignment, uniformity, cosines by gold and the pull of length on scored pairs (geometry.py).
+
+    The cosine of each pair and its gold score are kept beside them (RankCSE, Fig. 5).
+    """
 
     version: ClassVar[int] = geometry.VERSION
     metrics: ClassVar[tuple[str, ...]] = ("alignment", "uniformity", "uniformity.unique", "length_shortcut")
@@ -107,28 +100,52 @@ class Space(_Reads):
         distinct, vectors = _distinct(name, inputs, found)
         rows = {sentence: i for i, sentence in enumerate(distinct)}
         x, y = (vectors[[rows[s] for s in side]] for side in (found.first, found.second))
-        return Outcome(geometry.summary(x, y, found.gold, found.first, found.second), len(found.gold))
+        metrics = geometry.summary(x, y, found.gold, found.first, found.second)
+        arrays = {"cosines": pair_cosines(x, y)[0].astype(np.float32), "gold": found.gold.astype(np.float32)}
+        return Outcome(metrics, len(found.gold), arrays)
 
 
 @dataclass(frozen=True)
-class Projection(_Reads):
-    """Two coordinates a sentence (UMAP), with its number of words (CompCSE, Fig. 5), and how much of it is kept."""
+class Projection(Reads):
+    """Two coordinates a sentence (UMAP), with its number of words (CompCSE, Fig. 5), and how much of it is kept.
+
+    Of all distinct sentences of the pairs or, drawn with a seed, of `size` of them (RankEncoder, Fig. 7, has 1,000).
+    `first`, `second` and `gold` are of the pairs with both sentences shown: rows of the coordinates, and the score.
+    """
 
     version: ClassVar[int] = geometry.VERSION
     metrics: ClassVar[tuple[str, ...]] = ("trustworthiness",)
+    size: int | None = None
+    seed: int = 42
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are distinct sentences."""
-        distinct, vectors = _distinct(name, inputs, inputs.pairs(self.pair_sets))
+        found = inputs.pairs(self.pair_sets)
+        shown, vectors = _distinct(name, inputs, found, self._drawn)
         places = geometry.project(vectors)
-        words = np.array([len(s.split()) for s in distinct])
         kept = float(trustworthiness(vectors.numpy(), places, metric="cosine"))
-        arrays = {"coordinates": places, "words": words}
-        return Outcome({"trustworthiness": kept}, len(distinct), arrays)
+        row = {sentence: i for i, sentence in enumerate(shown)}
+        pairs = [p for p, sides in enumerate(zip(found.first, found.second, strict=True)) if row.keys() >= {*sides}]
+        arrays = {
+            "coordinates": places,
+            "words": np.array([len(s.split()) for s in shown]),
+            "first": np.array([row[found.first[p]] for p in pairs], np.int64),
+            "second": np.array([row[found.second[p]] for p in pairs], np.int64),
+            "gold": found.gold[pairs].astype(np.float32),
+        }
+        return Outcome({"trustworthiness": kept}, len(shown), arrays)
+
+    def _drawn(self, name: str, distinct: list[str]) -> list[str]:
+        """In the order of the pairs."""
+        if self.size is None:
+            return distinct
+        if self.size > len(distinct):
+            raise ValueError(f"{name}: {self.size:,} distinct sentences wanted, got {len(distinct):,}")
+        return [distinct[i] for i in sorted(random.Random(self.seed).sample(range(len(distinct)), self.size))]
 
 
 @dataclass(frozen=True)
-class Pairwise(_Reads):
+class Pairwise(Reads):
     """Cosines of a few sentences with each other, for a heat map."""
 
     version: ClassVar[int] = geometry.VERSION
@@ -136,13 +153,13 @@ class Pairwise(_Reads):
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task."""
-        matrix = cosine_matrix(*[_directed(name, inputs.vectors(self.sentences), self.sentences)] * 2)
+        matrix = cosine_matrix(*[directed(name, inputs.vectors(self.sentences), self.sentences)] * 2)
         others = matrix[~torch.eye(len(matrix), dtype=torch.bool)]
         return Outcome({"cosine.mean": float(others.mean())}, len(matrix), {"cosines": matrix.numpy()})
 
 
 @dataclass(frozen=True)
-class Neighbours(_Reads):
+class Neighbours(Reads):
     """How many of their 100 nearest corpus sentences a pair shares (neighbours.py); the corpus is the scorer's."""
 
     version: ClassVar[int] = neighbours.VERSION
@@ -157,7 +174,7 @@ class Neighbours(_Reads):
         """See Task; cosines and the scorer's scores are kept beside what is shared, to be compared bin by bin."""
         found, scorer = inputs.pairs(self.pair_sets), cast(Ranked, inputs.scorer)
         corpus = scorer.corpus_vectors(inputs.encoder, data=inputs.data)
-        x, y = (_directed(name, inputs.encoder.encode(side), side) for side in (found.first, found.second))
+        x, y = (directed(name, inputs.encoder.encode(side), side) for side in (found.first, found.second))
         shared = neighbours.overlap(x, y, corpus)
         arrays = {"shared": shared, "cosines": pair_cosines(x, y)[0], "pair_scores": found.scores}
         return Outcome({"shared": float(shared.mean())}, len(shared), arrays)
@@ -167,30 +184,20 @@ def _told(name: str, found: PairList) -> tuple[str, ...]:
     return (f"{name}: {found.undefined} pairs without a defined cosine count as 0",) if found.undefined else ()
 
 
-def _finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-    bad = (~torch.isfinite(vectors)).any(1).nonzero()
-    if len(bad):
-        raise ValueError(f"{name}: the vector of {sentences[int(bad[0])]!r} is not finite")
-    return vectors
-
-
-def _directed(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-    """Vectors that have a direction: finite and not zero."""
-    zero = (_finite(name, vectors, sentences) == 0).all(1).nonzero()
-    if len(zero):
-        raise ValueError(f"{name}: the vector of {sentences[int(zero[0])]!r} is zero and has no direction")
-    return vectors
-
-
-def _distinct(name: str, inputs: Inputs, found: PairList) -> tuple[list[str], Float[Tensor, "n d"]]:
-    """The distinct sentences of pairs, and their vectors."""
-    distinct = list(dict.fromkeys([*found.first, *found.second]))
+def _distinct(
+    name: str,
+    inputs: Inputs,
+    found: PairList,
+    drawn: Callable[[str, list[str]], list[str]] = lambda name, all_of_them: all_of_them,
+) -> tuple[list[str], Float[Tensor, "n d"]]:
+    """The distinct sentences of pairs, or those drawn from them, and their vectors."""
+    distinct = drawn(name, list(dict.fromkeys([*found.first, *found.second])))
     if isinstance(inputs.scorer, Ranked) and len(distinct) * inputs.scorer.size > MOST_RANKS:
         raise ValueError(
             f"{name}: {len(distinct):,} rank vectors of {inputs.scorer.size:,} numbers do not fit, at most "
             f"{MOST_RANKS:,} numbers do; wants a smaller corpus"
         )
-    return distinct, _directed(name, inputs.vectors(distinct), distinct)
+    return distinct, directed(name, inputs.vectors(distinct), distinct)
 
 
 class Split(NamedTuple):

@@ -53,7 +53,8 @@ def weights(store: Path, run: Run, *rules: str) -> None:
     for rule in rules:
         (store / run.key / rule).mkdir(parents=True)
         (store / run.key / rule / "config.json").write_text("{}")
-    (store / run.key / "history.json").write_text(json.dumps({"steps": 1, "kept": {}, "curves": {}}))
+    kept = {rule: {"step": 1, "score": None} for rule in rules}
+    (store / run.key / "history.json").write_text(json.dumps({"steps": 1, "kept": kept, "curves": {}}))
 
 
 def test_a_run_of_two_studies_is_one_job_with_both_their_tasks() -> None:
