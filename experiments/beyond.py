@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from cse_core.method import with_fields
 from cse_core.methods import promptbert, sncse
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Corpus, Run
@@ -14,7 +15,7 @@ from experiments.rankencoder import ranked
 from experiments.runs import RUNS, rankcse_run, rankencoder_run, simcse_run
 from experiments.study import Comparison, Order, Row, Scale, Study, StudyAt
 
-SEARCH_SEEDS = (101, 102, 103)  # that no other study has
+SEARCH_SEEDS = (101, 102)  # that no other study has
 UNTRAINED = {
     "[CLS]": Cosine("cls"),
     "mean": Cosine("mean"),
@@ -66,7 +67,8 @@ def methods(scale: Scale) -> Study:
 def search(scale: Scale) -> Study:
     """Dropout and learning rate for SimCSE, on dev alone and on seeds kept apart: decided before all else, then frozen.
 
-    The paper's values for BERT, 0.1 and 3e-5, are in the grid.
+    Declared before it was run: 0.3 and 3e-4 stay unless another pair's mean is higher by more than twice the standard
+    error of such a difference, from the deviation over seeds pooled over the grid. BERT's 0.1 and 3e-5 are in it.
     """
     rows, simcse = [], simcse_run(scale, BASE)
     assert simcse  # every scale has something for BERT-base
@@ -117,12 +119,13 @@ def compute(scale: Scale) -> Study:
 
 def distillation(scale: Scale) -> Study:
     """RankCSE's teachers without ranking, and with their rankings destroyed."""
-    base = simcse_run(scale, BASE)
+    net = rankcse_run(scale, BASE)
+    assert net  # every scale has something for BERT-base
     made = {
-        "SimCSE": base,
-        NET: rankcse_run(scale, BASE),
+        "SimCSE": simcse_run(scale, BASE),
+        NET: net,
         MLE: rankcse_run(scale, BASE, "list_mle"),
-        "squared error, same teachers": rankcse_run(scale, BASE, rank="mse"),
+        "squared error, same teachers": replace(net, method=with_fields(net.method, rank="mse")),
         f"{NET}, shuffled teachers": rankcse_run(scale, BASE, teacher_order="shuffled"),
         f"{MLE}, shuffled teachers": rankcse_run(scale, BASE, "list_mle", teacher_order="shuffled"),
         f"{NET}, untrained teacher": rankcse_run(scale, BASE, teachers=(Teacher(scale.backbones[BASE]),)),
