@@ -15,7 +15,8 @@ from scipy import stats
 LEVEL = 0.95
 ALPHA = 0.05
 POWER = 0.8
-# Scores lie in [0, 1]; values that differ by less are equal and were merely summed in another order.
+# Scores have the units shown, mostly points: this is a share of the largest, or of 1 where that is more. Values that
+# differ by less are equal and were merely summed in another order.
 ROUNDING = 1e-12
 NOT_TESTED = "not tested"
 
@@ -58,9 +59,28 @@ class Spread:
     n: tuple[int, int]
 
 
+@dataclass(frozen=True)
+class Welch:
+    """A difference of means; interval, p and degrees of freedom are None for one score or without any spread."""
+
+    difference: float
+    interval: Interval | None
+    p: float | None
+    df: float | None
+    n: tuple[int, int]
+
+
+class Williams(NamedTuple):
+    """Williams' t, its two-sided p and degrees of freedom."""
+
+    t: float
+    p: float
+    df: int
+
+
 def summary(scores: Sequence[float]) -> Summary:
     """What was measured: mean and sample deviation of the scores of n seeds."""
-    values = _checked(scores, "scores")
+    values = checked(scores, "scores")
     mean = float(np.mean(values))
     if len(values) < 2:
         return Summary(mean, None, 1)
@@ -88,7 +108,7 @@ def paired(first: Sequence[float], second: Sequence[float], *, level: float = LE
     observed deviation were the true one: (t(.975) + t(.8)) sd / sqrt(n), the usual approximation to the noncentral t.
     Differences that are the same for every seed have no spread to test against: no interval, p or detectable.
     """
-    a, b = _checked(first, "first"), _checked(second, "second")
+    a, b = checked(first, "first"), checked(second, "second")
     if len(a) != len(b):
         raise ValueError(f"pairs need equally many scores, got {len(a)} and {len(b)}")
     found = summary(a - b)
@@ -114,6 +134,56 @@ def spread(first: Sequence[float], second: Sequence[float], *, level: float = LE
     return Spread(ratio, Interval(low, high), p, (a.n, b.n))
 
 
+def welch(a: Sequence[float], b: Sequence[float], *, level: float = LEVEL) -> Welch:
+    """Is a's mean over seeds another than b's, where seeds are no pairs and a and b may vary differently?
+
+    Welch's t test of a - b with Satterthwaite's degrees of freedom (Welch, Biometrika 1947).
+    """
+    first, second = summary(a), summary(b)
+    difference, n = first.mean - second.mean, (first.n, second.n)
+    if first.sd is None or second.sd is None or first.sd == second.sd == 0:
+        return Welch(difference, None, None, None, n)
+    one, other = first.sd**2 / first.n, second.sd**2 / second.n
+    df = (one + other) ** 2 / (one**2 / (first.n - 1) + other**2 / (second.n - 1))
+    error, student = math.sqrt(one + other), stats.t(df)
+    half = float(student.ppf((1 + level) / 2)) * error
+    p = float(2 * student.sf(abs(difference) / error))
+    return Welch(difference, Interval(difference - half, difference + half), p, df, n)
+
+
+def steiger(r12: float, r13: float, r23: float, n: int) -> Williams | None:
+    """Does 1 correlate more with 2 than with 3, over the same n pairs? 1: the gold scores; 2 and 3: two encoders'.
+
+    Williams' t with n - 3 degrees of freedom (Steiger, Psychological Bulletin 1980).
+    It holds for Pearson's r of normal variables and approximates for Spearman's rho. None where 2 and 3 are the same.
+    """
+    determinant = 1 - r12**2 - r13**2 - r23**2 + 2 * r12 * r13 * r23
+    if not (max(abs(r12), abs(r13), abs(r23)) <= 1 and determinant >= -ROUNDING):
+        raise ValueError(f"wanted correlations that three variables can have, got {r12}, {r13} and {r23}")
+    if n < 4:
+        raise ValueError(f"n must be at least 4, got {n}")
+    square = 2 * (n - 1) / (n - 3) * max(determinant, 0.0) + ((r12 + r13) / 2) ** 2 * (1 - r23) ** 3
+    if square <= ROUNDING:
+        return None
+    t = (r12 - r13) * math.sqrt((n - 1) * (1 + r23) / square)
+    return Williams(t, float(2 * stats.t(n - 3).sf(abs(t))), n - 3)
+
+
+def expected_maximum(scores: Sequence[float]) -> np.ndarray:
+    """What is the best of k of these n trials expected to score? (n,), for k = 1 to n.
+
+    Trials are drawn without replacement, P(max <= i-th smallest) = C(i, k) / C(n, k): unbiased (Tang et al., ACL 2020),
+    where the estimate of Dodge et al. (EMNLP 2019) draws with replacement and is too low.
+    """
+    values = np.sort(checked(scores, "scores"))
+    n = len(values)
+    below, found = np.ones(n + 1), np.empty(n)
+    for k in range(n):
+        below *= np.maximum(np.arange(n + 1) - k, 0) / (n - k)
+        found[k] = np.diff(below) @ values
+    return found
+
+
 def equivalence(first: Sequence[float], second: Sequence[float], margin: float) -> tuple[float | None, bool]:
     """Are the two means the same within a margin? p of the two one-sided paired tests (the larger) and True; where the
     mean difference is beyond the margin, p that it truly is, and False. No p where paired has none.
@@ -127,8 +197,8 @@ def equivalence(first: Sequence[float], second: Sequence[float], margin: float) 
 
 
 def ratio(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Spread:
-    """How many times as much is first as second? Geometric mean of paired ratios of positive numbers, its t interval."""
-    a, b = _checked(first, "first"), _checked(second, "second")
+    """How many times as much is first as second? Geometric mean of paired ratios of positive numbers, t interval."""
+    a, b = checked(first, "first"), checked(second, "second")
     if len(a) != len(b) or min(a.min(), b.min()) <= 0:
         raise ValueError(f"ratios need equally many positive numbers, got {a.tolist()} and {b.tolist()}")
     logs = paired(np.log(a).tolist(), np.log(b).tolist(), level=level)
@@ -140,7 +210,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Which of a table's comparisons stand when all are tested together? Holm's adjusted p values."""
     if not len(p_values):
         return []
-    values = _checked(p_values, "p values")
+    values = checked(p_values, "p values")
     if values.min() < 0 or values.max() > 1:
         raise ValueError(f"p values must be in [0, 1], got {p_values}")
     order = np.argsort(values, kind="stable")
@@ -172,20 +242,21 @@ def comparison_verdict(effect: float, adjusted_p: float | None) -> str:
     return "supported" if effect > 0 else "contradicted"
 
 
-def _around(found: Summary, factor: float, level: float) -> Interval | None:
-    if found.sd is None:
-        return None
-    half = float(stats.t(found.n - 1).ppf((1 + level) / 2)) * found.sd * factor
-    return Interval(found.mean - half, found.mean + half)
-
-
-def _checked(values: Sequence[float], name: str) -> np.ndarray:
+def checked(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray:
+    """The values as an array in a row, refused by name if there is none or one is not finite."""
     array = np.asarray(values, dtype=float)
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{name}: wanted at least one number in a row, got shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: wanted finite numbers, got {array.tolist()}")
     return array
+
+
+def _around(found: Summary, factor: float, level: float) -> Interval | None:
+    if found.sd is None:
+        return None
+    half = float(stats.t(found.n - 1).ppf((1 + level) / 2)) * found.sd * factor
+    return Interval(found.mean - half, found.mean + half)
 
 
 def _constant(values: np.ndarray) -> bool:

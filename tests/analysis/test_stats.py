@@ -1,5 +1,6 @@
 """Statistics against closed forms, scipy and properties."""
 
+import itertools
 import math
 
 import numpy as np
@@ -144,6 +145,79 @@ def test_spread_of_swapped_samples_is_the_reciprocal(first, second):
 @pytest.mark.parametrize(("first", "second"), [([0.5], [0.4, 0.6]), ([0.4, 0.6], [0.5]), ([0.5, 0.5], [0.4, 0.6])])
 def test_spread_needs_two_deviations(first, second):
     assert stats.spread(first, second) == stats.Spread(None, None, None, (len(first), len(second)))
+
+
+@given(SPREAD, SPREAD)
+def test_welch_is_scipys(first, second):
+    found, expected = stats.welch(first, second), reference.ttest_ind(first, second, equal_var=False)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.df == pytest.approx(expected.df)
+    assert found.interval == pytest.approx(tuple(expected.confidence_interval()))
+    assert found.difference == pytest.approx(np.mean(first) - np.mean(second))
+    assert found.n == (len(first), len(second))
+
+
+def test_welch_needs_two_scores_each_and_some_spread():
+    for first, second in (([0.5], [0.4, 0.6]), ([0.4, 0.6], [0.5]), ([0.1 + 0.2, 0.3], [0.5, 0.5])):
+        found = stats.welch(first, second)
+        assert found.difference == pytest.approx(np.mean(first) - np.mean(second))
+        assert (found.interval, found.p, found.df, found.n) == (None, None, None, (len(first), len(second)))
+    assert stats.welch([0.5, 0.5], [0.4, 0.6]).df == pytest.approx(1)
+    with pytest.raises(ValueError, match="scores: wanted finite"):
+        stats.welch([0.5, math.nan], [0.4, 0.6])
+
+
+def williams(*arguments):
+    found = stats.steiger(*arguments)
+    assert found is not None
+    return found
+
+
+def test_steiger_gives_the_published_examples():
+    """Steiger (1980), p. 249, case A, and Silver, Hittner and May (Applied Psychological Measurement 2006)."""
+    assert williams(0.4, 0.5, 0.1, 103).t == pytest.approx(-0.8913, abs=5e-5)
+    found = williams(0.3, 0.4, 0.5, 100)
+    assert (found.t, found.p, found.df) == (pytest.approx(-1.0767, abs=5e-5), pytest.approx(0.2843, abs=5e-5), 97)
+    back = williams(0.4, 0.3, 0.5, 100)
+    assert (back.t, back.p) == (pytest.approx(-found.t), pytest.approx(found.p))
+
+
+def test_steiger_rejects_equal_correlations_as_often_as_it_says():
+    random = np.random.default_rng(3)
+    covariance = np.array([[1, 0.6, 0.6], [0.6, 1, 0.7], [0.6, 0.7, 1]])
+    p_values = []
+    for sample in random.multivariate_normal(np.zeros(3), covariance, (2000, 25)):
+        r = np.corrcoef(sample.T)
+        p_values.append(williams(r[0, 1], r[0, 2], r[1, 2], 25).p)
+    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.012)
+
+
+def test_steiger_refuses_what_is_no_correlation():
+    assert stats.steiger(0.5, 0.5, 1.0, 20) is None
+    for bad in ((1.1, 0.5, 0.5), (0.9, -0.9, 0.9), (math.nan, 0.5, 0.5)):
+        with pytest.raises(ValueError, match=f"three variables can have, got {bad[0]}"):
+            stats.steiger(*bad, 20)
+    with pytest.raises(ValueError, match="at least 4, got 3"):
+        stats.steiger(0.5, 0.4, 0.5, 3)
+
+
+@given(st.lists(st.integers(0, 9).map(float), min_size=1, max_size=7))
+def test_expected_maximum_is_the_mean_over_all_choices(scores):
+    expected = [np.mean([max(c) for c in itertools.combinations(scores, k + 1)]) for k in range(len(scores))]
+    assert stats.expected_maximum(scores) == pytest.approx(expected)
+
+
+def test_expected_maximum_of_many_trials_is_in_closed_form():
+    """Of 1 to n, the best of k is (n + 1) k / (k + 1); binomials of 2,000 would not fit a float."""
+    n, k = 2000, np.arange(1, 2001)
+    assert stats.expected_maximum(list(range(1, n + 1))) == pytest.approx((n + 1) * k / (k + 1))
+    with pytest.raises(ValueError, match="scores: wanted at least one number"):
+        stats.expected_maximum([])
+
+
+def test_rounding_is_a_share_of_scores_in_points():
+    assert stats.summary([100 * (0.1 + 0.2), 100 * 0.3]).sd == 0.0
+    assert stats.summary([75.0, 75.0 + 1e-9]).sd != 0.0
 
 
 def test_holm_by_hand():
