@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -177,7 +176,10 @@ def _fact(row: Row, path: str, seconds: float | None) -> float | None:
         return seconds
     if path == "seconds_per_epoch":
         return None if seconds is None else seconds / row.encoder.epochs
-    return reduce(lambda value, name: getattr(value, name, None), path.split("."), row.encoder)
+    value: Any = row.encoder
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
 
 
 def _provenance(row: Row, scored: bool) -> str:

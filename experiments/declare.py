@@ -52,7 +52,7 @@ def rows_of(
     scale: Scale, table: str, ours: Mapping[str, MakeRun], columns: Mapping[str, str] | None = None, **more: Any
 ) -> list[Row]:
     """Every row of a published table: of `ours`, of other methods that the core has, or imported."""
-    makers = TRAINED | dict(ours)
+    makers = {**TRAINED, **ours}
     found = []
     for backbone, method, variant in lines_of(table):
         published = Published(table, backbone, method, variant, columns or {})

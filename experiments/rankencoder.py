@@ -19,7 +19,8 @@ MOST = 100_000  # corpus sentences, the paper's number; a scale may have fewer
 def ranked(scale: Scale, weight: float = 0.1, **fields: Any) -> Ranked:
     """Interpolated with cosine (Eq. 7), or by ranks alone (weight 1, Eq. 2), against this scale's corpus."""
     small = scale.rescaled.get("rankencoder", {}).get(BASE, {}).get("corpus_size", MOST)
-    return Ranked(**({"corpus": scale.corpus, "size": small, "weight": weight} | fields))
+    about: dict[str, Any] = {"corpus": scale.corpus, "size": small, "weight": weight}
+    return Ranked(**(about | fields))
 
 
 def _plus(scale: Scale, base: str, **fields: Any) -> Run | None:
