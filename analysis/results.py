@@ -62,8 +62,8 @@ class Results:
         return tuple(self.cells[row.label, column] for column in self.study.columns)
 
 
-def join(study: Study, frame: pd.DataFrame) -> Results:
-    """The study's cells from the lines of results.csv.
+def join(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None = None) -> Results:
+    """The study's cells from the lines of results.csv, those of losses from curves.csv.
 
     An average needs all its tasks: a seed that lacks one has no average. Of a cell scored by several versions of an
     evaluator the newest counts; two lines for a cell, or two versions among the lines of one table, are errors.
@@ -74,11 +74,11 @@ def join(study: Study, frame: pd.DataFrame) -> Results:
     lines = frame[frame["key"].isin(keys) & frame["score"].notna()]
     found = pd.Series([Place(*place) for place in lines[list(Place._fields)].to_numpy()], lines.index, dtype=object)
     scores = {place: float(score) for place, score in zip(found, lines["score"], strict=True)}
-    seconds = dict(zip(lines["key"], lines["seconds"], strict=True))
+    facts = _facts(lines, curves)
     names = tuple(dict.fromkeys((*study.columns, *(comparison.task for comparison in study.comparisons))))
     wanted = {(row.label, name): _wanted(study, row, name, scores) for row in study.rows for name in names}
     cells = {
-        (row.label, name): _cell(row, name, _values(row, name, wanted[row.label, name], scores, seconds))
+        (row.label, name): _cell(row, name, _values(row, name, wanted[row.label, name], scores, facts))
         for row in study.rows
         for name in names
     }
@@ -115,7 +115,7 @@ def _values(
     name: str,
     wanted: Mapping[int, list[Place]],
     scores: Mapping[Place, float],
-    seconds: Mapping[str, float],
+    facts: Mapping[tuple[str, str], float],
 ) -> dict[int, float | None]:
     """By seed, the row's score in a column in the column's units; None where a number is missing."""
     shown = column(name)
@@ -123,7 +123,7 @@ def _values(
     for seed, key in row.keys().items():
         values = [scores.get(place) for place in wanted[seed]]
         if shown.fact:
-            values = [_fact(row, shown.fact, seconds.get(key))]
+            values = [_fact(row, key, shown.fact, facts)]
         known = [value for value in values if value is not None]
         found[seed] = shown.factor * sum(known) / len(known) if len(known) == len(values) else None
     return found
@@ -168,17 +168,32 @@ def _cell(row: Row, name: str, values: Mapping[int, float | None]) -> Cell:
     )
 
 
-def _fact(row: Row, path: str, seconds: float | None) -> float | None:
-    """A field of the row's run, or what its training cost."""
+def _facts(lines: pd.DataFrame, curves: pd.DataFrame | None) -> dict[tuple[str, str], float]:
+    """What the record says of runs besides scores, by key and name: seconds, kept steps by rule, losses at the end."""
+    found = {(key, "seconds"): value for key, value in zip(lines["key"], lines["seconds"], strict=True)}
+    steps = zip(lines["key"], lines["select"], lines["step"], strict=True)
+    found |= {(key, f"step {select}"): step for key, select, step in steps}
+    if curves is not None:
+        last = (
+            curves[curves["key"].isin(set(lines["key"]))].sort_values("step").groupby(["key", "name"])["value"].last()
+        )
+        found |= {(key, f"last {name}"): value for (key, name), value in last.items()}
+    return found
+
+
+def _fact(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], float]) -> float | None:
+    """A field of the row's run, or what the record says of it."""
     if not isinstance(row.encoder, Run):
         return None
-    if path == "seconds":
-        return seconds
     if path == "seconds_per_epoch":
+        seconds = facts.get((key, "seconds"))
         return None if seconds is None else seconds / row.encoder.epochs
+    name = f"step {row.select}" if path == "step" else path
+    if name == "seconds" or name.startswith(("step ", "last ")):
+        return facts.get((key, name))
     value: Any = row.encoder
-    for name in path.split("."):
-        value = getattr(value, name, None)
+    for part in path.split("."):
+        value = getattr(value, part, None)
     return value
 
 

@@ -195,13 +195,16 @@ def whitening(scale: Scale) -> Study:
             f"random rotation{suffix}": make(views=views, whitening="rotation"),
         }
     made["extra dropout on shared features"] = make(views="shared", whitening="none", feature_dropout=0.1)
-    made["three views, no whitening, dropout views"] = make(views="dropout", whitening="none")
+    plain = "three views, no whitening, dropout views"
+    made[plain] = make(views="dropout", whitening="none")
     mine = [label for label in made if label.startswith("WhitenedCSE")]
     others = [label for label in made if label not in ("SimCSE", *mine)]
     pairs = [(a, b) for a in mine for b in others if ("dropout views" in a) == ("dropout views" in b)]
-    return _control(
+    study = _control(
         scale, "whitenedcse-controls", "Does WhitenedCSE's gain come from whitening?", made, [("W9", *p) for p in pairs]
     )
+    cost = Comparison("W8", mine[1], plain, "time_min", "ratio", wanted=1.0)
+    return replace(study, columns=(*study.columns, "time_min"), comparisons=(*study.comparisons, cost))
 
 
 def composition(scale: Scale) -> Study:

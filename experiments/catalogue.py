@@ -1,12 +1,21 @@
 """Every declared study by name."""
 
-from experiments import beyond, compcse, quickstart, rankcse, rankcse_analyses, rankencoder, whitenedcse
+from experiments import (
+    beyond,
+    compcse,
+    quickstart,
+    rankcse,
+    rankcse_analyses,
+    rankencoder,
+    rankencoder_analyses,
+    whitenedcse,
+)
 from experiments.scales import SCALES
 from experiments.study import Study, StudyAt
 
 PAPERS: dict[str, dict[str, StudyAt]] = {
     "rankcse": rankcse.STUDIES | rankcse_analyses.STUDIES,
-    "rankencoder": rankencoder.STUDIES,
+    "rankencoder": rankencoder.STUDIES | rankencoder_analyses.STUDIES,
     "whitenedcse": whitenedcse.STUDIES,
     "compcse": compcse.STUDIES,
     "beyond": beyond.STUDIES,

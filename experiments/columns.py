@@ -24,8 +24,9 @@ PUBLISHED_NAMES |= dict.fromkeys(("sts_avg", "groups_avg"), "Avg")
 class Column:
     """The unweighted mean of a metric over tasks, times `factor`.
 
-    Without tasks it is a fact of the row's run: a field by its path ("method.temperature"), or what training it cost
-    ("seconds", "seconds_per_epoch"). The metric is the row's or the study's where it is empty.
+    Without tasks it is a fact of the row's run: a field by its path ("method.temperature"), what training it cost
+    ("seconds", "seconds_per_epoch"), the "step" of its kept checkpoint, or the end of a curve ("last loss/rank"). The
+    metric is the row's or the study's where it is empty.
     """
 
     heading: str
@@ -75,6 +76,15 @@ COLUMNS = {
     "tau1": _setting("tau1", "method.temperature"),
     "tau2": _setting("tau2", "method.student_temperature"),
     "tau3": _setting("tau3", "method.teacher_temperature"),
+    "step": Column(heading="best step", fact="step", factor=1.0, digits=1),
+    "last_contrastive": Column(
+        heading="contrastive loss at the end", fact="last loss/contrastive", factor=1.0, digits=4
+    ),
+    "last_rank": Column(heading="rank loss at the end", fact="last loss/rank", factor=1.0, digits=4),
+    "rank_larger": Column(heading="steps where the rank loss counts, %", fact="last loss/share_rank_larger"),
+    "gain_trend": Column(
+        heading="gain by shared neighbours", tasks=("stsb_neighbours",), metric="gain_trend", factor=1.0
+    ),
     "time_min": _minutes("minutes", "seconds"),
     "time_per_epoch_min": _minutes("minutes an epoch", "seconds_per_epoch"),
 }

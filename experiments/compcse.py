@@ -203,9 +203,9 @@ def figure3(scale: Scale) -> Study:
         question="Does composition converge faster and more stably than SimCSE?",
         scale=scale,
         rows=tuple(rows),
-        columns=DEV,
+        columns=(*DEV, "step"),
         comparisons=(
-            Comparison("C7", "w/ composition", "SimCSE", *DEV),
+            Comparison("C7", "SimCSE", "w/ composition", "step"),
             Comparison("C7", "w/ composition", "SimCSE", *DEV, kind="spread"),
         ),
         view="curves",

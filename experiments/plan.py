@@ -11,7 +11,6 @@ from cse_core.evaluate import sts, suite
 from cse_core.run import Pretrained, Run
 from cse_core.scorers import Cosine
 from cse_core.train import SELECTION, finished
-from experiments.columns import STS
 from experiments.job import Job, Scoring
 from experiments.record import UNRECORDED
 from experiments.study import Row, Study
@@ -36,12 +35,8 @@ def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
 
 def _add(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row, label: str) -> None:
     _add_nested(jobs, encoder, study)
-    scorings = [Scoring(select, row.scorer, study.tasks) for select in row.selects]
-    if isinstance(encoder, Run) and row.select == study.scale.dev:
-        # The last checkpoint is scored beside the one that dev selects: whether selection matters is a question of its
-        # own (S3). It is asked of the STS sets, as classifiers would double the time.
-        scorings.append(Scoring("last", row.scorer, tuple(task for task in study.tasks if task in STS)))
-    _put(jobs, Job(encoder, study.scale.name, label, tuple(scorings), (study.name,)))
+    scorings = tuple(Scoring(select, row.scorer, study.tasks) for select in row.selects)
+    _put(jobs, Job(encoder, study.scale.name, label, scorings, (study.name,)))
 
 
 def _add_nested(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study) -> None:

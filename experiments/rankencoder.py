@@ -1,4 +1,4 @@
-"""RankEncoder's tables and figures as studies (Seonwoo et al., ACL 2023)."""
+"""RankEncoder's tables, and their figures, as studies (Seonwoo et al., ACL 2023)."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from cse_core.run import Run
 from cse_core.scorers import Cosine, Ranked, Scorer
 from experiments.columns import STS, TRANSFER
-from experiments.declare import AS_IS, BASE, TRANSFER_AVG, figure, first_seed, row, rows_of
+from experiments.declare import BASE, TRANSFER_AVG, figure, row, rows_of
 from experiments.runs import RUNS, mlm_run, rankencoder_run, simcse_run
-from experiments.study import Comparison, Published, Row, Scale, Study, StudyAt
+from experiments.study import Comparison, Published, Scale, Study, StudyAt
 
 BASES = {"SimCSE": "simcse", "PromptBERT": "promptbert", "SNCSE": "sncse"}
 PLUS = "+RankEncoder"
@@ -23,7 +23,7 @@ def ranked(scale: Scale, weight: float = 0.1, **fields: Any) -> Ranked:
     return Ranked(**(about | fields))
 
 
-def _plus(scale: Scale, base: str, **fields: Any) -> Run | None:
+def plus(scale: Scale, base: str, **fields: Any) -> Run | None:
     return rankencoder_run(scale, BASE, BASES[base], **fields)
 
 
@@ -98,7 +98,7 @@ def table4(scale: Scale) -> Study:
     rows, comparisons = [], []
     for base, name in BASES.items():
         published = {v: Published("rankencoder_table4", "BERT-base", base, v) for v in ("base", PLUS)}
-        plain, run = RUNS[name](scale, BASE), _plus(scale, base)
+        plain, run = RUNS[name](scale, BASE), plus(scale, base)
         rows.append(row(scale, f"{base}, base", plain, BASE, published["base"], published_runs=3, short=base))
         for label, scorer in {PLUS: ranked(scale), RETRAINED: Cosine()}.items():
             about: dict[str, Any] = {"vary": "all", "published_runs": 3, "scorer": scorer, "short": f"RE {base}"}
@@ -125,7 +125,7 @@ def table5(scale: Scale) -> Study:
     column = {"stsb_similar": "STS-B similar pairs (0.67-1.0) spearman"}
     rows, comparisons = [], []
     for base, name in BASES.items():
-        plain, run = RUNS[name](scale, BASE), _plus(scale, base)
+        plain, run = RUNS[name](scale, BASE), plus(scale, base)
         ways: dict[str, tuple[Run | None, Scorer, str]] = {
             "E1": (plain, Cosine(), "student"),
             "RankEncoder_E1 (Eq2)": (plain, ranked(scale, 1.0), "student"),
@@ -156,114 +156,6 @@ def figure5(scale: Scale) -> Study:
     return figure(table5(scale), "rankencoder-figure5", "RankEncoder, Figure 5", "bars")
 
 
-def figure6(scale: Scale) -> Study:
-    """What ranks gain over cosines against how many neighbours a pair shares."""
-    run = simcse_run(scale, BASE)
-    return Study(
-        name="rankencoder-figure6",
-        source="RankEncoder, Figure 6",
-        question="Does the gain grow with the number of shared neighbours?",
-        scale=scale,
-        rows=(row(scale, "SimCSE", run, BASE, None, scorer=ranked(scale, 1.0)),),
-        columns=("shared_neighbours",),
-        view="neighbours",
-        caption="Bins of equal width over SimCSE's cosine, those under twenty pairs merged with a neighbour.",
-    )
-
-
-def figure7(scale: Scale) -> Study:
-    """A thousand sentences as base vectors and as rank vectors."""
-    run = RUNS["promptbert"](scale, BASE)
-    ways = {"PromptBERT": Cosine(), "rank vectors": ranked(scale, 1.0)}
-    rows = [row(scale, label, run, BASE, None, scorer=scorer) for label, scorer in ways.items()]
-    return Study(
-        name="rankencoder-figure7",
-        source="RankEncoder, Figure 7",
-        question="How do base vectors and rank vectors lie?",
-        scale=scale,
-        rows=first_seed(rows, scale),
-        columns=("stsb_sample_projection",),
-        metric="trustworthiness",
-        view="spaces",
-        caption="UMAP, cosine distance; the paper does not name its projection. One seed.",
-    )
-
-
-def figure8(scale: Scale) -> Study:
-    """The contrastive and the weighted rank loss as training goes on."""
-    rows = [
-        row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None),
-        row(scale, "RankEncoder-SimCSE", _plus(scale, "SimCSE"), BASE, None, vary="all"),
-    ]
-    return Study(
-        name="rankencoder-figure8",
-        source="RankEncoder, Figure 8",
-        question="Does lambda_train = 0.05 balance the two losses?",
-        scale=scale,
-        rows=tuple(rows),
-        columns=("stsb_dev",),
-        view="losses",
-        caption="The paper's supervised SimCSE is not run: it needs NLI, which no scale here has.",
-    )
-
-
-def figure9(scale: Scale) -> Study:
-    """How gold scores are spread."""
-    one = Row(label="data", encoder=scale.backbones[BASE], backbone=BASE, select=AS_IS)
-    return Study(
-        name="rankencoder-figure9",
-        source="RankEncoder, Figure 9",
-        question="Which sets have many similar pairs?",
-        scale=scale,
-        rows=(one,),
-        columns=tuple(f"{task}_gold" for task in STS),
-        metric="similar",
-        view="densities",
-        caption="Gold scores divided by 5.",
-    )
-
-
-def lambdas(scale: Scale) -> Study:
-    """lambda_train by lambda_inf: the second needs no training."""
-    rows = []
-    for train in (0.01, 0.05, 0.1, 0.5):
-        run = _plus(scale, "SimCSE", rank_weight=train)
-        for inference in (0.0, 0.05, 0.1, 0.2, 0.5):
-            scorer = ranked(scale, inference) if inference else Cosine()
-            label = f"lambda_train {train:g}, lambda_inf {inference:g}"
-            rows.append(row(scale, label, run, BASE, None, scorer=scorer, short=f"RE {train:g}"))
-    return Study(
-        name="rankencoder-lambda",
-        source="RankEncoder, A.2",
-        question="How much rank in training, how much at inference? One seed.",
-        scale=scale,
-        rows=first_seed(rows, scale),
-        columns=("sts_avg",),
-        view="grid",
-    )
-
-
-def corpus_sizes(scale: Scale) -> Study:
-    """Footnote 5: ranks against more and more sentences, without training."""
-    run, most = simcse_run(scale, BASE), scale.corpus.lines
-    sizes = sorted({size for size in (1_000, 3_000, 10_000, 30_000, 100_000, min(most, MOST)) if size <= most})
-    label = "{:,} corpus sentences"
-    rows = [row(scale, "cosine", run, BASE, None)]
-    rows += [row(scale, label.format(size), run, BASE, None, scorer=ranked(scale, 1.0, size=size)) for size in sizes]
-    small, large = (label.format(size) for size in (sizes[0], sizes[-1]))
-    middle = label.format(10_000)
-    return Study(
-        name="rankencoder-corpus",
-        source="RankEncoder, footnote 5",
-        question="Do gains rise with the corpus up to 10,000 sentences and stay there?",
-        scale=scale,
-        rows=tuple(rows),
-        columns=("sts_avg", "stsb_similar"),
-        comparisons=(Comparison("E7", middle, small), Comparison("E7", large, middle, kind="same")),
-        view="lines",
-    )
-
-
 STUDIES: dict[str, StudyAt] = {
     "rankencoder-table1": table1,
     "rankencoder-table2": table2,
@@ -272,10 +164,4 @@ STUDIES: dict[str, StudyAt] = {
     "rankencoder-table5": table5,
     "rankencoder-figure4": figure4,
     "rankencoder-figure5": figure5,
-    "rankencoder-figure6": figure6,
-    "rankencoder-figure7": figure7,
-    "rankencoder-figure8": figure8,
-    "rankencoder-figure9": figure9,
-    "rankencoder-lambda": lambdas,
-    "rankencoder-corpus": corpus_sizes,
 }

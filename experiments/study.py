@@ -75,22 +75,25 @@ class Published:
     variant: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
 
-    def value(self, task: str) -> float | None:
-        """The printed number of a task's column, in points; None where the table has no such column."""
-        return self._entry(task, "value")
+    def value(self, name: str) -> float | None:
+        """The number printed under a column; None where the table has no such column."""
+        line = self.line(name)
+        return float(line["value"]) if line and line["value"] else None
 
-    def std(self, task: str) -> float | None:
+    def std(self, name: str) -> float | None:
         """The printed standard deviation, where the table has one."""
-        return self._entry(task, "std")
+        line = self.line(name)
+        return float(line["std"]) if line and line["std"] else None
 
-    def _entry(self, task: str, field_name: str) -> float | None:
-        heading = self.columns.get(task, PUBLISHED_NAMES.get(task, task))
-        rows = [r for r in published_rows(self.table) if self._is(r) and r["task"] == heading]
-        if len(rows) > 1:
+    def line(self, name: str) -> Mapping[str, str] | None:
+        """The line of the CSV under a column."""
+        heading = self.columns.get(name, PUBLISHED_NAMES.get(name, name))
+        lines = [line for line in published_rows(self.table) if self._is(line) and line["task"] == heading]
+        if len(lines) > 1:
             raise ValueError(
-                f"{self.table}: {len(rows)} values for {self.method}, {self.backbone}, {heading}; wanted one"
+                f"{self.table}: {len(lines)} values for {self.method}, {self.backbone}, {heading}; wanted one"
             )
-        return float(rows[0][field_name]) if rows and rows[0][field_name] else None
+        return lines[0] if lines else None
 
     def _is(self, row: Mapping[str, str]) -> bool:
         same = row["backbone"] == self.backbone and row["method"] == self.method
@@ -189,8 +192,9 @@ def _swap(value: Any, new: Mapping[Run, Run]) -> Any:
 class Comparison:
     """A claim as two rows of a study: `better` beats `worse` in the column `task`.
 
-    Of kind "mean" by the mean, "spread" by varying less over seeds, "same" by a mean that is no other, "ratio" by one
-    that is larger (shown as a ratio).
+    Of kind "mean" by the mean, "spread" by varying less over seeds, "same" by a mean that is no other; "ratio" by so
+    many times as much as published, or as the claim says (`wanted`); "positive" has no `worse`: the row's score is
+    above 0.
     """
 
     claim: str
@@ -198,6 +202,7 @@ class Comparison:
     worse: str
     task: str = "sts_avg"
     kind: str = "mean"
+    wanted: float | None = None
 
 
 @dataclass(frozen=True)
@@ -209,6 +214,18 @@ class Order:
     column: str
     other: str
     suffix: str = ""
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A claim that `better` gains more over `worse` in columns `over` where `row` is higher in the columns `by`."""
+
+    claim: str
+    better: str
+    worse: str
+    over: tuple[str, ...]
+    row: str
+    by: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +245,7 @@ class Study:
     metric: str = "spearman.all"
     transfer_metric: str = "acc"
     comparisons: tuple[Comparison, ...] = ()
-    orders: tuple[Order, ...] = ()
+    orders: tuple[Order | Trend, ...] = ()
     view: str = "table"
     twin: str = ""
     caption: str = ""  # of a figure: what the paper's has and this one lacks, or the other way round

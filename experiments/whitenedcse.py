@@ -4,6 +4,7 @@ The paper's text whitens one pass of the encoder several times (shared views); i
 once for each view (dropout views). Every table shows both; the published numbers stand beside the text's.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from experiments.columns import STS, TRANSFER
@@ -82,7 +83,7 @@ def table3(scale: Scale) -> Study:
     for name, kind in KINDS.items():
         rows += _both(scale, name, Published(table, "BERT-base", "WhitenedCSE", name), kind[:6], whitening=kind)
     order = ["Shuffled-Group-whitening", "Group-whitening", none, "ZCA-whitening", "PCA-whitening"]
-    pairs = [(a, b) for i, a in enumerate(order) for b in order[i + 1 : i + 2]]
+    labels = {views: [name if name == none else name + views for name in order] for views in VIEWS}
     return Study(
         name="whitenedcse-table3",
         source="WhitenedCSE, Table 3",
@@ -91,9 +92,7 @@ def table3(scale: Scale) -> Study:
         rows=tuple(rows),
         columns=("sts_avg",),
         comparisons=tuple(
-            Comparison("W2", *(name if name == none else name + views for name in pair))
-            for views in VIEWS
-            for pair in pairs
+            Comparison("W2", better, worse) for views in VIEWS for better, worse in pairwise(labels[views])
         ),
     )
 
@@ -113,15 +112,12 @@ def table4(scale: Scale) -> Study:
             short = f"{channels} {'sh' if how == 'shuffled' else 'no'}"
             rows += _both(scale, label, published, short, whitening=kind, groups=width // channels)
         if width % channels == 0:
-            compared += [Comparison("W3", *(label + views for label in labels.values())) for views in VIEWS]
+            compared.append(labels)
     if width < 768:
-        for how, kind in {"shuffled": "shuffled_group", "not shuffled": "group"}.items():
-            short = f"32 {'sh' if how == 'shuffled' else 'no'}"
-            rows += _both(scale, f"32 channels a group, {how}", None, short, whitening=kind, groups=width // 32)
-        compared += [
-            Comparison("W3", *(f"32 channels a group, {how}{views}" for how in ("shuffled", "not shuffled")))
-            for views in VIEWS
-        ]
+        labels = {how: f"32 channels a group, {how}" for how in ("shuffled", "not shuffled")}
+        for label, kind in zip(labels.values(), ("shuffled_group", "group"), strict=True):
+            rows += _both(scale, label, None, f"32 {kind[:2]}", whitening=kind, groups=width // 32)
+        compared.append(labels)
     return Study(
         name="whitenedcse-table4",
         source="WhitenedCSE, Table 4",
@@ -129,7 +125,11 @@ def table4(scale: Scale) -> Study:
         scale=scale,
         rows=tuple(rows),
         columns=("sts_avg",),
-        comparisons=tuple(compared),
+        comparisons=tuple(
+            Comparison("W3", labels["shuffled"] + views, labels["not shuffled"] + views)
+            for labels in compared
+            for views in VIEWS
+        ),
     )
 
 

@@ -6,6 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cse_core.evaluate.geometry import directions
+from cse_core.evaluate.sts import correlations
 
 VERSION = 1  # a column of every score: bump with any change that could move one
 LATER = 2.0**-45  # of cosine a place in the corpus: above double rounding; over a million places, half a float32 step
@@ -62,3 +63,29 @@ def bins(similarity: Float[np.ndarray, " n"], count: int = 10, least: int = 20) 
         lower = min(smallest, beside)
         groups[lower : lower + 2] = [np.sort(np.concatenate(groups[lower : lower + 2]))]
     return groups
+
+
+def gains(
+    cosines: Float[np.ndarray, " n"],
+    scores: Float[np.ndarray, " n"],
+    gold: Float[np.ndarray, " n"],
+    shared: Int[np.ndarray, " n"],
+) -> Float[np.ndarray, "b 2"]:
+    """Of each bin of cosine: mean shared neighbours, and Spearman of scores with gold less that of cosines (Fig. 6).
+
+    A bin in which either correlation is undefined is left out.
+    """
+    found = []
+    for rows in bins(cosines):
+        parts = ["all"] * len(rows)
+        ours, plain = (correlations(x[rows], gold[rows], parts)["spearman.all"] for x in (scores, cosines))
+        found.append((float(shared[rows].mean()), ours - plain))
+    table = np.array(found).reshape(-1, 2)
+    return table[np.isfinite(table).all(1)]
+
+
+def gain_trend(table: Float[np.ndarray, "b 2"]) -> float:
+    """Spearman between shared neighbours and gain over the bins, nan below three: does it grow with what is shared?"""
+    if len(table) < 3:
+        return float("nan")
+    return correlations(table[:, 0], table[:, 1], ["all"] * len(table))["spearman.all"]

@@ -163,7 +163,7 @@ class Neighbours(Reads):
     """How many of their 100 nearest corpus sentences a pair shares (neighbours.py); the corpus is the scorer's."""
 
     version: ClassVar[int] = neighbours.VERSION
-    metrics: ClassVar[tuple[str, ...]] = ("shared",)
+    metrics: ClassVar[tuple[str, ...]] = ("shared", "gain_trend")
 
     def check(self, name: str, scorer: Scorer) -> None:
         """Only Ranked has a corpus."""
@@ -176,8 +176,11 @@ class Neighbours(Reads):
         corpus = scorer.corpus_vectors(inputs.encoder, data=inputs.data)
         x, y = (directed(name, inputs.encoder.encode(side), side) for side in (found.first, found.second))
         shared = neighbours.overlap(x, y, corpus)
-        arrays = {"shared": shared, "cosines": pair_cosines(x, y)[0], "pair_scores": found.scores}
-        return Outcome({"shared": float(shared.mean())}, len(shared), arrays)
+        cosines = pair_cosines(x, y)[0]
+        trend = neighbours.gain_trend(neighbours.gains(cosines, found.scores, found.gold, shared))
+        figures = {"cosines": cosines, "pair_scores": found.scores, "gold": found.gold}
+        arrays = {"shared": shared, **{name: values.astype(np.float32) for name, values in figures.items()}}
+        return Outcome({"shared": float(shared.mean()), "gain_trend": trend}, len(shared), arrays)
 
 
 def _told(name: str, found: PairList) -> tuple[str, ...]:
