@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from analysis import stats
-from analysis.render import DASH, MINUS, Grid, interval, measured, number, p_value
+from analysis.render import DASH, Grid, interval, measured, number
 from analysis.results import NOT_RUN, Cell, Results
-from analysis.verdicts import Judged, Overall
 from cse_core.run import Pretrained, Run
 from experiments.columns import column
 from experiments.study import Row
@@ -46,13 +45,6 @@ def _scores(results: Results) -> tuple[Grid, ...]:
     return (_ours(results, shown), _published(results))
 
 
-def verdict_grid(judged: Sequence[Judged]) -> Grid:
-    """One line a comparison."""
-    header = ("claim", f"A {MINUS} B", "column", "difference", "95 % interval", "Holm p")
-    rows = (_judged_line(one) for one in judged)
-    return Grid("", (*header, "smallest detectable", "seeds", "published", "verdict"), tuple(rows))
-
-
 def reproduction_grid(results: Results) -> Grid:
     """Each published number against the prediction interval of our runs; averages only, where the study has them."""
     averages = [name for name in results.study.columns if is_average(name)]
@@ -63,29 +55,6 @@ def reproduction_grid(results: Results) -> Grid:
                 rows.append(_reproduction_line(cell))
     header = ("row", "column", "published", "of runs", "ours", "seed 42", "95 % prediction interval", "published is")
     return Grid("Published numbers against the prediction interval of our runs", header, tuple(rows))
-
-
-def how_judged(judged: Sequence[Judged]) -> str:
-    """How the verdicts were reached."""
-    tested = sum(one.p is not None for one in judged)
-    return (
-        "Differences in points over seeds that both rows have, paired t test; spreads: ratio of deviations, F test. "
-        f"Holm's correction over the {tested} tested comparisons of this table, at 0.05. Smallest detectable: the "
-        "difference found with 80 % power, had the observed deviation been the true one. The F test takes the two rows "
-        "as independent, though runs of one seed share their order of sentences."
-    )
-
-
-def overall_lines(found: Iterable[Overall]) -> list[str]:
-    """A sentence a claim."""
-    lines = []
-    for one in found:
-        why = f"; not tested: {', '.join(one.reasons)}" if one.reasons else ""
-        text = f", {one.text}" if one.text else ""
-        counts = ", ".join(f"{count} {word}" for word, count in one.counts.items())
-        tested = f"{sum(one.counts.values())} of {one.declared} comparisons tested" + (f": {counts}" if counts else "")
-        lines.append(f"- **{one.claim}**{text}: **{one.verdict}** ({tested}{why}).")
-    return lines
 
 
 def notes(results: Results) -> list[str]:
@@ -178,26 +147,6 @@ def _provenance(results: Results, row: Row) -> str:
     missing = ", ".join(name_of(cell.column) for cell in cells if cell.provenance == NOT_RUN)
     scored = ", ".join(word for word in found if word != NOT_RUN)
     return f"{scored}; {NOT_RUN}: {missing}"
-
-
-def _judged_line(one: Judged) -> tuple[str, ...]:
-    found, comparison = one.estimate, one.comparison
-    names = f"{comparison.better} {MINUS} {comparison.worse}"
-    numbers = (DASH, DASH, DASH, DASH)
-    published = number(one.published, sign=comparison.kind in ("mean", "same"))
-    if isinstance(found, stats.Paired):
-        band = interval(found.interval, sign=True)
-        numbers = (number(found.mean, sign=True), band, p_value(one.adjusted), number(found.detectable))
-    if comparison.kind == "spread":
-        names = f"sd of {comparison.better} / sd of {comparison.worse}"
-    if comparison.kind == "ratio":
-        names = f"{comparison.better} / {comparison.worse}"
-    if comparison.kind == "same":
-        names = f"{names}, none"
-    if isinstance(found, stats.Spread):
-        numbers = (number(found.ratio), interval(found.interval), p_value(one.adjusted), DASH)
-    verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
-    return (comparison.claim, names, name_of(comparison.task), *numbers, one.seeds, published, verdict)
 
 
 def _reproduction_line(cell: Cell) -> tuple[str, ...]:

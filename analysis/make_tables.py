@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import pandas as pd
 import tyro
 
-from analysis import benchmarks, layout, render
+from analysis import benchmarks, layout, render, verdict_layout
 from analysis.results import Results, join, tidy
 from analysis.verdicts import judge, overall
 from experiments import catalogue, record
@@ -27,7 +27,16 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- (table|verdicts|benchmarks) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(r"<!-- (?:table|verdicts|benchmarks)\b.*")
 SUFFIXES = (".md", ".tex", ".csv")
-Lines = Callable[[str], pd.DataFrame]  # the lines of results.csv for the name of a scale
+
+
+class Recorded(NamedTuple):
+    """The lines of results.csv and of curves.csv."""
+
+    results: pd.DataFrame
+    curves: pd.DataFrame
+
+
+Lines = Callable[[str], Recorded]  # for the name of a scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +54,9 @@ class Places:
         return cls(mlruns=mlruns, tables=record.outputs(mlruns) / "tables", report=report)
 
 
-def documents(study: Study, frame: pd.DataFrame) -> dict[str, str]:
+def documents(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None = None) -> dict[str, str]:
     """The study's files by name."""
-    results = join(study, frame)
+    results = join(study, frame, curves)
     files = {f"{study.name}.md": _page(results), f"{study.name}.tex": _tex(results)}
     files[f"{study.name}.csv"] = tidy(results).to_csv(index=False, float_format="%.4f", lineterminator="\n")
     return files
@@ -65,8 +74,10 @@ def verdicts_block(results: Results) -> str:
     judged = judge(results)
     if not judged:
         return "This study compares nothing."
-    claims = "\n".join(layout.overall_lines(overall(judged)))
-    return "\n\n".join([claims, render.markdown(layout.verdict_grid(judged)), layout.how_judged(judged)])
+    claims = "\n".join(verdict_layout.overall_lines(overall(judged)))
+    return "\n\n".join(
+        [claims, render.markdown(verdict_layout.verdict_grid(judged)), verdict_layout.how_judged(judged)]
+    )
 
 
 def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
@@ -79,7 +90,7 @@ def generated(studies: Sequence[Study], lines: Lines, *, tables: Path) -> dict[P
     """Every file that the studies give."""
     texts = {}
     for study in studies:
-        for name, text in documents(study, lines(study.scale.name)).items():
+        for name, text in documents(study, *lines(study.scale.name)).items():
             texts[tables / study.scale.name / name] = text
     return texts
 
@@ -97,7 +108,7 @@ def filled(report: str, lines: Lines) -> str:
             return f"{head}{benchmarks.block(name, scale)}\n{end}"
         study = _one_study(name, scale)
         block = {"table": table_block, "verdicts": verdicts_block}[kind]
-        return f"{head}{block(join(study, lines(study.scale.name)))}\n{end}"
+        return f"{head}{block(join(study, *lines(study.scale.name)))}\n{end}"
 
     return BLOCK.sub(fill, report)
 
@@ -138,9 +149,9 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, pla
     Without a scale: small, and every other scale that has lines in results.csv. Stale files count, and are removed,
     only where all studies are made.
     """
-    lines = cache(lambda scale_name: record.read_results(scale_name, places.mlruns))
+    lines = cache(lambda s: Recorded(record.read_results(s, places.mlruns), record.read_curves(s, places.mlruns)))
     wanted = generated(
-        studies_for(names, [scale] if scale else recorded_scales(lines("small"))), lines, tables=places.tables
+        studies_for(names, [scale] if scale else recorded_scales(lines("small").results)), lines, tables=places.tables
     )
     extra = []
     if not names:
@@ -207,7 +218,7 @@ def _tex(results: Results) -> str:
     study, judged = results.study, judge(results)
     pages = [(grid, layout.notes(results)) for grid in layout.grids(results)]
     if judged:
-        pages.append((layout.verdict_grid(judged), [layout.how_judged(judged)]))
+        pages.append((verdict_layout.verdict_grid(judged), [verdict_layout.how_judged(judged)]))
     tables = []
     for i, (grid, notes) in enumerate(pages, 1):
         caption = f"{study.source}, scale {study.scale.name}. {grid.title or study.question}"

@@ -206,6 +206,12 @@ def ratio(first: Sequence[float], second: Sequence[float], *, level: float = LEV
     return Spread(math.exp(logs.mean), band, logs.p, (len(a), len(b)))
 
 
+def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Spearman's rho of two lists; None where one of them is constant."""
+    a, b = checked(first, "first"), checked(second, "second")
+    return None if _constant(a) or _constant(b) else float(stats.spearmanr(a, b).statistic)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Which of a table's comparisons stand when all are tested together? Holm's adjusted p values."""
     if not len(p_values):

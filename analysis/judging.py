@@ -1,0 +1,163 @@
+"""How one comparison of a study is tested, by its kind: an estimate, p where there is a test, the reason where not."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from analysis import stats
+from analysis.resampling import Estimate, order_bootstrap
+from analysis.results import Cell, Results
+from experiments.study import Comparison, Order, Trend
+
+MARGIN = 0.2  # points within which two means are the same: what footnotes of the papers call a difference is 0.17
+AGREES = 0.8  # of Kendall's tau from which two orders are the same: nine of ten pairs of methods keep theirs
+Judge = Callable[["Judged", Cell, Cell], "Judged"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A comparison and its outcome. `effect` is positive in the claim's direction; `reason`: why not tested."""
+
+    comparison: Comparison | Order | Trend
+    estimate: stats.Paired | stats.Spread | Estimate | None = None
+    seeds: str = "0"  # how many seeds the estimate rests on
+    p: float | None = None  # of this comparison alone
+    adjusted: float | None = None  # Holm's, among the study's tested comparisons
+    effect: float = 0.0
+    published: float | None = None  # the same difference or ratio of the published numbers, or the claim's own number
+    verdict: str = stats.NOT_TESTED
+    reason: str = ""
+
+
+def compared(results: Results, comparison: Comparison) -> Judged:
+    """Two rows in one column."""
+    better, worse = (results.cells[label, comparison.task] for label in (comparison.better, comparison.worse))
+    if comparison.kind not in KINDS:
+        raise ValueError(
+            f"{results.study.name}: comparison {comparison.claim} is of kind {comparison.kind!r}; "
+            f"known: {', '.join(KINDS)}"
+        )
+    published = _published(better, worse, comparison.kind) if comparison.wanted is None else comparison.wanted
+    blank = Judged(comparison=comparison, published=published)
+    empty = [cell.row for cell in (better, worse) if not cell.scores]
+    if empty:
+        return replace(blank, reason="; ".join(dict.fromkeys(_why(results, label, comparison.task) for label in empty)))
+    return KINDS[comparison.kind](blank, better, worse)
+
+
+def ordered(results: Results, order: Order) -> Judged:
+    """The means of many rows in two columns, or in one column under two rules of selection: do they agree?
+
+    Rows without two seeds in both are left out. Supported where the whole interval of tau is at least AGREES.
+    """
+    blank = Judged(comparison=order)
+    first = [results.cells[label, order.column] for label in order.rows]
+    second = [results.cells[label + order.suffix, order.other] for label in order.rows]
+    both = [_common(a, b) for a, b in zip(first, second, strict=True)]
+    known = [pair for pair in both if len(pair[0]) > 1]
+    if len(known) < 3:
+        return replace(blank, reason=f"{len(known)} of {len(both)} rows have two seeds; an order needs three")
+    found = order_bootstrap([a for a, _ in known], [b for _, b in known], paired=True)
+    if found.interval is None:
+        return replace(blank, estimate=found, reason="no interval")
+    low, high = found.interval
+    verdict = "supported" if low >= AGREES else "contradicted" if high < AGREES else "undecided"
+    seeds = f"{min(len(a) for a, _ in known)}, {len(known)} rows"
+    return replace(blank, estimate=found, seeds=seeds, verdict=verdict, effect=low - AGREES)
+
+
+def trending(results: Results, trend: Trend) -> Judged:
+    """By seed, Spearman over columns of the gain with another row's value; a t test of the seeds' rho against 0."""
+    blank = Judged(comparison=trend)
+    by = [results.cells[trend.row, name].summary for name in trend.by]
+    gains = [[results.cells[label, name] for name in trend.over] for label in (trend.better, trend.worse)]
+    seeds = [seed for seed in gains[0][0].scores if all(seed in cell.scores for side in gains for cell in side)]
+    if None in by or not seeds:
+        return replace(blank, reason="no seed has every column")
+    wanted = [found.mean for found in by if found]
+    rhos = [
+        stats.spearman([a.scores[seed] - b.scores[seed] for a, b in zip(*gains, strict=True)], wanted) for seed in seeds
+    ]
+    return _above_zero(blank, [rho for rho in rhos if rho is not None])
+
+
+def _common(better: Cell, worse: Cell) -> tuple[list[float], list[float]]:
+    """The scores of both on the seeds that both have."""
+    seeds = [seed for seed in better.scores if seed in worse.scores]
+    return [better.scores[seed] for seed in seeds], [worse.scores[seed] for seed in seeds]
+
+
+def _mean(blank: Judged, better: Cell, worse: Cell) -> Judged:
+    first, second = _common(better, worse)
+    if not first:
+        return replace(blank, reason="no seed in common")
+    pair = stats.paired(first, second)
+    reason = ""
+    if pair.p is None:
+        reason = "one seed in common" if pair.n < 2 else "the difference does not vary over seeds"
+    return replace(blank, estimate=pair, seeds=str(pair.n), p=pair.p, effect=pair.mean, reason=reason)
+
+
+def _same(blank: Judged, better: Cell, worse: Cell) -> Judged:
+    """Two one-sided tests within MARGIN; beyond it, one that the difference is larger."""
+    found = _mean(blank, better, worse)
+    if found.p is None:
+        return found
+    first, second = _common(better, worse)
+    p, within = stats.equivalence(first, second, MARGIN)
+    return replace(found, p=p, effect=1.0 if within else -1.0)
+
+
+def _ratio(blank: Judged, better: Cell, worse: Cell) -> Judged:
+    """Is the published ratio in the interval of ours? Of costs, whose logarithms are compared."""
+    first, second = _common(better, worse)
+    if len(first) < 2:
+        return replace(blank, seeds=str(len(first)), reason=f"{len(first)} seeds in common: an interval needs two")
+    estimate = stats.ratio(first, second)
+    published = blank.published
+    blank = replace(blank, estimate=estimate, seeds=str(len(first)))
+    if estimate.interval is None or published is None:
+        return replace(blank, reason="no interval" if published else "no published ratio")
+    within = estimate.interval.low <= published <= estimate.interval.high
+    return replace(blank, verdict="supported" if within else "contradicted")
+
+
+def _above_zero(blank: Judged, scores: list[float]) -> Judged:
+    if not scores:
+        return replace(blank, reason="undefined on every seed")
+    found = stats.paired(scores, [0.0] * len(scores))
+    reason = "" if found.p is not None else "one seed" if found.n < 2 else "the same on every seed"
+    return replace(blank, estimate=found, seeds=str(found.n), p=found.p, effect=found.mean, reason=reason)
+
+
+def _spread(blank: Judged, better: Cell, worse: Cell) -> Judged:
+    ratio = stats.spread(list(better.scores.values()), list(worse.scores.values()))
+    seeds = str(ratio.n[0]) if ratio.n[0] == ratio.n[1] else f"{ratio.n[0]}, {ratio.n[1]}"
+    if ratio.ratio is None:
+        reason = "a deviation needs two seeds" if min(ratio.n) < 2 else "scores do not vary over seeds"
+        return replace(blank, seeds=seeds, reason=reason)
+    return replace(blank, estimate=ratio, seeds=seeds, p=ratio.p, effect=-math.log(ratio.ratio))
+
+
+def _published(better: Cell, worse: Cell, kind: str) -> float | None:
+    if kind != "spread":
+        both = better.published, worse.published
+        if both[0] is None or both[1] is None:
+            return None
+        return both[0] / both[1] if kind == "ratio" else both[0] - both[1]
+    both = better.published_std, worse.published_std
+    return None if both[0] is None or not both[1] else both[0] / both[1]
+
+
+def _why(results: Results, label: str, task: str) -> str:
+    row = next(row for row in results.study.rows if row.label == label)
+    return row.why.removeprefix("not run: ") if row.encoder is None else f"no seed of {label} has {task}"
+
+
+KINDS: dict[str, Judge] = {
+    "mean": _mean,
+    "same": _same,
+    "spread": _spread,
+    "ratio": _ratio,
+    "positive": lambda blank, better, worse: _above_zero(blank, list(better.scores.values())),
+}

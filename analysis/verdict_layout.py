@@ -1,0 +1,98 @@
+"""How verdicts are shown: a line a comparison, a sentence a claim."""
+
+from collections.abc import Iterable, Sequence
+
+from analysis import stats
+from analysis.judging import AGREES, MARGIN, Judged
+from analysis.layout import name_of
+from analysis.render import DASH, MINUS, Grid, interval, number, p_value
+from analysis.resampling import Estimate
+from analysis.verdicts import Overall
+from experiments.study import Comparison, Order, Trend
+
+HEADER = ("claim", f"A {MINUS} B", "column", "difference", "95 % interval", "Holm p", "smallest detectable")
+HOW = {
+    "mean": "Differences, in the column's units, over seeds that both rows have: paired t test.",
+    "spread": "Spreads: ratio of deviations, F test, which takes the two rows as independent though runs of one seed "
+    "share their order of sentences.",
+    "same": f"No difference: two one-sided tests within {MARGIN} points.",
+    "ratio": "Ratios of costs: supported where the interval holds the published ratio; no correction.",
+    "positive": "Above 0: t test over seeds.",
+    "order": f"Orders: Kendall's tau of the rows' means, seeds drawn anew; supported where the interval is at least "
+    f"{AGREES}; no correction.",
+    "trend": "Trends: Spearman's rho over columns by seed, t test of the seeds' rho against 0.",
+}
+
+
+def verdict_grid(judged: Sequence[Judged]) -> Grid:
+    """One line a comparison."""
+    return Grid("", (*HEADER, "seeds", "published", "verdict"), tuple(map(_line, judged)))
+
+
+def how_judged(judged: Sequence[Judged]) -> str:
+    """How the verdicts were reached."""
+    tested = sum(one.p is not None for one in judged)
+    kinds = dict.fromkeys(_kind(one.comparison) for one in judged)
+    return (
+        " ".join(HOW[kind] for kind in kinds)
+        + f" Holm's correction over the {tested} tested comparisons of this table, at {stats.ALPHA}. Smallest "
+        "detectable: the difference found with 80 % power, had the observed deviation been the true one."
+    )
+
+
+def overall_lines(found: Iterable[Overall]) -> list[str]:
+    """A sentence a claim."""
+    return [f"- **{one.claim}**{f', {one.text}' if one.text else ''}: {outcome(one)}." for one in found]
+
+
+def outcome(one: Overall) -> str:
+    """A claim's verdict with its counts."""
+    why = f"; not tested: {', '.join(one.reasons)}" if one.reasons else ""
+    counts = ", ".join(f"{count} {word}" for word, count in one.counts.items())
+    tested = f"{sum(one.counts.values())} of {one.declared} comparisons tested" + (f": {counts}" if counts else "")
+    return f"**{one.verdict}** ({tested}{why})"
+
+
+def _kind(compared: Comparison | Order | Trend) -> str:
+    if isinstance(compared, Comparison):
+        return compared.kind
+    return "order" if isinstance(compared, Order) else "trend"
+
+
+def _names(compared: Comparison | Order | Trend) -> tuple[str, str]:
+    """What is compared, and in which column."""
+    if isinstance(compared, Order):
+        other = f"{name_of(compared.other)}{compared.suffix}"
+        return f"order of {len(compared.rows)} rows, and by {other}", name_of(compared.column)
+    if isinstance(compared, Trend):
+        gain = f"gain of {compared.better} over {compared.worse}"
+        return f"{gain}, by what {compared.row} has", f"{len(compared.over)} columns"
+    a, b = compared.better, compared.worse
+    names = {
+        "spread": f"sd of {a} / sd of {b}",
+        "ratio": f"{a} / {b}",
+        "same": f"{a} {MINUS} {b}, none",
+        "positive": a,
+    }
+    return names.get(compared.kind, f"{a} {MINUS} {b}"), name_of(compared.task)
+
+
+def _line(one: Judged) -> tuple[str, ...]:
+    what, column = _names(one.comparison)
+    signed = _kind(one.comparison) in ("mean", "same", "positive", "trend")
+    verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
+    published = number(one.published, sign=signed)
+    return (one.comparison.claim, what, column, *_numbers(one), one.seeds, published, verdict)
+
+
+def _numbers(one: Judged) -> tuple[str, str, str, str]:
+    """Estimate, interval, corrected p and what could have been detected."""
+    found = one.estimate
+    p = p_value(one.adjusted)
+    if isinstance(found, stats.Paired):
+        return number(found.mean, sign=True), interval(found.interval, sign=True), p, number(found.detectable)
+    if isinstance(found, stats.Spread):
+        return number(found.ratio), interval(found.interval), p, DASH
+    if isinstance(found, Estimate):
+        return number(found.value), interval(found.interval), DASH, DASH
+    return DASH, DASH, DASH, DASH
