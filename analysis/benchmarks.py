@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.render import DASH, Grid, markdown, number
+from analysis.stats import Interval, Spread
 
 FOLDER = Path(__file__).parent / "measured"
 
@@ -21,6 +22,18 @@ def block(name: str, device: str, folder: Path = FOLDER) -> str:
     if frame.empty:
         return f"Not measured yet on a {device}."
     return "\n\n".join([markdown(makers[name](frame)), _where(frame)])
+
+
+def ratio(what: str, device: str = "cpu", folder: Path = FOLDER) -> Spread | None:
+    """A measured ratio with its quartiles and turns; None where it is not measured."""
+    path = folder / "ratios.csv"
+    frame = pd.read_csv(path) if path.is_file() else pd.DataFrame({"what": [], "on": []})
+    rows = frame[(frame["what"] == what) & (frame["on"] == device)]
+    if rows.empty:
+        return None
+    row = rows.iloc[0]
+    turns = int(row["turns"])
+    return Spread(float(row["ratio"]), Interval(float(row["low"]), float(row["high"])), None, (turns, turns))
 
 
 def met(ratio: float, wanted: str) -> str:

@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from analysis import stats
+from analysis import benchmarks, stats
 from analysis.resampling import Estimate, order_bootstrap
 from analysis.results import Cell, Results
-from experiments.study import Comparison, Order, Trend
+from experiments.study import Comparison, Cost, Order, Trend
 
 MARGIN = 0.2  # points within which two means are the same: what footnotes of the papers call a difference is 0.17
 AGREES = 0.8  # of Kendall's tau from which two orders are the same: nine of ten pairs of methods keep theirs
@@ -18,7 +18,7 @@ Judge = Callable[["Judged", Cell, Cell], "Judged"]
 class Judged:
     """A comparison and its outcome. `effect` is positive in the claim's direction; `reason`: why not tested."""
 
-    comparison: Comparison | Order | Trend
+    comparison: Comparison | Order | Trend | Cost
     estimate: stats.Paired | stats.Spread | Estimate | None = None
     seeds: str = "0"  # how many seeds the estimate rests on
     p: float | None = None  # of this comparison alone
@@ -37,8 +37,7 @@ def compared(results: Results, comparison: Comparison) -> Judged:
             f"{results.study.name}: comparison {comparison.claim} is of kind {comparison.kind!r}; "
             f"known: {', '.join(KINDS)}"
         )
-    published = _published(better, worse, comparison.kind) if comparison.wanted is None else comparison.wanted
-    blank = Judged(comparison=comparison, published=published)
+    blank = Judged(comparison=comparison, published=_published(better, worse, comparison.kind))
     empty = [cell.row for cell in (better, worse) if not cell.scores]
     if empty:
         return replace(blank, reason="; ".join(dict.fromkeys(_why(results, label, comparison.task) for label in empty)))
@@ -81,6 +80,20 @@ def trending(results: Results, trend: Trend) -> Judged:
     return _above_zero(blank, [rho for rho in rhos if rho is not None])
 
 
+def costly(results: Results, cost: Cost) -> Judged:
+    """A benchmark's ratio with its quartiles over turns: do they hold the claim's number, or lie below it?"""
+    blank = Judged(comparison=cost, published=cost.times)
+    found = benchmarks.ratio(cost.what)
+    if found is None or found.interval is None:
+        return replace(blank, reason=f"no benchmark of {cost.what!r}")
+    low, high = found.interval
+    if cost.at_most:
+        verdict = "supported" if high <= cost.times else "contradicted" if low > cost.times else "undecided"
+    else:
+        verdict = "supported" if low <= cost.times <= high else "contradicted"
+    return replace(blank, estimate=found, seeds=f"{found.n[0]} turns", verdict=verdict)
+
+
 def _common(better: Cell, worse: Cell) -> tuple[list[float], list[float]]:
     """The scores of both on the seeds that both have."""
     seeds = [seed for seed in better.scores if seed in worse.scores]
@@ -108,20 +121,6 @@ def _same(blank: Judged, better: Cell, worse: Cell) -> Judged:
     return replace(found, p=p, effect=1.0 if within else -1.0)
 
 
-def _ratio(blank: Judged, better: Cell, worse: Cell) -> Judged:
-    """Is the published ratio in the interval of ours? Of costs, whose logarithms are compared."""
-    first, second = _common(better, worse)
-    if len(first) < 2:
-        return replace(blank, seeds=str(len(first)), reason=f"{len(first)} seeds in common: an interval needs two")
-    estimate = stats.ratio(first, second)
-    published = blank.published
-    blank = replace(blank, estimate=estimate, seeds=str(len(first)))
-    if estimate.interval is None or published is None:
-        return replace(blank, reason="no interval" if published else "no published ratio")
-    within = estimate.interval.low <= published <= estimate.interval.high
-    return replace(blank, verdict="supported" if within else "contradicted")
-
-
 def _above_zero(blank: Judged, scores: list[float]) -> Judged:
     if not scores:
         return replace(blank, reason="undefined on every seed")
@@ -144,7 +143,7 @@ def _published(better: Cell, worse: Cell, kind: str) -> float | None:
         both = better.published, worse.published
         if both[0] is None or both[1] is None:
             return None
-        return both[0] / both[1] if kind == "ratio" else both[0] - both[1]
+        return both[0] - both[1]
     both = better.published_std, worse.published_std
     return None if both[0] is None or not both[1] else both[0] / both[1]
 
@@ -158,6 +157,5 @@ KINDS: dict[str, Judge] = {
     "mean": _mean,
     "same": _same,
     "spread": _spread,
-    "ratio": _ratio,
     "positive": lambda blank, better, worse: _above_zero(blank, list(better.scores.values())),
 }

@@ -6,10 +6,11 @@ from analysis import stats
 from analysis.render import DASH, Grid, interval, measured, number
 from analysis.results import NOT_RUN, Cell, Results
 from cse_core.run import Pretrained, Run
-from experiments.columns import column
+from experiments.columns import COLUMNS, column
 from experiments.study import Row
 
 WIDE = 4  # from so many columns on, ours and the published numbers are two tables
+SETTINGS = {name for name, shown in COLUMNS.items() if shown.digits is None}  # a method may not have one
 LEGEND = (
     "Cells: mean \N{PLUS-MINUS SIGN} sample deviation over seeds (number of seeds), in points. "
     "measured: our runs; imported: published numbers that we did not run; not run: no score here; "
@@ -36,6 +37,8 @@ def grids(results: Results) -> tuple[Grid, ...]:
 
 def _scores(results: Results) -> tuple[Grid, ...]:
     """Side by side or, where that is too wide, one below the other."""
+    if results.study.view == "examples":
+        return _examples(results)
     cells = [cell for row in results.study.rows for cell in results.of(row)]
     if all(cell.published is None for cell in cells):
         return (_ours(results, results.study.rows),)
@@ -43,6 +46,29 @@ def _scores(results: Results) -> tuple[Grid, ...]:
         return (_side_by_side(results),)
     shown = [row for row in results.study.rows if row.encoder is not None or row.published is None]
     return (_ours(results, shown), _published(results))
+
+
+def _examples(results: Results) -> tuple[Grid, ...]:
+    """A grid a query: a line a target, with each encoder's score and, in brackets, the target's place by it."""
+    queries: dict[str, list[str]] = {}
+    for name in results.study.columns:
+        queries.setdefault(column(name).tasks[0], []).append(name)
+    rows = results.study.rows
+    shown = [(f"{row.label}, ours", row, False) for row in rows if row.encoder is not None]
+    shown += [(f"{row.label}, published", row, True) for row in rows if row.published]
+    grids = []
+    for names in queries.values():
+        lines = [[results.printed(name).get("task", name) for name in names]]
+        lines += [_placed([results.value(row, name, published=printed) for name in names]) for _, row, printed in shown]
+        header = ("target", *(title for title, _, _ in shown))
+        grids.append(Grid(results.printed(names[0]).get("variant", ""), header, tuple(zip(*lines, strict=True))))
+    return tuple(grids)
+
+
+def _placed(values: list[float | None]) -> list[str]:
+    """Scores with their places, the largest first; equal ones share the better place."""
+    known = [value for value in values if value is not None]
+    return [DASH if v is None else f"{number(v)} ({1 + sum(k > v for k in known)})" for v in values]
 
 
 def reproduction_grid(results: Results) -> Grid:
@@ -138,7 +164,7 @@ def _unscored(results: Results, name: str) -> str:
 
 def _provenance(results: Results, row: Row) -> str:
     """One word if all cells share it, columns without any score apart; what is not run is named."""
-    cells = [cell for cell in results.of(row) if _scored(results, cell.column)] or results.of(row)
+    cells = [c for c in results.of(row) if _scored(results, c.column) and c.column not in SETTINGS] or results.of(row)
     found = dict.fromkeys(cell.provenance for cell in cells)
     if row.why and found.keys() <= {NOT_RUN}:
         return f"{NOT_RUN}: {row.why.removeprefix('not run: ')}"

@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 import pandas as pd
 import tyro
 
-from analysis import benchmarks, layout, render, verdict_layout
+from analysis import benchmarks, blocks, layout, render, verdict_layout
 from analysis.results import Results, join, tidy
 from analysis.verdicts import judge, overall
 from experiments import catalogue, record
@@ -24,8 +24,9 @@ from experiments.scales import SCALES
 from experiments.study import Study
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"(<!-- (table|verdicts|benchmarks) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-OPENING = re.compile(r"<!-- (?:table|verdicts|benchmarks)\b.*")
+KINDS = "table|verdicts|benchmarks|claims|published|runs"
+BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
 SUFFIXES = (".md", ".tex", ".csv")
 
 
@@ -104,13 +105,25 @@ def filled(report: str, lines: Lines) -> str:
 
     def fill(match: re.Match[str]) -> str:
         head, kind, name, scale, end = match.groups()
-        if kind == "benchmarks":  # of a device, not of a study
-            return f"{head}{benchmarks.block(name, scale)}\n{end}"
+        if kind in WHOLE:  # of no single study
+            return f"{head}{WHOLE[kind](name, scale, lines)}\n{end}"
         study = _one_study(name, scale)
         block = {"table": table_block, "verdicts": verdicts_block}[kind]
         return f"{head}{block(join(study, *lines(study.scale.name)))}\n{end}"
 
     return BLOCK.sub(fill, report)
+
+
+def _claims(name: str, scale: str, lines: Lines) -> str:
+    return blocks.claims_block(join(study, *lines(scale)) for study in catalogue.chosen([name], scale))
+
+
+WHOLE: dict[str, Callable[[str, str, Lines], str]] = {
+    "benchmarks": lambda name, device, lines: benchmarks.block(name, device),
+    "claims": _claims,
+    "published": lambda name, scale, lines: blocks.PUBLISHED[name](),
+    "runs": lambda name, scale, lines: blocks.runs_block(catalogue.chosen([name], scale)),
+}
 
 
 def stale(folders: Sequence[Path], wanted: Mapping[Path, str]) -> list[Path]:

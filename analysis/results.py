@@ -61,6 +61,18 @@ class Results:
         """The cells of a row under the study's columns."""
         return tuple(self.cells[row.label, column] for column in self.study.columns)
 
+    def value(self, row: Row, name: str, *, published: bool = False) -> float | None:
+        """The mean over seeds, or the published number."""
+        cell = self.cells[row.label, name]
+        if published:
+            return cell.published
+        return None if cell.summary is None else cell.summary.mean
+
+    def printed(self, name: str) -> Mapping[str, str]:
+        """The line of a published table that has a column: its words for it."""
+        lines = (row.published.line(name) for row in self.study.rows if row.published)
+        return next((line for line in lines if line), {})
+
 
 def join(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None = None) -> Results:
     """The study's cells from the lines of results.csv, those of losses from curves.csv.

@@ -196,16 +196,6 @@ def equivalence(first: Sequence[float], second: Sequence[float], margin: float) 
     return float(stats.t(found.n - 1).sf(abs(abs(found.mean) - margin) / error)), within
 
 
-def ratio(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Spread:
-    """How many times as much is first as second? Geometric mean of paired ratios of positive numbers, t interval."""
-    a, b = checked(first, "first"), checked(second, "second")
-    if len(a) != len(b) or min(a.min(), b.min()) <= 0:
-        raise ValueError(f"ratios need equally many positive numbers, got {a.tolist()} and {b.tolist()}")
-    logs = paired(np.log(a).tolist(), np.log(b).tolist(), level=level)
-    band = logs.interval and Interval(math.exp(logs.interval.low), math.exp(logs.interval.high))
-    return Spread(math.exp(logs.mean), band, logs.p, (len(a), len(b)))
-
-
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rho of two lists; None where one of them is constant."""
     a, b = checked(first, "first"), checked(second, "second")

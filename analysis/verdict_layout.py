@@ -8,7 +8,7 @@ from analysis.layout import name_of
 from analysis.render import DASH, MINUS, Grid, interval, number, p_value
 from analysis.resampling import Estimate
 from analysis.verdicts import Overall
-from experiments.study import Comparison, Order, Trend
+from experiments.study import Comparison, Cost, Order, Trend
 
 HEADER = ("claim", f"A {MINUS} B", "column", "difference", "95 % interval", "Holm p", "smallest detectable")
 HOW = {
@@ -16,7 +16,8 @@ HOW = {
     "spread": "Spreads: ratio of deviations, F test, which takes the two rows as independent though runs of one seed "
     "share their order of sentences.",
     "same": f"No difference: two one-sided tests within {MARGIN} points.",
-    "ratio": "Ratios of costs: supported where the interval holds the published ratio; no correction.",
+    "cost": "Costs: median and quartiles of a benchmark's turns; supported where the quartiles hold the claim's number "
+    "(or lie below it, where it says at most); no correction.",
     "positive": "Above 0: t test over seeds.",
     "order": f"Orders: Kendall's tau of the rows' means, seeds drawn anew; supported where the interval is at least "
     f"{AGREES}; no correction.",
@@ -45,22 +46,22 @@ def overall_lines(found: Iterable[Overall]) -> list[str]:
     return [f"- **{one.claim}**{f', {one.text}' if one.text else ''}: {outcome(one)}." for one in found]
 
 
-def outcome(one: Overall) -> str:
-    """A claim's verdict with its counts."""
-    why = f"; not tested: {', '.join(one.reasons)}" if one.reasons else ""
+def outcome(one: Overall, *, brief: bool = False) -> str:
+    """A claim's verdict with its counts; brief: without the reasons of what is not tested."""
+    why = f"; not tested: {', '.join(one.reasons)}" if one.reasons and not brief else ""
     counts = ", ".join(f"{count} {word}" for word, count in one.counts.items())
     tested = f"{sum(one.counts.values())} of {one.declared} comparisons tested" + (f": {counts}" if counts else "")
     return f"**{one.verdict}** ({tested}{why})"
 
 
-def _kind(compared: Comparison | Order | Trend) -> str:
-    if isinstance(compared, Comparison):
-        return compared.kind
-    return "order" if isinstance(compared, Order) else "trend"
+def _kind(compared: Comparison | Order | Trend | Cost) -> str:
+    return compared.kind if isinstance(compared, Comparison) else type(compared).__name__.lower()
 
 
-def _names(compared: Comparison | Order | Trend) -> tuple[str, str]:
+def _names(compared: Comparison | Order | Trend | Cost) -> tuple[str, str]:
     """What is compared, and in which column."""
+    if isinstance(compared, Cost):
+        return f"{compared.what}{', at most' if compared.at_most else ''}", "times as long"
     if isinstance(compared, Order):
         other = f"{name_of(compared.other)}{compared.suffix}"
         return f"order of {len(compared.rows)} rows, and by {other}", name_of(compared.column)
@@ -70,7 +71,6 @@ def _names(compared: Comparison | Order | Trend) -> tuple[str, str]:
     a, b = compared.better, compared.worse
     names = {
         "spread": f"sd of {a} / sd of {b}",
-        "ratio": f"{a} / {b}",
         "same": f"{a} {MINUS} {b}, none",
         "positive": a,
     }

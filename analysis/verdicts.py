@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 from analysis import stats
-from analysis.judging import Judged, compared, ordered, trending
+from analysis.judging import Judged, compared, costly, ordered, trending
 from analysis.results import Results
 from experiments import study as studies
-from experiments.study import Order
+from experiments.study import Cost, Order, Trend
 
 CLAIMS = Path(studies.__file__).with_name("CLAIMS.md")
 
@@ -31,10 +31,16 @@ class Overall:
 def judge(results: Results) -> tuple[Judged, ...]:
     """Every comparison of the study with its verdict, Holm-corrected among those that could be tested."""
     found = [compared(results, comparison) for comparison in results.study.comparisons]
-    found += [(ordered if isinstance(o, Order) else trending)(results, o) for o in results.study.orders]  # ty: ignore
+    found += [_found(results, finding) for finding in results.study.findings]
     adjusted = iter(stats.holm([one.p for one in found if one.p is not None]))
     final = [replace(one, adjusted=None if one.p is None else next(adjusted)) for one in found]
     return tuple(one if one.verdict != stats.NOT_TESTED else _decided(one) for one in final)
+
+
+def _found(results: Results, finding: Order | Trend | Cost) -> Judged:
+    if isinstance(finding, Order):
+        return ordered(results, finding)
+    return trending(results, finding) if isinstance(finding, Trend) else costly(results, finding)
 
 
 def _decided(one: Judged) -> Judged:

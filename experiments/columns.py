@@ -53,7 +53,12 @@ def _of_all(heading: str, suffix: str, tasks: tuple[str, ...] = STS, metric: str
     return Column(heading=heading, tasks=tuple(f"{task}{suffix}" for task in tasks), metric=metric)
 
 
+def _sizes(task: str) -> Column:
+    return Column(heading=PUBLISHED_NAMES[task], tasks=(f"{task}_sizes",), factor=1.0, digits=0)
+
+
 COLUMNS = {
+    **{f"{task}_sizes": _sizes(task) for task in (*STS, *TRANSFER)},
     "sts_avg": _of_all("STS avg", ""),
     "sts_avg_mean": _of_all("STS avg, mean of parts", "", metric="spearman.mean"),
     "sts_avg_wmean": _of_all("STS avg, weighted mean of parts", "", metric="spearman.wmean"),

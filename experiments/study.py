@@ -192,9 +192,8 @@ def _swap(value: Any, new: Mapping[Run, Run]) -> Any:
 class Comparison:
     """A claim as two rows of a study: `better` beats `worse` in the column `task`.
 
-    Of kind "mean" by the mean, "spread" by varying less over seeds, "same" by a mean that is no other; "ratio" by so
-    many times as much as published, or as the claim says (`wanted`); "positive" has no `worse`: the row's score is
-    above 0.
+    Of kind "mean" by the mean, "spread" by varying less over seeds, "same" by a mean that is no other; "positive" has
+    no `worse`: the row's score is above 0.
     """
 
     claim: str
@@ -202,7 +201,6 @@ class Comparison:
     worse: str
     task: str = "sts_avg"
     kind: str = "mean"
-    wanted: float | None = None
 
 
 @dataclass(frozen=True)
@@ -228,6 +226,19 @@ class Trend:
     by: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Cost:
+    """A claim that something takes `times` as long as something else, or at most so; `what` is a benchmark's ratio.
+
+    Costs are judged by turns taken in one run (tests/benchmarks), as minutes of a sweep are those of a shared machine.
+    """
+
+    claim: str
+    what: str
+    times: float
+    at_most: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """One table or figure at one scale. `columns` are names of columns.py; `view` is how it is drawn.
@@ -245,7 +256,7 @@ class Study:
     metric: str = "spearman.all"
     transfer_metric: str = "acc"
     comparisons: tuple[Comparison, ...] = ()
-    orders: tuple[Order | Trend, ...] = ()
+    findings: tuple[Order | Trend | Cost, ...] = ()
     view: str = "table"
     twin: str = ""
     caption: str = ""  # of a figure: what the paper's has and this one lacks, or the other way round

@@ -73,7 +73,7 @@ def test_every_table_and_figure_is_a_study_by_its_papers_number() -> None:
 
 def test_every_claim_is_judged_somewhere() -> None:
     studies = chosen(["all"], "small")
-    found = {one.claim for study in studies for one in (*study.comparisons, *study.orders)}
+    found = {one.claim for study in studies for one in (*study.comparisons, *study.findings)}
     assert set(claims()) - found == set()
     assert found <= set(claims())
 

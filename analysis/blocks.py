@@ -1,0 +1,134 @@
+"""The blocks of REPORT.md that are of no single study: all claims, the published tables as they are, the cost."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+
+from analysis.judging import Judged
+from analysis.render import Grid, markdown
+from analysis.results import Results
+from analysis.verdict_layout import outcome
+from analysis.verdicts import claims, judge, overall
+from cse_core.run import Run
+from experiments.columns import PUBLISHED_NAMES, STS, TRANSFER
+from experiments.job import Job
+from experiments.plan import jobs_of
+from experiments.study import PUBLISHED_FOLDER, Published, Study, published_rows
+
+SEVEN = 7
+SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
+# What an epoch takes beside SimCSE's: encoder rows of a step, and other encoders' passes.
+PASSES = {
+    "rankcse": 1.5,
+    "whitenedcse": 1.5,
+    "compcse": 1.3,
+    "rankencoder": 3.0,
+    "diffcse": 3.0,
+    "mlm": 2.0,
+    "sncse": 1.5,
+}
+
+
+def claims_block(found: Iterable[Results]) -> str:
+    """Every claim with its verdict over all studies that judge it, and which these are."""
+    by_claim: dict[str, list[Judged]] = defaultdict(list)
+    where: dict[str, dict[str, None]] = defaultdict(dict)
+    for results in found:
+        for one in judge(results):
+            by_claim[one.comparison.claim].append(one)
+            where[one.comparison.claim][results.study.name] = None
+    rows = []
+    for claim, text in claims().items():
+        (whole,) = overall(by_claim[claim]) or [None]
+        verdict = outcome(whole, brief=True) if whole else "**not tested** (no study)"
+        rows.append((claim, text, verdict, ", ".join(where[claim])))
+    return markdown(Grid("", ("id", "claim", "verdict", "studies"), tuple(rows)))
+
+
+def averages_block() -> str:
+    """Published averages that are not the mean of their row: off by more than the rounding of either allows."""
+    rows = []
+    for table in _tables():
+        for row, lines in _rows(table).items():
+            tasks = [float(line["value"]) for task, line in lines.items() if task in SEVENS]
+            if "Avg" not in lines or len(tasks) != SEVEN:
+                continue
+            printed, mean = lines["Avg"]["value"], sum(tasks) / SEVEN
+            if abs(mean - float(printed)) > 10.0 ** -len(printed.partition(".")[2]):
+                rows.append((_title(table), *row[:2], f"{mean:.3f}", printed))
+    return markdown(Grid("", ("table", "backbone", "method", "mean of seven", "printed"), tuple(rows)))
+
+
+def copies_block() -> str:
+    """Rows of one method on two backbones that share two values or more, digit for digit; one could be chance."""
+    rows = []
+    for table in _tables():
+        for (a, first), (b, second) in combinations(_rows(table).items(), 2):
+            same = [t for t in first if t in second and t in SEVENS and first[t]["value"] == second[t]["value"]]
+            if a[1:] == b[1:] and a[0] != b[0] and len(same) > 1:
+                shared = ", ".join(f"{task} {first[task]['value']}" for task in same)
+                rows.append((_title(table), a[1], f"{a[0]}, {b[0]}", shared))
+    return markdown(Grid("", ("table", "method", "backbones", "the same"), tuple(rows)))
+
+
+def mismatches_block() -> str:
+    """Baselines that two papers took from elsewhere and print differently."""
+    rows: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for one, other in combinations(_tables(), 2):
+        mine, theirs = _rows(one), _rows(other)
+        for row in mine.keys() & theirs.keys() if _kind(one) == _kind(other) else ():
+            for task, line in mine[row].items() if row[2] == "imported" else ():
+                if task in theirs[row] and theirs[row][task]["value"] != line["value"]:
+                    place = (row[1], row[0], _title(one), _title(other))
+                    rows[place].append(f"{task} {line['value']} / {theirs[row][task]['value']}")
+    lines = tuple((*place, ", ".join(values)) for place, values in sorted(rows.items()))
+    return markdown(Grid("", ("method", "backbone", "first", "second", "first / second"), lines))
+
+
+def runs_block(studies: Sequence[Study]) -> str:
+    """Per study: rows, unique runs with those they need, and the hours that these may take on one GPU."""
+    rows, every = [], {}
+    for study in studies:
+        jobs = jobs_of([study])
+        every |= jobs
+        rows.append((study.name, study.source, str(len(study.rows)), *_cost(jobs)))
+    rows.append(("together", "", "", *_cost(every)))
+    return markdown(Grid("", ("study", "source", "rows", "runs", "GPU-hours"), tuple(rows)))
+
+
+def _cost(jobs: Mapping[str, Job]) -> tuple[str, str]:
+    runs = [job.encoder for job in jobs.values() if isinstance(job.encoder, Run)]
+    return str(len(runs)), f"{sum(map(gpu_hours, runs)):.0f}"
+
+
+def gpu_hours(run: Run) -> float:
+    """An estimate for the papers' scale: what RankCSE's Table 11 gives for an epoch of SimCSE, times the passes."""
+    size = "large" if "large" in run.backbone.name else "base"
+    epoch = Published("rankcse_table11", size, "SimCSE").value("time_per_epoch_min")
+    inner = getattr(run.method, "inner", None)
+    passes = PASSES.get(run.method.name, 1.0) * (PASSES.get(inner.name, 1.0) if inner else 1.0)
+    return run.epochs * passes * (epoch or 0.0) / 60
+
+
+def _tables() -> list[str]:
+    return [path.stem for path in sorted(PUBLISHED_FOLDER.glob("*.csv")) if not path.stem.startswith("_")]
+
+
+def _rows(table: str) -> dict[tuple[str, str, str], dict[str, dict[str, str]]]:
+    """Lines by task of each row: backbone, method, variant."""
+    found: dict[tuple[str, str, str], dict[str, dict[str, str]]] = defaultdict(dict)
+    for line in published_rows(table):
+        found[line["backbone"], line["method"], line["variant"]][line["task"]] = line
+    return found
+
+
+def _kind(table: str) -> bool:
+    return any(line["task"] == "MR" for line in published_rows(table))
+
+
+def _title(table: str) -> str:
+    line = published_rows(table)[0]
+    return f"{line['paper']}, {line['table'].replace('Table', 'Table ')}"
+
+
+PUBLISHED = {"averages": averages_block, "copies": copies_block, "mismatches": mismatches_block}

@@ -1,0 +1,63 @@
+"""Blocks of REPORT.md that are of no single study, against what is known of the published tables."""
+
+from dataclasses import replace
+
+import pytest
+
+from analysis import blocks
+from analysis.results import join
+from experiments.catalogue import chosen
+from experiments.study import Comparison
+
+
+def lines_of(block: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()[2:]]
+
+
+def test_averages_that_do_not_add_up_are_the_known_four():
+    found = lines_of(blocks.averages_block())
+    assert [(title, method) for title, _, method, *_ in found] == [
+        ("CompCSE, Table 1", "MoCoSE"),
+        ("RankCSE, Table 3", "last avg"),
+        ("RankEncoder, Table 1", "PromptBERT"),
+        ("WhitenedCSE, Table 2", "last avg"),
+    ]
+    assert found[0][3:] == ["77.287", "77.27"]
+
+
+def test_values_shared_by_two_backbones_are_arccses():
+    found = lines_of(blocks.copies_block())
+    assert {row[1] for row in found} == {"ArcCSE"}
+    assert {row[3] for row in found} == {"SUBJ 99.58, MRPC 74.78"}
+    assert [row[0] for row in found] == ["RankCSE, Table 3", "WhitenedCSE, Table 2"]
+
+
+def test_baselines_that_papers_print_differently_are_dclr_and_pcl():
+    found = lines_of(blocks.mismatches_block())
+    assert {row[0] for row in found} == {"DCLR", "PCL"}
+    assert ["DCLR", "BERT-base", "RankCSE, Table 2", "WhitenedCSE, Table 1", "STS13 83.73 / 83.74"] in found
+    large = next(row for row in found if row[:2] == ["PCL", "BERT-large"])
+    assert large[4].endswith("Avg 79.94 / 80.14")
+
+
+def test_every_claim_has_a_line_and_its_verdict_is_over_all_studies(study, lines):
+    other = replace(study, name="other", comparisons=(Comparison("R1", "SimCSE", "Better"),))
+    found = {row[0]: row for row in lines_of(blocks.claims_block([join(study, lines), join(other, lines)]))}
+    assert len(found) == 54
+    assert found["R1"][2].startswith("**contradicted**")  # the other way round in one study
+    assert found["R1"][3] == "toy, other"
+    assert found["C11"][2] == "**not tested** (no study)"
+
+
+def test_hours_are_epochs_times_passes_of_the_published_epoch():
+    rows = {row.label: row.encoder for row in chosen(["rankcse-table2"], "paper")[0].rows}
+    assert blocks.gpu_hours(rows["SimCSE BERT-base"]) == pytest.approx(20 / 60)
+    assert blocks.gpu_hours(rows["SimCSE BERT-large"]) == pytest.approx(45 / 60)
+    assert blocks.gpu_hours(rows["RankCSE-listNet BERT-base"]) == pytest.approx(4 * 1.5 * 20 / 60)
+
+
+def test_runs_are_unique_and_count_those_that_others_need():
+    studies = chosen(["rankcse-table1", "rankcse-table12", "rankcse-table9"], "paper")
+    found = {row[0]: row for row in lines_of(blocks.runs_block(studies))}
+    assert found["rankcse-table1"][3] == found["together"][3] == "5"  # SimCSE twice, DiffCSE, both losses
+    assert found["rankcse-table9"][3] == "0"
