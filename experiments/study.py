@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cse_core.method import Method, Recipe, innermost, with_fields
 from cse_core.run import Corpus, Pretrained, Run, key_of
@@ -213,6 +213,11 @@ class Order:
     other: str
     suffix: str = ""
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What it reads."""
+        return (self.column, self.other)
+
 
 @dataclass(frozen=True)
 class Trend:
@@ -224,6 +229,11 @@ class Trend:
     over: tuple[str, ...]
     row: str
     by: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What it reads."""
+        return (*self.over, *self.by)
 
 
 @dataclass(frozen=True)
@@ -237,6 +247,7 @@ class Cost:
     what: str
     times: float
     at_most: bool = False
+    columns: ClassVar[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,9 +286,15 @@ class Study:
         return column(name).metric or row.metric or (self.transfer_metric if is_transfer(task) else self.metric)
 
     @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that are shown, compared or looked at."""
+        compared = (comparison.task for comparison in self.comparisons)
+        return tuple(dict.fromkeys((*self.columns, *compared, *(c for f in self.findings for c in f.columns))))
+
+    @property
     def tasks(self) -> tuple[str, ...]:
         """The tasks that must be scored for the columns."""
-        return tuple(dict.fromkeys(task for name in self.columns for task in column(name).tasks))
+        return tuple(dict.fromkeys(task for name in self.read for task in column(name).tasks))
 
 
 StudyAt = Callable[[Scale], Study]

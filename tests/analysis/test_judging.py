@@ -1,0 +1,217 @@
+"""The kinds of claims beside a difference of means, each on scores whose answer is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+from analysis import benchmarks, stats
+from analysis.judging import MARGIN
+from analysis.results import join
+from analysis.verdict_layout import how_judged, verdict_grid
+from analysis.verdicts import judge
+from cse_core.senteval import TRANSFER
+from experiments import record
+from experiments.catalogue import chosen
+from experiments.columns import STS, column
+from experiments.study import BY_TRANSFER, SNAPSHOTS, Comparison, Cost, Order, Row, Study, Trend
+from tests.analysis.conftest import SEEDS, toy_line, toy_run
+
+Scores = dict[str, dict[int, list[float]]]
+
+
+def scored(
+    scores: dict[str, dict[int, list[float]]], tasks: tuple[str, ...] = STS
+) -> tuple[tuple[Row, ...], pd.DataFrame]:
+    """Rows with the given scores by seed and task (one number: the same for every task), and their record."""
+    rows = tuple(
+        Row(label=label, encoder=toy_run(0.05 + i / 100), seeds=tuple(found))
+        for i, (label, found) in enumerate(scores.items())
+    )
+    lines = [
+        toy_line(row.keys()[seed], task, values[j % len(values)], seed=seed)
+        for row in rows
+        for seed, values in scores[row.label].items()
+        for j, task in enumerate(tasks)
+    ]
+    return rows, pd.DataFrame(lines, columns=record.RESULTS)
+
+
+def judged(study: Study, scores: Scores, **claims: object):
+    rows, lines = scored(scores)
+    return judge(join(replace(study, rows=rows, **({"comparisons": ()} | claims)), lines))
+
+
+def by_seed(*values: float) -> dict[int, list[float]]:
+    return {seed: [value] for seed, value in zip(SEEDS, values, strict=True)}
+
+
+SAME = (Comparison("E7", "a", "b", kind="same"),)
+
+
+def test_two_means_are_the_same_if_both_one_sided_tests_say_so(study):
+    close = {"a": by_seed(0.5001, 0.5102, 0.5200), "b": by_seed(0.5000, 0.5100, 0.5201)}
+    (one,) = judged(study, close, comparisons=SAME)
+    differences = np.array([0.01, 0.02, -0.01])
+    error = differences.std(ddof=1) / np.sqrt(3)
+    below, above = (differences.mean() + MARGIN) / error, (MARGIN - differences.mean()) / error
+    assert one.p == pytest.approx(max(scipy_stats.t(2).sf(below), scipy_stats.t(2).sf(above)))
+    assert one.verdict == "supported"
+
+
+def test_two_means_beyond_the_margin_contradict_that_they_are_the_same(study):
+    far = {"a": by_seed(0.530, 0.541, 0.549), "b": by_seed(0.50, 0.51, 0.52)}
+    assert judged(study, far, comparisons=SAME)[0].verdict == "contradicted"
+    unsure = {"a": by_seed(0.50, 0.51, 0.53), "b": by_seed(0.51, 0.50, 0.52)}
+    assert judged(study, unsure, comparisons=SAME)[0].verdict == "undecided"
+
+
+def test_a_positive_score_is_tested_against_zero(study):
+    claim = (Comparison("E4", "a", "a", kind="positive"),)
+    (one,) = judged(study, {"a": by_seed(0.50, 0.51, 0.52)}, comparisons=claim)
+    assert one.p == pytest.approx(scipy_stats.ttest_1samp([50, 51, 52], 0).pvalue)
+    assert one.verdict == "supported"
+    (below,) = judged(study, {"a": by_seed(-0.50, -0.51, -0.52)}, comparisons=claim)
+    assert below.verdict == "contradicted"
+    (single,) = judged(study, {"a": {42: [0.5]}}, comparisons=claim)
+    assert (single.verdict, single.reason) == ("not tested", "one seed")
+
+
+def test_orders_that_agree_by_far_are_the_same_and_opposite_ones_are_not(study):
+    levels = {label: by_seed(x, x + 0.001, x + 0.002) for label, x in zip("abcd", (0.2, 0.4, 0.6, 0.8), strict=True)}
+    rising = {f"{label}, last": found for label, found in levels.items()}
+    falling = {f"{label}, last": levels[other] for label, other in zip("abcd", "dcba", strict=True)}
+    order = Order("S3", tuple("abcd"), "sts_avg", "sts_avg", suffix=", last")
+    (same,) = judged(study, levels | rising, findings=(order,))
+    assert same.estimate.value == pytest.approx(1.0)
+    assert (same.verdict, same.seeds) == ("supported", "3, 4 rows")
+    (opposite,) = judged(study, levels | falling, findings=(order,))
+    assert opposite.estimate.value == pytest.approx(-1.0)
+    assert opposite.verdict == "contradicted"
+
+
+def test_an_order_of_too_few_rows_is_not_tested(study):
+    two = {label: by_seed(x, x, x) for label, x in (("a", 0.2), ("b", 0.4))}
+    (one,) = judged(study, two, findings=(Order("S1", ("a", "b"), "sts_avg", "sts_avg"),))
+    assert (one.verdict, one.reason) == ("not tested", "2 of 2 rows have two seeds; an order needs three")
+
+
+def test_a_trend_is_spearman_over_columns_by_seed(study):
+    size = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    noise = ([0, 0, 0, 0, 0, 0, 0], [0, 0, 0.02, 0, 0, 0, 0], [0.02, 0, 0, 0, 0, 0, 0])
+    worse = by_seed(0.3, 0.3, 0.3)
+    gains = [[0.3 + x / 10 + e for x, e in zip(size, errors, strict=True)] for errors in noise]
+    better = dict(zip(SEEDS, gains, strict=True))
+    trend = Trend("E9", "better", "worse", STS, "data", STS)
+    (one,) = judged(study, {"better": better, "worse": worse, "data": {42: size}}, findings=(trend,))
+    rhos = [scipy_stats.spearmanr(better[seed], size).statistic for seed in SEEDS]
+    assert one.estimate.mean == pytest.approx(np.mean(rhos))
+    assert one.p == pytest.approx(scipy_stats.ttest_1samp(rhos, 0).pvalue)
+    assert one.verdict == "supported"
+
+
+@pytest.mark.parametrize(
+    ("times", "at_most", "verdict"),
+    [
+        (1.5, False, "supported"),
+        (1.2, False, "contradicted"),
+        (1.1, True, "contradicted"),
+        (1.5, True, "undecided"),
+        (2.0, True, "supported"),
+    ],
+)
+def test_a_cost_is_judged_by_the_quartiles_of_its_turns(study, monkeypatch, times, at_most, verdict):
+    found = stats.Spread(1.5, stats.Interval(1.4, 1.6), None, (3, 3))
+    monkeypatch.setattr(benchmarks, "ratio", lambda what: found if what == "an epoch" else None)
+    (one,) = judged(study, {"a": by_seed(0.5, 0.5, 0.5)}, findings=(Cost("R14", "an epoch", times, at_most=at_most),))
+    assert (one.verdict, one.seeds) == (verdict, "3 turns")
+    (none,) = judged(study, {"a": by_seed(0.5, 0.5, 0.5)}, findings=(Cost("R14", "a step", times),))
+    assert (none.verdict, none.reason) == ("not tested", "no benchmark of 'a step'")
+
+
+def test_the_benchmarks_that_costs_name_are_measured():
+    for study in chosen(["all"], "small"):
+        for cost in (finding for finding in study.findings if isinstance(finding, Cost)):
+            found = benchmarks.ratio(cost.what)
+            assert found is not None
+            assert found.interval is not None
+            assert 0.5 < found.interval.low <= found.interval.high
+    assert benchmarks.ratio("no such ratio") is None
+
+
+def test_every_kind_has_a_line_and_says_how_it_was_judged(study):
+    rows = {"a": by_seed(0.5, 0.51, 0.52), "b": by_seed(0.4, 0.42, 0.41)}
+    kinds = ("mean", "spread", "same", "positive")
+    comparisons = tuple(Comparison("R1", "a", "b", kind=kind) for kind in kinds)
+    findings = (
+        Order("S1", ("a", "b"), "sts_avg", "sts12"),
+        Cost("W8", "a step", 1.0),
+        Trend("E9", "a", "b", STS, "a", STS),
+    )
+    found = judged(study, rows, comparisons=comparisons, findings=findings)
+    grid = verdict_grid(found)
+    assert [row[1] for row in grid.rows] == [
+        "a − b",
+        "sd of a / sd of b",
+        "a − b, none",
+        "a",
+        "order of 2 rows, and by STS12",
+        "a step",
+        "gain of a over b, by what a has",
+    ]
+    text = how_judged(found)
+    assert all(
+        word in text for word in ("paired t test", "F test", "one-sided", "Above 0", "Kendall", "benchmark", "Trends")
+    )
+
+
+def test_a_row_selected_on_transfer_dev_shows_the_snapshot_whose_dev_scores_are_best(study):
+    row = Row(label="a", encoder=toy_run(0.05), seeds=(42,), select=BY_TRANSFER)
+    lines = []
+    for i, select in enumerate(SNAPSHOTS):
+        for task in TRANSFER:
+            for metric, score in (("devacc", [0.5, 0.8, 0.7, 0.6][i]), ("acc", 0.1 * (i + 1))):
+                lines.append(toy_line(row.keys()[42], task, score, select=select) | {"metric": metric})
+    frame = pd.DataFrame(lines, columns=record.RESULTS)
+    shown = replace(study, rows=(row,), columns=(*TRANSFER, "transfer_avg"), comparisons=())
+    assert join(shown, frame).cells["a", "transfer_avg"].scores == {42: pytest.approx(20.0)}
+    gap = frame[(frame["select"] != "last") | (frame["task"] != "mr")]
+    assert join(shown, gap).cells["a", "transfer_avg"].scores == {}  # a snapshot that is not scored could be the best
+
+
+def test_facts_of_a_run_are_its_fields_its_cost_its_step_and_the_end_of_its_curves(study):
+    rows, lines = scored({"a": {42: [0.5]}})
+    key = rows[0].keys()[42]
+    curves = pd.DataFrame(
+        [
+            ("small", key, "loss/contrastive", 32, 2.0),
+            ("small", key, "loss/contrastive", 64, 0.5),
+            ("small", "x", "loss/contrastive", 96, 9.0),
+        ],
+        columns=record.CURVES,
+    )
+    names = ("batch_size", "tau1", "tau3", "time_min", "step", "last_contrastive")
+    found = join(replace(study, rows=rows, columns=names, comparisons=()), lines.assign(seconds=90.0, step=128), curves)
+    values = {name: found.cells["a", name].scores for name in names}
+    assert values == {
+        "batch_size": {42: 64},
+        "tau1": {42: 0.05},
+        "tau3": {},
+        "time_min": {42: 1.5},
+        "step": {42: 128},
+        "last_contrastive": {42: 0.5},
+    }
+
+
+def test_columns_have_their_own_metric_and_units(study):
+    row = Row(label="a", encoder=toy_run(0.05), seeds=(42,), metric="kendall")
+    key = row.keys()[42]
+    cells = {"spearman.all": ("sts12", 0.5), "kendall": ("sts12_groups", 0.25), "alignment": ("stsb_dev_geometry", 0.3)}
+    lines = [toy_line(key, task, score) | {"metric": metric} for metric, (task, score) in cells.items()]
+    shown = replace(study, rows=(row,), columns=("sts12_groups", "alignment"), comparisons=())
+    found = join(shown, pd.DataFrame(lines, columns=record.RESULTS))
+    assert found.cells["a", "sts12_groups"].scores == {42: 25.0}
+    assert found.cells["a", "alignment"].scores == {42: 0.3}
+    assert column("alignment").factor == 1.0
