@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
+import pandas as pd
+
 from analysis.judging import Judged
 from analysis.render import Grid, markdown
 from analysis.results import Results
@@ -12,7 +14,7 @@ from analysis.verdicts import claims, judge, overall
 from cse_core.run import Run
 from experiments.columns import PUBLISHED_NAMES, STS, TRANSFER
 from experiments.job import Job
-from experiments.plan import jobs_of
+from experiments.plan import jobs_of, missing
 from experiments.study import PUBLISHED_FOLDER, Published, Study, published_rows
 
 SEVEN = 7
@@ -85,20 +87,23 @@ def mismatches_block() -> str:
     return markdown(Grid("", ("method", "backbone", "first", "second", "first / second"), lines))
 
 
-def runs_block(studies: Sequence[Study]) -> str:
-    """Per study: rows, unique runs with those they need, and the hours that these may take on one GPU."""
+def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
+    """Per study: rows, unique runs with those they need, how many of them are in the record, hours on one GPU."""
     rows, every = [], {}
     for study in studies:
         jobs = jobs_of([study])
         every |= jobs
-        rows.append((study.name, study.source, str(len(study.rows)), *_cost(jobs)))
-    rows.append(("together", "", "", *_cost(every)))
-    return markdown(Grid("", ("study", "source", "rows", "runs", "GPU-hours"), tuple(rows)))
+        rows.append((study.name, study.source, str(len(study.rows)), *_counts(jobs, results)))
+    rows.append(("together", "", "", *_counts(every, results)))
+    return markdown(
+        Grid("", ("study", "source", "rows", "runs", "recorded", "GPU-hours at papers' scale"), tuple(rows))
+    )
 
 
-def _cost(jobs: Mapping[str, Job]) -> tuple[str, str]:
-    runs = [job.encoder for job in jobs.values() if isinstance(job.encoder, Run)]
-    return str(len(runs)), f"{sum(map(gpu_hours, runs)):.0f}"
+def _counts(jobs: Mapping[str, Job], results: pd.DataFrame) -> tuple[str, str, str]:
+    recorded = sum(missing(job, results) is None for job in jobs.values())
+    hours = sum(gpu_hours(job.encoder) for job in jobs.values() if isinstance(job.encoder, Run))
+    return str(len(jobs)), str(recorded), f"{hours:.0f}"
 
 
 def gpu_hours(run: Run) -> float:

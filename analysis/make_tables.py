@@ -122,7 +122,7 @@ WHOLE: dict[str, Callable[[str, str, Lines], str]] = {
     "benchmarks": lambda name, device, lines: benchmarks.block(name, device),
     "claims": _claims,
     "published": lambda name, scale, lines: blocks.PUBLISHED[name](),
-    "runs": lambda name, scale, lines: blocks.runs_block(catalogue.chosen([name], scale)),
+    "runs": lambda name, scale, lines: blocks.runs_block(catalogue.chosen([name], scale), lines(scale).results),
 }
 
 

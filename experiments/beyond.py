@@ -9,7 +9,8 @@ from cse_core.methods import promptbert, sncse
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Corpus, Run
 from cse_core.scorers import Cosine
-from experiments.declare import BASE, row
+from experiments.columns import STS
+from experiments.declare import AS_IS, BASE, row
 from experiments.rankcse import MLE, NET
 from experiments.rankencoder import ranked
 from experiments.runs import RUNS, rankcse_run, rankencoder_run, simcse_run
@@ -63,6 +64,26 @@ def methods(scale: Scale) -> Study:
         scale=scale,
         rows=tuple(rows),
         columns=(scale.dev,),
+    )
+
+
+def overlap(scale: Scale) -> Study:
+    """Which test pairs a selection on STS-B dev has seen, and which a supervised one on its train set."""
+    counts = {
+        "pairs that STS-B dev has too": "shared_dev",
+        "of these, with the same gold score": "shared_dev.same_gold",
+        "pairs that STS-B train has too": "shared_train",
+        "of these, same gold": "shared_train.same_gold",
+    }
+    encoder = scale.backbones[BASE]
+    rows = [Row(label=n, encoder=encoder, backbone=BASE, select=AS_IS, metric=metric) for n, metric in counts.items()]
+    return Study(
+        name="overlap",
+        source="this project",
+        question="How many test pairs are, but for case, punctuation and order, in STS-B's dev or train set?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=tuple(f"{task}_shared" for task in STS),
     )
 
 
@@ -258,6 +279,7 @@ def robustness(scale: Scale) -> Study:
 
 
 STUDIES: dict[str, StudyAt] = {
+    "overlap": overlap,
     "search": search,
     "methods": methods,
     "robustness": robustness,

@@ -57,7 +57,12 @@ def _sizes(task: str) -> Column:
     return Column(heading=PUBLISHED_NAMES[task], tasks=(f"{task}_sizes",), factor=1.0, digits=0)
 
 
+def _shared(task: str) -> Column:
+    return Column(heading=PUBLISHED_NAMES[task], tasks=(f"{task}_gold",), factor=1.0, digits=0)
+
+
 COLUMNS = {
+    **{f"{task}_shared": _shared(task) for task in STS},
     **{f"{task}_sizes": _sizes(task) for task in (*STS, *TRANSFER)},
     "sts_avg": _of_all("STS avg", ""),
     "sts_avg_mean": _of_all("STS avg, mean of parts", "", metric="spearman.mean"),
