@@ -171,12 +171,13 @@ class Neighbours(Reads):
             raise ValueError(f"{name}: neighbours are looked for in a corpus, which the scorer {scorer} lacks")
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """See Task; cosines and the scorer's scores are kept beside what is shared, to be compared bin by bin."""
+        """See Task; cosines, the scorer's scores and gold are kept beside what is shared, to be compared bin by bin."""
         found, scorer = inputs.pairs(self.pair_sets), cast(Ranked, inputs.scorer)
         corpus = scorer.corpus_vectors(inputs.encoder, data=inputs.data)
         x, y = (directed(name, inputs.encoder.encode(side), side) for side in (found.first, found.second))
         shared = neighbours.overlap(x, y, corpus)
         arrays = {"shared": shared, "cosines": pair_cosines(x, y)[0], "pair_scores": found.scores}
+        arrays["gold"] = found.gold.astype(np.float32)
         return Outcome({"shared": float(shared.mean())}, len(shared), arrays)
 
 
