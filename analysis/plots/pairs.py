@@ -129,7 +129,7 @@ def densities(drawn: Drawn) -> Figure | None:
         panel.set(title=f"{_set(task)}: {share:.0%} similar", yticks=[], xlim=(0, 1))
         panel.spines["left"].set_visible(False)
         panel.tick_params(axis="x", labelbottom=True)
-    absent = [task for task in tasks if task not in found]
+    absent = [_set(task) for task in tasks if task not in found]
     sizes = [f"{_set(task)} {len(arrays['gold']):,}" for task, arrays in found.items()]
     said = (
         f"Histograms and densities, reflected at both ends; shaded: pairs that count as similar, from {SIMILAR} on. "

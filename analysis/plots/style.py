@@ -75,7 +75,7 @@ LOOKS: Mapping[str, Look] = {
     "RankCSE-listNet": Look("#0072B2", "^", "-"),
     "RankCSE-listMLE": Look("#56B4E9", "v", (0, (4, 1.2))),
     "PromptBERT": Look("#AA4499", "D", (0, (5, 1.2, 1, 1.2))),
-    "SNCSE": Look("#999933", "P", (0, (1.2, 1))),
+    "SNCSE": Look("#C2C25A", "P", (0, (1.2, 1))),
     "RankEncoder": Look("#D55E00", "X", "-"),
     "WhitenedCSE": Look("#117733", "h", "-"),
     "WhitenedCSE, dropout views": Look("#44AA99", "d", (0, (4, 1.2))),
@@ -166,8 +166,18 @@ def finish(figure: Figure, drawn: Drawn, said: str, absent: Iterable[str] = ()) 
     figure.suptitle(title, x=0.0, ha="left", fontsize=TITLE_SIZE, color=INK)
     words = " ".join(part for part in (said, study.caption, named(list(absent))) if part)
     text = textwrap.fill(words, int(letters))
-    figure.text(0.0, -0.01, text, ha="left", va="top", fontsize=CAPTION_SIZE, color=INK, gid="caption")
+    figure.draw_without_rendering()
+    legends = [legend.get_window_extent().transformed(figure.transFigure.inverted()).y0 for legend in figure.legends]
+    figure.text(
+        0.0, min([0.0, *legends]) - 0.01, text, ha="left", va="top", fontsize=CAPTION_SIZE, color=INK, gid="caption"
+    )
     return figure
+
+
+def legend_below(figure: Figure, handles: Sequence[Any], names: Sequence[str], across: int) -> None:
+    """A legend that hangs below the panels, between them and the caption."""
+    where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": figure.transFigure}
+    figure.legend(list(handles), list(names), ncols=across, fontsize=7, borderaxespad=0.3, **where)
 
 
 def caption(figure: Figure) -> str:

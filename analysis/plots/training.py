@@ -41,8 +41,7 @@ def all_curves(drawn: Drawn) -> Figure | None:
     handles = {label: handle for found in lines for handle, label in zip(*found, strict=True)}
     names = [row.label for row in rows if row.label in handles]
     across = 2 if max(map(len, names)) > LONG_NAME else PANELS_A_LINE
-    where = {"loc": "outside lower left", "bbox_to_anchor": (0, 0, 1, 1), "bbox_transform": figure.transFigure}
-    figure.legend([handles[name] for name in names], names, ncols=across, fontsize=7, **where)
+    style.legend_below(figure, [handles[name] for name in names], names, across)
     return style.finish(figure, drawn, SPREAD.format(_seeds(curves)))
 
 

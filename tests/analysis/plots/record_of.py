@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import make_figures
 from analysis.plots.drawn import Drawn, curves_of
 from analysis.results import join
 from cse_core.evaluate.suite import PHRASES
@@ -88,26 +87,35 @@ def arrays_of(row: Row, seed: int, task: str) -> dict[str, np.ndarray]:
     return {"gold": gold / 5}
 
 
-def drawn_of(study: Study, *, scores: bool = True, curves: bool = True, arrays: Any = arrays_of) -> Drawn:
-    """The study with all its numbers, or without some of them."""
-    lines = lines_of(study) if scores else pd.DataFrame(columns=record.RESULTS)
-    points = points_of(study) if curves else pd.DataFrame(columns=record.CURVES)
+def drawn_of(
+    study: Study, *, lines: pd.DataFrame | None = None, points: pd.DataFrame | None = None, arrays: Any = arrays_of
+) -> Drawn:
+    """The study with all its numbers, or with those given."""
+    lines = lines_of(study) if lines is None else lines
+    points = points_of(study) if points is None else points
     return Drawn(study=study, results=join(study, lines), curves=curves_of(study, points), arrays=arrays)
 
 
-def nothing(row: Row, seed: int, task: str) -> Mapping[str, np.ndarray] | None:
-    """A record without arrays."""
-    return None
-
-
-def without(labels: tuple[str, ...], row: Row, seed: int, task: str) -> Mapping[str, np.ndarray] | None:
-    """The arrays of all rows but some."""
-    return None if row.label in labels else arrays_of(row, seed, task)
+def empty(study: Study) -> Drawn:
+    """The study with an empty record."""
+    none = pd.DataFrame(columns=record.RESULTS), pd.DataFrame(columns=record.CURVES)
+    return drawn_of(study, lines=none[0], points=none[1], arrays=lambda row, seed, task: None)
 
 
 def lacking(*labels: str) -> Any:
-    return partial(without, labels)
+    """The arrays of all rows but some."""
+    return partial(_without, labels)
 
 
-def draw(drawn: Drawn) -> Any:
-    return make_figures.draw(drawn)
+def _without(labels: tuple[str, ...], row: Row, seed: int, task: str) -> Mapping[str, np.ndarray] | None:
+    return None if row.label in labels else arrays_of(row, seed, task)
+
+
+def less(frame: pd.DataFrame, *rows: Row, seeds: tuple[int, ...] = ()) -> pd.DataFrame:
+    """The frame without the lines of some rows, or of some of their seeds."""
+    keys = {key for row in rows for seed, key in row.keys().items() if not seeds or seed in seeds}
+    return frame[~frame["key"].isin(keys)]
+
+
+def row_of(study: Study, label: str) -> Row:
+    return next(row for row in study.rows if row.label == label)
