@@ -27,7 +27,7 @@ def ridges(drawn: Drawn) -> Figure | None:
     looks = style.looks(models)
     figure, axes = style.panels(len(models), 4, height=2.7, sharex=True, sharey=True)
     cosines = {row.label: _banded(found[row.label]) for row in models}
-    low = min(float(band.min()) for bands in cosines.values() for band in bands if len(band))
+    low = min(float(np.percentile(band, 1)) for bands in cosines.values() for band in bands if len(band))
     grid = np.linspace(low - 0.05, 1.02, 161)
     for panel, row in zip(axes, models, strict=True):
         _ridge(panel, grid, cosines[row.label], looks[row.label].colour)

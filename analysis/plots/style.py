@@ -79,7 +79,7 @@ LOOKS: Mapping[str, Look] = {
     "RankEncoder": Look("#D55E00", "X", "-"),
     "WhitenedCSE": Look("#117733", "h", "-"),
     "WhitenedCSE, dropout views": Look("#44AA99", "d", (0, (4, 1.2))),
-    "CompCSE": Look("#882255", "p", "-"),
+    "CompCSE": Look("#A8326B", "p", "-"),
     "untrained": Look("#A6A6A6", "*", (0, (1, 1.4))),
     "another method": Look("#7B5B3A", "<", (0, (2, 1))),
 }

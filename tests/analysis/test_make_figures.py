@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,7 +15,7 @@ from analysis.plots.drawn import curves_of
 from analysis.plots.views import VIEWS
 from experiments import catalogue, record
 from experiments.study import Study
-from tests.analysis.plots.record_of import arrays_of, lines_of, points_of, study_of
+from tests.analysis.plots.record_of import arrays_of, figure_of, lines_of, points_of, study_of
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_a_run_counts_in_every_row_that_has_it_and_equal_rows_come_once(study, c
 
 
 def test_panels_show_means_and_ranges_with_dev_scores_first_in_points(study, curves, lines, tmp_path):
-    figure = make_figures.draw(make_figures.drawn_of(study, lines, curves, tmp_path))
+    figure = figure_of(make_figures.draw, make_figures.drawn_of(study, lines, curves, tmp_path))
     first, second = (panel for panel in figure.axes if panel.get_title())
     assert [first.get_title(), second.get_title()] == ["dev score, stsb_dev", "contrastive loss"]
     assert np.asarray(first.get_lines()[0].get_ydata())[0] == pytest.approx(100 * (0.042 + 0.001 + 0.002) / 3)
@@ -90,7 +91,8 @@ def recorded(tmp_path: Path):
                 for task in study.tasks:
                     path = record.arrays_path(tmp_path, key, row.select, str(row.scorer), task)
                     path.parent.mkdir(parents=True, exist_ok=True)
-                    np.savez(path, **arrays_of(row, seed, task))
+                    arrays: Any = arrays_of(row, seed, task)
+                    np.savez(path, **arrays)
         return tmp_path
 
     return write
@@ -119,7 +121,9 @@ def test_arrays_are_read_from_the_record_by_row_and_seed(recorded):
     mlruns = recorded(study)
     drawn = make_figures.drawn_of(study, lines_of(study), points_of(study), mlruns)
     row = study.rows[1]
-    np.testing.assert_array_equal(drawn.arrays(row, 42, "phrases")["cosines"], arrays_of(row, 42, "phrases")["cosines"])
+    found = drawn.arrays(row, 42, "phrases")
+    assert found is not None
+    np.testing.assert_array_equal(found["cosines"], arrays_of(row, 42, "phrases")["cosines"])
     assert drawn.arrays(row, 42, "stsb_dev_geometry") is None
     assert list(drawn.arrays_of("phrases")) == ["SimCSE", "DiffCSE", "CompCSE"]
 

@@ -1,12 +1,13 @@
 """A seeded record of declared studies, as wide as the real one: scores, curves and arrays, all told apart."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from analysis.plots.drawn import Drawn, curves_of
 from analysis.results import join
@@ -119,3 +120,10 @@ def less(frame: pd.DataFrame, *rows: Row, seeds: tuple[int, ...] = ()) -> pd.Dat
 
 def row_of(study: Study, label: str) -> Row:
     return next(row for row in study.rows if row.label == label)
+
+
+def figure_of(view: Callable[[Drawn], Figure | None], drawn: Drawn) -> Any:
+    """The figure, as whatever its artists are."""
+    figure = view(drawn)
+    assert figure is not None
+    return figure

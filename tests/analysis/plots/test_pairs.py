@@ -10,12 +10,12 @@ from scipy.integrate import trapezoid
 
 from analysis.plots import pairs, style
 from cse_core.evaluate.neighbours import bins
-from tests.analysis.plots.record_of import arrays_of, drawn_of, empty, lacking, study_of
+from tests.analysis.plots.record_of import arrays_of, drawn_of, empty, figure_of, lacking, study_of
 
 
 def test_ridges_have_the_median_of_every_band_and_one_height() -> None:
     study = study_of("rankcse-figure5")
-    figure = pairs.ridges(drawn_of(study))
+    figure = figure_of(pairs.ridges, drawn_of(study))
     for axes, row in zip(figure.axes, study.rows, strict=True):
         arrays = arrays_of(row, 42, "stsb_dev_geometry")
         medians = [c.get_segments()[0] for c in axes.collections if hasattr(c, "get_segments")]
@@ -38,13 +38,13 @@ def test_the_highest_band_holds_gold_five_and_a_band_of_one_pair_is_a_point() ->
         return {"cosines": np.linspace(0, 1, 6).astype(np.float32), "gold": gold}
 
     study = study_of("rankcse-figure5")
-    figure = pairs.ridges(drawn_of(study, arrays=one))
+    figure = figure_of(pairs.ridges, drawn_of(study, arrays=one))
     assert "lowest band up: 2, 1, 0, 0, 3." in style.caption(figure)
     assert len(figure.axes[0].get_lines()) == 2
 
 
 def test_ridges_name_models_without_arrays() -> None:
-    figure = pairs.ridges(drawn_of(study_of("rankcse-figure5"), arrays=lacking("DiffCSE")))
+    figure = figure_of(pairs.ridges, drawn_of(study_of("rankcse-figure5"), arrays=lacking("DiffCSE")))
     assert [axes.get_title() for axes in figure.axes] == ["SimCSE", "RankCSE-listNet", "RankCSE-listMLE"]
     assert "Missing: DiffCSE." in style.caption(figure)
 
@@ -58,7 +58,7 @@ def rho(a: np.ndarray, b: np.ndarray) -> float:
 def test_neighbours_are_means_and_gains_differences_of_rho_in_the_same_bins() -> None:
     study = study_of("rankencoder-figure6")
     found = [arrays_of(study.rows[0], seed, "stsb_neighbours") for seed in (42, 1, 2)]
-    figure = pairs.neighbours(drawn_of(study))
+    figure = figure_of(pairs.neighbours, drawn_of(study))
     axes, twin = figure.axes
     groups = bins(np.mean([one["cosines"] for one in found], axis=0))
     shared = [np.mean([one["shared"][group].mean() for one in found]) for group in groups]
@@ -87,7 +87,7 @@ def without_gold(row, seed, task):
 
 
 def test_without_gold_neighbours_have_no_gain_and_say_so() -> None:
-    figure = pairs.neighbours(drawn_of(study_of("rankencoder-figure6"), arrays=without_gold))
+    figure = figure_of(pairs.neighbours, drawn_of(study_of("rankencoder-figure6"), arrays=without_gold))
     assert len(figure.axes) == 1
     assert "Missing: gold scores, so no gain." in style.caption(figure)
 
@@ -99,7 +99,7 @@ def only(name: str, row, seed, task):
 def test_densities_have_a_panel_a_set_with_the_share_of_similar_pairs() -> None:
     study = study_of("rankencoder-figure9")
     drawn = drawn_of(study)
-    figure = pairs.densities(drawn)
+    figure = figure_of(pairs.densities, drawn)
     panels = [axes for axes in figure.axes if axes.get_title()]
     assert len(panels) == 7
     for axes, task in zip(panels, study.columns, strict=True):
@@ -123,7 +123,7 @@ def test_a_reflected_density_is_the_mean_of_kernels_and_their_mirror_images() ->
 
 
 def test_sets_without_gold_are_named() -> None:
-    figure = pairs.densities(drawn_of(study_of("rankencoder-figure9"), arrays=partial(only, "sts13_gold")))
+    figure = figure_of(pairs.densities, drawn_of(study_of("rankencoder-figure9"), arrays=partial(only, "sts13_gold")))
     assert [axes.get_title()[:5] for axes in figure.axes] == ["STS13"]
     assert "Missing: STS12; STS14; STS15; STS16 and 2 more." in style.caption(figure)
 

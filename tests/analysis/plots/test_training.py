@@ -1,12 +1,14 @@
 """Curves, losses and paths are means over seeds of what the runs logged."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.plots import style, training
 from analysis.plots.drawn import Drawn
-from tests.analysis.plots.record_of import drawn_of, empty, less, points_of, row_of, study_of
+from tests.analysis.plots.record_of import drawn_of, empty, figure_of, less, points_of, row_of, study_of
 
 STEPS = tuple(range(32, 257, 32))
 
@@ -22,7 +24,7 @@ def by_seed(drawn: Drawn, label: str, quantity: str) -> np.ndarray:
 def test_curves_show_the_studys_columns_only_as_means_with_their_range() -> None:
     study = study_of("whitenedcse-figure3")
     drawn = drawn_of(study)
-    figure = training.curves(drawn)
+    figure = figure_of(training.curves, drawn)
     assert [axes.get_ylabel() for axes in figure.axes] == [f"{n} (lower is better)" for n in study.columns]
     for axes, name in zip(figure.axes, study.columns, strict=True):
         for i, row in enumerate(study.rows):
@@ -38,7 +40,7 @@ def test_curves_show_the_studys_columns_only_as_means_with_their_range() -> None
 
 def test_dev_scores_are_in_points() -> None:
     drawn = drawn_of(study_of("compcse-figure3"))
-    (axes,) = training.curves(drawn).axes
+    (axes,) = figure_of(training.curves, drawn).axes
     assert axes.get_lines()[0].get_ydata() == pytest.approx(100 * by_seed(drawn, "SimCSE", "dev/stsb_dev").mean(0))
 
 
@@ -46,7 +48,7 @@ def test_curves_name_what_is_missing_and_have_no_band_for_one_seed() -> None:
     study = study_of("compcse-figure3")
     simcse = row_of(study, "SimCSE")
     points = less(points_of(study), row_of(study, "w/ composition"))
-    figure = training.curves(drawn_of(study, points=less(points, simcse, seeds=(1, 2))))
+    figure = figure_of(training.curves, drawn_of(study, points=less(points, simcse, seeds=(1, 2))))
     assert not figure.axes[0].collections
     caption = style.caption(figure)
     assert "mean over 1 seed;" in caption
@@ -56,9 +58,9 @@ def test_curves_name_what_is_missing_and_have_no_band_for_one_seed() -> None:
 def test_the_rank_loss_is_shown_times_its_weight_beside_contrastive_losses() -> None:
     study = study_of("rankencoder-figure8")
     drawn = drawn_of(study)
-    (axes,) = training.losses(drawn).axes
+    (axes,) = figure_of(training.losses, drawn).axes
     lines = {line.get_label(): np.asarray(line.get_ydata()) for line in axes.get_lines()}
-    run = row_of(study, "RankEncoder-SimCSE").encoder
+    run: Any = row_of(study, "RankEncoder-SimCSE").encoder
     rank = by_seed(drawn, "RankEncoder-SimCSE", "loss/rank").mean(0)
     assert run.method.rank_weight == 0.05
     assert lines.pop("RankEncoder-SimCSE, 0.05 × rank") == pytest.approx(0.05 * rank)
@@ -72,7 +74,7 @@ def test_the_rank_loss_is_shown_times_its_weight_beside_contrastive_losses() -> 
 def test_paths_go_from_the_first_step_to_an_arrow_at_the_last() -> None:
     study = study_of("compcse-figure2")
     drawn = drawn_of(study)
-    figure = training.paths(drawn)
+    figure = figure_of(training.paths, drawn)
     (axes,) = figure.axes
     arrows = [text for text in axes.texts if getattr(text, "arrow_patch", None) is not None]
     for row, line, start, arrow in zip(study.rows, axes.get_lines(), axes.collections, arrows, strict=True):
@@ -89,7 +91,7 @@ def test_a_step_that_lacks_one_of_the_two_is_no_point_of_a_path() -> None:
     study = study_of("compcse-figure2")
     points = points_of(study)
     lost = (points["name"] == "alignment/stsb_dev") & (points["step"] == 64)
-    (axes,) = training.paths(drawn_of(study, points=points[~lost])).axes
+    (axes,) = figure_of(training.paths, drawn_of(study, points=points[~lost])).axes
     assert all(len(line.get_xdata()) == len(STEPS) - 1 for line in axes.get_lines())
 
 
@@ -115,4 +117,4 @@ def test_without_curves_there_is_no_figure(name: str, draw) -> None:
 def test_a_record_with_other_quantities_has_no_figure() -> None:
     study = study_of("compcse-figure3")
     points: pd.DataFrame = points_of(study)
-    assert training.curves(drawn_of(study, points=points[points["name"] == "loss"])) is None
+    assert figure_of(training.curves, drawn_of(study, points=points[points["name"] == "loss"])) is None
