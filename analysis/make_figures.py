@@ -1,78 +1,53 @@
-"""Draw a study's loss and dev curves from curves.csv.
+"""Draw the studies that are figures, and loss and dev curves of tables, from the record.
 
 python analysis/make_figures.py [study ...] [--scale small] [--mlruns FOLDER]
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
-
-import matplotlib as mpl
-
-mpl.use("Agg")
+from typing import Annotated
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
-import seaborn as sns
 import tyro
 from matplotlib.figure import Figure
 
+from analysis import results
+from analysis.plots import style
+from analysis.plots.drawn import Drawn, curves_of
+from analysis.plots.training import all_curves
+from analysis.plots.views import VIEWS
 from experiments import catalogue, record
-from experiments.study import Study
+from experiments.study import Row, Study
 
-PANELS_A_LINE = 3
-UNITS = {"dev": "points", "alignment": "squared distance", "uniformity": "log mean"}  # of what is not a loss
-BAND = {"alpha": 0.15, "linewidth": 0}
-STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "cse-study",
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "figure.dpi": 100,
-    "savefig.dpi": 110,
-}
+TABLE = "table"
+WITH_CURVES = ("rankcse-table4",)  # the tables whose curves the report shows
 
 
-def study_curves(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
-    """The points of curves.csv of the study's runs: row, seed, quantity, step, value.
-
-    A row with the same runs as an earlier one is left out; a run that two other rows share counts in both.
-    """
-    owners: dict[tuple[tuple[int, str], ...], str] = {}
-    for row in study.rows:
-        owners.setdefault(tuple((run.seed, run.key) for run in row.runs()), row.label)
-    lines = [(label, seed, key) for keys, label in owners.items() for seed, key in keys]
-    runs = pd.DataFrame(lines, columns=["row", "seed", "key"])
-    found = runs.merge(frame.rename(columns={"name": "quantity"}), on="key")
-    return found[["row", "seed", "quantity", "step", "value"]]
-
-
-def draw(study: Study, curves: pd.DataFrame) -> Figure:
-    """One panel a quantity, dev scores first; a line a row: the mean over seeds, its band their minimum and maximum."""
-    quantities = sorted(
-        curves["quantity"].unique(), key=lambda name: (_kind(name) not in UNITS, _kind(name) != "dev", name)
+def drawn_of(study: Study, found: pd.DataFrame, curves: pd.DataFrame, mlruns: Path) -> Drawn:
+    """What a study's figure is drawn from: lines of results.csv and curves.csv, and the arrays of a record."""
+    return Drawn(
+        study=study,
+        results=results.join(study, found),
+        curves=curves_of(study, curves),
+        arrays=partial(_arrays, record.folder_for(study.scale.name, mlruns)),
     )
-    rows = [row.label for row in study.rows if row.label in set(curves["row"])]
-    across = min(PANELS_A_LINE, len(quantities))
-    down = -(-len(quantities) // across)
-    figure, grid = plt.subplots(down, across, figsize=(4.2 * across, 3.1 * down), squeeze=False, layout="constrained")
-    for panel, quantity in zip(grid.flat, quantities, strict=False):
-        points = curves[curves["quantity"] == quantity]
-        values = points.assign(value=points["value"] * (100 if _kind(quantity) == "dev" else 1))
-        look = {"hue": "row", "hue_order": rows, "style": "row", "style_order": rows, "palette": _palette(len(rows))}
-        sns.lineplot(
-            values, x="step", y="value", estimator="mean", errorbar=("pi", 100), err_kws=BAND, ax=panel, **look
-        )
-        panel.set(xlabel="step", ylabel=UNITS.get(_kind(quantity), "nats"), title=_title(quantity))
-        if _kind(quantity) not in UNITS and values["value"].min() > 0:
-            panel.set_yscale("log")  # ListMLE sums over the list and lies a hundred times above the other terms
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.get_legend().remove()
-    for panel in grid.flat[len(quantities) :]:
-        panel.set_axis_off()
-    lines, labels = grid.flat[0].get_legend_handles_labels()
-    figure.legend(lines, labels, loc="outside lower center", ncols=min(len(rows), across), frameon=False)
-    figure.suptitle(f"{study.name}, scale {study.scale.name}: mean and range over {_seeds(curves)}")
-    return figure
+
+
+def _arrays(folder: Path, row: Row, seed: int, task: str) -> Mapping[str, np.ndarray] | None:
+    path = record.arrays_path(folder, row.keys()[seed], row.select, str(row.scorer), task)
+    if not path.is_file():
+        return None
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
+def draw(drawn: Drawn) -> Figure | None:
+    """A study as its view has it, a table as its curves; None where there is nothing to draw."""
+    view = all_curves if drawn.study.view == TABLE else VIEWS.get(drawn.study.view)
+    return view(drawn) if view else None
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
@@ -86,14 +61,22 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def make(studies: Sequence[Study], *, mlruns: Path = record.MLRUNS, figures: Path) -> list[Path]:
-    """Draw every study that has curves; returns the files."""
+    """Draw every study that has something to show, a table as NAME-curves; returns the files."""
     written = []
-    with mpl.rc_context(STYLE):
+    with plt.rc_context(style.RC):
         for study in studies:
-            curves = study_curves(study, record.read_curves(study.scale.name, mlruns))
-            if len(curves):
-                written += save(draw(study, curves), figures / study.scale.name / f"{study.name}-curves")
+            scale = study.scale.name
+            frames = record.read_results(scale, mlruns), record.read_curves(scale, mlruns)
+            figure = draw(drawn_of(study, *frames, mlruns))
+            if figure is not None:
+                stem = f"{study.name}-curves" if study.view == TABLE else study.name
+                written += save(figure, figures / scale / stem)
     return written
+
+
+def default(studies: Sequence[Study]) -> list[Study]:
+    """The studies that are drawn if none is named: the papers' figures, and the curves that the report shows."""
+    return [study for study in studies if study.view != TABLE or study.name in WITH_CURVES]
 
 
 def main(
@@ -103,42 +86,17 @@ def main(
     scale: str = "small",
     mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = record.MLRUNS,
 ) -> None:
-    """Draw the loss and dev curves of studies.
+    """Draw studies: those that are figures as such, tables as their loss and dev curves.
 
     Args:
-        studies: studies, papers or `quickstart`; all but quickstart if none is named.
+        studies: studies, papers or `quickstart`; if none is named the papers' figures and the curves in the report.
         scale: the size.
         mlruns: the folder of the record.
     """
-    chosen = catalogue.chosen(list(studies) or ["all"], scale)
+    chosen = catalogue.chosen(list(studies), scale) if studies else default(catalogue.chosen(["all"], scale))
     written = make(chosen, mlruns=mlruns, figures=record.outputs(mlruns) / "figures")
-    print(
-        "\n".join(
-            [*map(str, written), f"{len(written)} files for {len(chosen)} studies; a study without curves has none"]
-        )
-    )
-
-
-def _title(quantity: str) -> str:
-    """The papers' words for what a run logs."""
-    kind, _, name = quantity.partition("/")
-    if kind in UNITS:
-        return f"{'dev score' if kind == 'dev' else kind}, {name}"
-    return f"{name} loss" if name else "loss that is minimised"
-
-
-def _kind(quantity: str) -> str:
-    return quantity.partition("/")[0]
-
-
-def _palette(count: int) -> list:
-    return sns.color_palette("colorblind", n_colors=count)
-
-
-def _seeds(curves: pd.DataFrame) -> str:
-    counts = sorted(set(curves.groupby("row")["seed"].nunique()))
-    words = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{words} seed" + ("" if counts == [1] else "s")
+    told = f"{len(written)} files for {len(chosen)} studies; a study without anything to draw has none"
+    print("\n".join([*map(str, written), told]))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,8 +10,12 @@ import pandas as pd
 import pytest
 
 from analysis import make_figures
-from experiments import record
+from analysis.plots import style
+from analysis.plots.drawn import curves_of
+from analysis.plots.views import VIEWS
+from experiments import catalogue, record
 from experiments.study import Study
+from tests.analysis.plots.record_of import arrays_of, figure_of, lines_of, points_of, study_of
 
 
 @pytest.fixture
@@ -27,7 +32,7 @@ def curves(study: Study) -> pd.DataFrame:
 
 
 def test_points_of_the_studys_runs_only(study, curves):
-    found = make_figures.study_curves(study, curves)
+    found = curves_of(study, curves)
     assert len(found) == len(curves) - 1
     assert found["value"].max() < 99
     assert set(map(tuple, found[["row", "seed"]].to_numpy())) == {
@@ -39,21 +44,22 @@ def test_points_of_the_studys_runs_only(study, curves):
 def test_a_run_counts_in_every_row_that_has_it_and_equal_rows_come_once(study, curves):
     first = study.rows[0]
     more = (replace(first, label="Same"), replace(first, label="Fewer", seeds=(1,)))
-    found = make_figures.study_curves(replace(study, rows=(*study.rows, *more)), curves)
+    found = curves_of(replace(study, rows=(*study.rows, *more)), curves)
     assert set(found.loc[found["row"] == "Fewer", "seed"]) == {1}
     assert set(found.loc[found["row"] == "SimCSE", "seed"]) == {42, 1, 2}
     assert "Same" not in set(found["row"])
 
 
-def test_panels_show_means_and_ranges_with_dev_scores_first_in_points(study, curves):
-    figure = make_figures.draw(study, make_figures.study_curves(study, curves))
+def test_panels_show_means_and_ranges_with_dev_scores_first_in_points(study, curves, lines, tmp_path):
+    figure = figure_of(make_figures.draw, make_figures.drawn_of(study, lines, curves, tmp_path))
     first, second = (panel for panel in figure.axes if panel.get_title())
     assert [first.get_title(), second.get_title()] == ["dev score, stsb_dev", "contrastive loss"]
     assert np.asarray(first.get_lines()[0].get_ydata())[0] == pytest.approx(100 * (0.042 + 0.001 + 0.002) / 3)
     band = np.asarray(second.collections[0].get_paths()[0].vertices)[:, 1]
     assert (band.min(), band.max()) == pytest.approx((2.01, 2.42))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["SimCSE", "Better", "One seed"]
-    assert "1 to 3 seeds" in figure.get_suptitle()
+    assert "1 to 3 seeds" in style.caption(figure)
+    assert "A paper, Table 4 · scale small" in figure.get_suptitle()
     plt.close(figure)
 
 
@@ -71,3 +77,64 @@ def test_files_are_the_same_each_time(study, curves, tmp_path):
 def test_a_study_without_curves_has_no_figure(study, tmp_path):
     assert make_figures.make([study], mlruns=tmp_path, figures=tmp_path / "a") == []
     assert not (tmp_path / "a").exists()
+
+
+@pytest.fixture
+def recorded(tmp_path: Path):
+    """Write the full record of a study."""
+
+    def write(study: Study) -> Path:
+        lines_of(study).to_csv(tmp_path / "results.csv", index=False)
+        points_of(study).to_csv(tmp_path / "curves.csv", index=False)
+        for row in study.rows:
+            for seed, key in row.keys().items():
+                for task in study.tasks:
+                    path = record.arrays_path(tmp_path, key, row.select, str(row.scorer), task)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    arrays: Any = arrays_of(row, seed, task)
+                    np.savez(path, **arrays)
+        return tmp_path
+
+    return write
+
+
+def test_every_view_is_drawn_but_tables_and_examples():
+    declared = {study.view for study in catalogue.chosen(["all", "quickstart"], "small")}
+    assert declared - set(VIEWS) == {"table", "examples"}
+    assert set(VIEWS) <= declared
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_has_files_that_are_the_same_each_time(view, recorded):
+    study = next(study for study in catalogue.chosen(["all"], "small") if study.view == view)
+    mlruns = recorded(study)
+    first, second = (make_figures.make([study], mlruns=mlruns, figures=mlruns / name) for name in "ab")
+    names = [Path(f"small/{study.name}{suffix}") for suffix in (".png", ".svg")]
+    assert [path.relative_to(mlruns / "a") for path in first] == names
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert first[0].stat().st_size < 400_000
+
+
+def test_arrays_are_read_from_the_record_by_row_and_seed(recorded):
+    study = study_of("compcse-figure4")
+    mlruns = recorded(study)
+    drawn = make_figures.drawn_of(study, lines_of(study), points_of(study), mlruns)
+    row = study.rows[1]
+    found = drawn.arrays(row, 42, "phrases")
+    assert found is not None
+    np.testing.assert_array_equal(found["cosines"], arrays_of(row, 42, "phrases")["cosines"])
+    assert drawn.arrays(row, 42, "stsb_dev_geometry") is None
+    assert list(drawn.arrays_of("phrases")) == ["SimCSE", "DiffCSE", "CompCSE"]
+
+
+def test_examples_are_no_figure_even_with_curves(recorded):
+    study = study_of("rankcse-table1")
+    mlruns = recorded(study)
+    assert make_figures.make([study], mlruns=mlruns, figures=mlruns / "a") == []
+
+
+def test_without_names_figures_and_the_reports_curves_are_drawn():
+    found = make_figures.default(catalogue.chosen(["all"], "small"))
+    assert {study.name for study in found if study.view == "table"} == {"rankcse-table4"}
+    assert {study.view for study in found} == {"table", "examples", *VIEWS}

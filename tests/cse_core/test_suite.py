@@ -187,7 +187,7 @@ def test_shared_neighbours_are_counted_in_the_corpus_of_the_ranks(real_data: Pat
     found = scored(["neighbours"], real_data, scorer=RANKED)["stsb_neighbours"]
     lines = synthetic.sentences(512)
     drawn = [lines[i] for i in random.Random(42).sample(range(512), 400)]
-    first, second, _ = columns("stsb", data=real_data)
+    first, second, gold = columns("stsb", data=real_data)
     corpus, x, y = (Recording().encode(side) for side in (drawn, first, second))
     assert found.arrays["shared"].tolist() == neighbours.overlap(x, y, corpus).tolist()
     units = corpus / corpus.norm(dim=1, keepdim=True)
@@ -196,7 +196,7 @@ def test_shared_neighbours_are_counted_in_the_corpus_of_the_ranks(real_data: Pat
         assert found.arrays["shared"][i] == len(nearest[0] & nearest[1])
     np.testing.assert_allclose(found.arrays["cosines"], cosines(first, second), atol=1e-12)
     scores = RANKED.pair_scores(Recording(), {"stsb": (first, second)})["stsb"].scores
-    np.testing.assert_allclose(found.arrays["pair_scores"], scores, atol=1e-6)
+    np.testing.assert_allclose([found.arrays[name] for name in ("pair_scores", "gold")], [scores, gold], atol=1e-6)
     assert (found.metrics, found.rows) == ({"shared": found.arrays["shared"].mean()}, 1379)
 
 

@@ -1,0 +1,1 @@
+"""Studies as figures: one frozen value in, one figure out."""

@@ -1,0 +1,203 @@
+"""The look that all figures share: a colour, a marker and a dash for each method, a title above, a caption below."""
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+
+from analysis.plots.drawn import Drawn, named
+from cse_core.method import innermost
+from cse_core.methods.compcse import CompCSE
+from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.promptbert import PromptBERT
+from cse_core.methods.rankcse import RankCSE
+from cse_core.methods.rankencoder import RankEncoder
+from cse_core.methods.sncse import SNCSE
+from cse_core.methods.whitenedcse import WhitenedCSE
+from cse_core.run import Run
+from cse_core.scorers import Ranked
+from experiments.study import Row
+
+WIDE, NARROW = 7.0, 3.4  # inches: two columns of a page, and one
+TITLE_SIZE, CAPTION_SIZE = 9.0, 7.0
+LETTER = 0.53  # width of a letter of DejaVu Sans over its size, on average
+INK, FAINT, PALE = "#222222", "#8a8a8a", "#c4c4c4"
+BAND: dict[str, Any] = {"alpha": 0.15, "linewidth": 0}
+RC: Any = {
+    "svg.hashsalt": "cse-study",
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8,
+    "axes.edgecolor": FAINT,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "legend.frameon": False,
+    "figure.dpi": 100,
+    "savefig.dpi": 170,
+    "savefig.bbox": "tight",
+    "savefig.pad_inches": 0.06,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a row looks in every figure; nothing rests on the colour alone."""
+
+    colour: str
+    marker: str
+    dash: Any = "-"
+
+
+# Apart for every pair also under the three kinds of colour blindness, or else by lightness (a test measures it).
+LOOKS: Mapping[str, Look] = {
+    "SimCSE": Look("#333333", "o", "-"),
+    "DiffCSE": Look("#E69F00", "s", (0, (4, 1.2))),
+    "RankCSE-listNet": Look("#0072B2", "^", "-"),
+    "RankCSE-listMLE": Look("#56B4E9", "v", (0, (4, 1.2))),
+    "PromptBERT": Look("#AA4499", "D", (0, (5, 1.2, 1, 1.2))),
+    "SNCSE": Look("#C2C25A", "P", (0, (1.2, 1))),
+    "RankEncoder": Look("#D55E00", "X", "-"),
+    "WhitenedCSE": Look("#117733", "h", "-"),
+    "WhitenedCSE, dropout views": Look("#44AA99", "d", (0, (4, 1.2))),
+    "CompCSE": Look("#A8326B", "p", "-"),
+    "untrained": Look("#A6A6A6", "*", (0, (1, 1.4))),
+    "another method": Look("#7B5B3A", "<", (0, (2, 1))),
+}
+MORE_MARKERS = ("o", "^", "s", "v", "D", "<", ">", "P")
+MORE_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1.2, 1)), (0, (5, 1.2, 1, 1.2)), (0, (8, 2)))
+LIGHTER = (0.0, 0.3, 0.5, 0.15, 0.62)
+
+
+def method_of(row: Row) -> str:
+    """The method that a row shows, as LOOKS names it: ranks are RankEncoder's, on whatever encoder."""
+    if not isinstance(row.encoder, Run):
+        return "untrained" if row.encoder else "another method"
+    method = row.encoder.method
+    if isinstance(row.scorer, Ranked) or isinstance(method, RankEncoder):
+        return "RankEncoder"
+    match innermost(method):
+        case RankCSE(rank="list_mle"):
+            return "RankCSE-listMLE"
+        case RankCSE():
+            return "RankCSE-listNet"
+        case WhitenedCSE(views="dropout"):
+            return "WhitenedCSE, dropout views"
+        case WhitenedCSE():
+            return "WhitenedCSE"
+        case CompCSE():
+            return "CompCSE"
+        case DiffCSE():
+            return "DiffCSE"
+        case PromptBERT():
+            return "PromptBERT"
+        case SNCSE():
+            return "SNCSE"
+        case other:
+            return "SimCSE" if getattr(other, "name", "") == "simcse" else "another method"
+
+
+def looks(rows: Sequence[Row]) -> dict[str, Look]:
+    """By row label: the method's look; further rows of a method are variants of it."""
+    seen: dict[str, int] = {}
+    found = {}
+    for row in rows:
+        name = method_of(row)
+        seen[name] = seen.get(name, -1) + 1
+        found[row.label] = variant(LOOKS[name], seen[name])
+    return found
+
+
+def variant(look: Look, count: int) -> Look:
+    """Another look of the same method: a lighter tone, another marker and another dash; 0 is the look itself."""
+    if count == 0:
+        return look
+    dashes = [dash for dash in MORE_DASHES if dash != look.dash]
+    markers = [marker for marker in MORE_MARKERS if marker != look.marker]
+    return Look(
+        colour=_lighter(look.colour, LIGHTER[count % len(LIGHTER)]),
+        marker=markers[(count - 1) % len(markers)],
+        dash=dashes[(count - 1) % len(dashes)],
+    )
+
+
+def _lighter(colour: str, share: float) -> str:
+    red, green, blue = (part * (1 - share) + share for part in to_rgb(colour))
+    return to_hex((red, green, blue))
+
+
+def panels(count: int, across: int, *, height: float, width: float = WIDE, **shared: Any) -> tuple[Figure, list[Axes]]:
+    """A figure with that many panels, `across` a line, each `height` inches high."""
+    across = max(1, min(across, count))
+    down = -(-count // across)
+    figure, grid = plt.subplots(
+        down, across, figsize=(width, height * down), squeeze=False, layout="constrained", **shared
+    )
+    for axes in grid.flat[count:]:
+        axes.set_axis_off()
+    return figure, list(grid.flat[:count])
+
+
+def finish(figure: Figure, drawn: Drawn, said: str, absent: Iterable[str] = ()) -> Figure:
+    """Title and caption: source and scale above; what is shown, the study's own words and what is missing below."""
+    study, width = drawn.study, figure.get_size_inches()[0]
+    letters = width * 72 / (LETTER * CAPTION_SIZE)
+    heading = f"{study.source} \N{MIDDLE DOT} scale {study.scale.name}. {study.question}"
+    title = textwrap.fill(heading, int(letters * CAPTION_SIZE / TITLE_SIZE))
+    figure.suptitle(title, x=0.0, ha="left", fontsize=TITLE_SIZE, color=INK)
+    words = " ".join(part for part in (said, study.caption, named(list(absent))) if part)
+    text = textwrap.fill(words, int(letters))
+    figure.draw_without_rendering()
+    legends = [legend.get_window_extent().transformed(figure.transFigure.inverted()).y0 for legend in figure.legends]
+    figure.text(
+        0.0, min([0.0, *legends]) - 0.01, text, ha="left", va="top", fontsize=CAPTION_SIZE, color=INK, gid="caption"
+    )
+    return figure
+
+
+def legend_below(figure: Figure, handles: Sequence[Any], names: Sequence[str], across: int) -> None:
+    """A legend that hangs below the panels, between them and the caption."""
+    where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": figure.transFigure}
+    figure.legend(list(handles), list(names), ncols=across, fontsize=7, borderaxespad=0.3, **where)
+
+
+def caption(figure: Figure) -> str:
+    """The words below a finished figure, on one line."""
+    return next(" ".join(text.get_text().split()) for text in figure.texts if text.get_gid() == "caption")
+
+
+def dots(axes: Axes, xs: Sequence[float], ys: Sequence[float], colour: str = INK) -> None:
+    """Single seeds, faint: only where there are several."""
+    if len(xs) > 1:
+        axes.scatter(xs, ys, s=7, color=colour, alpha=0.45, linewidths=0, zorder=3)
+
+
+def colour_bar(figure: Figure, shown: ScalarMappable, axes: Sequence[Axes], label: str, **look: Any) -> None:
+    """The scale of colours, beside its panels."""
+    bar = figure.colorbar(shown, ax=list(axes), label=label, pad=0.01, **look)
+    bar.outline.set_visible(False)
+
+
+def on(image: ScalarMappable, value: float) -> str:
+    """Black or white, whichever can be read on the colour of a value."""
+    red, green, blue, _ = image.to_rgba(np.array([value]))[0]
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
