@@ -74,22 +74,33 @@ def hours(seconds: float | None) -> str:
 
 
 def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None:
-    """Every study: rows, runs declared, unique, finished, pending and their hours on one worker."""
+    """Every study by its paper's number: rows, imported cells, claims, runs and how many are in the record, hours."""
     table = Table(title=f"Studies at scale {chosen[0].scale.name}")
-    for heading in ("study", "source", "rows", "imported or not run", "runs declared", "unique", "finished", "pending"):
-        table.add_column(heading, justify="left" if heading in ("study", "source") else "right")
-    table.add_column("time", justify="right")
+    for heading in ("study", "source", "claims"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("rows", "imported\ncells", "not run", "runs\ndeclared", "unique", "finished", "pending", "time"):
+        table.add_column(heading, justify="right")
+    table.add_column("state")
     for study in chosen:
-        jobs = jobs_of([study])
-        pending = plan(jobs, results, store).pending
-        declared = sum(len(row.keys()) for row in study.rows)
-        silent = sum(row.encoder is None for row in study.rows)
-        counts = (len(study.rows), silent, declared, len(jobs), len(jobs) - len(pending), len(pending))
-        table.add_row(study.name, study.source, *map(str, counts), hours(seconds_for(pending, results)))
+        table.add_row(*_line(study, results, store))
     console.print(table)
     unique = jobs_of(chosen)
     pending = plan(unique, results, store).pending
     console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, results))}")
+
+
+def _line(study: Study, results: pd.DataFrame, store: Path) -> tuple[str, ...]:
+    jobs = jobs_of([study])
+    pending = plan(jobs, results, store).pending
+    finished = len(jobs) - len(pending)
+    silent = [row for row in study.rows if row.encoder is None]
+    alone = [row for row in silent if row.why.startswith("imported")]
+    cells = sum(one.line(name) is not None for row in alone if (one := row.published) for name in study.columns)
+    claims = dict.fromkeys(one.claim for one in (*study.comparisons, *study.findings))
+    state = "nothing to run" if not jobs else "finished" if not pending else "started" if finished else "to do"
+    declared = sum(len(row.keys()) for row in study.rows) if jobs else 0
+    counts = (len(study.rows), cells, len(silent) - len(alone), declared, len(jobs), finished, len(pending))
+    return (study.name, study.source, " ".join(claims), *map(str, counts), hours(seconds_for(pending, results)), state)
 
 
 def work(found: Plan, results: pd.DataFrame, workers: int) -> None:
