@@ -117,4 +117,4 @@ def test_without_curves_there_is_no_figure(name: str, draw) -> None:
 def test_a_record_with_other_quantities_has_no_figure() -> None:
     study = study_of("compcse-figure3")
     points: pd.DataFrame = points_of(study)
-    assert figure_of(training.curves, drawn_of(study, points=points[points["name"] == "loss"])) is None
+    assert training.curves(drawn_of(study, points=points[points["name"] == "loss"])) is None
