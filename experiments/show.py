@@ -74,13 +74,13 @@ def hours(seconds: float | None) -> str:
 
 
 def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None:
-    """Every study by its paper's number: rows, imported cells, claims, runs and how many are in the record, hours."""
+    """Every study by its paper's number: claims, rows, imported cells, rows not run, runs declared, left, hours."""
     table = Table(title=f"Studies at scale {chosen[0].scale.name}")
-    for heading in ("study", "source", "claims"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("rows", "imported\ncells", "not run", "runs\ndeclared", "unique", "finished", "pending", "time"):
-        table.add_column(heading, justify="right")
-    table.add_column("state")
+    for heading, width in {"study": 21, "source": 20, "claims": 8}.items():
+        table.add_column(heading, min_width=width)
+    for heading in ("rows", "imported", "not run", "runs", "pending", "time"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
     for study in chosen:
         table.add_row(*_line(study, results, store))
     console.print(table)
@@ -97,9 +97,9 @@ def _line(study: Study, results: pd.DataFrame, store: Path) -> tuple[str, ...]:
     alone = [row for row in silent if row.why.startswith("imported")]
     cells = sum(one.line(name) is not None for row in alone if (one := row.published) for name in study.columns)
     claims = dict.fromkeys(one.claim for one in (*study.comparisons, *study.findings))
-    state = "nothing to run" if not jobs else "finished" if not pending else "started" if finished else "to do"
+    state = "no runs" if not jobs else "done" if not pending else "started" if finished else "to do"
     declared = sum(len(row.keys()) for row in study.rows) if jobs else 0
-    counts = (len(study.rows), cells, len(silent) - len(alone), declared, len(jobs), finished, len(pending))
+    counts = (len(study.rows), cells, len(silent) - len(alone), declared, len(pending))
     return (study.name, study.source, " ".join(claims), *map(str, counts), hours(seconds_for(pending, results)), state)
 
 

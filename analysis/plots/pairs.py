@@ -13,7 +13,7 @@ from cse_core.evaluate.neighbours import bins
 from experiments.columns import PUBLISHED_NAMES
 
 GEOMETRY, NEIGHBOURS = "stsb_dev_geometry", "stsb_neighbours"
-BANDS = 5  # of gold scores from 0 to 5; the last one holds its upper edge
+BANDS = 5  # of gold scores: [0, 1], (1, 2] ... (4, 5]
 RIDGE = 0.92  # of the distance of two ridges, so that they don't touch
 SIMILAR = 0.67  # of gold over 5 (RankEncoder, A.3)
 
@@ -47,7 +47,7 @@ def _banded(by_seed: dict[int, Arrays]) -> list[np.ndarray]:
     """Cosines of all seeds, by band of gold."""
     cosines = np.concatenate([arrays["cosines"] for arrays in by_seed.values()])
     gold = np.concatenate([arrays["gold"] for arrays in by_seed.values()])
-    place = np.minimum(np.floor(gold), BANDS - 1)
+    place = np.maximum(np.ceil(gold), 1) - 1
     return [cosines[place == band] for band in range(BANDS)]
 
 
@@ -113,7 +113,7 @@ def _deviation(values: np.ndarray) -> np.ndarray | None:
 
 def densities(drawn: Drawn) -> Figure | None:
     """How the gold scores of each set are spread (RankEncoder, Fig. 9)."""
-    tasks = drawn.study.columns
+    tasks = [task for task in drawn.study.columns if task.endswith("_gold")]
     found = {task: arrays for task in tasks for arrays in _any(drawn, task)}
     if not found:
         return None

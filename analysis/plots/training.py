@@ -48,7 +48,7 @@ def all_curves(drawn: Drawn) -> Figure | None:
 def curves(drawn: Drawn) -> Figure | None:
     """The study's columns over steps, a panel each: the mean over seeds, its band their minimum and maximum."""
     study = drawn.study
-    wanted = {name: _quantity(study, name) for name in study.columns}
+    wanted = {name: _quantity(study, name) for name in study.columns if not column(name).fact}
     found = drawn.curves[drawn.curves["quantity"].isin(wanted.values())]
     rows = _rows(study, found)
     if not rows:

@@ -32,14 +32,14 @@ def test_ridges_have_the_median_of_every_band_and_one_height() -> None:
     assert f"lowest band up: {counts}." in style.caption(figure)
 
 
-def test_the_highest_band_holds_gold_five_and_a_band_of_one_pair_is_a_point() -> None:
+def test_a_band_holds_its_upper_edge_the_lowest_both_and_a_band_of_one_pair_is_a_point() -> None:
     def one(row, seed, task):
         gold = np.array([0.0, 0.99, 1.0, 4.0, 4.5, 5.0], np.float32)
         return {"cosines": np.linspace(0, 1, 6).astype(np.float32), "gold": gold}
 
     study = study_of("rankcse-figure5")
     figure = figure_of(pairs.ridges, drawn_of(study, arrays=one))
-    assert "lowest band up: 2, 1, 0, 0, 3." in style.caption(figure)
+    assert "lowest band up: 3, 0, 0, 1, 2." in style.caption(figure)
     assert len(figure.axes[0].get_lines()) == 2
 
 
@@ -102,7 +102,7 @@ def test_densities_have_a_panel_a_set_with_the_share_of_similar_pairs() -> None:
     figure = figure_of(pairs.densities, drawn)
     panels = [axes for axes in figure.axes if axes.get_title()]
     assert len(panels) == 7
-    for axes, task in zip(panels, study.columns, strict=True):
+    for axes, task in zip(panels, study.columns[:7], strict=True):
         gold = arrays_of(study.rows[0], 0, task)["gold"]
         assert axes.get_title().endswith(f": {np.mean(gold >= 0.67):.0%} similar")
         curve = axes.get_lines()[0]

@@ -64,7 +64,9 @@ def test_the_rank_loss_is_shown_times_its_weight_beside_contrastive_losses() -> 
     rank = by_seed(drawn, "RankEncoder-SimCSE", "loss/rank").mean(0)
     assert run.method.rank_weight == 0.05
     assert lines.pop("RankEncoder-SimCSE, 0.05 × rank") == pytest.approx(0.05 * rank)
-    for label in ("SimCSE", "RankEncoder-SimCSE"):
+    strong = "RankEncoder-SimCSE, lambda_train 0.5"
+    assert lines.pop(f"{strong}, 0.5 × rank") == pytest.approx(0.5 * by_seed(drawn, strong, "loss/rank").mean(0))
+    for label in ("SimCSE", "RankEncoder-SimCSE", strong):
         found = by_seed(drawn, label, "loss/contrastive").mean(0)
         assert lines.pop(f"{label}, contrastive") == pytest.approx(found)
     assert not lines
