@@ -8,10 +8,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cse_core.evaluate.neighbours import bins, overlap
+from cse_core.evaluate.neighbours import bins, gain_trend, gains, overlap
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -198,3 +199,26 @@ def test_what_has_no_bins_is_refused() -> None:
     for count, least in ((0, 1), (1, 0)):
         with pytest.raises(ValueError, match=f"count and least must be at least 1, got {count} and {least}"):
             bins(np.zeros(3), count, least)
+
+
+def test_a_bins_gain_is_the_difference_of_two_spearmans_and_the_trend_is_over_bins():
+    random = np.random.default_rng(3)
+    cosines, gold = random.uniform(0, 1, 300), random.uniform(0, 5, 300)
+    scores, shared = random.uniform(0, 1, 300), random.integers(0, 100, 300)
+    table = gains(cosines, scores, gold, shared)
+    rows = bins(cosines)
+    assert len(table) == len(rows) > 3
+    for (mean, gain), chosen in zip(table, rows, strict=True):
+        ours, plain = (spearmanr(x[chosen], gold[chosen]).statistic for x in (scores, cosines))
+        assert mean == pytest.approx(shared[chosen].mean())
+        assert gain == pytest.approx(ours - plain)
+    assert gain_trend(table) == pytest.approx(spearmanr(table[:, 0], table[:, 1]).statistic)
+
+
+def test_a_bin_without_a_correlation_is_left_out_and_two_bins_have_no_trend():
+    cosines = np.concatenate([np.linspace(0, 0.2, 30), np.linspace(0.8, 1, 30)])
+    gold = np.concatenate([np.zeros(30), np.linspace(0, 5, 30)])
+    table = gains(cosines, cosines[::-1].copy(), gold, np.arange(60))
+    assert len(table) == 1
+    assert table[0].tolist() == pytest.approx([np.arange(30, 60).mean(), -2.0])
+    assert np.isnan(gain_trend(table))

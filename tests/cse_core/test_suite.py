@@ -197,7 +197,10 @@ def test_shared_neighbours_are_counted_in_the_corpus_of_the_ranks(real_data: Pat
     np.testing.assert_allclose(found.arrays["cosines"], cosines(first, second), atol=1e-12)
     scores = RANKED.pair_scores(Recording(), {"stsb": (first, second)})["stsb"].scores
     np.testing.assert_allclose([found.arrays[name] for name in ("pair_scores", "gold")], [scores, gold], atol=1e-6)
-    assert (found.metrics, found.rows) == ({"shared": found.arrays["shared"].mean()}, 1379)
+    table = neighbours.gains(cosines(first, second), scores, gold, found.arrays["shared"])
+    wanted = {"shared": found.arrays["shared"].mean(), "gain_trend": neighbours.gain_trend(table)}
+    assert found.metrics == pytest.approx(wanted)
+    assert found.rows == 1379
 
 
 def test_a_task_that_the_scorer_has_nothing_for_is_refused(real_data: Path, classified: dict[str, tuple]) -> None:
