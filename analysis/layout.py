@@ -143,7 +143,7 @@ def _side_by_side(results: Results) -> Grid:
 
 def _measured(cell: Cell, *, brief: bool = False) -> str:
     shown = column(cell.column)
-    return measured(cell.summary, cell.declared, brief=brief or shown.digits is None, digits=shown.digits)
+    return measured(cell.summary, cell.declared, brief=brief or not shown.digits, digits=shown.digits)
 
 
 def _printed(cell: Cell) -> str:
