@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -24,7 +25,7 @@ from experiments.runs import rankcse_run, rankencoder_run, simcse_run
 from experiments.scales import SCALES
 from experiments.study import Row, Scale, Study
 from experiments.sweep import Options, run
-from tests.benchmarks.measure import curve, record, seconds
+from tests.benchmarks.measure import curve, peak_while, record, seconds
 
 BASE = "bert-base-uncased"
 SEEDS = tuple(range(12))
@@ -90,8 +91,15 @@ def test_a_sweep_against_runs_started_one_by_one(cache: Path, tmp_path: Path) ->
 
 
 def test_how_a_sweep_grows_with_its_runs(cache: Path, tmp_path: Path) -> None:
-    points = {4 * n: sweep(study(tuple(range(100, 100 + n))), tmp_path / str(n)) for n in (1, 3, 6)}
-    assert curve("time of a sweep", "runs", points, "s") < 1.2
+    times, held = {}, {}
+
+    def grown(n: int) -> None:
+        times[4 * n] = sweep(study(tuple(range(100, 100 + n))), tmp_path / str(n))
+
+    for n in (1, 3, 6):
+        held[4 * n] = peak_while(partial(grown, n))
+    assert curve("time of a sweep", "runs", times, "s") < 1.2
+    assert curve("memory of a sweep, two at a time", "runs", held, "MiB") < 0.5
 
 
 def test_quickstart_by_the_stopwatch(tmp_path: Path) -> None:

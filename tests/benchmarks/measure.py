@@ -1,6 +1,7 @@
 """How long work takes, and where the figures go: into CSE_BENCH, a folder, if it is set (analysis/measured)."""
 
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -8,6 +9,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import pandas as pd
+import psutil
 import torch
 
 from analysis.benchmarks import exponent
@@ -21,6 +23,35 @@ def seconds(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+def peak_while(work: Callable[[], object]) -> float:
+    """By how many MiB this process and all that it starts grow while it works, pages that they share counted once.
+
+    Looked at twice a second: a shorter peak may be missed.
+    """
+    me, held, ended = psutil.Process(), [], threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.5):
+            held.append(sum(map(_share_of_pages, [me, *me.children(recursive=True)])))
+
+    before = _share_of_pages(me)
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        work()
+    finally:
+        ended.set()
+        watcher.join()
+    return (max(held) - before) / 2**20
+
+
+def _share_of_pages(process: psutil.Process) -> int:
+    try:
+        return process.memory_full_info().pss
+    except psutil.Error:  # it ended meanwhile
+        return 0
 
 
 def by_turns(rounds: int, **works: Callable[[], object]) -> dict[str, list[float]]:
