@@ -32,6 +32,11 @@ PASSES = {
 
 
 def claims_block(found: Iterable[Results]) -> str:
+    """Every claim with its verdict, as Markdown."""
+    return markdown(claims_grid(found))
+
+
+def claims_grid(found: Iterable[Results]) -> Grid:
     """Every claim with its verdict over all studies that judge it, and which these are."""
     by_claim: dict[str, list[Judged]] = defaultdict(list)
     where: dict[str, dict[str, None]] = defaultdict(dict)
@@ -44,7 +49,7 @@ def claims_block(found: Iterable[Results]) -> str:
         (whole,) = overall(by_claim[claim]) or [None]
         verdict = outcome(whole, brief=True) if whole else "**not tested** (no study)"
         rows.append((claim, text, verdict, ", ".join(where[claim])))
-    return markdown(Grid("", ("id", "claim", "verdict", "studies"), tuple(rows)))
+    return Grid("", ("id", "claim", "verdict", "studies"), tuple(rows))
 
 
 def averages_block() -> str:

@@ -12,7 +12,7 @@ from experiments.study import Row
 WIDE = 4  # from so many columns on, ours and the published numbers are two tables
 SETTINGS = {name for name, shown in COLUMNS.items() if shown.digits is None}  # a method may not have one
 LEGEND = (
-    "Cells: mean \N{PLUS-MINUS SIGN} sample deviation over seeds (number of seeds), in points. "
+    "Cells: mean \N{PLUS-MINUS SIGN} sample deviation over seeds (number of seeds); scores in points. "
     "measured: our runs; imported: published numbers that we did not run; not run: no score here; "
     f"substituted: a part that the paper has is replaced by another; {DASH}: no number. What stands for which backbone "
     "is said above."

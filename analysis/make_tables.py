@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 import pandas as pd
 import tyro
 
-from analysis import benchmarks, blocks, layout, render, verdict_layout
+from analysis import benchmarks, blocks, layout, page, render, verdict_layout
 from analysis.results import Results, join, tidy
 from analysis.verdicts import judge, overall
 from experiments import catalogue, record
@@ -176,9 +176,19 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, pla
     if not check:
         for path, text in wanted.items():
             write(path, text)
+        if not names:
+            _write_pages([scale] if scale else recorded_scales(lines("small").results), lines, places)
         for path in extra:
             path.unlink()
     return found
+
+
+def _write_pages(scales: Sequence[str], lines: Lines, places: Places) -> None:
+    """A page of everything, with the figures as they are; it is neither compared nor committed."""
+    for scale in scales:
+        found = [join(study, *lines(scale)) for study in catalogue.chosen(["all"], scale)]
+        figures = places.tables.with_name("figures") / scale
+        write(places.tables.with_name(f"{scale}.html"), page.page(SCALES[scale], found, figures))
 
 
 def main(

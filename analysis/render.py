@@ -68,11 +68,12 @@ def measured(found: Summary | None, declared: int, *, brief: bool = False, digit
     return number(found.mean, digits=digits) + deviation + seeds
 
 
-def interval(found: Interval | None, *, sign: bool = False) -> str:
+def interval(found: Interval | None, *, sign: bool = False, digits: int | None = 2) -> str:
     """`[low, high]`."""
     if found is None:
         return DASH
-    return f"[{number(found.low, sign=sign)}, {number(found.high, sign=sign)}]"
+    low, high = (number(value, sign=sign, digits=digits) for value in found)
+    return f"[{low}, {high}]"
 
 
 def p_value(p: float | None) -> str:

@@ -8,6 +8,7 @@ from analysis.layout import name_of
 from analysis.render import DASH, MINUS, Grid, interval, number, p_value
 from analysis.resampling import Estimate
 from analysis.verdicts import Overall
+from experiments.columns import column
 from experiments.study import Comparison, Cost, Order, Trend
 
 HEADER = ("claim", f"A {MINUS} B", "column", "difference", "95 % interval", "Holm p", "smallest detectable")
@@ -78,11 +79,16 @@ def _names(compared: Comparison | Order | Trend | Cost) -> tuple[str, str]:
 
 
 def _line(one: Judged) -> tuple[str, ...]:
-    what, column = _names(one.comparison)
+    what, where = _names(one.comparison)
     signed = _kind(one.comparison) in ("mean", "same", "positive", "trend")
     verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
-    published = number(one.published, sign=signed)
-    return (one.comparison.claim, what, column, *_numbers(one), one.seeds, published, verdict)
+    published = number(one.published, sign=signed, digits=_digits(one))
+    return (one.comparison.claim, what, where, *_numbers(one), one.seeds, published, verdict)
+
+
+def _digits(one: Judged) -> int:
+    """As many as the column has, at least two."""
+    return max(2, column(one.comparison.task).digits or 2) if isinstance(one.comparison, Comparison) else 2
 
 
 def _numbers(one: Judged) -> tuple[str, str, str, str]:
@@ -90,7 +96,9 @@ def _numbers(one: Judged) -> tuple[str, str, str, str]:
     found = one.estimate
     p = p_value(one.adjusted)
     if isinstance(found, stats.Paired):
-        return number(found.mean, sign=True), interval(found.interval, sign=True), p, number(found.detectable)
+        digits = _digits(one)
+        band = interval(found.interval, sign=True, digits=digits)
+        return number(found.mean, sign=True, digits=digits), band, p, number(found.detectable, digits=digits)
     if isinstance(found, stats.Spread):
         return number(found.ratio), interval(found.interval), p, DASH
     if isinstance(found, Estimate):

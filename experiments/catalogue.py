@@ -1,5 +1,7 @@
 """Every declared study by name."""
 
+import re
+
 from experiments import (
     beyond,
     compcse,
@@ -20,7 +22,19 @@ PAPERS: dict[str, dict[str, StudyAt]] = {
     "compcse": compcse.STUDIES,
     "beyond": beyond.STUDIES,
 }
-STUDIES: dict[str, StudyAt] = {name: study for paper in PAPERS.values() for name, study in paper.items()}
+
+
+def _place(name: str) -> tuple[int, int, str]:
+    """A paper's tables by number, its figures by number, then what stands in its text."""
+    found = re.search(r"-(table|figure)(\d+)(\w*)$", name)
+    if not found:
+        return (2, 0, "")
+    return (("table", "figure").index(found[1]), int(found[2]), found[3])
+
+
+STUDIES: dict[str, StudyAt] = {
+    name: studies[name] for studies in PAPERS.values() for name in sorted(studies, key=_place)
+}
 
 
 def chosen(names: list[str], scale_name: str) -> list[Study]:

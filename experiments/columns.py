@@ -46,7 +46,7 @@ def _minutes(heading: str, cost: str) -> Column:
 
 
 def _space(heading: str, metric: str) -> Column:
-    return Column(heading=heading, tasks=("stsb_dev_geometry",), metric=metric, factor=1.0)
+    return Column(heading=heading, tasks=("stsb_dev_geometry",), metric=metric, factor=1.0, digits=3)
 
 
 def _of_all(heading: str, suffix: str, tasks: tuple[str, ...] = STS, metric: str = "") -> Column:

@@ -1,7 +1,8 @@
-"""The record: mlruns/results.csv and curves.csv. Merged by cell, the earliest wins, no line is ever removed.
+"""The record: mlruns/runs.csv, results.csv and curves.csv. Merged, the earliest wins, no line is ever removed.
 
-A cell of results.csv is one score by one version of its evaluator: (key, select, scorer, task, metric, version). A
-point of curves.csv is (key, name, step): the mean of a loss term over the steps since the last point, or a dev score.
+A line of runs.csv is a run by its key: what it was, what it cost, where it ran. A cell of results.csv is one score by
+one version of its evaluator: (key, select, scorer, task, metric, version). A point of curves.csv is (key, name, step):
+the mean of a loss term over the steps since the last point, or a dev score.
 Quickstart has a folder of its own, so that trying the project leaves the committed record as it is.
 """
 
@@ -18,10 +19,9 @@ from experiments.study import ARRAY_VIEWS, Study
 
 MLRUNS = Path(__file__).parents[1] / "mlruns"
 CELL = ["key", "select", "scorer", "task", "metric", "version"]
-RESULTS = [
-    *("scale", "key", "method", "backbone", "seed", "settings", "select", "scorer", "task", "metric"),
-    *("score", "pairs", "step", "version", "commit", "device", "seconds"),
-]
+RUNS = ["key", "scale", "method", "backbone", "seed", "settings", "device", "seconds"]
+SCORES = [*CELL[:-1], "score", "pairs", "step", "version", "commit"]  # a run trained again may be scored by other code
+RESULTS = [*RUNS, *SCORES[1:]]  # both, joined
 OWN = "own"  # the folder, beside the sweeps' `store`, of runs that people make by hand
 UNRECORDED = ("pearson.mean", "pearson.wmean")  # no table has them; a run's artifacts do
 POINT = ["key", "name", "step"]
@@ -74,7 +74,13 @@ def read(path: Path, columns: list[str]) -> pd.DataFrame:
 
 
 def read_results(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
-    return read(folder_for(scale, mlruns) / "results.csv", RESULTS)
+    """Every score with its run."""
+    folder = folder_for(scale, mlruns)
+    runs, scores = read(folder / "runs.csv", RUNS), read(folder / "results.csv", SCORES)
+    strange = scores[~scores["key"].isin(runs["key"])]
+    if len(strange):
+        raise ValueError(f"{folder}: results.csv has scores of run {strange['key'].iloc[0]}, which runs.csv lacks")
+    return scores.merge(runs, on="key", how="left", validate="m:1")[RESULTS]
 
 
 def read_curves(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
@@ -160,4 +166,10 @@ def merge_lines(scale: str, mlruns: Path, results: list[Mapping[str, Any]]) -> i
     points = pd.DataFrame([line for r in results for line in curve_lines(r)], columns=CURVES)
     cells = pd.DataFrame([line for r in results for line in result_lines(r)], columns=RESULTS)
     merge(folder / "curves.csv", points, columns=CURVES, identity=POINT)
-    return merge(folder / "results.csv", cells, columns=RESULTS, identity=CELL)
+    return merge_results(folder, cells)
+
+
+def merge_results(folder: Path, cells: pd.DataFrame) -> int:
+    """Add scores and their runs, earliest first; returns the number of new scores."""
+    merge(folder / "runs.csv", cells, columns=RUNS, identity=["key"])
+    return merge(folder / "results.csv", cells, columns=SCORES, identity=CELL)

@@ -105,5 +105,5 @@ def mlruns(tmp_path: Path, lines: pd.DataFrame) -> Path:
     """A folder with the toy study's record."""
     folder = tmp_path / "mlruns"
     folder.mkdir()
-    lines.to_csv(folder / "results.csv", index=False)
+    record.merge_results(folder, lines)
     return folder

@@ -17,7 +17,7 @@ def line(**changes: Any) -> dict[str, Any]:
 
 def write(path: Path, *lines: dict[str, Any]) -> int:
     frame = pd.DataFrame(list(lines), columns=record.RESULTS)
-    return record.merge(path, frame, columns=record.RESULTS, identity=record.CELL)
+    return record.merge(path, frame, columns=record.SCORES, identity=record.CELL)
 
 
 def test_the_earliest_score_of_a_cell_stays(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_the_earliest_score_of_a_cell_stays(tmp_path: Path) -> None:
     assert write(path, line(score=0.9), line(score=0.8)) == 0
     assert path.read_bytes() == before
     assert write(path, line(task="y", score=0.2), line(task="y", score=0.3)) == 1
-    assert sorted(record.read(path, record.RESULTS)["score"]) == [0.1, 0.2]
+    assert sorted(record.read(path, record.SCORES)["score"]) == [0.1, 0.2]
 
 
 @pytest.mark.parametrize("name", record.CELL)
@@ -39,7 +39,7 @@ def test_every_part_of_a_cells_name_tells_cells_apart(tmp_path: Path, name: str)
 
 def test_lines_that_are_there_keep_every_character(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
-    odd = ",".join(record.RESULTS) + "\n" + "small,k,m,b,42,a  b,last,c,t,q,0.10000000000000001,10,,1,c,d,1.50\n"
+    odd = ",".join(record.SCORES) + "\n" + "k,last,c  d,t,q,0.10000000000000001,10,,1,c\n"
     path.write_text(odd)
     write(path, line())
     assert odd.splitlines()[1] in path.read_text().splitlines()
@@ -50,7 +50,7 @@ def test_lines_that_are_there_keep_every_character(tmp_path: Path) -> None:
 def test_scores_come_back_to_the_last_digit(tmp_path_factory: pytest.TempPathFactory, scores: list[float]) -> None:
     path = tmp_path_factory.mktemp("record") / "results.csv"
     write(path, *(line(task=str(i), score=score) for i, score in enumerate(scores)))
-    back = record.read(path, record.RESULTS).set_index("task")["score"]
+    back = record.read(path, record.SCORES).set_index("task")["score"]
     assert [back[str(i)] for i in range(len(scores))] == scores
 
 
@@ -59,20 +59,39 @@ def test_a_file_without_its_last_newline_is_added_to_line_by_line(tmp_path: Path
     write(path, line(task="a"))
     path.write_text(path.read_text().rstrip("\n"))
     write(path, line(task="b"))
-    assert sorted(record.read(path, record.RESULTS)["task"]) == ["a", "b"]
+    assert sorted(record.read(path, record.SCORES)["task"]) == ["a", "b"]
 
 
 def test_commas_and_quotes_in_settings_survive(tmp_path: Path) -> None:
-    path = tmp_path / "results.csv"
-    write(path, line(settings='a="1", b=2', device="CPU, 2 cores"))
-    assert record.read(path, record.RESULTS)["settings"].tolist() == ['a="1", b=2']
+    record.merge_results(tmp_path, pd.DataFrame([line(settings='a="1", b=2', device="CPU, 2 cores")]))
+    assert record.read_results("small", tmp_path)["settings"].tolist() == ['a="1", b=2']
+
+
+def test_scores_are_read_with_their_runs_and_a_run_stands_once(tmp_path: Path) -> None:
+    first = [line(task=task, key="k", seconds=1.5, settings="a=1") for task in ("s", "t")]
+    other = [line(task="s", key="l", seconds=2.5)]
+    assert record.merge_results(tmp_path, pd.DataFrame([*first, *other])) == 3
+    assert record.merge_results(tmp_path, pd.DataFrame([line(task="u", key="k", seconds=9.0)])) == 1
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 1 + 2
+    found = record.read_results("small", tmp_path)
+    assert list(found.columns) == record.RESULTS
+    assert found.groupby("key")["seconds"].unique().map(list).to_dict() == {"k": [1.5], "l": [2.5]}
+    assert found.groupby("key")["task"].unique().map(list).to_dict() == {"k": ["s", "t", "u"], "l": ["s"]}
+
+
+def test_scores_of_a_run_that_is_not_recorded_are_refused(tmp_path: Path) -> None:
+    record.merge_results(tmp_path, pd.DataFrame([line(key="k"), line(key="l")]))
+    path = tmp_path / "runs.csv"
+    path.write_text("".join(text for text in path.read_text().splitlines(keepends=True) if not text.startswith("l,")))
+    with pytest.raises(ValueError, match=r"results.csv has scores of run l, which runs.csv lacks"):
+        record.read_results("small", tmp_path)
 
 
 def test_other_columns_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     path.write_text("key,score\na,1\n")
-    with pytest.raises(ValueError, match=r"results.csv: columns key, score; expected scale, key"):
-        record.read(path, record.RESULTS)
+    with pytest.raises(ValueError, match=r"results.csv: columns key, score; expected key, select"):
+        record.read(path, record.SCORES)
 
 
 def test_quickstart_has_a_record_of_its_own(tmp_path: Path) -> None:
