@@ -60,7 +60,7 @@ def test_a_sweep_runs_teachers_first_and_fills_the_record(undisturbed: Path) -> 
     runs = {one.key for row in tiny.healthy(tiny.SCALE).rows for one in row.runs()}
     frame = record.read_results("tiny", undisturbed)
     assert set(frame["key"]) == runs
-    assert set(frame["select"]) == {"synthetic_dev", "last"}
+    assert set(frame["select"]) == {"synthetic_dev"}
     assert frame["score"].between(-1, 1).all()
     curves = record.read_curves("tiny", undisturbed)
     assert set(curves["key"]) == runs
@@ -90,9 +90,9 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     # The run whose process was killed once went on in another one, to the same bits as SimCSE undisturbed.
     assert mlruns.with_suffix(".killed").exists()
     torch.set_num_threads(1)
-    train(tiny.run(), tmp_path)
-    expected = load_file(tmp_path / tiny.run().key / "last" / "model.safetensors")
-    found = load_file(mlruns / "store" / runs["lost"].key / "last" / "model.safetensors")
+    train(tiny.run(), tmp_path, keep=("synthetic_dev",))
+    expected = load_file(tmp_path / tiny.run().key / "synthetic_dev" / "model.safetensors")
+    found = load_file(mlruns / "store" / runs["lost"].key / "synthetic_dev" / "model.safetensors")
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     before = finished_at(mlruns)
     again = sweep(mlruns, "faulty")
