@@ -84,7 +84,7 @@ def recorded(tmp_path: Path):
     """Write the full record of a study."""
 
     def write(study: Study) -> Path:
-        lines_of(study).to_csv(tmp_path / "results.csv", index=False)
+        record.merge_results(tmp_path, lines_of(study))
         points_of(study).to_csv(tmp_path / "curves.csv", index=False)
         for row in study.rows:
             for seed, key in row.keys().items():
