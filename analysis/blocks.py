@@ -1,7 +1,7 @@
 """The blocks of REPORT.md that are of no single study: all claims, the published tables as they are, the cost."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import combinations
 
 import pandas as pd
@@ -14,7 +14,7 @@ from analysis.verdicts import claims, judge, overall
 from cse_core.run import Run
 from experiments.columns import PUBLISHED_NAMES, STS, TRANSFER
 from experiments.job import Job
-from experiments.plan import jobs_of, missing
+from experiments.plan import jobs_of, missing, scored
 from experiments.study import PUBLISHED_FOLDER, Published, Study, published_rows
 
 SEVEN = 7
@@ -94,19 +94,19 @@ def mismatches_block() -> str:
 
 def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
     """Per study: rows, unique runs with those they need, how many of them are in the record, hours on one GPU."""
-    rows, every = [], {}
+    rows, every, done = [], {}, scored(results)
     for study in studies:
         jobs = jobs_of([study])
         every |= jobs
-        rows.append((study.name, study.source, str(len(study.rows)), *_counts(jobs, results)))
-    rows.append(("together", "", "", *_counts(every, results)))
+        rows.append((study.name, study.source, str(len(study.rows)), *_counts(jobs, done)))
+    rows.append(("together", "", "", *_counts(every, done)))
     return markdown(
         Grid("", ("study", "source", "rows", "runs", "recorded", "GPU-hours at papers' scale"), tuple(rows))
     )
 
 
-def _counts(jobs: Mapping[str, Job], results: pd.DataFrame) -> tuple[str, str, str]:
-    recorded = sum(missing(job, results) is None for job in jobs.values())
+def _counts(jobs: Mapping[str, Job], done: Mapping[str, Set[tuple[str, str, str]]]) -> tuple[str, str, str]:
+    recorded = sum(missing(job, done) is None for job in jobs.values())
     hours = sum(gpu_hours(job.encoder) for job in jobs.values() if isinstance(job.encoder, Run))
     return str(len(jobs)), str(recorded), f"{hours:.0f}"
 

@@ -62,7 +62,7 @@ def ordered(results: Results, order: Order) -> Judged:
     low, high = found.interval
     verdict = "supported" if low >= AGREES else "contradicted" if high < AGREES else "undecided"
     seeds = f"{min(len(a) for a, _ in known)}, {len(known)} rows"
-    return replace(blank, estimate=found, seeds=seeds, verdict=verdict, effect=low - AGREES)
+    return replace(blank, estimate=found, seeds=seeds, verdict=verdict)
 
 
 def trending(results: Results, trend: Trend) -> Judged:

@@ -4,7 +4,7 @@ python analysis/make_figures.py [study ...] [--scale small] [--mlruns FOLDER]
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -63,11 +63,11 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def make(studies: Sequence[Study], *, mlruns: Path = record.MLRUNS, figures: Path) -> list[Path]:
     """Draw every study that has something to show, a table as NAME-curves; returns the files."""
     written = []
+    frames = cache(lambda scale: (record.read_results(scale, mlruns), record.read_curves(scale, mlruns)))
     with plt.rc_context(style.RC):
         for study in studies:
             scale = study.scale.name
-            frames = record.read_results(scale, mlruns), record.read_curves(scale, mlruns)
-            figure = draw(drawn_of(study, *frames, mlruns))
+            figure = draw(drawn_of(study, *frames(scale), mlruns))
             if figure is not None:
                 stem = f"{study.name}-curves" if study.view == TABLE else study.name
                 written += save(figure, figures / scale / stem)

@@ -8,10 +8,10 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import pandas as pd
 import tyro
@@ -30,14 +30,20 @@ OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
 SUFFIXES = (".md", ".tex", ".csv")
 
 
-class Recorded(NamedTuple):
-    """The lines of results.csv and of curves.csv."""
+class Record:
+    """A record: its lines by scale, each read once, and its studies, each joined once."""
 
-    results: pd.DataFrame
-    curves: pd.DataFrame
+    def __init__(self, mlruns: Path) -> None:
+        self.results = cache(partial(record.read_results, mlruns=mlruns))
+        self._curves = cache(partial(record.read_curves, mlruns=mlruns))
+        self._joined: dict[tuple[str, str], Results] = {}
 
-
-Lines = Callable[[str], Recorded]  # for the name of a scale
+    def of(self, study: Study) -> Results:
+        """The study's cells."""
+        scale, place = study.scale.name, (study.scale.name, study.name)
+        if place not in self._joined:
+            self._joined[place] = join(study, self.results(scale), self._curves(scale))
+        return self._joined[place]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +61,11 @@ class Places:
         return cls(mlruns=mlruns, tables=record.outputs(mlruns) / "tables", report=report)
 
 
-def documents(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None = None) -> dict[str, str]:
+def documents(results: Results) -> dict[str, str]:
     """The study's files by name."""
-    results = join(study, frame, curves)
-    files = {f"{study.name}.md": _page(results), f"{study.name}.tex": _tex(results)}
-    files[f"{study.name}.csv"] = tidy(results).to_csv(index=False, float_format="%.4f", lineterminator="\n")
+    name = results.study.name
+    files = {f"{name}.md": _page(results), f"{name}.tex": _tex(results)}
+    files[f"{name}.csv"] = tidy(results).to_csv(index=False, float_format="%.4f", lineterminator="\n")
     return files
 
 
@@ -87,16 +93,16 @@ def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
     return list({(study.scale.name, study.name): study for study in found}.values())
 
 
-def generated(studies: Sequence[Study], lines: Lines, *, tables: Path) -> dict[Path, str]:
+def generated(studies: Sequence[Study], recorded: Record, *, tables: Path) -> dict[Path, str]:
     """Every file that the studies give."""
-    texts = {}
-    for study in studies:
-        for name, text in documents(study, *lines(study.scale.name)).items():
-            texts[tables / study.scale.name / name] = text
-    return texts
+    return {
+        tables / study.scale.name / name: text
+        for study in studies
+        for name, text in documents(recorded.of(study)).items()
+    }
 
 
-def filled(report: str, lines: Lines) -> str:
+def filled(report: str, recorded: Record) -> str:
     """The report with every block replaced by what the record and the benchmarks' figures give."""
     if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
         raise ValueError(
@@ -106,23 +112,18 @@ def filled(report: str, lines: Lines) -> str:
     def fill(match: re.Match[str]) -> str:
         head, kind, name, scale, end = match.groups()
         if kind in WHOLE:  # of no single study
-            return f"{head}{WHOLE[kind](name, scale, lines)}\n{end}"
-        study = _one_study(name, scale)
+            return f"{head}{WHOLE[kind](name, scale, recorded)}\n{end}"
         block = {"table": table_block, "verdicts": verdicts_block}[kind]
-        return f"{head}{block(join(study, *lines(study.scale.name)))}\n{end}"
+        return f"{head}{block(recorded.of(_one_study(name, scale)))}\n{end}"
 
     return BLOCK.sub(fill, report)
 
 
-def _claims(name: str, scale: str, lines: Lines) -> str:
-    return blocks.claims_block(join(study, *lines(scale)) for study in catalogue.chosen([name], scale))
-
-
-WHOLE: dict[str, Callable[[str, str, Lines], str]] = {
-    "benchmarks": lambda name, device, lines: benchmarks.block(name, device),
-    "claims": _claims,
-    "published": lambda name, scale, lines: blocks.PUBLISHED[name](),
-    "runs": lambda name, scale, lines: blocks.runs_block(catalogue.chosen([name], scale), lines(scale).results),
+WHOLE: dict[str, Callable[[str, str, Record], str]] = {
+    "benchmarks": lambda name, device, recorded: benchmarks.block(name, device),
+    "claims": lambda name, scale, recorded: blocks.claims_block(map(recorded.of, catalogue.chosen([name], scale))),
+    "published": lambda name, scale, recorded: blocks.PUBLISHED[name](),
+    "runs": lambda name, scale, recorded: blocks.runs_block(catalogue.chosen([name], scale), recorded.results(scale)),
 }
 
 
@@ -160,33 +161,32 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, pla
     """Write the tables and report blocks, or with `check` only compare; returns a line for each difference found.
 
     Without a scale: small, and every other scale that has lines in results.csv. Stale files count, and are removed,
-    only where all studies are made.
+    only where all studies are made. Quickstart is no part of the report.
     """
-    lines = cache(lambda s: Recorded(record.read_results(s, places.mlruns), record.read_curves(s, places.mlruns)))
-    wanted = generated(
-        studies_for(names, [scale] if scale else recorded_scales(lines("small").results)), lines, tables=places.tables
-    )
+    recorded = Record(places.mlruns)
+    scales = [scale] if scale else recorded_scales(recorded.results("small"))
+    wanted = generated(studies_for(names, scales), recorded, tables=places.tables)
     extra = []
     if not names:
         folders = [places.tables / scale] if scale else _committed_folders(places.tables)
         extra = stale(folders, wanted)
-    if places.report and places.report.is_file():
-        wanted[places.report] = filled(_read(places.report), lines)
+    if places.report and places.report.is_file() and list(names) != ["quickstart"]:
+        wanted[places.report] = filled(_read(places.report), recorded)
     found = differences(wanted) + [f"{path}: stale, no study gives it" for path in extra]
     if not check:
         for path, text in wanted.items():
             write(path, text)
         if not names:
-            _write_pages([scale] if scale else recorded_scales(lines("small").results), lines, places)
+            _write_pages(scales, recorded, places)
         for path in extra:
             path.unlink()
     return found
 
 
-def _write_pages(scales: Sequence[str], lines: Lines, places: Places) -> None:
+def _write_pages(scales: Sequence[str], recorded: Record, places: Places) -> None:
     """A page of everything, with the figures as they are; it is neither compared nor committed."""
     for scale in scales:
-        found = [join(study, *lines(scale)) for study in catalogue.chosen(["all"], scale)]
+        found = [recorded.of(study) for study in catalogue.chosen(["all"], scale)]
         figures = places.tables.with_name("figures") / scale
         write(places.tables.with_name(f"{scale}.html"), page.page(SCALES[scale], found, figures))
 

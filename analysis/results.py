@@ -80,10 +80,11 @@ def join(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None = None) 
     An average needs all its tasks: a seed that lacks one has no average. Of a cell scored by several versions of an
     evaluator the newest counts; two lines for a cell, or two versions among the lines of one table, are errors.
     """
-    _refuse_duplicates(frame)
-    frame = frame.sort_values("version").drop_duplicates(CELL[:-1], keep="last")
     keys = {key for row in study.rows for key in row.keys().values()}
-    lines = frame[frame["key"].isin(keys) & frame["score"].notna()]
+    lines = frame[frame["key"].isin(keys)]
+    _refuse_duplicates(lines)
+    lines = lines.sort_values("version").drop_duplicates(CELL[:-1], keep="last")
+    lines = lines[lines["score"].notna()]
     found = pd.Series([Place(*place) for place in lines[list(Place._fields)].to_numpy()], lines.index, dtype=object)
     scores = {place: float(score) for place, score in zip(found, lines["score"], strict=True)}
     facts = _facts(lines, curves)

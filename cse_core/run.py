@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cached_property
 from typing import Any
 
 from cse_core.method import Method
@@ -95,7 +96,7 @@ class Run:
             raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
         check_pooling(self.pooling, self.template)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Twelve hex digits that name this run's result."""
         return key_of(canonical(self) | {"train": TRAIN_VERSION})

@@ -133,7 +133,7 @@ def distinct_sentences(task: str, folder: Path | None = None) -> list[str]:
     Of a transfer task those of all its splits. Empty sentences are left out.
     """
     table = (labelled if task in CLASSES else pairs)(task, folder).table
-    both = zip(table["sentence1"], table["sentence2"], strict=True)
+    both = zip(table["sentence1"][:], table["sentence2"][:], strict=True)
     return list(dict.fromkeys(sentence for row in both for sentence in row if sentence))
 
 

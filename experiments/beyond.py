@@ -207,13 +207,12 @@ def ranks(scale: Scale) -> Study:
 
 def whitening(scale: Scale) -> Study:
     """What else might do what whitening does."""
-    width = scale.width or 768
     make = partial(RUNS["whitenedcse"], scale, BASE)
     made: dict[str, Run | None] = {"SimCSE": simcse_run(scale, BASE)}
     for suffix, views in {"": "shared", ", dropout views": "dropout"}.items():
         made |= {
             f"WhitenedCSE{suffix}": make(views=views),
-            f"batch norm of each channel{suffix}": make(views=views, groups=width),
+            f"batch norm of each channel{suffix}": make(views=views, whitening="channel"),
             f"random rotation{suffix}": make(views=views, whitening="rotation"),
         }
     made["extra dropout on shared features"] = make(views="shared", whitening="none", feature_dropout=0.1)

@@ -1,7 +1,8 @@
 """From studies to work: which jobs there are, which are done, in which order the rest can run, how long it may take."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from experiments.study import Row, Study
 # A score that was trained again counts as the same if no table could show the difference. On one kind of processor the
 # bits are equal; AVX2 instead of AVX-512 moved SimCSE's dev scores by at most 2e-6.
 SAME = 5e-5
+CELL_OF_METRICS = ["key", "select", "scorer", "task", "version"]
 
 
 def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
@@ -64,14 +66,25 @@ def _union(a: Job, b: Job) -> Job:
     return replace(a, scorings=tuple(scorings), studies=tuple(dict.fromkeys(a.studies + b.studies)))
 
 
-def missing(job: Job, results: pd.DataFrame) -> Job | None:
-    """The job reduced to the tasks that have no line in the record; None if all have one."""
-    mine = results[(results["key"] == job.key) & results["score"].notna()]
-    cells = mine.groupby(["select", "scorer", "task", "version"])["metric"]
-    done = {cell[:3] for cell, metrics in cells if suite.complete(*cell[2:], set(metrics), UNRECORDED)}
+def scored(results: pd.DataFrame) -> dict[str, set[tuple[str, str, str]]]:
+    """By key, every (select, scorer, task) that the record has with all metrics of the present evaluator."""
+    metrics: dict[tuple[str, str, str, str, int], set[str]] = defaultdict(set)
+    lines = results[results["score"].notna()]
+    for *cell, metric in zip(*(lines[name] for name in [*CELL_OF_METRICS, "metric"]), strict=True):
+        metrics[tuple(cell)].add(metric)
+    found: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
+    for (key, select, scorer, task, version), names in metrics.items():
+        if suite.complete(task, version, names, UNRECORDED):
+            found[key].add((select, scorer, task))
+    return found
+
+
+def missing(job: Job, done: Mapping[str, Set[tuple[str, str, str]]]) -> Job | None:
+    """The job reduced to the tasks that are not among those that `scored` gives; None if all are."""
+    mine = done.get(job.key, frozenset())
     left = []
     for scoring in job.scorings:
-        tasks = tuple(t for t in scoring.tasks if (scoring.select, str(scoring.scorer), t) not in done)
+        tasks = tuple(t for t in scoring.tasks if (scoring.select, str(scoring.scorer), t) not in mine)
         if tasks:
             left.append(replace(scoring, tasks=tasks))
     return replace(job, scorings=tuple(left)) if left else None
@@ -92,7 +105,8 @@ class Plan:
 
 def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path) -> Plan:
     """What is left to do. A recorded run is trained again only where a pending run needs weights that are not there."""
-    wanted = {key: left for key, job in jobs.items() if (left := missing(job, results))}
+    done = scored(results)
+    wanted = {key: left for key, job in jobs.items() if (left := missing(job, done))}
     again: set[str] = set()
     queue = list(wanted.values())
     while queue:

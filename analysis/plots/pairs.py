@@ -9,13 +9,14 @@ from scipy import stats
 
 from analysis.plots import style
 from analysis.plots.drawn import Arrays, Drawn, missing_seeds, seeds_told
-from cse_core.evaluate.neighbours import bins
+from cse_core.evaluate.geometry import cosine_bins
+from cse_core.evaluate.neighbours import bins, gain
+from cse_core.evaluate.subsets import SIMILAR
 from experiments.columns import PUBLISHED_NAMES
 
 GEOMETRY, NEIGHBOURS = "stsb_dev_geometry", "stsb_neighbours"
 BANDS = 5  # of gold scores: [0, 1], (1, 2] ... (4, 5]
 RIDGE = 0.92  # of the distance of two ridges, so that they don't touch
-SIMILAR = 0.67  # of gold over 5 (RankEncoder, A.3)
 
 
 def ridges(drawn: Drawn) -> Figure | None:
@@ -45,10 +46,8 @@ def ridges(drawn: Drawn) -> Figure | None:
 
 def _banded(by_seed: dict[int, Arrays]) -> list[np.ndarray]:
     """Cosines of all seeds, by band of gold."""
-    cosines = np.concatenate([arrays["cosines"] for arrays in by_seed.values()])
-    gold = np.concatenate([arrays["gold"] for arrays in by_seed.values()])
-    place = np.maximum(np.ceil(gold), 1) - 1
-    return [cosines[place == band] for band in range(BANDS)]
+    cosines, gold = (np.concatenate([arrays[name] for arrays in by_seed.values()]) for name in ("cosines", "gold"))
+    return list(cosine_bins(cosines, gold).values())
 
 
 def _ridge(axes: Axes, grid: np.ndarray, bands: Sequence[np.ndarray], colour: str) -> None:
@@ -74,7 +73,8 @@ def neighbours(drawn: Drawn) -> Figure | None:
     groups = bins(np.mean([np.asarray(arrays["cosines"], np.float64) for arrays in by_seed.values()], axis=0))
     shared = np.array([[arrays["shared"][group].mean() for group in groups] for arrays in by_seed.values()])
     scored = [arrays for arrays in by_seed.values() if "gold" in arrays]
-    gains = np.array([[_gain(arrays, group) for group in groups] for arrays in scored])
+    lists = [[arrays[name] for name in ("cosines", "pair_scores", "gold")] for arrays in scored]
+    gains = np.array([[100 * gain(*(one[group] for one in three)) for group in groups] for three in lists])
     figure, (axes,) = style.panels(1, 1, height=2.8, width=5.0)
     places = np.arange(len(groups))
     axes.bar(places, shared.mean(0), yerr=_deviation(shared), color=style.LOOKS["SimCSE"].colour, alpha=0.3, capsize=2)
@@ -97,13 +97,6 @@ def neighbours(drawn: Drawn) -> Figure | None:
         "the bins are of the mean cosine over seeds, so that all seeds have the same pairs in them."
     )
     return style.finish(figure, drawn, said, absent)
-
-
-def _gain(arrays: Arrays, rows: np.ndarray) -> float:
-    """How much better ranks order the pairs of a bin than cosines do, in points of Spearman's rho."""
-    gold = arrays["gold"][rows]
-    ranks, cosines = (stats.spearmanr(arrays[name][rows], gold).statistic for name in ("pair_scores", "cosines"))
-    return 100 * float(ranks - cosines)
 
 
 def _deviation(values: np.ndarray) -> np.ndarray | None:

@@ -75,13 +75,15 @@ def gains(
 
     A bin in which either correlation is undefined is left out.
     """
-    found = []
-    for rows in bins(cosines):
-        parts = ["all"] * len(rows)
-        ours, plain = (correlations(x[rows], gold[rows], parts)["spearman.all"] for x in (scores, cosines))
-        found.append((float(shared[rows].mean()), ours - plain))
+    found = [(float(shared[rows].mean()), gain(cosines[rows], scores[rows], gold[rows])) for rows in bins(cosines)]
     table = np.array(found).reshape(-1, 2)
     return table[np.isfinite(table).all(1)]
+
+
+def gain(cosines: Float[np.ndarray, " n"], scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " n"]) -> float:
+    """Spearman of scores with gold less that of cosines; nan where either is undefined."""
+    ours, plain = (correlations(x, gold, ["all"] * len(gold))["spearman.all"] for x in (scores, cosines))
+    return ours - plain
 
 
 def gain_trend(table: Float[np.ndarray, "b 2"]) -> float:

@@ -43,7 +43,7 @@ def test_golden_markdown(name, lines, request):
     study = request.getfixturevalue(name)
     key = study.rows[1].keys()[1]  # Better has no sts14 for seed 1
     shorter = lines[(lines["key"] != key) | (lines["task"] != "sts14")]
-    text = make_tables.documents(study, shorter)["toy.md"]
+    text = make_tables.documents(join(study, shorter))["toy.md"]
     # The settings are those of a Run, whatever fields it has.
     stable = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("- Settings"))
     if os.environ.get("CSE_GOLDEN") == "write":
@@ -89,7 +89,7 @@ def test_averages_alone_are_compared_with_the_published_where_there_are_some(pap
 
 
 def test_latex_and_csv_come_with_the_markdown(study, lines):
-    files = make_tables.documents(study, lines)
+    files = make_tables.documents(join(study, lines))
     assert sorted(files) == ["toy.csv", "toy.md", "toy.tex"]
     assert r"SimCSE & 54.00 $\pm$ 1.00 (3) & 76.25 & -- & 85.81 & measured \\" in files["toy.tex"]
     header, first = files["toy.csv"].splitlines()[:2]
@@ -99,7 +99,7 @@ def test_latex_and_csv_come_with_the_markdown(study, lines):
 
 def test_a_study_that_publishes_and_compares_nothing(study, lines):
     bare = replace(study, rows=tuple(replace(row, published=None) for row in study.rows), comparisons=())
-    files = make_tables.documents(bare, lines)
+    files = make_tables.documents(join(bare, lines))
     assert "published" not in files["toy.md"].split("- Source")[0]
     assert "This study compares nothing." in files["toy.md"]
 

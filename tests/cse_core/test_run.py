@@ -124,22 +124,20 @@ def test_another_value_of_a_nested_run_moves_the_key() -> None:
 
 
 def test_versions_move_the_keys_of_all_that_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    simcse, rankcse, teacherless = BASE, taught(BASE), taught(Pretrained("wiki-mini"))
-    before = [run.key for run in (simcse, rankcse, teacherless)]
+    def keys() -> list[str]:  # of new runs: one computes its key once
+        return [run.key for run in (replace(BASE), taught(replace(BASE)), taught(Pretrained("wiki-mini")))]
 
-    def moved() -> list[bool]:
-        return [run.key != key for run, key in zip((simcse, rankcse, teacherless), before, strict=True)]
+    before = keys()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(SimCSE, "version", SimCSE.version + 1)
-        assert moved() == [True, True, False]
-    with monkeypatch.context() as patch:
-        patch.setattr(RankCSE, "version", RankCSE.version + 1)
-        assert moved() == [False, True, True]
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module, "TRAIN_VERSION", run_module.TRAIN_VERSION + 1)
-        assert moved() == [True, True, True]
-    assert moved() == [False, False, False]
+    for owner, name, expected in (
+        (SimCSE, "version", [True, True, False]),
+        (RankCSE, "version", [False, True, True]),
+        (run_module, "TRAIN_VERSION", [True, True, True]),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, getattr(owner, name) + 1)
+            assert [key != old for key, old in zip(keys(), before, strict=True)] == expected
+    assert keys() == before
 
 
 def test_a_new_field_with_a_neutral_default_leaves_old_keys() -> None:

@@ -13,7 +13,7 @@ from cse_core.methods.mlm import MLM
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
-from cse_core.run import Pretrained, Run
+from cse_core.run import Pretrained
 from cse_core.train import train
 from cse_core.vectors import start
 from tests.cse_core.test_train import KEEP, TINY, Killed, equal, stop_at, weights
@@ -86,15 +86,12 @@ def test_a_continued_run_stopped_in_the_middle_ends_with_the_same_bits(store: Pa
         assert equal(weights(tmp_path, CONTINUED, rule), weights(store, CONTINUED, rule))
 
 
-def refusal(run: Run, store: Path, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        train(run, store)
-
-
 def test_what_cannot_be_started_from_is_refused(store: Path, tmp_path: Path) -> None:
-    refusal(CONTINUED, tmp_path, FileNotFoundError, f"no synthetic_dev checkpoint of run {BASE.key}; train that run")
+    with pytest.raises(FileNotFoundError, match=f"no synthetic_dev checkpoint of run {BASE.key}; train that run"):
+        train(CONTINUED, tmp_path)
     larger = replace(CONTINUED, backbone=Pretrained("wiki-mini"))
-    refusal(larger, store, ValueError, "weights of other shapes than those of wiki-mini; start from one of its kind")
+    with pytest.raises(ValueError, match="weights of other shapes than those of wiki-mini; start from one of its kind"):
+        train(larger, store)
 
 
 def test_a_pretrained_base_is_a_start_too() -> None:

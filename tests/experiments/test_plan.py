@@ -14,7 +14,7 @@ from cse_core.run import Corpus, Pretrained, Run
 from experiments import record
 from experiments.catalogue import STUDIES, chosen
 from experiments.job import Job
-from experiments.plan import blocked, differences, jobs_of, missing, plan, seconds_for
+from experiments.plan import blocked, differences, jobs_of, missing, plan, scored, seconds_for
 from experiments.study import Row, Scale, Study, reseeded
 
 BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
@@ -84,8 +84,8 @@ def test_vary_all_gives_teachers_the_students_seed() -> None:
 def test_what_the_record_has_is_dropped_and_what_it_lacks_is_kept(tmp_path: Path) -> None:
     jobs = jobs_of([study(row("a", BASE), columns=("stsb", "sickr"))])
     first, second = jobs.values()
-    assert missing(first, frame(first)) is None
-    left = missing(first, frame(first, skip="sickr"))
+    assert missing(first, scored(frame(first))) is None
+    left = missing(first, scored(frame(first, skip="sickr")))
     assert left is not None
     assert {s.tasks for s in left.scorings} == {("sickr",)}
     assert [job.key for job in plan(jobs, frame(first), tmp_path).pending] == [second.key]
@@ -98,7 +98,7 @@ def test_a_task_that_lacks_one_metric_is_scored_again(metric: str) -> None:
     recorded = frame(job)
     lost = (recorded["task"] == "stsb") & (recorded["metric"] == metric)
     assert lost.sum() == 1
-    left = missing(job, recorded[~lost])
+    left = missing(job, scored(recorded[~lost]))
     assert left is not None
     assert [(s.select, s.tasks) for s in left.scorings] == [("stsb_dev", ("stsb",))]
 
@@ -107,15 +107,15 @@ def test_a_transfer_column_is_work_for_the_selected_checkpoint_until_both_accura
     job = jobs_of([study(row("a", BASE), columns=("stsb", "mr", "trec_fast"))])[BASE.key]
     assert [(s.select, s.tasks) for s in job.scorings] == [("stsb_dev", ("stsb", "mr", "trec_fast"))]
     recorded = frame(job)
-    assert missing(job, recorded) is None
-    left = missing(job, recorded[(recorded["task"] != "mr") | (recorded["metric"] != "devacc")])
+    assert missing(job, scored(recorded)) is None
+    left = missing(job, scored(recorded[(recorded["task"] != "mr") | (recorded["metric"] != "devacc")]))
     assert left is not None
     assert [(s.select, s.tasks) for s in left.scorings] == [("stsb_dev", ("mr",))]
 
 
 def test_scores_of_an_older_evaluator_do_not_count() -> None:
     job = jobs_of([study(row("a", BASE))])[BASE.key]
-    assert missing(job, frame(job).assign(version=sts.VERSION - 1)) is not None
+    assert missing(job, scored(frame(job).assign(version=sts.VERSION - 1))) is not None
 
 
 def test_a_recorded_teacher_is_trained_again_only_if_its_weights_are_needed_and_gone(tmp_path: Path) -> None:
