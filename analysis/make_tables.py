@@ -17,6 +17,7 @@ import pandas as pd
 import tyro
 
 from analysis import benchmarks, blocks, layout, page, render, verdict_layout
+from analysis.estimates import estimates_block
 from analysis.results import Results, join, tidy
 from analysis.verdicts import judge, overall
 from experiments import catalogue, record
@@ -24,7 +25,7 @@ from experiments.scales import SCALES
 from experiments.study import Study
 
 ROOT = Path(__file__).parents[1]
-KINDS = "table|verdicts|benchmarks|claims|published|runs"
+KINDS = "table|verdicts|estimates|benchmarks|claims|published|runs"
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
 SUFFIXES = (".md", ".tex", ".csv")
@@ -36,6 +37,7 @@ class Record:
     def __init__(self, mlruns: Path) -> None:
         self.results = cache(partial(record.read_results, mlruns=mlruns))
         self._curves = cache(partial(record.read_curves, mlruns=mlruns))
+        self.pairs = cache(partial(record.read_pairs, mlruns=mlruns))
         self._joined: dict[tuple[str, str], Results] = {}
 
     def of(self, study: Study) -> Results:
@@ -113,8 +115,10 @@ def filled(report: str, recorded: Record) -> str:
         head, kind, name, scale, end = match.groups()
         if kind in WHOLE:  # of no single study
             return f"{head}{WHOLE[kind](name, scale, recorded)}\n{end}"
-        block = {"table": table_block, "verdicts": verdicts_block}[kind]
-        return f"{head}{block(recorded.of(_one_study(name, scale)))}\n{end}"
+        results = recorded.of(_one_study(name, scale))
+        if kind == "estimates":
+            return f"{head}{estimates_block(results, recorded.pairs(scale))}\n{end}"
+        return f"{head}{(table_block if kind == 'table' else verdicts_block)(results)}\n{end}"
 
     return BLOCK.sub(fill, report)
 

@@ -268,7 +268,7 @@ def robustness(scale: Scale) -> Study:
         question="Do gains exceed what seeds do, and is the order of methods the same by every way to look?",
         scale=scale,
         rows=tuple(rows),
-        columns=("sts_avg", *dict.fromkeys(column for _, column in orders)),
+        columns=(*STS, "sts_avg", *dict.fromkeys(column for _, column in orders)),
         comparisons=tuple(found),
         findings=(
             *(Order(claim, tuple(runs), "sts_avg", column) for claim, column in orders),

@@ -1,8 +1,9 @@
-"""The record: mlruns/runs.csv, results.csv and curves.csv. Merged, the earliest wins, no line is ever removed.
+"""The record: mlruns/runs.csv, results.csv, curves.csv and pairs.csv. Merged, the earliest wins, no line is ever removed.
 
 A line of runs.csv is a run by its key: what it was, what it cost, where it ran. A cell of results.csv is one score by
 one version of its evaluator: (key, select, scorer, task, metric, version). A point of curves.csv is (key, name, step):
-the mean of a loss term over the steps since the last point, or a dev score.
+the mean of a loss term over the steps since the last point, or a dev score. A line of pairs.csv is a difference of two
+checkpoints on pairs drawn anew (analysis/pair_bootstrap.py).
 Quickstart has a folder of its own, so that trying the project leaves the committed record as it is.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
-from experiments.study import ARRAY_VIEWS, Study
+from experiments.study import ARRAY_VIEWS, Row, Study
 
 MLRUNS = Path(__file__).parents[1] / "mlruns"
 CELL = ["key", "select", "scorer", "task", "metric", "version"]
@@ -26,8 +27,10 @@ OWN = "own"  # the folder, beside the sweeps' `store`, of runs that people make 
 UNRECORDED = ("pearson.mean", "pearson.wmean")  # no table has them; a run's artifacts do
 POINT = ["key", "name", "step"]
 CURVES = ["scale", "key", "name", "step", "value"]
+DRAWN = ["scale", "first", "second", "column"]  # a difference of two checkpoints over pairs that are drawn anew
+PAIRS = [*DRAWN, "difference", "low", "high", "p", "pairs", "resamples", "commit"]
 TEXT: Any = dict.fromkeys(
-    ("scale", "key", "method", "backbone", "settings", "select", "scorer"), "string"
+    ("scale", "key", "method", "backbone", "settings", "select", "scorer", "first", "second", "column"), "string"
 ) | dict.fromkeys(("task", "metric", "commit", "device", "name"), "string")
 
 
@@ -87,6 +90,10 @@ def read_curves(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
     return read(folder_for(scale, mlruns) / "curves.csv", CURVES)
 
 
+def read_pairs(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
+    return read(folder_for(scale, mlruns) / "pairs.csv", PAIRS)
+
+
 def merge(path: Path, new: pd.DataFrame, *, columns: list[str], identity: list[str]) -> int:
     """Add lines that the file does not have yet and return how many; what it has stays as it is, to the letter.
 
@@ -116,10 +123,18 @@ def result_lines(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A result.json as lines of results.csv."""
     environment = result["environment"]
     shared = {name: result[name] for name in ("scale", "key", "method", "backbone", "seed", "settings", "seconds")}
-    # Ten digits tell commits apart; a plus says that the code differed from it.
-    shared["commit"] = environment["commit"][:10] + ("+" if environment["dirty"] == "true" else "")
-    shared["device"] = environment["device"]
+    shared["commit"], shared["device"] = commit_of(environment), environment["device"]
     yield from (shared | cell for cell in result["cells"] if cell["metric"] not in UNRECORDED)
+
+
+def commit_of(environment: Mapping[str, str]) -> str:
+    """Ten digits tell commits apart; a plus says that the code differed from it."""
+    return environment["commit"][:10] + ("+" if environment["dirty"] == "true" else "")
+
+
+def scored_by(row: Row) -> str:
+    """What gave a row's scores under its first seed: key, selection, scorer."""
+    return f"{next(iter(row.keys().values()))} {row.select} {row.scorer}"
 
 
 def curve_lines(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,101 @@
+"""Would the differences that a study compares hold on other pairs? Paired bootstrap over pairs, one checkpoint a row.
+
+python analysis/pair_bootstrap.py robustness [--scale small] [--data FOLDER] [--mlruns FOLDER]
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import tyro
+from rich.progress import track
+
+from analysis.resampling import RESAMPLES, paired_bootstrap
+from analysis.results import join
+from cse_core.evaluate import suite
+from cse_core.senteval import pairs
+from experiments import catalogue, record
+from experiments.columns import column
+from experiments.job import Place, environment, opened
+from experiments.plan import SAME
+from experiments.study import Comparison, Row, Study
+
+Scored = Mapping[str, np.ndarray]  # scores of a set's pairs by its name
+
+
+def scored(row: Row, tasks: tuple[str, ...], place: Place) -> tuple[Scored, float]:
+    """A row's scores of every pair under its first seed, and the mean of the sets' correlations with gold."""
+    encoder = next(iter(row.runs()), row.encoder)
+    if encoder is None:
+        raise ValueError(f"{row.label}: {row.why}; wanted a row with runs")
+    found, _ = suite.evaluate(opened(encoder, row.select, place), row.scorer, tasks, data=place.data)
+    mean = float(np.mean([found[task].metrics["spearman.all"] for task in tasks]))
+    return {task: found[task].arrays["pair_scores"] for task in tasks}, mean
+
+
+def compared(study: Study) -> list[Comparison]:
+    """The study's differences of means over STS sets: what pairs can be drawn for."""
+    found = [one for one in study.comparisons if one.kind == "mean" and column(one.task).tasks]
+    silent = {row.label for row in study.rows if row.encoder is None}
+    found = [one for one in found if not {one.better, one.worse} & silent]
+    whole = [one for one in found if all(suite.TASKS[task].pair_sets == (task,) for task in column(one.task).tasks)]
+    if not whole:
+        raise ValueError(
+            f"{study.name}: wanted a study that compares rows on whole STS sets, it has no such comparison"
+        )
+    return whole
+
+
+def line(study: Study, one: Comparison, sides: tuple[Scored, Scored], data: Path | None) -> dict[str, object]:
+    """A comparison as a line of pairs.csv, in points."""
+    tasks = column(one.task).tasks
+    gold = [np.asarray(pairs(task, data).table["score"][:]) for task in tasks]
+    first, second = ([side[task] for task in tasks] for side in sides)
+    found = paired_bootstrap(first, second, gold)
+    if found.difference is None or found.interval is None:
+        raise ValueError(f"{study.name}: {one.better} or {one.worse} scores all pairs of a set alike")
+    shown = {"difference": found.difference, "low": found.interval.low, "high": found.interval.high}
+    return {name: round(100 * value, 4) for name, value in shown.items()} | {"p": found.p, "pairs": found.n}
+
+
+def main(
+    study: tyro.conf.Positional[str],
+    /,
+    *,
+    scale: str = "small",
+    data: Path | None = None,
+    mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = record.MLRUNS,
+) -> None:
+    """Draw pairs anew for every comparison of a study on STS sets, and add the lines to mlruns/pairs.csv.
+
+    Args:
+        study: a study whose runs are in the store; each row's first seed is embedded once more.
+        scale: the size.
+        data: folder with the data; else CSE_DATA, the Hugging Face cache, the hub.
+        mlruns: the folder of the record and its store.
+    """
+    (chosen,) = catalogue.chosen([study], scale)
+    folder = record.folder_for(scale, mlruns)
+    results = join(chosen, record.read_results(scale, mlruns))
+    rows = {row.label: row for row in chosen.rows}
+    place = Place(store=mlruns / "store", data=data)
+    wanted = compared(chosen)
+    labels = dict.fromkeys((label, one.task) for one in wanted for label in (one.better, one.worse))
+    scores: dict[tuple[str, str], Scored] = {}
+    for label, name in track(labels, "pairs scored"):
+        scores[label, name], mean = scored(rows[label], column(name).tasks, place)
+        told = next(iter(results.cells[label, name].scores.values()), None)
+        if told is None or abs(told - 100 * mean) > 100 * SAME:
+            raise ValueError(f"{study}: {label} has {100 * mean:.4f} in {name}; the record says {told}")
+    commit = record.commit_of(environment(place.device, place.threads))
+    for one in track(wanted, f"{RESAMPLES:,} draws"):
+        about = {"scale": scale, "column": one.task, "resamples": RESAMPLES, "commit": commit}
+        about |= {side: record.scored_by(rows[label]) for side, label in (("first", one.better), ("second", one.worse))}
+        found = line(chosen, one, (scores[one.better, one.task], scores[one.worse, one.task]), data)
+        record.merge(folder / "pairs.csv", pd.DataFrame([about | found]), columns=record.PAIRS, identity=record.DRAWN)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
