@@ -1,4 +1,4 @@
-"""The record: mlruns/runs.csv, results.csv, curves.csv and pairs.csv. Merged, the earliest wins, no line is ever removed.
+"""The record: runs.csv, results.csv, curves.csv, pairs.csv in mlruns/. Merged, the earliest wins, no line is removed.
 
 A line of runs.csv is a run by its key: what it was, what it cost, where it ran. A cell of results.csv is one score by
 one version of its evaluator: (key, select, scorer, task, metric, version). A point of curves.csv is (key, name, step):
