@@ -89,7 +89,7 @@ def neighbours(drawn: Drawn) -> Figure | None:
         twin.errorbar(
             places, gains.mean(0), yerr=_deviation(gains), color=look.colour, marker=look.marker, capsize=2, zorder=3
         )
-        twin.set_ylabel("Spearman of ranks less of cosines (line)", color=look.colour)
+        twin.set_ylabel("rho of ranks less of cosines (line)", color=look.colour)
         twin.spines["right"].set_visible(True)
     absent = missing_seeds(drawn.study, found) + ([] if len(gains) else ["gold scores, so no gain"])
     said = (

@@ -113,7 +113,7 @@ def _published(axes: Axes, places: Sequence[float], cells: Sequence[Cell]) -> No
             values.append(cell.published)
             axes.errorbar(cell.published, at, xerr=cell.published_std, **look)
             right = cell.published + (cell.published_std or 0)
-            axes.annotate(f"{cell.published:g}", (right, at), (6, 0), **SMALL)
+            axes.annotate(f"{cell.published:.2f}", (right, at), (6, 0), **SMALL)
     if values:
         room = max(0.2, max(values) - min(values))
         axes.set_xlim(min(values) - 0.6 * room, max(values) + 0.6 * room)

@@ -55,7 +55,7 @@ def place(label: str) -> Place:
 
 
 def grid(drawn: Drawn) -> Figure | None:
-    """The mean score of every pair of two settings, the best one framed."""
+    """The mean score of every pair of two settings, the best of those that are shown framed."""
     study, name = drawn.study, drawn.study.columns[0]
     places = {row.label: _two(study, row) for row in study.rows}
     known = [(places[row.label], found) for row in study.rows if (found := drawn.cell(row, name).summary)]
@@ -93,14 +93,15 @@ def _heat(axes: Axes, shape: tuple[int, int], cells: Sequence[tuple[int, int, st
     for i, j in np.argwhere(np.isnan(means)):
         axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor="#eeeeee", edgecolor="white", linewidth=0.5))
         axes.text(j, i, DASH, ha="center", va="center", color=style.FAINT)
-    best = max(cells, key=lambda cell: cell[2].mean)
+    best = max(round(found.mean, 2) for _, _, found in cells)  # as shown: equal numbers are all framed
     for i, j, found in cells:
         deviation = "" if found.sd is None else f"\n±{found.sd:.2f}"
-        weight = "bold" if (i, j) == best[:2] else "normal"
-        text = axes.text(j, i, f"{found.mean:.2f}{deviation}", ha="center", va="center", fontsize=7, weight=weight)
+        text = axes.text(j, i, f"{found.mean:.2f}{deviation}", ha="center", va="center", fontsize=7)
         text.set_color(style.on(image, found.mean))
-    corner = (best[1] - 0.47, best[0] - 0.47)
-    axes.add_patch(Rectangle(corner, 0.94, 0.94, fill=False, edgecolor=style.LOOKS["RankEncoder"].colour, linewidth=2))
+        if round(found.mean, 2) == best:
+            text.set_fontweight("bold")
+            edge = style.LOOKS["RankEncoder"].colour
+            axes.add_patch(Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, edgecolor=edge, linewidth=2))
 
 
 def lines(drawn: Drawn) -> Figure | None:

@@ -86,6 +86,13 @@ def test_a_grid_shows_means_at_their_settings_and_frames_the_best() -> None:
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("lambda inf", "lambda train")
 
 
+def test_a_grid_frames_all_that_are_best() -> None:
+    study = study_of("rankencoder-lambda")
+    figure = figure_of(settings.grid, drawn_of(study, lines=lines_of(study).assign(score=0.5)))
+    frames = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle) and not patch.get_fill()]
+    assert len(frames) == len(study.rows)
+
+
 def test_a_grid_writes_means_and_deviations_and_a_dash_where_there_is_nothing() -> None:
     study = study_of("rankcse-figure3a")
     gone = row_of(study, "tau2 0.05, tau3 0.0125")
