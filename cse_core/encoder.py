@@ -3,14 +3,12 @@
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
-from transformers import logging as transformers_logging
 
 from cse_core import packed
 from cse_core.batches import pad, stack
@@ -20,13 +18,13 @@ from cse_core.pretrained import resolve
 from cse_core.prompts import check_template, closed_and_prompted
 from cse_core.run import check_pooling
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
 SHIFTED = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions count on from the padding's index
 POOLERLESS = ("distilbert", "electra")  # have no pooling layer to leave out
 PART = 8192  # sentences tokenised at once: what a tokenizer returns takes kilobytes a sentence
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-transformers_logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
-transformers_logging.disable_progress_bar()
 
 
 def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], pooling: str) -> Float[Tensor, "n d"]:
@@ -48,8 +46,8 @@ class Encoder(nn.Module):
 
     def __init__(
         self,
-        backbone: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerFast,
+        backbone: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerFast",
         *,
         pooling: str,
         name: str,
@@ -60,7 +58,7 @@ class Encoder(nn.Module):
         check_pooling(pooling, template)
         if template:
             check_template(template)
-        self.backbone: PreTrainedModel = backbone
+        self.backbone = backbone
         self.tokenizer, self.pooling, self.name = tokenizer, pooling, name
         self.template, self.longest = template, longest
         self.precision = "fp32"  # of training passes; evaluation is always fp32
@@ -79,6 +77,11 @@ class Encoder(nn.Module):
 
         The backbone is built without a pooling layer, so that no random pooler can slip in.
         """
+        # It takes seconds, and who only reads the record loads no model.
+        from transformers import AutoConfig, AutoModel, AutoTokenizer, logging
+
+        logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
+        logging.disable_progress_bar()
         if template and pooling is None:
             raise ValueError(f"a template wants the pooling 'mask' beside it, got none for {template!r}")
         folder = resolve(str(name_or_path))

@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import get_linear_schedule_with_warmup
 
 from cse_core.batches import Batches
 from cse_core.data import content_of, examples, sentences
@@ -118,6 +117,13 @@ def train(
     return loop.finish(folder)
 
 
+def linear_decay(optimizer: torch.optim.Optimizer, warmup: int, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
+    """Up from 0 over the first `warmup` steps, then down to 0 at the last."""
+    from transformers import get_linear_schedule_with_warmup  # takes seconds, and many import this file for its names
+
+    return get_linear_schedule_with_warmup(optimizer, warmup, steps)
+
+
 class Loop:
     """Everything a run holds while it trains."""
 
@@ -156,9 +162,7 @@ class Loop:
         self.dev = self._development(data)
         trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(trained, lr=run.learning_rate, weight_decay=0.0, fused=True)
-        self.schedule = get_linear_schedule_with_warmup(
-            self.optimizer, round(run.warmup * self.history.steps), self.history.steps
-        )
+        self.schedule = linear_decay(self.optimizer, round(run.warmup * self.history.steps), self.history.steps)
         self.scaler = torch.amp.GradScaler(device.type, enabled=run.precision == "fp16")
         self.trained, self._pending = trained, []
         self.encoder.train()

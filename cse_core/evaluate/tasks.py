@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple, cast
 import numpy as np
 import torch
 from jaxtyping import Float
-from sklearn.manifold import trustworthiness
 from torch import Tensor
 
 from cse_core.contrastive import cosine_matrix
@@ -120,6 +119,8 @@ class Projection(Reads):
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are distinct sentences."""
+        from sklearn.manifold import trustworthiness  # takes seconds, and tasks are named where nothing is scored
+
         found = inputs.pairs(self.pair_sets)
         shown, vectors = _distinct(name, inputs, found, self._drawn)
         places = geometry.project(vectors)

@@ -20,6 +20,14 @@ def with_numpy(a: np.ndarray, corpus: np.ndarray) -> np.ndarray:
     return ranks @ ranks.T
 
 
+def argsort_is_fast() -> bool:
+    """Whether numpy's argsort takes less than three of our radix sorts of 16 bits: with AVX-512; without, seven."""
+    row = np.random.default_rng(0).standard_normal(CORPUS, np.float32)
+    low = row.view(np.uint16)[::2]
+    timed = by_turns(9, argsort=lambda: np.argsort(row), radix=lambda: np.argsort(low, kind="stable"))
+    return min(timed["argsort"]) < 3 * min(timed["radix"])
+
+
 def test_rank_similarities_of_a_thousand_sentences() -> None:
     torch.set_num_threads(2)
     generator = torch.Generator().manual_seed(0)
@@ -35,5 +43,6 @@ def test_rank_similarities_of_a_thousand_sentences() -> None:
     note = f"{min(timed['ours']):.1f} against {min(timed['numpy']):.1f} s, exact ranks, {2 * BLOCK:,} held at most"
     what, against = "rank similarities, 1,000 sentences, 100,000 in the corpus, d 768", "times as fast as numpy"
     bound = "two radix sorts of 16 bits; the products for cosines and for similarities"
-    # Measured: 3.2 on an EPYC; 1.2 on a Xeon, where numpy's argsort sorts with AVX-512. Never slower, on either.
-    assert record(what, ratios, against=against, wanted="at least 3", bound=bound, note=note) > 1
+    ratio = record(what, ratios, against=against, wanted="at least 3", bound=bound, note=note)
+    # Measured: 3.2 on an EPYC; 1.2 on a Xeon, where numpy's argsort has AVX-512 and the products are what is left.
+    assert ratio > (1 if argsort_is_fast() else 2)
