@@ -1,7 +1,7 @@
 """The blocks of REPORT.md that are of no single study: all claims, the published tables as they are, the cost."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 import pandas as pd
@@ -14,7 +14,7 @@ from analysis.verdicts import claims, judge, overall
 from cse_core.run import Run
 from experiments.columns import PUBLISHED_NAMES, STS, TRANSFER
 from experiments.job import Job
-from experiments.plan import jobs_of, missing, scored
+from experiments.plan import Done, jobs_of, missing, scored
 from experiments.study import PUBLISHED_FOLDER, Published, Study, published_rows
 
 SEVEN = 7
@@ -105,7 +105,7 @@ def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
     )
 
 
-def _counts(jobs: Mapping[str, Job], done: Mapping[str, Set[tuple[str, str, str]]]) -> tuple[str, str, str]:
+def _counts(jobs: Mapping[str, Job], done: Done) -> tuple[str, str, str]:
     recorded = sum(missing(job, done) is None for job in jobs.values())
     hours = sum(gpu_hours(job.encoder) for job in jobs.values() if isinstance(job.encoder, Run))
     return str(len(jobs)), str(recorded), f"{hours:.0f}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 import pandas as pd
 
 from analysis import stats
@@ -42,19 +41,17 @@ def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
 def _seeds(results: Results, one: Comparison) -> tuple[str, str, str]:
     """The difference of means, that of the scores' middle halves, and the probability of improvement."""
     a, b = (_matrix(results, label, one.task) for label in (one.better, one.worse))
-    if not len(a) or not len(b):
+    if a.empty or b.empty:
         return DASH, DASH, DASH
-    paired = len(a) == len(b)
-    means = [difference_bootstrap(a, b, of, paired=paired, whole_runs=True) for of in (mean, interquartile_mean)]
-    better = probability_of_improvement(a, b, whole_runs=True)
+    paired, both = a.index.equals(b.index), (a.to_numpy(), b.to_numpy())
+    means = [difference_bootstrap(*both, of, paired=paired, whole_runs=True) for of in (mean, interquartile_mean)]
+    better = probability_of_improvement(*both, whole_runs=True)
     return _shown(means[0], sign=True), _shown(means[1], sign=True), _shown(better)
 
 
-def _matrix(results: Results, label: str, name: str) -> np.ndarray:
+def _matrix(results: Results, label: str, name: str) -> pd.DataFrame:
     """Scores by seed and set, of the seeds that have all sets."""
-    cells = [results.cells[label, task] for task in column(name).tasks]
-    seeds = [seed for seed in cells[0].scores if all(seed in cell.scores for cell in cells)]
-    return np.array([[cell.scores[seed] for cell in cells] for seed in seeds]).reshape(-1, len(cells))
+    return pd.DataFrame({task: results.cells[label, task].scores for task in column(name).tasks}).dropna().sort_index()
 
 
 def _pairs(line: pd.Series | None, adjusted: Iterator[float]) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from experiments.study import Row, Study
 # bits are equal; AVX2 instead of AVX-512 moved SimCSE's dev scores by at most 2e-6.
 SAME = 5e-5
 CELL_OF_METRICS = ["key", "select", "scorer", "task", "version"]
+Done = Mapping[str, Set[tuple[str, str, str]]]  # by key, every (select, scorer, task) that is scored
 
 
 def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
@@ -66,7 +67,7 @@ def _union(a: Job, b: Job) -> Job:
     return replace(a, scorings=tuple(scorings), studies=tuple(dict.fromkeys(a.studies + b.studies)))
 
 
-def scored(results: pd.DataFrame) -> dict[str, set[tuple[str, str, str]]]:
+def scored(results: pd.DataFrame) -> Done:
     """By key, every (select, scorer, task) that the record has with all metrics of the present evaluator."""
     metrics: dict[tuple[str, str, str, str, int], set[str]] = defaultdict(set)
     lines = results[results["score"].notna()]
@@ -79,7 +80,7 @@ def scored(results: pd.DataFrame) -> dict[str, set[tuple[str, str, str]]]:
     return found
 
 
-def missing(job: Job, done: Mapping[str, Set[tuple[str, str, str]]]) -> Job | None:
+def missing(job: Job, done: Done) -> Job | None:
     """The job reduced to the tasks that are not among those that `scored` gives; None if all are."""
     mine = done.get(job.key, frozenset())
     left = []
