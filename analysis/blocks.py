@@ -1,7 +1,7 @@
 """The blocks of REPORT.md that are of no single study: all claims, the published tables as they are, the cost."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 
 import pandas as pd
@@ -93,22 +93,27 @@ def mismatches_block() -> str:
 
 
 def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
-    """Per study: rows, unique runs with those they need, how many of them are in the record, hours on one GPU."""
+    """Per study: rows, unique runs with those they need, how many are in the record in full, hours of training.
+
+    Hours are those that the record measured, at the published scale estimates for one GPU.
+    """
     rows, every, done = [], {}, scored(results)
+    seconds = results.groupby("key")["seconds"].first()
+    header, hours = "hours trained", lambda run: seconds.get(run.key, 0.0) / 3600
+    if studies[0].scale.name == "paper":
+        header, hours = "GPU-hours, estimated", gpu_hours
     for study in studies:
         jobs = jobs_of([study])
         every |= jobs
-        rows.append((study.name, study.source, str(len(study.rows)), *_counts(jobs, done)))
-    rows.append(("together", "", "", *_counts(every, done)))
-    return markdown(
-        Grid("", ("study", "source", "rows", "runs", "recorded", "GPU-hours at papers' scale"), tuple(rows))
-    )
+        rows.append((study.name, study.source, str(len(study.rows)), *_counts(jobs, done, hours)))
+    rows.append(("together", "", "", *_counts(every, done, hours)))
+    return markdown(Grid("", ("study", "source", "rows", "runs", "recorded", header), tuple(rows)))
 
 
-def _counts(jobs: Mapping[str, Job], done: Done) -> tuple[str, str, str]:
+def _counts(jobs: Mapping[str, Job], done: Done, hours: Callable[[Run], float]) -> tuple[str, str, str]:
     recorded = sum(missing(job, done) is None for job in jobs.values())
-    hours = sum(gpu_hours(job.encoder) for job in jobs.values() if isinstance(job.encoder, Run))
-    return str(len(jobs)), str(recorded), f"{hours:.0f}"
+    spent = sum(hours(job.encoder) for job in jobs.values() if isinstance(job.encoder, Run))
+    return str(len(jobs)), str(recorded), f"{spent:.1f}"
 
 
 def gpu_hours(run: Run) -> float:

@@ -65,3 +65,14 @@ def test_runs_are_unique_and_count_those_that_others_need():
     assert found["rankcse-table1"][3] == found["together"][3] == "5"  # SimCSE twice, DiffCSE, both losses
     assert found["rankcse-table9"][3] == "0"
     assert found["together"][4] == "0"
+
+
+def test_hours_trained_are_those_of_the_record_once_a_run():
+    results = read_results("small")
+    studies = chosen(["rankcse-table1", "rankcse-table12"], "small")
+    found = {row[0]: row for row in lines_of(blocks.runs_block(studies, results))}
+    keys = {key for study in studies for row in study.rows for key in row.keys().values()}
+    keys |= {n.key for study in studies for row in study.rows for run in row.runs() for n in run.nested()}
+    seconds = {key: s for key, s in zip(results["key"], results["seconds"], strict=True) if key in keys}
+    assert len(seconds) == len(keys)
+    assert float(found["together"][5]) == pytest.approx(sum(seconds.values()) / 3600, abs=0.05)
