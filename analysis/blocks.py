@@ -12,23 +12,14 @@ from analysis.results import Results
 from analysis.verdict_layout import outcome
 from analysis.verdicts import claims, judge, overall
 from cse_core.run import Run
+from experiments.capacity import gpu_hours
 from experiments.columns import PUBLISHED_NAMES, STS, TRANSFER
 from experiments.job import Job
 from experiments.plan import Done, jobs_of, missing, scored
-from experiments.study import PUBLISHED_FOLDER, Published, Study, published_rows
+from experiments.study import PUBLISHED_FOLDER, Study, published_rows
 
 SEVEN = 7
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
-# What an epoch takes beside SimCSE's: encoder rows of a step, and other encoders' passes.
-PASSES = {
-    "rankcse": 1.5,
-    "whitenedcse": 1.5,
-    "compcse": 1.3,
-    "rankencoder": 3.0,
-    "diffcse": 3.0,
-    "mlm": 2.0,
-    "sncse": 1.5,
-}
 
 
 def claims_block(found: Iterable[Results]) -> str:
@@ -114,15 +105,6 @@ def _counts(jobs: Mapping[str, Job], done: Done, hours: Callable[[Run], float]) 
     recorded = sum(missing(job, done) is None for job in jobs.values())
     spent = sum(hours(job.encoder) for job in jobs.values() if isinstance(job.encoder, Run))
     return str(len(jobs)), str(recorded), f"{spent:.1f}"
-
-
-def gpu_hours(run: Run) -> float:
-    """An estimate for the papers' scale: what RankCSE's Table 11 gives for an epoch of SimCSE, times the passes."""
-    size = "large" if "large" in run.backbone.name else "base"
-    epoch = Published("rankcse_table11", size, "SimCSE").value("time_per_epoch_min")
-    inner = getattr(run.method, "inner", None)
-    passes = PASSES.get(run.method.name, 1.0) * (PASSES.get(inner.name, 1.0) if inner else 1.0)
-    return run.epochs * passes * (epoch or 0.0) / 60
 
 
 def _tables() -> list[str]:

@@ -172,25 +172,3 @@ def differences(folder: Path, results: pd.DataFrame) -> list[str]:
         if cell["metric"] in sts.METRICS and name in recorded.index and not abs(recorded[name] - cell["score"]) <= SAME:
             found.append(f"{', '.join(name)} is {cell['score']:.6f}, recorded {recorded[name]:.6f}")
     return found
-
-
-def seconds_for(jobs: Iterable[Job], results: pd.DataFrame) -> float | None:
-    """Training seconds of jobs from the record: a run's own, else the mean of its scale, method and backbone.
-
-    None if nothing comparable was ever measured; what is unknown beside known ones counts as their mean.
-    """
-    runs = results.drop_duplicates("key")
-    known: list[float] = []
-    unknown = 0
-    for job in jobs:
-        name = job.encoder.method.name if isinstance(job.encoder, Run) else "none"
-        backbone = job.encoder.backbone.name if isinstance(job.encoder, Run) else job.encoder.name
-        alike = runs[(runs["scale"] == job.scale) & (runs["method"] == name) & (runs["backbone"] == backbone)]
-        own = runs[runs["key"] == job.key]
-        if len(own) or len(alike):
-            known.append(float((own if len(own) else alike)["seconds"].mean()))
-        else:
-            unknown += 1
-    if unknown and not known:
-        return None
-    return sum(known) + (unknown * sum(known) / len(known) if known else 0.0)

@@ -16,8 +16,9 @@ from cse_core.evaluate.suite import GROUPS, TASKS
 from cse_core.evaluate.tasks import Classified, Correlations, Grouped
 from cse_core.run import Run
 from experiments import record
+from experiments.capacity import Forecast, seconds_for
 from experiments.job import Job
-from experiments.plan import Plan, jobs_of, plan, seconds_for
+from experiments.plan import Plan, jobs_of, plan
 from experiments.study import Study
 from experiments.tracking import Tracker
 
@@ -112,6 +113,23 @@ def work(found: Plan, results: pd.DataFrame, workers: int) -> None:
     for i, level in enumerate(found.levels):
         names = ", ".join(f"{job.name}{' (again, for its weights)' * (job.key in found.again)}" for job in level)
         console.print(f"  {i + 1}. {names}")
+
+
+def forecast(work: Plan, found: Forecast, *, gpus: int, price: float) -> None:
+    """A simulated sweep: how long in which order, and its longest chain of runs."""
+    slots = next(iter(found.ways.values())).slots
+    shared = f"{slots} at a time, each taken to be as fast as with a GPU of its own" if slots > gpus else None
+    table = Table(title=f"{len(work.pending)} runs on {gpus} GPUs", caption=shared)
+    table.add_column("order")
+    for heading in ("time", "GPUs used", "GPU-hours", *(["cost"] if price else [])):
+        table.add_column(heading, justify="right")
+    for name, way in found.ways.items():
+        spent = gpus * way.makespan / 3600
+        cost = [f"{price * spent:,.0f}"] if price else []
+        table.add_row(name, hours(way.makespan), f"{100 * way.used:.0f} %", f"{spent:,.1f}", *cost)
+    console.print(table)
+    names = {job.key: job.name for job in work.pending}
+    console.print(f"longest chain: {hours(found.critical)}, {', then '.join(names[key] for key in found.chain)}")
 
 
 def outcome(

@@ -9,6 +9,7 @@ finds its own newest state by its key, so the same command goes on after Ctrl-C,
 """
 
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from ray import tune
 from cse_core.data import data_folder
 from cse_core.run import Run
 from experiments import record, show
+from experiments.capacity import expected, forecast, longest_first
 from experiments.catalogue import STUDIES, chosen
 from experiments.job import Job, Place, execute
 from experiments.plan import Plan, blocked, differences, jobs_of, plan
@@ -48,6 +50,14 @@ class Options:
     """Only show every study: runs declared, unique, finished, pending, hours."""
     dry_run: bool = False
     """Only show what would run and how long it may take."""
+    plan: bool = False
+    """Only simulate the sweep on --gpus: its length, the GPUs' use, the longest chain of nested runs, the cost."""
+    gpus: int = 1
+    """How many GPUs --plan has."""
+    price: float = 0.0
+    """Of a GPU-hour, for --plan."""
+    seconds_per_run: float | None = None
+    """For --plan: training seconds of every run, in place of measured ones and the papers' estimates."""
     workers: int = 0
     """Runs at a time; 0 for one a core, or one a GPU."""
     gpus_per_run: float = 1.0
@@ -171,10 +181,27 @@ def run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, 
                     ready.append(job)
             _insist_on_the_record(ready, work, results, store)
             if ready:
-                run_level(ready, place, options, follow)
+                by_key = {job.key: job for job in ready}
+                first = [by_key[key] for key in longest_first(expected(ready, results))]
+                run_level(first, place, options, follow)
             if not all(job.key in follow.finished | set(follow.failed) for job in level):
                 return follow.failed, False
     return follow.failed, True
+
+
+def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
+    """The sweep simulated on the GPUs asked for; runs that share one are taken to be as fast as by themselves."""
+    if options.gpus < 1 or not 0 < options.gpus_per_run <= options.gpus:
+        raise ValueError(
+            f"--plan wants at least one GPU and a share of them for each run, got --gpus {options.gpus} and "
+            f"--gpus-per-run {options.gpus_per_run:g}"
+        )
+    seconds = expected(work.pending, results)
+    if options.seconds_per_run is not None:
+        seconds = dict.fromkeys(seconds, options.seconds_per_run)
+    # A share of more than one GPU takes whole ones of as many; two thirds leave a third unused.
+    slots = options.gpus * int(1 / options.gpus_per_run) or options.gpus // math.ceil(options.gpus_per_run)
+    show.forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
 
 
 def _insist_on_the_record(ready: Sequence[Job], work: Plan, results: pd.DataFrame, store: Path) -> None:
@@ -197,7 +224,7 @@ def main(options: Options) -> int:
     scales = {study.scale.name for study in studies}
     if len(scales) > 1:
         raise ValueError("quickstart runs at a scale of its own; run it by itself")
-    if not (options.list or options.dry_run):
+    if not (options.list or options.dry_run or options.plan):
         record.check_writable(options.mlruns)
         if (options.mlruns / "mlflow.db").exists() or os.environ.get("MLFLOW_TRACKING_URI"):
             export(options.mlruns)
@@ -207,6 +234,9 @@ def main(options: Options) -> int:
         return 0
     jobs = jobs_of(studies)
     work = plan(jobs, results, options.mlruns / "store")
+    if options.plan:
+        show_forecast(work, results, options)
+        return 0
     show.work(work, results, options.workers or os.cpu_count() or 1)
     if options.dry_run:
         return 0

@@ -14,7 +14,7 @@ from cse_core.run import Corpus, Pretrained, Run
 from experiments import record
 from experiments.catalogue import STUDIES, chosen
 from experiments.job import Job
-from experiments.plan import blocked, differences, jobs_of, missing, plan, scored, seconds_for
+from experiments.plan import blocked, differences, jobs_of, missing, plan, scored
 from experiments.study import Row, Scale, Study, reseeded
 
 BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
@@ -153,14 +153,6 @@ def test_a_rerun_that_differs_from_the_record_is_noticed(tmp_path: Path) -> None
     assert differences(tmp_path, frame(job)) == []
     (tmp_path / "result.json").write_text(json.dumps({"key": job.key, "cells": [cell | {"score": 0.501}]}))
     assert differences(tmp_path, frame(job)) == ["stsb_dev, cosine, stsb, spearman.all is 0.501000, recorded 0.500000"]
-
-
-def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
-    first, second = jobs_of([study(row("a", BASE))]).values()
-    assert seconds_for([first], frame()) is None
-    assert seconds_for([first, second], frame(first)) == pytest.approx(20)
-    slower = frame(second).assign(seconds=30.0)
-    assert seconds_for([first, second], pd.concat([frame(first), slower])) == pytest.approx(40)
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
