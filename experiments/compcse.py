@@ -190,7 +190,8 @@ def figure2(scale: Scale) -> Study:
             + [Comparison("C8", other, plain, "alignment") for other in ("SimCSE", *subsampled)]
         ),
         view="paths",
-        caption="Every tenth step to the end of training; the paper's first 500 of 15,625.",
+        caption="Every tenth step to the end of training, which has more steps where phrases are further "
+        "examples; the paper's first 500 of 15,625.",
     )
 
 

@@ -119,7 +119,7 @@ def paths(drawn: Drawn) -> Figure | None:
         passed += between(xs, ys)
     axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     axes.margins(0.12)
-    first, last = int(found["step"].min()), int(found["step"].max())
+    first, last = found["step"].min(), " or ".join(map(str, sorted(found.groupby("row")["step"].max().unique())))
     said = f"From step {first} (hollow mark) to step {last} (arrow), mean over {_seeds(found)}."
     style.finish(figure, drawn, said, missing_seeds(study, _by_row(found)))
     labels.beside_points(axes, ends, passed)

@@ -97,6 +97,14 @@ def test_a_step_that_lacks_one_of_the_two_is_no_point_of_a_path() -> None:
     assert all(len(line.get_xdata()) == len(STEPS) - 1 for line in axes.get_lines())
 
 
+def test_paths_may_end_at_steps_of_their_own() -> None:
+    study = study_of("compcse-figure2")
+    points = points_of(study)
+    short = points["key"].isin([run.key for run in study.rows[0].runs()]) & (points["step"] == 256)
+    figure = figure_of(training.paths, drawn_of(study, points=points[~short]))
+    assert "to step 224 or 256 (arrow)" in style.caption(figure)
+
+
 def test_points_along_a_path_lie_on_it() -> None:
     found = training.between(np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.0, 2.0]))
     assert found[0] == (0.0, 0.0)
