@@ -9,6 +9,7 @@ from analysis.render import DASH, Grid, markdown, number
 from analysis.stats import Interval, Spread
 
 FOLDER = Path(__file__).parent / "measured"
+SCALE = "small"  # whose models and batches the benchmarks of methods have
 
 
 def block(name: str, device: str, folder: Path = FOLDER) -> str:

@@ -1,7 +1,7 @@
 """The blocks of REPORT.md that are of no single study: all claims, the published tables as they are, the cost."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 
 import pandas as pd
@@ -14,6 +14,7 @@ from analysis.verdicts import claims, judge, overall
 from cse_core.run import Run
 from experiments.capacity import gpu_hours
 from experiments.columns import PUBLISHED_NAMES, STS, TRANSFER
+from experiments.comparisons import Comparison, Finding
 from experiments.job import Job
 from experiments.plan import Done, jobs_of, missing, scored
 from experiments.study import PUBLISHED_FOLDER, Study, published_rows
@@ -28,19 +29,34 @@ def claims_block(found: Iterable[Results]) -> str:
 
 
 def claims_grid(found: Iterable[Results]) -> Grid:
-    """Every claim with its verdict over all studies that judge it, and which these are."""
-    by_claim: dict[str, list[Judged]] = defaultdict(list)
+    """Every claim with its verdict over all studies that judge it, and which these are.
+
+    The same runs compared in several tables count once, by the verdict under the strictest correction.
+    """
+    by_claim: dict[str, dict[Hashable, Judged]] = defaultdict(dict)
     where: dict[str, dict[str, None]] = defaultdict(dict)
     for results in found:
         for one in judge(results):
-            by_claim[one.comparison.claim].append(one)
+            mine, what = by_claim[one.comparison.claim], _measured(results.study, one.comparison)
+            if what not in mine or (one.adjusted or 0) > (mine[what].adjusted or 0):
+                mine[what] = one
             where[one.comparison.claim][results.study.name] = None
     rows = []
     for claim, text in claims().items():
-        (whole,) = overall(by_claim[claim]) or [None]
+        (whole,) = overall(list(by_claim[claim].values())) or [None]
         verdict = outcome(whole, brief=True) if whole else "**not tested** (no study)"
         rows.append((claim, text, verdict, ", ".join(where[claim])))
     return Grid("", ("id", "claim", "verdict", "studies"), tuple(rows))
+
+
+def _measured(study: Study, compared: Comparison | Finding) -> Hashable:
+    """What a comparison compares, whatever its table calls it: the scores of two rows, in one column, in one way."""
+    if not isinstance(compared, Comparison):
+        return compared
+    rows = {row.label: row for row in study.rows}
+    sides = [rows[label] for label in (compared.better, compared.worse) if label in rows]
+    scored = [(*row.keys().values(), row.select, str(row.scorer)) if row.encoder else row.label for row in sides]
+    return (*scored, study.scale.name, compared.task, compared.kind)
 
 
 def averages_block() -> str:

@@ -10,8 +10,8 @@ from analysis.resampling import Estimate, difference_bootstrap, interquartile_me
 from analysis.results import Results
 from analysis.stats import Interval
 from experiments.columns import column
+from experiments.comparisons import Comparison
 from experiments.record import scored_by
-from experiments.study import Comparison
 
 HOW = (
     "Differences in points. Seeds: runs are drawn anew, a run's scores on all sets as one; with three seeds such an "
@@ -39,12 +39,13 @@ def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
 
 
 def _seeds(results: Results, one: Comparison) -> tuple[str, str, str]:
-    """The difference of means, that of the scores' middle halves, and the probability of improvement."""
+    """By the seeds of both: the difference of means, of the scores' middle halves, the probability of improvement."""
     a, b = (_matrix(results, label, one.task) for label in (one.better, one.worse))
-    if a.empty or b.empty:
+    common = a.index.intersection(b.index)
+    if common.empty:
         return DASH, DASH, DASH
-    paired, both = a.index.equals(b.index), (a.to_numpy(), b.to_numpy())
-    means = [difference_bootstrap(*both, of, paired=paired, whole_runs=True) for of in (mean, interquartile_mean)]
+    both = (a.loc[common].to_numpy(), b.loc[common].to_numpy())
+    means = [difference_bootstrap(*both, of, paired=True, whole_runs=True) for of in (mean, interquartile_mean)]
     better = probability_of_improvement(*both, whole_runs=True)
     return _shown(means[0], sign=True), _shown(means[1], sign=True), _shown(better)
 

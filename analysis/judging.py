@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from analysis import benchmarks, stats
 from analysis.resampling import Estimate, order_bootstrap
 from analysis.results import Cell, Results
-from experiments.study import Comparison, Cost, Order, Trend
+from experiments.comparisons import Comparison, Cost, Finding, Order, Trend
 
-MARGIN = 0.2  # points within which two means are the same: what footnotes of the papers call a difference is 0.17
 AGREES = 0.8  # of Kendall's tau from which two orders are the same: nine of ten pairs of methods keep theirs
 Judge = Callable[["Judged", Cell, Cell], "Judged"]
 
@@ -18,7 +17,7 @@ Judge = Callable[["Judged", Cell, Cell], "Judged"]
 class Judged:
     """A comparison and its outcome. `effect` is positive in the claim's direction; `reason`: why not tested."""
 
-    comparison: Comparison | Order | Trend | Cost
+    comparison: Comparison | Finding
     estimate: stats.Paired | stats.Spread | Estimate | None = None
     seeds: str = "0"  # how many seeds the estimate rests on
     p: float | None = None  # of this comparison alone
@@ -38,10 +37,17 @@ def compared(results: Results, comparison: Comparison) -> Judged:
             f"known: {', '.join(KINDS)}"
         )
     blank = Judged(comparison=comparison, published=_published(better, worse, comparison.kind))
-    empty = [cell.row for cell in (better, worse) if not cell.scores]
+    given = [results.cells[label, comparison.task] for label in comparison.given or ()]
+    empty = [cell.row for cell in (better, worse, *given) if not cell.scores]
     if empty:
         return replace(blank, reason="; ".join(dict.fromkeys(_why(results, label, comparison.task) for label in empty)))
+    if given and not _higher(*given):
+        return replace(blank, reason=f"{given[0].row} is no better than {given[1].row} here")
     return KINDS[comparison.kind](blank, better, worse)
+
+
+def _higher(first: Cell, second: Cell) -> bool:
+    return first.summary is not None and second.summary is not None and first.summary.mean > second.summary.mean
 
 
 def ordered(results: Results, order: Order) -> Judged:
@@ -83,6 +89,8 @@ def trending(results: Results, trend: Trend) -> Judged:
 def costly(results: Results, cost: Cost) -> Judged:
     """A benchmark's ratio with its quartiles over turns: do they hold the claim's number, or lie below it?"""
     blank = Judged(comparison=cost, published=cost.times)
+    if results.study.scale.name != benchmarks.SCALE:
+        return replace(blank, reason=f"benchmarks are of the scale {benchmarks.SCALE}")
     found = benchmarks.ratio(cost.what)
     if found is None or found.interval is None:
         return replace(blank, reason=f"no benchmark of {cost.what!r}")
@@ -112,12 +120,12 @@ def _mean(blank: Judged, better: Cell, worse: Cell) -> Judged:
 
 
 def _same(blank: Judged, better: Cell, worse: Cell) -> Judged:
-    """Two one-sided tests within MARGIN; beyond it, one that the difference is larger."""
+    """Two one-sided tests within the margin; beyond it, one that the difference is larger."""
     found = _mean(blank, better, worse)
     if found.p is None:
         return found
-    first, second = _common(better, worse)
-    p, within = stats.equivalence(first, second, MARGIN)
+    assert isinstance(blank.comparison, Comparison)
+    p, within = stats.equivalence(*_common(better, worse), blank.comparison.margin)
     return replace(found, p=p, effect=1.0 if within else -1.0)
 
 

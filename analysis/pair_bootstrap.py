@@ -18,9 +18,10 @@ from cse_core.evaluate import suite
 from cse_core.senteval import pairs
 from experiments import catalogue, record
 from experiments.columns import column
+from experiments.comparisons import Comparison
 from experiments.job import Place, environment, opened
 from experiments.plan import SAME
-from experiments.study import Comparison, Row, Study
+from experiments.study import Row, Study
 
 Scored = Mapping[str, np.ndarray]  # scores of a set's pairs by its name
 

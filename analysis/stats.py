@@ -1,16 +1,18 @@
 """The study's statistics on plain arrays of scores, one score a seed; each docstring says which question is answered.
 
 Units are the caller's. Deviations are sample deviations (ddof 1), intervals come from Student's t with n - 1 degrees of
-freedom, p values are two-sided. Whatever cannot be computed is None: a deviation of one score, a test without spread.
+freedom, p values are two-sided but for equivalence's. Whatever cannot be computed is None: a deviation of one score, a
+test without spread.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 LEVEL = 0.95
 ALPHA = 0.05
@@ -39,14 +41,13 @@ class Summary:
 
 @dataclass(frozen=True)
 class Paired:
-    """The differences of pairs; interval, p and detectable are None for fewer than two pairs or without spread."""
+    """The differences of pairs; interval and p are None for fewer than two pairs or without spread."""
 
     mean: float
     sd: float | None
     n: int
     interval: Interval | None
     p: float | None
-    detectable: float | None
 
 
 @dataclass(frozen=True)
@@ -104,21 +105,39 @@ def prediction_interval(scores: Sequence[float], *, runs: int = 1, level: float 
 def paired(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Paired:
     """Is first better than second on the same seeds? Differences first - second and their paired t test.
 
-    `detectable` is the smallest true difference that a test of this size would have found with 80 % power if the
-    observed deviation were the true one: (t(.975) + t(.8)) sd / sqrt(n), the usual approximation to the noncentral t.
-    Differences that are the same for every seed have no spread to test against: no interval, p or detectable.
+    Differences that are the same for every seed have no spread to test against: no interval or p.
     """
     a, b = checked(first, "first"), checked(second, "second")
     if len(a) != len(b):
         raise ValueError(f"pairs need equally many scores, got {len(a)} and {len(b)}")
     found = summary(a - b)
     if not found.sd:
-        return Paired(found.mean, found.sd, found.n, None, None, None)
+        return Paired(found.mean, found.sd, found.n, None, None)
     error = found.sd / math.sqrt(found.n)
     student = stats.t(found.n - 1)
     p = float(2 * student.sf(abs(found.mean) / error))
-    detectable = float(student.ppf(1 - ALPHA / 2) + student.ppf(POWER)) * error
-    return Paired(found.mean, found.sd, found.n, _around(found, math.sqrt(1 / found.n), level), p, detectable)
+    return Paired(found.mean, found.sd, found.n, _around(found, math.sqrt(1 / found.n), level), p)
+
+
+def detectable(found: Paired, tests: int) -> float | None:
+    """How large a true difference would have been found in 80 of 100 such tables, were the observed deviation true?
+
+    By a two-sided paired test at ALPHA / tests, Holm's level for the smallest of so many p values.
+    """
+    return None if found.p is None or not found.sd else _effect(found.n, tests) * found.sd
+
+
+@cache
+def _effect(n: int, tests: int) -> float:
+    """In deviations of the difference. P(|t| > c) for a noncentral t is a mean over chi squared, here of its quantiles:
+    scipy's own distribution gives NaN for two degrees of freedom."""
+    critical, draws = stats.t(n - 1).ppf(1 - ALPHA / tests / 2), 20_000
+    cuts = critical * np.sqrt(stats.chi2(n - 1).ppf((np.arange(draws) + 0.5) / draws) / (n - 1))
+
+    def lacking(shift: float) -> float:
+        return POWER - float(np.mean(stats.norm.sf(cuts - shift) + stats.norm.cdf(-cuts - shift)))
+
+    return float(optimize.brentq(lacking, 0, cuts[-1] + 10)) / math.sqrt(n)
 
 
 def spread(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Spread:

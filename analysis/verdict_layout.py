@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Sequence
 
 from analysis import stats
-from analysis.judging import AGREES, MARGIN, Judged
+from analysis.judging import AGREES, Judged
 from analysis.layout import name_of
 from analysis.render import DASH, MINUS, Grid, interval, number, p_value
 from analysis.resampling import Estimate
 from analysis.verdicts import Overall
 from experiments.columns import column
-from experiments.study import Comparison, Cost, Order, Trend
+from experiments.comparisons import Comparison, Cost, Finding, Order, Trend, Untested
 
 HEADER = ("claim", f"A {MINUS} B", "column", "difference", "95 % interval", "Holm p", "smallest detectable")
 HOW = {
     "mean": "Differences, in the column's units, over seeds that both rows have: paired t test.",
     "spread": "Spreads: ratio of deviations, F test, which takes the two rows as independent though runs of one seed "
     "share their order of sentences.",
-    "same": f"No difference: two one-sided tests within {MARGIN} points.",
+    "same": "Within a margin: two one-sided paired tests, or beyond it one that the difference is larger.",
     "cost": "Costs: median and quartiles of a benchmark's turns; supported where the quartiles hold the claim's number "
     "(or lie below it, where it says at most); no correction.",
     "positive": "Above 0: t test over seeds.",
@@ -28,18 +28,23 @@ HOW = {
 
 def verdict_grid(judged: Sequence[Judged]) -> Grid:
     """One line a comparison."""
-    return Grid("", (*HEADER, "seeds", "published", "verdict"), tuple(map(_line, judged)))
+    tests = _tested(judged)
+    return Grid("", (*HEADER, "seeds", "published", "verdict"), tuple(_line(one, tests) for one in judged))
 
 
 def how_judged(judged: Sequence[Judged]) -> str:
     """How the verdicts were reached."""
-    tested = sum(one.p is not None for one in judged)
     kinds = dict.fromkeys(_kind(one.comparison) for one in judged)
     return (
-        " ".join(HOW[kind] for kind in kinds)
-        + f" Holm's correction over the {tested} tested comparisons of this table, at {stats.ALPHA}. Smallest "
-        "detectable: the difference found with 80 % power, had the observed deviation been the true one."
+        " ".join(HOW[kind] for kind in kinds if kind in HOW)
+        + f" Holm's correction over the {_tested(judged)} tested comparisons of this table, at {stats.ALPHA}. Smallest "
+        "detectable: the difference found with 80 % power by the first step of this correction, had the observed "
+        "deviation been the true one."
     )
+
+
+def _tested(judged: Sequence[Judged]) -> int:
+    return sum(one.p is not None for one in judged)
 
 
 def overall_lines(found: Iterable[Overall]) -> list[str]:
@@ -55,14 +60,16 @@ def outcome(one: Overall, *, brief: bool = False) -> str:
     return f"**{one.verdict}** ({tested}{why})"
 
 
-def _kind(compared: Comparison | Order | Trend | Cost) -> str:
+def _kind(compared: Comparison | Finding) -> str:
     return compared.kind if isinstance(compared, Comparison) else type(compared).__name__.lower()
 
 
-def _names(compared: Comparison | Order | Trend | Cost) -> tuple[str, str]:
+def _names(compared: Comparison | Finding) -> tuple[str, str]:
     """What is compared, and in which column."""
     if isinstance(compared, Cost):
         return f"{compared.what}{', at most' if compared.at_most else ''}", "times as long"
+    if isinstance(compared, Untested):
+        return compared.what, DASH
     if isinstance(compared, Order):
         other = f"{name_of(compared.other)}{compared.suffix}"
         return f"order of {len(compared.rows)} rows, and by {other}", name_of(compared.column)
@@ -72,18 +79,18 @@ def _names(compared: Comparison | Order | Trend | Cost) -> tuple[str, str]:
     a, b = compared.better, compared.worse
     names = {
         "spread": f"sd of {a} / sd of {b}",
-        "same": f"{a} {MINUS} {b}, none",
+        "same": f"{a} {MINUS} {b}, within {compared.margin:g}",
         "positive": a,
     }
     return names.get(compared.kind, f"{a} {MINUS} {b}"), name_of(compared.task)
 
 
-def _line(one: Judged) -> tuple[str, ...]:
+def _line(one: Judged, tests: int) -> tuple[str, ...]:
     what, where = _names(one.comparison)
     signed = _kind(one.comparison) in ("mean", "same", "positive", "trend")
     verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
     published = number(one.published, sign=signed, digits=_digits(one))
-    return (one.comparison.claim, what, where, *_numbers(one), one.seeds, published, verdict)
+    return (one.comparison.claim, what, where, *_numbers(one, tests), one.seeds, published, verdict)
 
 
 def _digits(one: Judged) -> int:
@@ -91,14 +98,15 @@ def _digits(one: Judged) -> int:
     return max(2, column(one.comparison.task).digits or 2) if isinstance(one.comparison, Comparison) else 2
 
 
-def _numbers(one: Judged) -> tuple[str, str, str, str]:
+def _numbers(one: Judged, tests: int) -> tuple[str, str, str, str]:
     """Estimate, interval, corrected p and what could have been detected."""
     found = one.estimate
     p = p_value(one.adjusted)
     if isinstance(found, stats.Paired):
         digits = _digits(one)
         band = interval(found.interval, sign=True, digits=digits)
-        return number(found.mean, sign=True, digits=digits), band, p, number(found.detectable, digits=digits)
+        least = None if _kind(one.comparison) == "same" else stats.detectable(found, tests)
+        return number(found.mean, sign=True, digits=digits), band, p, number(least, digits=digits)
     if isinstance(found, stats.Spread):
         return number(found.ratio), interval(found.interval), p, DASH
     if isinstance(found, Estimate):

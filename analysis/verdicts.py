@@ -11,7 +11,7 @@ from analysis import stats
 from analysis.judging import Judged, compared, costly, ordered, trending
 from analysis.results import Results
 from experiments import study as studies
-from experiments.study import Cost, Order, Trend
+from experiments.comparisons import Finding, Order, Trend, Untested
 
 CLAIMS = Path(studies.__file__).with_name("CLAIMS.md")
 
@@ -37,7 +37,9 @@ def judge(results: Results) -> tuple[Judged, ...]:
     return tuple(one if one.verdict != stats.NOT_TESTED else _decided(one) for one in final)
 
 
-def _found(results: Results, finding: Order | Trend | Cost) -> Judged:
+def _found(results: Results, finding: Finding) -> Judged:
+    if isinstance(finding, Untested):
+        return Judged(comparison=finding, reason=finding.why)
     if isinstance(finding, Order):
         return ordered(results, finding)
     return trending(results, finding) if isinstance(finding, Trend) else costly(results, finding)

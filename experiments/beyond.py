@@ -11,13 +11,13 @@ from cse_core.methods.rankcse import Teacher
 from cse_core.run import Corpus, Run
 from cse_core.scorers import Cosine
 from experiments.columns import STS
+from experiments.comparisons import LITTLE, Comparison, Cost, Order
 from experiments.declare import AS_IS, BASE, row
 from experiments.rankcse import MLE, NET
 from experiments.rankencoder import ranked
 from experiments.runs import RUNS, rankcse_run, rankencoder_run, simcse_run
-from experiments.study import Comparison, Cost, Order, Row, Scale, Study, StudyAt
+from experiments.study import Row, Scale, Study, StudyAt
 
-LITTLE = 1.1  # times: what "very little time" is taken to mean
 OTHER_LINES = 10_000  # of corpora that are no training corpus
 SEARCH_SEEDS = (101, 102)  # that no other study has
 UNTRAINED = {

@@ -1,8 +1,9 @@
 """The embedded default: SimCSE and both RankCSE variants on synthetic sentences, two seeds, one teacher."""
 
+from experiments.comparisons import Comparison
 from experiments.rankcse import RANKS, SHORT_METHODS
 from experiments.runs import ranked, simcse_run
-from experiments.study import Comparison, Row, Scale, Study, StudyAt
+from experiments.study import Row, Scale, Study, StudyAt
 
 BASE = "bert-base-uncased"
 

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from cse_core.method import Method, Recipe, innermost, with_fields
 from cse_core.run import Corpus, Pretrained, Run, key_of
 from cse_core.scorers import Cosine, Scorer
 from cse_core.senteval import TRANSFER
 from experiments.columns import PUBLISHED_NAMES, column
+from experiments.comparisons import Comparison, Finding
 
 BY_TRANSFER = "transfer_dev"  # of a run's snapshots, the one that is best on the transfer tasks' dev sets
 SNAPSHOTS = ("quarter_1", "quarter_2", "quarter_3", "last")
@@ -188,68 +189,6 @@ def _swap(value: Any, new: Mapping[Run, Run]) -> Any:
     return value
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A claim as two rows of a study: `better` beats `worse` in the column `task`.
-
-    Of kind "mean" by the mean, "spread" by varying less over seeds, "same" by a mean that is no other; "positive" has
-    no `worse`: the row's score is above 0.
-    """
-
-    claim: str
-    better: str
-    worse: str
-    task: str = "sts_avg"
-    kind: str = "mean"
-
-
-@dataclass(frozen=True)
-class Order:
-    """A claim that rows have the same order by two columns, or as they are and as the rows with a suffix."""
-
-    claim: str
-    rows: tuple[str, ...]
-    column: str
-    other: str
-    suffix: str = ""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """What it reads."""
-        return (self.column, self.other)
-
-
-@dataclass(frozen=True)
-class Trend:
-    """A claim that `better` gains more over `worse` in columns `over` where `row` is higher in the columns `by`."""
-
-    claim: str
-    better: str
-    worse: str
-    over: tuple[str, ...]
-    row: str
-    by: tuple[str, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """What it reads."""
-        return (*self.over, *self.by)
-
-
-@dataclass(frozen=True)
-class Cost:
-    """A claim that something takes `times` as long as something else, or at most so; `what` is a benchmark's ratio.
-
-    Costs are judged by turns taken in one run (tests/benchmarks), as minutes of a sweep are those of a shared machine.
-    """
-
-    claim: str
-    what: str
-    times: float
-    at_most: bool = False
-    columns: ClassVar[tuple[str, ...]] = ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """One table or figure at one scale. `columns` are names of columns.py; `view` is how it is drawn.
@@ -267,7 +206,7 @@ class Study:
     metric: str = "spearman.all"
     transfer_metric: str = "acc"
     comparisons: tuple[Comparison, ...] = ()
-    findings: tuple[Order | Trend | Cost, ...] = ()
+    findings: tuple[Finding, ...] = ()
     view: str = "table"
     twin: str = ""
     caption: str = ""  # of a figure: what the paper's has and this one lacks, or the other way round

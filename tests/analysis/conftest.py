@@ -9,7 +9,8 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
 from experiments import record
 from experiments.columns import STS
-from experiments.study import Comparison, Published, Row, Scale, Study, pretrained_key
+from experiments.comparisons import Comparison
+from experiments.study import Published, Row, Scale, Study, pretrained_key
 
 CORPUS = Corpus("toy_sentences", 1000)
 TINY = Pretrained("toy-backbone")

@@ -8,8 +8,8 @@ from analysis import blocks
 from analysis.results import join
 from cse_core.run import Run
 from experiments.catalogue import chosen
+from experiments.comparisons import Comparison
 from experiments.record import read_results
-from experiments.study import Comparison
 
 
 def lines_of(block: str) -> list[list[str]]:
@@ -49,6 +49,16 @@ def test_every_claim_has_a_line_and_its_verdict_is_over_all_studies(study, lines
     assert found["R1"][2].startswith("**contradicted**")  # the other way round in one study
     assert found["R1"][3] == "toy, other"
     assert found["C11"][2] == "**not tested** (no study)"
+
+
+def test_the_same_runs_in_two_tables_count_once_by_the_strictest_correction(study, lines):
+    pair = Comparison("R1", "Better", "SimCSE")
+    one = replace(study, comparisons=(pair,))
+    other = replace(study, name="other", comparisons=(pair, Comparison("R2", "SimCSE", "Better")))
+    for tables in ([one], [one, other], [other, one]):
+        found = {row[0]: row for row in lines_of(blocks.claims_block([join(table, lines) for table in tables]))}
+        assert found["R1"][2] == "**supported** (1 of 1 comparisons tested: 1 supported)"
+    assert found["R1"][3] == "other, toy"
 
 
 def test_hours_are_epochs_times_passes_of_the_published_epoch():

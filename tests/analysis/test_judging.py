@@ -8,7 +8,6 @@ import pytest
 from scipy import stats as scipy_stats
 
 from analysis import benchmarks, stats
-from analysis.judging import MARGIN
 from analysis.results import join
 from analysis.verdict_layout import how_judged, verdict_grid
 from analysis.verdicts import judge
@@ -16,7 +15,8 @@ from cse_core.senteval import TRANSFER
 from experiments import record
 from experiments.catalogue import chosen
 from experiments.columns import STS, column
-from experiments.study import BY_TRANSFER, SNAPSHOTS, Comparison, Cost, Order, Row, Study, Trend
+from experiments.comparisons import MARGIN, Comparison, Cost, Order, Trend, Untested
+from experiments.study import BY_TRANSFER, SNAPSHOTS, Row, Study
 from tests.analysis.conftest import SEEDS, toy_line, toy_run
 
 Scores = dict[str, dict[int, list[float]]]
@@ -149,18 +149,21 @@ def test_every_kind_has_a_line_and_says_how_it_was_judged(study):
         Order("S1", ("a", "b"), "sts_avg", "sts12"),
         Cost("W8", "a step", 1.0),
         Trend("E9", "a", "b", STS, "a", STS),
+        Untested("R14", "the large backbone", "no benchmark of it"),
     )
     found = judged(study, rows, comparisons=comparisons, findings=findings)
     grid = verdict_grid(found)
     assert [row[1] for row in grid.rows] == [
         "a − b",
         "sd of a / sd of b",
-        "a − b, none",
+        "a − b, within 0.2",
         "a",
         "order of 2 rows, and by STS12",
         "a step",
         "gain of a over b, by what a has",
+        "the large backbone",
     ]
+    assert (found[-1].verdict, found[-1].reason) == ("not tested", "no benchmark of it")
     text = how_judged(found)
     assert all(
         word in text for word in ("paired t test", "F test", "one-sided", "Above 0", "Kendall", "benchmark", "Trends")
@@ -215,3 +218,24 @@ def test_columns_have_their_own_metric_and_units(study):
     assert found.cells["a", "sts12_groups"].scores == {42: 25.0}
     assert found.cells["a", "alignment"].scores == {42: 0.3}
     assert column("alignment").factor == 1.0
+
+
+def test_a_comparison_that_presumes_another_is_tested_only_where_that_holds(study):
+    rows = {"good": by_seed(0.5, 0.51, 0.52), "bad": by_seed(0.4, 0.42, 0.41), "student": by_seed(0.6, 0.63, 0.61)}
+    given = [Comparison("R7", "student", "bad", given=pair) for pair in (("good", "bad"), ("bad", "good"))]
+    tested, untested = judged(study, rows, comparisons=tuple(given))
+    assert tested.verdict == "supported"
+    assert (untested.verdict, untested.reason, untested.p) == ("not tested", "bad is no better than good here", None)
+
+
+def test_the_margin_of_sameness_is_the_comparisons_own(study):
+    rows = {"a": by_seed(0.500, 0.501, 0.502), "b": by_seed(0.490, 0.492, 0.491)}
+    found = judged(study, rows, comparisons=tuple(Comparison("E5", "a", "b", kind="same", margin=m) for m in (5, 0.2)))
+    assert [one.verdict for one in found] == ["supported", "contradicted"]
+
+
+def test_costs_are_of_the_scale_that_was_benchmarked(study, monkeypatch):
+    monkeypatch.setattr(benchmarks, "ratio", lambda what: stats.Spread(1.5, stats.Interval(1.4, 1.6), None, (3, 3)))
+    large = replace(study, scale=replace(study.scale, name="paper"))
+    (one,) = judged(large, {"a": by_seed(0.5, 0.5, 0.5)}, findings=(Cost("R14", "an epoch", 1.5),))
+    assert (one.verdict, one.reason) == ("not tested", "benchmarks are of the scale small")

@@ -92,24 +92,31 @@ def test_paired_is_scipys_paired_t_test(scores, random):
     assert (back.mean, back.p) == (pytest.approx(-found.mean), pytest.approx(found.p))
 
 
-def test_detectable_difference_by_hand():
-    found = stats.paired([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
-    assert found.detectable == pytest.approx((4.302652729911275 + 1.0606601717798212) / math.sqrt(3))
+@pytest.mark.parametrize(("n", "tests"), [(3, 1), (3, 16), (5, 4), (20, 1)])
+def test_a_difference_of_the_detectable_size_is_found_as_often_as_promised(n, tests):
+    size = stats.detectable(stats.Paired(0.0, 1.0, n, None, 0.5), tests)
+    assert size
+    draws = np.random.default_rng(2).normal(size, 1, (40_000, n))
+    t = draws.mean(1) / draws.std(1, ddof=1) * math.sqrt(n)
+    found = np.abs(t) > reference.t.ppf(1 - 0.05 / tests / 2, n - 1)
+    assert found.mean() == pytest.approx(0.8, abs=0.01)
+    assert stats.detectable(stats.Paired(0.0, 2.5, n, None, 0.5), tests) == pytest.approx(2.5 * size)
 
 
-def test_a_difference_of_the_detectable_size_is_found_about_as_often_as_promised():
-    # 20 pairs: the approximation to the noncentral t is close there.
-    random = np.random.default_rng(2)
-    size = float(reference.t.ppf(0.975, 19) + reference.t.ppf(0.8, 19)) / math.sqrt(20)
-    p_values = [stats.paired(draw.tolist(), [0.0] * 20).p or 1.0 for draw in random.normal(size, 1, (1000, 20))]
-    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.8, abs=0.05)
+def test_the_detectable_difference_is_that_of_the_noncentral_t():
+    size = stats.detectable(stats.Paired(0.0, 1.0, 20, None, 0.5), 3)
+    assert size
+    shift = size * math.sqrt(20)
+    critical = reference.t.ppf(1 - 0.05 / 3 / 2, 19)
+    power = reference.nct.sf(critical, 19, shift) + reference.nct.cdf(-critical, 19, shift)
+    assert power == pytest.approx(0.8, abs=1e-4)
 
 
 @pytest.mark.parametrize(("first", "second"), [([0.5], [0.4]), ([0.5, 0.5], [0.4, 0.4]), ([0.5, 0.6], [0.5, 0.6])])
 def test_differences_without_spread_are_not_tested(first, second):
     found = stats.paired(first, second)
     assert found.mean == pytest.approx(first[0] - second[0])
-    assert (found.interval, found.p, found.detectable) == (None, None, None)
+    assert (found.interval, found.p, stats.detectable(found, 1)) == (None, None, None)
 
 
 def test_pairs_need_equally_many_scores():

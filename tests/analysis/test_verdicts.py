@@ -7,7 +7,7 @@ import pytest
 from analysis import stats
 from analysis.results import join
 from analysis.verdicts import claims, judge, overall
-from experiments.study import Comparison
+from experiments.comparisons import Comparison
 
 
 def test_a_comparison_is_the_paired_difference_over_common_seeds(study, lines):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from cse_core.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Method
+from cse_core.methods.compcse import CompCSE
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
@@ -51,6 +52,7 @@ CASES: dict[str, tuple[Method, int, str]] = {
     "RankCSE ListMLE": (RankCSE(teachers=TEACHERS, rank="list_mle"), 2, "at most 1.10"),
     "WhitenedCSE shared": (WhitenedCSE(groups=64), 1, ""),
     "WhitenedCSE dropout": (WhitenedCSE(groups=64, views="dropout"), 3, ""),
+    "CompCSE": (CompCSE(), 2, ""),
     "RankEncoder, corpus of 10,000": (RankEncoder(base=WIKI_TINY, corpus_size=10_000), 2, ""),
 }
 BOUNDS = {"RankEncoder, corpus of 10,000": "sorting 64 rows of 10,000 cosines"}
