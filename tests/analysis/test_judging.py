@@ -239,3 +239,12 @@ def test_costs_are_of_the_scale_that_was_benchmarked(study, monkeypatch):
     large = replace(study, scale=replace(study.scale, name="paper"))
     (one,) = judged(large, {"a": by_seed(0.5, 0.5, 0.5)}, findings=(Cost("R14", "an epoch", 1.5),))
     assert (one.verdict, one.reason) == ("not tested", "benchmarks are of the scale small")
+
+
+def test_differences_that_no_table_shows_are_not_tested(study):
+    rows = {"a": by_seed(0.500001, 0.510002, 0.520003), "b": by_seed(0.5, 0.51, 0.52)}
+    (one,) = judged(study, rows, comparisons=(Comparison("E8", "a", "b"),))
+    assert (one.verdict, one.reason) == ("not tested", "the same on every seed but for rounding")
+    rows["a"] = by_seed(0.5001, 0.5102, 0.5203)
+    (one,) = judged(study, rows, comparisons=(Comparison("E8", "a", "b"),))
+    assert one.p is not None
