@@ -248,3 +248,9 @@ def test_differences_that_no_table_shows_are_not_tested(study):
     rows["a"] = by_seed(0.5001, 0.5102, 0.5203)
     (one,) = judged(study, rows, comparisons=(Comparison("E8", "a", "b"),))
     assert one.p is not None
+
+
+def test_an_order_rests_on_the_rows_with_two_seeds(study):
+    found = {x: by_seed(i / 10, i / 10 + 0.001, i / 10 + 0.002) for i, x in enumerate("abc")} | {"d": {42: [0.9]}}
+    (one,) = judged(study, found, findings=(Order("S1", tuple("abcd"), "sts_avg", "sts12"),))
+    assert (one.verdict, one.seeds) == ("supported", "3, 3 rows")

@@ -24,7 +24,7 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.senteval import pairs
-from cse_core.train import DivergedError, History, finished, train
+from cse_core.train import DivergedError, History, finished, linear_decay, train
 
 KEEP = ("synthetic_dev", "last")
 TINY = Run(
@@ -276,3 +276,13 @@ def test_the_history_file_holds_everything(undisturbed: tuple[Path, History]) ->
     assert content["data"]["backbone"].startswith("e22f4fc2dee1")
     assert content["data"]["corpus"] == content_hash(synthetic.sentences(100))
     assert content["seconds"] > 0
+
+
+def test_the_rate_rises_to_the_end_of_the_warmup_and_falls_to_nothing() -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule, rates = linear_decay(optimizer, 2, 6), []
+    for _ in range(7):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates == pytest.approx([0, 0.5, 1, 0.75, 0.5, 0.25, 0])

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from analysis.verdicts import claims
+from cse_core.methods.compcse import CompCSE
+from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Pretrained, Run
 from experiments.catalogue import STUDIES, chosen
 from experiments.columns import column
@@ -121,3 +123,42 @@ def test_methods_of_the_core_point_to_runs_where_the_scale_has_their_backbone() 
 def test_the_claims_are_those_of_the_list() -> None:
     text = Path("experiments/CLAIMS.md").read_text()
     assert len(claims()) == text.count("\n| ") - 2  # head and rule
+
+
+@pytest.mark.parametrize(("scale", "width"), [("small", 128), ("paper", 768)])
+def test_groups_of_channels_are_those_of_the_labels(scale: str, width: int) -> None:
+    (found,) = chosen(["whitenedcse-table4"], scale)
+    for one in found.rows:
+        for run in one.runs():
+            assert isinstance(run.method, WhitenedCSE)
+            channels, how = one.label.split(" channels a group, ")
+            assert run.method.groups * int(channels) == width
+            assert run.method.whitening == ("group" if how.startswith("not") else "shuffled_group")
+
+
+def test_sides_and_widths_of_composition_are_those_of_the_labels() -> None:
+    methods = {
+        one.label: run.method
+        for table, scale in (("compcse-table4", "paper"), ("compcse-table6", "small"))
+        for one in chosen([table], scale)[0].rows
+        for run in one.runs()[:1]
+        if isinstance(run.method, CompCSE)
+    }
+    sides = {"compose z": "anchor", "compose z+": "positive", "compose both": "both"}
+    assert {label: methods[label].side for label in sides} == sides
+    widths = [method.dims for label, method in methods.items() if label.startswith("d0=")]
+    assert widths == [32, 43, 64, None, 40, 48, 64, None]
+
+
+def test_the_papers_own_numbers_are_on_the_side_of_what_is_compared() -> None:
+    against, count = set(), 0
+    for declared in chosen(["all"], "paper"):
+        rows = {one.label: one.published for one in declared.rows}
+        for one in (one for one in declared.comparisons if one.kind == "mean"):
+            first, second = (row.value(one.task) if (row := rows[label]) else None for label in (one.better, one.worse))
+            if first is not None and second is not None:
+                count += 1
+                against |= {(one.claim, one.better, one.worse)} if first <= second else set()
+    assert count > 90
+    # ListMLE is below ListNet there, though the paper says that it is better on STS.
+    assert against == {("R2", "RankCSE-listMLE RoBERTa-large", "RankCSE-listNet RoBERTa-large")}

@@ -176,3 +176,17 @@ def test_paper_scale_takes_the_published_settings_and_teachers() -> None:
     assert [t.encoder.backbone.name for t in (base, large)] == ["bert-base-uncased", "bert-large-uncased"]  # ty: ignore
     assert isinstance(table["DiffCSE BERT-base"].encoder, Run)
     assert table["PCL BERT-base"].why.startswith("imported")
+
+
+def test_a_teacher_trained_again_keeps_the_checkpoint_that_is_read(tmp_path: Path) -> None:
+    jobs = jobs_of([study(row("taught", TAUGHT, select="last"))])
+    recorded = frame(jobs[BASE.key])
+    weights(tmp_path, BASE, "last")  # and not stsb_dev's
+    assert plan(jobs, recorded, tmp_path).again == {BASE.key}
+
+
+def test_levels_are_as_deep_as_teachers_of_teachers(tmp_path: Path) -> None:
+    deeper = replace(BASE, method=RankCSE(teachers=(Teacher(TAUGHT, select="stsb_dev"),)))
+    work = plan(jobs_of([study(row("deeper", deeper))]), frame(), tmp_path)
+    assert [[job.key for job in level] for level in work.levels[:2]] == [[BASE.key], [TAUGHT.key]]
+    assert len(work.levels[2]) == 2

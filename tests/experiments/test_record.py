@@ -117,3 +117,9 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_computed(
     read_only = Path("/proc/sys")  # no permission bits stop root, but this file system refuses new files
     with pytest.raises(PermissionError, match=r"/proc/sys: can't be written .*name another folder with --mlruns"):
         record.check_writable(read_only)
+
+
+def test_a_commit_is_ten_digits_and_a_plus_where_code_differed() -> None:
+    commit = "0123456789abcdef"
+    assert record.commit_of({"commit": commit, "dirty": "false"}) == "0123456789"
+    assert record.commit_of({"commit": commit, "dirty": "true"}) == "0123456789+"
