@@ -3,6 +3,7 @@
 import math
 import sys
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -137,16 +138,32 @@ def rank_similarity(
     With similarity "centred", Pearson's r of their cosines to it.
     """
     rank = partial(profile_vectors, corpus=corpus, ties=ties, normalise=normalise, similarity=similarity)
+    if a is b:
+        return _own_similarity(rank, a, block)
     found = a.new_empty(len(a), len(b))
     for i in range(0, len(a), block):
         left = rank(a[i : i + block])
-        for j in range(i if a is b else 0, len(b), block):
-            # Without a name the right block is gone before the next one is made.
-            part = left @ (left if a is b and i == j else rank(b[j : j + block])).T
-            found[i : i + block, j : j + block] = part
-            if a is b and i != j:
-                found[j : j + block, i : i + block] = part.T
+        for j in range(0, len(b), block):
+            found[i : i + block, j : j + block] = left @ rank(b[j : j + block]).T  # no name: gone before the next one
     return found.clamp_(-1, 1)  # rounding must not put a sentence with itself above an `upper` of 1
+
+
+def _own_similarity(
+    rank: Callable[[Float[Tensor, "k d"]], Float[Tensor, "k N"]], a: Float[Tensor, "n d"], block: int
+) -> Float[Tensor, "n n"]:
+    """`rank_similarity` of `a` with itself: each pair of blocks once, the last on the right being the next left."""
+    found = a.new_empty(len(a), len(a))
+    left, right = None, None
+    for i in range(0, len(a), block):
+        rows = slice(i, i + block)
+        left = rank(a[rows]) if right is None else right
+        found[rows, rows] = left @ left.T
+        for j in reversed(range(i + block, len(a), block)):
+            right = None  # gone before the next one is made
+            right = rank(a[j : j + block])
+            found[rows, j : j + block] = left @ right.T
+            found[j : j + block, rows] = found[rows, j : j + block].T
+    return found.clamp_(-1, 1)
 
 
 def pair_rank_similarity(
