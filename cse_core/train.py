@@ -87,7 +87,7 @@ def train(
     device: str = "cpu",
     compiled: bool = False,
     save_seconds: float = 30.0,
-    on_step: Callable[[int, int], object] | None = None,
+    on_step: Callable[[int, History], object] | None = None,
 ) -> History:
     """Train a run, or go on with it, and return its history; nothing to do if it is finished.
 
@@ -113,7 +113,7 @@ def train(
             loop.save(folder / "state.pt")
             saved = time.monotonic()
         if on_step:
-            on_step(step + 1, loop.history.steps)
+            on_step(step + 1, loop.history)
     return loop.finish(folder)
 
 

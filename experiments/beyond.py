@@ -16,10 +16,10 @@ from experiments.declare import AS_IS, BASE, row
 from experiments.rankcse import MLE, NET
 from experiments.rankencoder import ranked
 from experiments.runs import RUNS, rankcse_run, rankencoder_run, simcse_run
+from experiments.searches import SEEDS as SEARCH_SEEDS
 from experiments.study import Row, Scale, Study, StudyAt
 
 OTHER_LINES = 10_000  # of corpora that are no training corpus
-SEARCH_SEEDS = (101, 102)  # that no other study has
 UNTRAINED = {
     "[CLS]": Cosine("cls"),
     "mean": Cosine("mean"),

@@ -96,7 +96,7 @@ def execute(
     job: Job,
     place: Place,
     *,
-    on_step: Callable[[int, int], object] | None = None,
+    on_step: Callable[[int, History], object] | None = None,
     on_score: Progress | None = None,
 ) -> dict[str, Any]:
     """Train and score what is missing in the run's folder; returns the content of its result.json."""
@@ -107,7 +107,7 @@ def execute(
 
 
 def _execute(
-    job: Job, place: Place, on_step: Callable[[int, int], object] | None, on_score: Progress | None
+    job: Job, place: Place, on_step: Callable[[int, History], object] | None, on_score: Progress | None
 ) -> dict[str, Any]:
     torch.set_num_threads(place.threads)
     started = time.monotonic()
@@ -140,7 +140,7 @@ def _execute(
     return result
 
 
-def _train(job: Job, place: Place, on_step: Callable[[int, int], object] | None) -> History:
+def _train(job: Job, place: Place, on_step: Callable[[int, History], object] | None) -> History:
     if isinstance(job.encoder, Pretrained):
         return History(steps=0)
     keep = tuple(dict.fromkeys([s.select for s in job.scorings])) or ("last",)

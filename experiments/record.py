@@ -1,9 +1,10 @@
-"""The record: runs.csv, results.csv, curves.csv, pairs.csv in mlruns/. Merged, the earliest wins, no line is removed.
+"""The record: CSVs in mlruns/. Merged, the earliest wins, no line is removed.
 
 A line of runs.csv is a run by its key: what it was, what it cost, where it ran. A cell of results.csv is one score by
 one version of its evaluator: (key, select, scorer, task, metric, version). A point of curves.csv is (key, name, step):
 the mean of a loss term over the steps since the last point, or a dev score. A line of pairs.csv is a difference of two
-checkpoints on pairs drawn anew (analysis/pair_bootstrap.py).
+checkpoints on pairs drawn anew (analysis/pair_bootstrap.py). A line of searches.csv is a trial of a search by its
+settings: its mean dev score over seeds, or what it had when it was stopped.
 Quickstart has a folder of its own, so that trying the project leaves the committed record as it is.
 """
 
@@ -29,9 +30,11 @@ POINT = ["key", "name", "step"]
 CURVES = ["scale", "key", "name", "step", "value"]
 DRAWN = ["scale", "first", "second", "column"]  # a difference of two checkpoints over pairs that are drawn anew
 PAIRS = [*DRAWN, "difference", "low", "high", "p", "pairs", "resamples", "commit"]
+TRIAL = ["scale", "search", "trial"]
+SEARCHES = [*TRIAL, "state", "score", "evaluations", "keys", "commit"]
 TEXT: Any = dict.fromkeys(
     ("scale", "key", "method", "backbone", "settings", "select", "scorer", "first", "second", "column"), "string"
-) | dict.fromkeys(("task", "metric", "commit", "device", "name"), "string")
+) | dict.fromkeys(("task", "metric", "commit", "device", "name", "search", "trial", "state", "keys"), "string")
 
 
 def folder_for(scale: str, mlruns: Path = MLRUNS) -> Path:
@@ -92,6 +95,10 @@ def read_curves(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
 
 def read_pairs(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
     return read(folder_for(scale, mlruns) / "pairs.csv", PAIRS)
+
+
+def read_searches(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
+    return read(folder_for(scale, mlruns) / "searches.csv", SEARCHES)
 
 
 def merge(path: Path, new: pd.DataFrame, *, columns: list[str], identity: list[str]) -> int:
@@ -188,3 +195,9 @@ def merge_results(folder: Path, cells: pd.DataFrame) -> int:
     """Add scores and their runs, earliest first; returns the number of new scores."""
     merge(folder / "runs.csv", cells, columns=RUNS, identity=["key"])
     return merge(folder / "results.csv", cells, columns=SCORES, identity=CELL)
+
+
+def merge_searches(mlruns: Path, trials: pd.DataFrame) -> int:
+    """Add trials of one scale; returns the number of new ones."""
+    path = folder_for(trials["scale"].iloc[0], mlruns) / "searches.csv"
+    return merge(path, trials, columns=SEARCHES, identity=TRIAL)

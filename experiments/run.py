@@ -21,6 +21,7 @@ from cse_core.methods import METHODS
 from cse_core.run import Run
 from cse_core.scorers import Cosine
 from cse_core.senteval import STS_TEST
+from cse_core.train import History
 from experiments import record, show
 from experiments.job import Job, Place, Scoring, execute
 from experiments.runs import RUNS
@@ -93,8 +94,8 @@ def train_and_score(run: Run, options: Where) -> Mapping[str, Any]:
     return result
 
 
-def _move(progress: Progress, task: TaskID, step: int, steps: int) -> None:
-    progress.update(task, completed=step, total=steps)
+def _move(progress: Progress, task: TaskID, step: int, history: History) -> None:
+    progress.update(task, completed=step, total=history.steps)
 
 
 def main(arguments: list[str]) -> None:

@@ -19,6 +19,7 @@ from experiments import record
 from experiments.capacity import Forecast, seconds_for
 from experiments.job import Job
 from experiments.plan import Plan, jobs_of, plan
+from experiments.searches import Search
 from experiments.study import Study
 from experiments.tracking import Tracker
 
@@ -113,6 +114,35 @@ def work(found: Plan, results: pd.DataFrame, workers: int) -> None:
     for i, level in enumerate(found.levels):
         names = ", ".join(f"{job.name}{' (again, for its weights)' * (job.key in found.again)}" for job in level)
         console.print(f"  {i + 1}. {names}")
+
+
+def searches(chosen: Sequence[Search], mlruns: Path) -> None:
+    """Every search with its space and its trials."""
+    table = Table(title=f"Searches at scale {chosen[0].scale.name}")
+    for heading in ("search", "source", "space"):
+        table.add_column(heading)
+    for heading in ("trials", "seeds", "recorded"):
+        table.add_column(heading, justify="right")
+    for one in chosen:
+        known = record.read_searches(one.scale.name, mlruns)["search"].eq(one.name).sum()
+        space = "\n".join(f"{name}: {values}" for name, values in one.space.items())
+        trials = one.trials or len(one.combinations())
+        table.add_row(one.name, one.source, space, str(trials), str(len(one.seeds)), str(known))
+    console.print(table)
+
+
+def searched(search: Search, failed: Mapping[str, str], ended: bool, mlruns: Path) -> None:
+    """What a search found on dev."""
+    lines = record.read_searches(search.scale.name, mlruns)
+    mine = lines[lines["search"] == search.name].sort_values("score", ascending=False)
+    states = ", ".join(f"{n} {state}" for state, n in mine["state"].value_counts().items())
+    console.print(f"search {search.name}: {len(mine)} trials recorded ({states})")
+    for line in mine[mine["state"] == "finished"].head(3).itertuples():
+        console.print(f"  {100 * float(line.score):.2f} on {search.scale.dev}: {line.trial}")
+    for settings, reason in failed.items():
+        console.print(f"failed: {settings}: {reason}", style="red")
+    if not ended:
+        console.print("interrupted: nothing that finished is lost, the same command goes on")
 
 
 def forecast(work: Plan, found: Forecast, *, gpus: int, price: float) -> None:

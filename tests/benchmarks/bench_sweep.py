@@ -24,7 +24,8 @@ from experiments.plan import jobs_of, plan
 from experiments.runs import rankcse_run, rankencoder_run, simcse_run
 from experiments.scales import SCALES
 from experiments.study import Row, Scale, Study
-from experiments.sweep import Options, run
+from experiments.tracking import Tracker
+from experiments.trials import Cluster, run
 from tests.benchmarks.measure import curve, peak_while, record, seconds
 
 BASE = "bert-base-uncased"
@@ -51,7 +52,7 @@ def sweep(studied: Study, folder: Path) -> float:
     work = plan(jobs_of([studied]), nothing, folder / "store")
 
     def all_of_it() -> None:
-        failed, ended = run(work, nothing, Options(mlruns=folder))
+        failed, ended = run(work, nothing, Place(folder / "store"), Cluster(), Tracker(folder))
         assert ended
         assert not failed
 

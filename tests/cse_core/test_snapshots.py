@@ -90,7 +90,7 @@ def test_a_run_stopped_around_a_quarter_ends_with_the_same_bits(
     with pytest.raises(Killed):  # without a state at every step: a quarter must leave one of its own
         train(TINY, tmp_path, keep=rules, on_step=stop_at(at))
     resumed: list[int] = []
-    history = train(TINY, tmp_path, keep=rules, on_step=lambda step, steps: resumed.append(step))
+    history = train(TINY, tmp_path, keep=rules, on_step=lambda step, history: resumed.append(step))
     assert resumed[0] == {3: 1, 4: 5, 8: 9}[at]
     same(tmp_path, history, quartered)
 

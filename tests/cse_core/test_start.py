@@ -78,7 +78,7 @@ def test_a_continued_run_stopped_in_the_middle_ends_with_the_same_bits(store: Pa
     with pytest.raises(Killed):
         train(CONTINUED, tmp_path, keep=KEEP, save_seconds=0.0, on_step=stop_at(3))
     resumed: list[int] = []
-    again = train(CONTINUED, tmp_path, keep=KEEP, on_step=lambda step, steps: resumed.append(step))
+    again = train(CONTINUED, tmp_path, keep=KEEP, on_step=lambda step, history: resumed.append(step))
     assert resumed[0] == 4
     assert again.curves == whole.curves
     assert again.kept == whole.kept

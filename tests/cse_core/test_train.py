@@ -101,8 +101,8 @@ class Killed(Exception):  # noqa: N818 - it stands for a kill, not for an error
     pass
 
 
-def stop_at(last: int) -> Callable[[int, int], None]:
-    def stop(step: int, steps: int) -> None:
+def stop_at(last: int) -> Callable[[int, object], None]:
+    def stop(step: int, history: object) -> None:
         if step == last:
             raise Killed
 
@@ -116,7 +116,7 @@ def test_a_run_stopped_after_any_step_ends_with_the_same_bits(
     with pytest.raises(Killed):
         train(TINY, tmp_path, keep=KEEP, save_seconds=0.0, on_step=stop_at(at))
     resumed: list[int] = []
-    history = train(TINY, tmp_path, keep=KEEP, on_step=lambda step, steps: resumed.append(step))
+    history = train(TINY, tmp_path, keep=KEEP, on_step=lambda step, history: resumed.append(step))
     assert resumed[0] == at + 1
     same_run(tmp_path, history, undisturbed)
 
@@ -180,7 +180,7 @@ from pathlib import Path
 from cse_core.train import train
 from tests.cse_core.test_train import KEEP, TINY
 torch.set_num_threads(1)
-train(TINY, Path(sys.argv[1]), keep=KEEP, save_seconds=0.0, on_step=lambda step, steps: print(step, flush=True))
+train(TINY, Path(sys.argv[1]), keep=KEEP, save_seconds=0.0, on_step=lambda step, history: print(step, flush=True))
 """
 
 
@@ -207,7 +207,7 @@ def test_a_process_killed_with_sigkill_goes_on_to_the_same_bits(
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path, undisturbed: tuple[Path, History]) -> None:
-    def never(step: int, steps: int) -> None:
+    def never(step: int, history: object) -> None:
         raise AssertionError("trained again")
 
     assert train(TINY, undisturbed[0], keep=KEEP, on_step=never) == undisturbed[1]

@@ -190,7 +190,7 @@ def test_scores_are_added_to_a_finished_run_without_training_it_again(store: Pat
     place = Place(tmp_path / "store")
     shutil.copytree(store, place.store)
 
-    def never(step: int, steps: int) -> None:
+    def never(step: int, history: object) -> None:
         raise AssertionError("trained again")
 
     more = replace(JOB, scorings=(Scoring("last", Cosine("mean"), ("synthetic", "synthetic_dev")),), studies=("two",))

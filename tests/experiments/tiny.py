@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -18,6 +18,7 @@ from cse_core.run import Corpus, Pretrained, Run
 from cse_core.seeding import seed_for
 from experiments import catalogue
 from experiments.scales import SCALES
+from experiments.searches import SEARCHES, Between, Search
 from experiments.study import Row, Scale, Study
 
 CORPUS = Corpus("synthetic", 320)
@@ -83,10 +84,20 @@ def faulty(scale: Scale) -> Study:
     return study("faulty", scale, **runs)
 
 
+def searches() -> dict[str, Callable[[Scale], Search]]:
+    """One that Optuna samples, of a run that needs another; a grid with a fault in half of it."""
+    rates = {"learning_rate": Between(1e-5, 1e-3), "student_temperature": (0.025, 0.05)}
+    sampled = Search(name="tiny", source="", scale=SCALE, start=taught(run(seed=1)), space=rates, trials=5)
+    values = {"temperature": (0.05, 0.1), "learning_rate": (3e-4, 1e30)}
+    grid = Search(name="tiny-grid", source="", scale=SCALE, start=run(), space=values)
+    return {"tiny": lambda scale: sampled, "tiny-grid": lambda scale: grid}
+
+
 def main() -> None:
     """The sweep's command line with these studies beside the project's own."""
     from experiments import sweep
 
     SCALES["tiny"] = SCALE
+    SEARCHES.update(searches())
     catalogue.STUDIES.update({"healthy": healthy, "faulty": faulty})
     sys.exit(sweep.main(tyro.cli(sweep.Options)))

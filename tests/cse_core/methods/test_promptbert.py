@@ -265,7 +265,7 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_weights(tmp_path: Path, cache
         learning_rate=1e-3,
     )
 
-    def stop(step: int, steps: int) -> None:
+    def stop(step: int, history: object) -> None:
         if step == 2:
             raise KeyboardInterrupt
 

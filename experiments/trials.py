@@ -1,0 +1,171 @@
+"""Jobs as Ray Tune's trials, of studies and of searches: the one file that imports Ray."""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+
+import pandas as pd
+import ray
+from ray import tune
+
+from cse_core.run import Run
+from cse_core.train import History
+from experiments import show
+from experiments.capacity import expected, longest_first
+from experiments.job import Job, Place, execute
+from experiments.plan import Plan, blocked, differences
+from experiments.tracking import Tracker
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Ray's address, how many trials at a time (0: one a core or GPU), and the share of a GPU that each takes."""
+
+    address: str = "local"
+    workers: int = 0
+    gpus_per_run: float = 1.0
+
+    def start(self) -> str:
+        """Join a cluster, or start Ray on this machine alone; returns the device that its trials have."""
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if self.address != "local":
+            ray.init(address=self.address, **quiet)
+        else:
+            cores = self.workers or os.cpu_count()
+            # Nothing but small dictionaries travels through the object store.
+            ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=128 * 2**20, **quiet)
+        return "cuda" if ray.cluster_resources().get("GPU") else "cpu"
+
+
+def trial(config: Mapping[str, Any], jobs: Mapping[str, Job], place: Place) -> None:
+    """One job in a Ray worker. What it raises is a result, for it would raise it again; a lost worker is retried."""
+    job = jobs[config["key"]]
+    try:
+        execute(job, place, on_step=_reporter(job))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the driver names it with the run
+        tune.report({"fraction": 1.0, "failed": f"{type(error).__name__}: {error}"})
+    else:
+        tune.report({"fraction": 1.0, "failed": ""})
+
+
+def _reporter(job: Job) -> Callable[[int, History], None]:
+    every = getattr(job.encoder, "eval_steps", 1)
+
+    def report(step: int, history: History) -> None:
+        if step % every == 0 and step < history.steps:
+            tune.report({"fraction": 0.8 * step / history.steps, "failed": ""})  # scoring takes the rest
+
+    return report
+
+
+class Follow(tune.Callback):
+    """Tracks each job as it ends and moves the progress bar; all of it in the driver."""
+
+    def __init__(self, tracker: Tracker, store: Path, bar: show.Bar) -> None:
+        self.tracker, self.store, self.bar = tracker, store, bar
+        self.failed: dict[str, str] = {}
+        self.finished: set[str] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune snapshots its callbacks; a sweep never restores them, it reads the record and the runs' folders."""
+        return {}
+
+    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
+        """Ray Tune's hook."""
+        self.bar.move(trial.config["key"], result["fraction"])
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Ray Tune's hook."""
+        key = trial.config["key"]
+        reason = trial.last_result.get("failed", "it ended without a result")
+        if reason:
+            self.fail(key, reason)
+            return
+        self.tracker.log(self.store / key)
+        self.finished.add(key)
+        self.bar.end(key)
+
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Ray Tune's hook."""
+        self.fail(trial.config["key"], "its worker was lost more often than it is retried")
+
+    def fail(self, key: str, reason: str) -> None:
+        """A job that gave no result."""
+        self.failed[key] = reason
+        self.bar.end(key)
+
+
+def tuner(
+    trainable: Callable[..., None], cluster: Cluster, place: Place, callback: tune.Callback, *, space: Any, **how: Any
+) -> tune.Tuner:
+    """Ray Tune over a space, with what trials of studies and of searches have in common."""
+    gpu = cluster.gpus_per_run if place.device == "cuda" else 0.0
+    return tune.Tuner(
+        tune.with_resources(trainable, {"cpu": 1.0, "gpu": gpu}),
+        param_space=space,
+        tune_config=tune.TuneConfig(
+            reuse_actors=True,  # a fresh worker spends seconds on imports
+            max_concurrent_trials=cluster.workers or None,
+            **how,
+        ),
+        run_config=tune.RunConfig(
+            name="sweep",
+            storage_path=str(place.store.parent / "ray"),
+            failure_config=tune.FailureConfig(max_failures=3),  # lost workers; a run's own error is a result
+            callbacks=[callback],
+            verbose=0,
+        ),
+    )
+
+
+def run_level(jobs: Sequence[Job], place: Place, cluster: Cluster, follow: Follow) -> None:
+    """Hand jobs that need nothing of each other to Ray Tune and wait for them."""
+    by_key = {job.key: job for job in jobs}
+    trainable = tune.with_parameters(trial, jobs=by_key, place=place)
+    named = {name: lambda started: started.config["key"] for name in ("trial_name_creator", "trial_dirname_creator")}
+    space = {"key": tune.grid_search(list(by_key))}
+    tuner(trainable, cluster, place, follow, space=space, **named).fit()
+
+
+def run(
+    work: Plan, results: pd.DataFrame, place: Place, cluster: Cluster, tracker: Tracker
+) -> tuple[dict[str, str], bool]:
+    """Run a plan level by level; returns key -> reason of what failed, and whether it came to its end."""
+    place = replace(place, device=cluster.start())
+    with show.Bar([job.key for job in work.pending]) as bar:
+        follow = Follow(tracker, place.store, bar)
+        for level in work.levels:
+            ready = []
+            for job in level:
+                reason = blocked(job, follow.failed)
+                if reason:
+                    follow.fail(job.key, reason)
+                else:
+                    ready.append(job)
+            _insist_on_the_record(ready, work, results, place.store)
+            if ready:
+                by_key = {job.key: job for job in ready}
+                first = [by_key[key] for key in longest_first(expected(ready, results))]
+                run_level(first, place, cluster, follow)
+            if not all(job.key in follow.finished | set(follow.failed) for job in level):
+                return follow.failed, False
+    return follow.failed, True
+
+
+def _insist_on_the_record(ready: Sequence[Job], work: Plan, results: pd.DataFrame, store: Path) -> None:
+    """Stop before anything is built on a nested run whose weights do not give its recorded scores."""
+    for nested in {run.key for job in ready if isinstance(job.encoder, Run) for run in job.encoder.nested()}:
+        found = differences(store / nested, results)
+        if found:
+            name = work.declared[nested].name
+            raise SystemExit(
+                f"run {nested} ({name}), trained again for its weights, does not give its recorded scores: "
+                f"{found[0]}. Nothing was built on it. Put the recorded run's folder into mlruns/store in its place, "
+                "or make a study of your own with --mlruns FOLDER."
+            )

@@ -1,0 +1,147 @@
+"""Searches: their declarations, and real ones in real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cse_core.run import Run
+from experiments import record
+from experiments.scales import SCALES
+from experiments.searches import SEARCHES, SEEDS, Between, Search, chosen, settings_text
+from experiments.searching import distributions, pending
+from tests.experiments import tiny
+from tests.experiments.test_sweep import environment
+
+ROOT = Path(__file__).parents[2]
+TINY = tiny.searches()["tiny"](tiny.SCALE)
+
+
+def command(mlruns: Path, *names: str) -> list[str]:
+    script = "from tests.experiments.tiny import main; main()"
+    options = ["--search", *names, "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "2"]
+    return [sys.executable, "-c", script, *options]
+
+
+def search(mlruns: Path, *names: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(mlruns, *names), env=environment(mlruns), capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.mark.parametrize(("name", "runs"), [("rankcse-listnet-grid", 18), ("rankcse-listmle-grid", 6)])
+def test_rankcse_grids_are_as_many_runs_as_the_paper_says(name: str, runs: int) -> None:
+    for scale in ("small", "paper"):
+        one = SEARCHES[name](SCALES[scale])
+        keys = [job.key for settings in one.combinations() for job in one.jobs(settings)]
+        assert len(keys) == len(set(keys)) == runs * len(SEEDS)
+    assert sorted({settings["learning_rate"] for settings in one.combinations()}) == pytest.approx([2e-5, 3e-5])
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_no_search_scores_a_task_or_trains_a_seed_that_a_study_reports(name: str) -> None:
+    one = SEARCHES[name](SCALES["small"])
+    settings = {key: v.low if isinstance(v, Between) else v[0] for key, v in one.space.items()}
+    jobs = one.jobs(settings)
+    assert not {job.encoder.seed for job in jobs if isinstance(job.encoder, Run)} & set(SCALES["paper"].seeds)
+    assert all(not s.tasks and s.select == "stsb_dev" for job in jobs for s in job.scorings)
+    assert len({job.key for job in jobs}) == len(SEEDS)
+    for key, value in settings.items():  # what is searched reaches the run
+        assert all(job.encoder.settings()[key] == value for job in jobs if isinstance(job.encoder, Run))
+
+
+def test_nested_runs_come_first_with_the_checkpoint_that_is_read() -> None:
+    small = SEARCHES["rankcse-listnet"](SCALES["small"])
+    (level,) = small.nested()
+    assert {job.encoder for job in level} == set(small.start.nested())
+    assert all([s.select for s in job.scorings] == ["stsb_dev"] for job in level)
+    over = replace(TINY, start=tiny.run(teachers=(tiny.Teacher(TINY.start, select="last"),)))
+    assert [[job.encoder for job in level] for level in over.nested()] == [list(TINY.start.nested()), [TINY.start]]
+    assert SEARCHES["simcse"](SCALES["small"]).nested() == []
+
+
+def test_names_are_of_searches_or_of_methods() -> None:
+    assert [one.name for one in chosen(["rankcse"], "small")] == [name for name in SEARCHES if name != "simcse"]
+    assert [one.name for one in chosen(["simcse", "simcse"], "paper")] == ["simcse"]
+    with pytest.raises(ValueError, match="unknown search 'rankcs'; known: all, rankcse, simcse"):
+        chosen(["rankcs"], "small")
+    with pytest.raises(ValueError, match="no name of a search"):
+        chosen([], "small")
+    with pytest.raises(ValueError, match="dropout must be in"):
+        replace(TINY, space={"dropout": (0.1, 1.0)})
+    with pytest.raises(ValueError, match="a grid wants values for learning_rate, got a range"):
+        Search(name="x", source="", scale=tiny.SCALE, start=tiny.run(), space={"learning_rate": Between(1, 2)})
+
+
+def test_what_is_left_of_a_search(tmp_path: Path) -> None:
+    first, second, third = ({"learning_rate": rate, "student_temperature": 0.05} for rate in (1e-4, 2e-4, 3e-4))
+    started = tmp_path / "started"
+    assert pending(TINY, [], started) == (5, [])
+    started.write_text("".join(settings_text(s) + "\n" for s in (first, second, first, third, {"gone": 1.0})))
+    assert pending(TINY, [(first, 0.5)], started) == (4, [second, third])
+    assert pending(TINY, [(first, 0.5)] * 4, started) == (1, [second])
+    assert pending(TINY, [(first, 0.5)] * 7, started) == (0, [])
+    grid = replace(TINY, space={"learning_rate": (1e-4, 2e-4), "student_temperature": (0.05,)}, trials=0)
+    assert pending(grid, [(first, float("nan"))], started) == (1, [second])
+
+
+def test_spaces_in_optunas_terms() -> None:
+    found = distributions(TINY.space)
+    assert (found["learning_rate"].low, found["learning_rate"].high, found["learning_rate"].log) == (1e-5, 1e-3, True)
+    assert found["student_temperature"].choices == (0.025, 0.05)
+
+
+def trials(mlruns: Path, name: str) -> pd.DataFrame:
+    lines = record.read_searches("tiny", mlruns)
+    return lines[lines["search"] == name]
+
+
+@pytest.mark.slow
+def test_a_search_killed_and_started_again_ends_with_its_trials_and_reads_dev_alone(tmp_path: Path) -> None:
+    mlruns, log = tmp_path / "mlruns", tmp_path / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command(mlruns, "tiny"), env=environment(mlruns), stdout=output, stderr=output, start_new_session=True
+        )
+        deadline = time.monotonic() + 120
+        while not (mlruns / "searches.csv").is_file() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    begun = (mlruns / "store" / "tiny-tiny.started").read_text().splitlines()
+    before = trials(mlruns, "tiny")
+    assert 0 < len(before) < 5, log.read_text()
+    done = search(mlruns, "tiny")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = trials(mlruns, "tiny")
+    assert len(lines) == 5
+    assert set(begun) <= set(lines["trial"])  # what was under way was not given up
+    assert set(lines["state"]) <= {"finished", "stopped"}
+    assert set(before["trial"]) <= set(lines["trial"])
+    for line in lines[lines["state"] == "finished"].itertuples():
+        kept = [json.loads((mlruns / "store" / key / "history.json").read_text())["kept"] for key in line.keys.split()]
+        assert line.score == pytest.approx(sum(one["synthetic_dev"]["score"] for one in kept) / 2)
+    assert not list((mlruns / "store").glob("*/pair_scores"))
+    assert not (mlruns / "results.csv").exists()
+    nothing = search(mlruns, "tiny")
+    assert nothing.returncode == 0
+    assert "5 trials recorded" in nothing.stdout
+    assert trials(mlruns, "tiny").equals(lines)
+
+
+@pytest.mark.slow
+def test_a_grid_takes_every_combination_and_names_what_fails(tmp_path: Path) -> None:
+    done = search(tmp_path, "tiny-grid")
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = trials(tmp_path, "tiny-grid")
+    assert sorted(lines["state"]) == ["failed", "failed", "finished", "finished"]
+    assert lines["score"].isna().tolist() == (lines["state"] == "failed").tolist()
+    assert 'failed: {"learning_rate": 1e+30, "temperature": 0.05}: DivergedError: run' in said
