@@ -17,6 +17,7 @@ from cse_core.evaluate.tasks import Classified, Correlations, Grouped
 from cse_core.run import Run
 from experiments import record
 from experiments.capacity import Forecast, seconds_for
+from experiments.fitting import GIB, Fit
 from experiments.job import Job
 from experiments.plan import Plan, jobs_of, plan
 from experiments.searches import Search
@@ -160,6 +161,22 @@ def forecast(work: Plan, found: Forecast, *, gpus: int, price: float) -> None:
     console.print(table)
     names = {job.key: job.name for job in work.pending}
     console.print(f"longest chain: {hours(found.critical)}, {', then '.join(names[key] for key in found.chain)}")
+
+
+def memory(found: Fit | None, *, gib: float, share: float) -> None:
+    """Whether the share of a GPU that a run is given is enough for the largest."""
+    if not found:
+        console.print("memory: no run whose backbone's size is known")
+        return
+    run, takes = found.largest, found.takes / GIB
+    name = f"{run.method.name}, {run.backbone.name}, batch {run.batch_size}, {run.precision}"
+    fits = share * gib >= takes
+    ask = f"a share of {share:g} is enough" if fits else f"--gpus-per-run {share:g} is too little"
+    console.print(
+        f"memory: the largest run ({name}) takes about {takes:.1f} GiB, so a GPU of {gib:g} GiB holds "
+        f"{found.at_once} such at a time: {ask}",
+        style=None if fits else "red",
+    )
 
 
 def outcome(

@@ -19,9 +19,11 @@ import pandas as pd
 import tyro
 
 from cse_core.data import data_folder
+from cse_core.run import Run
 from experiments import record, show
 from experiments.capacity import expected, forecast
 from experiments.catalogue import STUDIES, chosen
+from experiments.fitting import fit
 from experiments.job import Place
 from experiments.plan import Plan, jobs_of, plan
 from experiments.searches import chosen as chosen_searches
@@ -53,6 +55,8 @@ class Options:
     """How many GPUs --plan has."""
     price: float = 0.0
     """Of a GPU-hour, for --plan."""
+    gpu_memory: float | None = None
+    """GiB of a GPU, for --plan: how many of the largest runs one holds, by an estimate."""
     seconds_per_run: float | None = None
     """For --plan: training seconds of every run, in place of measured ones and the papers' estimates."""
     workers: int = 0
@@ -78,6 +82,9 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
     # A share of more than one GPU takes whole ones of as many; two thirds leave a third unused.
     slots = options.gpus * int(1 / options.gpus_per_run) or options.gpus // math.ceil(options.gpus_per_run)
     show.forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
+    if options.gpu_memory is not None:
+        runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]
+        show.memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
 
 
 def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:
