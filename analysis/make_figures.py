@@ -17,8 +17,10 @@ from matplotlib.figure import Figure
 from analysis import results
 from analysis.plots import style
 from analysis.plots.drawn import Drawn, curves_of
+from analysis.plots.searches import searches
 from analysis.plots.training import all_curves
 from analysis.plots.views import VIEWS
+from analysis.searched import searched
 from experiments import catalogue, record
 from experiments.study import Row, Study
 
@@ -74,6 +76,13 @@ def make(studies: Sequence[Study], *, mlruns: Path = record.MLRUNS, figures: Pat
     return written
 
 
+def make_searches(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
+    """Draw what the searches of a scale found, if there are any."""
+    with plt.rc_context(style.RC):
+        figure = searches(searched(record.read_searches(scale, mlruns), scale))
+        return save(figure, figures / scale / "searches") if figure is not None else []
+
+
 def default(studies: Sequence[Study]) -> list[Study]:
     """The studies that are drawn if none is named: the papers' figures, and the curves that the report shows."""
     return [study for study in studies if study.view != TABLE or study.name in WITH_CURVES]
@@ -94,7 +103,10 @@ def main(
         mlruns: the folder of the record.
     """
     chosen = catalogue.chosen(list(studies), scale) if studies else default(catalogue.chosen(["all"], scale))
-    written = make(chosen, mlruns=mlruns, figures=record.outputs(mlruns) / "figures")
+    figures = record.outputs(mlruns) / "figures"
+    written = make(chosen, mlruns=mlruns, figures=figures)
+    if not studies:
+        written += make_searches(scale, mlruns=mlruns, figures=figures)
     told = f"{len(written)} files for {len(chosen)} studies; a study without anything to draw has none"
     print("\n".join([*map(str, written), told]))
 

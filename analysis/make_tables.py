@@ -19,13 +19,14 @@ import tyro
 from analysis import benchmarks, blocks, layout, page, render, verdict_layout
 from analysis.estimates import estimates_block
 from analysis.results import Results, join, tidy
+from analysis.searched import searches_block
 from analysis.verdicts import judge, overall
 from experiments import catalogue, record
 from experiments.scales import SCALES
 from experiments.study import Study
 
 ROOT = Path(__file__).parents[1]
-KINDS = "table|verdicts|estimates|benchmarks|claims|published|runs"
+KINDS = "table|verdicts|estimates|benchmarks|claims|published|runs|searches"
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
 SUFFIXES = (".md", ".tex", ".csv")
@@ -38,6 +39,7 @@ class Record:
         self.results = cache(partial(record.read_results, mlruns=mlruns))
         self._curves = cache(partial(record.read_curves, mlruns=mlruns))
         self.pairs = cache(partial(record.read_pairs, mlruns=mlruns))
+        self.searches = cache(partial(record.read_searches, mlruns=mlruns))
         self._joined: dict[tuple[str, str], Results] = {}
 
     def of(self, study: Study) -> Results:
@@ -127,6 +129,7 @@ WHOLE: dict[str, Callable[[str, str, Record], str]] = {
     "benchmarks": lambda name, device, recorded: benchmarks.block(name, device),
     "claims": lambda name, scale, recorded: blocks.claims_block(map(recorded.of, catalogue.chosen([name], scale))),
     "published": lambda name, scale, recorded: blocks.PUBLISHED[name](),
+    "searches": lambda name, scale, recorded: searches_block(recorded.searches(scale), scale),
     "runs": lambda name, scale, recorded: blocks.runs_block(catalogue.chosen([name], scale), recorded.results(scale)),
 }
 

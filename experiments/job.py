@@ -80,7 +80,8 @@ class Job:
 class Place:
     """Where a job works: the store of run folders, the data folder, the device, torch's threads.
 
-    With `cache`, embeddings are kept on disk and found again by later processes; `compiled` as in train.
+    With `cache`, embeddings are kept on disk and found again by later processes; `compiled` as in train; `shared` is a
+    URL that other machines reach (sharing.py).
     """
 
     store: Path
@@ -90,6 +91,7 @@ class Place:
     save_seconds: float = 30.0
     cache: bool = False
     compiled: bool = False
+    shared: str = ""
 
 
 def execute(

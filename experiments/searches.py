@@ -60,6 +60,12 @@ class Search:
         lines = self.scale.corpus.lines * self.start.epochs
         return max(1, lines // self.start.batch_size // self.start.eval_steps)
 
+    @property
+    def own(self) -> dict[str, float]:
+        """The study's settings, which a sampled search begins with."""
+        settings = self.start.settings()
+        return {name: settings[name] for name in self.space}
+
     def combinations(self) -> list[dict[str, float]]:
         """Every combination of the space's values, of a range its ends."""
         values = [(v.low, v.high) if isinstance(v, Between) else v for v in self.space.values()]
@@ -91,6 +97,16 @@ class Search:
     def _job(self, run: Run, label: str, *rules: str) -> Job:
         kept = dict.fromkeys(rules or (self.scale.dev,))
         return Job(run, self.scale.name, label, tuple(Scoring(rule, Cosine(), ()) for rule in kept))
+
+
+def distributions(space: Space) -> dict[str, Any]:
+    """A space in Optuna's terms."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution  # a second that few need
+
+    return {
+        name: FloatDistribution(v.low, v.high, log=True) if isinstance(v, Between) else CategoricalDistribution(v)
+        for name, v in space.items()
+    }
 
 
 def settings_text(settings: Mapping[str, float]) -> str:

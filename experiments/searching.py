@@ -19,7 +19,8 @@ from ray.tune.search.optuna import OptunaSearch
 from cse_core.train import History
 from experiments import record, show
 from experiments.job import Place, commit, execute
-from experiments.searches import Between, Search, Space, settings_text
+from experiments.searches import Search, distributions, settings_text
+from experiments.sharing import Shared, execute_shared
 from experiments.tracking import Tracker
 from experiments.trials import Cluster, Follow, run_level, tuner
 
@@ -34,7 +35,7 @@ def attempt(config: Mapping[str, float], search: Search, place: Place) -> None:
     told = partial(_report, scores, search)
     try:
         for job in search.jobs(config):
-            result = execute(job, place, on_step=told)
+            result = (execute_shared if place.shared else execute)(job, place, on_step=told)
             score = result["kept"][search.scale.dev]["score"]
             if score is None:
                 raise ValueError(f"run {job.key}: its dev scores are undefined")
@@ -59,8 +60,8 @@ def _told(scores: list[float], at: int) -> dict[str, Any]:
 class Watch(tune.Callback):
     """Puts each trial into the record as it ends; all of it in the driver."""
 
-    def __init__(self, search: Search, tracker: Tracker, bar: show.Bar) -> None:
-        self.search, self.tracker, self.bar = search, tracker, bar
+    def __init__(self, search: Search, place: Place, tracker: Tracker, bar: show.Bar) -> None:
+        self.search, self.place, self.tracker, self.bar = search, place, tracker, bar
         self.failed: dict[str, str] = {}
         self.ended = 0
         self.places: dict[str, str] = {}  # in the bar, by Ray's random names
@@ -83,8 +84,10 @@ class Watch(tune.Callback):
         """Ray Tune's hook."""
         last, text = trial.last_result, settings_text(trial.config)
         keys = [job.key for job in self.search.jobs(trial.config)]
-        folders = [self.tracker.mlruns / "store" / key for key in keys]
+        folders = [self.place.store / key for key in keys]
         for folder in folders:
+            if self.place.shared:
+                Shared(self.place.shared).fetch(folder.name, folder.parent, weights=False)
             if (folder / "result.json").is_file():
                 self.tracker.log(folder)
         if last["failed"]:
@@ -111,7 +114,7 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
     """
     for level in search.nested():
         with show.Bar([job.key for job in level]) as bar:
-            follow = Follow(tracker, place.store, bar)
+            follow = Follow(tracker, place, bar)
             run_level(level, place, cluster, follow)
         if follow.finished != {job.key for job in level}:
             return follow.failed, False
@@ -125,7 +128,7 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
     last = len(search.seeds) * search.evaluations
     asha = ASHAScheduler(CLOCK, max_t=last + 1, grace_period=max(1, search.evaluations // 2), reduction_factor=2, **how)
     with show.Bar([str(i) for i in range(left)]) as bar:
-        watch = Watch(search, tracker, bar)
+        watch = Watch(search, place, tracker, bar)
         trainable = tune.with_parameters(attempt, search=search, place=place)
         how = {"search_alg": asked, "num_samples": left, "scheduler": asha if search.trials else None}
         if left:
@@ -141,25 +144,16 @@ def recorded(search: Search, mlruns: Path) -> Trials:
 
 
 def pending(search: Search, known: Trials, started: Path) -> tuple[int, list[dict[str, float]]]:
-    """How many trials are left, and the settings among them that are known beforehand: a grid's, and those begun."""
+    """How many trials are left, and the settings among them that are known beforehand: a grid's, or the study's and those begun."""
     done = [settings for settings, _ in known]
     if not search.trials:
         left = [settings for settings in search.combinations() if settings not in done]
         return len(left), left
     begun = [json.loads(line) for line in started.read_text().splitlines()] if started.is_file() else []
-    ahead = [s for i, s in enumerate(begun) if s not in done and s not in begun[:i] and s.keys() == search.space.keys()]
+    wanted = [settings for settings in (search.own, *begun) if settings.keys() == search.space.keys()]
+    ahead = [settings for i, settings in enumerate(wanted) if settings not in (*done, *wanted[:i])]
     left = max(0, search.trials - len(done))
     return left, ahead[:left]
-
-
-def distributions(space: Space) -> dict[str, Any]:
-    """A space in Optuna's terms."""
-    return {
-        name: optuna.distributions.FloatDistribution(values.low, values.high, log=True)
-        if isinstance(values, Between)
-        else optuna.distributions.CategoricalDistribution(values)
-        for name, values in space.items()
-    }
 
 
 def _started(search: Search, mlruns: Path) -> Path:

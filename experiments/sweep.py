@@ -65,8 +65,11 @@ class Options:
     """Share of a GPU that a run takes, where there are GPUs."""
     compiled: bool = False
     """Hand training passes to torch.compile, on GPUs: minutes at the start of a run, for long runs."""
-    address: str = "local"
-    """Ray's address; `auto` on a cluster."""
+    address: str = os.environ.get("CSE_RAY", "local")
+    """Ray's address; `auto` on a cluster. Else CSE_RAY."""
+    shared: str = os.environ.get("CSE_SHARED", "")
+    """URL of a folder that every machine of a cluster reaches, s3://... or the like, for the runs' folders. Else
+    CSE_SHARED. Without one, --mlruns must be on such a disk."""
 
 
 def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
@@ -97,7 +100,7 @@ def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str,
 def _place(options: Options) -> Place:
     data = data_folder(options.data)  # resolved here, because Ray's workers have another current folder
     store = (options.mlruns / "store").resolve()
-    return Place(store, data.resolve() if data else None, compiled=options.compiled)
+    return Place(store, data.resolve() if data else None, compiled=options.compiled, shared=options.shared)
 
 
 def search(options: Options) -> int:

@@ -20,6 +20,7 @@ from experiments import show
 from experiments.capacity import expected, longest_first
 from experiments.job import Job, Place, execute
 from experiments.plan import Plan, blocked, differences
+from experiments.sharing import Shared, execute_shared
 from experiments.tracking import Tracker
 
 
@@ -47,7 +48,7 @@ def trial(config: Mapping[str, Any], jobs: Mapping[str, Job], place: Place) -> N
     """One job in a Ray worker. What it raises is a result, for it would raise it again; a lost worker is retried."""
     job = jobs[config["key"]]
     try:
-        execute(job, place, on_step=_reporter(job))
+        (execute_shared if place.shared else execute)(job, place, on_step=_reporter(job))
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver names it with the run
         tune.report({"fraction": 1.0, "failed": f"{type(error).__name__}: {error}"})
     else:
@@ -67,8 +68,8 @@ def _reporter(job: Job) -> Callable[[int, History], None]:
 class Follow(tune.Callback):
     """Tracks each job as it ends and moves the progress bar; all of it in the driver."""
 
-    def __init__(self, tracker: Tracker, store: Path, bar: show.Bar) -> None:
-        self.tracker, self.store, self.bar = tracker, store, bar
+    def __init__(self, tracker: Tracker, place: Place, bar: show.Bar) -> None:
+        self.tracker, self.place, self.bar = tracker, place, bar
         self.failed: dict[str, str] = {}
         self.finished: set[str] = set()
 
@@ -87,7 +88,9 @@ class Follow(tune.Callback):
         if reason:
             self.fail(key, reason)
             return
-        self.tracker.log(self.store / key)
+        if self.place.shared:
+            Shared(self.place.shared).fetch(key, self.place.store, weights=False)
+        self.tracker.log(self.place.store / key)
         self.finished.add(key)
         self.bar.end(key)
 
@@ -139,7 +142,7 @@ def run(
     """Run a plan level by level; returns key -> reason of what failed, and whether it came to its end."""
     place = replace(place, device=cluster.start())
     with show.Bar([job.key for job in work.pending]) as bar:
-        follow = Follow(tracker, place.store, bar)
+        follow = Follow(tracker, place, bar)
         for level in work.levels:
             ready = []
             for job in level:

@@ -159,12 +159,16 @@ def panels(count: int, across: int, *, height: float, width: float = WIDE, **sha
 
 def finish(figure: Figure, drawn: Drawn, said: str, absent: Iterable[str] = ()) -> Figure:
     """Title and caption: source and scale above; what is shown, the study's own words and what is missing below."""
-    study, width = drawn.study, figure.get_size_inches()[0]
-    letters = width * 72 / (LETTER * CAPTION_SIZE)
+    study = drawn.study
     heading = f"{study.source} \N{MIDDLE DOT} scale {study.scale.name}. {study.question}"
+    return framed(figure, heading, " ".join(part for part in (said, study.caption, named(list(absent))) if part))
+
+
+def framed(figure: Figure, heading: str, words: str) -> Figure:
+    """A title above the panels, words below them and their legends."""
+    letters = figure.get_size_inches()[0] * 72 / (LETTER * CAPTION_SIZE)
     title = textwrap.fill(heading, int(letters * CAPTION_SIZE / TITLE_SIZE))
     figure.suptitle(title, x=0.0, ha="left", fontsize=TITLE_SIZE, color=INK)
-    words = " ".join(part for part in (said, study.caption, named(list(absent))) if part)
     text = textwrap.fill(words, int(letters))
     figure.draw_without_rendering()
     legends = [legend.get_window_extent().transformed(figure.transFigure.inverted()).y0 for legend in figure.legends]

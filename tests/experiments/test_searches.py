@@ -83,10 +83,12 @@ def test_names_are_of_searches_or_of_methods() -> None:
 def test_what_is_left_of_a_search(tmp_path: Path) -> None:
     first, second, third = ({"learning_rate": rate, "student_temperature": 0.05} for rate in (1e-4, 2e-4, 3e-4))
     started = tmp_path / "started"
-    assert pending(TINY, [], started) == (5, [])
-    started.write_text("".join(settings_text(s) + "\n" for s in (first, second, first, third, {"gone": 1.0})))
-    assert pending(TINY, [(first, 0.5)], started) == (4, [second, third])
-    assert pending(TINY, [(first, 0.5)] * 4, started) == (1, [second])
+    own = {"learning_rate": 3e-4, "student_temperature": 0.025}
+    assert pending(TINY, [], started) == (5, [own])
+    started.write_text("".join(settings_text(s) + "\n" for s in (first, own, second, first, third, {"gone": 1.0})))
+    assert pending(TINY, [(first, 0.5)], started) == (4, [own, second, third])
+    assert pending(TINY, [(first, 0.5), (own, 0.5)], started) == (3, [second, third])
+    assert pending(TINY, [(first, 0.5)] * 4, started) == (1, [own])
     assert pending(TINY, [(first, 0.5)] * 7, started) == (0, [])
     grid = replace(TINY, space={"learning_rate": (1e-4, 2e-4), "student_temperature": (0.05,)}, trials=0)
     assert pending(grid, [(first, float("nan"))], started) == (1, [second])

@@ -1,0 +1,168 @@
+"""Run folders on storage that every machine of a cluster reaches: a folder by any URL that fsspec knows.
+
+    URL/<key>/1, 2, ...                the folders that count, each by the name of the attempt that wrote it; the last
+                                       one is the run's, a later one has scores that an earlier one lacks
+    URL/<key>/<attempt>/               such a folder: checkpoints, history, result, arrays
+    URL/<key>/state-<step>-<attempt>/  what a run goes on from; `complete` is written last
+
+No name is written twice, and each attempt has its own. So a worker that was cut off and lives on can spoil nothing:
+what it brings after another one has finished is not looked at.
+"""
+
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from cse_core.run import Run
+from cse_core.train import History
+from experiments.job import FailedTasksError, Job, Place, execute
+
+ARRAYS = ("pair_scores", "figure_data")
+SHARE_SECONDS = 600.0  # a state of BERT-large is five gigabytes
+
+
+class Shared:
+    """A folder by URL."""
+
+    def __init__(self, url: str) -> None:
+        self.files, self.root = fsspec.core.url_to_fs(url)
+        self.attempt = uuid.uuid4().hex[:12]
+
+    def fetch(self, key: str, store: Path, *, weights: bool = True) -> int:
+        """Bring a run's folder, or else its furthest state, into the store, unless it is there; which one it was.
+
+        Without `weights` only what is recorded comes.
+        """
+        last = self._last(key)
+        here = store / key / "shared"
+        if last and here.is_file() and here.read_text() == str(last):
+            return last
+        source = self._folder(key, last) if last else self._state(key, store)
+        if source:
+            self._download(source, store / key, weights=weights)
+            if last and weights:
+                (store / key / "state.pt").unlink(missing_ok=True)  # of an attempt that was not the first to finish
+                here.write_text(str(last))
+        return last
+
+    def publish(self, folder: Path, after: int) -> bool:
+        """Make a folder the run's, if nobody else has since `fetch` returned `after`."""
+        place = f"{self.root}/{folder.name}"
+        self._upload(folder, f"{place}/{self.attempt}-{after + 1}")
+        won = self._claim(f"{place}/{after + 1}", f"{self.attempt}-{after + 1}")
+        if won:
+            (folder / "shared").write_text(str(after + 1))
+            for state in self._states(folder.name):
+                self.files.rm(state, recursive=True)
+        return won
+
+    def share_state(self, folder: Path, step: int) -> None:
+        """Keep what a run can go on from; its earlier ones of this attempt go."""
+        earlier = [state for state in self._states(folder.name) if state.endswith(self.attempt)]
+        place = f"{self.root}/{folder.name}/state-{step}-{self.attempt}"
+        self._upload(folder, place)
+        self.files.pipe_file(f"{place}/complete", b"")
+        for state in earlier:
+            self.files.rm(state, recursive=True)
+
+    def _last(self, key: str) -> int:
+        names = [path.rpartition("/")[2] for path in self._entries(key)]
+        return max((int(name) for name in names if name.isdigit()), default=0)
+
+    def _folder(self, key: str, last: int) -> str:
+        name = self.files.cat_file(f"{self.root}/{key}/{last}").decode()
+        return f"{self.root}/{key}/{name}"
+
+    def _state(self, key: str, store: Path) -> str:
+        """The furthest complete state; none where this machine has one of its own to go on from."""
+        if any((store / key / name).is_file() for name in ("state.pt", "history.json")):
+            return ""
+        states = [state for state in self._states(key) if self.files.exists(f"{state}/complete")]
+        return max(states, key=_step, default="")
+
+    def _states(self, key: str) -> list[str]:
+        return [path for path in self._entries(key) if path.rpartition("/")[2].startswith("state-")]
+
+    def _entries(self, key: str) -> list[str]:
+        place = f"{self.root}/{key}"
+        self.files.invalidate_cache(place)
+        return [path.rstrip("/") for path in self.files.ls(place, detail=False)] if self.files.exists(place) else []
+
+    def _download(self, source: str, folder: Path, *, weights: bool) -> None:
+        """Into a folder beside the run's own, which then takes its place file by file."""
+        for path in self.files.find(source):
+            inside = Path(path).relative_to(source)  # refuses what lies elsewhere
+            recorded = inside.parts[0] in ARRAYS if len(inside.parts) > 1 else inside.name != "state.pt"
+            if inside.name == "complete" or not (weights or recorded):
+                continue
+            target = folder / inside
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part = target.with_name(f"{target.name}.{self.attempt}.part")
+            self.files.get_file(path, str(part))
+            part.replace(target)
+
+    def _upload(self, folder: Path, place: str) -> None:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix not in (".part", ".lock") and path.name != "shared":
+                target = f"{place}/{path.relative_to(folder).as_posix()}"
+                self.files.makedirs(target.rpartition("/")[0], exist_ok=True)
+                self.files.put_file(str(path), target)
+
+    def _claim(self, path: str, name: str) -> bool:
+        """Write a file that must not be there yet."""
+        try:
+            with self.files.open(path, "xb") as file:
+                file.write(name.encode())
+        except FileExistsError:
+            return False
+        return True
+
+
+def _step(state: str) -> int:
+    return int(state.rpartition("/")[2].split("-")[1])
+
+
+def execute_shared(
+    job: Job, place: Place, *, on_step: Callable[[int, History], object] | None = None
+) -> dict[str, Any]:
+    """`execute`, after the run's folder and those of the runs that it needs are fetched; what is new is published."""
+    shared, folder = Shared(place.shared), place.store / job.key
+    nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
+    for run in nested:
+        shared.fetch(run.key, place.store)
+    last = shared.fetch(job.key, place.store)
+    sent = time.monotonic()
+
+    def share(step: int, history: History) -> None:
+        nonlocal sent
+        if time.monotonic() - sent > SHARE_SECONDS and (folder / "state.pt").is_file():
+            shared.share_state(folder, step)
+            sent = time.monotonic()
+        if on_step:
+            on_step(step, history)
+
+    before = _content(folder) if last else None
+    try:
+        result = execute(job, place, on_step=share)
+    except FailedTasksError:
+        shared.publish(folder, last)  # what the other tasks found is not lost
+        raise
+    if _content(folder) != before and not shared.publish(
+        folder, last
+    ):  # another attempt was first: what it found is the run's
+        shutil.rmtree(folder)
+        shared.fetch(job.key, place.store)
+        return json.loads((folder / "result.json").read_text())
+    return result
+
+
+def _content(folder: Path) -> dict[str, Any]:
+    """What a run's folder says, but for when and how long."""
+    result = json.loads((folder / "result.json").read_text())
+    return {name: result[name] for name in ("cells", "studies", "kept")}

@@ -1,0 +1,144 @@
+"""Run folders by URL: nothing is lost, nothing is written twice, and who comes late spoils nothing."""
+
+import threading
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from cse_core.scorers import Cosine
+from cse_core.train import History
+from experiments import sharing
+from experiments.job import Job, Place, Scoring
+from experiments.sharing import Shared, execute_shared
+from tests.experiments import tiny
+
+FILES = {
+    "history.json": b"history",
+    "result.json": b"result",
+    "stsb_dev/model.safetensors": b"weights",
+    "stsb_dev/config.json": b"{}",
+    "pair_scores/x.npz": b"scores",
+}
+
+
+@pytest.fixture(params=["file", "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return (tmp_path / "shared").as_uri() if request.param == "file" else f"memory://{uuid.uuid4().hex}"
+
+
+def fill(folder: Path, **more: bytes) -> Path:
+    for name, content in (FILES | {k.replace("_json", ".json"): v for k, v in more.items()}).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    found = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {name: data for name, data in found.items() if name != "shared"}
+
+
+def test_a_published_folder_is_found_whole_by_others(url: str, tmp_path: Path) -> None:
+    assert Shared(url).fetch("key", tmp_path / "b") == 0
+    assert not (tmp_path / "b").exists()
+    folder = fill(tmp_path / "a" / "key")
+    (folder / "state.part").touch()  # under way
+    assert Shared(url).publish(folder, 0)
+    assert Shared(url).fetch("key", tmp_path / "b") == 1
+    assert content(tmp_path / "b" / "key") == FILES
+    Shared(url).fetch("key", tmp_path / "c", weights=False)
+    assert content(tmp_path / "c" / "key") == {k: v for k, v in FILES.items() if not k.startswith("stsb_dev")}
+    Shared(url).fetch("key", tmp_path / "c")  # a driver's machine that is given a run that needs them
+    assert content(tmp_path / "c" / "key") == FILES
+
+
+def test_who_finishes_late_changes_nothing(url: str, tmp_path: Path) -> None:
+    late, first = Shared(url), Shared(url)
+    assert first.publish(fill(tmp_path / "a" / "key", result_json=b"first"), 0)
+    assert not late.publish(fill(tmp_path / "b" / "key", result_json=b"late"), 0)
+    late.share_state(fill(tmp_path / "b" / "key", **{"state.pt": b"late"}), 7)
+    Shared(url).fetch("key", tmp_path / "c")
+    assert content(tmp_path / "c" / "key") == FILES | {"result.json": b"first"}
+
+
+def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
+    url, won = (tmp_path / "shared").as_uri(), []
+    folders = [fill(tmp_path / str(i) / "key", result_json=str(i).encode()) for i in range(8)]
+    ready = threading.Barrier(len(folders))
+
+    def publish(folder: Path) -> None:
+        ready.wait()
+        if Shared(url).publish(folder, 0):
+            won.append(folder)
+
+    threads = [threading.Thread(target=publish, args=(folder,)) for folder in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    Shared(url).fetch("key", tmp_path / "found")
+    assert content(tmp_path / "found" / "key") == content(won[0])
+
+
+def test_scores_that_were_lacking_make_a_later_folder(url: str, tmp_path: Path) -> None:
+    assert Shared(url).publish(fill(tmp_path / "a" / "key"), 0)
+    more = Shared(url)
+    last = more.fetch("key", tmp_path / "b")
+    assert more.publish(fill(tmp_path / "b" / "key", result_json=b"more"), last)
+    assert Shared(url).fetch("key", tmp_path / "a") == 2  # this machine's own is no longer the last
+    assert (tmp_path / "a" / "key" / "result.json").read_bytes() == b"more"
+
+
+def test_the_furthest_whole_state_is_gone_on_from(url: str, tmp_path: Path) -> None:
+    one, other = Shared(url), Shared(url)
+    for step in (4, 12, 8):
+        one.share_state(fill(tmp_path / "a" / "key", **{"state.pt": str(step).encode()}), step)
+    other.share_state(fill(tmp_path / "a" / "key", **{"state.pt": b"5"}), 5)
+    torn = fill(tmp_path / "a" / "key", **{"state.pt": b"torn"})
+    other._upload(torn, f"{other.root}/key/state-99-x")
+    (tmp_path / "a" / "key" / "history.json").unlink()
+    found = Shared(url)
+    found.fetch("key", tmp_path / "b")
+    assert (tmp_path / "b" / "key" / "state.pt").read_bytes() == b"8"  # of `one`, whose earlier ones are gone
+    found.fetch("key", tmp_path / "a")
+    assert (tmp_path / "a" / "key" / "state.pt").read_bytes() == b"torn"  # a machine's own stays
+    assert one.publish(fill(tmp_path / "c" / "key"), 0)
+    assert not one._states("key")
+
+
+class CutOffError(Exception):
+    pass
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_on_another_machine_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "SHARE_SECONDS", -1.0)
+    run = tiny.run()
+    job = Job(run, "tiny", "a", (Scoring("synthetic_dev", Cosine(), ("synthetic",)),), ("x",))
+    here = Place(tmp_path / "here", shared=(tmp_path / "shared").as_uri(), save_seconds=-1.0)
+    steps: list[int] = []
+
+    def cut(step: int, history: History) -> None:
+        if step == 11:
+            raise CutOffError
+
+    with pytest.raises(CutOffError):
+        execute_shared(job, here, on_step=cut)
+    there = execute_shared(job, replace(here, store=tmp_path / "there"), on_step=lambda s, _: steps.append(s))
+    assert steps == list(range(12, 21))
+    alone = execute_shared(job, replace(here, store=tmp_path / "alone", shared=(tmp_path / "other").as_uri()))
+    assert there["cells"] == alone["cells"]
+    weights = [tmp_path / w / run.key / "synthetic_dev/model.safetensors" for w in ("there", "alone")]
+    a, b = map(load_file, weights)
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    # The one that was cut off comes back: what the other found is the run's, and it is not done again.
+    assert execute_shared(job, here, on_step=cut)["cells"] == there["cells"]
+    assert not (tmp_path / "here" / run.key / "state.pt").exists()
+    published = list((tmp_path / "shared" / run.key).iterdir())
+    assert sorted(path.is_dir() for path in published) == [False, True]  # one folder, and its number
