@@ -144,7 +144,7 @@ def recorded(search: Search, mlruns: Path) -> Trials:
 
 
 def pending(search: Search, known: Trials, started: Path) -> tuple[int, list[dict[str, float]]]:
-    """How many trials are left, and the settings among them that are known beforehand: a grid's, or the study's and those begun."""
+    """How many trials are left, and settings known beforehand: a grid's, or the study's own and those begun."""
     done = [settings for settings, _ in known]
     if not search.trials:
         left = [settings for settings in search.combinations() if settings not in done]

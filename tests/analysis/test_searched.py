@@ -70,9 +70,8 @@ def test_the_figure_shows_a_curve_and_bars_for_each_search() -> None:
         figure = searches(searched(pd.concat([lines(), grid]), "small"))
     assert figure is not None
     curves, simcse, mle = figure.axes[:3]
-    assert [np.asarray(line.get_ydata())[-1] for line in curves.lines] == pytest.approx(
-        [60.3, 100 * grid["score"].max()]
-    )
+    ends = [np.asarray(line.get_ydata())[-1] for line in curves.lines]
+    assert ends == pytest.approx([60.3, 100 * grid["score"].max()])
     assert [text.get_text() for text in curves.texts] == ["simcse", "rankcse-listmle-grid"]
     assert [bar.get_path().get_extents(bar.get_patch_transform()).width > 90 for bar in simcse.patches] == [False, True]
     assert not mle.patches
