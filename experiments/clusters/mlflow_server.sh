@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# MLflow's server on a cluster's head, with a password, for this machine alone: look at it through a forwarded port.
+# User and password are those of ~/.mlflow/credentials, where MLflow's clients look for them too.
+set -euo pipefail
+umask 077
+root=$(cd "$(dirname "$0")/../.." && pwd)
+kept=${MLFLOW_SERVER_FOLDER:-$HOME/mlflow}
+port=${MLFLOW_SERVER_PORT:-5000}
+mkdir -p "$kept"
+
+value() { sed -n "s/^ *$1 *= *//p" ~/.mlflow/credentials | head -n 1; }
+name=$(value mlflow_tracking_username) password=$(value mlflow_tracking_password)
+if [ -z "$name" ] || [ ${#password} -lt 12 ]; then
+    echo "~/.mlflow/credentials wants mlflow_tracking_username and a mlflow_tracking_password of 12 letters or more" >&2
+    exit 1
+fi
+cat > "$kept/auth.ini" <<END
+[mlflow]
+default_permission = READ
+database_uri = sqlite:///$kept/users.db
+admin_username = $name
+admin_password = $password
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+END
+test -s "$kept/key" || head -c 32 /dev/urandom | base64 > "$kept/key"
+
+if [ -s "$kept/pid" ] && kill -0 "$(cat "$kept/pid")" 2> /dev/null; then
+    echo "MLflow's server runs already"
+    exit 0
+fi
+cd "$kept"
+export MLFLOW_AUTH_CONFIG_PATH=$kept/auth.ini MLFLOW_FLASK_SERVER_SECRET_KEY=$(cat "$kept/key")
+export MLFLOW_DISABLE_TELEMETRY=true PYTHONPATH=$root
+nohup setsid mlflow server --app-name basic-auth --host 127.0.0.1 --port "$port" --workers 2 \
+    --backend-store-uri "sqlite:///$kept/mlflow.db" --artifacts-destination "$kept/artifacts" \
+    > "$kept/log" 2>&1 < /dev/null &
+echo $! > "$kept/pid"
+for _ in $(seq 180); do
+    if curl --silent --fail "http://127.0.0.1:$port/health" > /dev/null; then
+        echo "MLflow's server is at http://127.0.0.1:$port"
+        exit 0
+    fi
+    sleep 1
+done
+echo "MLflow's server did not start: see $kept/log" >&2
+exit 1

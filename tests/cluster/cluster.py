@@ -1,0 +1,55 @@
+"""sweep.yaml for two hosts of one machine: the project's own file with other addresses."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from tests.cluster.hosts import Host
+
+ROOT = Path(__file__).parents[2]
+PASSWORD = "only-for-this-test"  # noqa: S105
+
+
+def adapted(key: Path, head: Host, workers: Sequence[Host], shared: Path) -> dict[str, object]:
+    """What a person changes in the lines marked with an arrow; and nothing is installed, as there is no network."""
+    text = (ROOT / "sweep.yaml").read_text()
+    for old, new in {
+        "head_ip: 192.0.2.10": f"head_ip: {head.address}",
+        "[192.0.2.11, 192.0.2.12]": f"[{', '.join(worker.address for worker in workers)}]",
+        "max_workers: 2": f"max_workers: {len(workers)}",
+        "ssh_user: ubuntu": "ssh_user: root",
+        "~/.ssh/id_ed25519": str(key),
+        "file:///nfs/cse": shared.as_uri(),
+        "~/.mlflow/credentials: ~/.mlflow/credentials": f"~/.mlflow/credentials: {key.parent}/credentials",
+        "~/.ray/auth_token: ~/.ray/auth_token": f"~/.ray/auth_token: {key.parent}/auth_token",
+        "  - ~/cse-venv/bin/pip install --quiet -c ~/cse/constraints.txt -e ~/cse\n": "",
+        "test -d ~/cse-venv || python3 -m venv ~/cse-venv": f"test -d ~/cse-venv || ln -s {sys.prefix} ~/cse-venv",
+        "    export RAY_AUTH_MODE=token\n": "    export RAY_AUTH_MODE=token PYTHONPATH=~/cse\n",
+    }.items():
+        assert text.count(old) == 1, f"sweep.yaml: {old!r} stands there {text.count(old)} times"
+        text = text.replace(old, new)
+    return yaml.safe_load(text)
+
+
+class Cluster:
+    """Ray's commands for a cluster, as a person gives them."""
+
+    def __init__(self, folder: Path, key: Path, head: Host, workers: Sequence[Host], shared: Path) -> None:
+        self.file = folder / "sweep.yaml"
+        (folder / "credentials").write_text(
+            f"[mlflow]\nmlflow_tracking_username = cse\nmlflow_tracking_password = {PASSWORD}\n"
+        )
+        (folder / "auth_token").write_text("0123456789abcdef" * 4)
+        self.file.write_text(yaml.safe_dump(adapted(key, head, workers, shared), sort_keys=False))
+        self.environment = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "auth_token")}
+
+    def ray(self, command: str, *words: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+        """`ray COMMAND sweep.yaml ...`, from the repository's root."""
+        given = [str(Path(sys.executable).with_name("ray")), *command.split(), str(self.file), *words]
+        return subprocess.run(
+            given, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=timeout, check=False
+        )

@@ -1,0 +1,119 @@
+"""Two hosts on one machine: a network, mount and process namespace each, with an SSH server; needs root and iproute2.
+
+Each has a home and a /tmp/ray of its own; Python, and all else, is this machine's.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+NEEDED = ("ip", "sshd", "ssh", "rsync", "unshare")
+BRIDGE = "cse-bridge"
+NETWORK = "10.77.0"
+
+
+def lacking() -> str:
+    """Why two hosts can't be had here; empty if they can."""
+    if os.geteuid() != 0:
+        return "two hosts need root"
+    absent = [name for name in NEEDED if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")]
+    return f"two hosts need {', '.join(absent)}" if absent else ""
+
+
+@dataclass(frozen=True)
+class Host:
+    """One of them: its address, its home as this machine sees it."""
+
+    name: str
+    address: str
+    home: Path
+
+    @property
+    def cable(self) -> str:
+        return f"cse-{self.name}"
+
+    def unplug(self) -> None:
+        """Cut its link; what runs there lives on."""
+        call("ip", "link", "set", self.cable, "down")
+
+    def plug(self) -> None:
+        """Mend its link."""
+        call("ip", "link", "set", self.cable, "up")
+
+
+def call(*words: str) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@contextmanager
+def hosts(folder: Path, *names: str) -> Iterator[tuple[Path, list[Host]]]:
+    """The hosts and the key that opens them; all gone in the end."""
+    key = folder / "key"
+    call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
+    with ExitStack() as stack:
+        call("ip", "link", "add", BRIDGE, "type", "bridge")
+        stack.callback(call, "ip", "link", "delete", BRIDGE)
+        call("ip", "address", "add", f"{NETWORK}.254/24", "dev", BRIDGE)
+        call("ip", "link", "set", BRIDGE, "up")
+        made = [stack.enter_context(_host(folder, name, f"{NETWORK}.{i}", key)) for i, name in enumerate(names, 1)]
+        yield key, made
+
+
+@contextmanager
+def _host(folder: Path, name: str, address: str, key: Path) -> Iterator[Host]:
+    home = folder / name / "home"
+    (folder / name / "ray").mkdir(parents=True)
+    home.mkdir()
+    Path("/tmp/ray").mkdir(exist_ok=True)  # noqa: S108 - where Ray is
+    passwd = folder / name / "passwd"
+    lines = Path("/etc/passwd").read_text().splitlines()
+    passwd.write_text("".join(f"{line.replace(':/root:', f':{home}:')}\n" for line in lines))
+    host = Host(name, address, home)
+    with ExitStack() as stack:
+        call("ip", "netns", "add", host.cable)
+        stack.callback(call, "ip", "netns", "delete", host.cable)
+        call("ip", "link", "add", host.cable, "type", "veth", "peer", "name", "eth0", "netns", host.cable)
+        call("ip", "link", "set", host.cable, "master", BRIDGE, "up")
+        for words in (f"address add {address}/24 dev eth0", "link set eth0 up", "link set lo up"):
+            call("ip", "-n", host.cable, *words.split())
+        process = _sshd(host, folder / name, key)
+        stack.callback(process.wait)
+        stack.callback(process.kill)  # the first process of its namespace takes all others with it
+        yield host
+
+
+def _sshd(host: Host, folder: Path, key: Path) -> subprocess.Popen[bytes]:
+    Path("/run/sshd").mkdir(exist_ok=True)
+    options = {
+        "ListenAddress": host.address,
+        "HostKey": key,
+        "AuthorizedKeysFile": f"{key}.pub",
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PidFile": "none",
+        "PermitRootLogin": "prohibit-password",
+        "MaxStartups": "100",
+    }
+    given = " ".join(f"-o {name}={value}" for name, value in options.items())
+    own = f"mount --bind {folder}/passwd /etc/passwd && mount --bind {folder}/ray /tmp/ray"
+    inside = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c"]
+    with (folder / "sshd.log").open("wb") as log:
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", host.cable, *inside, f"{own} && exec /usr/sbin/sshd -D -e {given}"], stderr=log
+        )
+    deadline = time.monotonic() + 20
+    reach = ["ssh", "-i", str(key), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    while subprocess.run([*reach, f"root@{host.address}", "true"], capture_output=True, check=False).returncode:
+        if time.monotonic() > deadline:
+            process.kill()
+            raise RuntimeError(f"no SSH at {host.address}: {(folder / 'sshd.log').read_text()}")
+        time.sleep(0.2)
+    return process
