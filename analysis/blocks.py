@@ -43,8 +43,11 @@ def claims_grid(found: Iterable[Results]) -> Grid:
             where[one.comparison.claim][results.study.name] = None
     rows = []
     for claim, text in claims().items():
-        (whole,) = overall(list(by_claim[claim].values())) or [None]
-        verdict = outcome(whole, brief=True) if whole else "**not tested** (no study)"
+        parts = [
+            f"{one.reading}: {outcome(one, brief=True)}" if one.reading else outcome(one, brief=True)
+            for one in overall(list(by_claim[claim].values()))
+        ]
+        verdict = "; ".join(parts) or "**not tested** (no study)"
         rows.append((claim, text, verdict, ", ".join(where[claim])))
     return Grid("", ("id", "claim", "verdict", "studies"), tuple(rows))
 
@@ -55,7 +58,9 @@ def _measured(study: Study, compared: Comparison | Finding) -> Hashable:
         return compared
     rows = {row.label: row for row in study.rows}
     sides = [rows[label] for label in (compared.better, compared.worse) if label in rows]
-    scored = [(*row.keys().values(), row.select, str(row.scorer)) if row.encoder else row.label for row in sides]
+    scored = [
+        (*row.keys().values(), row.select, str(row.scorer), row.metric) if row.encoder else row.label for row in sides
+    ]
     return (*scored, study.scale.name, compared.task, compared.kind)
 
 

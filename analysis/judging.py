@@ -38,12 +38,16 @@ def compared(results: Results, comparison: Comparison) -> Judged:
             f"known: {', '.join(KINDS)}"
         )
     blank = Judged(comparison=comparison, published=_published(better, worse, comparison.kind))
-    given = [results.cells[label, comparison.task] for label in comparison.given or ()]
-    empty = [cell.row for cell in (better, worse, *given) if not cell.scores]
+    given, acts = (
+        [results.cells[label, comparison.task] for label in pair or ()] for pair in (comparison.given, comparison.acts)
+    )
+    empty = [cell.row for cell in (better, worse, *given, *acts) if not cell.scores]
     if empty:
         return replace(blank, reason="; ".join(dict.fromkeys(_why(results, label, comparison.task) for label in empty)))
     if given and not _higher(*given):
         return replace(blank, reason=f"{given[0].row} is no better than {given[1].row} here")
+    if acts and _alike(*acts):
+        return replace(blank, reason=f"{acts[0].row} is {acts[1].row} on every seed, but for rounding")
     return KINDS[comparison.kind](blank, better, worse)
 
 
@@ -109,11 +113,16 @@ def _common(better: Cell, worse: Cell) -> tuple[list[float], list[float]]:
     return [better.scores[seed] for seed in seeds], [worse.scores[seed] for seed in seeds]
 
 
+def _alike(first: Cell, second: Cell) -> bool:
+    """Whether no table could show a difference on any seed: what there is then is a processor's."""
+    shown = 0.5 * 10.0 ** -max(2, column(first.column).digits or 2)
+    return all(abs(a - b) < shown for a, b in zip(*_common(first, second), strict=True))
+
+
 def _mean(blank: Judged, better: Cell, worse: Cell) -> Judged:
-    """A paired t test, unless no table could show a difference on any seed: what is left then is a processor's."""
+    """A paired t test, unless the two are the same on every seed but for rounding."""
     found = _difference(blank, better, worse)
-    shown = 0.5 * 10.0 ** -max(2, column(better.column).digits or 2)
-    if found.p is not None and all(abs(a - b) < shown for a, b in zip(*_common(better, worse), strict=True)):
+    if found.p is not None and _alike(better, worse):
         same = replace(found.estimate, interval=None, p=None) if isinstance(found.estimate, stats.Paired) else None
         return replace(found, estimate=same, p=None, reason="the same on every seed but for rounding")
     return found

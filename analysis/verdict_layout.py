@@ -1,6 +1,6 @@
 """How verdicts are shown: a line a comparison, a sentence a claim."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from analysis import stats
 from analysis.judging import AGREES, Judged
@@ -47,9 +47,10 @@ def _tested(judged: Sequence[Judged]) -> int:
     return sum(one.p is not None for one in judged)
 
 
-def overall_lines(found: Iterable[Overall]) -> list[str]:
+def overall_lines(found: Sequence[Overall]) -> list[str]:
     """A sentence a claim."""
-    return [f"- **{one.claim}**{f', {one.text}' if one.text else ''}: {outcome(one)}." for one in found]
+    about = [f"{f', {one.text}' if one.text else ''}{f' ({one.reading})' if one.reading else ''}" for one in found]
+    return [f"- **{one.claim}**{words}: {outcome(one)}." for one, words in zip(found, about, strict=True)]
 
 
 def outcome(one: Overall, *, brief: bool = False) -> str:

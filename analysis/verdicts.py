@@ -21,6 +21,7 @@ class Overall:
     """A claim's verdict over its comparisons in one study."""
 
     claim: str
+    reading: str  # of a text that can be read in several ways, which one this is about
     text: str
     verdict: str
     counts: Mapping[str, int]  # tested comparisons by verdict
@@ -50,14 +51,14 @@ def _decided(one: Judged) -> Judged:
 
 
 def overall(judged: Sequence[Judged]) -> tuple[Overall, ...]:
-    """Each claim: contradicted if any comparison is, supported if all are, undecided otherwise.
+    """Each claim, or each reading of it: contradicted if any comparison is, supported if all are, undecided otherwise.
 
     Where some comparisons can't be tested and the others support it, it is "supported where tested".
     """
-    groups: dict[str, list[Judged]] = {}
+    groups: dict[tuple[str, str], list[Judged]] = {}
     for one in judged:
-        groups.setdefault(one.comparison.claim, []).append(one)
-    return tuple(_overall(claim, group) for claim, group in groups.items())
+        groups.setdefault((one.comparison.claim, getattr(one.comparison, "reading", "")), []).append(one)
+    return tuple(_overall(*about, group) for about, group in groups.items())
 
 
 @cache
@@ -66,7 +67,7 @@ def claims() -> dict[str, str]:
     return dict(re.findall(r"^\| ([A-Z]\d+) \| (.+?) \| .+ \|$", CLAIMS.read_text(encoding="utf-8"), re.MULTILINE))
 
 
-def _overall(claim: str, group: Sequence[Judged]) -> Overall:
+def _overall(claim: str, reading: str, group: Sequence[Judged]) -> Overall:
     tested = [one.verdict for one in group if one.verdict != stats.NOT_TESTED]
     if not tested:
         verdict = stats.NOT_TESTED
@@ -76,4 +77,4 @@ def _overall(claim: str, group: Sequence[Judged]) -> Overall:
         whole = "supported" if len(tested) == len(group) else "supported where tested"
         verdict = whole if set(tested) == {"supported"} else "undecided"
     reasons = tuple(dict.fromkeys(one.reason for one in group if one.reason))
-    return Overall(claim, claims().get(claim, ""), verdict, Counter(tested), len(group), reasons)
+    return Overall(claim, reading, claims().get(claim, ""), verdict, Counter(tested), len(group), reasons)

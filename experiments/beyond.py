@@ -1,21 +1,16 @@
 """The study's own questions, which no table of the papers asks."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from cse_core.method import with_fields
 from cse_core.methods import promptbert, sncse
-from cse_core.methods.rankcse import Teacher
 from cse_core.run import Corpus, Run
 from cse_core.scorers import Cosine
 from experiments.columns import STS
-from experiments.comparisons import LITTLE, Comparison, Cost, Order
+from experiments.comparisons import Comparison, Order
 from experiments.declare import AS_IS, BASE, row
-from experiments.rankcse import MLE, NET
 from experiments.rankencoder import ranked
-from experiments.runs import RUNS, rankcse_run, rankencoder_run, simcse_run
+from experiments.runs import RUNS, rankencoder_run, simcse_run
 from experiments.searches import SEEDS as SEARCH_SEEDS
 from experiments.study import Row, Scale, Study, StudyAt
 
@@ -119,57 +114,6 @@ def search(scale: Scale) -> Study:
     )
 
 
-def compute(scale: Scale) -> Study:
-    """SimCSE with RankCSE's batch, epochs and so many dev scores; RankCSE with SimCSE's and with its own."""
-    many = {"epochs": 4}
-    simcse, net, mle = simcse_run(scale, BASE), rankcse_run(scale, BASE), rankcse_run(scale, BASE, "list_mle")
-    assert simcse  # every scale has something for BERT-base
-    assert net
-    assert mle
-    made = {
-        "SimCSE": simcse,
-        "SimCSE, batch 128": replace(simcse, batch_size=128),
-        "SimCSE, 4 epochs": replace(simcse, **many),
-        "SimCSE, 4 epochs, batch 128": replace(simcse, **many, batch_size=128),
-        "SimCSE, four times the dev scores": replace(simcse, eval_steps=max(1, simcse.eval_steps // 4)),
-        NET: net,
-        MLE: mle,
-        f"{NET}, 4 epochs": replace(net, **many),
-        f"{MLE}, 4 epochs": replace(mle, **many),
-    }
-    controls = [label for label in made if label.startswith("SimCSE")]
-    return _control(
-        scale,
-        "rankcse-compute",
-        "Does RankCSE's gain survive equal compute and selection?",
-        made,
-        [("R16", f"{m}, 4 epochs", c) for m in (NET, MLE) for c in controls if "4 epochs" in c or "four" in c]
-        + [("R16", m, c) for m in (NET, MLE) for c in controls if "epochs" not in c],
-    )
-
-
-def distillation(scale: Scale) -> Study:
-    """RankCSE's teachers without ranking, and with their rankings destroyed."""
-    net = rankcse_run(scale, BASE)
-    assert net  # every scale has something for BERT-base
-    made = {
-        "SimCSE": simcse_run(scale, BASE),
-        NET: net,
-        MLE: rankcse_run(scale, BASE, "list_mle"),
-        "squared error, same teachers": replace(net, method=with_fields(net.method, rank="mse")),
-        f"{NET}, shuffled teachers": rankcse_run(scale, BASE, teacher_order="shuffled"),
-        f"{MLE}, shuffled teachers": rankcse_run(scale, BASE, "list_mle", teacher_order="shuffled"),
-        f"{NET}, untrained teacher": rankcse_run(scale, BASE, teachers=(Teacher(scale.backbones[BASE]),)),
-    }
-    return _control(
-        scale,
-        "rankcse-distillation",
-        "Is RankCSE's gain the ranking, or distillation as such?",
-        made,
-        [("R17", m, c) for m in (NET, MLE) for c in list(made)[3:] if m in c or "RankCSE" not in c],
-    )
-
-
 def ranks(scale: Scale) -> Study:
     """RankEncoder without ranks, without its filter, continued from its base; other corpora at inference."""
     simcse, size = simcse_run(scale, BASE), min(ranked(scale).size, OTHER_LINES)
@@ -204,7 +148,7 @@ def ranks(scale: Scale) -> Study:
         columns=("sts_avg", "stsb_similar"),
         comparisons=(
             Comparison("E8", "RankEncoder", "no lower threshold"),
-            Comparison("E12", "RankEncoder", "continued from the base"),
+            Comparison("E12", "RankEncoder", "continued from the base", acts=("RankEncoder", "SimCSE")),
             Comparison("E13", "RankEncoder", "centred cosines for ranks"),
             Comparison("E13", "sum, lambda 5", "sum, lambda 5, centred cosines"),
             Comparison("E13", "SimCSE, ranks", "SimCSE, centred cosines"),
@@ -213,62 +157,15 @@ def ranks(scale: Scale) -> Study:
     )
 
 
-def whitening(scale: Scale) -> Study:
-    """What else might do what whitening does."""
-    make = partial(RUNS["whitenedcse"], scale, BASE)
-    made: dict[str, Run | None] = {"SimCSE": simcse_run(scale, BASE)}
-    for suffix, views in {"": "shared", ", dropout views": "dropout"}.items():
-        made |= {
-            f"WhitenedCSE{suffix}": make(views=views),
-            f"batch norm of each channel{suffix}": make(views=views, whitening="channel"),
-            f"random rotation{suffix}": make(views=views, whitening="rotation"),
-        }
-    made["extra dropout on shared features"] = make(views="shared", whitening="none", feature_dropout=0.1)
-    made["three views, no whitening, dropout views"] = make(views="dropout", whitening="none")
-    mine = [label for label in made if label.startswith("WhitenedCSE")]
-    others = [label for label in made if label not in ("SimCSE", *mine)]
-    pairs = [(a, b) for a in mine for b in others if ("dropout views" in a) == ("dropout views" in b)]
-    study = _control(
-        scale, "whitenedcse-controls", "Does WhitenedCSE's gain come from whitening?", made, [("W9", *p) for p in pairs]
-    )
-    steps = ("WhitenedCSE shared, step", "WhitenedCSE dropout, step")
-    return replace(study, findings=tuple(Cost("W8", step, LITTLE, at_most=True) for step in steps))
-
-
-def composition(scale: Scale) -> Study:
-    """Shorter and harder positives that compose nothing."""
-    make = partial(RUNS["compcse"], scale, BASE)
-    made = {
-        "SimCSE": simcse_run(scale, BASE),
-        "CompCSE": make(),
-        "random crops": make(split_on="crops"),
-        "shuffled words": make(split_on="shuffled"),
-    }
-    pairs = [("C11", "CompCSE", other) for other in list(made)[2:]] + [("C1", "CompCSE", "SimCSE")]
-    return _control(scale, "compcse-controls", "Does composition matter, or a shorter, harder positive?", made, pairs)
-
-
-def _control(
-    scale: Scale, name: str, question: str, made: Mapping[str, Run | None], compared: list[tuple[str, str, str]]
-) -> Study:
-    return Study(
-        name=name,
-        source="this project",
-        question=question,
-        scale=scale,
-        rows=tuple(row(scale, label, run, BASE, None) for label, run in made.items()),
-        columns=("sts_avg", scale.dev),
-        comparisons=tuple(Comparison(*one) for one in compared),
-    )
-
-
 def robustness(scale: Scale) -> Study:
     """The methods by other averages, without the pairs that STS-B dev shares, and without selection."""
     runs = {label: run for label, run in _trained(scale).items() if run}
     rows = [row(scale, label, run, BASE, None, **_as_published(scale, label)) for label, run in runs.items()]
     rows += [replace(one, label=f"{one.label}, last", select="last") for one in rows]
-    others = [label for label in runs if label != "SimCSE"]
-    found = [Comparison("S2", other, "SimCSE") for other in others]
+    # The papers' own methods over what they build on; the others gain nothing that a paper here claims.
+    mine = [name for name in runs if name.startswith(("RankCSE", "WhitenedCSE", "CompCSE"))]
+    found = [Comparison("S2", name, "SimCSE") for name in mine if "released" not in name]
+    found += [Comparison("S2", f"RankEncoder on {b}", b) for b in ("SimCSE", "PromptBERT", "SNCSE")]
     orders = (("S1", "sts_disjoint_avg"), ("S4", "sts_avg_mean"), ("S4", "sts_avg_wmean"))
     return Study(
         name="robustness",
@@ -290,9 +187,5 @@ STUDIES: dict[str, StudyAt] = {
     "search": search,
     "methods": methods,
     "robustness": robustness,
-    "rankcse-compute": compute,
-    "rankcse-distillation": distillation,
     "rankencoder-ranks": ranks,
-    "whitenedcse-controls": whitening,
-    "compcse-controls": composition,
 }

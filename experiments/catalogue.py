@@ -5,6 +5,7 @@ import re
 from experiments import (
     beyond,
     compcse,
+    controls,
     quickstart,
     rankcse,
     rankcse_analyses,
@@ -20,7 +21,7 @@ PAPERS: dict[str, dict[str, StudyAt]] = {
     "rankencoder": rankencoder.STUDIES | rankencoder_analyses.STUDIES,
     "whitenedcse": whitenedcse.STUDIES,
     "compcse": compcse.STUDIES,
-    "beyond": beyond.STUDIES,
+    "beyond": beyond.STUDIES | controls.STUDIES,
 }
 
 

@@ -13,7 +13,8 @@ class Comparison:
 
     Of kind "mean" by the mean, "spread" by varying less over seeds, "same" by a mean within `margin` of the other's;
     "positive" has no `worse`: the row's score is above 0. `given` are two rows of which the first must have the higher
-    mean here, or there is nothing to test.
+    mean here, or there is nothing to test. `acts` are two rows whose scores must differ, or what is claimed of the
+    first was never at work. `reading`: of a text that can be read in several ways, which; each has its own verdict.
     """
 
     claim: str
@@ -23,6 +24,8 @@ class Comparison:
     kind: str = "mean"
     margin: float = MARGIN
     given: tuple[str, str] | None = None
+    acts: tuple[str, str] | None = None
+    reading: str = ""
 
 
 @dataclass(frozen=True)

@@ -172,3 +172,15 @@ def differences(folder: Path, results: pd.DataFrame) -> list[str]:
         if cell["metric"] in sts.METRICS and name in recorded.index and not abs(recorded[name] - cell["score"]) <= SAME:
             found.append(f"{', '.join(name)} is {cell['score']:.6f}, recorded {recorded[name]:.6f}")
     return found
+
+
+def insist_on_the_record(nested: Mapping[str, str], results: pd.DataFrame, store: Path) -> None:
+    """Stop before anything is built on a nested run, name by key, whose weights do not give its recorded scores."""
+    for key, name in nested.items():
+        found = differences(store / key, results)
+        if found:
+            raise SystemExit(
+                f"run {key} ({name}), trained again for its weights, does not give its recorded scores: "
+                f"{found[0]}. Nothing was built on it. Put the recorded run's folder into mlruns/store in its place, "
+                "or make a study of your own with --mlruns FOLDER."
+            )

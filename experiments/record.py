@@ -98,7 +98,8 @@ def read_pairs(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
 
 
 def read_searches(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
-    return read(folder_for(scale, mlruns) / "searches.csv", SEARCHES)
+    lines = read(folder_for(scale, mlruns) / "searches.csv", SEARCHES)
+    return lines[lines["scale"] == scale]
 
 
 def merge(path: Path, new: pd.DataFrame, *, columns: list[str], identity: list[str]) -> int:

@@ -71,6 +71,13 @@ class Search:
         values = [(v.low, v.high) if isinstance(v, Between) else v for v in self.space.values()]
         return [dict(zip(self.space, chosen, strict=True)) for chosen in product(*values)]
 
+    def holds(self, settings: Mapping[str, float]) -> bool:
+        """Whether settings are of this space, which may have been declared otherwise when they were tried."""
+        return settings.keys() == self.space.keys() and all(
+            values.low <= settings[name] <= values.high if isinstance(values, Between) else settings[name] in values
+            for name, values in self.space.items()
+        )
+
     def jobs(self, settings: Mapping[str, float]) -> tuple[Job, ...]:
         """A training for each seed, kept by the scale's dev set, with nothing else scored."""
         of_run = {field.name for field in fields(Run)}
@@ -91,12 +98,15 @@ class Search:
             return 1 + max((deep[one] for one, _ in run.reads()), default=-1)
 
         need(self.start)
-        jobs = {one: self._job(one, f"{one.method.name} {one.backbone.name}", *rules[one]) for one in deep}
+        jobs = {
+            one: self._job(one, f"{one.method.name} {one.backbone.name}", *rules[one], tasks=(self.scale.dev,))
+            for one in deep  # scored on dev, as the record has it: weights must give the recorded score
+        }
         return [tuple(jobs[one] for one in deep if deep[one] == level) for level in sorted(set(deep.values()))]
 
-    def _job(self, run: Run, label: str, *rules: str) -> Job:
+    def _job(self, run: Run, label: str, *rules: str, tasks: tuple[str, ...] = ()) -> Job:
         kept = dict.fromkeys(rules or (self.scale.dev,))
-        return Job(run, self.scale.name, label, tuple(Scoring(rule, Cosine(), ()) for rule in kept))
+        return Job(run, self.scale.name, label, tuple(Scoring(rule, Cosine(), tasks) for rule in kept))
 
 
 def distributions(space: Space) -> dict[str, Any]:

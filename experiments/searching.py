@@ -5,8 +5,8 @@ Nothing here can read a test score: a trial's jobs train and keep a checkpoint b
 
 import json
 import math
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
-from cse_core.train import History
+from cse_core.train import DivergedError, History
 from experiments import record, show
-from experiments.job import Place, commit, execute
+from experiments.job import Job, Place, commit, execute
+from experiments.plan import insist_on_the_record
 from experiments.searches import Search, distributions, settings_text
 from experiments.sharing import Shared, execute_shared
 from experiments.tracking import Tracker
@@ -27,33 +28,50 @@ from experiments.trials import Cluster, Follow, run_level, tuner
 Trials = list[tuple[dict[str, float], float]]  # settings and scores
 CLOCK = "evaluations"  # what trials are compared at
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
+ERROR = "error"  # of no trial in the record: the same command tries it again
+
+
+class UndefinedError(ArithmeticError):
+    """A run without any dev score."""
 
 
 def attempt(config: Mapping[str, float], search: Search, place: Place) -> None:
-    """One trial in a Ray worker: seed after seed, reporting the mean over them of the best dev score so far."""
+    """One trial in a Ray worker, seed after seed. What its settings bring about is a result; other errors are none."""
     scores: list[float] = []
-    told = partial(_report, scores, search)
+    clock = 0
+
+    def tell(curves: Mapping[str, Sequence[Sequence[float]]]) -> None:
+        """The best dev score so far, at each evaluation of the first seed; a resumed run's earlier ones as well."""
+        nonlocal clock
+        points = [] if scores else curves.get(f"dev/{search.scale.dev}", [])
+        for at, best in enumerate(accumulate((score for _, score in points), max), 1):
+            if clock < at < search.evaluations:
+                clock = at
+                tune.report(_told([best], at))
+
     try:
         for job in search.jobs(config):
-            result = (execute_shared if place.shared else execute)(job, place, on_step=told)
+            result = _run(job, place, lambda step, history: tell(history.curves))
+            tell(result["curves"])  # of a run that was there already
             score = result["kept"][search.scale.dev]["score"]
             if score is None:
-                raise ValueError(f"run {job.key}: its dev scores are undefined")
+                raise UndefinedError(f"run {job.key}: its dev scores are undefined")
             scores.append(score)
+            if len(scores) < len(search.seeds):  # between seeds' ends means of them and of a run under way say nothing
+                tune.report(_told(scores, len(scores) * search.evaluations))
+    except (DivergedError, UndefinedError) as error:
+        tune.report({"score": math.nan, CLOCK: 0, "state": FAILED, "failed": f"{type(error).__name__}: {error}"})
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver names it with the settings
-        tune.report({"score": float("nan"), CLOCK: 0, "state": FAILED, "failed": f"{type(error).__name__}: {error}"})
+        tune.report({"score": math.nan, CLOCK: 0, "state": ERROR, "failed": f"{type(error).__name__}: {error}"})
     else:
         tune.report(_told(scores, len(scores) * search.evaluations) | {"state": FINISHED})
 
 
-def _report(scores: list[float], search: Search, step: int, history: History) -> None:
-    kept = history.kept.get(search.scale.dev)
-    if step % search.start.eval_steps == 0 and step < history.steps and kept and kept.score is not None:
-        at = len(scores) * search.evaluations + step // search.start.eval_steps
-        tune.report(_told([*scores, kept.score], at))
+def _run(job: Job, place: Place, on_step: Callable[[int, History], object]) -> Mapping[str, Any]:
+    return (execute_shared if place.shared else execute)(job, place, on_step=on_step)
 
 
-def _told(scores: list[float], at: int) -> dict[str, Any]:
+def _told(scores: Sequence[float], at: int) -> dict[str, Any]:
     return {"score": sum(scores) / len(scores), CLOCK: at, "state": STOPPED, "failed": ""}
 
 
@@ -72,8 +90,10 @@ class Watch(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Ray Tune's hook."""
-        with _started(self.search, self.tracker.mlruns).open("a") as file:
-            file.write(settings_text(trial.config) + "\n")
+        path = _started(self.search, self.tracker.mlruns)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(f"\n{settings_text(trial.config)}\n")  # a line that was cut off stays by itself
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
         """Ray Tune's hook."""
@@ -92,15 +112,20 @@ class Watch(tune.Callback):
                 self.tracker.log(folder)
         if last["failed"]:
             self.failed[text] = last["failed"]
-        line = {"scale": self.search.scale.name, "search": self.search.name, "trial": text, "keys": " ".join(keys)}
-        line |= {name: last[name] for name in ("state", "score", CLOCK)} | {"commit": record.commit_of(commit())}
-        record.merge_searches(self.tracker.mlruns, pd.DataFrame([line]))
-        self.ended += 1
-        self.bar.end(self._place(trial))
+        if last["state"] != ERROR:
+            line = {"scale": self.search.scale.name, "search": self.search.name, "trial": text, "keys": " ".join(keys)}
+            line |= {name: last[name] for name in ("state", "score", CLOCK)} | {"commit": record.commit_of(commit())}
+            record.merge_searches(self.tracker.mlruns, pd.DataFrame([line]))
+        self._end(trial)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Ray Tune's hook: not recorded, so that the same command tries it again."""
         self.failed[settings_text(trial.config)] = "its worker was lost more often than it is retried"
+        self._end(trial)
+
+    def _end(self, trial: Any) -> None:
+        self.ended += 1
+        self.bar.end(self._place(trial))
 
     def _place(self, trial: Any) -> str:
         return self.places.setdefault(trial.trial_id, str(len(self.places)))
@@ -112,14 +137,18 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
     A search that was interrupted tells the sampler what is recorded and begins with the settings that were under way,
     whose runs find their state. Nothing that Ray pickled is read.
     """
+    results = record.read_results(search.scale.name, tracker.mlruns)
     for level in search.nested():
         with show.Bar([job.key for job in level]) as bar:
             follow = Follow(tracker, place, bar)
             run_level(level, place, cluster, follow)
-        if follow.finished != {job.key for job in level}:
-            return follow.failed, False
+        if follow.failed or len(follow.finished) < len(level):
+            return follow.failed, bool(follow.failed)
+        insist_on_the_record({job.key: job.name for job in level}, results, place.store)
     known = recorded(search, tracker.mlruns)
     left, ahead = pending(search, known, _started(search, tracker.mlruns))
+    if not left:
+        return {}, True
     sampler = optuna.samplers.TPESampler(seed=len(known))  # another one when it goes on: not the same draws again
     how: dict[str, Any] = {"metric": "score", "mode": "max"}
     asked = OptunaSearch(distributions(search.space), points_to_evaluate=ahead, sampler=sampler, **how)
@@ -131,16 +160,16 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
         watch = Watch(search, place, tracker, bar)
         trainable = tune.with_parameters(attempt, search=search, place=place)
         how = {"search_alg": asked, "num_samples": left, "scheduler": asha if search.trials else None}
-        if left:
-            tuner(trainable, cluster, place, watch, space={}, **how).fit()
-    return watch.failed, watch.ended + len(watch.failed) >= left
+        tuner(trainable, cluster, place, watch, space={}, **how).fit()
+    return watch.failed, watch.ended >= left
 
 
 def recorded(search: Search, mlruns: Path) -> Trials:
-    """Settings and scores of the trials that the record has; no number for what failed."""
+    """Settings and scores of the trials that the record has; no number for what failed. Of the declared space alone."""
     lines = record.read_searches(search.scale.name, mlruns)
     mine = lines[lines["search"] == search.name]
-    return [(json.loads(line.trial), float(line.score)) for line in mine.itertuples()]
+    found = [(json.loads(text), float(score)) for text, score in zip(mine["trial"], mine["score"], strict=True)]
+    return [(settings, score) for settings, score in found if search.holds(settings)]
 
 
 def pending(search: Search, known: Trials, started: Path) -> tuple[int, list[dict[str, float]]]:
@@ -149,8 +178,9 @@ def pending(search: Search, known: Trials, started: Path) -> tuple[int, list[dic
     if not search.trials:
         left = [settings for settings in search.combinations() if settings not in done]
         return len(left), left
-    begun = [json.loads(line) for line in started.read_text().splitlines()] if started.is_file() else []
-    wanted = [settings for settings in (search.own, *begun) if settings.keys() == search.space.keys()]
+    lines = started.read_text().splitlines() if started.is_file() else []
+    begun = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+    wanted = [settings for settings in (search.own, *begun) if search.holds(settings)]
     ahead = [settings for i, settings in enumerate(wanted) if settings not in (*done, *wanted[:i])]
     left = max(0, search.trials - len(done))
     return left, ahead[:left]

@@ -10,21 +10,29 @@ what it brings after another one has finished is not looked at.
 """
 
 import json
-import shutil
+import logging
+import os
+import re
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
 from cse_core.run import Run
 from cse_core.train import History
 from experiments.job import FailedTasksError, Job, Place, execute
 
 ARRAYS = ("pair_scores", "figure_data")
+NAMED = re.compile(r"[0-9a-f]{12}-\d+")
 SHARE_SECONDS = 600.0  # a state of BERT-large is five gigabytes
+
+
+logger = logging.getLogger(__name__)
 
 
 class Shared:
@@ -58,8 +66,7 @@ class Shared:
         won = self._claim(f"{place}/{after + 1}", f"{self.attempt}-{after + 1}")
         if won:
             (folder / "shared").write_text(str(after + 1))
-            for state in self._states(folder.name):
-                self.files.rm(state, recursive=True)
+            self._remove(self._states(folder.name))
         return won
 
     def share_state(self, folder: Path, step: int) -> None:
@@ -68,8 +75,12 @@ class Shared:
         place = f"{self.root}/{folder.name}/state-{step}-{self.attempt}"
         self._upload(folder, place)
         self.files.pipe_file(f"{place}/complete", b"")
-        for state in earlier:
-            self.files.rm(state, recursive=True)
+        self._remove(earlier)
+
+    def _remove(self, places: list[str]) -> None:
+        for place in places:
+            with suppress(FileNotFoundError):  # another attempt may be at it too
+                self.files.rm(place, recursive=True)
 
     def _last(self, key: str) -> int:
         names = [path.rpartition("/")[2] for path in self._entries(key)]
@@ -77,6 +88,8 @@ class Shared:
 
     def _folder(self, key: str, last: int) -> str:
         name = self.files.cat_file(f"{self.root}/{key}/{last}").decode()
+        if not NAMED.fullmatch(name):
+            raise ValueError(f"{self.root}/{key}/{last}: wants the name of an attempt's folder, found {name!r}")
         return f"{self.root}/{key}/{name}"
 
     def _state(self, key: str, store: Path) -> str:
@@ -92,12 +105,17 @@ class Shared:
     def _entries(self, key: str) -> list[str]:
         place = f"{self.root}/{key}"
         self.files.invalidate_cache(place)
-        return [path.rstrip("/") for path in self.files.ls(place, detail=False)] if self.files.exists(place) else []
+        try:
+            return [path.rstrip("/") for path in self.files.ls(place, detail=False)]
+        except FileNotFoundError:  # any other error is one: a run that can't be seen is not a run that is not there
+            return []
 
     def _download(self, source: str, folder: Path, *, weights: bool) -> None:
         """Into a folder beside the run's own, which then takes its place file by file."""
         for path in self.files.find(source):
-            inside = Path(path).relative_to(source)  # refuses what lies elsewhere
+            inside = Path(path).relative_to(source)
+            if ".." in inside.parts:
+                raise ValueError(f"{path}: would be written outside the run's folder")
             recorded = inside.parts[0] in ARRAYS if len(inside.parts) > 1 else inside.name != "state.pt"
             if inside.name == "complete" or not (weights or recorded):
                 continue
@@ -115,12 +133,22 @@ class Shared:
                 self.files.put_file(str(path), target)
 
     def _claim(self, path: str, name: str) -> bool:
-        """Write a file that must not be there yet."""
+        """Write a file that must not be there yet, whole or not at all."""
         try:
-            with self.files.open(path, "xb") as file:
-                file.write(name.encode())
-        except FileExistsError:
-            return False
+            if isinstance(self.files, LocalFileSystem):
+                part = Path(f"{path}.{self.attempt}.part")
+                part.write_text(name)
+                try:
+                    os.link(part, path)
+                finally:
+                    part.unlink()
+            else:
+                with self.files.open(path, "xb") as file:
+                    file.write(name.encode())
+        except OSError:  # stores have several for a name that is taken; a write that was tried again may be our own
+            if not self.files.exists(path):
+                raise
+            return self.files.cat_file(path).decode() == name
         return True
 
 
@@ -142,8 +170,11 @@ def execute_shared(
     def share(step: int, history: History) -> None:
         nonlocal sent
         if time.monotonic() - sent > SHARE_SECONDS and (folder / "state.pt").is_file():
-            shared.share_state(folder, step)
             sent = time.monotonic()
+            try:
+                shared.share_state(folder, step)
+            except OSError as error:  # the run has its state here; the next one may get through
+                logger.warning("run %s: its state could not be shared (%s)", job.key, error)
         if on_step:
             on_step(step, history)
 
@@ -153,12 +184,8 @@ def execute_shared(
     except FailedTasksError:
         shared.publish(folder, last)  # what the other tasks found is not lost
         raise
-    if _content(folder) != before and not shared.publish(
-        folder, last
-    ):  # another attempt was first: what it found is the run's
-        shutil.rmtree(folder)
-        shared.fetch(job.key, place.store)
-        return json.loads((folder / "result.json").read_text())
+    if _content(folder) != before and not shared.publish(folder, last):
+        return execute_shared(job, place, on_step=on_step)  # another was first: its folder, and what that still lacks
     return result
 
 

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
@@ -19,7 +18,7 @@ from cse_core.train import History
 from experiments import show
 from experiments.capacity import expected, longest_first
 from experiments.job import Job, Place, execute
-from experiments.plan import Plan, blocked, differences
+from experiments.plan import Plan, blocked, insist_on_the_record
 from experiments.sharing import Shared, execute_shared
 from experiments.tracking import Tracker
 
@@ -151,7 +150,8 @@ def run(
                     follow.fail(job.key, reason)
                 else:
                     ready.append(job)
-            _insist_on_the_record(ready, work, results, place.store)
+            nested = {run.key for job in ready if isinstance(job.encoder, Run) for run in job.encoder.nested()}
+            insist_on_the_record({key: work.declared[key].name for key in nested}, results, place.store)
             if ready:
                 by_key = {job.key: job for job in ready}
                 first = [by_key[key] for key in longest_first(expected(ready, results))]
@@ -159,16 +159,3 @@ def run(
             if not all(job.key in follow.finished | set(follow.failed) for job in level):
                 return follow.failed, False
     return follow.failed, True
-
-
-def _insist_on_the_record(ready: Sequence[Job], work: Plan, results: pd.DataFrame, store: Path) -> None:
-    """Stop before anything is built on a nested run whose weights do not give its recorded scores."""
-    for nested in {run.key for job in ready if isinstance(job.encoder, Run) for run in job.encoder.nested()}:
-        found = differences(store / nested, results)
-        if found:
-            name = work.declared[nested].name
-            raise SystemExit(
-                f"run {nested} ({name}), trained again for its weights, does not give its recorded scores: "
-                f"{found[0]}. Nothing was built on it. Put the recorded run's folder into mlruns/store in its place, "
-                "or make a study of your own with --mlruns FOLDER."
-            )

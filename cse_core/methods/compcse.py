@@ -9,7 +9,7 @@ h2; then z0 = head(h0), z+ = head(agg(h1, h2)) and L = InfoNCE(z0, z+) on the fi
 Relations: SimCSE where both parts are the sentence itself and there is no dropout. A sentence takes three encoder rows
 against SimCSE's two, parts shorter than the sentence. Parts reach words that the anchor's truncation has cut off.
 Two controls ask whether composition is what helps, or a positive that is merely shorter and harder: with `split_on`
-"crops" the parts don't make up the sentence, with "shuffled" they are no phrases.
+"crops" the parts don't make up the sentence, with "shuffled" they are no phrases; `compose="first"` composes nothing.
 Paper against the released code, perceptiveshawty/CompCSE:
 - order: Fig. 1's caption and the code compose and then project, the default; Section 3's prose projects and then
   composes, `order="after_head"`, under which sum and average have the same cosines, yet Table 3 tells them apart;
@@ -60,8 +60,8 @@ def split(ids: Sequence, parts: int) -> list[list]:
 def crops(ids: Sequence, parts: int, text: str) -> list[list]:
     """`parts` windows of ceil(n / parts) neighbours each, as long as `split`'s first, each wherever chance puts it.
 
-    Parts overlap and leave words out, so they compose nothing. Not in the paper: a control. The text and the part's
-    number seed the draw, so a sentence always has the same.
+    They overlap and leave words out, so together they are not the sentence. Not in the paper: a control. The text and
+    the part's number seed the draw, so a sentence always has the same.
     """
     size = len(split(ids, parts)[0])
     starts = [seed_for(part, f"crop/{text}") % (len(ids) - size + 1) for part in range(parts)]
@@ -81,14 +81,17 @@ def compose(
 ) -> Float[Tensor, "n d"]:
     """One vector a sentence from the vectors of its parts (Table 3).
 
-    average and sum: over any number of parts. Of two parts, left h1 and right h2: concat = [h1[:d/2]; h2[d/2:]],
-    concat_project = projection([h1; h2]), difference_project = projection([h1; h2; |h1 - h2|]).
+    average and sum: over any number of parts; first: the first alone, a control that is not in the paper. Of two parts,
+    left h1 and right h2: concat = [h1[:d/2]; h2[d/2:]], concat_project = projection([h1; h2]), difference_project =
+    projection([h1; h2; |h1 - h2|]).
     """
     if how in ("average", "sum"):
         stacked = torch.stack(tuple(parts))
         return stacked.mean(0) if how == "average" else stacked.sum(0)
+    if how == "first":
+        return parts[0]
     if how not in OF_TWO:
-        raise ValueError(f"compose must be one of average, sum, {', '.join(OF_TWO)}, got {how!r}")
+        raise ValueError(f"compose must be one of average, sum, first, {', '.join(OF_TWO)}, got {how!r}")
     if len(parts) != 2:
         raise ValueError(f"{how} composes two parts, got {len(parts)}")
     left, right = parts
@@ -128,7 +131,7 @@ class CompCSE:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         for name, known in (
             ("split_on", ("wordpieces", "words", "truncated", *DRAWN)),
-            ("compose", ("average", "sum", *OF_TWO)),
+            ("compose", ("average", "sum", "first", *OF_TWO)),
             ("side", ("positive", "anchor", "both")),
             ("order", ("before_head", "after_head")),
             ("subsampling", ("none", *SUBSAMPLING)),

@@ -11,7 +11,7 @@ import yaml
 from tests.cluster.hosts import Host
 
 ROOT = Path(__file__).parents[2]
-PASSWORD = "only-for-this-test"  # noqa: S105
+PASSWORD = "only-for-this-test"
 
 
 def adapted(key: Path, head: Host, workers: Sequence[Host], shared: Path) -> dict[str, object]:

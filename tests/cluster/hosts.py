@@ -7,8 +7,8 @@ import os
 import shutil
 import subprocess
 import time
-from contextlib import ExitStack, contextmanager
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def _host(folder: Path, name: str, address: str, key: Path) -> Iterator[Host]:
     home = folder / name / "home"
     (folder / name / "ray").mkdir(parents=True)
     home.mkdir()
-    Path("/tmp/ray").mkdir(exist_ok=True)  # noqa: S108 - where Ray is
+    Path("/tmp/ray").mkdir(exist_ok=True)
     passwd = folder / name / "passwd"
     lines = Path("/etc/passwd").read_text().splitlines()
     passwd.write_text("".join(f"{line.replace(':/root:', f':{home}:')}\n" for line in lines))
