@@ -20,6 +20,7 @@ from experiments.plan import Done, jobs_of, missing, scored
 from experiments.study import PUBLISHED_FOLDER, Study, published_rows
 
 SEVEN = 7
+UNDRAWN = ("table", "examples")  # views of studies that have no figure
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 
 
@@ -117,9 +118,20 @@ def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
     for study in studies:
         jobs = jobs_of([study])
         every |= jobs
-        rows.append((study.name, study.source, str(len(study.rows)), *_counts(jobs, done, hours)))
-    rows.append(("together", "", "", *_counts(every, done, hours)))
-    return markdown(Grid("", ("study", "source", "rows", "runs", "recorded", header), tuple(rows)))
+        claims = dict.fromkeys(one.claim for one in (*study.comparisons, *study.findings))
+        rows.append((*_links(study), " ".join(claims), str(len(study.rows)), *_counts(jobs, done, hours)))
+    rows.append(("together", "", "", "", *_counts(every, done, hours)))
+    return markdown(Grid("", ("study", "source", "claims", "rows", "runs", "recorded", header), tuple(rows)))
+
+
+def _links(study: Study) -> tuple[str, str]:
+    """A study's name, which leads to its table, and its source, which leads to its figure."""
+    scale = study.scale.name
+    if scale == "paper":  # declared, not run
+        return study.name, study.source
+    drawn = study.view not in UNDRAWN
+    source = f"[{study.source}](analysis/figures/{scale}/{study.name}.png)" if drawn else study.source
+    return f"[{study.name}](analysis/tables/{scale}/{study.name}.md)", source
 
 
 def _counts(jobs: Mapping[str, Job], done: Done, hours: Callable[[Run], float]) -> tuple[str, str, str]:

@@ -83,27 +83,43 @@ def reproduction_grid(results: Results) -> Grid:
     return Grid("Published numbers against the prediction interval of our runs", header, tuple(rows))
 
 
-def notes(results: Results) -> list[str]:
-    """What a reader must know to read the numbers: source, scale, data, seeds, rule, metric, settings, machine."""
+def notes(results: Results, *, brief: bool = False) -> list[str]:
+    """What a reader must know to read the numbers: source, scale, data, seeds, rule, metric, settings, machine.
+
+    Brief: without what all tables of a scale have in common, which the report says once.
+    """
     study = results.study
     rows = [row for row in study.rows if row.encoder is not None]
     substitutes = dict.fromkeys(row.substitute for row in rows if row.substitute)
     versions = sorted({int(version) for version in results.lines["version"]})
     found = (study.metric_of(row, name, task) for row in rows for name in study.columns for task in column(name).tasks)
     metrics = ", ".join(dict.fromkeys(found))
-    return [
-        f"Source: {study.source}. {study.question}",
+    common = [
         f"Scale {study.scale.name}: {study.scale.title}. {study.scale.notes}".rstrip(),
         f"Corpus: {study.scale.corpus}.",
+    ]
+    return [
+        f"Source: {study.source}. {study.question}",
+        *([] if brief else common),
         f"Seeds: {_by_row(rows, _seeds)}.",
-        f"Checkpoint kept by: {_by_row(rows, lambda row: row.select)}.",
+        f"Checkpoint kept by: {_by_row(rows, lambda row: row.select)}{_kept_at(results)}.",
         f"Metric: {metrics}, by {_by_row(rows, lambda row: str(row.scorer))}; "
         f"evaluator version {', '.join(map(str, versions)) or DASH}.",
         f"Settings of all trained rows: {_shared(rows)}.",
-        f"Measured on: {_machines(results)}.",
+        *([] if brief else [f"Measured on: {_machines(results)}."]),
         *(f"Substituted in {_quoted(rows, reason)}: {reason}." for reason in substitutes),
-        LEGEND,
+        *([] if brief else [LEGEND]),
     ]
+
+
+def _kept_at(results: Results) -> str:
+    """At which steps, where a dev score chose them."""
+    chosen = results.lines[results.lines["select"] == results.study.scale.dev].drop_duplicates("key")
+    steps = chosen["step"].dropna()
+    steps = steps[steps > 0]
+    if steps.empty:
+        return ""
+    return f", at step {steps.median():.0f} in the median ({steps.min():.0f} to {steps.max():.0f})"
 
 
 def _ours(results: Results, rows: Iterable[Row]) -> Grid:

@@ -73,11 +73,10 @@ def documents(results: Results) -> dict[str, str]:
     return files
 
 
-def table_block(results: Results) -> str:
-    """The study's tables and their notes as Markdown."""
-    return "\n\n".join(
-        [*map(render.markdown, layout.grids(results)), "\n".join(f"- {note}" for note in layout.notes(results))]
-    )
+def table_block(results: Results, *, brief: bool = False) -> str:
+    """The study's tables and their notes as Markdown; brief: as layout.notes."""
+    notes = layout.notes(results, brief=brief)
+    return "\n\n".join([*map(render.markdown, layout.grids(results)), "\n".join(f"- {note}" for note in notes)])
 
 
 def verdicts_block(results: Results) -> str:
@@ -120,7 +119,7 @@ def filled(report: str, recorded: Record) -> str:
         results = recorded.of(_one_study(name, scale))
         if kind == "estimates":
             return f"{head}{estimates_block(results, recorded.pairs(scale))}\n{end}"
-        return f"{head}{(table_block if kind == 'table' else verdicts_block)(results)}\n{end}"
+        return f"{head}{table_block(results, brief=True) if kind == 'table' else verdicts_block(results)}\n{end}"
 
     return BLOCK.sub(fill, report)
 

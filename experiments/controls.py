@@ -89,7 +89,8 @@ def whitening(scale: Scale) -> Study:
     shared = make(views="shared")
     if shared:  # AdamW's steps are as long for a loss that is nearly 0 as for any other
         for name, part in (("a tenth", 10), ("a hundredth", 100)):
-            made[f"WhitenedCSE, {name} of the rate"] = replace(shared, learning_rate=shared.learning_rate / part)
+            rate = round(shared.learning_rate / part, 9)
+            made[f"WhitenedCSE, {name} of the rate"] = replace(shared, learning_rate=rate)
     study = _control(scale, "whitenedcse-controls", "Does WhitenedCSE's gain come from whitening?", made, compared)
     steps = ("WhitenedCSE shared, step", "WhitenedCSE dropout, step")
     return replace(study, findings=tuple(Cost("W8", step, LITTLE, at_most=True) for step in steps))

@@ -79,8 +79,6 @@ def loss_loop(method: CompCSE, modules: nn.ModuleDict, views: tuple[torch.Tensor
     def joined(parts: list[Any]) -> Any:
         if method.compose in ("average", "sum"):
             return sum(parts) / (len(parts) if method.compose == "average" else 1)
-        if method.compose == "first":
-            return parts[0]
         left, right = parts
         if method.compose == "concat":
             return np.array([left[i] if i < WIDTH // 2 else right[i] for i in range(WIDTH)])
@@ -100,8 +98,7 @@ def loss_loop(method: CompCSE, modules: nn.ModuleDict, views: tuple[torch.Tensor
 @pytest.mark.parametrize("order", ["before_head", "after_head"])
 @pytest.mark.parametrize("side", ["positive", "anchor", "both"])
 @pytest.mark.parametrize(
-    ("how", "parts", "n"),
-    [*((how, 2, 4) for how in OF_TWO), ("average", 2, 2), ("average", 3, 4), ("sum", 4, 3), ("first", 2, 3)],
+    ("how", "parts", "n"), [*((how, 2, 4) for how in OF_TWO), ("average", 2, 2), ("average", 3, 4), ("sum", 4, 3)]
 )
 def test_the_loss_is_the_equation(how: str, parts: int, n: int, side: str, order: str, dims: int | None) -> None:
     method = CompCSE(compose=how, parts=parts, side=side, order=order, dims=dims, temperature=0.3)

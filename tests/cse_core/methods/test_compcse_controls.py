@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cse_core import data
 from cse_core.encoder import Encoder
-from cse_core.methods.compcse import CompCSE, crops, shuffled, split
+from cse_core.methods.compcse import CompCSE, compose, crops, shuffled, split
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus
 
@@ -36,6 +37,12 @@ def test_shuffled_parts_hold_every_id_once_cut_as_usual(ids: list[int], parts: i
     filled = min(parts, len(ids))
     assert Counter(i for part in found[:filled] for i in part) == Counter(ids)
     assert found == shuffled(ids, parts, text)
+
+
+def test_the_first_part_alone_is_no_composition() -> None:
+    first, second = torch.tensor([[1.0, 2.0]]), torch.tensor([[5.0, 7.0]])
+    assert torch.equal(compose([first, second], "first"), first)
+    assert torch.equal(compose([first, first], "average"), first)
 
 
 def test_every_window_and_every_order_is_as_likely() -> None:
