@@ -102,7 +102,7 @@ def notes(results: Results, *, brief: bool = False) -> list[str]:
         f"Source: {study.source}. {study.question}",
         *([] if brief else common),
         f"Seeds: {_by_row(rows, _seeds)}.",
-        f"Checkpoint kept by: {_by_row(rows, lambda row: row.select)}{_kept_at(results)}.",
+        f"Checkpoint kept by: {_by_row(rows, lambda row: row.select)}.{_kept_at(results)}",
         f"Metric: {metrics}, by {_by_row(rows, lambda row: str(row.scorer))}; "
         f"evaluator version {', '.join(map(str, versions)) or DASH}.",
         f"Settings of all trained rows: {_shared(rows)}.",
@@ -119,7 +119,7 @@ def _kept_at(results: Results) -> str:
     steps = steps[steps > 0]
     if steps.empty:
         return ""
-    return f", at step {steps.median():.0f} in the median ({steps.min():.0f} to {steps.max():.0f})"
+    return f" By dev score at step {steps.median():.0f} in the median ({steps.min():.0f} to {steps.max():.0f})."
 
 
 def _ours(results: Results, rows: Iterable[Row]) -> Grid:

@@ -73,9 +73,17 @@ def test_runs_are_unique_and_count_those_that_others_need():
     studies = chosen(["rankcse-table1", "rankcse-table12", "rankcse-table9"], "paper")
     found = {row[0]: row for row in lines_of(blocks.runs_block(studies, read_results("paper")))}
     assert found["rankcse-table1"][4] == found["together"][4] == "5"  # SimCSE twice, DiffCSE, both losses
-    assert found["rankcse-table1"][2] == "R1 R15"
     assert found["rankcse-table9"][4] == "0"
     assert found["together"][5] == "0"
+
+
+def test_a_study_leads_to_its_table_and_its_figure():
+    line = lines_of(blocks.runs_block(chosen(["rankcse-figure4"], "small"), read_results("small")))[0]
+    assert line[0] == "[rankcse-figure4](analysis/tables/small/rankcse-figure4.md)"
+    assert line[1] == "[RankCSE, Figure 4](analysis/figures/small/rankcse-figure4.png)"
+    assert line[2] == "R12"
+    table = lines_of(blocks.runs_block(chosen(["rankcse-table4"], "small"), read_results("small")))[0]
+    assert table[1] == "RankCSE, Table 4"
 
 
 def test_hours_trained_are_those_of_the_record_once_a_run():

@@ -121,7 +121,10 @@ def test_blocks_are_filled_and_prose_is_left_alone(places):
     assert "old" not in report
     assert "<!-- end -->\n\nMore.\n<!-- verdicts toy small -->\n- **R1**" in report
     table, verdicts = page.split("\n\n", 1)[1].split("\n\n## Verdicts\n\n")
-    assert f"<!-- table toy small -->\n{table}\n<!-- end -->" in report
+    common = ("- Scale small", "- Corpus", "- Measured on", "- Cells")  # the report says these once
+    brief = "\n".join(line for line in table.splitlines() if not line.startswith(common))
+    assert len(table.splitlines()) == len(brief.splitlines()) + 4
+    assert f"<!-- table toy small -->\n{brief}\n<!-- end -->" in report
     assert f"<!-- verdicts toy small -->\n{verdicts}<!-- end -->" in report
 
 

@@ -15,7 +15,14 @@ from experiments.scales import SCALES
 from experiments.study import PUBLISHED_FOLDER, Study, published_rows
 
 SIZES = ("small", "small-1m", "paper")
-CONTROLS = {"search", "rankcse-compute", "whitenedcse-figure3", "compcse-figure2", "compcse-figure3"}
+CONTROLS = {
+    "whitenedcse-controls",
+    "search",
+    "rankcse-compute",
+    "whitenedcse-figure3",
+    "compcse-figure2",
+    "compcse-figure3",
+}
 TABLES = {"rankcse": 13, "rankencoder": 5, "whitenedcse": 6, "compcse": 6}
 IDENTITY = ("backbone", "method", "variant", "task")
 FIGURES = {
