@@ -3,9 +3,11 @@
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
+from statistics import median
 
 import pandas as pd
 
+from analysis import stats
 from analysis.judging import Judged
 from analysis.render import Grid, markdown
 from analysis.results import Results
@@ -63,6 +65,30 @@ def _measured(study: Study, compared: Comparison | Finding) -> Hashable:
         (*row.keys().values(), row.select, str(row.scorer), row.metric) if row.encoder else row.label for row in sides
     ]
     return (*scored, study.scale.name, compared.task, compared.kind)
+
+
+def power_block(found: Iterable[Results]) -> str:
+    """Of tested differences that a paper prints as well, how many are printed as large as could be detected here."""
+    rows = []
+    for results in found:
+        judged = [one for one in judge(results) if one.p is not None]
+        pairs = [
+            (abs(one.published), least)
+            for one in judged
+            if one.published is not None and isinstance(one.estimate, stats.Paired) and _kind_of(one) == "mean"
+            if (least := stats.detectable(one.estimate, len(judged))) is not None
+        ]
+        if pairs:
+            large = sum(published >= least for published, least in pairs)
+            middle = median(least for _, least in pairs)
+            rows.append((results.study.name, str(len(pairs)), str(large), f"{middle:.2f}"))
+    header = ("study", "tested differences that are published", "as large as detectable here", "detectable, median")
+    total = [str(sum(int(row[i]) for row in rows)) for i in (1, 2)]
+    return markdown(Grid("", header, (*rows, ("together", *total, ""))))
+
+
+def _kind_of(one: Judged) -> str:
+    return one.comparison.kind if isinstance(one.comparison, Comparison) else ""
 
 
 def averages_block() -> str:

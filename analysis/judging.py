@@ -149,6 +149,17 @@ def _same(blank: Judged, better: Cell, worse: Cell) -> Judged:
     return replace(found, p=p, effect=1.0 if within else -1.0)
 
 
+def _beyond(blank: Judged, better: Cell, worse: Cell) -> Judged:
+    """A paired t test of the difference against the margin."""
+    found = _difference(blank, better, worse)
+    if found.p is None:
+        return found
+    assert isinstance(blank.comparison, Comparison)
+    first, second = _common(better, worse)
+    test = stats.paired([score - blank.comparison.margin for score in first], second)
+    return replace(found, p=test.p, effect=test.mean)
+
+
 def _above_zero(blank: Judged, scores: list[float]) -> Judged:
     if not scores:
         return replace(blank, reason="undefined on every seed")
@@ -184,6 +195,7 @@ def _why(results: Results, label: str, task: str) -> str:
 KINDS: dict[str, Judge] = {
     "mean": _mean,
     "same": _same,
+    "beyond": _beyond,
     "spread": _spread,
     "positive": lambda blank, better, worse: _above_zero(blank, list(better.scores.values())),
 }

@@ -17,6 +17,7 @@ HOW = {
     "spread": "Spreads: ratio of deviations, F test, which takes the two rows as independent though runs of one seed "
     "share their order of sentences.",
     "same": "Within a margin: two one-sided paired tests, or beyond it one that the difference is larger.",
+    "beyond": "Beyond a margin: paired t test of the difference against it.",
     "cost": "Costs: median and quartiles of a benchmark's turns; supported where the quartiles hold the claim's number "
     "(or lie below it, where it says at most); no correction.",
     "positive": "Above 0: t test over seeds.",
@@ -81,6 +82,7 @@ def _names(compared: Comparison | Finding) -> tuple[str, str]:
     names = {
         "spread": f"sd of {a} / sd of {b}",
         "same": f"{a} {MINUS} {b}, within {compared.margin:g}",
+        "beyond": f"{a} {MINUS} {b}, beyond {compared.margin:g}",
         "positive": a,
     }
     return names.get(compared.kind, f"{a} {MINUS} {b}"), name_of(compared.task)
@@ -88,7 +90,7 @@ def _names(compared: Comparison | Finding) -> tuple[str, str]:
 
 def _line(one: Judged, tests: int) -> tuple[str, ...]:
     what, where = _names(one.comparison)
-    signed = _kind(one.comparison) in ("mean", "same", "positive", "trend")
+    signed = _kind(one.comparison) in ("mean", "same", "beyond", "positive", "trend")
     verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
     published = number(one.published, sign=signed, digits=_digits(one))
     return (one.comparison.claim, what, where, *_numbers(one, tests), one.seeds, published, verdict)
@@ -106,7 +108,7 @@ def _numbers(one: Judged, tests: int) -> tuple[str, str, str, str]:
     if isinstance(found, stats.Paired):
         digits = _digits(one)
         band = interval(found.interval, sign=True, digits=digits)
-        least = None if _kind(one.comparison) == "same" else stats.detectable(found, tests)
+        least = None if _kind(one.comparison) in ("same", "beyond") else stats.detectable(found, tests)
         return number(found.mean, sign=True, digits=digits), band, p, number(least, digits=digits)
     if isinstance(found, stats.Spread):
         return number(found.ratio), interval(found.interval), p, DASH

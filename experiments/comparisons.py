@@ -11,7 +11,8 @@ MARGIN = 0.2  # points within which two means are the same: what footnotes of th
 class Comparison:
     """A claim as two rows of a study: `better` beats `worse` in the column `task`.
 
-    Of kind "mean" by the mean, "spread" by varying less over seeds, "same" by a mean within `margin` of the other's;
+    Of kind "mean" by the mean, "beyond" by more than `margin`, "spread" by varying less over seeds, "same" by a mean
+    within `margin` of the other's;
     "positive" has no `worse`: the row's score is above 0. `given` are two rows of which the first must have the higher
     mean here, or there is nothing to test. `acts` are two rows whose scores must differ, or what is claimed of the
     first was never at work. `reading`: of a text that can be read in several ways, which; each has its own verdict.

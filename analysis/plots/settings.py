@@ -73,7 +73,9 @@ def grid(drawn: Drawn) -> Figure | None:
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     axes.set_title(column(name).heading)
-    said = f"Mean and sample deviation over {seeds_told(found.n for _, found in known)}; framed: the best mean."
+    counts = [found.n for _, found in known]
+    over = f"Mean and sample deviation over {seeds_told(counts)}" if max(counts, default=0) > 1 else "One seed"
+    said = f"{over}; framed: the best."
     return style.finish(figure, drawn, said, missing_scores(drawn, (name,)))
 
 

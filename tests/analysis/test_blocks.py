@@ -6,6 +6,8 @@ import pytest
 
 from analysis import blocks
 from analysis.results import join
+from analysis.verdict_layout import verdict_grid
+from analysis.verdicts import judge
 from cse_core.run import Run
 from experiments.catalogue import chosen
 from experiments.comparisons import Comparison
@@ -95,3 +97,12 @@ def test_hours_trained_are_those_of_the_record_once_a_run():
     seconds = {key: s for key, s in zip(results["key"], results["seconds"], strict=True) if key in keys}
     assert len(seconds) == len(keys)
     assert float(found["together"][6]) == pytest.approx(sum(seconds.values()) / 3600, abs=0.05)
+
+
+def test_power_counts_published_differences_as_large_as_could_be_found():
+    """Against the verdict table as it is printed."""
+    results = join(chosen(["rankcse-table4"], "small")[0], read_results("small"))
+    printed = [(row[8], row[6]) for row in verdict_grid(judge(results)).rows if "–" not in (row[8], row[6])]
+    large = sum(abs(float(published.replace("−", "-"))) >= float(least) for published, least in printed)
+    assert lines_of(blocks.power_block([results]))[0][:3] == ["rankcse-table4", str(len(printed)), str(large)]
+    assert len(printed) > 10

@@ -9,8 +9,8 @@ from scipy import stats as scipy_stats
 
 from analysis import benchmarks, stats
 from analysis.results import join
-from analysis.verdict_layout import how_judged, verdict_grid
-from analysis.verdicts import judge
+from analysis.verdict_layout import how_judged, overall_lines, verdict_grid
+from analysis.verdicts import judge, overall
 from cse_core.senteval import TRANSFER
 from experiments import record
 from experiments.catalogue import chosen
@@ -46,6 +46,34 @@ def judged(study: Study, scores: Scores, **claims: object):
 
 def by_seed(*values: float) -> dict[int, list[float]]:
     return {seed: [value] for seed, value in zip(SEEDS, values, strict=True)}
+
+
+@pytest.mark.parametrize(("margin", "verdict"), [(0.5, "supported"), (5.0, "contradicted")])
+def test_beyond_a_margin_is_a_test_of_the_difference_against_it(study, margin, verdict):
+    scores = {"a": by_seed(0.52, 0.53, 0.541), "b": by_seed(0.50, 0.51, 0.52)}
+    beyond = (Comparison("C3", "a", "b", kind="beyond", margin=margin),)
+    (one,) = found = judged(study, scores, comparisons=beyond)
+    assert one.p == pytest.approx(scipy_stats.ttest_1samp([2.0, 2.0, 2.1], margin).pvalue)
+    assert one.verdict == verdict
+    (line,) = verdict_grid(found).rows
+    assert line[1].endswith(f"beyond {margin:g}")
+    assert line[3] == "+2.03"  # the difference itself
+
+
+def test_a_treatment_that_never_acted_is_not_tested(study):
+    scores = {"a": by_seed(0.52, 0.53, 0.54), "b": by_seed(0.50, 0.51, 0.53), "base": by_seed(0.52, 0.53, 0.54)}
+    acts = (Comparison("E12", "a", "b", acts=("a", "base")), Comparison("E12", "a", "b", acts=("b", "base")))
+    idle, other = judged(study, scores, comparisons=acts)
+    assert (idle.verdict, idle.reason) == ("not tested", "a is base on every seed, but for rounding")
+    assert other.p is not None
+
+
+def test_each_reading_of_a_text_has_a_verdict_of_its_own(study):
+    scores = {"a": by_seed(0.60, 0.61, 0.62), "b": by_seed(0.50, 0.511, 0.52)}
+    both = (Comparison("W1", "a", "b", reading="text"), Comparison("W1", "b", "a", reading="code"))
+    found = overall(judged(study, scores, comparisons=both))
+    assert [(one.reading, one.verdict) for one in found] == [("text", "supported"), ("code", "contradicted")]
+    assert "(text): **supported**" in overall_lines(found)[0]
 
 
 SAME = (Comparison("E7", "a", "b", kind="same"),)

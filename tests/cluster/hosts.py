@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +54,7 @@ def call(*words: str) -> str:
 
 
 @contextmanager
-def hosts(folder: Path, *names: str) -> Iterator[tuple[Path, list[Host]]]:
+def hosts(folder: Path, *names: str) -> Generator[tuple[Path, list[Host]]]:
     """The hosts and the key that opens them; all gone in the end."""
     key = folder / "key"
     call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
@@ -68,7 +68,7 @@ def hosts(folder: Path, *names: str) -> Iterator[tuple[Path, list[Host]]]:
 
 
 @contextmanager
-def _host(folder: Path, name: str, address: str, key: Path) -> Iterator[Host]:
+def _host(folder: Path, name: str, address: str, key: Path) -> Generator[Host]:
     home = folder / name / "home"
     (folder / name / "ray").mkdir(parents=True)
     home.mkdir()
