@@ -9,9 +9,9 @@ import pandas as pd
 
 from analysis import stats
 from analysis.judging import Judged
-from analysis.render import Grid, markdown
+from analysis.render import MINUS, Grid, markdown
 from analysis.results import Results
-from analysis.verdict_layout import outcome
+from analysis.verdict_layout import outcome, verdict_grid
 from analysis.verdicts import claims, judge, overall
 from cse_core.run import Run
 from experiments.capacity import gpu_hours
@@ -65,6 +65,19 @@ def _measured(study: Study, compared: Comparison | Finding) -> Hashable:
         (*row.keys().values(), row.select, str(row.scorer), row.metric) if row.encoder else row.label for row in sides
     ]
     return (*scored, study.scale.name, compared.task, compared.kind)
+
+
+def decided_block(found: Iterable[Results]) -> str:
+    """Every comparison that supports or contradicts its claim, in each table that has it."""
+    rows: list[tuple[str, ...]] = []
+    for results in found:
+        judged = judge(results)
+        for one, line in zip(judged, verdict_grid(judged).rows, strict=True):
+            if one.verdict in ("supported", "contradicted"):
+                rows.append((*line[:6], line[7], one.verdict, results.study.name))
+    rows.sort(key=lambda row: (row[0][0], int(row[0][1:])))
+    header = ("claim", f"A {MINUS} B", "column", "difference", "95 % interval", "Holm p", "seeds", "verdict", "study")
+    return markdown(Grid("", header, tuple(rows)))
 
 
 def power_block(found: Iterable[Results]) -> str:

@@ -26,7 +26,7 @@ from experiments.scales import SCALES
 from experiments.study import Study
 
 ROOT = Path(__file__).parents[1]
-KINDS = "table|verdicts|estimates|benchmarks|claims|power|published|runs|searches"
+KINDS = "table|verdicts|estimates|benchmarks|claims|decided|power|published|runs|searches"
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
 SUFFIXES = (".md", ".tex", ".csv")
@@ -127,6 +127,7 @@ def filled(report: str, recorded: Record) -> str:
 WHOLE: dict[str, Callable[[str, str, Record], str]] = {
     "benchmarks": lambda name, device, recorded: benchmarks.block(name, device),
     "claims": lambda name, scale, recorded: blocks.claims_block(map(recorded.of, catalogue.chosen([name], scale))),
+    "decided": lambda name, scale, recorded: blocks.decided_block(map(recorded.of, catalogue.chosen([name], scale))),
     "power": lambda name, scale, recorded: blocks.power_block(map(recorded.of, catalogue.chosen([name], scale))),
     "published": lambda name, scale, recorded: blocks.PUBLISHED[name](),
     "searches": lambda name, scale, recorded: searches_block(recorded.searches(scale), scale),

@@ -106,3 +106,13 @@ def test_power_counts_published_differences_as_large_as_could_be_found():
     large = sum(abs(float(published.replace("−", "-"))) >= float(least) for published, least in printed)
     assert lines_of(blocks.power_block([results]))[0][:3] == ["rankcse-table4", str(len(printed)), str(large)]
     assert len(printed) > 10
+
+
+def test_decided_comparisons_are_those_with_a_verdict_in_claim_order(study, lines):
+    wrong = replace(study, comparisons=(Comparison("R10", "SimCSE", "Better"), Comparison("R2", "Better", "SimCSE")))
+    decided = lines_of(blocks.decided_block([join(wrong, lines)]))
+    every = verdict_grid(judge(join(wrong, lines))).rows
+    expected = [row for row in every if row[-1] in ("supported", "contradicted")]
+    assert [row[0] for row in decided] == sorted((row[0] for row in expected), key=lambda claim: int(claim[1:]))
+    assert all(row[-1] == "toy" for row in decided)
+    assert decided
