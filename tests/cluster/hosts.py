@@ -82,7 +82,12 @@ def _host(folder: Path, name: str, address: str, key: Path) -> Generator[Host]:
         stack.callback(call, "ip", "netns", "delete", host.cable)
         call("ip", "link", "add", host.cable, "type", "veth", "peer", "name", "eth0", "netns", host.cable)
         call("ip", "link", "set", host.cable, "master", BRIDGE, "up")
-        for words in (f"address add {address}/24 dev eth0", "link set eth0 up", "link set lo up"):
+        for words in (
+            f"address add {address}/24 dev eth0",
+            "link set eth0 up",
+            "link set lo up",
+            f"route add default via {NETWORK}.254",  # which leads nowhere; but Ray asks it for its own address
+        ):
             call("ip", "-n", host.cable, *words.split())
         process = _sshd(host, folder / name, key)
         stack.callback(process.wait)
