@@ -173,7 +173,8 @@ def chosen(names: Sequence[str], scale: str) -> list[Search]:
     if not names:
         raise ValueError(f"no name of a search; known: all, rankcse, {', '.join(SEARCHES)}")
     for name in names:
-        mine = {one: make for one, make in SEARCHES.items() if name in (one, one.partition("-")[0], "all")}
+        mine = {one: make for one, make in SEARCHES.items() if name in (one.partition("-")[0], "all")}
+        mine = {name: SEARCHES[name]} if name in SEARCHES else mine
         if not mine:
             raise ValueError(f"unknown search {name!r}; known: all, rankcse, {', '.join(SEARCHES)}")
         found |= mine

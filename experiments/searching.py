@@ -26,6 +26,7 @@ from experiments.tracking import Tracker
 from experiments.trials import Cluster, Follow, run_level, tuner
 
 Trials = list[tuple[dict[str, float], float]]  # settings and scores
+optuna.logging.set_verbosity(optuna.logging.WARNING)
 CLOCK = "evaluations"  # what trials are compared at
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 ERROR = "error"  # of no trial in the record: the same command tries it again
