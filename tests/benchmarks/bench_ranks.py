@@ -44,5 +44,6 @@ def test_rank_similarities_of_a_thousand_sentences() -> None:
     what, against = "rank similarities, 1,000 sentences, 100,000 in the corpus, d 768", "times as fast as numpy"
     bound = "two radix sorts of 16 bits; the products for cosines and for similarities"
     ratio = record(what, ratios, against=against, wanted="at least 3", bound=bound, note=note)
-    # Measured: 4.7 on an EPYC; before a third of the rankings went, 1.2 on a Xeon, where numpy's argsort has AVX-512 and the products are what is left.
+    # Measured: 4.7 on an EPYC. On a Xeon numpy's argsort has AVX-512 and the products are what is left: 1.2, before a
+    # third of the rankings went.
     assert ratio > (1 if argsort_is_fast() else 2)
