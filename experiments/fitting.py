@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from cse_core.method import innermost
 from cse_core.pretrained import ASSETS
+from cse_core.rankings import BLOCK
 from cse_core.run import Run
 
 GIB = 2**30
@@ -25,7 +26,6 @@ PUBLISHED = {
 }
 # Rows of the encoder that a step keeps for each example; two of most methods.
 ROWS = {"compcse": 4, "sncse": 3, "diffcse": 4, "whitenedcse": 3}
-RANKED_ROWS = 512  # rankings made at once, each of a corpus' size, as scores, order and ranks
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ def gpu_bytes(run: Run) -> float | None:
         return None
     half = run.precision != "fp32"
     method = innermost(run.method)
-    rows = max(ROWS.get(method.name, 2), 2) + (run.method.name == "mlm")  # which masks the sentences once more
+    rows = ROWS.get(method.name, 2) + (run.method.name == "mlm")  # which masks the sentences once more
     tokens = rows * run.batch_size * run.max_length
     a_token = 34 * model.width + 5 * model.heads * run.max_length
     activations = tokens * model.layers * a_token * (1 if half else 2)
     copies = 2 if method.name == "diffcse" else 1  # its discriminator is a second encoder
     state = copies * model.parameters * (16 + 2 * half)
-    ranked = 24 * RANKED_ROWS * getattr(run.method, "corpus_size", 0)
+    ranked = 24 * BLOCK * getattr(run.method, "corpus_size", 0)  # scores, order and ranks of a block of rankings
     return PROCESS + state + activations + ranked
 
 

@@ -1,7 +1,8 @@
 """Searches of nuisance settings, those that no claim is about: on dev scores alone, over seeds that no study reports.
 
-A `Grid` takes every combination once, as RankCSE's authors did; a `Tpe` search asks Optuna's sampler, and ASHA stops
-what falls behind. Compare methods by what they reach after equally many trials (the curve of the expected maximum).
+A search without a number of trials takes every combination once, as RankCSE's authors did; any other asks Optuna's
+sampler, and ASHA stops what falls behind. Compare methods by what they reach after equally many trials (the curve of
+the expected maximum).
 """
 
 import json

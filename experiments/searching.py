@@ -1,6 +1,7 @@
 """A search: Ray Tune asks Optuna for settings, stops what falls behind, and every trial ends in the record.
 
-Nothing here can read a test score: a trial's jobs train and keep a checkpoint by dev score, and score nothing.
+Nothing here can read a test score: a trial's jobs train and keep a checkpoint by dev score, and score nothing; the runs
+that they need are scored on dev, to be compared with the record.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Jobs as Ray Tune's trials, of studies and of searches: the one file that imports Ray."""
+"""Jobs as Ray Tune's trials, of studies and of searches. Ray is imported here and in searching.py alone."""
 
 import logging
 import os
