@@ -12,6 +12,7 @@ from experiments.columns import TRANSFER, column
 from experiments.record import CELL
 from experiments.study import BY_TRANSFER, Row, Study
 
+POINT = 0.01  # a point of a score
 MEASURED, IMPORTED, SUBSTITUTED, NOT_RUN = "measured", "imported", "substituted", "not run"
 
 
@@ -182,16 +183,20 @@ def _cell(row: Row, name: str, values: Mapping[int, float | None]) -> Cell:
 
 
 def _facts(lines: pd.DataFrame, curves: pd.DataFrame | None) -> dict[tuple[str, str], float]:
-    """What the record says of runs besides scores, by key and name: seconds, kept steps by rule, losses at the end."""
+    """What the record says of runs besides scores, by key and name: seconds, and what their curves are like."""
     found = {(key, "seconds"): value for key, value in zip(lines["key"], lines["seconds"], strict=True)}
-    steps = zip(lines["key"], lines["select"], lines["step"], strict=True)
-    found |= {(key, f"step {select}"): step for key, select, step in steps}
     if curves is not None:
-        last = (
-            curves[curves["key"].isin(set(lines["key"]))].sort_values("step").groupby(["key", "name"])["value"].last()
-        )
-        found |= {(key, f"last {name}"): value for (key, name), value in last.items()}
+        mine = curves[curves["key"].isin(set(lines["key"]))].sort_values("step")
+        for (key, name), curve in mine.groupby(["key", "name"]):
+            found |= {(key, f"{what} {name}"): value for what, value in _shape(curve["step"], curve["value"]).items()}
     return found
+
+
+def _shape(steps: pd.Series, values: pd.Series) -> dict[str, float]:
+    """Of a curve: its end, the first step within a point of its best, how far it lies below its best so far."""
+    best = values.cummax()
+    near = steps[values >= values.max() - POINT]
+    return {"last": values.iloc[-1], "near": near.iloc[0], "below": (best - values).mean()}
 
 
 def _fact(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], float]) -> float | None:
@@ -201,9 +206,8 @@ def _fact(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], float])
     if path == "seconds_per_epoch":
         seconds = facts.get((key, "seconds"))
         return None if seconds is None else seconds / row.encoder.epochs
-    name = f"step {row.select}" if path == "step" else path
-    if name == "seconds" or name.startswith(("step ", "last ")):
-        return facts.get((key, name))
+    if path == "seconds" or path.startswith(("last ", "near ", "below ")):
+        return facts.get((key, path))
     value: Any = row.encoder
     for part in path.split("."):
         value = getattr(value, part, None)

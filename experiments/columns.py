@@ -25,8 +25,9 @@ class Column:
     """The unweighted mean of a metric over tasks, times `factor`.
 
     Without tasks it is a fact of the row's run: a field by its path ("method.temperature"), what training it cost
-    ("seconds", "seconds_per_epoch"), the "step" of its kept checkpoint, or the end of a curve ("last loss/rank"). The
-    metric is the row's or the study's where it is empty.
+    ("seconds", "seconds_per_epoch"), the end of a curve ("last loss/rank"), the
+    first step within a point of a dev curve's best ("near dev/stsb_dev"), or how far the curve lies below its best so
+    far in the mean ("below dev/stsb_dev"). The metric is the row's or the study's where it is empty.
     """
 
     heading: str
@@ -86,7 +87,10 @@ COLUMNS = {
     "tau1": _setting("tau1", "method.temperature"),
     "tau2": _setting("tau2", "method.student_temperature"),
     "tau3": _setting("tau3", "method.teacher_temperature"),
-    "step": Column(heading="best step", fact="step", factor=1.0, digits=1),
+    "near_best": Column(
+        heading="first step within a point of the best", fact="near dev/stsb_dev", factor=1.0, digits=1
+    ),
+    "below_best": Column(heading="below the best so far", fact="below dev/stsb_dev"),
     "last_contrastive": Column(
         heading="contrastive loss at the end", fact="last loss/contrastive", factor=1.0, digits=4
     ),

@@ -212,7 +212,7 @@ def test_a_row_selected_on_transfer_dev_shows_the_snapshot_whose_dev_scores_are_
     assert join(shown, gap).cells["a", "transfer_avg"].scores == {}  # a snapshot that is not scored could be the best
 
 
-def test_facts_of_a_run_are_its_fields_its_cost_its_step_and_the_end_of_its_curves(study):
+def test_facts_of_a_run_are_its_fields_its_cost_and_what_its_curves_are_like(study):
     rows, lines = scored({"a": {42: [0.5]}})
     key = rows[0].keys()[42]
     curves = pd.DataFrame(
@@ -220,18 +220,23 @@ def test_facts_of_a_run_are_its_fields_its_cost_its_step_and_the_end_of_its_curv
             ("small", key, "loss/contrastive", 32, 2.0),
             ("small", key, "loss/contrastive", 64, 0.5),
             ("small", "x", "loss/contrastive", 96, 9.0),
+            *[
+                ("small", key, "dev/stsb_dev", 10 * i, score)
+                for i, score in enumerate((0.5, 0.72, 0.69, 0.7, 0.725), 1)
+            ],
         ],
         columns=record.CURVES,
     )
-    names = ("batch_size", "tau1", "tau3", "time_min", "step", "last_contrastive")
-    found = join(replace(study, rows=rows, columns=names, comparisons=()), lines.assign(seconds=90.0, step=128), curves)
+    names = ("batch_size", "tau1", "tau3", "time_min", "near_best", "below_best", "last_contrastive")
+    found = join(replace(study, rows=rows, columns=names, comparisons=()), lines.assign(seconds=90.0), curves)
     values = {name: found.cells["a", name].scores for name in names}
     assert values == {
         "batch_size": {42: 64},
         "tau1": {42: 0.05},
         "tau3": {},
         "time_min": {42: 1.5},
-        "step": {42: 128},
+        "near_best": {42: 20},
+        "below_best": {42: pytest.approx(1.0)},  # points: three and two below .72, over five evaluations
         "last_contrastive": {42: 0.5},
     }
 
