@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from cse_core.scorers import Cosine
 from cse_core.train import SELECTION, finished
 from experiments.job import Job, Scoring
 from experiments.record import UNRECORDED
+from experiments.sharing import Shared
 from experiments.study import Row, Study
 
 # A score that was trained again counts as the same if no table could show the difference. On one kind of processor the
@@ -104,19 +105,27 @@ class Plan:
         return tuple(job for level in self.levels for job in level)
 
 
-def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path) -> Plan:
-    """What is left to do. A recorded run is trained again only where a pending run needs weights that are not there."""
+def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path, shared: str = "") -> Plan:
+    """What is left to do. A recorded run is trained again only where a pending run needs weights that are not there.
+
+    With `shared` (sharing.py), `there` is what every machine reaches: a run of this store alone is handed in again.
+    """
+    storage = Shared(shared) if shared else None
+
+    def there(run: Run, rules: Sequence[str]) -> bool:
+        return storage.holds(run.key, rules) if storage else finished(run, store, rules) is not None
+
     done = scored(results)
     wanted = {key: left for key, job in jobs.items() if (left := missing(job, done))}
     again: set[str] = set()
     queue = list(wanted.values())
     while queue:
         job = queue.pop()
-        if not isinstance(job.encoder, Run) or finished(job.encoder, store, _rules(job)):
+        if not isinstance(job.encoder, Run) or there(job.encoder, _rules(job)):
             continue
         for nested in job.encoder.nested():
             whole = jobs[nested.key]
-            if nested.key not in wanted and not finished(nested, store, _rules(whole)):
+            if nested.key not in wanted and not there(nested, _rules(whole)):
                 wanted[nested.key] = whole
                 again.add(nested.key)
                 queue.append(whole)

@@ -32,6 +32,13 @@ DRAWN = ["scale", "first", "second", "column"]  # a difference of two checkpoint
 PAIRS = [*DRAWN, "difference", "low", "high", "p", "pairs", "resamples", "commit"]
 TRIAL = ["scale", "search", "trial"]
 SEARCHES = [*TRIAL, "state", "score", "evaluations", "keys", "commit"]
+FILES = {
+    "runs.csv": (RUNS, ["key"]),
+    "results.csv": (SCORES, CELL),
+    "curves.csv": (CURVES, POINT),
+    "pairs.csv": (PAIRS, DRAWN),
+    "searches.csv": (SEARCHES, TRIAL),
+}
 TEXT: Any = dict.fromkeys(
     ("scale", "key", "method", "backbone", "settings", "select", "scorer", "first", "second", "column"), "string"
 ) | dict.fromkeys(("task", "metric", "commit", "device", "name", "search", "trial", "state", "keys"), "string")
@@ -83,10 +90,14 @@ def read_results(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
     """Every score with its run."""
     folder = folder_for(scale, mlruns)
     runs, scores = read(folder / "runs.csv", RUNS), read(folder / "results.csv", SCORES)
+    _refuse_strange(folder, runs, scores)
+    return scores.merge(runs, on="key", how="left", validate="m:1")[RESULTS]
+
+
+def _refuse_strange(folder: Path, runs: pd.DataFrame, scores: pd.DataFrame) -> None:
     strange = scores[~scores["key"].isin(runs["key"])]
     if len(strange):
         raise ValueError(f"{folder}: results.csv has scores of run {strange['key'].iloc[0]}, which runs.csv lacks")
-    return scores.merge(runs, on="key", how="left", validate="m:1")[RESULTS]
 
 
 def read_curves(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
@@ -174,13 +185,33 @@ def keep_arrays(studies: Iterable[Study], mlruns: Path) -> int:
         for row, key, task in ((r, k, t) for r in study.rows for k in r.keys().values() for t in study.tasks):
             target = arrays_path(folder_for(study.scale.name, mlruns), key, row.select, str(row.scorer), task)
             source = mlruns / "store" / key / "figure_data" / target.name
-            if source.is_file() and not target.is_file():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                part = target.with_suffix(".part")
-                shutil.copyfile(source, part)
-                part.replace(target)
-                count += 1
+            count += source.is_file() and _copy(source, target)
     return count
+
+
+def _copy(source: Path, target: Path) -> bool:
+    """Whether the target was not there yet."""
+    if target.is_file():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(".part")
+    shutil.copyfile(source, part)
+    part.replace(target)
+    return True
+
+
+def merge_folder(other: Path, mlruns: Path) -> dict[str, int]:
+    """Add another record, such as a cluster's: what this one lacks; how many lines and arrays, by file and folder."""
+    if not (other / "runs.csv").is_file():
+        raise FileNotFoundError(f"{other}: holds no record; expected runs.csv and the files beside it")
+    found = {name: read(other / name, columns) for name, (columns, _) in FILES.items()}  # all of them, before any
+    _refuse_strange(other, found["runs.csv"], found["results.csv"])
+    new = {
+        name: merge(mlruns / name, found[name], columns=columns, identity=identity)
+        for name, (columns, identity) in FILES.items()
+    }
+    arrays = sorted((other / "figure_data").rglob("*.npz"))
+    return new | {"figure_data": sum(_copy(path, mlruns / path.relative_to(other)) for path in arrays)}
 
 
 def merge_lines(scale: str, mlruns: Path, results: list[Mapping[str, Any]]) -> int:

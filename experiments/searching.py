@@ -6,7 +6,7 @@ that they need are scored on dev, to be compared with the record.
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
-from cse_core.train import DivergedError, History
+from cse_core.train import DivergedError
 from experiments import record, show
-from experiments.job import Job, Place, commit, execute
+from experiments.job import Place, commit
+from experiments.logbook import Logbook
 from experiments.plan import insist_on_the_record
 from experiments.searches import Search, distributions, settings_text
-from experiments.sharing import Shared, execute_shared
+from experiments.sharing import execute_shared
 from experiments.tracking import Tracker
 from experiments.trials import Cluster, Follow, run_level, tuner
 
@@ -53,7 +54,7 @@ def attempt(config: Mapping[str, float], search: Search, place: Place) -> None:
 
     try:
         for job in search.jobs(config):
-            result = _run(job, place, lambda step, history: tell(history.curves))
+            result = execute_shared(job, place, on_step=lambda step, history: tell(history.curves))
             tell(result["curves"])  # of a run that was there already
             score = result["kept"][search.scale.dev]["score"]
             if score is None:
@@ -69,10 +70,6 @@ def attempt(config: Mapping[str, float], search: Search, place: Place) -> None:
         tune.report(_told(scores, len(scores) * search.evaluations) | {"state": FINISHED})
 
 
-def _run(job: Job, place: Place, on_step: Callable[[int, History], object]) -> Mapping[str, Any]:
-    return (execute_shared if place.shared else execute)(job, place, on_step=on_step)
-
-
 def _told(scores: Sequence[float], at: int) -> dict[str, Any]:
     return {"score": sum(scores) / len(scores), CLOCK: at, "state": STOPPED, "failed": ""}
 
@@ -80,8 +77,9 @@ def _told(scores: Sequence[float], at: int) -> dict[str, Any]:
 class Watch(tune.Callback):
     """Puts each trial into the record as it ends; all of it in the driver."""
 
-    def __init__(self, search: Search, place: Place, tracker: Tracker, bar: show.Bar) -> None:
-        self.search, self.place, self.tracker, self.bar = search, place, tracker, bar
+    def __init__(self, search: Search, logbook: Logbook, bar: show.Bar) -> None:
+        self.search, self.logbook, self.bar = search, logbook, bar
+        self.mlruns = logbook.tracker.mlruns
         self.failed: dict[str, str] = {}
         self.ended = 0
         self.places: dict[str, str] = {}  # in the bar, by Ray's random names
@@ -92,7 +90,7 @@ class Watch(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Ray Tune's hook."""
-        path = _started(self.search, self.tracker.mlruns)
+        path = _started(self.search, self.mlruns)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
             file.write(f"\n{settings_text(trial.config)}\n")  # a line that was cut off stays by itself
@@ -106,18 +104,14 @@ class Watch(tune.Callback):
         """Ray Tune's hook."""
         last, text = trial.last_result, settings_text(trial.config)
         keys = [job.key for job in self.search.jobs(trial.config)]
-        folders = [self.place.store / key for key in keys]
-        for folder in folders:
-            if self.place.shared:
-                Shared(self.place.shared).fetch(folder.name, folder.parent, weights=False)
-            if (folder / "result.json").is_file():
-                self.tracker.log(folder)
+        for key in keys[: last[CLOCK] // self.search.evaluations]:  # of the seeds that came to their end
+            self.logbook.add(key)
         if last["failed"]:
             self.failed[text] = last["failed"]
         if last["state"] != ERROR:
             line = {"scale": self.search.scale.name, "search": self.search.name, "trial": text, "keys": " ".join(keys)}
             line |= {name: last[name] for name in ("state", "score", CLOCK)} | {"commit": record.commit_of(commit())}
-            record.merge_searches(self.tracker.mlruns, pd.DataFrame([line]))
+            record.merge_searches(self.mlruns, pd.DataFrame([line]))
         self._end(trial)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
@@ -142,7 +136,7 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
     results = record.read_results(search.scale.name, tracker.mlruns)
     for level in search.nested():
         with show.Bar([job.key for job in level]) as bar:
-            follow = Follow(tracker, place, bar)
+            follow = Follow(Logbook(tracker, place), bar)
             run_level(level, place, cluster, follow)
         if follow.failed or len(follow.finished) < len(level):
             return follow.failed, bool(follow.failed)
@@ -159,11 +153,12 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
     last = len(search.seeds) * search.evaluations
     asha = ASHAScheduler(CLOCK, max_t=last + 1, grace_period=max(1, search.evaluations // 2), reduction_factor=2, **how)
     with show.Bar([str(i) for i in range(left)]) as bar:
-        watch = Watch(search, place, tracker, bar)
+        watch = Watch(search, Logbook(tracker, place), bar)
         trainable = tune.with_parameters(attempt, search=search, place=place)
         how = {"search_alg": asked, "num_samples": left, "scheduler": asha if search.trials else None}
         tuner(trainable, cluster, place, watch, space={}, **how).fit()
-    return watch.failed, watch.ended >= left
+        watch.logbook.settle()
+    return watch.failed | watch.logbook.waiting, watch.ended >= left
 
 
 def recorded(search: Search, mlruns: Path) -> Trials:

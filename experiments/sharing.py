@@ -11,16 +11,19 @@ what it brings after another one has finished is not looked at.
 
 import json
 import logging
+import math
 import os
+import pickle
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import fsspec
+import torch
 from fsspec.implementations.local import LocalFileSystem
 
 from cse_core.run import Run
@@ -30,6 +33,7 @@ from experiments.job import FailedTasksError, Job, Place, execute
 ARRAYS = ("pair_scores", "figure_data")
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
 SHARE_SECONDS = 600.0  # a state of BERT-large is five gigabytes
+TRIES = 3
 
 
 logger = logging.getLogger(__name__)
@@ -42,11 +46,25 @@ class Shared:
         self.files, self.root = fsspec.core.url_to_fs(url)
         self.attempt = uuid.uuid4().hex[:12]
 
+    def holds(self, key: str, rules: Collection[str]) -> bool:
+        """Whether a run is published with the checkpoints of these rules."""
+        last = self._last(key)
+        if not last:
+            return False
+        history = json.loads(self.files.cat_file(f"{self._folder(key, last)}/history.json"))
+        return set(rules) <= set(history["kept"])
+
     def fetch(self, key: str, store: Path, *, weights: bool = True) -> int:
         """Bring a run's folder, or else its furthest state, into the store, unless it is there; which one it was.
 
         Without `weights` only what is recorded comes.
         """
+        for _ in range(TRIES - 1):
+            with suppress(FileNotFoundError):  # a state went as another attempt finished or got further: look again
+                return self._fetch(key, store, weights)
+        return self._fetch(key, store, weights)
+
+    def _fetch(self, key: str, store: Path, weights: bool) -> int:
         last = self._last(key)
         here = store / key / "shared"
         if last and here.is_file() and here.read_text() == str(last):
@@ -66,7 +84,7 @@ class Shared:
         won = self._claim(f"{place}/{after + 1}", f"{self.attempt}-{after + 1}")
         if won:
             (folder / "shared").write_text(str(after + 1))
-            self._remove(self._states(folder.name))
+        self._remove(self._states(folder.name) if won else [f"{place}/{self.attempt}-{after + 1}"])
         return won
 
     def share_state(self, folder: Path, step: int) -> None:
@@ -93,11 +111,10 @@ class Shared:
         return f"{self.root}/{key}/{name}"
 
     def _state(self, key: str, store: Path) -> str:
-        """The furthest complete state; none where this machine has one of its own to go on from."""
-        if any((store / key / name).is_file() for name in ("state.pt", "history.json")):
-            return ""
+        """The furthest complete state, if it is further than what this machine has to go on from."""
         states = [state for state in self._states(key) if self.files.exists(f"{state}/complete")]
-        return max(states, key=_step, default="")
+        furthest = max(states, key=_step, default="")
+        return furthest if furthest and _step(furthest) > _own_step(store / key) else ""
 
     def _states(self, key: str) -> list[str]:
         return [path for path in self._entries(key) if path.rpartition("/")[2].startswith("state-")]
@@ -156,10 +173,28 @@ def _step(state: str) -> int:
     return int(state.rpartition("/")[2].split("-")[1])
 
 
+def _own_step(folder: Path) -> float:
+    """How far a run has come in a folder; -1 where nothing there can be gone on from."""
+    if (folder / "history.json").is_file():
+        return math.inf
+    try:
+        return torch.load(folder / "state.pt", mmap=True, weights_only=True)["step"]
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):  # absent or torn
+        return -1
+
+
+def fetch_recorded(key: str, place: Place) -> None:
+    """Bring what the record needs of a run that may have been trained on another machine."""
+    if place.shared:
+        Shared(place.shared).fetch(key, place.store, weights=False)
+
+
 def execute_shared(
     job: Job, place: Place, *, on_step: Callable[[int, History], object] | None = None
 ) -> dict[str, Any]:
-    """`execute`, after the run's folder and those of the runs that it needs are fetched; what is new is published."""
+    """`execute`; where there is shared storage, folders are fetched from there before, and what is new is published."""
+    if not place.shared:
+        return execute(job, place, on_step=on_step)
     shared, folder = Shared(place.shared), place.store / job.key
     nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
     for run in nested:

@@ -63,6 +63,8 @@ class Options:
     """Runs at a time; 0 for one a core, or one a GPU."""
     gpus_per_run: float = 1.0
     """Share of a GPU that a run takes, where there are GPUs."""
+    device: str = os.environ.get("CSE_DEVICE", "")
+    """cpu or cuda; cuda where there are GPUs now. Else CSE_DEVICE, for clusters whose GPUs come when asked for."""
     compiled: bool = False
     """Hand training passes to torch.compile, on GPUs: minutes at the start of a run, for long runs."""
     address: str = os.environ.get("CSE_RAY", "local")
@@ -91,10 +93,13 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
 
 
 def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:
-    cluster = Cluster(options.address, options.workers, options.gpus_per_run)
-    outcome = run(work, results, _place(options), cluster, Tracker(options.mlruns))
+    outcome = run(work, results, _place(options), _cluster(options), Tracker(options.mlruns))
     export(options.mlruns)
     return outcome
+
+
+def _cluster(options: Options) -> Cluster:
+    return Cluster(options.address, options.workers, options.gpus_per_run, options.device)
 
 
 def _place(options: Options) -> Place:
@@ -110,7 +115,7 @@ def search(options: Options) -> int:
         show.searches(searches, options.mlruns)
         return 0
     record.check_writable(options.mlruns)
-    cluster = Cluster(options.address, options.workers, options.gpus_per_run)
+    cluster = _cluster(options)
     place, tracker = replace(_place(options), device=cluster.start()), Tracker(options.mlruns)
     status = 0
     for one in searches:
@@ -140,7 +145,7 @@ def main(options: Options) -> int:
         show.studies(studies, results, options.mlruns / "store")
         return 0
     jobs = jobs_of(studies)
-    work = plan(jobs, results, options.mlruns / "store")
+    work = plan(jobs, results, options.mlruns / "store", options.shared)
     if options.plan:
         show_forecast(work, results, options)
         return 0
@@ -158,3 +163,5 @@ if __name__ == "__main__":
         sys.exit(main(tyro.cli(Options)))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

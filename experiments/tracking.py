@@ -17,10 +17,14 @@ from typing import Any, cast
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+# The driver must not stand still while a server is away: runs that wait are tried again (logbook.py).
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 
 import mlflow
 from mlflow.entities import Metric, Param, RunStatus, RunTag
 from mlflow.entities import Run as Tracked
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from cse_core.evaluate.suite import GROUPS
@@ -30,6 +34,7 @@ from experiments import record
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports each table of a new database
 EXPERIMENT = "cse-study"
 CONTENT = ("cells", "studies")  # tags that say what a logged run holds; the record takes runs that a study names
+AWAY = (OSError, MlflowException)  # what a server or storage that can't be reached raises
 MOST = 1000  # MLflow takes at most so many metrics in a call
 
 

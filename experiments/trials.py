@@ -17,19 +17,24 @@ from cse_core.run import Run
 from cse_core.train import History
 from experiments import show
 from experiments.capacity import expected, longest_first
-from experiments.job import Job, Place, execute
+from experiments.job import Job, Place
+from experiments.logbook import Logbook
 from experiments.plan import Plan, blocked, insist_on_the_record
-from experiments.sharing import Shared, execute_shared
+from experiments.sharing import execute_shared
 from experiments.tracking import Tracker
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Ray's address, how many trials at a time (0: one a core or GPU), and the share of a GPU that each takes."""
+    """Ray's address, how many trials at a time (0: one a core or GPU), the share of a GPU that each takes.
+
+    `device` is for a cluster whose GPUs come only when they are asked for.
+    """
 
     address: str = "local"
     workers: int = 0
     gpus_per_run: float = 1.0
+    device: str = ""
 
     def start(self) -> str:
         """Join a cluster, or start Ray on this machine alone; returns the device that its trials have."""
@@ -40,14 +45,14 @@ class Cluster:
             cores = self.workers or os.cpu_count()
             # Nothing but small dictionaries travels through the object store.
             ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=128 * 2**20, **quiet)
-        return "cuda" if ray.cluster_resources().get("GPU") else "cpu"
+        return self.device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
 
 
 def trial(config: Mapping[str, Any], jobs: Mapping[str, Job], place: Place) -> None:
     """One job in a Ray worker. What it raises is a result, for it would raise it again; a lost worker is retried."""
     job = jobs[config["key"]]
     try:
-        (execute_shared if place.shared else execute)(job, place, on_step=_reporter(job))
+        execute_shared(job, place, on_step=_reporter(job))
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver names it with the run
         tune.report({"fraction": 1.0, "failed": f"{type(error).__name__}: {error}"})
     else:
@@ -67,8 +72,8 @@ def _reporter(job: Job) -> Callable[[int, History], None]:
 class Follow(tune.Callback):
     """Tracks each job as it ends and moves the progress bar; all of it in the driver."""
 
-    def __init__(self, tracker: Tracker, place: Place, bar: show.Bar) -> None:
-        self.tracker, self.place, self.bar = tracker, place, bar
+    def __init__(self, logbook: Logbook, bar: show.Bar) -> None:
+        self.logbook, self.bar = logbook, bar
         self.failed: dict[str, str] = {}
         self.finished: set[str] = set()
 
@@ -87,11 +92,18 @@ class Follow(tune.Callback):
         if reason:
             self.fail(key, reason)
             return
-        if self.place.shared:
-            Shared(self.place.shared).fetch(key, self.place.store, weights=False)
-        self.tracker.log(self.place.store / key)
-        self.finished.add(key)
-        self.bar.end(key)
+        self._tracked(self.logbook.add(key))
+
+    def settle(self) -> None:
+        """After a level: wait for what is away; what does not come back fails by name."""
+        self._tracked(self.logbook.settle())
+        for key, reason in self.logbook.waiting.items():
+            self.fail(key, reason)
+
+    def _tracked(self, keys: Sequence[str]) -> None:
+        self.finished.update(keys)
+        for key in keys:
+            self.bar.end(key)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Ray Tune's hook."""
@@ -133,6 +145,7 @@ def run_level(jobs: Sequence[Job], place: Place, cluster: Cluster, follow: Follo
     named = {name: lambda started: started.config["key"] for name in ("trial_name_creator", "trial_dirname_creator")}
     space = {"key": tune.grid_search(list(by_key))}
     tuner(trainable, cluster, place, follow, space=space, **named).fit()
+    follow.settle()
 
 
 def run(
@@ -141,7 +154,7 @@ def run(
     """Run a plan level by level; returns key -> reason of what failed, and whether it came to its end."""
     place = replace(place, device=cluster.start())
     with show.Bar([job.key for job in work.pending]) as bar:
-        follow = Follow(tracker, place, bar)
+        follow = Follow(Logbook(tracker, place), bar)
         for level in work.levels:
             ready = []
             for job in level:

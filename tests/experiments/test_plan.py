@@ -15,6 +15,7 @@ from experiments import record
 from experiments.catalogue import STUDIES, chosen
 from experiments.job import Job
 from experiments.plan import blocked, differences, jobs_of, missing, plan, scored
+from experiments.sharing import Shared
 from experiments.study import Row, Scale, Study, reseeded
 
 BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
@@ -129,6 +130,17 @@ def test_a_recorded_teacher_is_trained_again_only_if_its_weights_are_needed_and_
     assert work.again == frozenset()
     assert BASE.key not in {job.key for job in work.pending}
     assert plan(jobs, frame(*jobs.values()), tmp_path / "elsewhere").pending == ()
+
+
+def test_on_a_cluster_weights_count_where_every_machine_finds_them(tmp_path: Path) -> None:
+    jobs, url = jobs_of([study(row("taught", TAUGHT))]), (tmp_path / "shared").as_uri()
+    recorded = frame(jobs[BASE.key])
+    weights(tmp_path / "store", BASE, "stsb_dev")
+    assert plan(jobs, recorded, tmp_path / "store", url).again == {BASE.key}  # to be published from here
+    assert Shared(url).publish(tmp_path / "store" / BASE.key, 0)
+    work = plan(jobs, recorded, tmp_path / "elsewhere", url)
+    assert work.again == frozenset()
+    assert BASE.key not in {job.key for job in work.pending}
 
 
 def test_a_run_trained_again_for_one_score_keeps_every_rules_checkpoint(tmp_path: Path) -> None:

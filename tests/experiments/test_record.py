@@ -94,6 +94,64 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
         record.read(path, record.SCORES)
 
 
+def of_a_machine(folder: Path, *keys: str, score: float) -> Path:
+    """A record with a score, a point of a curve and an array for each run."""
+    record.merge_results(folder, pd.DataFrame([line(key=key, score=score) for key in keys], columns=record.RESULTS))
+    points = pd.DataFrame([("small", key, "loss", 1, score) for key in keys], columns=record.CURVES)
+    record.merge(folder / "curves.csv", points, columns=record.CURVES, identity=record.POINT)
+    for key in keys:
+        (folder / "figure_data" / key).mkdir(parents=True)
+        (folder / "figure_data" / key / "a.npz").write_text(str(score))
+    return folder
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.suffix != ".lock" and path.is_file()
+    }
+
+
+def test_another_machines_record_adds_what_is_new_and_changes_nothing(tmp_path: Path) -> None:
+    mine = of_a_machine(tmp_path / "mine", "both", "mine", score=0.1)
+    theirs = of_a_machine(tmp_path / "theirs", "both", "theirs", score=0.2)
+    new = record.merge_folder(theirs, mine)
+    assert new == {
+        "runs.csv": 1,
+        "results.csv": 1,
+        "curves.csv": 1,
+        "pairs.csv": 0,
+        "searches.csv": 0,
+        "figure_data": 1,
+    }
+    found = record.read_results("small", mine).set_index("key")["score"]
+    assert found.to_dict() == {"both": 0.1, "mine": 0.1, "theirs": 0.2}
+    assert (mine / "figure_data" / "both" / "a.npz").read_text() == "0.1"
+    assert (mine / "figure_data" / "theirs" / "a.npz").read_text() == "0.2"
+    before = contents(mine)
+    assert set(record.merge_folder(theirs, mine).values()) == {0}
+    assert contents(mine) == before
+
+
+@pytest.mark.parametrize("broken", ["searches.csv", "results.csv", "runs.csv"])
+def test_a_record_that_is_broken_anywhere_adds_nothing(tmp_path: Path, broken: str) -> None:
+    mine, theirs = of_a_machine(tmp_path / "mine", "a", score=0.1), of_a_machine(tmp_path / "theirs", "b", score=0.2)
+    if broken == "runs.csv":
+        (theirs / broken).write_text(",".join(record.RUNS) + "\n")  # no run for the score of b
+    else:
+        (theirs / broken).write_text("key,other\n")
+    before = contents(mine)
+    with pytest.raises(ValueError, match=r"theirs.*(columns key, other; expected|scores of run b)"):
+        record.merge_folder(theirs, mine)
+    assert contents(mine) == before
+
+
+def test_a_folder_without_a_record_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"holds no record; expected runs\.csv"):
+        record.merge_folder(tmp_path / "away", tmp_path)
+
+
 def test_quickstart_has_a_record_of_its_own(tmp_path: Path) -> None:
     assert record.folder_for("quickstart", tmp_path) == tmp_path / "quickstart"
     assert record.folder_for("small", tmp_path) == record.folder_for("paper", tmp_path) == tmp_path

@@ -100,16 +100,70 @@ def test_the_furthest_whole_state_is_gone_on_from(url: str, tmp_path: Path) -> N
     for step in (4, 12, 8):
         one.share_state(fill(tmp_path / "a" / "key", **{"state.pt": str(step).encode()}), step)
     other.share_state(fill(tmp_path / "a" / "key", **{"state.pt": b"5"}), 5)
-    torn = fill(tmp_path / "a" / "key", **{"state.pt": b"torn"})
-    other._upload(torn, f"{other.root}/key/state-99-x")
-    (tmp_path / "a" / "key" / "history.json").unlink()
-    found = Shared(url)
-    found.fetch("key", tmp_path / "b")
+    half = fill(tmp_path / "a" / "key", **{"state.pt": b"half"})
+    other._upload(half, f"{other.root}/key/state-99-x")
+    Shared(url).fetch("key", tmp_path / "b")
     assert (tmp_path / "b" / "key" / "state.pt").read_bytes() == b"8"  # of `one`, whose earlier ones are gone
-    found.fetch("key", tmp_path / "a")
-    assert (tmp_path / "a" / "key" / "state.pt").read_bytes() == b"torn"  # a machine's own stays
     assert one.publish(fill(tmp_path / "c" / "key"), 0)
     assert not one._states("key")
+
+
+def saved(folder: Path, step: int) -> Path:
+    """A run's folder with a state of that step."""
+    folder.mkdir(parents=True)
+    torch.save({"step": step}, folder / "state.pt")
+    return folder
+
+
+@pytest.mark.parametrize(("own", "shared", "found"), [(4, 8, 8), (8, 4, 8), (8, 8, 8)])
+def test_the_further_of_a_machines_own_and_the_shared_state_is_gone_on_from(
+    url: str, tmp_path: Path, own: int, shared: int, found: int
+) -> None:
+    Shared(url).share_state(saved(tmp_path / "a" / "key", shared), shared)
+    mine = saved(tmp_path / "b" / "key", own)
+    Shared(url).fetch("key", tmp_path / "b")
+    assert torch.load(mine / "state.pt")["step"] == found
+
+
+def test_a_torn_state_of_ones_own_gives_way(url: str, tmp_path: Path) -> None:
+    Shared(url).share_state(saved(tmp_path / "a" / "key", 4), 4)
+    mine = saved(tmp_path / "b" / "key", 8) / "state.pt"
+    mine.write_bytes(mine.read_bytes()[:100])
+    Shared(url).fetch("key", tmp_path / "b")
+    assert torch.load(mine)["step"] == 4
+
+
+def test_a_state_that_goes_while_it_is_fetched_is_looked_for_again(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Shared(url)
+    other.share_state(saved(tmp_path / "a" / "key", 4), 4)
+    download = Shared._download
+
+    def late(self: Shared, source: str, folder: Path, *, weights: bool) -> None:
+        monkeypatch.setattr(Shared, "_download", download)
+        assert other.publish(fill(tmp_path / "c" / "key"), 0)  # and the states go
+        raise FileNotFoundError(source)
+
+    monkeypatch.setattr(Shared, "_download", late)
+    assert Shared(url).fetch("key", tmp_path / "b") == 1
+    assert content(tmp_path / "b" / "key") == FILES
+
+
+def test_a_losers_folder_does_not_stay(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    assert Shared(shared.as_uri()).publish(fill(tmp_path / "a" / "key"), 0)
+    before = content(shared)
+    assert not Shared(shared.as_uri()).publish(fill(tmp_path / "b" / "key"), 0)
+    assert content(shared) == before
+
+
+def test_what_is_published_with_which_checkpoints(url: str, tmp_path: Path) -> None:
+    shared = Shared(url)
+    assert not shared.holds("key", ())
+    shared.publish(fill(tmp_path / "a" / "key", history_json=b'{"kept": {"stsb_dev": {}}}'), 0)
+    assert shared.holds("key", ("stsb_dev",))
+    assert not shared.holds("key", ("stsb_dev", "last"))
 
 
 class CutOffError(Exception):

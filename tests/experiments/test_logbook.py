@@ -1,0 +1,128 @@
+"""A server or storage that is away holds nothing up and loses nothing."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from experiments import logbook, record
+from experiments.job import Place
+from experiments.logbook import Logbook
+from experiments.tracking import MlflowException
+from tests.experiments import tiny
+from tests.experiments.test_sweep import ROOT, command, environment, scores
+
+
+class Server:
+    """Stands for the tracker: while it is away it raises."""
+
+    def __init__(self, *, away: int = 0, without: str = "") -> None:
+        self.away, self.without, self.tracked = away, without, []
+
+    def log(self, folder: Path) -> None:
+        if self.away or folder.name == self.without:
+            self.away = max(0, self.away - 1)
+            raise MlflowException("no connection")
+        self.tracked.append(folder.name)
+
+
+def kept(server: Server, tmp_path: Path) -> Logbook:
+    return Logbook(server, Place(tmp_path))  # ty: ignore[invalid-argument-type]
+
+
+def test_what_could_not_be_tracked_is_with_the_next_one(tmp_path: Path) -> None:
+    server = Server(away=1)
+    book = kept(server, tmp_path)
+    assert book.add("a") == []
+    assert "no connection" in book.waiting["a"]
+    assert book.add("b") == ["a", "b"]
+    assert server.tracked == ["a", "b"]
+    assert not book.waiting
+
+
+def test_the_end_waits_for_what_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(logbook.time, "sleep", pauses.append)
+    server = Server(away=5)
+    book = kept(server, tmp_path)
+    book.add("a")
+    assert book.settle() == ["a"]
+    assert len(pauses) == 4  # of five failures one was at its end, one before the first pause
+
+
+def test_one_that_never_can_be_tracked_keeps_none_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logbook, "PAUSE", 0.001)
+    server = Server(without="b")
+    book = kept(server, tmp_path)
+    for key in "abcd":
+        book.add(key)
+    assert set(server.tracked) | set(book.settle(patience=0.05)) == {"a", "c", "d"}
+    assert list(book.waiting) == ["b"]
+    assert "not tracked (no connection): the same command tracks it" in book.waiting["b"]
+
+
+@contextmanager
+def mlflow_server(folder: Path, port: int) -> Generator[subprocess.Popen[bytes]]:
+    folder.mkdir(exist_ok=True)
+    given = ["server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    given += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "kept")]
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mlflow", *given], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        until(lambda: answers(port))
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def until(true: Callable[[], bool], seconds: float = 180) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_a_sweep_outlives_mlflows_server_and_tracks_all_when_it_is_back(tmp_path: Path) -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    mlruns = tmp_path / "mlruns"
+    surroundings = environment(mlruns) | {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}
+    given = command(mlruns, "healthy")
+    with (tmp_path / "log").open("wb") as log:
+        with mlflow_server(tmp_path / "server", port):
+            process = subprocess.Popen(given, env=surroundings, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            until(lambda: any((mlruns / "store").glob("*/state.pt")))
+        # A first run has begun; its level comes to its end while nothing can be tracked.
+        until(lambda: len(list((mlruns / "store").glob("*/result.json"))) == 2)
+        time.sleep(10)
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        with mlflow_server(tmp_path / "server", port):
+            assert process.wait(timeout=300) == 0, (tmp_path / "log").read_text()
+    runs = {one.key for row in tiny.healthy(tiny.SCALE).rows for one in row.runs()}
+    assert {key for key, *_ in scores(mlruns)} == runs
+    finished = {path.parent.name: json.loads(path.read_text()) for path in (mlruns / "store").glob("*/result.json")}
+    assert set(finished) == runs
+    lines = [line for result in finished.values() for line in record.result_lines(result)]
+    assert scores(mlruns) == {tuple(line[name] for name in record.CELL): line["score"] for line in lines}
