@@ -7,11 +7,13 @@ all. On a GPU, whose kernels want one fixed shape, the model's own forward is th
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # models built of the same named parts
 
@@ -95,9 +97,10 @@ def states(
     found = [dropout(table.LayerNorm(embedded), p)]
     if hasattr(model, "embeddings_project"):  # ELECTRA's words may be narrower than its layers
         found[0] = model.embeddings_project(found[0])
+    through = partial(checkpoint, _through, use_reentrant=False) if model.is_activation_checkpointing else _through
     for layer in model.encoder.layer:
         rows = only if layer is model.encoder.layer[-1] else None
-        found.append(_through(layer, found[-1], layout, rows, p, p_weights))
+        found.append(through(layer, found[-1], layout, rows, p, p_weights))
     return found
 
 

@@ -12,7 +12,8 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from cse_core.batches import Batches
 from cse_core.data import content_of, examples, sentences
 from cse_core.encoder import Encoder
 from cse_core.evaluate.development import Development
+from cse_core.history import History, Kept, finished
 from cse_core.pretrained import content_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
@@ -38,44 +40,8 @@ class DivergedError(ArithmeticError):
     """A loss term is no longer finite."""
 
 
-@dataclass
-class Kept:
-    """The step and dev score of a kept checkpoint."""
-
-    step: int
-    score: float | None
-
-
-@dataclass
-class History:
-    """What a run leaves beside its weights: a value per step and loss term, dev scores, kept steps, seconds, data."""
-
-    steps: int
-    curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    kept: dict[str, Kept] = field(default_factory=dict)
-    seconds: float = 0.0
-    skipped: int = 0  # steps that the fp16 scaler dropped
-    data: dict[str, str] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, content: dict[str, Any]) -> "History":
-        """From its plain form, as JSON or a saved state holds it."""
-        content = dict(content)
-        content["kept"] = {rule: Kept(**kept) for rule, kept in content["kept"].items()}
-        content["curves"] = {name: [(s, v) for s, v in points] for name, points in content["curves"].items()}
-        return cls(**content)
-
-
-def finished(run: Run, store: Path, keep: Sequence[str]) -> History | None:
-    """The history of a run whose kept checkpoints are all there, else None."""
-    folder = store / run.key
-    path = folder / "history.json"
-    if not path.is_file() or not all((folder / rule / "config.json").is_file() for rule in keep):
-        return None
-    history = History.of(json.loads(path.read_text()))
-    # A run that is trained again for more rules has their folders before it has kept the right checkpoint in them.
-    return history if set(keep) <= set(history.kept) else None
+class MemoryExceededError(RuntimeError):
+    """A step does not fit into the device's memory."""
 
 
 def train(
@@ -92,16 +58,47 @@ def train(
     """Train a run, or go on with it, and return its history; nothing to do if it is finished.
 
     `compiled` hands the backbone's training passes to torch.compile, on a GPU; a CPU's passes are written out already.
+    A run whose step does not fit into memory goes on from its last state with activations computed twice instead of
+    kept: to the same bits, as no smaller batch would, for a contrastive loss wants the whole batch at once.
     """
     done = finished(run, store, keep)
     if done:
         return done
+    begin = partial(_train, run, store, data, keep, device, compiled, save_seconds, on_step)
+    try:
+        return begin(recompute=False)
+    except torch.OutOfMemoryError as error:
+        logger.warning("run %s: %s; it goes on with activations computed twice", run.key, error)
+    # Not in the handler, where the error would hold what the first attempt held.
+    try:
+        return begin(recompute=True)
+    except torch.OutOfMemoryError as error:
+        raise MemoryExceededError(
+            f"run {run.key}: a step of {run.batch_size} sentences does not fit into memory, even with activations "
+            f"computed twice ({error}); give it a larger share of a GPU"
+        ) from None
+
+
+def _train(
+    run: Run,
+    store: Path,
+    data: Path | None,
+    keep: Sequence[str],
+    device: str,
+    compiled: bool,
+    save_seconds: float,
+    on_step: Callable[[int, History], object] | None,
+    *,
+    recompute: bool,
+) -> History:
     folder = store / run.key
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "history.json").is_file():  # finished under fewer rules: train again, for those as well
         keep = [*keep, *History.of(json.loads((folder / "history.json").read_text())).kept]
     loop = Loop(run, store, data=data, keep=keep, device=torch.device(device), compiled=compiled)
     loop.resume(folder / "state.pt")
+    if recompute:
+        loop.recompute()
     saved = started = time.monotonic()
     before = loop.history.seconds
     for step in range(loop.step, loop.history.steps):
@@ -167,6 +164,12 @@ class Loop:
         self.trained, self._pending = trained, []
         self.encoder.train()
         self.modules.train()
+
+    def recompute(self) -> None:
+        """Keep of a layer's activations its input alone, and compute the rest anew in the backward pass."""
+        self.encoder.backbone.activation_checkpointing_enable()
+        said = "activations were computed twice, as a step did not fit into memory"
+        self.history.warnings = list(dict.fromkeys([*self.history.warnings, said]))
 
     def _development(self, data: Path | None) -> dict[str, Development]:
         sets = {}

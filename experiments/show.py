@@ -20,10 +20,11 @@ from experiments.capacity import Forecast, seconds_for
 from experiments.fitting import GIB, Fit
 from experiments.job import Job
 from experiments.plan import Plan, jobs_of, plan
-from experiments.searches import Search
+from experiments.searches import Between, Search
 from experiments.study import Study
 from experiments.tracking import Tracker
 
+COMPARED = 50  # more runs than MLflow's compare page can show side by side
 console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True)
 
 
@@ -126,10 +127,14 @@ def searches(chosen: Sequence[Search], mlruns: Path) -> None:
         table.add_column(heading, justify="right")
     for one in chosen:
         known = record.read_searches(one.scale.name, mlruns)["search"].eq(one.name).sum()
-        space = "\n".join(f"{name}: {values}" for name, values in one.space.items())
+        space = "\n".join(f"{name}: {_values(values)}" for name, values in one.space.items())
         trials = one.trials or len(one.combinations())
         table.add_row(one.name, one.source, space, str(trials), str(len(one.seeds)), str(known))
     console.print(table)
+
+
+def _values(space: Between | tuple[float, ...]) -> str:
+    return ", ".join(f"{v:g}" for v in space) if isinstance(space, tuple) else f"{space.low:g} to {space.high:g}"
 
 
 def searched(search: Search, failed: Mapping[str, str], ended: bool, mlruns: Path) -> None:
@@ -140,8 +145,12 @@ def searched(search: Search, failed: Mapping[str, str], ended: bool, mlruns: Pat
     console.print(f"search {search.name}: {len(mine)} trials recorded ({states})")
     for line in mine[mine["state"] == "finished"].head(3).itertuples():
         console.print(f"  {100 * float(line.score):.2f} on {search.scale.dev}: {line.trial}")
-    for settings, reason in failed.items():
-        console.print(f"failed: {settings}: {reason}", style="red")
+    _ended(failed, ended)
+
+
+def _ended(failed: Mapping[str, str], ended: bool) -> None:
+    for name, reason in failed.items():
+        console.print(f"failed: {name}: {reason}", style="red")
     if not ended:
         console.print("interrupted: nothing that finished is lost, the same command goes on")
 
@@ -180,11 +189,9 @@ def memory(found: Fit | None, *, gib: float, share: float) -> None:
 
 
 def outcome(
-    chosen: Sequence[Study], jobs: Mapping[str, Job], failed: Mapping[str, str], ended: bool, mlruns: Path
+    names: Sequence[str], scale: str, jobs: Mapping[str, Job], failed: Mapping[str, str], ended: bool, mlruns: Path
 ) -> None:
     """Where results are and what failed; quickstart draws its table and its figure itself."""
-    scale = chosen[0].scale.name
-    names = [study.name for study in chosen]
     place = ["--mlruns", str(mlruns)]
     if scale == "quickstart" and ended and not failed:
         for module in ("make_tables", "make_figures"):
@@ -199,11 +206,9 @@ def outcome(
     how = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
     console.print(f"runs in MLflow: {how}{tracker.uri}")
     trained = [key for key, job in jobs.items() if isinstance(job.encoder, Run)]
-    console.print(f"then compare them at {tracker.compare_page(trained)}")
-    for key, reason in failed.items():
-        console.print(f"failed: {jobs[key].name} ({key}): {reason}", style="red")
-    if not ended:
-        console.print("interrupted: nothing that finished is lost, the same command goes on")
+    if len(trained) <= COMPARED:
+        console.print(f"then compare them at {tracker.compare_page(trained)}")
+    _ended({f"{jobs[key].name} ({key})": reason for key, reason in failed.items()}, ended)
 
 
 def scores(result: Mapping[str, Any], only: set[str] | None = None, scorer: str = "cosine") -> None:

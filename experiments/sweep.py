@@ -140,7 +140,8 @@ def main(options: Options) -> int:
         record.check_writable(options.mlruns)
         if (options.mlruns / "mlflow.db").exists() or os.environ.get("MLFLOW_TRACKING_URI"):
             export(options.mlruns)
-    results = record.read_results(scales.pop(), options.mlruns)
+    scale = scales.pop()
+    results = record.read_results(scale, options.mlruns)
     if options.list:
         show.studies(studies, results, options.mlruns / "store")
         return 0
@@ -154,7 +155,7 @@ def main(options: Options) -> int:
         return 0
     failed, ended = _run(work, results, options) if work.pending else ({}, True)
     record.keep_arrays(studies, options.mlruns)
-    show.outcome(studies, jobs, failed, ended, options.mlruns)
+    show.outcome(names, scale, jobs, failed, ended, options.mlruns)
     return 1 if failed else 0 if ended else 130
 
 

@@ -1,0 +1,49 @@
+"""What a run leaves beside its weights."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cse_core.run import Run
+
+
+@dataclass
+class Kept:
+    """The step and dev score of a kept checkpoint."""
+
+    step: int
+    score: float | None
+
+
+@dataclass
+class History:
+    """What a run leaves beside its weights: a value per step and loss term, dev scores, kept steps, seconds, data."""
+
+    steps: int
+    curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    kept: dict[str, Kept] = field(default_factory=dict)
+    seconds: float = 0.0
+    skipped: int = 0  # steps that the fp16 scaler dropped
+    data: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> "History":
+        """From its plain form, as JSON or a saved state holds it."""
+        content = dict(content)
+        content["kept"] = {rule: Kept(**kept) for rule, kept in content["kept"].items()}
+        content["curves"] = {name: [(s, v) for s, v in points] for name, points in content["curves"].items()}
+        return cls(**content)
+
+
+def finished(run: Run, store: Path, keep: Sequence[str]) -> History | None:
+    """The history of a run whose kept checkpoints are all there, else None."""
+    folder = store / run.key
+    path = folder / "history.json"
+    if not path.is_file() or not all((folder / rule / "config.json").is_file() for rule in keep):
+        return None
+    history = History.of(json.loads(path.read_text()))
+    # A run that is trained again for more rules has their folders before it has kept the right checkpoint in them.
+    return history if set(keep) <= set(history.kept) else None
