@@ -1,6 +1,8 @@
 """sweep.yaml for two hosts of one machine: the project's own file with other addresses."""
 
 import os
+import re
+import secrets
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +14,7 @@ from tests.cluster.hosts import Host
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "only-for-this-test"
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 def adapted(key: Path, head: Host, workers: Sequence[Host], shared: Path) -> dict[str, object]:
@@ -24,11 +27,11 @@ def adapted(key: Path, head: Host, workers: Sequence[Host], shared: Path) -> dic
         "ssh_user: ubuntu": "ssh_user: root",
         "~/.ssh/id_ed25519": str(key),
         "file:///nfs/cse": shared.as_uri(),
+        "    CSE_DATA=/nfs/data\n": "    PYTHONPATH=~/cse\n",
         "~/.mlflow/credentials: ~/.mlflow/credentials": f"~/.mlflow/credentials: {key.parent}/credentials",
         "~/.ray/auth_token: ~/.ray/auth_token": f"~/.ray/auth_token: {key.parent}/auth_token",
-        "  - ~/cse-venv/bin/pip install --quiet -c ~/cse/constraints.txt -e ~/cse\n": "",
+        "  - ~/cse-venv/bin/pip install --quiet -c ~/cse/constraints.txt -e ~/cse[cluster]\n": "",
         "test -d ~/cse-venv || python3 -m venv ~/cse-venv": f"test -d ~/cse-venv || ln -s {sys.prefix} ~/cse-venv",
-        "    export RAY_AUTH_MODE=token\n": "    export RAY_AUTH_MODE=token PYTHONPATH=~/cse\n",
     }.items():
         assert text.count(old) == 1, f"sweep.yaml: {old!r} stands there {text.count(old)} times"
         text = text.replace(old, new)
@@ -43,13 +46,20 @@ class Cluster:
         (folder / "credentials").write_text(
             f"[mlflow]\nmlflow_tracking_username = cse\nmlflow_tracking_password = {PASSWORD}\n"
         )
-        (folder / "auth_token").write_text("0123456789abcdef" * 4)
+        self.secret = secrets.token_hex(32)
+        (folder / "auth_token").write_text(self.secret)
         self.file.write_text(yaml.safe_dump(adapted(key, head, workers, shared), sort_keys=False))
         self.environment = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "auth_token")}
 
     def ray(self, command: str, *words: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-        """`ray COMMAND sweep.yaml ...`, from the repository's root."""
+        """`ray COMMAND sweep.yaml ...`, to its end."""
+        with self.begin(command, *words) as process:
+            said, warned = process.communicate(timeout=timeout)
+        return subprocess.CompletedProcess(process.args, process.returncode, COLOURS.sub("", said), warned)
+
+    def begin(self, command: str, *words: str) -> subprocess.Popen[str]:
+        """The same, under way, from the repository's root."""
         given = [str(Path(sys.executable).with_name("ray")), *command.split(), str(self.file), *words]
-        return subprocess.run(
-            given, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=timeout, check=False
+        return subprocess.Popen(
+            given, cwd=ROOT, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

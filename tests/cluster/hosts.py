@@ -1,6 +1,6 @@
 """Two hosts on one machine: a network, mount and process namespace each, with an SSH server; needs root and iproute2.
 
-Each has a home and a /tmp/ray of its own; Python, and all else, is this machine's.
+Each has a home (HOME, in both) and a /tmp/ray of its own; Python, and all else, is this machine's.
 """
 
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 NEEDED = ("ip", "sshd", "ssh", "rsync", "unshare")
 BRIDGE = "cse-bridge"
 NETWORK = "10.77.0"
+HOME = "/mnt"  # a folder that every machine has and nobody needs
 
 
 def lacking() -> str:
@@ -27,7 +28,7 @@ def lacking() -> str:
 
 @dataclass(frozen=True)
 class Host:
-    """One of them: its address, its home as this machine sees it."""
+    """One of them: its address, where this machine finds its home."""
 
     name: str
     address: str
@@ -75,7 +76,7 @@ def _host(folder: Path, name: str, address: str, key: Path) -> Generator[Host]:
     Path("/tmp/ray").mkdir(exist_ok=True)
     passwd = folder / name / "passwd"
     lines = Path("/etc/passwd").read_text().splitlines()
-    passwd.write_text("".join(f"{line.replace(':/root:', f':{home}:')}\n" for line in lines))
+    passwd.write_text("".join(f"{line.replace(':/root:', f':{HOME}:')}\n" for line in lines))
     host = Host(name, address, home)
     with ExitStack() as stack:
         call("ip", "netns", "add", host.cable)
@@ -108,7 +109,8 @@ def _sshd(host: Host, folder: Path, key: Path) -> subprocess.Popen[bytes]:
         "MaxStartups": "100",
     }
     given = " ".join(f"-o {name}={value}" for name, value in options.items())
-    own = f"mount --bind {folder}/passwd /etc/passwd && mount --bind {folder}/ray /tmp/ray"
+    mounts = {"passwd": "/etc/passwd", "ray": "/tmp/ray", "home": HOME}
+    own = " && ".join(f"mount --bind {folder}/{name} {place}" for name, place in mounts.items())
     inside = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c"]
     with (folder / "sshd.log").open("wb") as log:
         process = subprocess.Popen(

@@ -29,7 +29,7 @@ def command(mlruns: Path, study: str) -> list[str]:
 
 
 def environment(mlruns: Path) -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT), "TINY_MARKER": str(mlruns.with_suffix(".killed")), "COLUMNS": "120"}
+    return os.environ | {"PYTHONPATH": str(ROOT), "TINY_MARKER": str(mlruns.with_suffix(".came")), "COLUMNS": "120"}
 
 
 def sweep(mlruns: Path, study: str) -> subprocess.CompletedProcess[str]:
@@ -88,7 +88,7 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     kept = {runs["well"].key, runs["lost"].key}
     assert set(record.read_results("tiny", mlruns)["key"]) == kept
     # The run whose process was killed once went on in another one, to the same bits as SimCSE undisturbed.
-    assert mlruns.with_suffix(".killed").exists()
+    assert Path(f"{mlruns.with_suffix('.came')}-kill").exists()
     torch.set_num_threads(1)
     train(tiny.run(), tmp_path, keep=("synthetic_dev",))
     expected = load_file(tmp_path / tiny.run().key / "synthetic_dev" / "model.safetensors")

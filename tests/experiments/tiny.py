@@ -1,16 +1,19 @@
 """A study of seconds for tests of real sweeps, with a method that can be told to fail."""
 
+import errno
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 import tyro
 from torch import Tensor, nn
 
+from cse_core.evaluate import suite
 from cse_core.method import Batch, Encode, Loss
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
@@ -25,9 +28,54 @@ CORPUS = Corpus("synthetic", 320)
 SCALE = Scale(name="tiny", title="", backbones={}, corpus=CORPUS, seeds=(42,), dev="synthetic_dev")
 
 
+def die() -> None:
+    """As the kernel ends a process that takes too much memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_saving(state: object, file: Any) -> None:
+    """In place of torch.save: a state that is half written."""
+    mark("kill_saving")
+    file.write(b"half a state")
+    file.flush()
+    die()
+
+
+def die_scoring(*given: object, **named: object) -> None:
+    """In place of the evaluation."""
+    mark("kill_scoring")
+    die()
+
+
+def no_space(state: object, file: Any) -> None:
+    """In place of torch.save, once: a disk that is full."""
+    torch.save = SAVE
+    mark("full")
+    file.write(b"half a state")
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+SAVE = torch.save
+REPLACED = {
+    "kill_saving": (torch, "save", die_saving),
+    "kill_scoring": (suite, "evaluate", die_scoring),
+    "full": (torch, "save", no_space),
+}
+
+
+def marker(fault: str) -> Path:
+    """Is there when a fault that comes once has come."""
+    return Path(f"{os.environ['TINY_MARKER']}-{fault}")
+
+
+def mark(fault: str) -> None:
+    """Remember it."""
+    marker(fault).touch()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Faulty(SimCSE):
-    """SimCSE that fails at its sixth step: by an error, by a NaN, or by the loss of its process, once."""
+    """SimCSE in which something fails from its sixth step on: by an error or a NaN always, by all else once."""
 
     name: ClassVar[str] = "faulty"
     fault: str = "none"
@@ -40,10 +88,11 @@ class Faulty(SimCSE):
             raise RuntimeError("told to fail")
         if sixth and self.fault == "nan":
             return Loss(found.total * float("nan"), found.terms)
-        marker = Path(os.environ["TINY_MARKER"])
-        if sixth and self.fault == "kill" and not marker.exists():
-            marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        if sixth and self.fault == "kill" and not marker("kill").exists():
+            mark("kill")
+            die()
+        if sixth and self.fault in REPLACED and not marker(self.fault).exists():
+            setattr(*REPLACED[self.fault])
         return found
 
 
@@ -84,6 +133,11 @@ def faulty(scale: Scale) -> Study:
     return study("faulty", scale, **runs)
 
 
+def lost(scale: Scale) -> Study:
+    """Workers that are killed while they write a state, and while they score; a disk that is full."""
+    return study("lost", scale, **{fault: run(fault) for fault in REPLACED})
+
+
 def searches() -> dict[str, Callable[[Scale], Search]]:
     """One that Optuna samples, of a run that needs another; a grid with a fault in half of it."""
     rates = {"learning_rate": Between(1e-5, 1e-3), "student_temperature": (0.025, 0.05)}
@@ -99,5 +153,5 @@ def main() -> None:
 
     SCALES["tiny"] = SCALE
     SEARCHES.update(searches())
-    catalogue.STUDIES.update({"healthy": healthy, "faulty": faulty})
+    catalogue.STUDIES.update({"healthy": healthy, "faulty": faulty, "lost": lost})
     sys.exit(sweep.main(tyro.cli(sweep.Options)))

@@ -1,0 +1,122 @@
+"""Forms for clusters: valid for Ray, of one mind with the project's own commands and files."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tyro
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from experiments.catalogue import chosen
+from experiments.sweep import Options
+
+ROOT = Path(__file__).parents[2]
+CLUSTERS = ROOT / "experiments" / "clusters"
+LAUNCHED = (ROOT / "sweep.yaml", CLUSTERS / "aws.yaml", CLUSTERS / "gcp.yaml")
+
+
+def loaded(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text())
+
+
+@pytest.mark.parametrize("path", LAUNCHED, ids=lambda path: path.name)
+def test_ray_takes_the_form(path: Path) -> None:
+    validate_config(prepare_config(loaded(path)))
+
+
+@pytest.mark.parametrize("path", LAUNCHED, ids=lambda path: path.name)
+def test_a_word_that_ray_does_not_know_is_refused(path: Path) -> None:
+    with pytest.raises(Exception, match="'command' was unexpected"):
+        validate_config(prepare_config(loaded(path) | {"command": "experiments/sweep.py"}))
+
+
+@pytest.mark.parametrize("path", LAUNCHED, ids=lambda path: path.name)
+def test_launched_clusters_have_the_same_checkout_and_secrets_and_listen_inside_alone(path: Path) -> None:
+    form, own = loaded(path), loaded(LAUNCHED[0])
+    for name in ("file_mounts", "rsync_exclude", "head_setup_commands", "worker_start_ray_commands"):
+        assert form[name] == own[name]
+    assert form["head_start_ray_commands"][-1] == own["head_start_ray_commands"][-1]
+    assert "0.0.0.0" not in path.read_text()
+    for script in re.findall(r"~/cse/(\S+\.(?:py|sh))", path.read_text()):
+        assert (ROOT / script).is_file()
+
+
+@pytest.mark.parametrize("path", LAUNCHED, ids=lambda path: path.name)
+def test_settings_are_names_that_the_sweep_reads(path: Path) -> None:
+    command = next(line for line in loaded(path)["setup_commands"] if "environment.sh" in line)
+    names = {word.split("=")[0] for word in shlex.split(command)[2:]}
+    code = "".join(part.read_text() for part in [*(ROOT / "experiments").glob("*.py"), ROOT / "cse_core" / "data.py"])
+    assert names
+    assert all(f'"{name}"' in code for name in names)
+
+
+def test_the_environment_reaches_every_shell_and_a_later_one_replaces_it(tmp_path: Path) -> None:
+    script = CLUSTERS / "environment.sh"
+    (tmp_path / ".bashrc").write_text("export MINE=1\n")
+    here = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    for value in ("old", "new $HOME 'x'"):
+        subprocess.run(["bash", str(script), f"CSE_SHARED={value}", "CSE_DATA=/a b"], env=here, check=True)
+    shown = subprocess.run(
+        ["bash", "-c", ". ~/.bashrc; echo $MINE $RAY_AUTH_MODE $CSE_RAY; echo $CSE_SHARED; echo $CSE_DATA; echo $PATH"],
+        env=here,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert shown[:3] == ["1 token auto", "new $HOME 'x'", "/a b"]
+    assert shown[3].startswith(f"{tmp_path}/cse-venv/bin:")
+    assert (tmp_path / ".bashrc").read_text().count("cse-environment") == 1
+    assert (tmp_path / ".cse-environment").stat().st_mode & 0o077 == 0
+
+
+def test_kubernetes_form_runs_a_sweep_of_this_project() -> None:
+    spec = loaded(CLUSTERS / "kuberay.yaml")["spec"]
+    python, script, *words = shlex.split(spec["entrypoint"])
+    assert (python, script) == ("python", "/cse/experiments/sweep.py")
+    options = tyro.cli(Options, args=words)
+    assert chosen(list(options.studies), options.scale)
+    cluster = spec["rayClusterSpec"]
+    assert cluster["authOptions"] == {"mode": "token"}
+    templates = [cluster["headGroupSpec"]["template"], *(group["template"] for group in cluster["workerGroupSpecs"])]
+    for template in templates:
+        (container,) = template["spec"]["containers"]
+        volumes = {volume["name"] for volume in template["spec"]["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+        assert str(options.mlruns) in {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {one["name"] for one in container["env"]} == {"CSE_RAY", "CSE_DEVICE", "CSE_SHARED"}
+    import ray
+
+    assert cluster["rayVersion"] == ray.__version__
+
+
+@pytest.mark.slow
+def test_slurms_form_runs_a_sweep_on_the_nodes_that_slurm_gives(tmp_path: Path) -> None:
+    """Slurm itself is not here: its two commands are stood for by what they do for a job of one node."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name, body in {"srun": 'exec "$@"', "scontrol": "echo 127.0.0.1"}.items():
+        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tools / name).chmod(0o755)
+    (tools / "python").symlink_to(sys.executable)
+    given = {"SLURM_JOB_NODELIST": "x", "SLURM_JOB_ID": "4242", "SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_PER_TASK": "2"}
+    surroundings = os.environ | given | {"CSE_VENV": "", "PATH": f"{tools}:{Path(sys.executable).parent}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["bash", str(CLUSTERS / "slurm.sh"), "rankcse-table4", "--dry-run", "--mlruns", str(tmp_path / "mlruns")],
+        env=surroundings,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "34 runs, 0 done, 34 to do" in done.stdout
+    assert "token" not in done.stdout.replace("auth_token", "").lower() or given["SLURM_JOB_ID"] not in done.stdout
+    assert shutil.which("srun", path=str(tools))

@@ -1,0 +1,144 @@
+"""`ray up` and `ray submit` as README says them, on two hosts, and a link that is cut while a run is under way.
+
+    python -m pytest tests/cluster/two_hosts.py -o addopts= -s
+
+Wants root, Debian's iproute2, openssh-server and rsync, the extra "cluster", and five minutes. CSE_QUICKSTART names the
+mlruns folder of a quickstart that one machine of this kind has run; without it one is run here, to compare with.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from experiments import record
+from tests.cluster.cluster import ROOT, Cluster
+from tests.cluster.hosts import Host, hosts, lacking
+
+COMPARED = [*record.CELL, "score", "pairs", "step"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The mlruns folder of a quickstart on one machine."""
+    if "CSE_QUICKSTART" in os.environ:
+        return Path(os.environ["CSE_QUICKSTART"])
+    mlruns = tmp_path_factory.mktemp("alone")
+    given = [sys.executable, "experiments/sweep.py", "quickstart", "--mlruns", str(mlruns)]
+    subprocess.run(given, cwd=ROOT, check=True, timeout=600)
+    return mlruns
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Cluster, Host, Host, Path]]:
+    """Two hosts after `ray up`, and the folder that both reach."""
+    reason = lacking()
+    if reason and os.environ.get("CI"):
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "shared").mkdir()
+    with hosts(folder, "head", "worker") as (key, (head, worker)):
+        cluster = Cluster(folder, key, head, [worker], folder / "shared")
+        up = cluster.ray("up --yes --no-config-cache")
+        assert up.returncode == 0, up.stdout + up.stderr
+        until(lambda: nodes(cluster) == 2)
+        yield cluster, head, worker, folder / "shared"
+
+
+def until(true: Callable[[], bool], seconds: float = 180) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.5)
+
+
+def nodes(cluster: Cluster) -> int:
+    shown = cluster.ray("exec", "ray status").stdout
+    active = shown.partition("Active:")[2].partition("Pending:")[0]
+    return sum(int(line.split()[0]) for line in active.splitlines() if line.strip()[:1].isdigit())
+
+
+def recorded(mlruns: Path) -> pd.DataFrame:
+    frame = record.read_results("quickstart", mlruns)[COMPARED]
+    return frame.sort_values(record.CELL).reset_index(drop=True)
+
+
+def weights(folder: Path) -> dict[str, dict[str, torch.Tensor]]:
+    """Every checkpoint of the runs in a folder, by run and rule; of a shared one, of what was published."""
+    found = {}
+    for path in folder.rglob("model.safetensors"):
+        run, *_, rule, _ = path.relative_to(folder).parts
+        found[f"{run}/{rule}"] = load_file(path)
+    return found
+
+
+def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
+    running: tuple[Cluster, Host, Host, Path], alone: Path
+) -> None:
+    cluster, head, worker, shared = running
+    with cluster.begin("submit", "experiments/sweep.py", "quickstart") as submitted:
+        until(lambda: any(worker.home.glob("cse/mlruns/store/*/state.pt")))
+        worker.unplug()  # its run lives on, and writes to the shared folder when it is done
+        said, _ = submitted.communicate(timeout=900)
+    worker.plug()
+    assert submitted.returncode == 0, said[-5000:]
+    found = head.home / "cse" / "mlruns"
+    pd.testing.assert_frame_equal(recorded(found), recorded(alone), check_exact=True)
+    pd.testing.assert_frame_equal(
+        record.read_curves("quickstart", found), record.read_curves("quickstart", alone), check_exact=True
+    )
+    published, trained = weights(shared), weights(alone / "store")
+    assert published.keys() == trained.keys()
+    for name, expected in trained.items():
+        assert all(torch.equal(expected[part], published[name][part]) for part in expected), name
+    again = cluster.ray("submit", "experiments/sweep.py", "quickstart")
+    assert again.returncode == 0
+    assert "7 runs, 7 done, 0 to do" in again.stdout
+    assert (head.home / "cse/analysis/tables/quickstart/quickstart.md").is_file()
+
+
+def test_a_failing_script_fails_here_and_a_job_outlives_the_connection(
+    running: tuple[Cluster, Host, Host, Path],
+) -> None:
+    cluster, *_ = running
+    assert cluster.ray("submit", "experiments/sweep.py", "no-such-study").returncode != 0
+    sent = cluster.ray("exec", "ray job submit --no-wait -- python ~/cse/experiments/sweep.py --list --scale paper")
+    assert sent.returncode == 0, sent.stdout
+    name = next(word.strip("'") for word in sent.stdout.split() if word.strip("'").startswith("raysubmit_"))
+    until(lambda: "succeeded" in cluster.ray("exec", f"ray job status {name}").stdout.lower())
+    assert "rankcse-table2" in cluster.ray("exec", f"ray job logs {name}").stdout
+
+
+def test_nothing_listens_beyond_the_cluster_without_a_secret(running: tuple[Cluster, Host, Host, Path]) -> None:
+    cluster, head, *_ = running
+    local = cluster.ray("exec", "curl -s -o /dev/null -w %{http_code} http://127.0.0.1:5000/api/2.0/mlflow/runs/search")
+    assert "401" in local.stdout
+    for port in (5000, 8265):  # MLflow, Ray's dashboard
+        tried = ["curl", "-s", "-m", "5", f"http://{head.address}:{port}/"]
+        assert subprocess.run(tried, capture_output=True, check=False).returncode == 7  # refused
+    joined = subprocess.run(
+        [str(Path(sys.executable).with_name("ray")), "status", "--address", f"{head.address}:6379"],
+        env={k: v for k, v in cluster.environment.items() if "TOKEN" not in k} | {"HOME": str(shared_nothing(cluster))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert joined.returncode != 0
+    assert "token" in (joined.stdout + joined.stderr).lower()
+    assert cluster.secret not in joined.stdout + joined.stderr
+
+
+def shared_nothing(cluster: Cluster) -> Path:
+    folder = cluster.file.parent / "stranger"
+    folder.mkdir(exist_ok=True)
+    return folder
