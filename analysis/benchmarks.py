@@ -21,7 +21,7 @@ def block(name: str, device: str, folder: Path = FOLDER) -> str:
     frame = pd.read_csv(path, keep_default_na=False) if path.is_file() else pd.DataFrame({"on": []})
     frame = frame[frame["on"] == device]
     if frame.empty:
-        return f"Not measured yet on a {device}."
+        return f"Not measured yet on a {'GPU' if device == 'cuda' else device}."
     return "\n\n".join([markdown(makers[name](frame)), _where(frame)])
 
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from statistics import median
 
@@ -27,8 +28,11 @@ SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 
 
 def claims_block(found: Iterable[Results]) -> str:
-    """Every claim with its verdict, as Markdown."""
-    return markdown(claims_grid(found))
+    """Every claim with its verdict, as Markdown; its studies lead to the tables with figure, interval and seeds."""
+    found = list(found)
+    links, grid = {results.study.name: _links(results.study)[0] for results in found}, claims_grid(found)
+    linked = [(*row[:-1], ", ".join(links[name] for name in row[-1].split(", ") if name)) for row in grid.rows]
+    return markdown(replace(grid, rows=tuple(linked)))
 
 
 def claims_grid(found: Iterable[Results]) -> Grid:

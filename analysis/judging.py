@@ -4,12 +4,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from scipy.stats import norm
+
 from analysis import benchmarks, stats
 from analysis.resampling import Estimate, order_bootstrap
 from analysis.results import Cell, Results
 from experiments.columns import column
 from experiments.comparisons import Comparison, Cost, Finding, Order, Trend
 
+BINS = 10  # of neighbours.bins, before the small ones are merged
 AGREES = 0.8  # of Kendall's tau from which two orders are the same: nine of ten pairs of methods keep theirs
 Judge = Callable[["Judged", Cell, Cell], "Judged"]
 
@@ -93,7 +96,7 @@ def trending(results: Results, trend: Trend) -> Judged:
 
 def costly(results: Results, cost: Cost) -> Judged:
     """A benchmark's ratio with its quartiles over turns: do they hold the claim's number, or lie below it?"""
-    blank = Judged(comparison=cost, published=cost.times)
+    blank = Judged(comparison=cost, published=None if cost.at_most else cost.times)
     if results.study.scale.name != benchmarks.SCALE:
         return replace(blank, reason=f"benchmarks are of the scale {benchmarks.SCALE}")
     found = benchmarks.ratio(cost.what)
@@ -168,6 +171,18 @@ def _above_zero(blank: Judged, scores: list[float]) -> Judged:
     return replace(blank, estimate=found, seeds=str(found.n), p=found.p, effect=found.mean, reason=reason)
 
 
+def _over_bins(blank: Judged, better: Cell, worse: Cell) -> Judged:
+    """A rank correlation over at most BINS bins of pairs, which all seeds share: more seeds make it no surer."""
+    if not better.summary:
+        return replace(blank, reason="undefined on every seed")
+    mean, error = better.summary.mean, 1 / math.sqrt(BINS - 1)
+    band = stats.Interval(*(max(-1.0, min(1.0, mean + sign * norm.ppf(0.975) * error)) for sign in (-1, 1)))
+    found = Estimate(mean, band)
+    return replace(
+        blank, estimate=found, seeds=str(better.summary.n), p=float(2 * norm.sf(abs(mean) / error)), effect=mean
+    )
+
+
 def _spread(blank: Judged, better: Cell, worse: Cell) -> Judged:
     ratio = stats.spread(list(better.scores.values()), list(worse.scores.values()))
     seeds = str(ratio.n[0]) if ratio.n[0] == ratio.n[1] else f"{ratio.n[0]}, {ratio.n[1]}"
@@ -197,5 +212,6 @@ KINDS: dict[str, Judge] = {
     "same": _same,
     "beyond": _beyond,
     "spread": _spread,
+    "bins": _over_bins,
     "positive": lambda blank, better, worse: _above_zero(blank, list(better.scores.values())),
 }

@@ -205,14 +205,15 @@ def expected_maximum(scores: Sequence[float]) -> np.ndarray:
 
 def equivalence(first: Sequence[float], second: Sequence[float], margin: float) -> tuple[float | None, bool]:
     """Are the two means the same within a margin? p of the two one-sided paired tests (the larger) and True; where the
-    mean difference is beyond the margin, p that it truly is, and False. No p where paired has none.
+    mean difference is beyond the margin, p that it differs from the margin, and False. No p where paired has none.
     """
     found = paired(first, second)
     within = abs(found.mean) <= margin
     if found.p is None or not found.sd:
         return None, within
     error = found.sd / math.sqrt(found.n)
-    return float(stats.t(found.n - 1).sf(abs(abs(found.mean) - margin) / error)), within
+    tail = float(stats.t(found.n - 1).sf(abs(abs(found.mean) - margin) / error))
+    return tail if within else 2 * tail, within  # which side of the margin is seen first and tested then
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:

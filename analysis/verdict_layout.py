@@ -16,11 +16,12 @@ HOW = {
     "mean": "Differences, in the column's units, over seeds that both rows have: paired t test.",
     "spread": "Spreads: ratio of deviations, F test, which takes the two rows as independent though runs of one seed "
     "share their order of sentences.",
-    "same": "Within a margin: two one-sided paired tests, or beyond it one that the difference is larger.",
+    "same": "Within a margin: two one-sided paired tests, or beyond it a t test of the difference against it.",
     "beyond": "Beyond a margin: paired t test of the difference against it.",
     "cost": "Costs: median and quartiles of a benchmark's turns; supported where the quartiles hold the claim's number "
     "(or lie below it, where it says at most); no correction.",
     "positive": "Above 0: t test over seeds.",
+    "bins": "Over bins: a rank correlation's normal approximation for ten bins, as all seeds share the pairs.",
     "order": f"Orders: Kendall's tau of the rows' means, seeds drawn anew; supported where the interval is at least "
     f"{AGREES}; no correction.",
     "trend": "Trends: Spearman's rho over columns by seed, t test of the seeds' rho against 0.",
@@ -69,7 +70,7 @@ def _kind(compared: Comparison | Finding) -> str:
 def _names(compared: Comparison | Finding) -> tuple[str, str]:
     """What is compared, and in which column."""
     if isinstance(compared, Cost):
-        return f"{compared.what}{', at most' if compared.at_most else ''}", "times as long"
+        return f"{compared.what}{f', at most {compared.times:g}' if compared.at_most else ''}", "times as long"
     if isinstance(compared, Untested):
         return compared.what, DASH
     if isinstance(compared, Order):
@@ -84,6 +85,7 @@ def _names(compared: Comparison | Finding) -> tuple[str, str]:
         "same": f"{a} {MINUS} {b}, within {compared.margin:g}",
         "beyond": f"{a} {MINUS} {b}, beyond {compared.margin:g}",
         "positive": a,
+        "bins": a,
     }
     return names.get(compared.kind, f"{a} {MINUS} {b}"), name_of(compared.task)
 
@@ -113,5 +115,5 @@ def _numbers(one: Judged, tests: int) -> tuple[str, str, str, str]:
     if isinstance(found, stats.Spread):
         return number(found.ratio), interval(found.interval), p, DASH
     if isinstance(found, Estimate):
-        return number(found.value), interval(found.interval), DASH, DASH
+        return number(found.value), interval(found.interval), p, DASH
     return DASH, DASH, DASH, DASH

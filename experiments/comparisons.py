@@ -12,10 +12,10 @@ class Comparison:
     """A claim as two rows of a study: `better` beats `worse` in the column `task`.
 
     Of kind "mean" by the mean, "beyond" by more than `margin`, "spread" by varying less over seeds, "same" by a mean
-    within `margin` of the other's;
-    "positive" has no `worse`: the row's score is above 0. `given` are two rows of which the first must have the higher
-    mean here, or there is nothing to test. `acts` are two rows whose scores must differ, or what is claimed of the
-    first was never at work. `reading`: of a text that can be read in several ways, which; each has its own verdict.
+    within `margin` of the other's; "positive" has no `worse`: the row's score is above 0; "bins": so is its rank
+    correlation over ten bins of pairs. `given` are two rows of which the first must have the higher mean here, or there
+    is nothing to test. `acts` are two rows whose scores must differ, or what is claimed of the first was never at work.
+    `reading`: of a text that can be read in several ways, which; each has its own verdict.
     """
 
     claim: str
@@ -66,6 +66,8 @@ class Trend:
 class Cost:
     """A claim that something takes `times` as long as something else, or at most so; `what` is a benchmark's ratio.
 
+    What "at most" stands for a word of a paper ("little") is this project's number, else it is the paper's.
+
     Costs are judged by turns taken in one run (tests/benchmarks), as minutes of a sweep are those of a shared machine.
     """
 
@@ -73,6 +75,7 @@ class Cost:
     what: str
     times: float
     at_most: bool = False
+    reading: str = ""
     columns: ClassVar[tuple[str, ...]] = ()
 
 

@@ -19,7 +19,7 @@ def figure6(scale: Scale) -> Study:
         scale=scale,
         rows=(row(scale, "SimCSE", run, BASE, None, scorer=ranked(scale, 1.0)),),
         columns=("shared_neighbours", "gain_trend"),
-        comparisons=(Comparison("E4", "SimCSE", "SimCSE", "gain_trend", "positive"),),
+        comparisons=(Comparison("E4", "SimCSE", "SimCSE", "gain_trend", "bins"),),
         view="neighbours",
         caption="Bins of equal width over SimCSE's cosine, those under twenty pairs merged with a neighbour.",
     )

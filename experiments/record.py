@@ -174,8 +174,8 @@ def arrays_path(mlruns: Path, key: str, select: str, scorer: str, task: str) -> 
 
 
 def arrays_name(task: str, select: str, scorer: str) -> str:
-    """Of a file with a task's arrays; a corpus may be named by its path."""
-    return f"{task} {select} {scorer}".replace("/", "_")
+    """Of a file with a task's arrays; a corpus may be named by its path, and no system's files may hold a colon."""
+    return f"{task} {select} {scorer}".replace("/", "_").replace(":", " ")
 
 
 def keep_arrays(studies: Iterable[Study], mlruns: Path) -> int:

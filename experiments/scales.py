@@ -40,8 +40,9 @@ SCALES = {
             width=128,
             rescaled=RESCALED,
             backbone_seeds={"bert-large-uncased": (42,)},
-            notes="256 steps of 64 sentences, dev score every 32 steps. Not SimCSE's Wikipedia sample, and not BERT: "
-            "these numbers test the directions of the claims and are no reproduction of a published one.",
+            notes="256 steps of 64 sentences and a dev score every 32 steps, unless a row says otherwise. Not SimCSE's "
+            "Wikipedia sample, and not BERT: these numbers test the directions of claims and are no reproduction of "
+            "a published one.",
         ),
         Scale(
             name="small-1m",

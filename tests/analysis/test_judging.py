@@ -253,6 +253,16 @@ def test_columns_have_their_own_metric_and_units(study):
     assert column("alignment").factor == 1.0
 
 
+def test_a_trend_over_bins_is_no_surer_with_more_seeds(study):
+    claim = (Comparison("E4", "a", "a", kind="bins"),)
+    (one,) = judged(study, {"a": {42: [0.0057]}}, comparisons=claim)
+    (three,) = judged(study, {"a": by_seed(0.0057, 0.0057, 0.0057)}, comparisons=claim)
+    assert one.p == three.p == pytest.approx(2 * scipy_stats.norm.sf(0.57 * 3))
+    assert three.verdict == "undecided"
+    (strong,) = judged(study, {"a": by_seed(0.009, 0.0091, 0.009)}, comparisons=claim)
+    assert strong.verdict == "supported"
+
+
 def test_a_comparison_that_presumes_another_is_tested_only_where_that_holds(study):
     rows = {"good": by_seed(0.5, 0.51, 0.52), "bad": by_seed(0.4, 0.42, 0.41), "student": by_seed(0.6, 0.63, 0.61)}
     given = [Comparison("R7", "student", "bad", given=pair) for pair in (("good", "bad"), ("bad", "good"))]
