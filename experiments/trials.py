@@ -138,13 +138,17 @@ def tuner(
     )
 
 
+def names() -> dict[str, Callable[[Any], str]]:
+    """Trials are called by their runs' keys."""
+    return dict.fromkeys(("trial_name_creator", "trial_dirname_creator"), lambda started: started.config["key"])
+
+
 def run_level(jobs: Sequence[Job], place: Place, cluster: Cluster, follow: Follow) -> None:
     """Hand jobs that need nothing of each other to Ray Tune and wait for them."""
     by_key = {job.key: job for job in jobs}
     trainable = tune.with_parameters(trial, jobs=by_key, place=place)
-    named = {name: lambda started: started.config["key"] for name in ("trial_name_creator", "trial_dirname_creator")}
     space = {"key": tune.grid_search(list(by_key))}
-    tuner(trainable, cluster, place, follow, space=space, **named).fit()
+    tuner(trainable, cluster, place, follow, space=space, **names()).fit()
     follow.settle()
 
 

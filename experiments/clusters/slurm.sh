@@ -12,7 +12,7 @@
 # The words after the script are sweep.py's. The same command again goes on where the time was up. Run folders and MLflow's
 # database are under mlruns/, on the disk that all nodes share; each job has a token of its own.
 set -euo pipefail
-[ -z "${CSE_VENV:=.venv}" ] || . "$CSE_VENV/bin/activate"
+[ -z "${CSE_VENV=.venv}" ] || . "$CSE_VENV/bin/activate"
 
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')

@@ -10,12 +10,15 @@ them every third is timed.
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import ray
+from ray import cloudpickle, tune
 
 from cse_core.run import Corpus, Run
 from experiments import record as csv
@@ -25,7 +28,7 @@ from experiments.runs import rankcse_run, rankencoder_run, simcse_run
 from experiments.scales import SCALES
 from experiments.study import Row, Scale, Study
 from experiments.tracking import Tracker
-from experiments.trials import Cluster, run
+from experiments.trials import Cluster, names, run, tuner
 from tests.benchmarks.measure import curve, peak_while, record, seconds
 
 BASE = "bert-base-uncased"
@@ -101,6 +104,46 @@ def test_how_a_sweep_grows_with_its_runs(cache: Path, tmp_path: Path) -> None:
         held[4 * n] = peak_while(partial(grown, n))
     assert curve("time of a sweep", "runs", times, "s") < 1.2
     assert curve("memory of a sweep, two at a time", "runs", held, "MiB") < 0.5
+
+
+def nothing_done(config: Mapping[str, Any]) -> None:
+    tune.report({"fraction": 1.0, "failed": ""})
+
+
+class Counted(tune.Callback):
+    """How many trials have come to their end."""
+
+    ended = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        self.ended += 1
+
+
+def test_what_ray_tune_takes_for_runs_that_do_nothing(cache: Path, tmp_path: Path) -> None:
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # which workers can't import
+    times, held = {}, {}
+
+    def empty(n: int) -> None:
+        counted = Counted()
+        space = {"key": tune.grid_search([f"{i:012x}" for i in range(n)])}
+        made = tuner(nothing_done, cluster, Place(tmp_path / str(n) / "store"), counted, space=space, **names())
+        times[n] = seconds(made.fit)
+        assert counted.ended == n
+
+    cluster = Cluster()
+    cluster.start()
+    try:
+        empty(50)  # the first workers' start
+        for n in (250, 500, 1000, 2000):
+            held[n] = peak_while(partial(empty, n))
+    finally:
+        ray.shutdown()
+    times.pop(50)
+    assert curve("time of a sweep of empty runs", "runs", times, "s") < 1.3
+    curve("memory of a sweep of empty runs", "runs", held, "MiB")
 
 
 def test_quickstart_by_the_stopwatch(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class Host:
 
     @property
     def cable(self) -> str:
-        return f"cse-{self.name}"
+        return _cable(self.name)
 
     def unplug(self) -> None:
         """Cut its link; what runs there lives on."""
@@ -45,6 +45,10 @@ class Host:
     def plug(self) -> None:
         """Mend its link."""
         call("ip", "link", "set", self.cable, "up")
+
+
+def _cable(name: str) -> str:
+    return f"cse-{name}"
 
 
 def call(*words: str) -> str:
@@ -58,6 +62,9 @@ def call(*words: str) -> str:
 def hosts(folder: Path, *names: str) -> Generator[tuple[Path, list[Host]]]:
     """The hosts and the key that opens them; all gone in the end."""
     key = folder / "key"
+    for left in (f"netns delete {_cable(name)}" for name in names):  # by a test that was killed
+        subprocess.run(["ip", *left.split()], capture_output=True, check=False)
+    subprocess.run(["ip", "link", "delete", BRIDGE], capture_output=True, check=False)
     call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
     with ExitStack() as stack:
         call("ip", "link", "add", BRIDGE, "type", "bridge")
