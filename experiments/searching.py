@@ -29,6 +29,7 @@ from experiments.trials import Cluster, Follow, run_level, tuner
 
 Trials = list[tuple[dict[str, float], float]]  # settings and scores
 optuna.logging.set_verbosity(optuna.logging.WARNING)
+AIM: Any = {"metric": "score", "mode": "max"}
 CLOCK = "evaluations"  # what trials are compared at
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 ERROR = "error"  # of no trial in the record: the same command tries it again
@@ -146,19 +147,22 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
     if not left:
         return {}, True
     sampler = optuna.samplers.TPESampler(seed=len(known))  # another one when it goes on: not the same draws again
-    how: dict[str, Any] = {"metric": "score", "mode": "max"}
-    asked = OptunaSearch(distributions(search.space), points_to_evaluate=ahead, sampler=sampler, **how)
+    asked = OptunaSearch(distributions(search.space), points_to_evaluate=ahead, sampler=sampler, **AIM)
     for settings, score in known:
         asked.add_evaluated_point(settings, score, error=math.isnan(score))
-    last = len(search.seeds) * search.evaluations
-    asha = ASHAScheduler(CLOCK, max_t=last + 1, grace_period=max(1, search.evaluations // 2), reduction_factor=2, **how)
     with show.Bar([str(i) for i in range(left)]) as bar:
         watch = Watch(search, Logbook(tracker, place), bar)
         trainable = tune.with_parameters(attempt, search=search, place=place)
-        how = {"search_alg": asked, "num_samples": left, "scheduler": asha if search.trials else None}
+        how = {"search_alg": asked, "num_samples": left, "scheduler": halving(search) if search.trials else None}
         tuner(trainable, cluster, place, watch, space={}, **how).fit()
         watch.logbook.settle()
     return watch.failed | watch.logbook.waiting, watch.ended >= left
+
+
+def halving(search: Search) -> ASHAScheduler:
+    """Stops the worse half at half of the first seed's evaluations, and of the rest at twice and four times as many."""
+    last = len(search.seeds) * search.evaluations
+    return ASHAScheduler(CLOCK, max_t=last + 1, grace_period=max(1, search.evaluations // 2), reduction_factor=2, **AIM)
 
 
 def recorded(search: Search, mlruns: Path) -> Trials:

@@ -24,8 +24,14 @@ from experiments.searches import Between, Search
 from experiments.study import Study
 from experiments.tracking import Tracker
 
+SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # user and password of a URL
 COMPARED = 50  # more runs than MLflow's compare page can show side by side
 console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True)
+
+
+def hidden(text: object) -> str:
+    """A text for screens and logs, without what URLs in it keep secret."""
+    return SECRET.sub("***", str(text))
 
 
 class Bar:
@@ -150,7 +156,7 @@ def searched(search: Search, failed: Mapping[str, str], ended: bool, mlruns: Pat
 
 def _ended(failed: Mapping[str, str], ended: bool) -> None:
     for name, reason in failed.items():
-        console.print(f"failed: {name}: {reason}", style="red")
+        console.print(f"failed: {name}: {hidden(reason)}", style="red")
     if not ended:
         console.print("interrupted: nothing that finished is lost, the same command goes on")
 
@@ -204,7 +210,7 @@ def outcome(
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
     tracker = Tracker(mlruns)
     how = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
-    console.print(f"runs in MLflow: {how}{tracker.uri}")
+    console.print(f"runs in MLflow: {how}{hidden(tracker.uri)}")
     trained = [key for key, job in jobs.items() if isinstance(job.encoder, Run)]
     if len(trained) <= COMPARED:
         console.print(f"then compare them at {tracker.compare_page(trained)}")

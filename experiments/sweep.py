@@ -28,7 +28,7 @@ from experiments.job import Place
 from experiments.plan import Plan, jobs_of, plan
 from experiments.searches import chosen as chosen_searches
 from experiments.searching import run_search
-from experiments.tracking import Tracker, export
+from experiments.tracking import AWAY, Tracker, export
 from experiments.trials import Cluster, run
 
 
@@ -162,7 +162,7 @@ def main(options: Options) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main(tyro.cli(Options)))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+    except (ValueError, *AWAY) as error:
+        sys.exit(f"error: {show.hidden(error)}")
     except KeyboardInterrupt:
         sys.exit(130)

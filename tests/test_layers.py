@@ -19,6 +19,15 @@ ONLY_IN = {
     "mlflow": ["experiments/tracking.py"],
     "ray": ["experiments/searching.py", "experiments/trials.py"],
 }
+UNSAFE = {  # calls that may run code out of what they read, unless they have this argument
+    "torch.load": "weights_only=True",
+    "pickle.load": None,
+    "pickle.loads": None,
+    "yaml.load": None,
+    "joblib.load": None,
+    "eval": None,
+    "exec": None,
+}
 NO_NAMES = {"utils.py", "common.py", "helpers.py", "base.py"}
 RECORD = "cse_core/assets/"  # how the backbones were made: a script beside them that nothing imports
 LONGEST_FILE, LONGEST_FUNCTION = 300, 40
@@ -110,3 +119,13 @@ def test_everything_public_in_the_core_says_what_it_is() -> None:
     silent = [f"{name}:{node.name}" for name in names for node in public(tree(name)) if not ast.get_docstring(node)]
     assert silent == []
     assert [name for name in names if not ast.get_docstring(tree(name))] == []
+
+
+@pytest.mark.parametrize("name", files(*PACKAGES))
+def test_nothing_that_is_read_can_run_code(name: str) -> None:
+    for node in ast.walk(tree(name)):
+        if not isinstance(node, ast.Call):
+            continue
+        called, given = ast.unparse(node.func), {ast.unparse(word) for word in node.keywords}
+        assert called not in UNSAFE or UNSAFE[called] in given, f"{name}:{node.lineno} calls {called}"
+        assert not {word.arg for word in node.keywords} & {"trust_remote_code", "allow_pickle"}, f"{name}:{node.lineno}"

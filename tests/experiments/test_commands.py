@@ -155,3 +155,12 @@ def test_errors_are_one_line_and_a_status(tmp_path: Path) -> None:
     assert blocked.returncode == 1
     assert "error: /proc/sys: can't be written" in blocked.stderr
     assert not any("Traceback" in done.stderr for done in (missing, unknown, task, blocked))
+
+
+@pytest.mark.slow
+def test_a_servers_password_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:not-to-be-told@127.0.0.1:9")
+    away = command("sweep.py", "rankcse-table4", "--mlruns", str(tmp_path))
+    assert away.returncode == 1
+    assert away.stderr.startswith("error: API request to http://***@127.0.0.1:9/")
+    assert "not-to-be-told" not in away.stdout + away.stderr

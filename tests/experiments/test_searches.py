@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,9 +16,11 @@ import pytest
 
 from cse_core.run import Run
 from experiments import record
+from experiments.job import Place
+from experiments.logbook import Logbook
 from experiments.scales import SCALES
 from experiments.searches import SEARCHES, SEEDS, Between, Search, chosen, settings_text
-from experiments.searching import distributions, pending
+from experiments.searching import CLOCK, Watch, distributions, halving, pending
 from tests.experiments import tiny
 from tests.experiments.test_sweep import environment
 
@@ -104,6 +107,54 @@ def test_spaces_in_optunas_terms() -> None:
 def trials(mlruns: Path, name: str) -> pd.DataFrame:
     lines = record.read_searches("tiny", mlruns)
     return lines[lines["search"] == name]
+
+
+def test_the_worse_half_is_stopped_where_trials_are_compared() -> None:
+    search = SEARCHES["simcse"](SCALES["small"])
+    asha, first = halving(search), search.evaluations // 2
+    started = [SimpleNamespace(trial_id=str(i)) for i in range(4)]
+    for one in started:
+        asha.on_trial_add(None, one)  # ty: ignore[invalid-argument-type]
+
+    def told(one: int, at: int, score: float) -> str:
+        return asha.on_trial_result(None, started[one], {CLOCK: at, "score": score})  # ty: ignore[invalid-argument-type]
+
+    assert told(0, first - 1, 0.1) == "CONTINUE"  # too early to be compared
+    assert [told(i, first, score) for i, score in enumerate((0.60, 0.64, 0.61, 0.65))] == [
+        "CONTINUE",
+        "CONTINUE",
+        "STOP",
+        "CONTINUE",
+    ]
+    assert told(1, 2 * first, 0.66) == "CONTINUE"
+    assert told(3, 2 * first, 0.65) == "STOP"
+
+
+def ended(search: Search, mlruns: Path, **result: object) -> Watch:
+    """A trial that came to its end with such a result."""
+    tracker = SimpleNamespace(mlruns=mlruns, log=lambda folder: logged.append(folder.name))
+    logged: list[str] = []
+    watch = Watch(search, Logbook(tracker, Place(mlruns / "store")), SimpleNamespace(end=lambda key: None))  # ty: ignore
+    settings = {"learning_rate": 3e-4, "student_temperature": 0.025}
+    watch.on_trial_complete(0, [], SimpleNamespace(config=settings, trial_id="a", last_result=result))
+    assert logged == [job.key for job in search.jobs(settings)][: int(str(result[CLOCK])) // search.evaluations]
+    return watch
+
+
+def test_an_error_that_settings_did_not_bring_about_leaves_the_trial_to_the_next_time(tmp_path: Path) -> None:
+    lost = ended(TINY, tmp_path, score=float("nan"), state="error", failed="OSError: no route to host", **{CLOCK: 0})
+    assert list(lost.failed.values()) == ["OSError: no route to host"]
+    assert not (tmp_path / "searches.csv").exists()
+    diverged = ended(TINY, tmp_path, score=float("nan"), state="failed", failed="DivergedError: nan", **{CLOCK: 0})
+    assert list(diverged.failed.values()) == ["DivergedError: nan"]
+    (line,) = trials(tmp_path, "tiny").to_dict("records")
+    assert (line["state"], line["evaluations"]) == ("failed", 0)
+
+
+def test_of_a_stopped_trial_the_seeds_that_ended_are_tracked(tmp_path: Path) -> None:
+    ended(TINY, tmp_path, score=0.5, state="stopped", failed="", **{CLOCK: TINY.evaluations})
+    (line,) = trials(tmp_path, "tiny").to_dict("records")
+    assert (line["state"], line["score"]) == ("stopped", 0.5)
 
 
 @pytest.mark.slow
