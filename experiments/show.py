@@ -84,11 +84,14 @@ def hours(seconds: float | None) -> str:
 
 
 def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None:
-    """Every study by its paper's number: claims, rows, imported cells, rows not run, runs declared, left, hours."""
+    """Every study by its paper's number: claims, rows, imported cells, rows not run, runs, those left, their hours.
+
+    Runs count once in a study, those that others need among them.
+    """
     table = Table(title=f"Studies at scale {chosen[0].scale.name}")
     for heading, width in {"study": 21, "source": 20, "claims": 8}.items():
         table.add_column(heading, min_width=width)
-    for heading in ("rows", "imported", "not run", "runs", "pending", "time"):
+    for heading in ("rows", "imported", "not run", "runs", "pending", "time left"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
     for study in chosen:
@@ -108,8 +111,7 @@ def _line(study: Study, results: pd.DataFrame, store: Path) -> tuple[str, ...]:
     cells = sum(one.line(name) is not None for row in alone if (one := row.published) for name in study.columns)
     claims = dict.fromkeys(one.claim for one in (*study.comparisons, *study.findings))
     state = "no runs" if not jobs else "done" if not pending else "started" if finished else "to do"
-    declared = sum(len(row.keys()) for row in study.rows) if jobs else 0
-    counts = (len(study.rows), cells, len(silent) - len(alone), declared, len(pending))
+    counts = (len(study.rows), cells, len(silent) - len(alone), len(jobs), len(pending))
     return (study.name, study.source, " ".join(claims), *map(str, counts), hours(seconds_for(pending, results)), state)
 
 

@@ -44,7 +44,7 @@ class Options:
     mlruns: Path = record.MLRUNS
     """Where the record, MLflow's database and the runs' folders lie."""
     list: bool = False
-    """Only show every study: runs declared, unique, finished, pending, hours."""
+    """Only show every study: rows, imported cells, runs declared, runs left and their hours, state."""
     search: bool = False
     """Search settings by dev scores instead: the names are of searches, or of a method for all of its searches."""
     dry_run: bool = False
