@@ -3,11 +3,10 @@
 import time
 
 from experiments.job import Place
-from experiments.sharing import fetch_recorded
+from experiments.sharing import PATIENCE, PAUSE, fetch_recorded
 from experiments.tracking import AWAY, Tracker
 
-PATIENCE = 600.0  # seconds, at the end of a level of runs
-PAUSE = 5.0
+REST = 30.0  # seconds after a failure in which nothing new is tried: a server that does not answer takes its time
 
 
 class Logbook:
@@ -16,31 +15,32 @@ class Logbook:
     def __init__(self, tracker: Tracker, place: Place) -> None:
         self.tracker, self.place = tracker, place
         self.waiting: dict[str, str] = {}
+        self.again = 0.0
 
-    def add(self, key: str) -> list[str]:
-        """A run that has ended; the keys that are tracked now."""
+    def add(self, key: str) -> None:
+        """A run that has ended."""
         self.waiting[key] = ""
-        return self.catch_up()
+        if time.monotonic() >= self.again:
+            self.catch_up()
 
-    def catch_up(self) -> list[str]:
-        """Track what waits until something is away; that goes to the end of the line. The keys that are tracked now."""
-        tracked = []
+    def catch_up(self) -> None:
+        """Track what waits until something is away; that goes to the end of the line."""
         for key in list(self.waiting):
-            del self.waiting[key]
             try:
                 fetch_recorded(key, self.place)
                 self.tracker.log(self.place.store / key)
             except AWAY as error:
+                del self.waiting[key]
                 self.waiting[key] = f"trained and scored, but not tracked ({error}): the same command tracks it"
-                break
-            tracked.append(key)
-        return tracked
+                self.again = time.monotonic() + REST
+                return
+            del self.waiting[key]
 
-    def settle(self, patience: float = PATIENCE) -> list[str]:
-        """Track what waits, and wait for what is away; the keys that are tracked now."""
+    def settle(self, patience: float = PATIENCE) -> dict[str, str]:
+        """Track what waits, and wait for what is away; what is not tracked in the end, and why."""
         until = time.monotonic() + patience
-        tracked = self.catch_up()
+        self.catch_up()
         while self.waiting and time.monotonic() < until:
             time.sleep(PAUSE)
-            tracked += self.catch_up()
-        return tracked
+            self.catch_up()
+        return self.waiting

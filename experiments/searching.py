@@ -7,6 +7,7 @@ that they need are scored on dev, to be compared with the record.
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from experiments.job import Place, commit
 from experiments.logbook import Logbook
 from experiments.plan import insist_on_the_record
 from experiments.searches import Search, distributions, settings_text
-from experiments.sharing import execute_shared
+from experiments.sharing import execute_shared, fetch_recorded, patiently
 from experiments.tracking import Tracker
 from experiments.trials import Cluster, Follow, run_level, tuner
 
@@ -135,14 +136,19 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
     whose runs find their state. Nothing that Ray pickled is read.
     """
     results = record.read_results(search.scale.name, tracker.mlruns)
+    logbook = Logbook(tracker, place)
     for level in search.nested():
         with show.Bar([job.key for job in level]) as bar:
-            follow = Follow(Logbook(tracker, place), bar)
+            follow = Follow(logbook, bar)
             run_level(level, place, cluster, follow)
         if follow.failed or len(follow.finished) < len(level):
-            return follow.failed, bool(follow.failed)
+            return follow.failed | logbook.settle(), bool(follow.failed)
+        for job in level:
+            patiently(partial(fetch_recorded, job.key, place))
         insist_on_the_record({job.key: job.name for job in level}, results, place.store)
     known = recorded(search, tracker.mlruns)
+    for key in _untold(search, place, tracker.mlruns):  # of trials recorded while MLflow was away
+        logbook.add(key)
     left, ahead = pending(search, known, _started(search, tracker.mlruns))
     if not left:
         return {}, True
@@ -151,12 +157,11 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
     for settings, score in known:
         asked.add_evaluated_point(settings, score, error=math.isnan(score))
     with show.Bar([str(i) for i in range(left)]) as bar:
-        watch = Watch(search, Logbook(tracker, place), bar)
+        watch = Watch(search, logbook, bar)
         trainable = tune.with_parameters(attempt, search=search, place=place)
         how = {"search_alg": asked, "num_samples": left, "scheduler": halving(search) if search.trials else None}
         tuner(trainable, cluster, place, watch, space={}, **how).fit()
-        watch.logbook.settle()
-    return watch.failed | watch.logbook.waiting, watch.ended >= left
+    return watch.failed | logbook.settle(), watch.ended >= left
 
 
 def halving(search: Search) -> ASHAScheduler:
@@ -185,6 +190,13 @@ def pending(search: Search, known: Trials, started: Path) -> tuple[int, list[dic
     ahead = [settings for i, settings in enumerate(wanted) if settings not in (*done, *wanted[:i])]
     left = max(0, search.trials - len(done))
     return left, ahead[:left]
+
+
+def _untold(search: Search, place: Place, mlruns: Path) -> list[str]:
+    """Runs of recorded trials whose folders are here; those that are tracked already are not tracked twice."""
+    lines = record.read_searches(search.scale.name, mlruns)
+    keys = " ".join(lines.loc[lines["search"] == search.name, "keys"]).split()
+    return [key for key in keys if (place.store / key / "result.json").is_file()]
 
 
 def _started(search: Search, mlruns: Path) -> Path:

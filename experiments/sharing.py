@@ -3,12 +3,14 @@
     URL/<key>/1, 2, ...                the folders that count, each by the name of the attempt that wrote it; the last
                                        one is the run's, a later one has scores that an earlier one lacks
     URL/<key>/<attempt>/               such a folder: checkpoints, history, result, arrays
-    URL/<key>/state-<step>-<attempt>/  what a run goes on from; `complete` is written last
+    URL/<key>/state-<step>-<attempt>/  what a run goes on from
+    .../complete                       in each of them, written last: the names of its files
 
 No name is written twice, and each attempt has its own. So a worker that was cut off and lives on can spoil nothing:
 what it brings after another one has finished is not looked at.
 """
 
+import errno
 import json
 import logging
 import math
@@ -17,10 +19,11 @@ import pickle
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import fsspec
 import torch
@@ -33,36 +36,69 @@ from experiments.job import FailedTasksError, Job, Place, execute
 ARRAYS = ("pair_scores", "figure_data")
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
 SHARE_SECONDS = 600.0  # a state of BERT-large is five gigabytes
+COMPLETE = "complete"
+T = TypeVar("T")
 TRIES = 3
+PATIENCE, PAUSE = 600.0, 5.0  # seconds: how long storage or a server may be away, and how often it is tried
 
 
 logger = logging.getLogger(__name__)
 
 
+@contextmanager
+def _os_errors(url: str) -> Generator[None]:
+    """What a store raises as an OSError, whatever its library calls it; a wrong value stays one."""
+    try:
+        yield
+    except (OSError, ValueError):
+        raise
+    except Exception as error:
+        raise OSError(f"{url}: {type(error).__name__}: {error}") from error
+
+
+def patiently(act: Callable[[], T], patience: float | None = None) -> T:
+    """What an act returns, tried again while a store is away."""
+    until = time.monotonic() + (PATIENCE if patience is None else patience)
+    while True:
+        try:
+            return act()
+        except (PermissionError, FileNotFoundError, FileExistsError):  # waiting would not help
+            raise
+        except OSError as error:
+            if time.monotonic() > until or error.errno == errno.ENOSPC:
+                raise
+            logger.warning("%s; tried again", error)
+            time.sleep(PAUSE)
+
+
 class Shared:
-    """A folder by URL."""
+    """A folder by URL. What can't be reached is an OSError."""
 
     def __init__(self, url: str) -> None:
-        self.files, self.root = fsspec.core.url_to_fs(url)
+        self.url = url
+        with _os_errors(url):
+            self.files, self.root = fsspec.core.url_to_fs(url)
         self.attempt = uuid.uuid4().hex[:12]
 
     def holds(self, key: str, rules: Collection[str]) -> bool:
         """Whether a run is published with the checkpoints of these rules."""
-        last = self._last(key)
-        if not last:
-            return False
-        history = json.loads(self.files.cat_file(f"{self._folder(key, last)}/history.json"))
-        return set(rules) <= set(history["kept"])
+        with _os_errors(self.url):
+            last = self._last(key)
+            if not last:
+                return False
+            history = json.loads(self.files.cat_file(f"{self._folder(key, last)}/history.json"))
+            return set(rules) <= set(history["kept"])
 
     def fetch(self, key: str, store: Path, *, weights: bool = True) -> int:
         """Bring a run's folder, or else its furthest state, into the store, unless it is there; which one it was.
 
         Without `weights` only what is recorded comes.
         """
-        for _ in range(TRIES - 1):
-            with suppress(FileNotFoundError):  # a state went as another attempt finished or got further: look again
-                return self._fetch(key, store, weights)
-        return self._fetch(key, store, weights)
+        with _os_errors(self.url):
+            for _ in range(TRIES - 1):
+                with suppress(FileNotFoundError):  # a state went as another attempt finished or got further: look again
+                    return self._fetch(key, store, weights)
+            return self._fetch(key, store, weights)
 
     def _fetch(self, key: str, store: Path, weights: bool) -> int:
         last = self._last(key)
@@ -80,20 +116,20 @@ class Shared:
     def publish(self, folder: Path, after: int) -> bool:
         """Make a folder the run's, if nobody else has since `fetch` returned `after`."""
         place = f"{self.root}/{folder.name}"
-        self._upload(folder, f"{place}/{self.attempt}-{after + 1}")
-        won = self._claim(f"{place}/{after + 1}", f"{self.attempt}-{after + 1}")
-        if won:
-            (folder / "shared").write_text(str(after + 1))
-        self._remove(self._states(folder.name) if won else [f"{place}/{self.attempt}-{after + 1}"])
+        with _os_errors(self.url):
+            self._upload(folder, f"{place}/{self.attempt}-{after + 1}")
+            won = self._claim(f"{place}/{after + 1}", f"{self.attempt}-{after + 1}")
+            if won:
+                (folder / "shared").write_text(str(after + 1))
+            self._remove(self._states(folder.name) if won else [f"{place}/{self.attempt}-{after + 1}"])
         return won
 
     def share_state(self, folder: Path, step: int) -> None:
         """Keep what a run can go on from; its earlier ones of this attempt go."""
-        earlier = [state for state in self._states(folder.name) if state.endswith(self.attempt)]
-        place = f"{self.root}/{folder.name}/state-{step}-{self.attempt}"
-        self._upload(folder, place)
-        self.files.pipe_file(f"{place}/complete", b"")
-        self._remove(earlier)
+        with _os_errors(self.url):
+            earlier = [state for state in self._states(folder.name) if state.endswith(self.attempt)]
+            self._upload(folder, f"{self.root}/{folder.name}/state-{step}-{self.attempt}")
+            self._remove(earlier)
 
     def _remove(self, places: list[str]) -> None:
         for place in places:
@@ -112,7 +148,7 @@ class Shared:
 
     def _state(self, key: str, store: Path) -> str:
         """The furthest complete state, if it is further than what this machine has to go on from."""
-        states = [state for state in self._states(key) if self.files.exists(f"{state}/complete")]
+        states = [state for state in self._states(key) if self.files.exists(f"{state}/{COMPLETE}")]
         furthest = max(states, key=_step, default="")
         return furthest if furthest and _step(furthest) > _own_step(store / key) else ""
 
@@ -129,25 +165,28 @@ class Shared:
 
     def _download(self, source: str, folder: Path, *, weights: bool) -> None:
         """Into a folder beside the run's own, which then takes its place file by file."""
-        for path in self.files.find(source):
-            inside = Path(path).relative_to(source)
-            if ".." in inside.parts:
-                raise ValueError(f"{path}: would be written outside the run's folder")
+        for name in self.files.cat_file(f"{source}/{COMPLETE}").decode().splitlines():
+            inside = Path(name)
+            if ".." in inside.parts or inside.is_absolute():
+                raise ValueError(f"{source}: {name} would be written outside the run's folder")
             recorded = inside.parts[0] in ARRAYS if len(inside.parts) > 1 else inside.name != "state.pt"
-            if inside.name == "complete" or not (weights or recorded):
+            if not (weights or recorded):
                 continue
             target = folder / inside
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f"{target.name}.{self.attempt}.part")
-            self.files.get_file(path, str(part))
+            self.files.get_file(f"{source}/{name}", str(part))
             part.replace(target)
 
     def _upload(self, folder: Path, place: str) -> None:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.suffix not in (".part", ".lock") and path.name != "shared":
-                target = f"{place}/{path.relative_to(folder).as_posix()}"
-                self.files.makedirs(target.rpartition("/")[0], exist_ok=True)
-                self.files.put_file(str(path), target)
+        found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".part", ".lock")]
+        names = [path.relative_to(folder).as_posix() for path in found if path.name != "shared"]
+        for name in names:
+            target = f"{place}/{name}"
+            self.files.makedirs(target.rpartition("/")[0], exist_ok=True)
+            self.files.put_file(str(folder / name), target)
+        self.files.makedirs(place, exist_ok=True)
+        self.files.pipe_file(f"{place}/{COMPLETE}", "\n".join(names).encode())
 
     def _claim(self, path: str, name: str) -> bool:
         """Write a file that must not be there yet, whole or not at all."""
@@ -198,8 +237,8 @@ def execute_shared(
     shared, folder = Shared(place.shared), place.store / job.key
     nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
     for run in nested:
-        shared.fetch(run.key, place.store)
-    last = shared.fetch(job.key, place.store)
+        patiently(partial(shared.fetch, run.key, place.store))
+    last = patiently(partial(shared.fetch, job.key, place.store))
     sent = time.monotonic()
 
     def share(step: int, history: History) -> None:
@@ -217,9 +256,9 @@ def execute_shared(
     try:
         result = execute(job, place, on_step=share)
     except FailedTasksError:
-        shared.publish(folder, last)  # what the other tasks found is not lost
+        patiently(partial(shared.publish, folder, last))  # what the other tasks found is not lost
         raise
-    if _content(folder) != before and not shared.publish(folder, last):
+    if _content(folder) != before and not patiently(partial(shared.publish, folder, last)):
         return execute_shared(job, place, on_step=on_step)  # another was first: its folder, and what that still lacks
     return result
 

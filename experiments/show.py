@@ -22,7 +22,7 @@ from experiments.job import Job
 from experiments.plan import Plan, jobs_of, plan
 from experiments.searches import Between, Search
 from experiments.study import Study
-from experiments.tracking import Tracker
+from experiments.tracking import AWAY, Tracker
 
 SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # user and password of a URL
 COMPARED = 50  # more runs than MLflow's compare page can show side by side
@@ -156,6 +156,14 @@ def searched(search: Search, failed: Mapping[str, str], ended: bool, mlruns: Pat
     _ended(failed, ended)
 
 
+def _in_mlflow(trained: Sequence[str], mlruns: Path) -> None:
+    tracker = Tracker(mlruns)
+    how = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
+    console.print(f"runs in MLflow: {how}{hidden(tracker.uri)}")
+    if len(trained) <= COMPARED:
+        console.print(f"then compare them at {tracker.compare_page(trained)}")
+
+
 def _ended(failed: Mapping[str, str], ended: bool) -> None:
     for name, reason in failed.items():
         console.print(f"failed: {name}: {hidden(reason)}", style="red")
@@ -210,13 +218,12 @@ def outcome(
     else:
         elsewhere = "" if record.is_own(mlruns) else f" --mlruns {mlruns}"
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
-    tracker = Tracker(mlruns)
-    how = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
-    console.print(f"runs in MLflow: {how}{hidden(tracker.uri)}")
-    trained = [key for key, job in jobs.items() if isinstance(job.encoder, Run)]
-    if len(trained) <= COMPARED:
-        console.print(f"then compare them at {tracker.compare_page(trained)}")
-    _ended({f"{jobs[key].name} ({key})": reason for key, reason in failed.items()}, ended)
+    try:
+        _in_mlflow([key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)
+    except AWAY as error:
+        console.print(f"MLflow is away: {hidden(error)}", style="red")
+    names_of = {key: f"{job.name} ({key})" for key, job in jobs.items()}
+    _ended({names_of.get(key, key): reason for key, reason in failed.items()}, ended)
 
 
 def scores(result: Mapping[str, Any], only: set[str] | None = None, scorer: str = "cosine") -> None:

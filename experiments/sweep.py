@@ -93,9 +93,12 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
 
 
 def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:
-    outcome = run(work, results, _place(options), _cluster(options), Tracker(options.mlruns))
-    export(options.mlruns)
-    return outcome
+    failed, ended = run(work, results, _place(options), _cluster(options), Tracker(options.mlruns))
+    try:
+        export(options.mlruns)
+    except AWAY as error:
+        failed = failed | {"record": f"not brought up to date ({error}): the same command does it"}
+    return failed, ended
 
 
 def _cluster(options: Options) -> Cluster:

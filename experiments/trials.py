@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
@@ -20,7 +21,7 @@ from experiments.capacity import expected, longest_first
 from experiments.job import Job, Place
 from experiments.logbook import Logbook
 from experiments.plan import Plan, blocked, insist_on_the_record
-from experiments.sharing import execute_shared
+from experiments.sharing import execute_shared, fetch_recorded, patiently
 from experiments.tracking import Tracker
 
 
@@ -92,18 +93,9 @@ class Follow(tune.Callback):
         if reason:
             self.fail(key, reason)
             return
-        self._tracked(self.logbook.add(key))
-
-    def settle(self) -> None:
-        """After a level: wait for what is away; what does not come back fails by name."""
-        self._tracked(self.logbook.settle())
-        for key, reason in self.logbook.waiting.items():
-            self.fail(key, reason)
-
-    def _tracked(self, keys: Sequence[str]) -> None:
-        self.finished.update(keys)
-        for key in keys:
-            self.bar.end(key)
+        self.finished.add(key)
+        self.bar.end(key)
+        self.logbook.add(key)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Ray Tune's hook."""
@@ -149,7 +141,6 @@ def run_level(jobs: Sequence[Job], place: Place, cluster: Cluster, follow: Follo
     trainable = tune.with_parameters(trial, jobs=by_key, place=place)
     space = {"key": tune.grid_search(list(by_key))}
     tuner(trainable, cluster, place, follow, space=space, **names()).fit()
-    follow.settle()
 
 
 def run(
@@ -168,6 +159,8 @@ def run(
                 else:
                     ready.append(job)
             nested = {run.key for job in ready if isinstance(job.encoder, Run) for run in job.encoder.nested()}
+            for key in nested:
+                patiently(partial(fetch_recorded, key, place))
             insist_on_the_record({key: work.declared[key].name for key in nested}, results, place.store)
             if ready:
                 by_key = {job.key: job for job in ready}
@@ -175,4 +168,4 @@ def run(
                 run_level(first, place, cluster, follow)
             if not all(job.key in follow.finished | set(follow.failed) for job in level):
                 return follow.failed, False
-    return follow.failed, True
+    return follow.failed | follow.logbook.settle(), True

@@ -14,6 +14,7 @@ if [ -z "$name" ] || [ ${#password} -lt 12 ]; then
     echo "~/.mlflow/credentials wants mlflow_tracking_username and a mlflow_tracking_password of 12 letters or more" >&2
     exit 1
 fi
+case $password in *%*) echo "MLflow can't read a password with a %" >&2; exit 1 ;; esac
 cat > "$kept/auth.ini" <<END
 [mlflow]
 default_permission = READ
@@ -24,7 +25,7 @@ authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 END
 test -s "$kept/key" || head -c 32 /dev/urandom | base64 > "$kept/key"
 
-if [ -s "$kept/pid" ] && kill -0 "$(cat "$kept/pid")" 2> /dev/null; then
+if curl --silent --fail "http://127.0.0.1:$port/health" > /dev/null; then
     echo "MLflow's server runs already"
     exit 0
 fi
@@ -34,7 +35,6 @@ export MLFLOW_DISABLE_TELEMETRY=true PYTHONPATH=$root
 nohup setsid mlflow server --app-name basic-auth --host 127.0.0.1 --port "$port" --workers 2 \
     --backend-store-uri "sqlite:///$kept/mlflow.db" --artifacts-destination "$kept/artifacts" \
     > "$kept/log" 2>&1 < /dev/null &
-echo $! > "$kept/pid"
 for _ in $(seq 180); do
     if curl --silent --fail "http://127.0.0.1:$port/health" > /dev/null; then
         echo "MLflow's server is at http://127.0.0.1:$port"

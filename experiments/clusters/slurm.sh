@@ -5,20 +5,25 @@
 #SBATCH --gpus-per-node=4
 #SBATCH --cpus-per-task=32
 #SBATCH --time=24:00:00
+#SBATCH --exclusive
 # A sweep under Slurm, from the repository's root, which all nodes see:
 #
 #   sbatch --export=ALL,CSE_DATA=/project/data experiments/clusters/slurm.sh rankcse --scale paper
 #
 # The words after the script are sweep.py's. The same command again goes on where the time was up. Run folders and MLflow's
-# database are under mlruns/, on the disk that all nodes share; each job has a token of its own.
+# database are under mlruns/, on the disk that all nodes share; each job has a token of its own. Whole nodes, as Ray starts
+# on none that has another Ray.
 set -euo pipefail
 [ -z "${CSE_VENV=.venv}" ] || . "$CSE_VENV/bin/activate"
 
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN CSE_RAY=auto
-port=$((20000 + SLURM_JOB_ID % 10000))  # another job may have the head node too
+export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300  # seconds: imports from a shared disk take their time
+status=$(mktemp "$PWD/.sweep-XXXXXX")  # Ray's command does not tell how its own ended
+trap 'rm -f "$status"' EXIT
 
-srun ray symmetric-run --address "$head:$port" --min-nodes "$SLURM_JOB_NUM_NODES" \
-    --num-cpus "${SLURM_CPUS_PER_TASK:-1}" --num-gpus "${SLURM_GPUS_ON_NODE:-0}" -- \
-    python experiments/sweep.py "$@"
+srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" ray symmetric-run --address "$head:6379" \
+    --min-nodes "$SLURM_JOB_NUM_NODES" --num-cpus "${SLURM_CPUS_PER_TASK:-1}" --num-gpus "${SLURM_GPUS_ON_NODE:-0}" -- \
+    bash -c 'python experiments/sweep.py "${@:2}"; echo $? > "$1"' sweep "$status" "$@"
+exit "$(grep . "$status" || echo 1)"

@@ -57,6 +57,14 @@ def test_settings_are_names_that_the_sweep_reads(path: Path) -> None:
     assert all(f'"{name}"' in code for name in names)
 
 
+@pytest.mark.parametrize("path", LAUNCHED[1:], ids=lambda path: path.name)
+def test_runs_find_their_gpus_in_a_cloud(path: Path) -> None:
+    types = loaded(path)["available_node_types"]
+    assert types["head"]["resources"] == {"CPU": 0}
+    assert types["worker"]["resources"]["GPU"] >= 1  # Ray asks one of the clouds at most
+    assert types["worker"]["resources"]["CPU"] >= 1
+
+
 def test_the_environment_reaches_every_shell_and_a_later_one_replaces_it(tmp_path: Path) -> None:
     script = CLUSTERS / "environment.sh"
     (tmp_path / ".bashrc").write_text("export MINE=1\n")
@@ -127,3 +135,4 @@ def test_slurms_form_runs_a_sweep_on_the_nodes_that_slurm_gives(tmp_path: Path) 
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "34 runs, 0 done, 34 to do" in done.stdout
+    assert not list(ROOT.glob(".sweep-*"))

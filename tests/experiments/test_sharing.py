@@ -102,6 +102,7 @@ def test_the_furthest_whole_state_is_gone_on_from(url: str, tmp_path: Path) -> N
     other.share_state(fill(tmp_path / "a" / "key", **{"state.pt": b"5"}), 5)
     half = fill(tmp_path / "a" / "key", **{"state.pt": b"half"})
     other._upload(half, f"{other.root}/key/state-99-x")
+    other.files.rm(f"{other.root}/key/state-99-x/complete")  # written last
     Shared(url).fetch("key", tmp_path / "b")
     assert (tmp_path / "b" / "key" / "state.pt").read_bytes() == b"8"  # of `one`, whose earlier ones are gone
     assert one.publish(fill(tmp_path / "c" / "key"), 0)
@@ -143,11 +144,55 @@ def test_a_state_that_goes_while_it_is_fetched_is_looked_for_again(
     def late(self: Shared, source: str, folder: Path, *, weights: bool) -> None:
         monkeypatch.setattr(Shared, "_download", download)
         assert other.publish(fill(tmp_path / "c" / "key"), 0)  # and the states go
-        raise FileNotFoundError(source)
+        download(self, source, folder, weights=weights)
 
     monkeypatch.setattr(Shared, "_download", late)
     assert Shared(url).fetch("key", tmp_path / "b") == 1
     assert content(tmp_path / "b" / "key") == FILES
+
+
+def test_a_published_folder_of_which_a_file_is_gone_is_not_taken_for_whole(url: str, tmp_path: Path) -> None:
+    shared = Shared(url)
+    shared.publish(fill(tmp_path / "a" / "key"), 0)
+    shared.files.rm(f"{shared.root}/key/{shared.attempt}-1/pair_scores/x.npz")
+    with pytest.raises(FileNotFoundError):
+        Shared(url).fetch("key", tmp_path / "b")
+    assert not (tmp_path / "b" / "key" / "shared").exists()
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(url: str, tmp_path: Path) -> None:
+    shared = Shared(url)
+    shared.publish(fill(tmp_path / "a" / "key"), 0)
+    for name in ("../stolen", "/stolen"):
+        shared.files.pipe_file(f"{shared.root}/key/{shared.attempt}-1/complete", name.encode())
+        with pytest.raises(ValueError, match="outside the run's folder"):
+            Shared(url).fetch("key", tmp_path / "b")
+
+
+class StoreError(Exception):
+    """As stores raise them that are no OSErrors."""
+
+
+def test_storage_that_is_away_for_a_while_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "PAUSE", 0.01)
+    shared, tried = Shared((tmp_path / "shared").as_uri()), []
+    put = shared.files.put_file
+
+    def away(source: str, target: str) -> None:
+        tried.append(target)
+        if len(tried) < 4:
+            raise StoreError("no endpoint")
+        put(source, target)
+
+    monkeypatch.setattr(shared.files, "put_file", away)
+    folder = fill(tmp_path / "a" / "key")
+    assert sharing.patiently(lambda: shared.publish(folder, 0))
+    assert len(tried) == 3 + len(FILES)
+    assert Shared(shared.url).fetch("key", tmp_path / "b") == 1
+    assert content(tmp_path / "b" / "key") == FILES
+    tried.clear()
+    with pytest.raises(OSError, match="StoreError: no endpoint"):
+        sharing.patiently(lambda: shared.publish(folder, 1), patience=0.0)
 
 
 def test_a_losers_folder_does_not_stay(tmp_path: Path) -> None:
