@@ -13,6 +13,7 @@ os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 import pandas as pd
 import ray
 from ray import tune
+from ray._private import ray_constants
 
 from cse_core.run import Run
 from cse_core.train import History
@@ -44,6 +45,8 @@ class Cluster:
             ray.init(address=self.address, **quiet)
         else:
             cores = self.workers or os.cpu_count()
+            # Ray listens on all interfaces, but where it holds clusters for impossible: there on the loopback alone.
+            ray_constants.ENABLE_RAY_CLUSTER = False
             # Nothing but small dictionaries travels through the object store.
             ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=128 * 2**20, **quiet)
         return self.device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")

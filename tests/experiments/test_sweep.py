@@ -147,3 +147,22 @@ def test_dry_run_and_list_start_nothing(tmp_path: Path, capsys: pytest.CaptureFi
     assert "rankcse-table6" in capsys.readouterr().out
     assert not (tmp_path / "store").exists()
     assert not (tmp_path / "mlflow.db").exists()
+
+
+LISTENING = """
+import psutil
+from experiments.trials import Cluster
+Cluster(workers=1).start()
+mine = psutil.Process()
+for process in [mine, *mine.children(recursive=True)]:
+    for one in process.net_connections(kind="inet"):
+        if one.status == psutil.CONN_LISTEN:
+            print(one.laddr.ip)
+"""
+
+
+def test_a_local_sweep_listens_on_this_machine_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", LISTENING], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    found = done.stdout.split()
+    assert len(found) > 3, done.stderr  # Ray's own servers
+    assert set(found) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
