@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import logbook, record
+from experiments import logbook, record, show
+from experiments import sweep as sweep_command
 from experiments.job import Place
 from experiments.logbook import Logbook
+from experiments.sweep import Options
 from experiments.tracking import MlflowException
 from tests.experiments import tiny
 from tests.experiments.test_sweep import ROOT, command, environment, scores
@@ -73,6 +75,25 @@ def test_one_that_never_can_be_tracked_keeps_none_from_it(tmp_path: Path, monkey
     assert sorted(server.tracked) == ["a", "c", "d"]
     assert list(left) == ["b"]
     assert "not tracked (no connection): the same command tracks it" in left["b"]
+
+
+def test_a_server_that_stays_away_is_told_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def away(*given: object) -> None:
+        raise MlflowException("no connection to http://ann:secret@host")
+
+    tracked = {"c0ffee": "trained and scored, but not tracked"}
+    monkeypatch.setattr(sweep_command, "run", lambda *given: (tracked, True))
+    monkeypatch.setattr(sweep_command, "Tracker", lambda mlruns: None)
+    monkeypatch.setattr(sweep_command, "export", away)
+    monkeypatch.setattr(show, "Tracker", away)
+    assert sweep_command.main(Options(studies=("overlap",), mlruns=tmp_path)) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "MLflow is away: no connection to http://***@host" in said
+    assert "failed: c0ffee: trained and scored, but not tracked" in said
+    assert "failed: record: not brought up to date" in said
+    assert "secret" not in said
 
 
 @contextmanager
