@@ -51,6 +51,7 @@ class Searched:
             return {}
         import optuna  # takes a second
 
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
         space, study = distributions(self.search.space), optuna.create_study(direction="maximize")
         for text, score in zip(trials["trial"], trials["score"], strict=True):
             trial = optuna.trial.create_trial(params=json.loads(text), distributions=space, value=score)
