@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from statistics import median
 
@@ -29,13 +28,10 @@ SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 
 def claims_block(found: Iterable[Results]) -> str:
     """Every claim with its verdict, as Markdown; its studies lead to the tables with figure, interval and seeds."""
-    found = list(found)
-    links, grid = {results.study.name: _links(results.study)[0] for results in found}, claims_grid(found)
-    linked = [(*row[:-1], ", ".join(links[name] for name in row[-1].split(", ") if name)) for row in grid.rows]
-    return markdown(replace(grid, rows=tuple(linked)))
+    return markdown(claims_grid(found, called=lambda study: _links(study)[0]))
 
 
-def claims_grid(found: Iterable[Results]) -> Grid:
+def claims_grid(found: Iterable[Results], called: Callable[[Study], str] = lambda study: study.name) -> Grid:
     """Every claim with its verdict over all studies that judge it, and which these are.
 
     The same runs compared in several tables count once, by the verdict under the strictest correction.
@@ -47,7 +43,7 @@ def claims_grid(found: Iterable[Results]) -> Grid:
             mine, what = by_claim[one.comparison.claim], _measured(results.study, one.comparison)
             if what not in mine or (one.adjusted or 0) > (mine[what].adjusted or 0):
                 mine[what] = one
-            where[one.comparison.claim][results.study.name] = None
+            where[one.comparison.claim][called(results.study)] = None
     rows = []
     for claim, text in claims().items():
         parts = [

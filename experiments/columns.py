@@ -25,9 +25,9 @@ class Column:
     """The unweighted mean of a metric over tasks, times `factor`.
 
     Without tasks it is a fact of the row's run: a field by its path ("method.temperature"), what training it cost
-    ("seconds", "seconds_per_epoch"), the end of a curve ("last loss/rank"), the
-    first step within a point of a dev curve's best ("near dev/stsb_dev"), or how far the curve lies below its best so
-    far in the mean ("below dev/stsb_dev"). The metric is the row's or the study's where it is empty.
+    ("seconds", "seconds_per_epoch"), the end of a curve ("last loss/rank"), the first step within a point of a dev
+    curve's best ("near dev/stsb_dev"), or how far the curve lies below its best so far in the mean ("below
+    dev/stsb_dev"). The metric is the row's or the study's where it is empty.
     """
 
     heading: str

@@ -28,7 +28,11 @@ def loaded(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", LAUNCHED, ids=lambda path: path.name)
 def test_ray_takes_the_form(path: Path) -> None:
-    validate_config(prepare_config(loaded(path)))
+    form = loaded(path)
+    taken = prepare_config(form)
+    validate_config(taken)
+    assert taken["head_node_type"] in taken["available_node_types"]
+    assert taken["head_setup_commands"] == [*form["setup_commands"], *form["head_setup_commands"]]
 
 
 @pytest.mark.parametrize("path", LAUNCHED, ids=lambda path: path.name)

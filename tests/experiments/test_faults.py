@@ -4,7 +4,6 @@ import random
 import re
 import subprocess
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from safetensors.torch import load_file
 
 from cse_core.train import train
 from experiments import record
+from tests.cse_core.test_train import equal
 from tests.experiments import tiny
 from tests.experiments.test_sweep import command, environment, finished_at, scores, sweep
 
@@ -22,10 +22,6 @@ KILLS = 10
 
 def weights(store: Path, key: str) -> dict[str, torch.Tensor]:
     return load_file(store / key / "synthetic_dev" / "model.safetensors")
-
-
-def same(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path) -> None:
@@ -46,7 +42,7 @@ def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path
     torch.set_num_threads(1)
     train(tiny.run(), tmp_path, keep=("synthetic_dev",))
     expected = weights(tmp_path, tiny.run().key)
-    assert all(same(weights(mlruns / "store", run.key), expected) for run in runs.values())
+    assert all(equal(weights(mlruns / "store", run.key), expected) for run in runs.values())
 
 
 def test_a_driver_killed_at_random_moments_loses_nothing(tmp_path: Path) -> None:
@@ -80,4 +76,4 @@ def test_a_driver_killed_at_random_moments_loses_nothing(tmp_path: Path) -> None
     assert last.returncode == 0, last.stdout + last.stderr
     assert scores(mlruns) == scores(undisturbed)
     for row in tiny.healthy(tiny.SCALE).rows:
-        assert same(weights(mlruns / "store", row.runs()[0].key), weights(undisturbed / "store", row.runs()[0].key))
+        assert equal(weights(mlruns / "store", row.runs()[0].key), weights(undisturbed / "store", row.runs()[0].key))
