@@ -71,6 +71,11 @@ class Job:
         return self.encoder.key if isinstance(self.encoder, Run) else pretrained_key(self.encoder)
 
     @property
+    def rules(self) -> tuple[str, ...]:
+        """The checkpoints that are kept, by selection rule."""
+        return tuple(dict.fromkeys(scoring.select for scoring in self.scorings)) or ("last",)
+
+    @property
     def name(self) -> str:
         """For people: the row's name and the seed."""
         return f"{self.label} s{self.encoder.seed}" if isinstance(self.encoder, Run) else self.label
@@ -81,7 +86,7 @@ class Place:
     """Where a job works: the store of run folders, the data folder, the device, torch's threads.
 
     With `cache`, embeddings are kept on disk and found again by later processes; `compiled` as in train; `shared` is a
-    URL that other machines reach (sharing.py).
+    URL that other machines reach (sharing.py), to which a run brings its state every `share_seconds`.
     """
 
     store: Path
@@ -92,6 +97,7 @@ class Place:
     cache: bool = False
     compiled: bool = False
     shared: str = ""
+    share_seconds: float = 600.0  # a state of BERT-large is five gigabytes
 
 
 def execute(
@@ -145,13 +151,12 @@ def _execute(
 def _train(job: Job, place: Place, on_step: Callable[[int, History], object] | None) -> History:
     if isinstance(job.encoder, Pretrained):
         return History(steps=0)
-    keep = tuple(dict.fromkeys([s.select for s in job.scorings])) or ("last",)
     _remember_environment(job.encoder, place)
     return train(
         job.encoder,
         place.store,
         data=place.data,
-        keep=keep,
+        keep=job.rules,
         device=place.device,
         compiled=place.compiled,
         save_seconds=place.save_seconds,
@@ -238,8 +243,10 @@ def _add_to(path: Path, arrays: dict[str, Any]) -> None:
 def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
     run, trained_with = job.encoder, place.store / job.key / "environment.json"
     settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
-    changed = run.changed() if isinstance(run, Run) else {}
-    hidden = ("backbone", "corpus")
+    changed = (
+        {k: v for k, v in run.changed().items() if k not in ("backbone", "corpus")} if isinstance(run, Run) else {}
+    )
+    known = json.loads(trained_with.read_text()) if trained_with.is_file() else None
     return {
         "key": job.key,
         "scale": job.scale,
@@ -248,16 +255,14 @@ def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
         "method": settings["method"],
         "backbone": settings["backbone"],
         "seed": settings.get("seed", 0),
-        "settings": " ".join(f"{k}={v}" for k, v in changed.items() if k not in hidden and "teachers" not in k),
+        "settings": " ".join(f"{name}={value}" for name, value in changed.items() if "teachers" not in name),
         "parameters": settings,
         "curves": history.curves,
         "kept": {rule: {"step": kept.step, "score": kept.score} for rule, kept in history.kept.items()},
         "skipped_steps": history.skipped,
         "eval_steps": run.eval_steps if isinstance(run, Run) else 0,
         "data": history.data,
-        "environment": json.loads(trained_with.read_text())
-        if trained_with.is_file()
-        else environment(place.device, place.threads),
+        "environment": known or environment(place.device, place.threads),
     }
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from cse_core.evaluate import sts, suite
 from cse_core.run import Pretrained, Run
 from cse_core.scorers import Cosine
-from cse_core.train import SELECTION, finished
+from cse_core.train import finished
 from experiments.job import Job, Scoring
 from experiments.record import UNRECORDED
 from experiments.sharing import Shared
@@ -121,21 +121,17 @@ def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path, shared: st
     queue = list(wanted.values())
     while queue:
         job = queue.pop()
-        if not isinstance(job.encoder, Run) or there(job.encoder, _rules(job)):
+        if not isinstance(job.encoder, Run) or there(job.encoder, job.rules):
             continue
         for nested in job.encoder.nested():
             whole = jobs[nested.key]
-            if nested.key not in wanted and not there(nested, _rules(whole)):
+            if nested.key not in wanted and not there(nested, whole.rules):
                 wanted[nested.key] = whole
                 again.add(nested.key)
                 queue.append(whole)
     # A run that is trained (again) keeps a checkpoint for every rule that any row names, scored already or not.
     wanted = {key: replace(job, scorings=_all_rules(job, jobs[key])) for key, job in wanted.items()}
     return Plan(jobs, _levels(wanted), frozenset(again))
-
-
-def _rules(job: Job) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(s.select for s in job.scorings if s.select in SELECTION))
 
 
 def _all_rules(left: Job, whole: Job) -> tuple[Scoring, ...]:

@@ -3,7 +3,7 @@
     URL/<key>/1, 2, ...                the folders that count, each by the name of the attempt that wrote it; the last
                                        one is the run's, a later one has scores that an earlier one lacks
     URL/<key>/<attempt>/               such a folder: checkpoints, history, result, arrays
-    URL/<key>/state-<step>-<attempt>/  what a run goes on from
+    URL/<key>/state-<step>-<selection rules>-<attempt>/    what a run goes on from
     .../complete                       in each of them, written last: the names of its files
 
 No name is written twice, and each attempt has its own. So a worker that was cut off and lives on can spoil nothing:
@@ -35,7 +35,7 @@ from experiments.job import FailedTasksError, Job, Place, execute
 
 ARRAYS = ("pair_scores", "figure_data")
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
-SHARE_SECONDS = 600.0  # a state of BERT-large is five gigabytes
+STATE = re.compile(r".*/state-(?P<step>\d+)-(?P<rules>[\w+]+)-(?P<attempt>[0-9a-f]{12})")
 COMPLETE = "complete"
 T = TypeVar("T")
 TRIES = 3
@@ -89,27 +89,30 @@ class Shared:
             history = json.loads(self.files.cat_file(f"{self._folder(key, last)}/history.json"))
             return set(rules) <= set(history["kept"])
 
-    def fetch(self, key: str, store: Path, *, weights: bool = True) -> int:
-        """Bring a run's folder, or else its furthest state, into the store, unless it is there; which one it was.
+    def fetch(self, key: str, store: Path, *, weights: bool = True, rules: Collection[str] = ()) -> int:
+        """Bring a run's folder into the store, unless it is there; which one it was.
 
-        Without `weights` only what is recorded comes.
+        Of a run under way, its furthest state with these selection rules. Without `weights` only what is recorded.
         """
         with _os_errors(self.url):
             for _ in range(TRIES - 1):
                 with suppress(FileNotFoundError):  # a state went as another attempt finished or got further: look again
-                    return self._fetch(key, store, weights)
-            return self._fetch(key, store, weights)
+                    return self._fetch(key, store, weights, rules)
+            return self._fetch(key, store, weights, rules)
 
-    def _fetch(self, key: str, store: Path, weights: bool) -> int:
-        last = self._last(key)
-        here = store / key / "shared"
-        if last and here.is_file() and here.read_text() == str(last):
+    def _fetch(self, key: str, store: Path, weights: bool, rules: Collection[str]) -> int:
+        last, folder = self._last(key), store / key
+        if not last:
+            state = self._state(key, folder, rules)
+            if state:
+                logger.warning("run %s goes on from %s", key, state)
+                self._download(state, folder, weights=True)
             return last
-        source = self._folder(key, last) if last else self._state(key, store)
-        if source:
-            self._download(source, store / key, weights=weights)
-            if last and weights:
-                (store / key / "state.pt").unlink(missing_ok=True)  # of an attempt that was not the first to finish
+        here = folder / "shared"
+        if not (here.is_file() and here.read_text() == str(last)):
+            self._download(self._folder(key, last), folder, weights=weights)
+            if weights:
+                (folder / "state.pt").unlink(missing_ok=True)  # of an attempt that was not the first to finish
                 here.write_text(str(last))
         return last
 
@@ -124,11 +127,11 @@ class Shared:
             self._remove(self._states(folder.name) if won else [f"{place}/{self.attempt}-{after + 1}"])
         return won
 
-    def share_state(self, folder: Path, step: int) -> None:
-        """Keep what a run can go on from; its earlier ones of this attempt go."""
+    def share_state(self, folder: Path, step: int, rules: Collection[str]) -> None:
+        """Keep what a run with these selection rules can go on from; its earlier ones of this attempt go."""
         with _os_errors(self.url):
             earlier = [state for state in self._states(folder.name) if state.endswith(self.attempt)]
-            self._upload(folder, f"{self.root}/{folder.name}/state-{step}-{self.attempt}")
+            self._upload(folder, f"{self.root}/{folder.name}/state-{step}-{_joined(rules)}-{self.attempt}")
             self._remove(earlier)
 
     def _remove(self, places: list[str]) -> None:
@@ -146,11 +149,16 @@ class Shared:
             raise ValueError(f"{self.root}/{key}/{last}: wants the name of an attempt's folder, found {name!r}")
         return f"{self.root}/{key}/{name}"
 
-    def _state(self, key: str, store: Path) -> str:
-        """The furthest complete state, if it is further than what this machine has to go on from."""
-        states = [state for state in self._states(key) if self.files.exists(f"{state}/{COMPLETE}")]
-        furthest = max(states, key=_step, default="")
-        return furthest if furthest and _step(furthest) > _own_step(store / key) else ""
+    def _state(self, key: str, folder: Path, rules: Collection[str]) -> str:
+        """The furthest complete state of these rules, if it is further than what this machine has to go on from."""
+        steps = {
+            path: int(named["step"])
+            for path in self._states(key)
+            if (named := STATE.fullmatch(path)) and named["rules"] == _joined(rules)
+            if self.files.exists(f"{path}/{COMPLETE}")
+        }
+        furthest = max(steps, key=steps.__getitem__, default="")
+        return furthest if furthest and steps[furthest] > _own_step(folder, rules) else ""
 
     def _states(self, key: str) -> list[str]:
         return [path for path in self._entries(key) if path.rpartition("/")[2].startswith("state-")]
@@ -208,18 +216,19 @@ class Shared:
         return True
 
 
-def _step(state: str) -> int:
-    return int(state.rpartition("/")[2].split("-")[1])
+def _joined(rules: Collection[str]) -> str:
+    return "+".join(sorted(set(rules)))
 
 
-def _own_step(folder: Path) -> float:
-    """How far a run has come in a folder; -1 where nothing there can be gone on from."""
+def _own_step(folder: Path, rules: Collection[str]) -> float:
+    """How far a run has come in a folder; -1 where nothing there can be gone on from with these rules."""
     if (folder / "history.json").is_file():
         return math.inf
     try:
-        return torch.load(folder / "state.pt", mmap=True, weights_only=True)["step"]
+        state = torch.load(folder / "state.pt", mmap=True, weights_only=True)
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):  # absent or torn
         return -1
+    return state["step"] if state["keep"] == sorted(set(rules)) else -1
 
 
 def fetch_recorded(key: str, place: Place) -> None:
@@ -238,15 +247,15 @@ def execute_shared(
     nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
     for run in nested:
         patiently(partial(shared.fetch, run.key, place.store))
-    last = patiently(partial(shared.fetch, job.key, place.store))
+    last = patiently(partial(shared.fetch, job.key, place.store, rules=job.rules))
     sent = time.monotonic()
 
     def share(step: int, history: History) -> None:
         nonlocal sent
-        if time.monotonic() - sent > SHARE_SECONDS and (folder / "state.pt").is_file():
+        if time.monotonic() - sent > place.share_seconds and (folder / "state.pt").is_file():
             sent = time.monotonic()
             try:
-                shared.share_state(folder, step)
+                shared.share_state(folder, step, job.rules)
             except OSError as error:  # the run has its state here; the next one may get through
                 logger.warning("run %s: its state could not be shared (%s)", job.key, error)
         if on_step:

@@ -72,6 +72,8 @@ class Options:
     shared: str = os.environ.get("CSE_SHARED", "")
     """URL of a folder that every machine of a cluster reaches, s3://... or the like, for the runs' folders. Else
     CSE_SHARED. Without one, --mlruns must be on such a disk."""
+    share_seconds: float = Place.share_seconds
+    """How often a run under way brings its state there: what a lost machine costs at most."""
 
 
 def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
@@ -108,7 +110,13 @@ def _cluster(options: Options) -> Cluster:
 def _place(options: Options) -> Place:
     data = data_folder(options.data)  # resolved here, because Ray's workers have another current folder
     store = (options.mlruns / "store").resolve()
-    return Place(store, data.resolve() if data else None, compiled=options.compiled, shared=options.shared)
+    return Place(
+        store,
+        data.resolve() if data else None,
+        compiled=options.compiled,
+        shared=options.shared,
+        share_seconds=options.share_seconds,
+    )
 
 
 def search(options: Options) -> int:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -107,12 +108,16 @@ class Tracker:
             )
             for run in page:
                 if run.data.tags.get("studies"):
-                    uri = f"runs:/{run.info.run_id}/result.json"
-                    path = mlflow.artifacts.download_artifacts(uri, tracking_uri=self.uri)
-                    yield json.loads(Path(path).read_text())
+                    yield self._result(run)
             token = page.token
             if not token:
                 return
+
+    def _result(self, run: Tracked) -> dict[str, Any]:
+        uri = f"runs:/{run.info.run_id}/result.json"
+        with TemporaryDirectory() as folder:  # left to itself, MLflow makes one that it never removes
+            path = mlflow.artifacts.download_artifacts(uri, dst_path=folder, tracking_uri=self.uri)
+            return json.loads(Path(path).read_text())
 
     def compare_page(self, keys: Iterable[str], address: str = "http://127.0.0.1:5000") -> str:
         """The address of MLflow's compare page for these runs, on a server started as README says."""

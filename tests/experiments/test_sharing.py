@@ -2,6 +2,7 @@
 
 import threading
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from experiments.job import Job, Place, Scoring
 from experiments.sharing import Shared, execute_shared
 from tests.experiments import tiny
 
+RULES = ("stsb_dev", "last")
 FILES = {
     "history.json": b"history",
     "result.json": b"result",
@@ -61,7 +63,7 @@ def test_who_finishes_late_changes_nothing(url: str, tmp_path: Path) -> None:
     late, first = Shared(url), Shared(url)
     assert first.publish(fill(tmp_path / "a" / "key", result_json=b"first"), 0)
     assert not late.publish(fill(tmp_path / "b" / "key", result_json=b"late"), 0)
-    late.share_state(fill(tmp_path / "b" / "key", **{"state.pt": b"late"}), 7)
+    late.share_state(fill(tmp_path / "b" / "key", **{"state.pt": b"late"}), 7, RULES)
     Shared(url).fetch("key", tmp_path / "c")
     assert content(tmp_path / "c" / "key") == FILES | {"result.json": b"first"}
 
@@ -98,21 +100,21 @@ def test_scores_that_were_lacking_make_a_later_folder(url: str, tmp_path: Path) 
 def test_the_furthest_whole_state_is_gone_on_from(url: str, tmp_path: Path) -> None:
     one, other = Shared(url), Shared(url)
     for step in (4, 12, 8):
-        one.share_state(fill(tmp_path / "a" / "key", **{"state.pt": str(step).encode()}), step)
-    other.share_state(fill(tmp_path / "a" / "key", **{"state.pt": b"5"}), 5)
+        one.share_state(fill(tmp_path / "a" / "key", **{"state.pt": str(step).encode()}), step, RULES)
+    other.share_state(fill(tmp_path / "a" / "key", **{"state.pt": b"5"}), 5, RULES)
     half = fill(tmp_path / "a" / "key", **{"state.pt": b"half"})
-    other._upload(half, f"{other.root}/key/state-99-x")
-    other.files.rm(f"{other.root}/key/state-99-x/complete")  # written last
-    Shared(url).fetch("key", tmp_path / "b")
+    other._upload(half, f"{other.root}/key/state-99-last+stsb_dev-0123456789ab")
+    other.files.rm(f"{other.root}/key/state-99-last+stsb_dev-0123456789ab/complete")  # written last
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
     assert (tmp_path / "b" / "key" / "state.pt").read_bytes() == b"8"  # of `one`, whose earlier ones are gone
     assert one.publish(fill(tmp_path / "c" / "key"), 0)
     assert not one._states("key")
 
 
-def saved(folder: Path, step: int) -> Path:
+def saved(folder: Path, step: int, rules: Collection[str] = RULES) -> Path:
     """A run's folder with a state of that step."""
     folder.mkdir(parents=True)
-    torch.save({"step": step}, folder / "state.pt")
+    torch.save({"step": step, "keep": sorted(rules)}, folder / "state.pt")
     return folder
 
 
@@ -120,17 +122,27 @@ def saved(folder: Path, step: int) -> Path:
 def test_the_further_of_a_machines_own_and_the_shared_state_is_gone_on_from(
     url: str, tmp_path: Path, own: int, shared: int, found: int
 ) -> None:
-    Shared(url).share_state(saved(tmp_path / "a" / "key", shared), shared)
+    Shared(url).share_state(saved(tmp_path / "a" / "key", shared), shared, RULES)
     mine = saved(tmp_path / "b" / "key", own)
-    Shared(url).fetch("key", tmp_path / "b")
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
     assert torch.load(mine / "state.pt")["step"] == found
 
 
+def test_states_of_other_selection_rules_are_neither_fetched_nor_kept_to(url: str, tmp_path: Path) -> None:
+    Shared(url).share_state(saved(tmp_path / "a" / "key", 12, ("last",)), 12, ("last",))
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert not (tmp_path / "b").exists()
+    Shared(url).share_state(saved(tmp_path / "c" / "key", 4), 4, RULES)
+    mine = saved(tmp_path / "b" / "key", 8, ("last",))
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES[::-1])
+    assert torch.load(mine / "state.pt") == {"step": 4, "keep": sorted(RULES)}
+
+
 def test_a_torn_state_of_ones_own_gives_way(url: str, tmp_path: Path) -> None:
-    Shared(url).share_state(saved(tmp_path / "a" / "key", 4), 4)
+    Shared(url).share_state(saved(tmp_path / "a" / "key", 4), 4, RULES)
     mine = saved(tmp_path / "b" / "key", 8) / "state.pt"
     mine.write_bytes(mine.read_bytes()[:100])
-    Shared(url).fetch("key", tmp_path / "b")
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
     assert torch.load(mine)["step"] == 4
 
 
@@ -138,7 +150,7 @@ def test_a_state_that_goes_while_it_is_fetched_is_looked_for_again(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Shared(url)
-    other.share_state(saved(tmp_path / "a" / "key", 4), 4)
+    other.share_state(saved(tmp_path / "a" / "key", 4), 4, RULES)
     download = Shared._download
 
     def late(self: Shared, source: str, folder: Path, *, weights: bool) -> None:
@@ -147,7 +159,7 @@ def test_a_state_that_goes_while_it_is_fetched_is_looked_for_again(
         download(self, source, folder, weights=weights)
 
     monkeypatch.setattr(Shared, "_download", late)
-    assert Shared(url).fetch("key", tmp_path / "b") == 1
+    assert Shared(url).fetch("key", tmp_path / "b", rules=RULES) == 1
     assert content(tmp_path / "b" / "key") == FILES
 
 
@@ -216,11 +228,10 @@ class CutOffError(Exception):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_on_another_machine_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SHARE_SECONDS", -1.0)
+def test_a_run_goes_on_on_another_machine_with_the_same_bits(tmp_path: Path) -> None:
     run = tiny.run()
     job = Job(run, "tiny", "a", (Scoring("synthetic_dev", Cosine(), ("synthetic",)),), ("x",))
-    here = Place(tmp_path / "here", shared=(tmp_path / "shared").as_uri(), save_seconds=-1.0)
+    here = Place(tmp_path / "here", shared=(tmp_path / "shared").as_uri(), save_seconds=-1.0, share_seconds=-1.0)
     steps: list[int] = []
 
     def cut(step: int, history: History) -> None:

@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,6 +143,17 @@ def test_export_gives_every_digit_and_adds_nothing_the_second_time(
     before = (tmp_path / "results.csv").read_bytes(), (tmp_path / "curves.csv").read_bytes()
     assert export(tmp_path) == {}
     assert before == ((tmp_path / "results.csv").read_bytes(), (tmp_path / "curves.csv").read_bytes())
+
+
+def test_the_export_leaves_nothing_in_the_folder_for_temporary_files(
+    tracker: Tracker, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    tracker.log(store / JOB.key)
+    assert export(tmp_path)
+    assert not list(temporary.iterdir())
 
 
 def test_the_earliest_run_of_a_key_counts_in_the_record(tracker: Tracker, store: Path, tmp_path: Path) -> None:
