@@ -19,7 +19,8 @@ from cse_core.senteval import pairs
 from experiments import catalogue, record
 from experiments.columns import column
 from experiments.comparisons import Comparison
-from experiments.job import Place, environment, opened
+from experiments.environment import environment
+from experiments.job import Place, opened
 from experiments.plan import SAME
 from experiments.study import Row, Study
 

@@ -5,20 +5,15 @@ A driver that dies between the two finds it again.
 """
 
 import json
-import os
-import platform
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from filelock import FileLock
 
 from cse_core.encoder import Encoder
@@ -30,6 +25,7 @@ from cse_core.scorers import Scorer
 from cse_core.train import History, train
 from cse_core.vectors import checkpoint
 from cse_core.words import WordVectors, is_word_vectors
+from experiments.environment import environment
 from experiments.record import arrays_name
 from experiments.study import pretrained_key
 
@@ -264,39 +260,3 @@ def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
         "data": history.data,
         "environment": known or environment(place.device, place.threads),
     }
-
-
-@cache
-def environment(device: str, threads: int) -> dict[str, str]:
-    """What may explain a number besides its key: code, versions, hardware."""
-    cuda = device.startswith("cuda")
-    return {
-        **commit(),
-        "device": torch.cuda.get_device_name() if cuda else _processor(),
-        "threads": str(threads),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "cuda": str(torch.version.cuda) if cuda else "",
-        "tf32": str(torch.backends.cuda.matmul.allow_tf32) if cuda else "",
-    }
-
-
-def commit() -> dict[str, str]:
-    """The checkout's commit and whether its code differs from it; `unknown` outside a checkout."""
-    root = Path(__file__).parents[1]
-
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else "unknown"
-
-    # Code that decides a score, new files included; the record grows while a study runs.
-    changed = git("status", "--porcelain", "--", "cse_core", "experiments", "pyproject.toml", "constraints.txt")
-    return {"commit": git("rev-parse", "HEAD"), "dirty": str(changed not in ("", "unknown")).lower()}
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    names = [line for line in path.read_text().splitlines() if "model name" in line] if path.is_file() else []
-    name = names[0].split(":", 1)[1].strip() if names else platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores"

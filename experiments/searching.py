@@ -20,7 +20,8 @@ from ray.tune.search.optuna import OptunaSearch
 
 from cse_core.train import DivergedError
 from experiments import record, show
-from experiments.job import Place, commit
+from experiments.environment import commit
+from experiments.job import Place
 from experiments.logbook import Logbook
 from experiments.plan import insist_on_the_record
 from experiments.searches import Search, distributions, settings_text

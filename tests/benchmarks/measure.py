@@ -13,7 +13,7 @@ import psutil
 import torch
 
 from analysis.benchmarks import exponent
-from experiments.job import environment
+from experiments.environment import environment
 
 LIBRARIES = ("torch", "transformers", "sentence-transformers", "numpy", "ray")
 
