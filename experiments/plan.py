@@ -186,6 +186,6 @@ def insist_on_the_record(nested: Mapping[str, str], results: pd.DataFrame, store
         if found:
             raise SystemExit(
                 f"run {key} ({name}), trained again for its weights, does not give its recorded scores: "
-                f"{found[0]}. Nothing was built on it. Put the recorded run's folder into mlruns/store in its place, "
+                f"{found[0]}. Nothing was built on it. Put the recorded run's folder into {store} in its place, "
                 "or make a study of your own with --mlruns FOLDER."
             )

@@ -178,13 +178,13 @@ def arrays_name(task: str, select: str, scorer: str) -> str:
     return f"{task} {select} {scorer}".replace("/", "_").replace(":", " ")
 
 
-def keep_arrays(studies: Iterable[Study], mlruns: Path) -> int:
+def keep_arrays(studies: Iterable[Study], mlruns: Path, store: Path) -> int:
     """Copy the arrays that figures draw from the runs' folders into the record, where it lacks them; how many."""
     count = 0
     for study in (study for study in studies if study.view in ARRAY_VIEWS):
         for row, key, task in ((r, k, t) for r in study.rows for k in r.keys().values() for t in study.tasks):
             target = arrays_path(folder_for(study.scale.name, mlruns), key, row.select, str(row.scorer), task)
-            source = mlruns / "store" / key / "figure_data" / target.name
+            source = store / key / "figure_data" / target.name
             count += source.is_file() and _copy(source, target)
     return count
 

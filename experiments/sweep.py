@@ -43,6 +43,8 @@ class Options:
     """Folder with training sentences and evaluation sets; else CSE_DATA, the Hugging Face cache, the hub."""
     mlruns: Path = record.MLRUNS
     """Where the record, MLflow's database and the runs' folders lie."""
+    store: Path | None = Path(os.environ["CSE_STORE"]) if os.environ.get("CSE_STORE") else None
+    """Another place for the runs' folders: with --shared, a disk of each machine's own. Else CSE_STORE."""
     list: bool = False
     """Only show every study: rows, imported cells, runs declared, runs left and their hours, state."""
     search: bool = False
@@ -109,14 +111,17 @@ def _cluster(options: Options) -> Cluster:
 
 def _place(options: Options) -> Place:
     data = data_folder(options.data)  # resolved here, because Ray's workers have another current folder
-    store = (options.mlruns / "store").resolve()
     return Place(
-        store,
+        _store(options),
         data.resolve() if data else None,
         compiled=options.compiled,
         shared=options.shared,
         share_seconds=options.share_seconds,
     )
+
+
+def _store(options: Options) -> Path:
+    return (options.store or options.mlruns / "store").resolve()
 
 
 def search(options: Options) -> int:
@@ -154,10 +159,10 @@ def main(options: Options) -> int:
     scale = scales.pop()
     results = record.read_results(scale, options.mlruns)
     if options.list:
-        show.studies(studies, results, options.mlruns / "store")
+        show.studies(studies, results, _store(options))
         return 0
     jobs = jobs_of(studies)
-    work = plan(jobs, results, options.mlruns / "store", options.shared)
+    work = plan(jobs, results, _store(options), options.shared)
     if options.plan:
         show_forecast(work, results, options)
         return 0
@@ -165,7 +170,7 @@ def main(options: Options) -> int:
     if options.dry_run:
         return 0
     failed, ended = _run(work, results, options) if work.pending else ({}, True)
-    record.keep_arrays(studies, options.mlruns)
+    record.keep_arrays(studies, options.mlruns, _store(options))
     show.outcome(names, scale, jobs, failed, ended, options.mlruns)
     return 1 if failed else 0 if ended else 130
 

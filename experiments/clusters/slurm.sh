@@ -10,15 +10,17 @@
 #
 #   sbatch --export=ALL,CSE_DATA=/project/data experiments/clusters/slurm.sh rankcse --scale paper
 #
-# The words after the script are sweep.py's. The same command again goes on where the time was up. Run folders and MLflow's
-# database are under mlruns/, on the disk that all nodes share; each job has a token of its own. Whole nodes, as Ray starts
-# on none that has another Ray.
+# The words after the script are sweep.py's. The same command again goes on where the time was up. On the disk that all
+# nodes share are the record and MLflow's database, in mlruns/, and in CSE_SHARED the runs' folders with a state of those
+# under way, ten minutes old at most; each node works on a disk of its own, in CSE_STORE. Each job has a token of its own.
+# Whole nodes, as Ray starts on none that has another Ray.
 set -euo pipefail
 [ -z "${CSE_VENV=.venv}" ] || . "$CSE_VENV/bin/activate"
 
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN CSE_RAY=auto
+export CSE_SHARED=${CSE_SHARED:-file://$PWD/mlruns/shared} CSE_STORE=${CSE_STORE:-/tmp/cse-$(id -un)/store}
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300  # seconds: imports from a shared disk take their time
 status=$(mktemp "$PWD/.sweep-XXXXXX")  # Ray's command does not tell how its own ended
 trap 'rm -f "$status"' EXIT

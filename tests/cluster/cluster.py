@@ -18,7 +18,10 @@ COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 def adapted(key: Path, head: Host, workers: Sequence[Host], shared: Path) -> dict[str, object]:
-    """What a person changes in the lines marked with an arrow; and nothing is installed, as there is no network."""
+    """What a person changes in the lines marked with an arrow; and nothing is installed, as there is no network.
+
+    A host that is cut off lives on for a quarter of an hour, where Ray would end what runs there after a minute.
+    """
     text = (ROOT / "sweep.yaml").read_text()
     for old, new in {
         "head_ip: 192.0.2.10": f"head_ip: {head.address}",
@@ -27,7 +30,7 @@ def adapted(key: Path, head: Host, workers: Sequence[Host], shared: Path) -> dic
         "ssh_user: ubuntu": "ssh_user: root",
         "~/.ssh/id_ed25519": str(key),
         "file:///nfs/cse": shared.as_uri(),
-        "    CSE_DATA=/nfs/data\n": "    PYTHONPATH=~/cse\n",
+        "    CSE_DATA=/nfs/data\n": "    PYTHONPATH=~/cse\n    RAY_gcs_rpc_server_reconnect_timeout_s=900\n",
         "~/.mlflow/credentials: ~/.mlflow/credentials": f"~/.mlflow/credentials: {key.parent}/credentials",
         "~/.ray/auth_token: ~/.ray/auth_token": f"~/.ray/auth_token: {key.parent}/auth_token",
         "  - ~/cse-venv/bin/pip install --quiet -c ~/cse/constraints.txt -e ~/cse[cluster]\n": "",

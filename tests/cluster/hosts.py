@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +42,16 @@ class Host:
         """Cut its link; what runs there lives on."""
         call("ip", "link", "set", self.cable, "down")
 
+    def signal(self, word: str, kind: int) -> list[int]:
+        """To every process here whose command has this word; returns them."""
+        found = []
+        for number in call("ip", "netns", "pids", self.cable).split():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                if word in Path(f"/proc/{number}/cmdline").read_bytes().decode():
+                    os.kill(int(number), kind)
+                    found.append(int(number))
+        return found
+
     def plug(self) -> None:
         """Mend its link."""
         call("ip", "link", "set", self.cable, "up")
@@ -62,9 +72,9 @@ def call(*words: str) -> str:
 def hosts(folder: Path, *names: str) -> Generator[tuple[Path, list[Host]]]:
     """The hosts and the key that opens them; all gone in the end."""
     key = folder / "key"
-    for left in (f"netns delete {_cable(name)}" for name in names):  # by a test that was killed
-        subprocess.run(["ip", *left.split()], capture_output=True, check=False)
-    subprocess.run(["ip", "link", "delete", BRIDGE], capture_output=True, check=False)
+    cables = [_cable(name) for name in names]
+    for left in [*(f"netns delete {cable}" for cable in cables), *(f"link delete {one}" for one in [*cables, BRIDGE])]:
+        subprocess.run(["ip", *left.split()], capture_output=True, check=False)  # by a test that was killed
     call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
     with ExitStack() as stack:
         call("ip", "link", "add", BRIDGE, "type", "bridge")

@@ -7,10 +7,11 @@ mlruns folder of a quickstart that one machine of this kind has run; without it 
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import pandas as pd
@@ -19,8 +20,10 @@ import torch
 from safetensors.torch import load_file
 
 from experiments import record
+from experiments.sharing import Shared
 from tests.cluster.cluster import ROOT, Cluster
 from tests.cluster.hosts import Host, hosts, lacking
+from tests.waiting import until
 
 COMPARED = [*record.CELL, "score", "pairs", "step"]
 
@@ -54,13 +57,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Cluster
         yield cluster, head, worker, folder / "shared"
 
 
-def until(true: Callable[[], bool], seconds: float = 180) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.5)
-
-
 def nodes(cluster: Cluster) -> int:
     shown = cluster.ray("exec", "ray status").stdout
     active = shown.partition("Active:")[2].partition("Pending:")[0]
@@ -72,31 +68,57 @@ def recorded(mlruns: Path) -> pd.DataFrame:
     return frame.sort_values(record.CELL).reset_index(drop=True)
 
 
-def weights(folder: Path) -> dict[str, dict[str, torch.Tensor]]:
-    """Every checkpoint of the runs in a folder, by run and rule; of a shared one, of what was published."""
-    found = {}
-    for path in folder.rglob("model.safetensors"):
-        run, *_, rule, _ = path.relative_to(folder).parts
-        found[f"{run}/{rule}"] = load_file(path)
-    return found
+def weights(store: Path) -> dict[str, dict[str, torch.Tensor]]:
+    """Every checkpoint of the runs in a store, by run and rule."""
+    return {
+        path.parent.relative_to(store).as_posix(): load_file(path) for path in store.glob("*/[!.]*/model.safetensors")
+    }
+
+
+def states(shared: Path, key: str) -> set[Path]:
+    return {path.parent for path in (shared / key).glob("state-*/complete")}
+
+
+def under_way(worker: Host, shared: Path) -> str:
+    """A run that the worker has begun, and of which the shared folder has a state."""
+    begun = [path.parent.name for path in worker.home.glob("cse/mlruns/store/*/state.pt")]
+    return next((key for key in begun if states(shared, key)), "")
 
 
 def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
-    running: tuple[Cluster, Host, Host, Path], alone: Path
+    running: tuple[Cluster, Host, Host, Path], alone: Path, tmp_path: Path
 ) -> None:
+    """The other goes on from its last state; it lives on and writes late. MLflow is away for a minute meanwhile."""
     cluster, head, worker, shared = running
-    with cluster.begin("submit", "experiments/sweep.py", "quickstart") as submitted:
-        until(lambda: any(worker.home.glob("cse/mlruns/store/*/state.pt")))
-        worker.unplug()  # its run lives on, and writes to the shared folder when it is done
+    with cluster.begin("submit", "experiments/sweep.py", "quickstart", "--share-seconds", "2") as submitted:
+        until(lambda: under_way(worker, shared))
+        key = under_way(worker, shared)
+        worker.unplug()
+        assert worker.signal("ray::", signal.SIGSTOP)  # so that it is late for sure
+        for word in ("mlflow", "multiprocessing.spawn"):  # the server and its workers
+            assert head.signal(word, signal.SIGKILL)
+        time.sleep(60)
+        assert submitted.poll() is None
+        started = cluster.ray("exec", "bash ~/cse/experiments/clusters/mlflow_server.sh")
+        assert "MLflow's server is at" in started.stdout
+        until(lambda: (shared / key / "1").exists(), 600)
+        assert not states(shared, key)
+        assert worker.signal("ray::", signal.SIGCONT)
+        until(lambda: states(shared, key))
         said, _ = submitted.communicate(timeout=900)
     worker.plug()
     assert submitted.returncode == 0, said[-5000:]
+    logs = [path.read_text() for path in head.home.parent.glob("ray/session_2*/logs/worker-*.err")]
+    assert any(f"run {key} goes on from" in log for log in logs)
     found = head.home / "cse" / "mlruns"
     pd.testing.assert_frame_equal(recorded(found), recorded(alone), check_exact=True)
     pd.testing.assert_frame_equal(
         record.read_curves("quickstart", found), record.read_curves("quickstart", alone), check_exact=True
     )
-    published, trained = weights(shared), weights(alone / "store")
+    trained = weights(alone / "store")
+    for run in {name.partition("/")[0] for name in trained}:
+        assert Shared(shared.as_uri()).fetch(run, tmp_path) == 1
+    published = weights(tmp_path)
     assert published.keys() == trained.keys()
     for name, expected in trained.items():
         assert all(torch.equal(expected[part], published[name][part]) for part in expected), name
@@ -118,7 +140,9 @@ def test_a_failing_script_fails_here_and_a_job_outlives_the_connection(
     assert "rankcse-table2" in cluster.ray("exec", f"ray job logs {name}").stdout
 
 
-def test_nothing_listens_beyond_the_cluster_without_a_secret(running: tuple[Cluster, Host, Host, Path]) -> None:
+def test_nothing_listens_beyond_the_cluster_without_a_secret(
+    running: tuple[Cluster, Host, Host, Path], tmp_path: Path
+) -> None:
     cluster, head, *_ = running
     local = cluster.ray("exec", "curl -s -o /dev/null -w %{http_code} http://127.0.0.1:5000/api/2.0/mlflow/runs/search")
     assert "401" in local.stdout
@@ -127,7 +151,7 @@ def test_nothing_listens_beyond_the_cluster_without_a_secret(running: tuple[Clus
         assert subprocess.run(tried, capture_output=True, check=False).returncode == 7  # refused
     joined = subprocess.run(
         [str(Path(sys.executable).with_name("ray")), "status", "--address", f"{head.address}:6379"],
-        env={k: v for k, v in cluster.environment.items() if "TOKEN" not in k} | {"HOME": str(shared_nothing(cluster))},
+        env={k: v for k, v in cluster.environment.items() if "TOKEN" not in k} | {"HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=60,
@@ -136,9 +160,3 @@ def test_nothing_listens_beyond_the_cluster_without_a_secret(running: tuple[Clus
     assert joined.returncode != 0
     assert "token" in (joined.stdout + joined.stderr).lower()
     assert cluster.secret not in joined.stdout + joined.stderr
-
-
-def shared_nothing(cluster: Cluster) -> Path:
-    folder = cluster.file.parent / "stranger"
-    folder.mkdir(exist_ok=True)
-    return folder

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from ray.cluster_utils import Cluster
 from safetensors.torch import load_file
 
 from cse_core.train import train
@@ -15,6 +16,7 @@ from experiments import record
 from tests.cse_core.test_train import equal
 from tests.experiments import tiny
 from tests.experiments.test_sweep import command, environment, finished_at, scores, sweep
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 KILLS = 10
@@ -45,11 +47,45 @@ def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path
     assert all(equal(weights(mlruns / "store", run.key), expected) for run in runs.values())
 
 
-def test_a_driver_killed_at_random_moments_loses_nothing(tmp_path: Path) -> None:
-    started = time.monotonic()
-    undisturbed = tmp_path / "undisturbed"
-    assert sweep(undisturbed, "healthy").returncode == 0
-    takes = time.monotonic() - started
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """A sweep that nothing happens to, and its seconds."""
+    started, mlruns = time.monotonic(), tmp_path_factory.mktemp("undisturbed") / "mlruns"
+    assert sweep(mlruns, "healthy").returncode == 0
+    return mlruns, time.monotonic() - started
+
+
+def assert_same(mlruns: Path, expected: Path) -> None:
+    """The same scores and weights."""
+    assert scores(mlruns) == scores(expected)
+    for row in tiny.healthy(tiny.SCALE).rows:
+        key = row.runs()[0].key
+        assert equal(weights(mlruns / "store", key), weights(expected / "store", key))
+
+
+def test_a_node_that_is_removed_costs_no_run(tmp_path: Path, undisturbed: tuple[Path, float]) -> None:
+    mlruns = tmp_path / "mlruns"
+    cluster = Cluster(initialize_head=True)
+    node = cluster.add_node()
+    try:
+        with (tmp_path / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command(mlruns, "healthy"), "--address", cluster.address],
+                env=environment(mlruns),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        until(lambda: len(list((mlruns / "store").glob("*/state.pt"))) == 2)  # one on each node
+        cluster.remove_node(node)
+        assert process.poll() is None
+        assert process.wait(timeout=300) == 0, (tmp_path / "log").read_text()
+    finally:
+        cluster.shutdown()
+    assert_same(mlruns, undisturbed[0])
+
+
+def test_a_driver_killed_at_random_moments_loses_nothing(tmp_path: Path, undisturbed: tuple[Path, float]) -> None:
+    expected, takes = undisturbed
     chance, kills, folder = random.Random(7), 0, 0
     mlruns = tmp_path / "0"
     while kills < KILLS:
@@ -67,13 +103,11 @@ def test_a_driver_killed_at_random_moments_loses_nothing(tmp_path: Path) -> None
             process.wait()
             kills += 1
         else:  # it came to its end in spite of all
-            assert scores(mlruns) == scores(undisturbed)
+            assert scores(mlruns) == scores(expected)
             folder += 1
             mlruns = tmp_path / str(folder)
             continue
         assert before.items() <= finished_at(mlruns).items()  # none of them was trained again
     last = sweep(mlruns, "healthy")
     assert last.returncode == 0, last.stdout + last.stderr
-    assert scores(mlruns) == scores(undisturbed)
-    for row in tiny.healthy(tiny.SCALE).rows:
-        assert equal(weights(mlruns / "store", row.runs()[0].key), weights(undisturbed / "store", row.runs()[0].key))
+    assert_same(mlruns, expected)

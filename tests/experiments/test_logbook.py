@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,10 +18,12 @@ from experiments import logbook, record, show
 from experiments import sweep as sweep_command
 from experiments.job import Place
 from experiments.logbook import Logbook
+from experiments.sharing import Shared
 from experiments.sweep import Options
 from experiments.tracking import MlflowException
 from tests.experiments import tiny
 from tests.experiments.test_sweep import ROOT, command, environment, scores
+from tests.waiting import until
 
 
 class Server:
@@ -121,29 +123,25 @@ def answers(port: int) -> bool:
         return False
 
 
-def until(true: Callable[[], bool], seconds: float = 180) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 @pytest.mark.slow
-def test_a_sweep_outlives_mlflows_server_and_tracks_all_when_it_is_back(tmp_path: Path) -> None:
+def test_a_sweep_outlives_mlflows_server_and_the_storage_and_all_is_there_when_they_are_back(tmp_path: Path) -> None:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     mlruns = tmp_path / "mlruns"
     surroundings = environment(mlruns) | {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}
-    given = command(mlruns, "healthy")
+    shared = tmp_path / "shared"
+    given = [*command(mlruns, "healthy"), "--shared", shared.as_uri()]
     with (tmp_path / "log").open("wb") as log:
         with mlflow_server(tmp_path / "server", port):
             process = subprocess.Popen(given, env=surroundings, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
             until(lambda: any((mlruns / "store").glob("*/state.pt")))
-        # A first run has begun; its level comes to its end while nothing can be tracked.
+        # A first run has begun; its level comes to its end while nothing can be tracked or published.
+        shared.touch()  # where the folder of that name would be: as unreachable as a mount that is gone
         until(lambda: len(list((mlruns / "store").glob("*/result.json"))) == 2)
         time.sleep(10)
         assert process.poll() is None, (tmp_path / "log").read_text()
+        shared.unlink()
         with mlflow_server(tmp_path / "server", port):
             assert process.wait(timeout=300) == 0, (tmp_path / "log").read_text()
     runs = {one.key for row in tiny.healthy(tiny.SCALE).rows for one in row.runs()}
@@ -152,3 +150,6 @@ def test_a_sweep_outlives_mlflows_server_and_tracks_all_when_it_is_back(tmp_path
     assert set(finished) == runs
     lines = [line for result in finished.values() for line in record.result_lines(result)]
     assert scores(mlruns) == {tuple(line[name] for name in record.CELL): line["score"] for line in lines}
+    for key in runs:
+        assert Shared(shared.as_uri()).fetch(key, tmp_path / "fetched") == 1
+        assert json.loads((tmp_path / "fetched" / key / "result.json").read_text()) == finished[key]
