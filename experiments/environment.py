@@ -31,7 +31,10 @@ def commit() -> dict[str, str]:
     root = Path(__file__).parents[1]
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+        except OSError:  # a machine without git
+            return "unknown"
         return done.stdout.strip() if done.returncode == 0 else "unknown"
 
     # Code that decides a score, new files included; the record grows while a study runs.

@@ -3,7 +3,8 @@
 import time
 
 from experiments.job import Place
-from experiments.sharing import PATIENCE, PAUSE, fetch_recorded
+from experiments.sharing import fetch_recorded
+from experiments.storage import PATIENCE, PAUSE
 from experiments.tracking import AWAY, Tracker
 
 REST = 30.0  # seconds after a failure in which nothing new is tried: a server that does not answer takes its time

@@ -14,7 +14,7 @@ from cse_core.scorers import Cosine
 from cse_core.train import finished
 from experiments.job import Job, Scoring
 from experiments.record import UNRECORDED
-from experiments.sharing import Shared
+from experiments.storage import Shared
 from experiments.study import Row, Study
 
 # A score that was trained again counts as the same if no table could show the difference. On one kind of processor the
@@ -121,7 +121,7 @@ def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path, shared: st
     queue = list(wanted.values())
     while queue:
         job = queue.pop()
-        if not isinstance(job.encoder, Run) or there(job.encoder, job.rules):
+        if not isinstance(job.encoder, Run) or not job.encoder.nested() or there(job.encoder, job.rules):
             continue
         for nested in job.encoder.nested():
             whole = jobs[nested.key]

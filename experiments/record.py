@@ -178,15 +178,23 @@ def arrays_name(task: str, select: str, scorer: str) -> str:
     return f"{task} {select} {scorer}".replace("/", "_").replace(":", " ")
 
 
-def keep_arrays(studies: Iterable[Study], mlruns: Path, store: Path) -> int:
-    """Copy the arrays that figures draw from the runs' folders into the record, where it lacks them; how many."""
-    count = 0
-    for study in (study for study in studies if study.view in ARRAY_VIEWS):
-        for row, key, task in ((r, k, t) for r in study.rows for k in r.keys().values() for t in study.tasks):
-            target = arrays_path(folder_for(study.scale.name, mlruns), key, row.select, str(row.scorer), task)
-            source = store / key / "figure_data" / target.name
-            count += source.is_file() and _copy(source, target)
-    return count
+def lacking_arrays(studies: Iterable[Study], mlruns: Path) -> list[tuple[str, Path]]:
+    """Keys of runs of which figures draw arrays that the record lacks, and where those belong."""
+    targets = {
+        arrays_path(folder_for(study.scale.name, mlruns), key, row.select, str(row.scorer), task): key
+        for study in studies
+        if study.view in ARRAY_VIEWS
+        for row in study.rows
+        for key in row.keys().values()
+        for task in study.tasks
+    }
+    return [(key, target) for target, key in targets.items() if not target.is_file()]
+
+
+def keep_arrays(lacking: Iterable[tuple[str, Path]], store: Path) -> int:
+    """Copy arrays from the runs' folders into the record, where they are there; how many."""
+    sources = [(store / key / "figure_data" / target.name, target) for key, target in lacking]
+    return sum(source.is_file() and _copy(source, target) for source, target in sources)
 
 
 def _copy(source: Path, target: Path) -> bool:

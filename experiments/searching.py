@@ -7,6 +7,7 @@ that they need are scored on dev, to be compared with the record.
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -25,7 +26,8 @@ from experiments.job import Place
 from experiments.logbook import Logbook
 from experiments.plan import insist_on_the_record
 from experiments.searches import Search, distributions, settings_text
-from experiments.sharing import execute_shared, fetch_recorded, patiently
+from experiments.sharing import execute_shared, fetch_recorded
+from experiments.storage import Shared, hidden, patiently
 from experiments.tracking import Tracker
 from experiments.trials import Cluster, Follow, run_level, tuner
 
@@ -68,7 +70,8 @@ def attempt(config: Mapping[str, float], search: Search, place: Place) -> None:
     except (DivergedError, UndefinedError) as error:
         tune.report({"score": math.nan, CLOCK: 0, "state": FAILED, "failed": f"{type(error).__name__}: {error}"})
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver names it with the settings
-        tune.report({"score": math.nan, CLOCK: 0, "state": ERROR, "failed": f"{type(error).__name__}: {error}"})
+        failed = hidden(f"{type(error).__name__}: {error}")
+        tune.report({"score": math.nan, CLOCK: 0, "state": ERROR, "failed": failed})
     else:
         tune.report(_told(scores, len(scores) * search.evaluations) | {"state": FINISHED})
 
@@ -107,10 +110,14 @@ class Watch(tune.Callback):
         """Ray Tune's hook."""
         last, text = trial.last_result, settings_text(trial.config)
         keys = [job.key for job in self.search.jobs(trial.config)]
-        for key in keys[: last[CLOCK] // self.search.evaluations]:  # of the seeds that came to their end
+        ended = last[CLOCK] // self.search.evaluations  # so many seeds came to their end
+        for key in keys[:ended]:
             self.logbook.add(key)
         if last["failed"]:
             self.failed[text] = last["failed"]
+        if last["state"] == STOPPED and self.logbook.place.shared:
+            with suppress(OSError):  # they would only take room
+                Shared(self.logbook.place.shared).drop_states(keys[ended])
         if last["state"] != ERROR:
             line = {"scale": self.search.scale.name, "search": self.search.name, "trial": text, "keys": " ".join(keys)}
             line |= {name: last[name] for name in ("state", "score", CLOCK)} | {"commit": record.commit_of(commit())}
@@ -153,7 +160,8 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
     left, ahead = pending(search, known, _started(search, tracker.mlruns))
     if not left:
         return {}, True
-    sampler = optuna.samplers.TPESampler(seed=len(known))  # another one when it goes on: not the same draws again
+    # The sampler has another seed when it goes on: not the same draws again.
+    sampler = optuna.samplers.TPESampler(seed=len(known) + len(ahead))
     asked = OptunaSearch(distributions(search.space), points_to_evaluate=ahead, sampler=sampler, **AIM)
     for settings, score in known:
         asked.add_evaluated_point(settings, score, error=math.isnan(score))
@@ -194,10 +202,13 @@ def pending(search: Search, known: Trials, started: Path) -> tuple[int, list[dic
 
 
 def _untold(search: Search, place: Place, mlruns: Path) -> list[str]:
-    """Runs of recorded trials whose folders are here; those that are tracked already are not tracked twice."""
+    """Runs of recorded trials whose folders can be had; those that are tracked already are not tracked twice."""
     lines = record.read_searches(search.scale.name, mlruns)
     keys = " ".join(lines.loc[lines["search"] == search.name, "keys"]).split()
-    return [key for key in keys if (place.store / key / "result.json").is_file()]
+    paths = {key: place.store / key / "result.json" for key in keys}
+    for key in (key for key, path in paths.items() if not path.is_file()):
+        patiently(partial(fetch_recorded, key, place))
+    return [key for key, path in paths.items() if path.is_file()]
 
 
 def _started(search: Search, mlruns: Path) -> Path:

@@ -21,17 +21,12 @@ from experiments.fitting import GIB, Fit
 from experiments.job import Job
 from experiments.plan import Plan, jobs_of, plan
 from experiments.searches import Between, Search
+from experiments.storage import hidden
 from experiments.study import Study
 from experiments.tracking import AWAY, Tracker
 
-SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # user and password of a URL
 COMPARED = 50  # more runs than MLflow's compare page can show side by side
 console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True)
-
-
-def hidden(text: object) -> str:
-    """A text for screens and logs, without what URLs in it keep secret."""
-    return SECRET.sub("***", str(text))
 
 
 class Bar:
@@ -119,7 +114,7 @@ def work(found: Plan, results: pd.DataFrame, workers: int) -> None:
     """What would run, level by level."""
     pending = found.pending
     seconds = seconds_for(pending, results)
-    about = f", about {hours(seconds / workers)} with {workers} at a time" if seconds else ""
+    about = f", about {hours(seconds / max(workers, 1))} with {workers} at a time" if seconds and workers else ""
     console.print(f"{len(found.declared)} runs, {len(found.declared) - len(pending)} done, {len(pending)} to do{about}")
     for i, level in enumerate(found.levels):
         names = ", ".join(f"{job.name}{' (again, for its weights)' * (job.key in found.again)}" for job in level)

@@ -12,7 +12,9 @@ finds its own newest state by its key, so the same command goes on after Ctrl-C,
 import math
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -28,6 +30,9 @@ from experiments.job import Place
 from experiments.plan import Plan, jobs_of, plan
 from experiments.searches import chosen as chosen_searches
 from experiments.searching import run_search
+from experiments.sharing import fetch_recorded
+from experiments.storage import Shared, hidden, patiently
+from experiments.study import Study
 from experiments.tracking import AWAY, Tracker, export
 from experiments.trials import Cluster, run
 
@@ -97,12 +102,25 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
 
 
 def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:
+    _prepare(options)
     failed, ended = run(work, results, _place(options), _cluster(options), Tracker(options.mlruns))
     try:
         export(options.mlruns)
     except AWAY as error:
         failed = failed | {"record": f"not brought up to date ({error}): the same command does it"}
     return failed, ended
+
+
+def _keep_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
+    """Bring what figures draw into the record, from this machine's store and the shared one; what could not be had."""
+    lacking, place = record.lacking_arrays(studies, options.mlruns), _place(options)
+    try:
+        for key in dict.fromkeys(key for key, _ in lacking):
+            patiently(partial(fetch_recorded, key, place))
+    except OSError as error:
+        return {"figure_data": f"not brought up to date ({error}): the same command does it"}
+    record.keep_arrays(lacking, place.store)
+    return {}
 
 
 def _cluster(options: Options) -> Cluster:
@@ -120,6 +138,11 @@ def _place(options: Options) -> Place:
     )
 
 
+def _prepare(options: Options) -> None:
+    if options.shared:
+        Shared(options.shared).prepare()
+
+
 def _store(options: Options) -> Path:
     return (options.store or options.mlruns / "store").resolve()
 
@@ -131,6 +154,7 @@ def search(options: Options) -> int:
         show.searches(searches, options.mlruns)
         return 0
     record.check_writable(options.mlruns)
+    _prepare(options)
     cluster = _cluster(options)
     place, tracker = replace(_place(options), device=cluster.start()), Tracker(options.mlruns)
     status = 0
@@ -166,11 +190,12 @@ def main(options: Options) -> int:
     if options.plan:
         show_forecast(work, results, options)
         return 0
-    show.work(work, results, options.workers or os.cpu_count() or 1)
+    here = os.cpu_count() or 1 if options.address == "local" else 0  # of a cluster nobody knows it before it is joined
+    show.work(work, results, options.workers or here)
     if options.dry_run:
         return 0
     failed, ended = _run(work, results, options) if work.pending else ({}, True)
-    record.keep_arrays(studies, options.mlruns, _store(options))
+    failed |= _keep_arrays(studies, options)
     show.outcome(names, scale, jobs, failed, ended, options.mlruns)
     return 1 if failed else 0 if ended else 130
 
@@ -179,6 +204,6 @@ if __name__ == "__main__":
     try:
         sys.exit(main(tyro.cli(Options)))
     except (ValueError, *AWAY) as error:
-        sys.exit(f"error: {show.hidden(error)}")
+        sys.exit(f"error: {hidden(error)}")
     except KeyboardInterrupt:
         sys.exit(130)

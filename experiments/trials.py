@@ -19,10 +19,11 @@ from cse_core.run import Run
 from cse_core.train import History
 from experiments import show
 from experiments.capacity import expected, longest_first
-from experiments.job import Job, Place
+from experiments.job import FailedTasksError, Job, Place
 from experiments.logbook import Logbook
 from experiments.plan import Plan, blocked, insist_on_the_record
-from experiments.sharing import execute_shared, fetch_recorded, patiently
+from experiments.sharing import execute_shared, fetch_recorded
+from experiments.storage import hidden, patiently
 from experiments.tracking import Tracker
 
 
@@ -43,6 +44,8 @@ class Cluster:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self.address != "local":
             ray.init(address=self.address, **quiet)
+            resources = ray.cluster_resources()
+            show.console.print(f"cluster: {resources.get('CPU', 0):g} cores, {resources.get('GPU', 0):g} GPUs")
         else:
             cores = self.workers or os.cpu_count()
             # Ray listens on all interfaces, but where it holds clusters for impossible: there on the loopback alone.
@@ -58,7 +61,8 @@ def trial(config: Mapping[str, Any], jobs: Mapping[str, Job], place: Place) -> N
     try:
         execute_shared(job, place, on_step=_reporter(job))
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver names it with the run
-        tune.report({"fraction": 1.0, "failed": f"{type(error).__name__}: {error}"})
+        failed = hidden(f"{type(error).__name__}: {error}")
+        tune.report({"fraction": 1.0, "failed": failed, "scored": isinstance(error, FailedTasksError)})
     else:
         tune.report({"fraction": 1.0, "failed": ""})
 
@@ -95,6 +99,8 @@ class Follow(tune.Callback):
         reason = trial.last_result.get("failed", "it ended without a result")
         if reason:
             self.fail(key, reason)
+            if trial.last_result.get("scored"):  # by some of its tasks
+                self.logbook.add(key)
             return
         self.finished.add(key)
         self.bar.end(key)

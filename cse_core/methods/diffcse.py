@@ -44,7 +44,7 @@ class Generator(nn.Module):
         from transformers import AutoTokenizer  # takes seconds, and methods are declared where nothing is loaded
 
         folder = resolve_pinned(pretrained)
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         own, students = tokenizer.get_vocab(), encoder.tokenizer.get_vocab()
         if own != students:
             raise ValueError(

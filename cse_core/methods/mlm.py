@@ -62,7 +62,9 @@ def language_model(folder: Path, name: str) -> Any:
     """The masked-language model of a folder, in eval mode and fp32; refuses one whose head isn't in the folder."""
     from transformers import AutoModelForMaskedLM  # takes seconds, and methods are declared where nothing is loaded
 
-    model, loading = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    model, loading = AutoModelForMaskedLM.from_pretrained(
+        folder, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
+    )
     if loading["missing_keys"]:
         raise ValueError(
             f"backbone {name}: holds no masked-language-model head, which would start from random weights; missing "

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # MLflow's server on a cluster's head, with a password, for this machine alone: look at it through a forwarded port.
-# User and password are those of ~/.mlflow/credentials, where MLflow's clients look for them too.
+# User and password are those of ~/.mlflow/credentials, where MLflow's clients look for them too. MLflow makes the user once:
+# for another password, stop the server and remove ~/mlflow/users.db.
 set -euo pipefail
 umask 077
-root=$(cd "$(dirname "$0")/../.." && pwd)
 kept=${MLFLOW_SERVER_FOLDER:-$HOME/mlflow}
 port=${MLFLOW_SERVER_PORT:-5000}
 mkdir -p "$kept"
@@ -31,7 +31,7 @@ if curl --silent --fail "http://127.0.0.1:$port/health" > /dev/null; then
 fi
 cd "$kept"
 export MLFLOW_AUTH_CONFIG_PATH=$kept/auth.ini MLFLOW_FLASK_SERVER_SECRET_KEY=$(cat "$kept/key")
-export MLFLOW_DISABLE_TELEMETRY=true PYTHONPATH=$root
+export MLFLOW_DISABLE_TELEMETRY=true
 nohup setsid mlflow server --app-name basic-auth --host 127.0.0.1 --port "$port" --workers 2 \
     --backend-store-uri "sqlite:///$kept/mlflow.db" --artifacts-destination "$kept/artifacts" \
     > "$kept/log" 2>&1 < /dev/null &

@@ -12,20 +12,22 @@
 #
 # The words after the script are sweep.py's. The same command again goes on where the time was up. On the disk that all
 # nodes share are the record and MLflow's database, in mlruns/, and in CSE_SHARED the runs' folders with a state of those
-# under way, ten minutes old at most; each node works on a disk of its own, in CSE_STORE. Each job has a token of its own.
-# Whole nodes, as Ray starts on none that has another Ray.
+# under way, ten minutes old at most. Each node works in a new folder of its own disk, below CSE_SCRATCH, else /tmp, which
+# goes with the job. Each job has a token of its own. Whole nodes, as Ray starts on none that has another Ray.
 set -euo pipefail
 [ -z "${CSE_VENV=.venv}" ] || . "$CSE_VENV/bin/activate"
 
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN CSE_RAY=auto
-export CSE_SHARED=${CSE_SHARED:-file://$PWD/mlruns/shared} CSE_STORE=${CSE_STORE:-/tmp/cse-$(id -un)/store}
+export CSE_SHARED=${CSE_SHARED:-file://$PWD/mlruns/shared} CSE_STORE=${CSE_SCRATCH:-/tmp}/cse-$SLURM_JOB_ID
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300  # seconds: imports from a shared disk take their time
 status=$(mktemp "$PWD/.sweep-XXXXXX")  # Ray's command does not tell how its own ended
 trap 'rm -f "$status"' EXIT
 
-srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" ray symmetric-run --address "$head:6379" \
+srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" \
+    bash -c 'mkdir -m 700 "$CSE_STORE" && trap "rm -rf \"$CSE_STORE\"" EXIT && "$@"' node \
+    ray symmetric-run --address "$head:6379" \
     --min-nodes "$SLURM_JOB_NUM_NODES" --num-cpus "${SLURM_CPUS_PER_TASK:-1}" --num-gpus "${SLURM_GPUS_ON_NODE:-0}" -- \
     bash -c 'python experiments/sweep.py "${@:2}"; echo $? > "$1"' sweep "$status" "$@"
 exit "$(grep . "$status" || echo 1)"

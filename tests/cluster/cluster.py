@@ -17,7 +17,7 @@ PASSWORD = "only-for-this-test"
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
-def adapted(key: Path, head: Host, workers: Sequence[Host], shared: Path) -> dict[str, object]:
+def adapted(head: Host, workers: Sequence[Host], shared: Path) -> dict[str, object]:
     """What a person changes in the lines marked with an arrow; and nothing is installed, as there is no network.
 
     A host that is cut off lives on for a quarter of an hour, where Ray would end what runs there after a minute.
@@ -28,11 +28,12 @@ def adapted(key: Path, head: Host, workers: Sequence[Host], shared: Path) -> dic
         "[192.0.2.11, 192.0.2.12]": f"[{', '.join(worker.address for worker in workers)}]",
         "max_workers: 2": f"max_workers: {len(workers)}",
         "ssh_user: ubuntu": "ssh_user: root",
-        "~/.ssh/id_ed25519": str(key),
+        "~/.ssh/id_ed25519": str(head.key),
+        "CSE_DEVICE=cuda": "CSE_DEVICE=cpu",
         "file:///nfs/cse": shared.as_uri(),
         "    CSE_DATA=/nfs/data\n": "    PYTHONPATH=~/cse\n    RAY_gcs_rpc_server_reconnect_timeout_s=900\n",
-        "~/.mlflow/credentials: ~/.mlflow/credentials": f"~/.mlflow/credentials: {key.parent}/credentials",
-        "~/.ray/auth_token: ~/.ray/auth_token": f"~/.ray/auth_token: {key.parent}/auth_token",
+        "~/.mlflow/credentials: ~/.mlflow/credentials": f"~/.mlflow/credentials: {head.key.parent}/credentials",
+        "~/.ray/auth_token: ~/.ray/auth_token": f"~/.ray/auth_token: {head.key.parent}/auth_token",
         "  - ~/cse-venv/bin/pip install --quiet -c ~/cse/constraints.txt -e ~/cse[cluster]\n": "",
         "test -d ~/cse-venv || python3 -m venv ~/cse-venv": f"test -d ~/cse-venv || ln -s {sys.prefix} ~/cse-venv",
     }.items():
@@ -44,14 +45,15 @@ def adapted(key: Path, head: Host, workers: Sequence[Host], shared: Path) -> dic
 class Cluster:
     """Ray's commands for a cluster, as a person gives them."""
 
-    def __init__(self, folder: Path, key: Path, head: Host, workers: Sequence[Host], shared: Path) -> None:
+    def __init__(self, head: Host, workers: Sequence[Host], shared: Path) -> None:
+        folder = head.key.parent
         self.file = folder / "sweep.yaml"
         (folder / "credentials").write_text(
             f"[mlflow]\nmlflow_tracking_username = cse\nmlflow_tracking_password = {PASSWORD}\n"
         )
         self.secret = secrets.token_hex(32)
         (folder / "auth_token").write_text(self.secret)
-        self.file.write_text(yaml.safe_dump(adapted(key, head, workers, shared), sort_keys=False))
+        self.file.write_text(yaml.safe_dump(adapted(head, workers, shared), sort_keys=False))
         self.environment = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "auth_token")}
 
     def ray(self, command: str, *words: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:

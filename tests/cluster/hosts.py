@@ -28,11 +28,18 @@ def lacking() -> str:
 
 @dataclass(frozen=True)
 class Host:
-    """One of them: its address, where this machine finds its home."""
+    """One of them: its address, where this machine finds its home, the key that opens it."""
 
     name: str
     address: str
     home: Path
+    key: Path
+
+    @property
+    def ssh(self) -> list[str]:
+        """The command before a command that is to run there."""
+        options = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR")
+        return ["ssh", "-i", str(self.key), *options, f"root@{self.address}"]
 
     @property
     def cable(self) -> str:
@@ -69,8 +76,8 @@ def call(*words: str) -> str:
 
 
 @contextmanager
-def hosts(folder: Path, *names: str) -> Generator[tuple[Path, list[Host]]]:
-    """The hosts and the key that opens them; all gone in the end."""
+def hosts(folder: Path, *names: str) -> Generator[list[Host]]:
+    """The hosts; all gone in the end."""
     key = folder / "key"
     cables = [_cable(name) for name in names]
     for left in [*(f"netns delete {cable}" for cable in cables), *(f"link delete {one}" for one in [*cables, BRIDGE])]:
@@ -81,8 +88,7 @@ def hosts(folder: Path, *names: str) -> Generator[tuple[Path, list[Host]]]:
         stack.callback(call, "ip", "link", "delete", BRIDGE)
         call("ip", "address", "add", f"{NETWORK}.254/24", "dev", BRIDGE)
         call("ip", "link", "set", BRIDGE, "up")
-        made = [stack.enter_context(_host(folder, name, f"{NETWORK}.{i}", key)) for i, name in enumerate(names, 1)]
-        yield key, made
+        yield [stack.enter_context(_host(folder, name, f"{NETWORK}.{i}", key)) for i, name in enumerate(names, 1)]
 
 
 @contextmanager
@@ -94,7 +100,7 @@ def _host(folder: Path, name: str, address: str, key: Path) -> Generator[Host]:
     passwd = folder / name / "passwd"
     lines = Path("/etc/passwd").read_text().splitlines()
     passwd.write_text("".join(f"{line.replace(':/root:', f':{HOME}:')}\n" for line in lines))
-    host = Host(name, address, home)
+    host = Host(name, address, home, key)
     with ExitStack() as stack:
         call("ip", "netns", "add", host.cable)
         stack.callback(call, "ip", "netns", "delete", host.cable)
@@ -107,18 +113,18 @@ def _host(folder: Path, name: str, address: str, key: Path) -> Generator[Host]:
             f"route add default via {NETWORK}.254",  # which leads nowhere; but Ray asks it for its own address
         ):
             call("ip", "-n", host.cable, *words.split())
-        process = _sshd(host, folder / name, key)
+        process = _sshd(host, folder / name)
         stack.callback(process.wait)
         stack.callback(process.kill)  # the first process of its namespace takes all others with it
         yield host
 
 
-def _sshd(host: Host, folder: Path, key: Path) -> subprocess.Popen[bytes]:
+def _sshd(host: Host, folder: Path) -> subprocess.Popen[bytes]:
     Path("/run/sshd").mkdir(exist_ok=True)
     options = {
         "ListenAddress": host.address,
-        "HostKey": key,
-        "AuthorizedKeysFile": f"{key}.pub",
+        "HostKey": host.key,
+        "AuthorizedKeysFile": f"{host.key}.pub",
         "StrictModes": "no",
         "UsePAM": "no",
         "PidFile": "none",
@@ -134,8 +140,7 @@ def _sshd(host: Host, folder: Path, key: Path) -> subprocess.Popen[bytes]:
             ["ip", "netns", "exec", host.cable, *inside, f"{own} && exec /usr/sbin/sshd -D -e {given}"], stderr=log
         )
     deadline = time.monotonic() + 20
-    reach = ["ssh", "-i", str(key), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
-    while subprocess.run([*reach, f"root@{host.address}", "true"], capture_output=True, check=False).returncode:
+    while subprocess.run([*host.ssh, "true"], capture_output=True, check=False).returncode:
         if time.monotonic() > deadline:
             process.kill()
             raise RuntimeError(f"no SSH at {host.address}: {(folder / 'sshd.log').read_text()}")

@@ -7,6 +7,7 @@ mlruns folder of a quickstart that one machine of this kind has run; without it 
 """
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,9 +21,9 @@ import torch
 from safetensors.torch import load_file
 
 from experiments import record
-from experiments.sharing import Shared
+from experiments.storage import Shared
 from tests.cluster.cluster import ROOT, Cluster
-from tests.cluster.hosts import Host, hosts, lacking
+from tests.cluster.hosts import HOME, Host, hosts, lacking
 from tests.waiting import until
 
 COMPARED = [*record.CELL, "score", "pairs", "step"]
@@ -49,8 +50,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Cluster
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("cluster")
     (folder / "shared").mkdir()
-    with hosts(folder, "head", "worker") as (key, (head, worker)):
-        cluster = Cluster(folder, key, head, [worker], folder / "shared")
+    with hosts(folder, "head", "worker") as (head, worker):
+        cluster = Cluster(head, [worker], folder / "shared")
         up = cluster.ray("up --yes --no-config-cache")
         assert up.returncode == 0, up.stdout + up.stderr
         until(lambda: nodes(cluster) == 2)
@@ -102,7 +103,7 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
         started = cluster.ray("exec", "bash ~/cse/experiments/clusters/mlflow_server.sh")
         assert "MLflow's server is at" in started.stdout
         until(lambda: (shared / key / "1").exists(), 600)
-        assert not states(shared, key)
+        until(lambda: not states(shared, key))
         assert worker.signal("ray::", signal.SIGCONT)
         until(lambda: states(shared, key))
         said, _ = submitted.communicate(timeout=900)
@@ -160,3 +161,34 @@ def test_nothing_listens_beyond_the_cluster_without_a_secret(
     assert joined.returncode != 0
     assert "token" in (joined.stdout + joined.stderr).lower()
     assert cluster.secret not in joined.stdout + joined.stderr
+
+
+def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
+    running: tuple[Cluster, Host, Host, Path], alone: Path, tmp_path: Path
+) -> None:
+    """Slurm itself is not here: its two commands are stood for by what they do for a job of two nodes."""
+    cluster, *nodes, _ = running
+    assert cluster.ray("down --yes").returncode == 0
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    far = "\n".join(f'{shlex.join(node.ssh)} ". {tmp_path}/job; cd {ROOT}; exec $words" &' for node in nodes)
+    bodies = {
+        "scontrol": "echo " + " ".join(node.address for node in nodes),
+        "srun": f"shift; export -p > {tmp_path}/job\nwords=$(printf '%q ' \"$@\")\n{far}\nwait",
+    }
+    for name, body in bodies.items():
+        (tools / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
+        (tools / name).chmod(0o755)
+    given = {"SLURM_JOB_ID": "4242", "SLURM_JOB_NODELIST": "both", "SLURM_JOB_NUM_NODES": "2"}
+    given |= {"SLURM_CPUS_PER_TASK": "1", "CSE_VENV": ""}
+    given |= {"PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    given |= {"CSE_SHARED": (tmp_path / "shared").as_uri(), "CSE_SCRATCH": HOME, "CSE_CACHE": f"{HOME}/cache"}
+    words = ["bash", "experiments/clusters/slurm.sh", "quickstart", "--mlruns", str(tmp_path / "mlruns")]
+    setting = [f"{name}={value}" for name, value in given.items()]
+    asked = [*nodes[0].ssh, f"cd {ROOT} && {shlex.join(['env', *setting, *words])}"]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pd.testing.assert_frame_equal(recorded(tmp_path / "mlruns"), recorded(alone), check_exact=True)
+    assert "cluster: 2 cores, 0 GPUs" in done.stdout
+    assert not (tmp_path / "mlruns" / "store").exists()
+    assert not any((node.home / "cse-4242").exists() for node in nodes)  # what each had on a disk of its own

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,9 +19,10 @@ from experiments import logbook, record, show
 from experiments import sweep as sweep_command
 from experiments.job import Place
 from experiments.logbook import Logbook
-from experiments.sharing import Shared
+from experiments.storage import Shared
 from experiments.sweep import Options
 from experiments.tracking import MlflowException
+from experiments.trials import Follow
 from tests.experiments import tiny
 from tests.experiments.test_sweep import ROOT, command, environment, scores
 from tests.waiting import until
@@ -77,6 +79,16 @@ def test_one_that_never_can_be_tracked_keeps_none_from_it(tmp_path: Path, monkey
     assert sorted(server.tracked) == ["a", "c", "d"]
     assert list(left) == ["b"]
     assert "not tracked (no connection): the same command tracks it" in left["b"]
+
+
+def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(tmp_path: Path) -> None:
+    server = Server()
+    follow = Follow(kept(server, tmp_path), SimpleNamespace(end=lambda key: None))  # ty: ignore[invalid-argument-type]
+    for key, scored in (("half", True), ("none", False)):
+        told = {"failed": "why", "scored": scored}
+        follow.on_trial_complete(1, [], SimpleNamespace(config={"key": key}, last_result=told))
+    assert follow.failed == {"half": "why", "none": "why"}
+    assert server.tracked == ["half"]
 
 
 def test_a_server_that_stays_away_is_told_in_the_end(
@@ -137,11 +149,12 @@ def test_a_sweep_outlives_mlflows_server_and_the_storage_and_all_is_there_when_t
             process = subprocess.Popen(given, env=surroundings, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
             until(lambda: any((mlruns / "store").glob("*/state.pt")))
         # A first run has begun; its level comes to its end while nothing can be tracked or published.
-        shared.touch()  # where the folder of that name would be: as unreachable as a mount that is gone
+        shared.rename(tmp_path / "away")  # a mount that is gone
         until(lambda: len(list((mlruns / "store").glob("*/result.json"))) == 2)
         time.sleep(10)
         assert process.poll() is None, (tmp_path / "log").read_text()
-        shared.unlink()
+        assert not shared.exists()
+        (tmp_path / "away").rename(shared)
         with mlflow_server(tmp_path / "server", port):
             assert process.wait(timeout=300) == 0, (tmp_path / "log").read_text()
     runs = {one.key for row in tiny.healthy(tiny.SCALE).rows for one in row.runs()}

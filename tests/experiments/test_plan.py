@@ -15,7 +15,7 @@ from experiments import record
 from experiments.catalogue import STUDIES, chosen
 from experiments.job import Job
 from experiments.plan import blocked, differences, jobs_of, missing, plan, scored
-from experiments.sharing import Shared
+from experiments.storage import Shared
 from experiments.study import Row, Scale, Study, reseeded
 
 BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
@@ -137,6 +137,7 @@ def test_on_a_cluster_weights_count_where_every_machine_finds_them(tmp_path: Pat
     recorded = frame(jobs[BASE.key])
     weights(tmp_path / "store", BASE, "stsb_dev")
     assert plan(jobs, recorded, tmp_path / "store", url).again == {BASE.key}  # to be published from here
+    Shared(url).prepare()
     assert Shared(url).publish(tmp_path / "store" / BASE.key, 0)
     work = plan(jobs, recorded, tmp_path / "elsewhere", url)
     assert work.again == frozenset()

@@ -1,226 +1,21 @@
-"""Run folders by URL: nothing is lost, nothing is written twice, and who comes late spoils nothing."""
+"""Jobs with run folders on shared storage: they go on elsewhere, and nothing is done or written twice."""
 
-import threading
-import uuid
-from collections.abc import Collection
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from cse_core.scorers import Cosine
+from cse_core.scorers import Cosine, PairScores
 from cse_core.train import History
-from experiments import sharing
-from experiments.job import Job, Place, Scoring
-from experiments.sharing import Shared, execute_shared
+from experiments.job import AS_IS, FailedTasksError, Job, Place, Scoring
+from experiments.sharing import execute_shared
+from experiments.storage import Shared
 from tests.experiments import tiny
-
-RULES = ("stsb_dev", "last")
-FILES = {
-    "history.json": b"history",
-    "result.json": b"result",
-    "stsb_dev/model.safetensors": b"weights",
-    "stsb_dev/config.json": b"{}",
-    "pair_scores/x.npz": b"scores",
-}
-
-
-@pytest.fixture(params=["file", "memory"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return (tmp_path / "shared").as_uri() if request.param == "file" else f"memory://{uuid.uuid4().hex}"
-
-
-def fill(folder: Path, **more: bytes) -> Path:
-    for name, content in (FILES | {k.replace("_json", ".json"): v for k, v in more.items()}).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    return folder
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    found = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    return {name: data for name, data in found.items() if name != "shared"}
-
-
-def test_a_published_folder_is_found_whole_by_others(url: str, tmp_path: Path) -> None:
-    assert Shared(url).fetch("key", tmp_path / "b") == 0
-    assert not (tmp_path / "b").exists()
-    folder = fill(tmp_path / "a" / "key")
-    (folder / "state.part").touch()  # under way
-    assert Shared(url).publish(folder, 0)
-    assert Shared(url).fetch("key", tmp_path / "b") == 1
-    assert content(tmp_path / "b" / "key") == FILES
-    Shared(url).fetch("key", tmp_path / "c", weights=False)
-    assert content(tmp_path / "c" / "key") == {k: v for k, v in FILES.items() if not k.startswith("stsb_dev")}
-    Shared(url).fetch("key", tmp_path / "c")  # a driver's machine that is given a run that needs them
-    assert content(tmp_path / "c" / "key") == FILES
-
-
-def test_who_finishes_late_changes_nothing(url: str, tmp_path: Path) -> None:
-    late, first = Shared(url), Shared(url)
-    assert first.publish(fill(tmp_path / "a" / "key", result_json=b"first"), 0)
-    assert not late.publish(fill(tmp_path / "b" / "key", result_json=b"late"), 0)
-    late.share_state(fill(tmp_path / "b" / "key", **{"state.pt": b"late"}), 7, RULES)
-    Shared(url).fetch("key", tmp_path / "c")
-    assert content(tmp_path / "c" / "key") == FILES | {"result.json": b"first"}
-
-
-def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
-    url, won = (tmp_path / "shared").as_uri(), []
-    folders = [fill(tmp_path / str(i) / "key", result_json=str(i).encode()) for i in range(8)]
-    ready = threading.Barrier(len(folders))
-
-    def publish(folder: Path) -> None:
-        ready.wait()
-        if Shared(url).publish(folder, 0):
-            won.append(folder)
-
-    threads = [threading.Thread(target=publish, args=(folder,)) for folder in folders]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
-    Shared(url).fetch("key", tmp_path / "found")
-    assert content(tmp_path / "found" / "key") == content(won[0])
-
-
-def test_scores_that_were_lacking_make_a_later_folder(url: str, tmp_path: Path) -> None:
-    assert Shared(url).publish(fill(tmp_path / "a" / "key"), 0)
-    more = Shared(url)
-    last = more.fetch("key", tmp_path / "b")
-    assert more.publish(fill(tmp_path / "b" / "key", result_json=b"more"), last)
-    assert Shared(url).fetch("key", tmp_path / "a") == 2  # this machine's own is no longer the last
-    assert (tmp_path / "a" / "key" / "result.json").read_bytes() == b"more"
-
-
-def test_the_furthest_whole_state_is_gone_on_from(url: str, tmp_path: Path) -> None:
-    one, other = Shared(url), Shared(url)
-    for step in (4, 12, 8):
-        one.share_state(fill(tmp_path / "a" / "key", **{"state.pt": str(step).encode()}), step, RULES)
-    other.share_state(fill(tmp_path / "a" / "key", **{"state.pt": b"5"}), 5, RULES)
-    half = fill(tmp_path / "a" / "key", **{"state.pt": b"half"})
-    other._upload(half, f"{other.root}/key/state-99-last+stsb_dev-0123456789ab")
-    other.files.rm(f"{other.root}/key/state-99-last+stsb_dev-0123456789ab/complete")  # written last
-    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
-    assert (tmp_path / "b" / "key" / "state.pt").read_bytes() == b"8"  # of `one`, whose earlier ones are gone
-    assert one.publish(fill(tmp_path / "c" / "key"), 0)
-    assert not one._states("key")
-
-
-def saved(folder: Path, step: int, rules: Collection[str] = RULES) -> Path:
-    """A run's folder with a state of that step."""
-    folder.mkdir(parents=True)
-    torch.save({"step": step, "keep": sorted(rules)}, folder / "state.pt")
-    return folder
-
-
-@pytest.mark.parametrize(("own", "shared", "found"), [(4, 8, 8), (8, 4, 8), (8, 8, 8)])
-def test_the_further_of_a_machines_own_and_the_shared_state_is_gone_on_from(
-    url: str, tmp_path: Path, own: int, shared: int, found: int
-) -> None:
-    Shared(url).share_state(saved(tmp_path / "a" / "key", shared), shared, RULES)
-    mine = saved(tmp_path / "b" / "key", own)
-    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
-    assert torch.load(mine / "state.pt")["step"] == found
-
-
-def test_states_of_other_selection_rules_are_neither_fetched_nor_kept_to(url: str, tmp_path: Path) -> None:
-    Shared(url).share_state(saved(tmp_path / "a" / "key", 12, ("last",)), 12, ("last",))
-    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
-    assert not (tmp_path / "b").exists()
-    Shared(url).share_state(saved(tmp_path / "c" / "key", 4), 4, RULES)
-    mine = saved(tmp_path / "b" / "key", 8, ("last",))
-    Shared(url).fetch("key", tmp_path / "b", rules=RULES[::-1])
-    assert torch.load(mine / "state.pt") == {"step": 4, "keep": sorted(RULES)}
-
-
-def test_a_torn_state_of_ones_own_gives_way(url: str, tmp_path: Path) -> None:
-    Shared(url).share_state(saved(tmp_path / "a" / "key", 4), 4, RULES)
-    mine = saved(tmp_path / "b" / "key", 8) / "state.pt"
-    mine.write_bytes(mine.read_bytes()[:100])
-    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
-    assert torch.load(mine)["step"] == 4
-
-
-def test_a_state_that_goes_while_it_is_fetched_is_looked_for_again(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = Shared(url)
-    other.share_state(saved(tmp_path / "a" / "key", 4), 4, RULES)
-    download = Shared._download
-
-    def late(self: Shared, source: str, folder: Path, *, weights: bool) -> None:
-        monkeypatch.setattr(Shared, "_download", download)
-        assert other.publish(fill(tmp_path / "c" / "key"), 0)  # and the states go
-        download(self, source, folder, weights=weights)
-
-    monkeypatch.setattr(Shared, "_download", late)
-    assert Shared(url).fetch("key", tmp_path / "b", rules=RULES) == 1
-    assert content(tmp_path / "b" / "key") == FILES
-
-
-def test_a_published_folder_of_which_a_file_is_gone_is_not_taken_for_whole(url: str, tmp_path: Path) -> None:
-    shared = Shared(url)
-    shared.publish(fill(tmp_path / "a" / "key"), 0)
-    shared.files.rm(f"{shared.root}/key/{shared.attempt}-1/pair_scores/x.npz")
-    with pytest.raises(FileNotFoundError):
-        Shared(url).fetch("key", tmp_path / "b")
-    assert not (tmp_path / "b" / "key" / "shared").exists()
-
-
-def test_a_name_that_leads_out_of_the_folder_is_refused(url: str, tmp_path: Path) -> None:
-    shared = Shared(url)
-    shared.publish(fill(tmp_path / "a" / "key"), 0)
-    for name in ("../stolen", "/stolen"):
-        shared.files.pipe_file(f"{shared.root}/key/{shared.attempt}-1/complete", name.encode())
-        with pytest.raises(ValueError, match="outside the run's folder"):
-            Shared(url).fetch("key", tmp_path / "b")
-
-
-class StoreError(Exception):
-    """As stores raise them that are no OSErrors."""
-
-
-def test_storage_that_is_away_for_a_while_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "PAUSE", 0.01)
-    shared, tried = Shared((tmp_path / "shared").as_uri()), []
-    put = shared.files.put_file
-
-    def away(source: str, target: str) -> None:
-        tried.append(target)
-        if len(tried) < 4:
-            raise StoreError("no endpoint")
-        put(source, target)
-
-    monkeypatch.setattr(shared.files, "put_file", away)
-    folder = fill(tmp_path / "a" / "key")
-    assert sharing.patiently(lambda: shared.publish(folder, 0))
-    assert len(tried) == 3 + len(FILES)
-    assert Shared(shared.url).fetch("key", tmp_path / "b") == 1
-    assert content(tmp_path / "b" / "key") == FILES
-    tried.clear()
-    with pytest.raises(OSError, match="StoreError: no endpoint"):
-        sharing.patiently(lambda: shared.publish(folder, 1), patience=0.0)
-
-
-def test_a_losers_folder_does_not_stay(tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
-    assert Shared(shared.as_uri()).publish(fill(tmp_path / "a" / "key"), 0)
-    before = content(shared)
-    assert not Shared(shared.as_uri()).publish(fill(tmp_path / "b" / "key"), 0)
-    assert content(shared) == before
-
-
-def test_what_is_published_with_which_checkpoints(url: str, tmp_path: Path) -> None:
-    shared = Shared(url)
-    assert not shared.holds("key", ())
-    shared.publish(fill(tmp_path / "a" / "key", history_json=b'{"kept": {"stsb_dev": {}}}'), 0)
-    assert shared.holds("key", ("stsb_dev",))
-    assert not shared.holds("key", ("stsb_dev", "last"))
+from tests.experiments.test_storage import prepared
 
 
 class CutOffError(Exception):
@@ -231,7 +26,8 @@ class CutOffError(Exception):
 def test_a_run_goes_on_on_another_machine_with_the_same_bits(tmp_path: Path) -> None:
     run = tiny.run()
     job = Job(run, "tiny", "a", (Scoring("synthetic_dev", Cosine(), ("synthetic",)),), ("x",))
-    here = Place(tmp_path / "here", shared=(tmp_path / "shared").as_uri(), save_seconds=-1.0, share_seconds=-1.0)
+    url, other = prepared((tmp_path / "shared").as_uri()), prepared((tmp_path / "other").as_uri())
+    here = Place(tmp_path / "here", shared=url, save_seconds=-1.0, share_seconds=-1.0)
     steps: list[int] = []
 
     def cut(step: int, history: History) -> None:
@@ -242,9 +38,14 @@ def test_a_run_goes_on_on_another_machine_with_the_same_bits(tmp_path: Path) -> 
         execute_shared(job, here, on_step=cut)
     there = execute_shared(job, replace(here, store=tmp_path / "there"), on_step=lambda s, _: steps.append(s))
     assert steps == list(range(12, 21))
-    alone = execute_shared(job, replace(here, store=tmp_path / "alone", shared=(tmp_path / "other").as_uri()))
+    alone = execute_shared(job, replace(here, store=tmp_path / "alone", shared=other))
     assert there["cells"] == alone["cells"]
-    weights = [tmp_path / w / run.key / "synthetic_dev/model.safetensors" for w in ("there", "alone")]
+    assert not list((tmp_path / "there").rglob("model.safetensors"))  # they are published
+    for place in (url, other):
+        assert Shared(place).fetch(run.key, tmp_path / "fetched" / Path(place).name) == 1
+    weights = [
+        tmp_path / "fetched" / name / run.key / "synthetic_dev/model.safetensors" for name in ("shared", "other")
+    ]
     a, b = map(load_file, weights)
     assert all(torch.equal(a[name], b[name]) for name in a)
     # The one that was cut off comes back: what the other found is the run's, and it is not done again.
@@ -252,3 +53,18 @@ def test_a_run_goes_on_on_another_machine_with_the_same_bits(tmp_path: Path) -> 
     assert not (tmp_path / "here" / run.key / "state.pt").exists()
     published = list((tmp_path / "shared" / run.key).iterdir())
     assert sorted(path.is_dir() for path in published) == [False, True]  # one folder, and its number
+
+
+def test_what_the_other_tasks_found_is_published_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def equal(self: Cosine, encoder: object, tasks: dict, *, data: Path | None) -> dict:
+        return {task: PairScores(np.ones(len(first))) for task, (first, _) in tasks.items()}
+
+    monkeypatch.setattr(Cosine, "pair_scores", equal)
+    url, tasks = prepared((tmp_path / "shared").as_uri()), ("synthetic", "phrases")
+    job = Job(tiny.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), tasks),), ("x",))
+    for store in ("a", "b"):
+        with pytest.raises(FailedTasksError, match="synthetic"):
+            execute_shared(job, Place(tmp_path / store, shared=url))
+    assert Shared(url).fetch(job.key, tmp_path / "c", weights=False) == 1
+    cells = json.loads((tmp_path / "c" / job.key / "result.json").read_text())["cells"]
+    assert {cell["task"] for cell in cells} == {"phrases"}
