@@ -164,8 +164,10 @@ class Shared:
         self.insist()
         with _os_errors(self.url):
             earlier = [state for state in self._states(folder.name) if state.endswith(self.attempt)]
-            self._upload(folder, f"{self.root}/{folder.name}/state-{step}-{_joined(rules)}-{self.attempt}")
-            self._remove(earlier)
+            state = f"{self.root}/{folder.name}/state-{step}-{_joined(rules)}-{self.attempt}"
+            if state not in earlier:  # since the last time the run has saved another one
+                self._upload(folder, state)
+                self._remove(earlier)
 
     def _remove(self, places: list[str]) -> None:
         for place in places:

@@ -59,6 +59,11 @@ class Host:
                     found.append(int(number))
         return found
 
+    def ports(self) -> list[int]:
+        """Those on which something listens for other machines."""
+        listening = [line.split()[3] for line in call("ip", "netns", "exec", self.cable, "ss", "-ltnH").splitlines()]
+        return [int(at.rpartition(":")[2]) for at in listening if "127.0.0.1" not in at and "[::1]" not in at]
+
     def plug(self) -> None:
         """Mend its link."""
         call("ip", "link", "set", self.cable, "up")

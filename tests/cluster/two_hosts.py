@@ -6,6 +6,7 @@ Wants root, Debian's iproute2, openssh-server and rsync, the extra "cluster", an
 mlruns folder of a quickstart that one machine of this kind has run; without it one is run here, to compare with.
 """
 
+import itertools
 import os
 import shlex
 import signal
@@ -94,6 +95,7 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     with cluster.begin("submit", "experiments/sweep.py", "quickstart", "--share-seconds", "2") as submitted:
         until(lambda: under_way(worker, shared))
         key = under_way(worker, shared)
+        time.sleep(1)  # the driver hears of that step: a run waits until it has
         worker.unplug()
         assert worker.signal("ray::", signal.SIGSTOP)  # so that it is late for sure
         for word in ("mlflow", "multiprocessing.spawn"):  # the server and its workers
@@ -150,6 +152,10 @@ def test_nothing_listens_beyond_the_cluster_without_a_secret(
     for port in (5000, 8265):  # MLflow, Ray's dashboard
         tried = ["curl", "-s", "-m", "5", f"http://{head.address}:{port}/"]
         assert subprocess.run(tried, capture_output=True, check=False).returncode == 7  # refused
+    for port, path in itertools.product(head.ports(), ("", "api/job_agent/jobs/", "api/jobs/")):
+        tried = ["curl", "-s", "-m", "5", "-w", "%{http_code}", f"http://{head.address}:{port}/{path}"]
+        said = subprocess.run(tried, capture_output=True, text=True, check=False).stdout
+        assert not said.endswith("200") or said.startswith("# HELP "), f"{port}: {said}"  # figures of Ray's load
     joined = subprocess.run(
         [str(Path(sys.executable).with_name("ray")), "status", "--address", f"{head.address}:6379"],
         env={k: v for k, v in cluster.environment.items() if "TOKEN" not in k} | {"HOME": str(tmp_path)},
@@ -173,7 +179,7 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     tools.mkdir()
     far = "\n".join(f'{shlex.join(node.ssh)} ". {tmp_path}/job; cd {ROOT}; exec $words" &' for node in nodes)
     bodies = {
-        "scontrol": "echo " + " ".join(node.address for node in nodes),
+        "scontrol": "printf '%s\\n' " + " ".join(node.address for node in nodes),
         "srun": f"shift; export -p > {tmp_path}/job\nwords=$(printf '%q ' \"$@\")\n{far}\nwait",
     }
     for name, body in bodies.items():

@@ -23,6 +23,7 @@ from experiments import catalogue
 from experiments.scales import SCALES
 from experiments.searches import SEARCHES, Between, Search
 from experiments.study import Row, Scale, Study
+from tests.waiting import until
 
 CORPUS = Corpus("synthetic", 320)
 SCALE = Scale(name="tiny", title="", backbones={}, corpus=CORPUS, seeds=(42,), dev="synthetic_dev")
@@ -53,6 +54,13 @@ def no_space(state: object, file: Any) -> None:
     mark("full")
     file.write(b"half a state")
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def hold() -> None:
+    """Wait until it is let go on; by then who waited where can be read."""
+    with marker("held").open("a") as file:
+        file.write(f"{os.getpid()} {os.getppid()}\n")
+    until(lambda: marker("released").exists())
 
 
 SAVE = torch.save
@@ -91,6 +99,8 @@ class Faulty(SimCSE):
         if sixth and self.fault == "kill" and not marker("kill").exists():
             mark("kill")
             die()
+        if sixth and self.fault.startswith("hold"):
+            hold()
         if sixth and self.fault in REPLACED and not marker(self.fault).exists():
             setattr(*REPLACED[self.fault])
         return found
@@ -138,6 +148,11 @@ def lost(scale: Scale) -> Study:
     return study("lost", scale, **{fault: run(fault) for fault in REPLACED})
 
 
+def held(scale: Scale) -> Study:
+    """Two runs that wait in the middle."""
+    return study("held", scale, **{fault: run(fault) for fault in ("hold", "hold too")})
+
+
 def searches() -> dict[str, Callable[[Scale], Search]]:
     """One that Optuna samples, of a run that needs another; a grid with a fault in half of it."""
     rates = {"learning_rate": Between(1e-5, 1e-3), "student_temperature": (0.025, 0.05)}
@@ -153,5 +168,5 @@ def main() -> None:
 
     SCALES["tiny"] = SCALE
     SEARCHES.update(searches())
-    catalogue.STUDIES.update({"healthy": healthy, "faulty": faulty, "lost": lost})
+    catalogue.STUDIES.update({"healthy": healthy, "faulty": faulty, "lost": lost, "held": held})
     sys.exit(sweep.main(tyro.cli(sweep.Options)))
