@@ -1,5 +1,6 @@
-"""A saved encoder, opened by sentence-transformers, gives the same vectors."""
+"""A saved encoder, opened by sentence-transformers, gives the same vectors; a folder brings no code of its own."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +78,15 @@ def test_a_model_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
 def _saved(tmp_path: Path) -> Path:
     Encoder.from_pretrained("wiki-tiny", pooling="mean").save(tmp_path / "saved")
     return tmp_path / "saved"
+
+
+def test_code_in_a_models_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda *words: asked.append("?") or "y")
+    config = {"model_type": "strange", "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Own"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Own: pass\n")
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        Encoder.from_pretrained(tmp_path)
+    assert asked == []
+    assert not (tmp_path / "ran").exists()

@@ -78,7 +78,7 @@ def test_a_node_that_is_removed_costs_no_run(tmp_path: Path) -> None:
         assert [above for _, above in held(mlruns)].count(raylet) == 1  # one on each node
         cluster.remove_node(node)
         Path(f"{mlruns.with_suffix('.came')}-released").touch()
-        assert process.wait(timeout=300) == 0, (tmp_path / "log").read_text()
+        assert process.wait(timeout=600) == 0, (tmp_path / "log").read_text()
     finally:
         cluster.shutdown()
     assert [above for _, above in held(mlruns)].count(raylet) == 1

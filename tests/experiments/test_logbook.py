@@ -156,7 +156,7 @@ def test_a_sweep_outlives_mlflows_server_and_the_storage_and_all_is_there_when_t
         assert not shared.exists()
         (tmp_path / "away").rename(shared)
         with mlflow_server(tmp_path / "server", port):
-            assert process.wait(timeout=300) == 0, (tmp_path / "log").read_text()
+            assert process.wait(timeout=600) == 0, (tmp_path / "log").read_text()
     runs = {one.key for row in tiny.healthy(tiny.SCALE).rows for one in row.runs()}
     assert {key for key, *_ in scores(mlruns)} == runs
     finished = {path.parent.name: json.loads(path.read_text()) for path in (mlruns / "store").glob("*/result.json")}

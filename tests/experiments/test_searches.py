@@ -36,7 +36,7 @@ def command(mlruns: Path, *names: str) -> list[str]:
 
 def search(mlruns: Path, *names: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(mlruns, *names), env=environment(mlruns), capture_output=True, text=True, timeout=300, check=False
+        command(mlruns, *names), env=environment(mlruns), capture_output=True, text=True, timeout=600, check=False
     )
 
 

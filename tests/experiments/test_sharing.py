@@ -11,11 +11,13 @@ from safetensors.torch import load_file
 
 from cse_core.scorers import Cosine, PairScores
 from cse_core.train import History
+from experiments import record
 from experiments.job import AS_IS, FailedTasksError, Job, Place, Scoring
 from experiments.sharing import execute_shared
 from experiments.storage import Shared
+from experiments.sweep import Options, _keep_arrays
 from tests.experiments import tiny
-from tests.experiments.test_storage import prepared
+from tests.experiments.test_storage import fill, prepared
 
 
 class CutOffError(Exception):
@@ -53,6 +55,20 @@ def test_a_run_goes_on_on_another_machine_with_the_same_bits(tmp_path: Path) -> 
     assert not (tmp_path / "here" / run.key / "state.pt").exists()
     published = list((tmp_path / "shared" / run.key).iterdir())
     assert sorted(path.is_dir() for path in published) == [False, True]  # one folder, and its number
+
+
+def test_arrays_of_runs_of_other_machines_come_into_the_record(tmp_path: Path) -> None:
+    url, mlruns = prepared((tmp_path / "shared").as_uri()), tmp_path / "mlruns"
+    drawn = replace(tiny.healthy(tiny.SCALE), view="densities")
+    options = Options(mlruns=mlruns, store=tmp_path / "store", shared=url)
+    assert _keep_arrays([drawn], options) == {}  # there is none yet
+    lacking = record.lacking_arrays([drawn], mlruns)
+    assert len(lacking) == 3
+    for key, target in lacking:
+        assert Shared(url).publish(fill(tmp_path / "other" / key, **{f"figure_data/{target.name}": key.encode()}), 0)
+    assert _keep_arrays([drawn], options) == {}
+    assert [target.read_text() for _, target in lacking] == [key for key, _ in lacking]
+    assert record.lacking_arrays([drawn], mlruns) == []
 
 
 def test_what_the_other_tasks_found_is_published_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def environment(mlruns: Path) -> dict[str, str]:
 
 def sweep(mlruns: Path, study: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(mlruns, study), env=environment(mlruns), capture_output=True, text=True, timeout=300, check=False
+        command(mlruns, study), env=environment(mlruns), capture_output=True, text=True, timeout=600, check=False
     )
 
 
