@@ -175,6 +175,8 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     """Slurm itself is not here: its two commands are stood for by what they do for a job of two nodes."""
     cluster, *nodes, _ = running
     assert cluster.ray("down --yes").returncode == 0
+    for node in nodes:  # also what is left where the link was cut, and the raylet gone
+        subprocess.run([*node.ssh, "~/cse-venv/bin/ray stop --force"], capture_output=True, check=True)
     tools = tmp_path / "bin"
     tools.mkdir()
     far = "\n".join(f'{shlex.join(node.ssh)} ". {tmp_path}/job; cd {ROOT}; exec $words" &' for node in nodes)
@@ -186,7 +188,7 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
         (tools / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
         (tools / name).chmod(0o755)
     given = {"SLURM_JOB_ID": "4242", "SLURM_JOB_NODELIST": "both", "SLURM_JOB_NUM_NODES": "2"}
-    given |= {"SLURM_CPUS_PER_TASK": "1", "CSE_VENV": ""}
+    given |= {"SLURM_CPUS_PER_TASK": "1", "CSE_VENV": "", "RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
     given |= {"PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     given |= {"CSE_SHARED": (tmp_path / "shared").as_uri(), "CSE_SCRATCH": HOME, "CSE_CACHE": f"{HOME}/cache"}
     words = ["bash", "experiments/clusters/slurm.sh", "quickstart", "--mlruns", str(tmp_path / "mlruns")]

@@ -61,17 +61,16 @@ def held(mlruns: Path) -> list[list[str]]:
     return [line.split() for line in path.read_text().splitlines()] if path.is_file() else []
 
 
-def test_a_node_that_is_removed_costs_no_run(tmp_path: Path) -> None:
+def test_a_node_that_is_removed_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlruns = tmp_path / "mlruns"
+    for name, value in environment(mlruns).items():  # which workers have of their node, not of the driver
+        monkeypatch.setenv(name, value)
     cluster = Cluster(initialize_head=True)
     node = cluster.add_node()
     try:
         with (tmp_path / "log").open("wb") as log:
             process = subprocess.Popen(
-                [*command(mlruns, "held"), "--address", cluster.address],
-                env=environment(mlruns),
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                [*command(mlruns, "held"), "--address", cluster.address], stdout=log, stderr=subprocess.STDOUT
             )
         until(lambda: len(held(mlruns)) == 2)
         raylet = str(node.all_processes["raylet"][0].process.pid)
