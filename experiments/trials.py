@@ -14,6 +14,7 @@ import pandas as pd
 import ray
 from ray import tune
 from ray._private import ray_constants
+from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from cse_core.run import Run
 from cse_core.train import History
@@ -144,12 +145,17 @@ def names() -> dict[str, Callable[[Any], str]]:
     return dict.fromkeys(("trial_name_creator", "trial_dirname_creator"), lambda started: started.config["key"])
 
 
+def listed(keys: Sequence[str]) -> dict[str, Any]:
+    """Trials of these keys in this order. Of a grid of them Tune would copy the whole for each."""
+    points = BasicVariantGenerator(points_to_evaluate=[{"key": key} for key in keys])
+    return {"space": {"key": ""}, "num_samples": len(keys), "search_alg": points}
+
+
 def run_level(jobs: Sequence[Job], place: Place, cluster: Cluster, follow: Follow) -> None:
     """Hand jobs that need nothing of each other to Ray Tune and wait for them."""
     by_key = {job.key: job for job in jobs}
     trainable = tune.with_parameters(trial, jobs=by_key, place=place)
-    space = {"key": tune.grid_search(list(by_key))}
-    tuner(trainable, cluster, place, follow, space=space, **names()).fit()
+    tuner(trainable, cluster, place, follow, **listed(list(by_key)), **names()).fit()
 
 
 def run(

@@ -28,7 +28,7 @@ from experiments.runs import rankcse_run, rankencoder_run, simcse_run
 from experiments.scales import SCALES
 from experiments.study import Row, Scale, Study
 from experiments.tracking import Tracker
-from experiments.trials import Cluster, names, run, tuner
+from experiments.trials import Cluster, listed, names, run, tuner
 from tests.benchmarks.measure import curve, peak_while, record, seconds
 
 BASE = "bert-base-uncased"
@@ -128,8 +128,8 @@ def test_what_ray_tune_takes_for_runs_that_do_nothing(cache: Path, tmp_path: Pat
 
     def empty(n: int) -> None:
         counted = Counted()
-        space = {"key": tune.grid_search([f"{i:012x}" for i in range(n)])}
-        made = tuner(nothing_done, cluster, Place(tmp_path / str(n) / "store"), counted, space=space, **names())
+        keys = listed([f"{i:012x}" for i in range(n)])
+        made = tuner(nothing_done, cluster, Place(tmp_path / str(n) / "store"), counted, **keys, **names())
         times[n] = seconds(made.fit)
         assert counted.ended == n
 
