@@ -100,6 +100,7 @@ class Shared:
     def insist(self) -> None:
         """An error unless the folder was prepared, and so is here."""
         with _os_errors(self.url):
+            self.files.invalidate_cache(self.root)
             if not self.files.exists(f"{self.root}/{PREPARED}"):
                 raise OSError(f"{hidden(self.url)}: no sweep has prepared this folder; is it mounted on this machine?")
 
@@ -163,11 +164,12 @@ class Shared:
             return
         self.insist()
         with _os_errors(self.url):
-            earlier = [state for state in self._states(folder.name) if state.endswith(self.attempt)]
-            state = f"{self.root}/{folder.name}/state-{step}-{_joined(rules)}-{self.attempt}"
-            if state not in earlier:  # since the last time the run has saved another one
+            name = f"state-{step}-{_joined(rules)}-{self.attempt}"
+            state = f"{self.root}/{folder.name}/{name}"
+            if not self.files.exists(f"{state}/{COMPLETE}"):  # else the run has saved none since
                 self._upload(folder, state)
-                self._remove(earlier)
+            mine = [path for path in self._states(folder.name) if path.endswith(self.attempt)]
+            self._remove([path for path in mine if not path.endswith(name)])
 
     def _remove(self, places: list[str]) -> None:
         for place in places:

@@ -10,7 +10,7 @@ import torch
 
 from experiments import storage
 from experiments.job import Job
-from experiments.storage import Shared, patiently
+from experiments.storage import COMPLETE, Shared, patiently
 from tests.experiments import tiny
 
 RULES = ("stsb_dev", "last")
@@ -139,6 +139,25 @@ def test_states_of_other_selection_rules_are_neither_fetched_nor_kept_to(url: st
     mine = saved(tmp_path / "b" / "key", 8, ("last",))
     Shared(url).fetch("key", tmp_path / "b", rules=RULES[::-1])
     assert torch.load(mine / "state.pt") == {"step": 4, "keep": sorted(RULES)}
+
+
+def test_a_state_of_which_half_was_brought_is_brought_again(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, folder = Shared(url), saved(tmp_path / "a" / "key", 4)
+
+    def away(place: str, content: bytes) -> None:
+        raise OSError(place)
+
+    monkeypatch.setattr(shared.files, "pipe_file", away)
+    with pytest.raises(OSError, match=COMPLETE):
+        shared.share_state(folder, RULES)
+    monkeypatch.undo()
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert not (tmp_path / "b").exists()
+    shared.share_state(folder, RULES)
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert torch.load(tmp_path / "b" / "key" / "state.pt")["step"] == 4
 
 
 def test_a_torn_state_of_ones_own_gives_way(url: str, tmp_path: Path) -> None:
