@@ -1,8 +1,10 @@
 """Jobs with run folders on shared storage: they go on elsewhere, and nothing is done or written twice."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,13 +13,13 @@ from safetensors.torch import load_file
 
 from cse_core.scorers import Cosine, PairScores
 from cse_core.train import History
-from experiments import record
+from experiments import record, sharing
 from experiments.job import AS_IS, FailedTasksError, Job, Place, Scoring
 from experiments.sharing import execute_shared
 from experiments.storage import Shared
 from experiments.sweep import Options, _keep_arrays
 from tests.experiments import tiny
-from tests.experiments.test_storage import fill, prepared
+from tests.experiments.test_storage import fill, prepared, saved
 
 
 class CutOffError(Exception):
@@ -55,6 +57,30 @@ def test_a_run_goes_on_on_another_machine_with_the_same_bits(tmp_path: Path) -> 
     assert not (tmp_path / "here" / run.key / "state.pt").exists()
     published = list((tmp_path / "shared" / run.key).iterdir())
     assert sorted(path.is_dir() for path in published) == [False, True]  # one folder, and its number
+
+
+def test_a_store_that_takes_longer_than_the_interval_does_not_stop_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, job, clock, brought = prepared((tmp_path / "shared").as_uri()), Job(tiny.run(), "tiny", "a"), [0.0], []
+
+    def slow(self: Shared, folder: Path, rules: tuple[str, ...]) -> None:
+        brought.append(clock[0])
+        clock[0] += 700
+
+    def steps(job: Job, place: Place, *, on_step: Callable[[int, History], None]) -> dict:
+        folder = saved(place.store / job.key, 1)
+        for step in range(1, 21):
+            clock[0] += 100
+            on_step(step, History(steps=20))
+        (folder / "result.json").write_text('{"cells": [], "studies": [], "kept": {}}')
+        return {}
+
+    monkeypatch.setattr(sharing, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(sharing, "execute", steps)
+    monkeypatch.setattr(Shared, "share_state", slow)
+    execute_shared(job, Place(tmp_path / "store", shared=url))
+    assert brought == [700, 2100]  # between them seven steps, as long as it took to bring one
 
 
 def test_arrays_of_runs_of_other_machines_come_into_the_record(tmp_path: Path) -> None:
