@@ -20,7 +20,8 @@ set -euo pipefail
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN CSE_RAY=auto
-export CSE_SHARED=${CSE_SHARED:-file://$PWD/mlruns/shared} CSE_STORE=${CSE_SCRATCH:-/tmp}/cse-$SLURM_JOB_ID
+export CSE_SHARED=${CSE_SHARED:-file://$PWD/mlruns/shared}
+export CSE_STORE=${CSE_SCRATCH:-/tmp}/cse-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300  # seconds: imports from a shared disk take their time
 status=$(mktemp "$PWD/.sweep-XXXXXX")  # Ray's command does not tell how its own ended
 trap 'rm -f "$status"' EXIT
