@@ -95,7 +95,10 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     with cluster.begin("submit", "experiments/sweep.py", "quickstart", "--share-seconds", "2") as submitted:
         until(lambda: under_way(worker, shared))
         key = under_way(worker, shared)
-        time.sleep(1)  # the driver hears of that step: a run waits until it has
+        busy = worker.seconds("ray::ImplicitFunc")
+        until(
+            lambda: worker.seconds("ray::ImplicitFunc") > busy + 0.5
+        )  # it waits until the driver has heard of that step
         worker.unplug()
         assert worker.signal("ray::", signal.SIGSTOP)  # so that it is late for sure
         for word in ("mlflow", "multiprocessing.spawn"):  # the server and its workers
