@@ -12,8 +12,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 NEEDED = ("ip", "sshd", "ssh", "rsync", "unshare")
 BRIDGE = "cse-bridge"
 NETWORK = "10.77.0"
@@ -47,9 +45,14 @@ class Host:
     def cable(self) -> str:
         return _cable(self.name)
 
-    def unplug(self) -> None:
-        """Cut its link; what runs there lives on."""
+    @contextmanager
+    def unplugged(self) -> Generator[None]:
+        """Without its link; what runs there lives on."""
         call("ip", "link", "set", self.cable, "down")
+        try:
+            yield
+        finally:
+            call("ip", "link", "set", self.cable, "up")
 
     def signal(self, word: str, kind: int) -> list[int]:
         """To every process here whose command has this word; returns them."""
@@ -61,19 +64,10 @@ class Host:
                     found.append(int(number))
         return found
 
-    def seconds(self, word: str) -> float:
-        """Of computing, in every process here whose command has this word."""
-        times = [psutil.Process(number).cpu_times() for number in self.signal(word, 0)]
-        return sum(used.user + used.system for used in times)
-
     def ports(self) -> list[int]:
         """Those on which something listens for other machines."""
         listening = [line.split()[3] for line in call("ip", "netns", "exec", self.cable, "ss", "-ltnH").splitlines()]
         return [int(at.rpartition(":")[2]) for at in listening if "127.0.0.1" not in at and "[::1]" not in at]
-
-    def plug(self) -> None:
-        """Mend its link."""
-        call("ip", "link", "set", self.cable, "up")
 
 
 def _cable(name: str) -> str:

@@ -7,6 +7,7 @@ mlruns folder of a quickstart that one machine of this kind has run; without it 
 """
 
 import itertools
+import json
 import os
 import shlex
 import signal
@@ -25,8 +26,10 @@ from experiments import record
 from experiments.storage import Shared
 from tests.cluster.cluster import ROOT, Cluster
 from tests.cluster.hosts import HOME, Host, hosts, lacking
+from tests.experiments.test_storage import content
 from tests.waiting import until
 
+RUNS = "ray::ImplicitFunc"  # processes in which Ray Tune has runs
 COMPARED = [*record.CELL, "score", "pairs", "step"]
 
 
@@ -77,14 +80,37 @@ def weights(store: Path) -> dict[str, dict[str, torch.Tensor]]:
     }
 
 
-def states(shared: Path, key: str) -> set[Path]:
-    return {path.parent for path in (shared / key).glob("state-*/complete")}
+def held(worker: Host, shared: Path) -> str:
+    """A run that the worker has trained and not scored yet, and now can't, for it is stopped; empty if there is none.
+
+    There it has told the driver all that it tells before its end, and nothing keeps it from ending late.
+    """
+
+    def trained(folder: Path) -> bool:
+        return not (folder / "result.json").exists() and not (shared / folder.name / "1").exists()
+
+    for folder in (path.parent for path in worker.home.glob("cse/mlruns/store/*/history.json")):
+        if trained(folder):
+            worker.signal(RUNS, signal.SIGSTOP)
+            if trained(folder):
+                return folder.name
+            worker.signal(RUNS, signal.SIGCONT)
+    return ""
 
 
-def under_way(worker: Host, shared: Path) -> str:
-    """A run that the worker has begun, and of which the shared folder has a state."""
-    begun = [path.parent.name for path in worker.home.glob("cse/mlruns/store/*/state.pt")]
-    return next((key for key in begun if states(shared, key)), "")
+def assert_nothing_late_counts(worker: Host, place: Path) -> None:
+    """The worker, still cut off, ends a run that another host has published, and finds that out."""
+    own = worker.home / "cse/mlruns/store" / place.name
+    before, touched = content(place), place.stat().st_mtime_ns
+    assert not (own / "result.json").exists()
+    assert list(own.glob("*/model.safetensors"))
+    assert worker.signal(RUNS, signal.SIGCONT)
+    until(lambda: (own / "result.json").exists() and not list(own.glob("*/model.safetensors")))
+    assert place.stat().st_mtime_ns > touched  # its folder came, and went
+    assert content(place) == before
+    results = [(own / "result.json").read_bytes(), before[f"{before['1'].decode()}/result.json"]]
+    ours, theirs = (json.loads(text) | {"scoring_seconds": 0} for text in results)
+    assert ours == theirs
 
 
 def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
@@ -93,16 +119,17 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     """It lives on. MLflow is away for a minute meanwhile."""
     cluster, head, worker, shared = running
     with cluster.begin("submit", "experiments/sweep.py", "quickstart", "--share-seconds", "2") as submitted:
-        until(lambda: under_way(worker, shared))
-        worker.unplug()
-        for word in ("mlflow", "multiprocessing.spawn"):  # the server and its workers
-            assert head.signal(word, signal.SIGKILL)
-        time.sleep(60)
-        assert submitted.poll() is None
-        started = cluster.ray("exec", "bash ~/cse/experiments/clusters/mlflow_server.sh")
-        assert "MLflow's server is at" in started.stdout
-        said, _ = submitted.communicate(timeout=900)
-    worker.plug()
+        key = until(lambda: held(worker, shared))
+        assert list(shared.glob(f"{key}/state-*/complete"))  # what the other host goes on from
+        with worker.unplugged():
+            for word in ("mlflow", "multiprocessing.spawn"):  # the server and its workers
+                assert head.signal(word, signal.SIGKILL)
+            time.sleep(60)
+            assert submitted.poll() is None
+            started = cluster.ray("exec", "bash ~/cse/experiments/clusters/mlflow_server.sh")
+            assert "MLflow's server is at" in started.stdout
+            said, _ = submitted.communicate(timeout=900)
+            assert_nothing_late_counts(worker, shared / key)
     assert submitted.returncode == 0, said[-5000:]
     found = head.home / "cse" / "mlruns"
     pd.testing.assert_frame_equal(recorded(found), recorded(alone), check_exact=True)
