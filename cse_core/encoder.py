@@ -85,16 +85,16 @@ class Encoder(nn.Module):
         if template and pooling is None:
             raise ValueError(f"a template wants the pooling 'mask' beside it, got none for {template!r}")
         folder = resolve(str(name_or_path))
-        own = {"trust_remote_code": False}  # left to itself, transformers would ask whether to run a hub's code
-        config = AutoConfig.from_pretrained(folder, **own)
+        # Left to itself, transformers would ask whether to run a hub's code.
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if dropout is not None:
             config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
         if config.model_type not in ("bert", *SHIFTED, *POOLERLESS):
             known = ", ".join(("bert", *SHIFTED, *POOLERLESS))
             raise ValueError(f"{name_or_path}: wants a model of the kinds {known}, found {config.model_type}")
         pooler = {"add_pooling_layer": False} if config.model_type not in POOLERLESS else {}
-        model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, **pooler, **own)
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder, **own)
+        model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, trust_remote_code=False, **pooler)
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         if pooling is None:
             pooling, template = kept_pooling(folder)
         return cls(model.eval(), tokenizer, pooling=pooling, template=template, name=str(name_or_path))

@@ -1,12 +1,19 @@
-"""What a run leaves beside its weights."""
+"""What a run leaves beside its weights, and what it can go on from."""
 
 import json
-from collections.abc import Sequence
+import logging
+import pickle
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from cse_core.run import Run
+from cse_core.selection import exported_step
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -47,3 +54,28 @@ def finished(run: Run, store: Path, keep: Sequence[str]) -> History | None:
     history = History.of(json.loads(path.read_text()))
     # A run that is trained again for more rules has their folders before it has kept the right checkpoint in them.
     return history if set(keep) <= set(history.kept) else None
+
+
+def resumable(
+    path: Path, key: str, keep: Collection[str], device: str | torch.device = "cpu", *, mapped: bool = False
+) -> dict[str, Any] | None:
+    """A saved state, if there is one that can be read, of this run, for the same rules and beside their checkpoints.
+
+    `mapped` leaves tensors in the file until they are asked for.
+    """
+    if not path.is_file():
+        return None
+    try:
+        state = torch.load(path, map_location=device, mmap=mapped, weights_only=True)
+    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+        logger.warning("%s can't be read (%s): run %s does not go on from it", path, error, key)
+        return None
+    if state["key"] != key or state["keep"] != sorted(set(keep)):
+        return None
+    kept = History.of(state["history"]).kept
+    if any(exported_step(path.parent / rule) != one.step for rule, one in kept.items()):
+        # Killed between an export and its state. Where arithmetic repeats itself, training on would export the same
+        # again; elsewhere the folder could keep weights that the history does not speak of.
+        logger.warning("%s is older than a kept checkpoint: run %s does not go on from it", path, key)
+        return None
+    return state

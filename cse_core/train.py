@@ -9,7 +9,6 @@ import json
 import logging
 import math
 import os
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -24,11 +23,11 @@ from cse_core.batches import Batches
 from cse_core.data import content_of, examples, sentences
 from cse_core.encoder import Encoder
 from cse_core.evaluate.development import Development
-from cse_core.history import History, Kept, finished
+from cse_core.history import History, Kept, finished, resumable
 from cse_core.pretrained import content_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
-from cse_core.selection import SELECTION, export, exported_step, snapshot_steps
+from cse_core.selection import SELECTION, export, snapshot_steps
 from cse_core.senteval import pairs
 from cse_core.vectors import Examples, start
 
@@ -257,25 +256,13 @@ class Loop:
         part.replace(path)
 
     def resume(self, path: Path) -> None:
-        """Go on from a saved state, if there is one that can be read and was made for the same rules."""
-        if not path.is_file():
-            return
-        try:
-            state = torch.load(path, map_location=self.device, weights_only=True)
-        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
-            logger.warning("%s can't be read (%s): run %s starts again from step 0", path, error, self.run.key)
-            return
-        if state["key"] != self.run.key or state["keep"] != list(self.keep):
-            return
-        history = History.of(state["history"])
-        if any(exported_step(path.parent / rule) != kept.step for rule, kept in history.kept.items()):
-            # Killed between an export and its state. Where arithmetic repeats itself, training on would export the same
-            # again; elsewhere the folder could keep weights that the history does not speak of.
-            logger.warning("%s is older than a kept checkpoint: run %s starts again from step 0", path, self.run.key)
+        """Go on from a saved state, if there is one to go on from."""
+        state = resumable(path, self.run.key, self.keep, self.device)
+        if not state:
             return
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
-        self.step, self.history = state["step"], history
+        self.step, self.history = state["step"], History.of(state["history"])
 
     def _parts(self) -> dict[str, Any]:
         names = ("encoder", "modules", "optimizer", "schedule", "scaler")

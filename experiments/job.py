@@ -239,9 +239,8 @@ def _add_to(path: Path, arrays: dict[str, Any]) -> None:
 def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
     run, trained_with = job.encoder, place.store / job.key / "environment.json"
     settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
-    changed = (
-        {k: v for k, v in run.changed().items() if k not in ("backbone", "corpus")} if isinstance(run, Run) else {}
-    )
+    changed = run.changed() if isinstance(run, Run) else {}
+    told = [name for name in changed if name not in ("backbone", "corpus") and "teachers" not in name]
     known = json.loads(trained_with.read_text()) if trained_with.is_file() else None
     return {
         "key": job.key,
@@ -251,7 +250,7 @@ def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
         "method": settings["method"],
         "backbone": settings["backbone"],
         "seed": settings.get("seed", 0),
-        "settings": " ".join(f"{name}={value}" for name, value in changed.items() if "teachers" not in name),
+        "settings": " ".join(f"{name}={changed[name]}" for name in told),
         "parameters": settings,
         "curves": history.curves,
         "kept": {rule: {"step": kept.step, "score": kept.score} for rule, kept in history.kept.items()},

@@ -108,7 +108,7 @@ class Plan:
 def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path, shared: str = "") -> Plan:
     """What is left to do. A recorded run is trained again only where a pending run needs weights that are not there.
 
-    With `shared` (sharing.py), `there` is what every machine reaches: a run of this store alone is handed in again.
+    With `shared` (storage.py), `there` is what every machine reaches: a run of this store alone is handed in again.
     """
     storage = Shared(shared) if shared else None
 

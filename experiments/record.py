@@ -191,10 +191,17 @@ def lacking_arrays(studies: Iterable[Study], mlruns: Path) -> list[tuple[str, Pa
     return [(key, target) for target, key in targets.items() if not target.is_file()]
 
 
-def keep_arrays(lacking: Iterable[tuple[str, Path]], store: Path) -> int:
-    """Copy arrays from the runs' folders into the record, where they are there; how many."""
-    sources = [(store / key / "figure_data" / target.name, target) for key, target in lacking]
-    return sum(source.is_file() and _copy(source, target) for source, target in sources)
+def arrays_in(store: Path, key: str, target: Path) -> Path:
+    """Where a run's own folder has the arrays that belong at `target` in the record."""
+    return store / key / "figure_data" / target.name
+
+
+def keep_arrays(lacking: Iterable[tuple[str, Path]], store: Path) -> None:
+    """Copy arrays from the runs' folders into the record, where they are there."""
+    for key, target in lacking:
+        source = arrays_in(store, key, target)
+        if source.is_file():
+            _copy(source, target)
 
 
 def _copy(source: Path, target: Path) -> bool:

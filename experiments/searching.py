@@ -115,9 +115,9 @@ class Watch(tune.Callback):
             self.logbook.add(key)
         if last["failed"]:
             self.failed[text] = last["failed"]
-        if last["state"] == STOPPED and self.logbook.place.shared:
+        if last["state"] in (STOPPED, FAILED) and self.logbook.place.shared:
             with suppress(OSError):  # they would only take room
-                Shared(self.logbook.place.shared).drop_states(keys[ended])
+                Shared(self.logbook.place.shared).drop_states(keys[ended:])
         if last["state"] != ERROR:
             line = {"scale": self.search.scale.name, "search": self.search.name, "trial": text, "keys": " ".join(keys)}
             line |= {name: last[name] for name in ("state", "score", CLOCK)} | {"commit": record.commit_of(commit())}
@@ -155,11 +155,11 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
             patiently(partial(fetch_recorded, job.key, place))
         insist_on_the_record({job.key: job.name for job in level}, results, place.store)
     known = recorded(search, tracker.mlruns)
-    for key in _untold(search, place, tracker.mlruns):  # of trials recorded while MLflow was away
+    for key in _untold(search, place, tracker):  # of trials recorded while MLflow was away
         logbook.add(key)
     left, ahead = pending(search, known, _started(search, tracker.mlruns))
     if not left:
-        return {}, True
+        return logbook.settle(), True
     # The sampler has another seed when it goes on: not the same draws again.
     sampler = optuna.samplers.TPESampler(seed=len(known) + len(ahead))
     asked = OptunaSearch(distributions(search.space), points_to_evaluate=ahead, sampler=sampler, **AIM)
@@ -169,6 +169,7 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
         watch = Watch(search, logbook, bar)
         trainable = tune.with_parameters(attempt, search=search, place=place)
         how = {"search_alg": asked, "num_samples": left, "scheduler": halving(search) if search.trials else None}
+        how["max_concurrent_trials"] = cluster.workers or None
         tuner(trainable, cluster, place, watch, space={}, **how).fit()
     return watch.failed | logbook.settle(), watch.ended >= left
 
@@ -201,11 +202,11 @@ def pending(search: Search, known: Trials, started: Path) -> tuple[int, list[dic
     return left, ahead[:left]
 
 
-def _untold(search: Search, place: Place, mlruns: Path) -> list[str]:
-    """Runs of recorded trials whose folders can be had; those that are tracked already are not tracked twice."""
-    lines = record.read_searches(search.scale.name, mlruns)
-    keys = " ".join(lines.loc[lines["search"] == search.name, "keys"]).split()
-    paths = {key: place.store / key / "result.json" for key in keys}
+def _untold(search: Search, place: Place, tracker: Tracker) -> list[str]:
+    """Runs of recorded trials that are not tracked, and whose folders can be had: a stopped trial has none of some."""
+    lines = record.read_searches(search.scale.name, tracker.mlruns)
+    keys = set(" ".join(lines.loc[lines["search"] == search.name, "keys"]).split()) - tracker.keys()
+    paths = {key: place.store / key / "result.json" for key in sorted(keys)}
     for key in (key for key, path in paths.items() if not path.is_file()):
         patiently(partial(fetch_recorded, key, place))
     return [key for key, path in paths.items() if path.is_file()]

@@ -54,6 +54,7 @@ def execute_shared(
     except FailedTasksError:
         if _content(folder) != before:
             patiently(partial(shared.publish, folder, last))  # what the other tasks found is not lost
+        _drop_weights(folder)
         raise
     if _content(folder) != before and not patiently(partial(shared.publish, folder, last)):
         return execute_shared(job, place, on_step=on_step)  # another was first: its folder, and what that still lacks

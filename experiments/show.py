@@ -78,7 +78,7 @@ def hours(seconds: float | None) -> str:
     return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
 
 
-def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None:
+def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path, shared: str = "") -> None:
     """Every study by its paper's number: claims, rows, imported cells, rows not run, runs, those left, their hours.
 
     Runs count once in a study, those that others need among them.
@@ -90,16 +90,16 @@ def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
     for study in chosen:
-        table.add_row(*_line(study, results, store))
+        table.add_row(*_line(study, results, store, shared))
     console.print(table)
     unique = jobs_of(chosen)
-    pending = plan(unique, results, store).pending
+    pending = plan(unique, results, store, shared).pending
     console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, results))}")
 
 
-def _line(study: Study, results: pd.DataFrame, store: Path) -> tuple[str, ...]:
+def _line(study: Study, results: pd.DataFrame, store: Path, shared: str) -> tuple[str, ...]:
     jobs = jobs_of([study])
-    pending = plan(jobs, results, store).pending
+    pending = plan(jobs, results, store, shared).pending
     finished = len(jobs) - len(pending)
     silent = [row for row in study.rows if row.encoder is None]
     alone = [row for row in silent if row.why.startswith("imported")]
@@ -114,7 +114,7 @@ def work(found: Plan, results: pd.DataFrame, workers: int) -> None:
     """What would run, level by level."""
     pending = found.pending
     seconds = seconds_for(pending, results)
-    about = f", about {hours(seconds / max(workers, 1))} with {workers} at a time" if seconds and workers else ""
+    about = f", about {hours(seconds / workers)} with {workers} at a time" if seconds and workers else ""
     console.print(f"{len(found.declared)} runs, {len(found.declared) - len(pending)} done, {len(pending)} to do{about}")
     for i, level in enumerate(found.levels):
         names = ", ".join(f"{job.name}{' (again, for its weights)' * (job.key in found.again)}" for job in level)

@@ -1,14 +1,14 @@
 """Run folders on storage that every machine of a cluster reaches: a folder by any URL that fsspec knows.
 
-    URL/<key>/1, 2, ...                the folders that count, each by the name of the attempt that wrote it; the last
-                                       one is the run's, a later one has scores that an earlier one lacks
-    URL/<key>/<attempt>/               such a folder: checkpoints, history, result, arrays
+    URL/<key>/1, 2, ...                files that name the folders that count; the last one is the run's, a later one
+                                       has scores that an earlier one lacks
+    URL/<key>/<attempt>-<number>/      such a folder: checkpoints, history, result, arrays
     URL/<key>/state-<step>-<selection rules>-<attempt>/    what a run goes on from
     .../complete                       in each of them, written last: the names of its files
     URL/prepared                       without it no worker takes the folder for the shared one: it may not be mounted
 
-No name is written twice, and each attempt has its own. So a worker that was cut off and lives on can spoil nothing:
-what it brings after another one has finished is not looked at.
+No two attempts write the same name, but for 1, 2, ..., which are the first one's for good. So a worker that was cut off
+and lives on can spoil nothing: what it brings after another one has finished is not looked at.
 """
 
 import errno
@@ -16,18 +16,18 @@ import json
 import logging
 import math
 import os
-import pickle
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import fsspec
-import torch
 from fsspec.implementations.local import LocalFileSystem
+
+from cse_core.history import resumable
 
 ARRAYS = ("pair_scores", "figure_data")
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
@@ -59,9 +59,9 @@ def _os_errors(url: str) -> Generator[None]:
         raise OSError(hidden(f"{url}: {type(error).__name__}: {error}")) from error
 
 
-def patiently(act: Callable[[], T], patience: float | None = None) -> T:
+def patiently(act: Callable[[], T]) -> T:
     """What an act returns, tried again while a store is away."""
-    until = time.monotonic() + (PATIENCE if patience is None else patience)
+    until = time.monotonic() + PATIENCE
     while True:
         try:
             return act()
@@ -127,7 +127,7 @@ class Shared:
     def _fetch(self, key: str, store: Path, weights: bool, rules: Collection[str]) -> int:
         last, folder = self._last(key), store / key
         if not last:
-            state = self._state(key, folder, rules)
+            state = self._state(key, folder, rules) if rules else ""
             if state:
                 logger.warning("run %s goes on from %s", key, state)
                 self._download(state, folder, weights=True)
@@ -152,10 +152,10 @@ class Shared:
             self._remove([*self._states(folder.name), *([] if won else [f"{place}/{self.attempt}-{after + 1}"])])
         return won
 
-    def drop_states(self, key: str) -> None:
-        """Of a run that nobody goes on with."""
+    def drop_states(self, keys: Iterable[str]) -> None:
+        """Of runs that nobody goes on with."""
         with _os_errors(self.url):
-            self._remove(self._states(key))
+            self._remove([state for key in keys for state in self._states(key)])
 
     def share_state(self, folder: Path, rules: Collection[str]) -> None:
         """Keep what a run with these selection rules can go on from; its earlier ones of this attempt go."""
@@ -209,7 +209,7 @@ class Shared:
             return []
 
     def _download(self, source: str, folder: Path, *, weights: bool) -> None:
-        """Into a folder beside the run's own, which then takes its place file by file."""
+        """Into the run's own folder, each file whole or not at all."""
         for name in self.files.cat_file(f"{source}/{COMPLETE}").decode().splitlines():
             inside = Path(name)
             if ".." in inside.parts or inside.is_absolute():
@@ -228,11 +228,10 @@ class Shared:
     def _upload(self, folder: Path, place: str) -> None:
         found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".part", ".lock")]
         names = [path.relative_to(folder).as_posix() for path in found if path.name != "shared"]
+        for parent in {place} | {f"{place}/{name}".rpartition("/")[0] for name in names}:
+            self.files.makedirs(parent, exist_ok=True)
         for name in names:
-            target = f"{place}/{name}"
-            self.files.makedirs(target.rpartition("/")[0], exist_ok=True)
-            self.files.put_file(str(folder / name), target)
-        self.files.makedirs(place, exist_ok=True)
+            self.files.put_file(str(folder / name), f"{place}/{name}")
         self.files.pipe_file(f"{place}/{COMPLETE}", "\n".join(names).encode())
 
     def _claim(self, path: str, name: str) -> bool:
@@ -263,8 +262,5 @@ def _own_step(folder: Path, rules: Collection[str]) -> float:
     """How far a run has come in a folder; -1 where nothing there can be gone on from with these rules."""
     if (folder / "history.json").is_file():
         return math.inf
-    try:
-        state = torch.load(folder / "state.pt", mmap=True, weights_only=True)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):  # absent or torn
-        return -1
-    return state["step"] if state["keep"] == sorted(set(rules)) else -1
+    state = resumable(folder / "state.pt", folder.name, rules, mapped=True)
+    return state["step"] if state else -1

@@ -80,7 +80,7 @@ class Options:
     """URL of a folder that every machine of a cluster reaches, s3://... or the like, for the runs' folders. Else
     CSE_SHARED. Without one, --mlruns must be on such a disk."""
     share_seconds: float = Place.share_seconds
-    """How often a run under way brings its state there: what a lost machine costs at most."""
+    """How often a run under way brings its state there: about what a lost machine costs, beside scoring."""
 
 
 def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
@@ -115,7 +115,7 @@ def _keep_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
     """Bring what figures draw into the record, from this machine's store and the shared one; what could not be had."""
     lacking, place = record.lacking_arrays(studies, options.mlruns), _place(options)
     try:
-        for key in dict.fromkeys(key for key, _ in lacking):
+        for key in {key: "" for key, target in lacking if not record.arrays_in(place.store, key, target).is_file()}:
             patiently(partial(fetch_recorded, key, place))
     except OSError as error:
         return {"figure_data": f"not brought up to date ({error}): the same command does it"}
@@ -183,7 +183,7 @@ def main(options: Options) -> int:
     scale = scales.pop()
     results = record.read_results(scale, options.mlruns)
     if options.list:
-        show.studies(studies, results, _store(options))
+        show.studies(studies, results, _store(options), options.shared)
         return 0
     jobs = jobs_of(studies)
     work = plan(jobs, results, _store(options), options.shared)

@@ -98,6 +98,13 @@ class Tracker:
 
     def results(self) -> Iterator[dict[str, Any]]:
         """The result.json of every finished run that a study names, earliest first."""
+        return (self._result(run) for run in self._finished() if run.data.tags.get("studies"))
+
+    def keys(self) -> set[str]:
+        """Of every finished run."""
+        return {run.data.tags["key"] for run in self._finished()}
+
+    def _finished(self) -> Iterator[Tracked]:
         token = None
         while True:
             page = self.client.search_runs(
@@ -106,9 +113,7 @@ class Tracker:
                 order_by=["attributes.start_time ASC"],
                 page_token=token,
             )
-            for run in page:
-                if run.data.tags.get("studies"):
-                    yield self._result(run)
+            yield from page
             token = page.token
             if not token:
                 return
@@ -122,8 +127,7 @@ class Tracker:
     def compare_page(self, keys: Iterable[str], address: str = "http://127.0.0.1:5000") -> str:
         """The address of MLflow's compare page for these runs, on a server started as README says."""
         wanted = set(keys)  # of trained runs: one without parameters would make all of them differ
-        runs = self.client.search_runs([self.experiment], "attributes.status = 'FINISHED'")
-        ids = [run.info.run_id for run in runs if run.data.tags.get("key") in wanted]
+        ids = [run.info.run_id for run in self._finished() if run.data.tags.get("key") in wanted]
         chosen = ",".join(f'"{run_id}"' for run_id in ids)
         return f'{address}/#/compare-runs?runs=[{chosen}]&experiments=["{self.experiment}"]'.replace('"', "%22")
 

@@ -127,12 +127,11 @@ def tuner(
         param_space=space,
         tune_config=tune.TuneConfig(
             reuse_actors=True,  # a fresh worker spends seconds on imports
-            max_concurrent_trials=cluster.workers or None,
             **how,
         ),
         run_config=tune.RunConfig(
             name="sweep",
-            storage_path=str(place.store.parent / "ray"),
+            storage_path=str(place.store / "ray"),
             failure_config=tune.FailureConfig(max_failures=3),  # lost workers; a run's own error is a result
             callbacks=[callback],
             verbose=0,
@@ -145,9 +144,9 @@ def names() -> dict[str, Callable[[Any], str]]:
     return dict.fromkeys(("trial_name_creator", "trial_dirname_creator"), lambda started: started.config["key"])
 
 
-def listed(keys: Sequence[str]) -> dict[str, Any]:
-    """Trials of these keys in this order. Of a grid of them Tune would copy the whole for each."""
-    points = BasicVariantGenerator(points_to_evaluate=[{"key": key} for key in keys])
+def listed(keys: Sequence[str], workers: int) -> dict[str, Any]:
+    """Trials of these keys in this order, so many at a time. Of a grid of them Tune would copy the whole for each."""
+    points = BasicVariantGenerator(points_to_evaluate=[{"key": key} for key in keys], max_concurrent=workers)
     return {"space": {"key": ""}, "num_samples": len(keys), "search_alg": points}
 
 
@@ -155,7 +154,7 @@ def run_level(jobs: Sequence[Job], place: Place, cluster: Cluster, follow: Follo
     """Hand jobs that need nothing of each other to Ray Tune and wait for them."""
     by_key = {job.key: job for job in jobs}
     trainable = tune.with_parameters(trial, jobs=by_key, place=place)
-    tuner(trainable, cluster, place, follow, **listed(list(by_key)), **names()).fit()
+    tuner(trainable, cluster, place, follow, **listed(list(by_key), cluster.workers), **names()).fit()
 
 
 def run(

@@ -12,7 +12,7 @@
 #
 # The words after the script are sweep.py's. The same command again goes on where the time was up. On the disk that all
 # nodes share are the record and MLflow's database, in mlruns/, and in CSE_SHARED the runs' folders with a state of those
-# under way, ten minutes old at most. Each node works in a new folder of its own disk, below CSE_SCRATCH, else /tmp, which
+# under way, some ten minutes old. Each node works in a new folder of its own disk, below CSE_SCRATCH, else /tmp, which
 # goes with the job. Each job has a token of its own. Whole nodes, as Ray starts on none that has another Ray.
 set -euo pipefail
 [ -z "${CSE_VENV=.venv}" ] || . "$CSE_VENV/bin/activate"

@@ -128,7 +128,7 @@ def test_what_ray_tune_takes_for_runs_that_do_nothing(cache: Path, tmp_path: Pat
 
     def empty(n: int) -> None:
         counted = Counted()
-        keys = listed([f"{i:012x}" for i in range(n)])
+        keys = listed([f"{i:012x}" for i in range(n)], cluster.workers)
         made = tuner(nothing_done, cluster, Place(tmp_path / str(n) / "store"), counted, **keys, **names())
         times[n] = seconds(made.fit)
         assert counted.ended == n

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-NEEDED = ("ip", "sshd", "ssh", "rsync", "unshare")
+NEEDED = ("ip", "sshd", "ssh", "rsync", "curl", "unshare")
 BRIDGE = "cse-bridge"
 NETWORK = "10.77.0"
 HOME = "/mnt"  # a folder that every machine has and nobody needs

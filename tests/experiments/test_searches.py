@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,9 +19,13 @@ from experiments.job import Place
 from experiments.logbook import Logbook
 from experiments.scales import SCALES
 from experiments.searches import SEARCHES, SEEDS, Between, Search, chosen, settings_text
-from experiments.searching import CLOCK, Watch, distributions, halving, pending
+from experiments.searching import CLOCK, Watch, distributions, halving, pending, run_search
+from experiments.storage import Shared
+from experiments.trials import Cluster
 from tests.experiments import tiny
+from tests.experiments.test_storage import prepared, saved
 from tests.experiments.test_sweep import environment
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 TINY = tiny.searches()["tiny"](tiny.SCALE)
@@ -130,11 +133,11 @@ def test_the_worse_half_is_stopped_where_trials_are_compared() -> None:
     assert told(3, 2 * first, 0.65) == "STOP"
 
 
-def ended(search: Search, mlruns: Path, **result: object) -> Watch:
+def ended(search: Search, place: Place, **result: object) -> Watch:
     """A trial that came to its end with such a result."""
-    tracker = SimpleNamespace(mlruns=mlruns, log=lambda folder: logged.append(folder.name))
+    tracker = SimpleNamespace(mlruns=place.store.parent, log=lambda folder: logged.append(folder.name))
     logged: list[str] = []
-    watch = Watch(search, Logbook(tracker, Place(mlruns / "store")), SimpleNamespace(end=lambda key: None))  # ty: ignore
+    watch = Watch(search, Logbook(tracker, place), SimpleNamespace(end=lambda key: None))  # ty: ignore
     settings = {"learning_rate": 3e-4, "student_temperature": 0.025}
     watch.on_trial_complete(0, [], SimpleNamespace(config=settings, trial_id="a", last_result=result))
     assert logged == [job.key for job in search.jobs(settings)][: int(str(result[CLOCK])) // search.evaluations]
@@ -142,19 +145,62 @@ def ended(search: Search, mlruns: Path, **result: object) -> Watch:
 
 
 def test_an_error_that_settings_did_not_bring_about_leaves_the_trial_to_the_next_time(tmp_path: Path) -> None:
-    lost = ended(TINY, tmp_path, score=float("nan"), state="error", failed="OSError: no route to host", **{CLOCK: 0})
+    lost = ended(
+        TINY,
+        Place(tmp_path / "store"),
+        score=float("nan"),
+        state="error",
+        failed="OSError: no route to host",
+        **{CLOCK: 0},
+    )
     assert list(lost.failed.values()) == ["OSError: no route to host"]
     assert not (tmp_path / "searches.csv").exists()
-    diverged = ended(TINY, tmp_path, score=float("nan"), state="failed", failed="DivergedError: nan", **{CLOCK: 0})
+    diverged = ended(
+        TINY, Place(tmp_path / "store"), score=float("nan"), state="failed", failed="DivergedError: nan", **{CLOCK: 0}
+    )
     assert list(diverged.failed.values()) == ["DivergedError: nan"]
     (line,) = trials(tmp_path, "tiny").to_dict("records")
     assert (line["state"], line["evaluations"]) == ("failed", 0)
 
 
 def test_of_a_stopped_trial_the_seeds_that_ended_are_tracked(tmp_path: Path) -> None:
-    ended(TINY, tmp_path, score=0.5, state="stopped", failed="", **{CLOCK: TINY.evaluations})
+    ended(TINY, Place(tmp_path / "store"), score=0.5, state="stopped", failed="", **{CLOCK: TINY.evaluations})
     (line,) = trials(tmp_path, "tiny").to_dict("records")
     assert (line["state"], line["score"]) == ("stopped", 0.5)
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed"])
+def test_of_a_trial_that_nobody_goes_on_with_no_state_stays(tmp_path: Path, state: str) -> None:
+    shared = Shared(prepared((tmp_path / "shared").as_uri()))
+    keys = [job.key for job in TINY.jobs({"learning_rate": 3e-4, "student_temperature": 0.025})]
+    for key in keys:
+        shared.share_state(saved(tmp_path / "other" / key, 4, ("synthetic_dev",)), ("synthetic_dev",))
+    ended(TINY, Place(tmp_path / "store", shared=shared.url), score=float("nan"), state=state, failed="", **{CLOCK: 0})
+    assert not [path for key in keys for path in (tmp_path / "shared" / key).glob("*")]
+
+
+def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: Path) -> None:
+    grid = replace(TINY, start=tiny.run(), space={"learning_rate": (1e-4, 2e-4)}, trials=0)
+    place, logged = Place(tmp_path / "store"), [""]
+    for settings in grid.combinations():
+        keys = [job.key for job in grid.jobs(settings)]
+        line = {"scale": "tiny", "search": "tiny", "trial": settings_text(settings), "keys": " ".join(keys)}
+        line |= {"state": "finished", "score": "0.5", CLOCK: "5", "commit": ""}
+        record.merge_searches(tmp_path, pd.DataFrame([line]))
+    tracked, gone, *left = sorted(" ".join(record.read_searches("tiny", tmp_path)["keys"]).split())
+    for key in (tracked, *left):
+        (place.store / key).mkdir(parents=True)
+        (place.store / key / "result.json").touch()
+
+    def log(folder: Path) -> None:
+        logged.append(folder.name)
+        if len(logged) == 2:
+            raise OSError("MLflow is away for a moment")
+
+    tracker = SimpleNamespace(mlruns=tmp_path, keys=lambda: {tracked}, log=log)
+    assert run_search(grid, place, Cluster(), tracker) == ({}, True)  # ty: ignore[invalid-argument-type]
+    assert set(logged[2:]) == set(left)
+    assert gone not in logged
 
 
 @pytest.mark.slow
@@ -164,9 +210,7 @@ def test_a_search_killed_and_started_again_ends_with_its_trials_and_reads_dev_al
         process = subprocess.Popen(
             command(mlruns, "tiny"), env=environment(mlruns), stdout=output, stderr=output, start_new_session=True
         )
-        deadline = time.monotonic() + 120
-        while not (mlruns / "searches.csv").is_file() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        until(lambda: (mlruns / "searches.csv").is_file())
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     begun = (mlruns / "store" / "tiny-tiny.started").read_text().split("\n\n")

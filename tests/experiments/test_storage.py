@@ -3,11 +3,13 @@
 import threading
 import uuid
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 
+from cse_core.history import History, Kept
 from experiments import storage
 from experiments.job import Job
 from experiments.storage import COMPLETE, Shared, patiently
@@ -114,10 +116,11 @@ def test_the_furthest_whole_state_is_gone_on_from(url: str, tmp_path: Path) -> N
     assert not one._states("key")
 
 
-def saved(folder: Path, step: int, rules: Collection[str] = RULES) -> Path:
+def saved(folder: Path, step: int, rules: Collection[str] = RULES, **kept: Kept) -> Path:
     """A run's folder with a state of that step."""
     folder.mkdir(parents=True, exist_ok=True)
-    torch.save({"step": step, "keep": sorted(rules)}, folder / "state.pt")
+    history = asdict(History(steps=20, kept=kept))
+    torch.save({"key": folder.name, "step": step, "keep": sorted(rules), "history": history}, folder / "state.pt")
     return folder
 
 
@@ -138,7 +141,8 @@ def test_states_of_other_selection_rules_are_neither_fetched_nor_kept_to(url: st
     Shared(url).share_state(saved(tmp_path / "c" / "key", 4), RULES)
     mine = saved(tmp_path / "b" / "key", 8, ("last",))
     Shared(url).fetch("key", tmp_path / "b", rules=RULES[::-1])
-    assert torch.load(mine / "state.pt") == {"step": 4, "keep": sorted(RULES)}
+    found = torch.load(mine / "state.pt")
+    assert (found["step"], found["keep"]) == (4, sorted(RULES))
 
 
 def test_a_state_of_which_half_was_brought_is_brought_again(
@@ -164,6 +168,13 @@ def test_a_torn_state_of_ones_own_gives_way(url: str, tmp_path: Path) -> None:
     Shared(url).share_state(saved(tmp_path / "a" / "key", 4), RULES)
     mine = saved(tmp_path / "b" / "key", 8) / "state.pt"
     mine.write_bytes(mine.read_bytes()[:100])
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert torch.load(mine)["step"] == 4
+
+
+def test_a_state_of_ones_own_that_training_would_not_go_on_from_gives_way(url: str, tmp_path: Path) -> None:
+    Shared(url).share_state(saved(tmp_path / "a" / "key", 4), RULES)
+    mine = saved(tmp_path / "b" / "key", 8, last=Kept(8, None)) / "state.pt"  # beside no such checkpoint
     Shared(url).fetch("key", tmp_path / "b", rules=RULES)
     assert torch.load(mine)["step"] == 4
 
@@ -225,8 +236,9 @@ def test_storage_that_is_away_for_a_while_costs_no_run(tmp_path: Path, monkeypat
     assert Shared(shared.url).fetch("key", tmp_path / "b") == 1
     assert content(tmp_path / "b" / "key") == FILES
     tried.clear()
+    monkeypatch.setattr(storage, "PATIENCE", 0.0)
     with pytest.raises(OSError, match="StoreError: no endpoint"):
-        patiently(lambda: shared.publish(folder, 1), patience=0.0)
+        patiently(lambda: shared.publish(folder, 1))
 
 
 def test_of_a_loser_nothing_stays(tmp_path: Path) -> None:
@@ -240,13 +252,14 @@ def test_of_a_loser_nothing_stays(tmp_path: Path) -> None:
     assert content(shared) == before
 
 
-def test_a_folder_that_is_not_mounted_here_is_not_made_anew(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_mounted_here_is_not_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "PATIENCE", 0.0)
     shared = tmp_path / "shared"
     job = Job(tiny.run(), "tiny", "a")
     with pytest.raises(OSError, match="no sweep has prepared this folder; is it mounted"):
         Shared(shared.as_uri()).publish(fill(tmp_path / "a" / "key"), 0)
     with pytest.raises(OSError, match="is it mounted"):
-        patiently(lambda: Shared(shared.as_uri()).share_state(saved(tmp_path / "b" / job.key, 4), RULES), patience=0.0)
+        patiently(lambda: Shared(shared.as_uri()).share_state(saved(tmp_path / "b" / job.key, 4), RULES))
     assert not shared.exists()
 
 

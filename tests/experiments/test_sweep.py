@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +17,7 @@ from cse_core.train import train
 from experiments import record
 from experiments.sweep import Options, main
 from tests.experiments import tiny
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -109,9 +109,7 @@ def test_a_stopped_sweep_goes_on_with_the_same_command(tmp_path: Path, undisturb
         process = subprocess.Popen(
             command(mlruns, "healthy"), env=environment(mlruns), stdout=output, stderr=subprocess.STDOUT
         )
-        until = time.monotonic() + 200
-        while not list((mlruns / "store").glob("*/synthetic_dev")) and time.monotonic() < until:
-            time.sleep(0.1)
+        until(lambda: list((mlruns / "store").glob("*/synthetic_dev")), seconds=200)
         process.send_signal(kind)
         process.wait(timeout=120)
     assert process.returncode == (-signal.SIGKILL if kind == signal.SIGKILL else 130), log.read_text()
