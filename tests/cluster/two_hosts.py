@@ -2,8 +2,8 @@
 
     python -m pytest tests/cluster/two_hosts.py -o addopts= -s
 
-Wants root, Debian's iproute2, openssh-server, rsync and curl, the extra "cluster", ten minutes. CSE_QUICKSTART is the
-mlruns folder of a quickstart that one machine of this kind has run; without it one is run here, to compare with.
+Wants root, Debian's iproute2, openssh-server, rsync and curl, the extra "cluster", and twelve minutes. CSE_QUICKSTART
+is the mlruns folder of a quickstart that one machine of this kind has run; without it one is run here, to compare with.
 """
 
 import itertools
@@ -187,7 +187,6 @@ def test_nothing_listens_beyond_the_cluster_without_a_secret(
     assert cluster.secret not in joined.stdout + joined.stderr
 
 
-@pytest.mark.skipif("CSE_SLURM" not in os.environ, reason="four minutes more: set CSE_SLURM")
 def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     running: tuple[Cluster, Host, Host, Path], alone: Path, tmp_path: Path
 ) -> None:
