@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from cse_core.run import Run
 from cse_core.selection import exported_step
@@ -45,15 +46,35 @@ class History:
         return cls(**content)
 
 
-def finished(run: Run, store: Path, keep: Sequence[str]) -> History | None:
-    """The history of a run whose kept checkpoints are all there, else None."""
-    folder = store / run.key
+def known(folder: Path) -> History | None:
+    """The history of a run that came to its end in this folder, if there is one that can be read."""
     path = folder / "history.json"
-    if not path.is_file() or not all((folder / rule / "config.json").is_file() for rule in keep):
+    try:
+        return History.of(json.loads(path.read_text())) if path.is_file() else None
+    except ValueError as error:
+        logger.warning("%s can't be read (%s): the run is trained again", path, error)
         return None
-    history = History.of(json.loads(path.read_text()))
+
+
+def finished(run: Run, store: Path, keep: Sequence[str]) -> History | None:
+    """The history of a run whose kept checkpoints are all there, and whole, else None."""
+    folder = store / run.key
+    history = known(folder)
     # A run that is trained again for more rules has their folders before it has kept the right checkpoint in them.
-    return history if set(keep) <= set(history.kept) else None
+    there = history and set(keep) <= set(history.kept) and all(_whole(folder / rule) for rule in keep)
+    return history if there else None
+
+
+def _whole(checkpoint: Path) -> bool:
+    path = checkpoint / "model.safetensors"
+    try:
+        with safe_open(path, "pt"):  # which compares the file's length with what it should hold
+            return True
+    except FileNotFoundError:
+        return False
+    except SafetensorError as error:
+        logger.warning("%s can't be read (%s): the run is trained again", path, error)
+        return False
 
 
 def resumable(

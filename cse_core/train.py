@@ -23,7 +23,7 @@ from cse_core.batches import Batches
 from cse_core.data import content_of, examples, sentences
 from cse_core.encoder import Encoder
 from cse_core.evaluate.development import Development
-from cse_core.history import History, Kept, finished, resumable
+from cse_core.history import History, Kept, finished, known, resumable
 from cse_core.pretrained import content_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
@@ -92,8 +92,9 @@ def _train(
 ) -> History:
     folder = store / run.key
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / "history.json").is_file():  # finished under fewer rules: train again, for those as well
-        keep = [*keep, *History.of(json.loads((folder / "history.json").read_text())).kept]
+    earlier = known(folder)
+    if earlier:  # finished under fewer rules: train again, for those as well
+        keep = [*keep, *earlier.kept]
     loop = Loop(run, store, data=data, keep=keep, device=torch.device(device), compiled=compiled)
     loop.resume(folder / "state.pt")
     if recompute:

@@ -1,7 +1,7 @@
 """A search: Ray Tune asks Optuna for settings, stops what falls behind, and every trial ends in the record.
 
-Nothing here can read a test score: a trial's jobs train and keep a checkpoint by dev score, and score nothing; the runs
-that they need are scored on dev, to be compared with the record.
+Nothing here chooses by a test score: a trial's jobs train and keep a checkpoint by dev score, and score nothing; the
+runs that they need are scored on dev, to be compared with the record.
 """
 
 import json
@@ -28,7 +28,7 @@ from experiments.plan import insist_on_the_record
 from experiments.searches import Search, distributions, settings_text
 from experiments.sharing import execute_shared, fetch_recorded
 from experiments.storage import Shared, hidden, patiently
-from experiments.tracking import Tracker
+from experiments.tracking import AWAY, Tracker
 from experiments.trials import Cluster, Follow, run_level, tuner
 
 Trials = list[tuple[dict[str, float], float]]  # settings and scores
@@ -55,7 +55,7 @@ def attempt(config: Mapping[str, float], search: Search, place: Place) -> None:
         for at, best in enumerate(accumulate((score for _, score in points), max), 1):
             if clock < at < search.evaluations:
                 clock = at
-                tune.report(_told([best], at))
+                tune.report(_told([best], at, 0))
 
     try:
         for job in search.jobs(config):
@@ -66,18 +66,20 @@ def attempt(config: Mapping[str, float], search: Search, place: Place) -> None:
                 raise UndefinedError(f"run {job.key}: its dev scores are undefined")
             scores.append(score)
             if len(scores) < len(search.seeds):  # between seeds' ends means of them and of a run under way say nothing
-                tune.report(_told(scores, len(scores) * search.evaluations))
+                tune.report(_told(scores, len(scores) * search.evaluations, len(scores)))
     except (DivergedError, UndefinedError) as error:
-        tune.report({"score": math.nan, CLOCK: 0, "state": FAILED, "failed": f"{type(error).__name__}: {error}"})
+        failed = f"{type(error).__name__}: {error}"
+        tune.report({"score": math.nan, CLOCK: 0, "ended": len(scores), "state": FAILED, "failed": failed})
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver names it with the settings
         failed = hidden(f"{type(error).__name__}: {error}")
-        tune.report({"score": math.nan, CLOCK: 0, "state": ERROR, "failed": failed})
+        tune.report({"score": math.nan, CLOCK: 0, "ended": len(scores), "state": ERROR, "failed": failed})
     else:
-        tune.report(_told(scores, len(scores) * search.evaluations) | {"state": FINISHED})
+        tune.report(_told(scores, len(scores) * search.evaluations, len(scores)) | {"state": FINISHED})
 
 
-def _told(scores: Sequence[float], at: int) -> dict[str, Any]:
-    return {"score": sum(scores) / len(scores), CLOCK: at, "state": STOPPED, "failed": ""}
+def _told(scores: Sequence[float], at: int, ended: int) -> dict[str, Any]:
+    """What a trial reports at some point of its clock, of which so many seeds have ended."""
+    return {"score": sum(scores) / len(scores), CLOCK: at, "ended": ended, "state": STOPPED, "failed": ""}
 
 
 class Watch(tune.Callback):
@@ -110,14 +112,13 @@ class Watch(tune.Callback):
         """Ray Tune's hook."""
         last, text = trial.last_result, settings_text(trial.config)
         keys = [job.key for job in self.search.jobs(trial.config)]
-        ended = last[CLOCK] // self.search.evaluations  # so many seeds came to their end
-        for key in keys[:ended]:
+        for key in keys[: last["ended"]]:
             self.logbook.add(key)
         if last["failed"]:
             self.failed[text] = last["failed"]
         if last["state"] in (STOPPED, FAILED) and self.logbook.place.shared:
             with suppress(OSError):  # they would only take room
-                Shared(self.logbook.place.shared).drop_states(keys[ended:])
+                Shared(self.logbook.place.shared).drop_states(keys[last["ended"] :])
         if last["state"] != ERROR:
             line = {"scale": self.search.scale.name, "search": self.search.name, "trial": text, "keys": " ".join(keys)}
             line |= {name: last[name] for name in ("state", "score", CLOCK)} | {"commit": record.commit_of(commit())}
@@ -205,7 +206,9 @@ def pending(search: Search, known: Trials, started: Path) -> tuple[int, list[dic
 def _untold(search: Search, place: Place, tracker: Tracker) -> list[str]:
     """Runs of recorded trials that are not tracked, and whose folders can be had: a stopped trial has none of some."""
     lines = record.read_searches(search.scale.name, tracker.mlruns)
-    keys = set(" ".join(lines.loc[lines["search"] == search.name, "keys"]).split()) - tracker.keys()
+    keys = set(" ".join(lines.loc[lines["search"] == search.name, "keys"]).split())
+    with suppress(*AWAY):  # then all are handed in, and those that are tracked are not tracked twice
+        keys -= tracker.keys()
     paths = {key: place.store / key / "result.json" for key in sorted(keys)}
     for key in (key for key, path in paths.items() if not path.is_file()):
         patiently(partial(fetch_recorded, key, place))

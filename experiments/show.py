@@ -78,7 +78,7 @@ def hours(seconds: float | None) -> str:
     return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
 
 
-def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path, shared: str = "") -> None:
+def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None:
     """Every study by its paper's number: claims, rows, imported cells, rows not run, runs, those left, their hours.
 
     Runs count once in a study, those that others need among them.
@@ -90,16 +90,16 @@ def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path, shared:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
     for study in chosen:
-        table.add_row(*_line(study, results, store, shared))
+        table.add_row(*_line(study, results, store))
     console.print(table)
     unique = jobs_of(chosen)
-    pending = plan(unique, results, store, shared).pending
+    pending = plan(unique, results, store).pending
     console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, results))}")
 
 
-def _line(study: Study, results: pd.DataFrame, store: Path, shared: str) -> tuple[str, ...]:
+def _line(study: Study, results: pd.DataFrame, store: Path) -> tuple[str, ...]:
     jobs = jobs_of([study])
-    pending = plan(jobs, results, store, shared).pending
+    pending = plan(jobs, results, store).pending
     finished = len(jobs) - len(pending)
     silent = [row for row in study.rows if row.encoder is None]
     alone = [row for row in silent if row.why.startswith("imported")]
@@ -180,6 +180,7 @@ def forecast(work: Plan, found: Forecast, *, gpus: int, price: float) -> None:
         table.add_row(name, hours(way.makespan), f"{100 * way.used:.0f} %", f"{spent:,.1f}", *cost)
     console.print(table)
     names = {job.key: job.name for job in work.pending}
+    console.print("training alone: scoring comes on top")
     console.print(f"longest chain: {hours(found.critical)}, {', then '.join(names[key] for key in found.chain)}")
 
 

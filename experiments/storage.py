@@ -27,7 +27,7 @@ from typing import TypeVar
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from cse_core.history import resumable
+from cse_core.history import known, resumable
 
 ARRAYS = ("pair_scores", "figure_data")
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
@@ -144,12 +144,15 @@ class Shared:
         """Make a folder the run's, if nobody else has since `fetch` returned `after`."""
         place = f"{self.root}/{folder.name}"
         self.insist()
+        own, number = f"{self.attempt}-{after + 1}", f"{place}/{after + 1}"
         with _os_errors(self.url):
-            self._upload(folder, f"{place}/{self.attempt}-{after + 1}")
-            won = self._claim(f"{place}/{after + 1}", f"{self.attempt}-{after + 1}")
+            if not self.files.exists(number):  # else it is claimed, by this very attempt if it is tried again
+                self._upload(folder, f"{place}/{own}")
+            won = self._claim(number, own)
             if won:
                 (folder / "shared").write_text(str(after + 1))
-            self._remove([*self._states(folder.name), *([] if won else [f"{place}/{self.attempt}-{after + 1}"])])
+        with suppress(OSError), _os_errors(self.url):  # what is left then takes room, and is not looked at
+            self._remove([*self._states(folder.name), *([] if won else [f"{place}/{own}"])])
         return won
 
     def drop_states(self, keys: Iterable[str]) -> None:
@@ -230,8 +233,12 @@ class Shared:
         names = [path.relative_to(folder).as_posix() for path in found if path.name != "shared"]
         for parent in {place} | {f"{place}/{name}".rpartition("/")[0] for name in names}:
             self.files.makedirs(parent, exist_ok=True)
-        for name in names:
-            self.files.put_file(str(folder / name), f"{place}/{name}")
+        try:
+            for name in names:
+                self.files.put_file(str(folder / name), f"{place}/{name}")
+        except FileNotFoundError:
+            self.insist()  # a folder that was there may be mounted no more, which is waited for
+            raise
         self.files.pipe_file(f"{place}/{COMPLETE}", "\n".join(names).encode())
 
     def _claim(self, path: str, name: str) -> bool:
@@ -260,7 +267,7 @@ def _joined(rules: Collection[str]) -> str:
 
 def _own_step(folder: Path, rules: Collection[str]) -> float:
     """How far a run has come in a folder; -1 where nothing there can be gone on from with these rules."""
-    if (folder / "history.json").is_file():
+    if known(folder):
         return math.inf
     state = resumable(folder / "state.pt", folder.name, rules, mapped=True)
     return state["step"] if state else -1

@@ -92,7 +92,7 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
         )
     seconds = expected(work.pending, results)
     if options.seconds_per_run is not None:
-        seconds = dict.fromkeys(seconds, options.seconds_per_run)
+        seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
     # A share of more than one GPU takes whole ones of as many; two thirds leave a third unused.
     slots = options.gpus * int(1 / options.gpus_per_run) or options.gpus // math.ceil(options.gpus_per_run)
     show.forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
@@ -183,7 +183,7 @@ def main(options: Options) -> int:
     scale = scales.pop()
     results = record.read_results(scale, options.mlruns)
     if options.list:
-        show.studies(studies, results, _store(options), options.shared)
+        show.studies(studies, results, _store(options))
         return 0
     jobs = jobs_of(studies)
     work = plan(jobs, results, _store(options), options.shared)

@@ -36,6 +36,7 @@ from experiments import record
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports each table of a new database
 EXPERIMENT = "cse-study"
 CONTENT = ("cells", "studies")  # tags that say what a logged run holds; the record takes runs that a study names
+OWN = " (own)"
 AWAY = (OSError, MlflowException)  # what a server or storage that can't be reached raises
 MOST = 1000  # MLflow takes at most so many metrics in a call
 
@@ -101,8 +102,8 @@ class Tracker:
         return (self._result(run) for run in self._finished() if run.data.tags.get("studies"))
 
     def keys(self) -> set[str]:
-        """Of every finished run."""
-        return {run.data.tags["key"] for run in self._finished()}
+        """Of every finished run, whether a study names it or not."""
+        return {run.data.tags.get("key", "").removesuffix(OWN) for run in self._finished()}
 
     def _finished(self) -> Iterator[Tracked]:
         token = None
@@ -144,7 +145,7 @@ def parameters(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _key(result: Mapping[str, Any]) -> str:
     """A run made by hand is logged under a name of its own, so that it never passes for the study's."""
-    return result["key"] if result["studies"] else f"{result['key']} (own)"
+    return result["key"] if result["studies"] else result["key"] + OWN
 
 
 def _tags(result: Mapping[str, Any]) -> list[RunTag]:

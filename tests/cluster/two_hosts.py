@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pandas as pd
@@ -118,8 +119,11 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
 ) -> None:
     """It lives on. MLflow is away for a minute meanwhile."""
     cluster, head, worker, shared = running
-    with cluster.begin("submit", "experiments/sweep.py", "quickstart", "--share-seconds", "2") as submitted:
-        key = until(lambda: held(worker, shared))
+    begun = cluster.begin("submit", "experiments/sweep.py", "quickstart", "--share-seconds", "2")
+    with begun as submitted, ExitStack() as stack:
+        stack.callback(submitted.kill)
+        stack.callback(worker.signal, RUNS, signal.SIGCONT)
+        key = until(lambda: held(worker, shared), seconds=400)
         assert list(shared.glob(f"{key}/state-*/complete"))  # what the other host goes on from
         with worker.unplugged():
             for word in ("mlflow", "multiprocessing.spawn"):  # the server and its workers

@@ -1,9 +1,11 @@
 """How long a plan takes on N GPUs, against schedules that can be worked out by hand, and bounds that always hold."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
+import tyro
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +13,7 @@ from experiments.capacity import chains, expected, forecast, longest_first, meas
 from experiments.catalogue import chosen
 from experiments.plan import jobs_of, plan
 from experiments.record import read_results
+from experiments.sweep import Options, main
 from tests.experiments.test_plan import BASE, TAUGHT, frame, row, study
 
 
@@ -68,6 +71,29 @@ def test_no_schedule_is_shorter_than_its_bounds_or_longer_than_twice_them(
     least = max(sum(seconds.values()) / slots, *chains(seconds, needs).values())
     assert found.makespan >= least - 1e-9
     assert found.makespan <= sum(seconds.values()) / slots + max(chains(seconds, needs).values()) + 1e-9  # Graham, 1969
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        # Two runs of SimCSE, then four that they teach, an hour each; four at a time on two GPUs.
+        (("--gpus", "2", "--gpus-per-run", "0.5"), "2.0 h │ 75 % │ 4.0 │ 12"),
+        (("--gpus", "2"), "3.0 h │ 100 % │ 6.0 │ 18"),
+        (("--gpus", "3", "--gpus-per-run", "2"), "6.0 h │ 100 % │ 18.0 │ 54"),  # one at a time, a GPU stands still
+    ],
+)
+def test_the_plan_that_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], line: str
+) -> None:
+    words = ["quickstart", "--plan", "--mlruns", str(tmp_path), "--price", "3", "--seconds-per-run", "3600", *options]
+    assert main(tyro.cli(Options, args=[*words, "--gpu-memory", "1"])) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count(line) == 3  # in each of the three orders
+    assert "longest chain: 2.0 h, SimCSE s" in said
+    assert (
+        "holds 1 such at a time: " + ("--gpus-per-run 0.5 is too little" if "0.5" in options else "a share of") in said
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_plan_waits_for_its_teachers(tmp_path) -> None:

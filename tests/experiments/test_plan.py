@@ -4,8 +4,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import save_file
 
 from cse_core.evaluate import sts, suite
 from cse_core.methods.rankcse import RankCSE, Teacher
@@ -52,7 +54,7 @@ def frame(*jobs: Job, skip: str = "") -> pd.DataFrame:
 def weights(store: Path, run: Run, *rules: str) -> None:
     for rule in rules:
         (store / run.key / rule).mkdir(parents=True)
-        (store / run.key / rule / "config.json").write_text("{}")
+        save_file({"weight": np.zeros(1)}, store / run.key / rule / "model.safetensors")
     kept = {rule: {"step": 1, "score": None} for rule in rules}
     (store / run.key / "history.json").write_text(json.dumps({"steps": 1, "kept": kept, "curves": {}}))
 

@@ -140,31 +140,23 @@ def ended(search: Search, place: Place, **result: object) -> Watch:
     watch = Watch(search, Logbook(tracker, place), SimpleNamespace(end=lambda key: None))  # ty: ignore
     settings = {"learning_rate": 3e-4, "student_temperature": 0.025}
     watch.on_trial_complete(0, [], SimpleNamespace(config=settings, trial_id="a", last_result=result))
-    assert logged == [job.key for job in search.jobs(settings)][: int(str(result[CLOCK])) // search.evaluations]
+    assert logged == [job.key for job in search.jobs(settings)][: int(str(result["ended"]))]
     return watch
 
 
 def test_an_error_that_settings_did_not_bring_about_leaves_the_trial_to_the_next_time(tmp_path: Path) -> None:
-    lost = ended(
-        TINY,
-        Place(tmp_path / "store"),
-        score=float("nan"),
-        state="error",
-        failed="OSError: no route to host",
-        **{CLOCK: 0},
-    )
+    place, nothing = Place(tmp_path / "store"), {"score": float("nan"), CLOCK: 0}
+    lost = ended(TINY, place, state="error", failed="OSError: no route to host", ended=0, **nothing)
     assert list(lost.failed.values()) == ["OSError: no route to host"]
     assert not (tmp_path / "searches.csv").exists()
-    diverged = ended(
-        TINY, Place(tmp_path / "store"), score=float("nan"), state="failed", failed="DivergedError: nan", **{CLOCK: 0}
-    )
+    diverged = ended(TINY, place, state="failed", failed="DivergedError: nan", ended=1, **nothing)
     assert list(diverged.failed.values()) == ["DivergedError: nan"]
     (line,) = trials(tmp_path, "tiny").to_dict("records")
     assert (line["state"], line["evaluations"]) == ("failed", 0)
 
 
 def test_of_a_stopped_trial_the_seeds_that_ended_are_tracked(tmp_path: Path) -> None:
-    ended(TINY, Place(tmp_path / "store"), score=0.5, state="stopped", failed="", **{CLOCK: TINY.evaluations})
+    ended(TINY, Place(tmp_path / "store"), score=0.5, state="stopped", failed="", ended=1, **{CLOCK: TINY.evaluations})
     (line,) = trials(tmp_path, "tiny").to_dict("records")
     assert (line["state"], line["score"]) == ("stopped", 0.5)
 
@@ -175,11 +167,20 @@ def test_of_a_trial_that_nobody_goes_on_with_no_state_stays(tmp_path: Path, stat
     keys = [job.key for job in TINY.jobs({"learning_rate": 3e-4, "student_temperature": 0.025})]
     for key in keys:
         shared.share_state(saved(tmp_path / "other" / key, 4, ("synthetic_dev",)), ("synthetic_dev",))
-    ended(TINY, Place(tmp_path / "store", shared=shared.url), score=float("nan"), state=state, failed="", **{CLOCK: 0})
+    ended(
+        TINY,
+        Place(tmp_path / "store", shared=shared.url),
+        score=float("nan"),
+        state=state,
+        failed="",
+        ended=0,
+        **{CLOCK: 0},
+    )
     assert not [path for key in keys for path in (tmp_path / "shared" / key).glob("*")]
 
 
-def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("away", [False, True])
+def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: Path, away: bool) -> None:
     grid = replace(TINY, start=tiny.run(), space={"learning_rate": (1e-4, 2e-4)}, trials=0)
     place, logged = Place(tmp_path / "store"), [""]
     for settings in grid.combinations():
@@ -197,9 +198,14 @@ def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: P
         if len(logged) == 2:
             raise OSError("MLflow is away for a moment")
 
-    tracker = SimpleNamespace(mlruns=tmp_path, keys=lambda: {tracked}, log=log)
+    def keys_of() -> set[str]:
+        if away:
+            raise OSError("MLflow is away for a moment")
+        return {tracked}
+
+    tracker = SimpleNamespace(mlruns=tmp_path, keys=keys_of, log=log)
     assert run_search(grid, place, Cluster(), tracker) == ({}, True)  # ty: ignore[invalid-argument-type]
-    assert set(logged[2:]) == set(left)
+    assert set(logged[2:]) == {tracked, *left} if away else set(left)
     assert gone not in logged
 
 
@@ -210,9 +216,11 @@ def test_a_search_killed_and_started_again_ends_with_its_trials_and_reads_dev_al
         process = subprocess.Popen(
             command(mlruns, "tiny"), env=environment(mlruns), stdout=output, stderr=output, start_new_session=True
         )
-        until(lambda: (mlruns / "searches.csv").is_file())
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        try:
+            until(lambda: (mlruns / "searches.csv").is_file())
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     begun = (mlruns / "store" / "tiny-tiny.started").read_text().split("\n\n")
     begun = [line.strip() for line in begun if line.strip()]
     before = trials(mlruns, "tiny")

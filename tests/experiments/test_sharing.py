@@ -13,13 +13,13 @@ from safetensors.torch import load_file
 
 from cse_core.scorers import Cosine, PairScores
 from cse_core.train import History
-from experiments import record, sharing
+from experiments import record, sharing, storage
 from experiments.job import AS_IS, FailedTasksError, Job, Place, Scoring
 from experiments.sharing import execute_shared
-from experiments.storage import Shared
+from experiments.storage import Shared, patiently
 from experiments.sweep import Options, _keep_arrays
 from tests.experiments import tiny
-from tests.experiments.test_storage import fill, prepared, saved
+from tests.experiments.test_storage import FILES, content, fill, prepared, saved
 
 
 class CutOffError(Exception):
@@ -110,3 +110,30 @@ def test_what_the_other_tasks_found_is_published_once(tmp_path: Path, monkeypatc
     assert Shared(url).fetch(job.key, tmp_path / "c", weights=False) == 1
     cells = json.loads((tmp_path / "c" / job.key / "result.json").read_text())["cells"]
     assert {cell["task"] for cell in cells} == {"phrases"}
+
+
+class StoreError(Exception):
+    """As stores raise them that are no OSErrors."""
+
+
+def test_storage_that_is_away_for_a_while_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "PAUSE", 0.01)
+    shared, tried = Shared(prepared((tmp_path / "shared").as_uri())), []
+    put = shared.files.put_file
+
+    def away(source: str, target: str) -> None:
+        tried.append(target)
+        if len(tried) < 4:
+            raise StoreError("no endpoint")
+        put(source, target)
+
+    monkeypatch.setattr(shared.files, "put_file", away)
+    folder = fill(tmp_path / "a" / "key")
+    assert patiently(lambda: shared.publish(folder, 0))
+    assert len(tried) == 3 + len(FILES)
+    assert Shared(shared.url).fetch("key", tmp_path / "b") == 1
+    assert content(tmp_path / "b" / "key") == FILES
+    tried.clear()
+    monkeypatch.setattr(storage, "PATIENCE", 0.0)
+    with pytest.raises(OSError, match="StoreError: no endpoint"):
+        patiently(lambda: shared.publish(folder, 1))

@@ -214,31 +214,19 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(url: str, tmp_path: Path
             Shared(url).fetch("key", tmp_path / "b")
 
 
-class StoreError(Exception):
-    """As stores raise them that are no OSErrors."""
+def test_what_is_published_is_not_written_again_where_tidying_up_fails(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, folder = Shared(url), fill(tmp_path / "a" / "key")
+    shared.share_state(saved(tmp_path / "b" / "key", 4), RULES)
 
+    def not_empty(*given: object, **how: object) -> None:
+        raise OSError("directory not empty")
 
-def test_storage_that_is_away_for_a_while_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "PAUSE", 0.01)
-    shared, tried = Shared(prepared((tmp_path / "shared").as_uri())), []
-    put = shared.files.put_file
-
-    def away(source: str, target: str) -> None:
-        tried.append(target)
-        if len(tried) < 4:
-            raise StoreError("no endpoint")
-        put(source, target)
-
-    monkeypatch.setattr(shared.files, "put_file", away)
-    folder = fill(tmp_path / "a" / "key")
-    assert patiently(lambda: shared.publish(folder, 0))
-    assert len(tried) == 3 + len(FILES)
-    assert Shared(shared.url).fetch("key", tmp_path / "b") == 1
-    assert content(tmp_path / "b" / "key") == FILES
-    tried.clear()
-    monkeypatch.setattr(storage, "PATIENCE", 0.0)
-    with pytest.raises(OSError, match="StoreError: no endpoint"):
-        patiently(lambda: shared.publish(folder, 1))
+    monkeypatch.setattr(shared.files, "rm", not_empty)
+    assert shared.publish(folder, 0)
+    monkeypatch.setattr(shared, "_upload", not_empty)
+    assert shared.publish(folder, 0)  # the same attempt, tried again
 
 
 def test_of_a_loser_nothing_stays(tmp_path: Path) -> None:

@@ -109,9 +109,11 @@ def test_a_stopped_sweep_goes_on_with_the_same_command(tmp_path: Path, undisturb
         process = subprocess.Popen(
             command(mlruns, "healthy"), env=environment(mlruns), stdout=output, stderr=subprocess.STDOUT
         )
-        until(lambda: list((mlruns / "store").glob("*/synthetic_dev")), seconds=200)
-        process.send_signal(kind)
-        process.wait(timeout=120)
+        try:
+            until(lambda: list((mlruns / "store").glob("*/synthetic_dev")), seconds=200)
+        finally:
+            process.send_signal(kind)
+            process.wait(timeout=120)
     assert process.returncode == (-signal.SIGKILL if kind == signal.SIGKILL else 130), log.read_text()
     if kind == signal.SIGINT:
         assert "the same command goes on" in log.read_text()

@@ -48,6 +48,26 @@ def results(mlruns: Path) -> pd.DataFrame:
     return record.read_results("tiny", mlruns)
 
 
+def test_keys_are_those_of_all_that_is_logged(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+    assert tracker.keys() == set()
+    own = tmp_path / "own"
+    shutil.copytree(store / JOB.key, own)
+    result = json.loads((own / "result.json").read_text())
+    (own / "result.json").write_text(json.dumps(result | {"studies": [], "key": "0123456789ab"}))
+    for folder in (store / JOB.key, own):
+        tracker.log(folder)
+    assert tracker.keys() == {JOB.key, "0123456789ab"}
+
+
+def test_a_torn_result_is_scored_again(store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shutil.copytree(store / JOB.key, tmp_path / JOB.key)
+    torn = tmp_path / JOB.key / "result.json"
+    expected = json.loads(torn.read_text())["cells"]
+    torn.write_text(torn.read_text()[:100])
+    assert execute(JOB, Place(tmp_path))["cells"] == expected
+    assert f"{torn} can't be read" in caplog.text
+
+
 def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, store: Path) -> None:
     run_id = tracker.log(store / JOB.key)
     run = tracker.client.get_run(run_id)
