@@ -107,7 +107,7 @@ def assert_nothing_late_counts(worker: Host, place: Path) -> None:
     assert list(own.glob("*/model.safetensors"))
     assert worker.signal(RUNS, signal.SIGCONT)
     until(lambda: (own / "result.json").exists() and not list(own.glob("*/model.safetensors")))
-    assert place.stat().st_mtime_ns > touched  # its folder came, and went
+    assert place.stat().st_mtime_ns > touched  # it tried to make its own folder the one that counts
     assert content(place) == before
     results = [(own / "result.json").read_bytes(), before[f"{before['1'].decode()}/result.json"]]
     ours, theirs = (json.loads(text) | {"scoring_seconds": 0} for text in results)
