@@ -46,14 +46,19 @@ class History:
         return cls(**content)
 
 
+def readable(path: Path) -> dict[str, Any] | None:
+    """What a JSON file of a run's folder says, if it is there and whole."""
+    try:
+        return json.loads(path.read_text()) if path.is_file() else None
+    except ValueError as error:
+        logger.warning("%s can't be read (%s): what it said is found anew", path, error)
+        return None
+
+
 def known(folder: Path) -> History | None:
     """The history of a run that came to its end in this folder, if there is one that can be read."""
-    path = folder / "history.json"
-    try:
-        return History.of(json.loads(path.read_text())) if path.is_file() else None
-    except ValueError as error:
-        logger.warning("%s can't be read (%s): the run is trained again", path, error)
-        return None
+    content = readable(folder / "history.json")
+    return History.of(content) if content else None
 
 
 def finished(run: Run, store: Path, keep: Sequence[str]) -> History | None:

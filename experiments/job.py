@@ -5,7 +5,6 @@ A driver that dies between the two finds it again.
 """
 
 import json
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from filelock import FileLock
 
 from cse_core.encoder import Encoder
 from cse_core.evaluate import suite
+from cse_core.history import readable
 from cse_core.memory import Memory, Progress
 from cse_core.pretrained import identity, resolve_pinned
 from cse_core.run import Pretrained, Run
@@ -30,7 +30,6 @@ from experiments.environment import environment
 from experiments.record import arrays_name
 from experiments.study import pretrained_key
 
-logger = logging.getLogger(__name__)
 AS_IS = "as is"  # the `select` of an encoder that was not trained here
 
 
@@ -119,7 +118,7 @@ def _execute(
     started = time.monotonic()
     folder = place.store / job.key
     path = folder / "result.json"
-    done = _known(path)
+    done = readable(path) or {"cells": []}
     history = _train(job, place, on_step)
     cells, warnings = done["cells"], {*history.warnings, *done.get("warnings", [])}
     history.data = done.get("data", {}) | history.data
@@ -144,14 +143,6 @@ def _execute(
     if failed:
         raise FailedTasksError(failed, result)
     return result
-
-
-def _known(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text()) if path.is_file() else {"cells": []}
-    except ValueError as error:
-        logger.warning("%s can't be read (%s): the run is scored again", path, error)
-        return {"cells": []}
 
 
 def _train(job: Job, place: Place, on_step: Callable[[int, History], object] | None) -> History:

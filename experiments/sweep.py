@@ -115,7 +115,8 @@ def _keep_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
     """Bring what figures draw into the record, from this machine's store and the shared one; what could not be had."""
     lacking, place = record.lacking_arrays(studies, options.mlruns), _place(options)
     try:
-        for key in {key: "" for key, target in lacking if not record.arrays_in(place.store, key, target).is_file()}:
+        there = partial(record.arrays_in, place.store)
+        for key in dict.fromkeys(key for key, target in lacking if not there(key, target).is_file()):
             patiently(partial(fetch_recorded, key, place))
     except OSError as error:
         return {"figure_data": f"not brought up to date ({error}): the same command does it"}

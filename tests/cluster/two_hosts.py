@@ -117,7 +117,7 @@ def assert_nothing_late_counts(worker: Host, place: Path) -> None:
 def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     running: tuple[Cluster, Host, Host, Path], alone: Path, tmp_path: Path
 ) -> None:
-    """It lives on. MLflow is away for a minute meanwhile."""
+    """The other goes on from its last state; it lives on and ends late. MLflow is away for a minute meanwhile."""
     cluster, head, worker, shared = running
     begun = cluster.begin("submit", "experiments/sweep.py", "quickstart", "--share-seconds", "2")
     with begun as submitted, ExitStack() as stack:
@@ -135,6 +135,8 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
             said, _ = submitted.communicate(timeout=900)
             assert_nothing_late_counts(worker, shared / key)
     assert submitted.returncode == 0, said[-5000:]
+    logs = [path.read_text() for path in head.home.parent.glob("ray/session_2*/logs/worker-*.err")]
+    assert any(f"run {key} goes on from" in log for log in logs)
     found = head.home / "cse" / "mlruns"
     pd.testing.assert_frame_equal(recorded(found), recorded(alone), check_exact=True)
     pd.testing.assert_frame_equal(
