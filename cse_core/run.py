@@ -7,7 +7,6 @@ that holds a Run (a teacher, a base) enters as that run's key, so keys nest.
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
@@ -87,8 +86,8 @@ class Run:
             raise ValueError(f"batch_size must be at least 2, got {self.batch_size}: a batch of one has no negatives")
         if self.max_length < 3:
             raise ValueError(f"max_length must leave room for one token between the special two, got {self.max_length}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+        if not 0 < self.learning_rate <= 1:  # AdamW moves each weight by about as much in a step
+            raise ValueError(f"learning_rate must be in (0, 1], got {self.learning_rate}")
         for name in ("dropout", "warmup"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")

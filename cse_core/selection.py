@@ -1,9 +1,10 @@
-"""Which checkpoints of a run are kept, by rule, and how one is written: whole, or not at all."""
+"""Which checkpoints of a run are saved, by rule, and how one is written: whole, or not at all."""
 
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from cse_core.checkpoint import Manifest, write_manifest
 from cse_core.encoder import Encoder
 
 QUARTERS = {f"quarter_{q}": q for q in (1, 2, 3)}  # the fourth is `last`
@@ -15,7 +16,6 @@ SELECTION: dict[str, tuple[str, ...]] = {
     "synthetic_dev": ("synthetic_dev",),
     **dict.fromkeys(QUARTERS, ()),
 }
-STEP = "trained_steps.txt"  # in a kept checkpoint
 
 
 def snapshot_steps(rules: Sequence[str], steps: int) -> dict[str, int]:
@@ -27,16 +27,11 @@ def snapshot_steps(rules: Sequence[str], steps: int) -> dict[str, int]:
     return found
 
 
-def exported_step(folder: Path) -> int | None:
-    """The step of the checkpoint in a folder, if there is one."""
-    path = folder / STEP
-    return int(path.read_text()) if path.is_file() else None
-
-
-def export(encoder: Encoder, folder: Path, step: int) -> None:
-    """Put the encoder, as it is after a step, in place of what the folder held."""
+def export(encoder: Encoder, folder: Path, *, key: str, step: int) -> Manifest:
+    """Save the encoder, as it is after a step, in place of what the folder held; the folder is named by its rule."""
     part = folder.with_name(f".{folder.name}.part")
     encoder.keep(part)
-    (part / STEP).write_text(str(step))
+    manifest = write_manifest(part, key=key, rule=folder.name, step=step)
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)
+    return manifest

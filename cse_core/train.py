@@ -1,14 +1,13 @@
 """The one training loop: batches, loss, AdamW, dev scores, kept checkpoints, exact resume.
 
-A run owns the folder store/<key>: `state.pt` while it trains, one exported encoder per selection rule, and
-`history.json`, written last, which says that it is finished. Every random number depends on (seed, step) alone, so a
-run that is killed and started again ends with the same bits as one that was not.
+A run owns the folder store/<key>: `state.pt` and `unfinished/` while it trains; when it is finished, a checkpoint per
+selection rule and `history.json`, put in place together (history.finish). Every random number depends on (seed, step)
+alone, so a run that is killed and started again ends with the same bits as one that was not.
 """
 
-import json
 import logging
 import math
-import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -19,11 +18,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from cse_core.atomic import atomic_path
 from cse_core.batches import Batches
 from cse_core.data import content_of, examples, sentences
 from cse_core.encoder import Encoder
 from cse_core.evaluate.development import Development
-from cse_core.history import History, Kept, finished, known, resumable
+from cse_core.history import PARTS, STATE, UNFINISHED, History, Kept, adopt, finished, known, resumable
 from cse_core.pretrained import content_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class DivergedError(ArithmeticError):
-    """A loss term is no longer finite."""
+    """A loss term or a weight is no longer finite."""
 
 
 class MemoryExceededError(RuntimeError):
@@ -60,7 +60,8 @@ def train(
     A run whose step does not fit into memory goes on from its last state with activations computed twice instead of
     kept: to the same bits, as no smaller batch would, for a contrastive loss wants the whole batch at once.
     """
-    done = finished(run, store, keep)
+    adopt(store / run.key)
+    done = finished(run, store, keep, content=True)
     if done:
         return done
     begin = partial(_train, run, store, data, keep, device, compiled, save_seconds, on_step)
@@ -93,10 +94,10 @@ def _train(
     folder = store / run.key
     folder.mkdir(parents=True, exist_ok=True)
     earlier = known(folder)
-    if earlier:  # finished under fewer rules: train again, for those as well
+    if earlier:  # finished under fewer rules, or its checkpoints don't fit: train again, for those as well
         keep = [*keep, *earlier.kept]
     loop = Loop(run, store, data=data, keep=keep, device=torch.device(device), compiled=compiled)
-    loop.resume(folder / "state.pt")
+    loop.resume(folder)
     if recompute:
         loop.recompute()
     saved = started = time.monotonic()
@@ -107,7 +108,7 @@ def _train(
         kept |= (step + 1) % run.eval_steps == 0 and loop.select(folder, step + 1)
         loop.history.seconds = before + time.monotonic() - started
         if kept or time.monotonic() - saved > save_seconds:
-            loop.save(folder / "state.pt")
+            loop.save(folder / STATE)
             saved = time.monotonic()
         if on_step:
             on_step(step + 1, loop.history)
@@ -150,11 +151,18 @@ class Loop:
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
         if run.template and self.encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
             raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")
+        if run.batch_size > len(table):
+            raise ValueError(
+                f"run {run.key}: batch_size must be at most the number of training examples, {len(table):,}, "
+                f"got {run.batch_size:,}"
+            )
         self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         source = Examples(table, self.encoder, store, corpus=run.corpus, data=data, device=device)
         self.targets = run.method.targets(source).on(device)
         self.history = History(steps=run.epochs * self.batches.per_epoch, data=content)
+        if run.precision == "fp16" and device.type == "cpu":
+            self._warn("precision fp16 is slow on a CPU: fp32 is many times as fast, and another run")
         self.snapshots = snapshot_steps(self.keep, self.history.steps)
         self.dev = self._development(data)
         trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
@@ -168,8 +176,11 @@ class Loop:
     def recompute(self) -> None:
         """Keep of a layer's activations its input alone, and compute the rest anew in the backward pass."""
         self.encoder.backbone.activation_checkpointing_enable()
-        said = "activations were computed twice, as a step did not fit into memory"
-        self.history.warnings = list(dict.fromkeys([*self.history.warnings, said]))
+        self._warn("activations were computed twice, as a step did not fit into memory")
+
+    def _warn(self, text: str) -> None:
+        logger.warning("run %s: %s", self.run.key, text)
+        self.history.warnings = list(dict.fromkeys([*self.history.warnings, text]))
 
     def _development(self, data: Path | None) -> dict[str, Development]:
         sets = {}
@@ -199,7 +210,7 @@ class Loop:
         self.step = step + 1
 
     def flush(self) -> None:
-        """Losses since the last flush into the history; the first one that is not finite ends the run."""
+        """Move losses since the last flush into the history; a loss or weight that is not finite ends the run."""
         pending, self._pending = self._pending, []
         for step, terms in pending:
             for name, value in terms.items():
@@ -209,6 +220,12 @@ class Loop:
                         f"run {self.run.key}: {name} is {number} at step {step} of {self.history.steps}"
                     )
                 self.history.curves.setdefault(name, []).append((step, number))
+        # One number is copied from a GPU, however many tensors there are.
+        if pending and not torch.stack([weight.isfinite().all() for weight in self.trained]).all():
+            raise DivergedError(
+                f"run {self.run.key}: weights are not finite after step {self.step} of {self.history.steps}; "
+                f"a lower learning rate than {self.run.learning_rate:g} may help"
+            )
 
     def select(self, folder: Path, step: int) -> bool:
         """Score the dev sets; keep this checkpoint for every rule under which it is strictly the best so far."""
@@ -229,8 +246,7 @@ class Loop:
             score = sum(scores[task] for task in tasks) / len(tasks)
             best = self.history.kept.get(rule)
             if best is None or best.score is None or score > best.score:
-                self.history.kept[rule] = Kept(step, None if math.isnan(score) else score)
-                export(self.encoder, folder / rule, step)
+                self._export(folder, rule, step, None if math.isnan(score) else score)
                 kept = True
         return kept
 
@@ -240,45 +256,41 @@ class Loop:
         if due:
             self.flush()  # a run that has diverged leaves none
         for rule in due:
-            self.history.kept[rule] = Kept(step, None)
-            export(self.encoder, folder / rule, step)
+            self._export(folder, rule, step, None)
         return bool(due)
+
+    def _export(self, folder: Path, rule: str, step: int, score: float | None) -> None:
+        manifest = export(self.encoder, folder / UNFINISHED / rule, key=self.run.key, step=step)
+        self.history.kept[rule] = Kept(step, score, manifest.weights)
 
     def save(self, path: Path) -> None:
         """The whole state, complete or not at all."""
         self.flush()
         state = {"key": self.run.key, "step": self.step, "history": asdict(self.history), "keep": list(self.keep)}
         state |= {name: part.state_dict() for name, part in self._parts().items()}
-        part = path.with_suffix(".part")
-        with part.open("wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        with atomic_path(path) as part:
+            torch.save(state, part)
 
-    def resume(self, path: Path) -> None:
-        """Go on from a saved state, if there is one to go on from."""
-        state = resumable(path, self.run.key, self.keep, self.device)
+    def resume(self, folder: Path) -> None:
+        """Continue from the folder's saved state, if there is one that fits; else clear what an attempt left."""
+        state = resumable(folder / STATE, self.run.key, self.keep, self.device)
         if not state:
+            shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
             return
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.step, self.history = state["step"], History.of(state["history"])
 
     def _parts(self) -> dict[str, Any]:
-        names = ("encoder", "modules", "optimizer", "schedule", "scaler")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in PARTS}
 
     def finish(self, folder: Path) -> History:
-        """Keep the last checkpoint, and a rule's that no evaluation step reached; write the history; drop the state."""
+        """Save the last checkpoint, and a rule's that no evaluation step reached; put the finished run in place."""
         if self.dev and not any(SELECTION[rule] for rule in self.history.kept):
             self.select(folder, self.step)
         self.flush()
         if "last" in self.keep:
-            self.history.kept["last"] = Kept(self.step, None)
-            export(self.encoder, folder / "last", self.step)
-        part = folder / "history.part"
-        part.write_text(json.dumps(asdict(self.history)))
-        part.replace(folder / "history.json")
-        (folder / "state.pt").unlink(missing_ok=True)
+            self._export(folder, "last", self.step, None)
+        self.history.write(folder / UNFINISHED)
+        adopt(folder)
         return self.history

@@ -20,11 +20,11 @@ from cse_core.encoder import Encoder
 from cse_core.evaluate import suite
 from cse_core.history import readable
 from cse_core.memory import Memory, Progress
-from cse_core.pretrained import identity, resolve_pinned
+from cse_core.pretrained import identity
 from cse_core.run import Pretrained, Run
 from cse_core.scorers import Scorer
 from cse_core.train import History, train
-from cse_core.vectors import checkpoint
+from cse_core.vectors import kept_folder
 from cse_core.words import WordVectors, is_word_vectors
 from experiments.environment import environment
 from experiments.record import arrays_name
@@ -212,7 +212,7 @@ def opened(encoder: Run | Pretrained, select: str, place: Place) -> Memory:
     """A run's kept checkpoint, a pre-trained encoder or word vectors, ready to embed each sentence once."""
     if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
         return Memory(WordVectors.load(encoder.name), encoder.identity if place.cache else "")
-    folder = checkpoint(place.store, encoder, select) if isinstance(encoder, Run) else resolve_pinned(encoder)
+    folder = kept_folder(place.store, encoder, select)
     content = f"{identity(folder)} {place.device}" if place.cache else ""
     return Memory(Encoder.from_pretrained(folder).to(place.device), content)
 

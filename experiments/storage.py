@@ -27,7 +27,8 @@ from typing import TypeVar
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from cse_core.history import known, resumable
+from cse_core.checkpoint import MANIFEST, parse_manifest
+from cse_core.history import HISTORY, History, check_finished, fitting, known, resumable
 
 ARRAYS = ("pair_scores", "figure_data")
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
@@ -110,8 +111,21 @@ class Shared:
             last = self._last(key)
             if not last:
                 return False
-            history = json.loads(self.files.cat_file(f"{self._folder(key, last)}/history.json"))
-            return set(rules) <= set(history["kept"])
+            return self._fits(self._folder(key, last), key, rules)
+
+    def _fits(self, place: str, key: str, rules: Collection[str]) -> bool:
+        """Whether a folder holds checkpoints of these rules that are those of its history."""
+        try:
+            history = History.of(json.loads(self.files.cat_file(f"{place}/{HISTORY}")))
+            if not set(rules) <= set(history.kept):
+                return False
+            for rule in rules:
+                name = f"{place}/{rule}/{MANIFEST}"
+                fitting(parse_manifest(self.files.cat_file(name).decode(), name), key, rule, history)
+        except (FileNotFoundError, ValueError) as error:
+            logger.warning("%s: not a finished run with the rules %s (%s)", hidden(place), ", ".join(rules), error)
+            return False
+        return True
 
     def fetch(self, key: str, store: Path, *, weights: bool = True, rules: Collection[str] = ()) -> int:
         """Bring a run's folder into the store, unless it is there; which one it was.
@@ -143,6 +157,7 @@ class Shared:
     def publish(self, folder: Path, after: int) -> bool:
         """Make a folder the run's, if nobody else has since `fetch` returned `after`."""
         place = f"{self.root}/{folder.name}"
+        check_finished(folder)
         self.insist()
         own, number = f"{self.attempt}-{after + 1}", f"{place}/{after + 1}"
         with _os_errors(self.url):

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cse_core import train as training
+from cse_core.checkpoint import read_manifest
 from cse_core.evaluate.development import Development
+from cse_core.history import UNFINISHED
 from cse_core.selection import SELECTION, snapshot_steps
 from cse_core.train import DivergedError, History, finished, train
 from tests.cse_core.test_train import KEEP, TINY, Killed, equal, stop_at, weights
@@ -79,7 +81,7 @@ def test_a_quarter_holds_the_weights_after_its_step(rule: str, tmp_path: Path, q
     shared = {name: value for name, value in state.items() if name.removeprefix("backbone.") in kept}
     assert len(shared) > 20
     assert all(torch.equal(value, kept[name.removeprefix("backbone.")]) for name, value in shared.items())
-    assert (quartered[0] / TINY.key / rule / "trained_steps.txt").read_text() == str(STEPS[rule])
+    assert read_manifest(quartered[0] / TINY.key / rule).step == STEPS[rule]
 
 
 @pytest.mark.parametrize("at", [3, 4, 8])
@@ -100,8 +102,8 @@ def test_a_kill_between_a_quarter_and_its_state_ends_with_the_same_bits(
 ) -> None:
     rules, real = (*KEEP, *QUARTERS), training.export
 
-    def killed(encoder: Any, folder: Path, step: int) -> None:
-        real(encoder, folder, step)
+    def killed(encoder: Any, folder: Path, **about: Any) -> None:
+        real(encoder, folder, **about)
         if folder.name == "quarter_2":
             raise Killed
 
@@ -109,7 +111,7 @@ def test_a_kill_between_a_quarter_and_its_state_ends_with_the_same_bits(
     with pytest.raises(Killed):
         train(TINY, tmp_path, keep=rules)
     monkeypatch.undo()
-    assert (tmp_path / TINY.key / "quarter_2").is_dir()
+    assert (tmp_path / TINY.key / UNFINISHED / "quarter_2").is_dir()
     same(tmp_path, train(TINY, tmp_path, keep=rules), quartered)
 
 
@@ -136,8 +138,9 @@ def test_a_run_trained_again_for_more_rules_is_not_finished_halfway(tmp_path: Pa
     train(run, tmp_path, keep=("last",))
     with pytest.raises(Killed):
         train(run, tmp_path, keep=rules, on_step=stop_at(3))
-    assert (tmp_path / run.key / "quarter_1/config.json").is_file()
+    assert (tmp_path / run.key / UNFINISHED / "quarter_1/config.json").is_file()
     assert finished(run, tmp_path, rules) is None
+    assert finished(run, tmp_path, ("last",)) is not None
     assert train(run, tmp_path, keep=rules).kept["quarter_1"].step == 2
 
 

@@ -1,5 +1,6 @@
 """The training loop: the same seed gives the same bits, killed or not; checkpoints are kept by rule; NaN ends a run."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -17,9 +18,11 @@ import torch
 from safetensors.torch import load_file
 
 from cse_core import synthetic
+from cse_core.checkpoint import MANIFEST
 from cse_core.data import content_hash
 from cse_core.encoder import Encoder
 from cse_core.evaluate.development import Development, Measured
+from cse_core.history import UNFINISHED
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
@@ -139,9 +142,10 @@ def test_a_checkpoint_younger_than_the_state_starts_the_run_again(
 
     with pytest.raises(Killed):
         train(TINY, tmp_path, keep=KEEP, save_seconds=0.0, on_step=stop_at(6))
-    (tmp_path / TINY.key / "synthetic_dev" / "trained_steps.txt").write_text("8")
+    manifest = tmp_path / TINY.key / UNFINISHED / "synthetic_dev" / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"step": 4', '"step": 8'))
     same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
-    assert "older than a kept checkpoint" in caplog.text
+    assert "does not fit its folder" in caplog.text
 
 
 def test_a_rankcse_run_stopped_in_the_middle_ends_with_the_same_bits(
@@ -284,7 +288,8 @@ def test_teachers_do_not_change_and_are_read_without_dropout(undisturbed: tuple[
 
 def test_the_history_file_holds_everything(undisturbed: tuple[Path, History]) -> None:
     content = json.loads((undisturbed[0] / TINY.key / "history.json").read_text())
-    assert content["kept"]["last"] == {"step": 14, "score": None}
+    weights = hashlib.sha256((undisturbed[0] / TINY.key / "last" / "model.safetensors").read_bytes()).hexdigest()
+    assert content["kept"]["last"] == {"step": 14, "score": None, "weights": weights}
     assert content["data"]["backbone"].startswith("e22f4fc2dee1")
     assert content["data"]["corpus"] == content_hash(synthetic.sentences(100))
     assert content["seconds"] > 0

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from cse_core.checkpoint import MANIFEST, WEIGHTS, CheckpointError, write_manifest
 from cse_core.history import History, Kept
 from experiments import storage
 from experiments.job import Job
@@ -277,6 +278,27 @@ def test_a_file_that_could_run_code_is_not_fetched(url: str, tmp_path: Path) -> 
 def test_what_is_published_with_which_checkpoints(url: str, tmp_path: Path) -> None:
     shared = Shared(url)
     assert not shared.holds("key", ())
-    shared.publish(fill(tmp_path / "a" / "key", history_json=b'{"kept": {"stsb_dev": {}}}'), 0)
+    shared.publish(trained(tmp_path / "a" / "key"), 0)
     assert shared.holds("key", ("stsb_dev",))
     assert not shared.holds("key", ("stsb_dev", "last"))
+
+
+def trained(folder: Path) -> Path:
+    """A run's folder with one checkpoint and the history that fits it."""
+    fill(folder)
+    manifest = write_manifest(folder / "stsb_dev", key=folder.name, rule="stsb_dev", step=4)
+    History(steps=8, kept={"stsb_dev": Kept(4, 0.5, manifest.weights)}).write(folder)
+    return folder
+
+
+def test_checkpoints_that_do_not_fit_their_history_are_neither_published_nor_counted(url: str, tmp_path: Path) -> None:
+    shared, folder = Shared(url), trained(tmp_path / "a" / "key")
+    (folder / "stsb_dev" / WEIGHTS).write_bytes(b"weightz")
+    with pytest.raises(CheckpointError, match=r"stsb_dev/model.safetensors: SHA-256"):
+        shared.publish(folder, 0)
+    assert not shared.holds("key", ("stsb_dev",))
+    other = trained(tmp_path / "b" / "key")
+    shared.publish(other, 0)
+    write_manifest(other / "stsb_dev", key="key", rule="stsb_dev", step=5)  # an attempt that was not finished
+    shared.files.put_file(str(other / "stsb_dev" / MANIFEST), f"{shared._folder('key', 1)}/stsb_dev/{MANIFEST}")
+    assert not shared.holds("key", ("stsb_dev",))
