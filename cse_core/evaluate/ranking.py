@@ -139,7 +139,7 @@ def _discount(rank: int) -> float:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else float("nan")
+    return float(np.mean(values)) if values else float("nan")
 
 
 def _check(scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " m"], groups: Groups) -> None:

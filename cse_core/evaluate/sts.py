@@ -32,8 +32,8 @@ def correlations(
     for name, correlate in (("spearman", _rho), ("pearson", _r)):
         each = [correlate(scores[m], gold[m]) for m in members]
         found[f"{name}.all"] = correlate(scores, gold)
-        found[f"{name}.mean"] = math.fsum(each) / len(each)
-        found[f"{name}.wmean"] = math.fsum(r * size for r, size in zip(each, sizes, strict=True)) / len(scores)
+        found[f"{name}.mean"] = float(np.mean(each))
+        found[f"{name}.wmean"] = float(np.average(each, weights=sizes))
     return found
 
 
@@ -44,8 +44,9 @@ def _rho(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
 def _r(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
     if not all(np.isfinite(side).all() and (side != side[0]).any() for side in (a, b)):
         return float("nan")
-    x, y = _centred(a), _centred(b)
-    r = dot(x, y) / math.sqrt(dot(x, x) * dot(y, y))
+    x, y, share = _centred(a), _centred(b), 1 / (len(a) - 1)
+    # numpy.corrcoef's operations in its order. Sums of ranks are exact, so Spearman has the bits that scipy gives it.
+    r = dot(x, y) * share / math.sqrt(dot(y, y) * share) / math.sqrt(dot(x, x) * share)
     return min(1.0, max(-1.0, r))
 
 
