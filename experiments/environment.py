@@ -6,8 +6,14 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+import scipy.linalg  # noqa: F401 - loads scipy's BLAS, so that it is always among those named
 import torch
 import transformers
+from threadpoolctl import threadpool_info
+
+# By how much a correlation, or a dev score in a curve, may differ where two machines found it. What sums the pair
+# scores is the same to the bit everywhere; the pair scores come from torch, whose kernels depend on the processor.
+ACROSS_MACHINES = 1e-12
 
 
 @cache
@@ -21,9 +27,20 @@ def environment(device: str, threads: int) -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
+        "simd": torch.backends.cpu.get_cpu_capability(),
+        "blas": blas(),
         "cuda": str(torch.version.cuda) if cuda else "",
         "tf32": str(torch.backends.cuda.matmul.allow_tf32) if cuda else "",
     }
+
+
+def blas() -> str:
+    """The kernels that numpy's and scipy's BLAS chose, by the processor or OPENBLAS_CORETYPE; not torch's MKL."""
+    loaded = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    names = {
+        " ".join(str(x[part]) for part in ("internal_api", "version", "architecture") if part in x) for x in loaded
+    }
+    return ", ".join(sorted(names))
 
 
 def commit() -> dict[str, str]:

@@ -3,21 +3,34 @@
 For every sentence in more than three pairs of a set, its pairs are ranked by the model's score and compared with gold:
 Kendall's tau-b (the paper's KCC) and NDCG, both averaged over the sentences. Arrays are one number a pair of the set; a
 group is a sentence's indices into them. Where the task leaves a choice (gain, ties, constant lists), the docstrings say
-which was made.
+which was made. Sums are rounded once (math.fsum), logarithms and powers are correctly rounded (decimal): no BLAS and no
+vector library of a processor has a part in the numbers.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.stats import kendalltau
 
-VERSION = 1  # a column of every score: bump with any change that could move one
-GAINS = {"linear": lambda gold: gold, "exponential": lambda gold: np.exp2(gold) - 1}
+from cse_core.evaluate.sts import dot
+
+VERSION = 1  # a column of every score: bump with any change that could move one by more than rounding
 
 # The dimension has no name: groups of one set differ in size.
 Groups = Mapping[str, Int[np.ndarray, " _"]]
+
+
+@cache
+def _power_of_two(exponent: float) -> float:
+    return float(Decimal(2) ** Decimal(exponent))
+
+
+GAINS = {"linear": lambda gold: gold, "exponential": lambda gold: np.array([_power_of_two(g) - 1 for g in gold])}
 
 
 class Ranking(NamedTuple):
@@ -110,11 +123,19 @@ def _constant(values: Float[np.ndarray, " k"]) -> bool:
 
 def _gained(scores: Float[np.ndarray, " k"], gains: Float[np.ndarray, " k"]) -> tuple[float, float]:
     """One group's NDCG, and what a random order is expected to get."""
-    discounts = 1 / np.log2(np.arange(len(gains)) + 2)
-    _, starts, tie, sizes = np.unique(np.sort(-scores), return_index=True, return_inverse=True, return_counts=True)
-    shared = (np.add.reduceat(discounts, starts) / sizes)[tie]
-    ideal = np.sort(gains)[::-1] @ discounts
-    return float(gains[np.argsort(-scores)] @ shared / ideal), float(gains.mean() * discounts.sum() / ideal)
+    discounts = np.array([_discount(rank) for rank in range(1, len(gains) + 1)])
+    _, tie, sizes = np.unique(-scores, return_inverse=True, return_counts=True)
+    ends = np.cumsum(sizes)
+    shared = np.array([math.fsum(discounts[end - size : end]) / size for end, size in zip(ends, sizes, strict=True)])
+    ideal = dot(np.sort(gains)[::-1], discounts)
+    chance = math.fsum(gains) / len(gains) * math.fsum(discounts)
+    return dot(gains, shared[tie]) / ideal, chance / ideal
+
+
+@cache
+def _discount(rank: int) -> float:
+    """1 / log2(rank + 1)."""
+    return float(Decimal(2).ln() / Decimal(rank + 1).ln())
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -24,6 +24,7 @@ import torch
 from safetensors.torch import load_file
 
 from experiments import record
+from experiments.environment import ACROSS_MACHINES
 from experiments.storage import Shared
 from tests.cluster.cluster import ROOT, Cluster
 from tests.cluster.hosts import HOME, Host, hosts, lacking
@@ -72,6 +73,11 @@ def nodes(cluster: Cluster) -> int:
 def recorded(mlruns: Path) -> pd.DataFrame:
     frame = record.read_results("quickstart", mlruns)[COMPARED]
     return frame.sort_values(record.CELL).reset_index(drop=True)
+
+
+def assert_same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
+    """Numbers within the tolerance between machines, everything else exactly."""
+    pd.testing.assert_frame_equal(found, expected, rtol=0, atol=ACROSS_MACHINES)
 
 
 def weights(store: Path) -> dict[str, dict[str, torch.Tensor]]:
@@ -138,10 +144,8 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     logs = [path.read_text() for path in head.home.parent.glob("ray/session_2*/logs/worker-*.err")]
     assert any(f"run {key} goes on from" in log for log in logs)
     found = head.home / "cse" / "mlruns"
-    pd.testing.assert_frame_equal(recorded(found), recorded(alone), check_exact=True)
-    pd.testing.assert_frame_equal(
-        record.read_curves("quickstart", found), record.read_curves("quickstart", alone), check_exact=True
-    )
+    assert_same(recorded(found), recorded(alone))
+    assert_same(record.read_curves("quickstart", found), record.read_curves("quickstart", alone))
     trained = weights(alone / "store")
     for run in {name.partition("/")[0] for name in trained}:
         assert Shared(shared.as_uri()).fetch(run, tmp_path) == 1
@@ -221,7 +225,7 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     asked = [*nodes[0].ssh, f"cd {ROOT} && {shlex.join(['env', *setting, *words])}"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    pd.testing.assert_frame_equal(recorded(tmp_path / "mlruns"), recorded(alone), check_exact=True)
+    assert_same(recorded(tmp_path / "mlruns"), recorded(alone))
     assert "7 runs, 0 done, 7 to do" in done.stdout
     assert "cluster: 2 cores, 0 GPUs" in done.stdout
     assert not (tmp_path / "mlruns" / "store").exists()

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import pearsonr, spearmanr
 
 from cse_core.encoder import Encoder
 from cse_core.evaluate.development import Development
@@ -107,6 +108,18 @@ def test_monotone_maps_leave_spearman_and_straight_ones_pearson(rows: Rows) -> N
             value = found[f"{name}.{how}"]
             assert straight[f"{name}.{how}"] == pytest.approx(value, abs=1e-12, nan_ok=True)
             assert backwards[f"{name}.{how}"] == pytest.approx(-value, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 100, 1379, 5000])
+def test_spearman_has_the_bits_of_scipy_and_pearson_is_its_but_for_rounding(size: int) -> None:
+    random = np.random.default_rng(size)
+    for trial in range(20):
+        scores, gold = random.normal(size=(2, size))
+        gold = np.round(gold, trial % 3) if size > 3 else gold  # tied or not
+        found = correlations(scores, gold + scores * (trial % 2), ["all"] * size)
+        expected = [kind(scores, gold + scores * (trial % 2)).statistic for kind in (spearmanr, pearsonr)]
+        assert found["spearman.all"] == expected[0]
+        assert found["pearson.all"] == pytest.approx(expected[1], abs=1e-14)
 
 
 def test_the_order_of_pairs_and_the_names_of_parts_do_not_matter() -> None:
