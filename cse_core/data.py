@@ -12,7 +12,7 @@ import os
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from datasets import Dataset
 from filelock import FileLock
-from huggingface_hub import hf_hub_download, try_to_load_from_cache
+from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
 from cse_core.method import Method, innermost, single_column
 from cse_core.run import Corpus, canonical, key_of
+from cse_core.tables import arrow_table
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -36,8 +37,8 @@ SUFFIXES = ("", ".txt", ".txt.xz", ".txt.gz")
 LAYOUTS = ("senteval/downstream", "SentEval/data/downstream", ".")
 EXAMPLES_FORMAT = 1  # of the examples' tables: bump with any change of single_column or of what is stored
 CHUNK = 4096  # sentences tokenised and written at a time
+HUB_SECONDS = 4.0  # in which the hub must answer a first request
 MOST_BYTES, MOST_MEMBERS = 2 << 30, 20_000  # of an archive; SentEval's own has 50 MB in 70 files
-TABLE = "table.arrow"
 
 
 def cache_folder() -> Path:
@@ -152,33 +153,6 @@ def examples(
     return table
 
 
-def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -> Dataset:
-    """The table kept in `folder`, memory-mapped. If missing, written from `batches()`: once, whole or not at all."""
-    path = folder / TABLE
-    if not path.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):
-            if not path.exists():
-                _write(path, iter(batches()))
-    try:
-        return Dataset.from_file(str(path))
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path}: not a readable Arrow table ({error}); delete it to have it written again") from error
-
-
-def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
-    first = next(batches)
-    path.parent.mkdir(exist_ok=True)
-    part = path.with_suffix(".part")
-    try:
-        with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, first.schema) as writer:
-            for batch in chain([first], batches):
-                writer.write_batch(batch)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def _read(corpus: Corpus, folder: Path | None) -> list[str]:
     """The corpus's lines as they stand in the source: as many as asked, with the pinned content."""
     from cse_core import senteval  # which reads its files by this module
@@ -234,13 +208,19 @@ def _from_hub(filename: str, places: Sequence[Path]) -> Path:
     if isinstance(cached, str):
         return Path(cached)
     try:
+        # One request without retries: hf_hub_download would try for half a minute, with a warning each time.
+        get_hf_file_metadata(hf_hub_url(REPOSITORY, filename, repo_type="dataset"), timeout=HUB_SECONDS)
         return Path(hf_hub_download(REPOSITORY, filename, repo_type="dataset"))
     except (EntryNotFoundError, HfHubHTTPError, HTTPError, OfflineModeIsEnabled) as error:
         raise FileNotFoundError(
             f"{filename}: not among {_listed(places)}, not in the Hugging Face cache, and not to be had from the "
-            f"hub's dataset {REPOSITORY} ({error}); allow the download (unset HF_HUB_OFFLINE, set HF_ENDPOINT to a "
-            "mirror), or name a folder that holds the data with --data or CSE_DATA"
+            f"hub's dataset {REPOSITORY} ({_brief(error)}); allow the download (unset HF_HUB_OFFLINE, set HF_ENDPOINT "
+            "to a mirror), or name a folder that holds the data with --data or CSE_DATA"
         ) from error
+
+
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def _listed(places: Sequence[Path]) -> str:
