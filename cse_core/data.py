@@ -7,6 +7,7 @@ Nothing found is an error: no set ever stands in for another.
 import gzip
 import hashlib
 import json
+import logging
 import lzma
 import os
 import tarfile
@@ -23,6 +24,7 @@ from filelock import FileLock
 from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
+from cse_core.atomic import atomic_write
 from cse_core.method import Method, innermost, single_column
 from cse_core.run import Corpus, canonical, key_of
 from cse_core.tables import arrow_table
@@ -37,8 +39,11 @@ SUFFIXES = ("", ".txt", ".txt.xz", ".txt.gz")
 LAYOUTS = ("senteval/downstream", "SentEval/data/downstream", ".")
 EXAMPLES_FORMAT = 1  # of the examples' tables: bump with any change of single_column or of what is stored
 CHUNK = 4096  # sentences tokenised and written at a time
+UNPACKED = "unpacked.json"  # the SHA-256 of every file of an unpacked archive
 HUB_SECONDS = 4.0  # in which the hub must answer a first request
 MOST_BYTES, MOST_MEMBERS = 2 << 30, 20_000  # of an archive; SentEval's own has 50 MB in 70 files
+
+logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
@@ -81,7 +86,7 @@ def locate_senteval(folder: Path | None = None) -> Path:
         if (place / "STS").is_dir():
             return place
     unpacked = cache_folder() / "senteval"
-    if not unpacked.is_dir():
+    if not _is_whole(unpacked):
         _unpack(_from_hub(ARCHIVE, [place / "STS" for place in places]), unpacked)
     return _downstream(unpacked, str(unpacked))
 
@@ -230,7 +235,7 @@ def _listed(places: Sequence[Path]) -> str:
 def _unpack(archive: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{target}.lock"):
-        if target.is_dir():
+        if _is_whole(target):
             return
         with TemporaryDirectory(prefix="unpacking-", dir=target.parent) as temporary:
             root = Path(temporary) / "root"
@@ -240,7 +245,30 @@ def _unpack(archive: Path, target: Path) -> None:
                 _downstream(root, "the archive")
             except (tarfile.TarError, EOFError, ValueError) as error:
                 raise ValueError(f"{archive}: refused ({error}); delete it to fetch it again, or use a copy") from error
+            atomic_write(root / UNPACKED, json.dumps(_hashes(root)))
+            if target.exists():
+                target.rename(Path(temporary) / "damaged")
             root.rename(target)
+
+
+def _is_whole(unpacked: Path) -> bool:
+    """Whether the files of an unpacked archive are those that were unpacked; a warning names one that is not."""
+    if not unpacked.is_dir():
+        return False
+    try:
+        listed = json.loads((unpacked / UNPACKED).read_text())
+    except (FileNotFoundError, ValueError):  # of an earlier version, or cut short
+        listed = {UNPACKED: ""}
+    found = _hashes(unpacked)
+    wrong = [name for name in listed if found.get(name) != listed[name]]
+    if wrong:
+        logger.warning("%s is not as it was unpacked: the archive is unpacked again", unpacked / wrong[0])
+    return not wrong
+
+
+def _hashes(root: Path) -> dict[str, str]:
+    files = sorted(path for path in root.rglob("*") if path.is_file() and path.name != UNPACKED)
+    return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def _bounded(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

@@ -46,7 +46,8 @@ def load(folder: Path, dropout: float | None = None) -> "tuple[PreTrainedModel, 
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
     model = _model(folder, config)
     tokenizer = _tokenizer(folder)
-    _check_tokenizer(folder, tokenizer, rows=len(model.get_input_embeddings().weight))
+    embedding: Any = model.get_input_embeddings()
+    _check_tokenizer(folder, tokenizer, embedding.num_embeddings)
     return model.eval(), tokenizer
 
 

@@ -36,7 +36,7 @@ def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> li
 def kept_folder(store: Path, encoder: Run | Pretrained, select: str) -> Path:
     """The folder of a finished encoder: a run's kept checkpoint, which must be there, or a pre-trained one."""
     if isinstance(encoder, Pretrained):
-        return resolve_pinned(encoder)
+        return resolve_pinned(encoder, store)
     folder = checkpoint(store, encoder, select)
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder}: no {select} checkpoint of run {encoder.key}; train that run first")

@@ -20,6 +20,7 @@ from cse_core.encoder import Encoder
 from cse_core.evaluate import suite
 from cse_core.history import readable
 from cse_core.memory import Memory, Progress
+from cse_core.pins import hold_corpus
 from cse_core.pretrained import identity, resolve_pinned
 from cse_core.run import Pretrained, Run
 from cse_core.scorers import Scorer
@@ -187,6 +188,7 @@ def _score(
     if not names:
         return [], {}, []
     encoder = opened(job.encoder, select, place)
+    hold_corpus(getattr(scoring.scorer, "corpus", None), place.store, place.data, f"run {job.key}, scored by {scorer}")
     found, sets = suite.evaluate(encoder, scoring.scorer, names, data=place.data, progress=on_score, failed=failed)
     kept = history.kept.get(select)
     cells: list[dict[str, Any]] = []
@@ -212,7 +214,9 @@ def opened(encoder: Run | Pretrained, select: str, place: Place) -> Memory:
     """A run's kept checkpoint, a pre-trained encoder or word vectors, ready to embed each sentence once."""
     if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
         return Memory(WordVectors.load(encoder.name), encoder.identity if place.cache else "")
-    folder = checkpoint(place.store, encoder, select) if isinstance(encoder, Run) else resolve_pinned(encoder)
+    folder = (
+        checkpoint(place.store, encoder, select) if isinstance(encoder, Run) else resolve_pinned(encoder, place.store)
+    )
     content = f"{identity(folder)} {place.device}" if place.cache else ""
     return Memory(Encoder.from_pretrained(folder).to(place.device), content)
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 import tarfile
@@ -164,7 +165,7 @@ def test_a_folder_goes_before_the_cache_and_the_cache_before_the_hub(seen: dict)
     assert (seen["folder"], seen["folder_before_cache"]) == (local, local)
     assert seen["fetched"] == seen["again"] == CORPUS.decode()
     corpus = [request for request in seen["requests"] if "wiki1m" in request]
-    assert corpus == ["HEAD wiki1m_for_simcse.txt", "GET wiki1m_for_simcse.txt"]
+    assert corpus == [*["HEAD wiki1m_for_simcse.txt"] * 2, "GET wiki1m_for_simcse.txt"]  # asked first, then fetched
 
 
 def test_the_fetched_corpus_is_read(seen: dict):
@@ -173,7 +174,7 @@ def test_the_fetched_corpus_is_read(seen: dict):
 
 def test_the_archive_is_fetched_and_unpacked_once(seen: dict, real_data: Path):
     archive = [request for request in seen["requests"] if "senteval" in request]
-    assert archive == ["HEAD senteval.tar", "GET senteval.tar"]
+    assert archive == [*["HEAD senteval.tar"] * 2, "GET senteval.tar"]
     unpacked = Path(seen["home"]) / "cache" / "senteval"
     assert (unpacked / "some" / "export" / "CR" / "custrev.pos").is_file()
     assert not list(unpacked.parent.glob("unpacking-*"))
@@ -201,6 +202,72 @@ def test_offline_with_nothing_cached(locate, cache: Path):
         assert word in str(caught.value)
 
 
+AWAY = """
+import sys
+from pathlib import Path
+from cse_core import data
+import time
+for find in (lambda f: data.locate_corpus("wiki1m_for_simcse", f), data.locate_senteval):
+    start = time.monotonic()
+    try:
+        find(Path(sys.argv[1]))
+    except FileNotFoundError as error:
+        print(time.monotonic() - start, error)
+"""
+
+
+@pytest.mark.parametrize("endpoint", ["http://nowhere.invalid", "http://127.0.0.1:9", "a server that never answers"])
+def test_a_hub_that_can_not_be_reached_is_one_message_within_seconds(endpoint: str, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    gone = {"CSE_DATA", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}
+    environment = {name: value for name, value in os.environ.items() if name not in gone}
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # which takes connections and says nothing
+        url = endpoint if endpoint.startswith("http") else f"http://127.0.0.1:{silent.getsockname()[1]}"
+        environment |= {"HF_ENDPOINT": url, "NO_PROXY": "*", "CSE_CACHE": str(tmp_path / "cache")}
+        environment |= {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_CACHE": str(tmp_path / "hf" / "hub")}
+        command = [sys.executable, "-c", AWAY, str(tmp_path / "data")]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    corpus, archive = done.stdout.splitlines()
+    for line, name in ((corpus, "wiki1m_for_simcse.txt"), (archive, "senteval.tar")):
+        seconds, _, said = line.partition(" ")
+        assert float(seconds) < 5
+        assert said.startswith(f"{name}: not among {tmp_path / 'data'}/")
+        assert "name a folder that holds the data with --data or CSE_DATA" in said
+
+
+def damage_one(root: Path) -> None:
+    (root / "STS" / "a.txt").write_bytes(b"")
+
+
+UNPACKED = {
+    "a file is empty": damage_one,
+    "a file is gone": lambda root: (root / "STS" / "a.txt").unlink(),
+    "the list is cut": lambda root: (root / data.UNPACKED).write_bytes(b'{"STS'),
+    "the list is gone": lambda root: (root / data.UNPACKED).unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", UNPACKED)
+def test_a_damaged_folder_of_an_archive_is_unpacked_again(
+    damage: str, tmp_path: Path, cache: Path, monkeypatch, caplog
+) -> None:
+    archive = tmp_path / "senteval.tar"
+    with tarfile.open(archive, "w") as tar:
+        add(tar, "STS/a.txt", b"content")
+    monkeypatch.setattr(data, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(data, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    found = data.locate_senteval()
+    assert caplog.messages == []
+    UNPACKED[damage](found)
+    assert (data.locate_senteval() / "STS" / "a.txt").read_bytes() == b"content"
+    assert caplog.messages
+    assert all(str(cache / "senteval") in said for said in caplog.messages)
+    caplog.clear()
+    data.locate_senteval()
+    assert caplog.messages == []
+
+
 def member(name: str, **fields: object) -> tarfile.TarInfo:
     made = tarfile.TarInfo(name)
     for field, value in fields.items():
@@ -224,6 +291,7 @@ def test_an_archive_that_is_refused_leaves_nothing(name: str, tmp_path: Path, ca
         for item in members:
             tar.fileobj.write(item.tobuf())  # the header alone: no test writes three gigabytes
     monkeypatch.setattr(data, "MOST_MEMBERS", 100)
+    monkeypatch.setattr(data, "get_hf_file_metadata", lambda *args, **kwargs: None)
     monkeypatch.setattr(data, "hf_hub_download", lambda *args, **kwargs: str(archive))
     with pytest.raises(ValueError, match=rf"senteval\.tar: refused \(.*{reason}"):
         data.locate_senteval()
@@ -236,6 +304,7 @@ def test_an_archive_that_is_cut_is_refused(tmp_path: Path, cache: Path, monkeypa
     with tarfile.open(archive, "w") as tar:
         add(tar, "STS/a.txt", b"x" * 5000)
     archive.write_bytes(archive.read_bytes()[:3000])
+    monkeypatch.setattr(data, "get_hf_file_metadata", lambda *args, **kwargs: None)
     monkeypatch.setattr(data, "hf_hub_download", lambda *args, **kwargs: str(archive))
     with pytest.raises(ValueError, match=r"senteval\.tar: refused"):
         data.locate_senteval()
@@ -248,6 +317,7 @@ def test_any_top_folder_will_do_and_links_are_left_out(top: str, tmp_path: Path,
     with tarfile.open(archive, "w") as tar:
         add(tar, f"{top}/a.txt", b"content")
         tar.addfile(member(f"{top}/link", type=tarfile.SYMTYPE, linkname="a.txt"))
+    monkeypatch.setattr(data, "get_hf_file_metadata", lambda *args, **kwargs: None)
     monkeypatch.setattr(data, "hf_hub_download", lambda *args, **kwargs: str(archive))
     found = data.locate_senteval()
     assert sorted(path.name for path in (found / "STS").iterdir()) == ["a.txt"]
