@@ -12,12 +12,14 @@ from filelock import FileLock
 from jaxtyping import Float
 from torch import Tensor
 
+from cse_core.atomic import atomic_path
 from cse_core.batches import Column
 from cse_core.data import cache_folder, content_of, sentences
 from cse_core.encoder import Encoder
 from cse_core.method import Method, starting_encoder
 from cse_core.pretrained import identity, resolve_pinned
 from cse_core.run import TRAIN_VERSION, Corpus, Pretrained, Run
+from cse_core.sealed import is_whole, seal, warn_of_damage
 
 
 def checkpoint(store: Path, run: Run, select: str) -> Path:
@@ -114,9 +116,10 @@ class Examples:
         path = cache_folder() / "vectors" / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):  # several runs want the same teacher at once: one computes it
-            if not path.is_file():
-                part = path.with_suffix(".part")
-                with part.open("wb") as file:
-                    np.save(file, compute().numpy())
-                part.replace(path)
+            if not is_whole(path, what):
+                warn_of_damage(path)
+                with atomic_path(path) as part:
+                    with part.open("wb") as file:
+                        np.save(file, compute().numpy())
+                    seal(part, what)
         return torch.from_numpy(np.load(path, mmap_mode="c"))

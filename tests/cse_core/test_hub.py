@@ -231,7 +231,7 @@ def test_a_hub_that_can_not_be_reached_is_one_message_within_seconds(endpoint: s
     corpus, archive = done.stdout.splitlines()
     for line, name in ((corpus, "wiki1m_for_simcse.txt"), (archive, "senteval.tar")):
         seconds, _, said = line.partition(" ")
-        assert float(seconds) < 5
+        assert float(seconds) < 15  # a tenth of a second where names are not resolved; with retries it took 27
         assert said.startswith(f"{name}: not among {tmp_path / 'data'}/")
         assert "name a folder that holds the data with --data or CSE_DATA" in said
 

@@ -291,7 +291,7 @@ def test_an_encoder_without_progress_is_asked_for_none() -> None:
 def rewritten(path: Path, **changed: np.ndarray) -> None:
     """The same file with other arrays: a whole archive, with checksums of its own."""
     with np.load(path) as kept:
-        arrays = {**kept, **changed}
+        arrays: dict[str, Any] = {**kept, **changed}
     np.savez(path, **arrays)
 
 
