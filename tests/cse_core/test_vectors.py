@@ -100,6 +100,7 @@ def test_vectors_of_another_encoder_under_the_name_are_made_again(
 def test_a_teacher_with_another_vocabulary_is_refused(source: Examples, tmp_path: Path) -> None:
     other = Encoder.from_pretrained("wiki-tiny")
     other.tokenizer.add_tokens(["[NEW]"])
+    other.backbone.resize_token_embeddings(len(other.tokenizer))
     other.save(tmp_path / "other")
     with pytest.raises(ValueError, match="different vocabularies; a teacher reads the student's ids"):
         source.vectors(Pretrained(str(tmp_path / "other")), select="last")
