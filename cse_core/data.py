@@ -7,12 +7,13 @@ Nothing found is an error: no set ever stands in for another.
 import gzip
 import hashlib
 import json
+import logging
 import lzma
 import os
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from datasets import Dataset
 from filelock import FileLock
-from huggingface_hub import hf_hub_download, try_to_load_from_cache
+from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
+from cse_core.atomic import atomic_write
 from cse_core.method import Method, innermost, single_column
 from cse_core.run import Corpus, canonical, key_of
+from cse_core.tables import arrow_table
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -36,8 +39,11 @@ SUFFIXES = ("", ".txt", ".txt.xz", ".txt.gz")
 LAYOUTS = ("senteval/downstream", "SentEval/data/downstream", ".")
 EXAMPLES_FORMAT = 1  # of the examples' tables: bump with any change of single_column or of what is stored
 CHUNK = 4096  # sentences tokenised and written at a time
+UNPACKED = "unpacked.json"  # the SHA-256 of every file of an unpacked archive
+HUB_SECONDS = 3.0  # in which the hub must answer a first request
 MOST_BYTES, MOST_MEMBERS = 2 << 30, 20_000  # of an archive; SentEval's own has 50 MB in 70 files
-TABLE = "table.arrow"
+
+logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
@@ -80,7 +86,7 @@ def locate_senteval(folder: Path | None = None) -> Path:
         if (place / "STS").is_dir():
             return place
     unpacked = cache_folder() / "senteval"
-    if not unpacked.is_dir():
+    if not _is_whole(unpacked):
         _unpack(_from_hub(ARCHIVE, [place / "STS" for place in places]), unpacked)
     return _downstream(unpacked, str(unpacked))
 
@@ -152,33 +158,6 @@ def examples(
     return table
 
 
-def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -> Dataset:
-    """The table kept in `folder`, memory-mapped. If missing, written from `batches()`: once, whole or not at all."""
-    path = folder / TABLE
-    if not path.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):
-            if not path.exists():
-                _write(path, iter(batches()))
-    try:
-        return Dataset.from_file(str(path))
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path}: not a readable Arrow table ({error}); delete it to have it written again") from error
-
-
-def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
-    first = next(batches)
-    path.parent.mkdir(exist_ok=True)
-    part = path.with_suffix(".part")
-    try:
-        with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, first.schema) as writer:
-            for batch in chain([first], batches):
-                writer.write_batch(batch)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def _read(corpus: Corpus, folder: Path | None) -> list[str]:
     """The corpus's lines as they stand in the source: as many as asked, with the pinned content."""
     from cse_core import senteval  # which reads its files by this module
@@ -234,13 +213,19 @@ def _from_hub(filename: str, places: Sequence[Path]) -> Path:
     if isinstance(cached, str):
         return Path(cached)
     try:
+        # One request without retries: hf_hub_download would try for half a minute, with a warning each time.
+        get_hf_file_metadata(hf_hub_url(REPOSITORY, filename, repo_type="dataset"), timeout=HUB_SECONDS)
         return Path(hf_hub_download(REPOSITORY, filename, repo_type="dataset"))
     except (EntryNotFoundError, HfHubHTTPError, HTTPError, OfflineModeIsEnabled) as error:
         raise FileNotFoundError(
             f"{filename}: not among {_listed(places)}, not in the Hugging Face cache, and not to be had from the "
-            f"hub's dataset {REPOSITORY} ({error}); allow the download (unset HF_HUB_OFFLINE, set HF_ENDPOINT to a "
-            "mirror), or name a folder that holds the data with --data or CSE_DATA"
+            f"hub's dataset {REPOSITORY} ({_brief(error)}); allow the download (unset HF_HUB_OFFLINE, set HF_ENDPOINT "
+            "to a mirror), or name a folder that holds the data with --data or CSE_DATA"
         ) from error
+
+
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def _listed(places: Sequence[Path]) -> str:
@@ -250,7 +235,7 @@ def _listed(places: Sequence[Path]) -> str:
 def _unpack(archive: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{target}.lock"):
-        if target.is_dir():
+        if _is_whole(target):
             return
         with TemporaryDirectory(prefix="unpacking-", dir=target.parent) as temporary:
             root = Path(temporary) / "root"
@@ -260,7 +245,30 @@ def _unpack(archive: Path, target: Path) -> None:
                 _downstream(root, "the archive")
             except (tarfile.TarError, EOFError, ValueError) as error:
                 raise ValueError(f"{archive}: refused ({error}); delete it to fetch it again, or use a copy") from error
+            atomic_write(root / UNPACKED, json.dumps(_hashes(root)))
+            if target.exists():
+                target.rename(Path(temporary) / "damaged")
             root.rename(target)
+
+
+def _is_whole(unpacked: Path) -> bool:
+    """Whether the files of an unpacked archive are those that were unpacked; a warning names one that is not."""
+    if not unpacked.is_dir():
+        return False
+    try:
+        listed = json.loads((unpacked / UNPACKED).read_text())
+    except (FileNotFoundError, ValueError):  # of an earlier version, or cut short
+        listed = {UNPACKED: ""}
+    found = _hashes(unpacked)
+    wrong = [name for name in listed if found.get(name) != listed[name]]
+    if wrong:
+        logger.warning("%s is not as it was unpacked: the archive is unpacked again", unpacked / wrong[0])
+    return not wrong
+
+
+def _hashes(root: Path) -> dict[str, str]:
+    files = sorted(path for path in root.rglob("*") if path.is_file() and path.name != UNPACKED)
+    return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def _bounded(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

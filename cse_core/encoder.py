@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from cse_core import packed
 from cse_core.batches import pad, stack
 from cse_core.folders import describe, kept_pooling
+from cse_core.loading import SHIFTED, load
 from cse_core.method import Tokens
 from cse_core.pretrained import resolve
 from cse_core.prompts import check_template, closed_and_prompted
@@ -21,8 +22,6 @@ from cse_core.run import check_pooling
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-SHIFTED = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions count on from the padding's index
-POOLERLESS = ("distilbert", "electra")  # have no pooling layer to leave out
 PART = 8192  # sentences tokenised at once: what a tokenizer returns takes kilobytes a sentence
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -58,6 +57,8 @@ class Encoder(nn.Module):
         check_pooling(pooling, template)
         if template:
             check_template(template)
+            if tokenizer.mask_token_id is None:
+                raise ValueError(f"{name}: the template {template!r} needs a mask token, the tokenizer has none")
         self.backbone = backbone
         self.tokenizer, self.pooling, self.name = tokenizer, pooling, name
         self.template, self.longest = template, longest
@@ -75,29 +76,15 @@ class Encoder(nn.Module):
     ) -> "Encoder":
         """Load a backbone, or a folder that `keep` wrote, with its own pooling and template unless told otherwise.
 
-        The backbone is built without a pooling layer, so that no random pooler can slip in.
+        The backbone is built without a pooling layer, and every weight comes from the folder's file (see `load`).
         """
-        # It takes seconds, and who only reads the record loads no model.
-        from transformers import AutoConfig, AutoModel, AutoTokenizer, logging
-
-        logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
-        logging.disable_progress_bar()
         if template and pooling is None:
             raise ValueError(f"a template wants the pooling 'mask' beside it, got none for {template!r}")
         folder = resolve(str(name_or_path))
-        # Left to itself, transformers would ask whether to run a hub's code.
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        if dropout is not None:
-            config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-        if config.model_type not in ("bert", *SHIFTED, *POOLERLESS):
-            known = ", ".join(("bert", *SHIFTED, *POOLERLESS))
-            raise ValueError(f"{name_or_path}: wants a model of the kinds {known}, found {config.model_type}")
-        pooler = {"add_pooling_layer": False} if config.model_type not in POOLERLESS else {}
-        model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, trust_remote_code=False, **pooler)
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        model, tokenizer = load(folder, dropout)
         if pooling is None:
             pooling, template = kept_pooling(folder)
-        return cls(model.eval(), tokenizer, pooling=pooling, template=template, name=str(name_or_path))
+        return cls(model, tokenizer, pooling=pooling, template=template, name=str(name_or_path))
 
     def under(self, pooling: str, template: str = "", longest: int | None = None) -> "Encoder":
         """The same weights under another pooling and template, reading no more than `longest` tokens."""

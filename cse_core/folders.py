@@ -2,10 +2,23 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from cse_core.pretrained import KEPT
 
 POOLED = ("Transformer", "Pooling", "Normalize")  # sentence-transformers' modules that need no more than a pooling
+REMEDY = "copy or fetch the folder again"
+
+
+def read_json(path: Path, kind: type = dict) -> Any:
+    """Return a JSON file's content; one that is cut short, or holds another kind of value, is an error by name."""
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path}: cut short or damaged ({error}); {REMEDY}") from error
+    if not isinstance(content, kind):
+        raise ValueError(f"{path}: expected a JSON {kind.__name__}, found {type(content).__name__}; {REMEDY}")
+    return content
 
 
 def describe(folder: Path, pooling: str, template: str, *, width: int, max_length: int) -> None:
@@ -28,13 +41,15 @@ def describe(folder: Path, pooling: str, template: str, *, width: int, max_lengt
 def kept_pooling(folder: Path) -> tuple[str, str]:
     """Pooling and template that a folder says it has; [CLS] if it says nothing."""
     if (folder / KEPT).is_file():
-        kept = json.loads((folder / KEPT).read_text())
+        kept = read_json(folder / KEPT)
+        if not all(isinstance(kept.get(name), str) for name in ("pooling", "template")):
+            raise ValueError(f"{folder / KEPT}: expected a pooling and a template, found {kept}; {REMEDY}")
         return kept["pooling"], kept["template"]
     _check_modules(folder / "modules.json")
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():
         return "cls", ""
-    config = json.loads(path.read_text())
+    config = read_json(path)
     # sentence-transformers names the mode since version 6; before, each had a switch.
     switches = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}
     on = [name for name, value in config.items() if name.startswith("pooling_mode_") and value]
@@ -46,7 +61,7 @@ def kept_pooling(folder: Path) -> tuple[str, str]:
 
 def _check_modules(path: Path) -> None:
     """Refuse a sentence-transformers folder with more than pooled states; Normalize, left out, changes no cosine."""
-    modules = json.loads(path.read_text()) if path.is_file() else []
+    modules = read_json(path, list) if path.is_file() else []
     more = [module["type"] for module in modules if module["type"].rpartition(".")[2] not in POOLED]
     if more:
         raise ValueError(f"{path}: wants modules among {', '.join(POOLED)}, found {', '.join(more)}")

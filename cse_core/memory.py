@@ -1,6 +1,7 @@
 """Each distinct sentence is embedded once: an encoder with a memory, on request kept on disk."""
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -13,12 +14,16 @@ import transformers
 from jaxtyping import Float
 from torch import Tensor
 
+from cse_core.atomic import atomic_path
 from cse_core.data import cache_folder
 from cse_core.encoder import Encoder
 from cse_core.words import WordVectors
 
-FORMAT = 2  # of the vectors on disk: bump with any change of how texts become vectors
+FORMAT = 3  # of the vectors on disk: bump with any change of the file, or of how texts become vectors
 Progress = Callable[[str, int, int], object]  # what is under way, done, of
+
+
+logger = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -96,32 +101,51 @@ class Memory:
         self._vectors = torch.cat([self._vectors, vectors]) if start else vectors
 
     def _folder(self) -> Path:
-        what = f"{FORMAT} {transformers.__version__} {self.content}"
-        return cache_folder() / "embeddings" / hashlib.sha256(what.encode()).hexdigest()[:24]
+        return cache_folder() / "embeddings" / hashlib.sha256(self._about().encode()).hexdigest()[:24]
+
+    def _about(self) -> str:
+        return f"{FORMAT} {transformers.__version__} {self.content}"
 
     def _recall(self) -> None:
-        """What earlier processes have kept; read once, before anything is embedded."""
+        """What earlier processes have kept; read once, before anything is embedded. Damaged files are thrown away."""
         if not self.content or len(self._vectors):
             return
         for path in sorted(self._folder().glob("*.npz")):
             try:
-                with path.open("rb") as file, np.load(file) as kept:
-                    marks, vectors = [row.tobytes() for row in kept["marks"]], torch.from_numpy(kept["vectors"])
+                marks, vectors = self._opened(path)
+            except FileNotFoundError:  # another process has thrown it away
+                continue
             except (BadZipFile, EOFError, KeyError, ValueError) as error:
-                raise ValueError(f"{path}: not a readable file of embeddings ({error}); delete it") from error
-            self._add(marks, vectors)
+                logger.warning("%s: damaged embeddings (%s): thrown away, and made again", path, error)
+                path.unlink(missing_ok=True)
+            else:
+                self._add(marks, vectors)
+
+    def _opened(self, path: Path) -> tuple[list[bytes], Float[Tensor, "n d"]]:
+        with path.open("rb") as file, np.load(file) as kept:
+            marks, vectors, digest = kept["marks"], kept["vectors"], kept["digest"].tobytes()
+        if digest != self._digest(marks, vectors):
+            raise ValueError("other content than was written")
+        width = getattr(self.encoder, "width", vectors.shape[-1])
+        if vectors.ndim != 2 or vectors.shape != (len(marks), width):
+            raise ValueError(f"shape {vectors.shape}, expected {(len(marks), width)}")
+        return [row.tobytes() for row in marks], torch.from_numpy(vectors)
+
+    def _digest(self, marks: np.ndarray, vectors: np.ndarray) -> bytes:
+        """What binds vectors to their sentences and to this encoder."""
+        digest = hashlib.blake2b(f"{self._about()} {vectors.shape} {vectors.dtype}".encode(), digest_size=32)
+        for part in (marks, vectors):
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.digest()
 
     def _keep(self, marks: Sequence[bytes], vectors: Float[Tensor, "n d"]) -> None:
         """A file of its own for each filling: written whole or not at all, and no other process writes the same."""
         if not self.content:
             return
-        folder = self._folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f"{os.getpid()}-{marks[0].hex()}.part"
-        with part.open("wb") as file:
-            table = np.frombuffer(b"".join(marks), np.uint8).reshape(len(marks), -1)
-            np.savez(file, marks=table, vectors=vectors.numpy())
-        part.replace(part.with_suffix(".npz"))
+        table, rows = np.frombuffer(b"".join(marks), np.uint8).reshape(len(marks), -1), vectors.numpy()
+        digest = np.frombuffer(self._digest(table, rows), np.uint8)
+        with atomic_path(self._folder() / f"{os.getpid()}-{marks[0].hex()}.npz") as part, part.open("wb") as file:
+            np.savez(file, marks=table, vectors=rows, digest=digest)
 
 
 def _mark(sentence: str) -> bytes:

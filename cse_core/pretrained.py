@@ -6,10 +6,14 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
+from cse_core.pins import hold, name_of
 from cse_core.run import Pretrained
 
 ASSETS = Path(__file__).parent / "assets"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+# SHA-256 of the hub's model.safetensors, as several public projects that pin it state it (google-bert/bert-base-uncased
+# at 86b5e0934494). No source was found for the other backbones or for SimCSE's sentences: they are pinned by first use.
+KNOWN = {"bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"}
 KEPT = "encoder.json"  # pooling and template of an encoder that sentence-transformers has no form for
 
 
@@ -34,15 +38,33 @@ def resolve(name: str) -> Path:
         ) from error
 
 
-def resolve_pinned(encoder: Pretrained) -> Path:
-    """The folder of a pre-trained encoder, whose content is what `sha256` says if it says anything."""
+def resolve_pinned(encoder: Pretrained, store: Path | None = None) -> Path:
+    """The folder of a pre-trained encoder, whose content is what `sha256` says if it says anything.
+
+    Else its weights must be the hub's, where those are known, and the pins of `store` hold it to one content.
+    """
     folder = resolve(encoder.name)
     if encoder.sha256 and all(encoder.sha256 != hashed(folder) for hashed in (content_hash, identity)):
         raise ValueError(
             f"backbone {encoder.name}: content {content_hash(folder)[:12]}, expected {encoder.sha256[:12]}; "
             "these are other weights than the study's"
         )
+    if not encoder.sha256:
+        _check_known(encoder.name, folder / WEIGHTS[0])
+        if store:
+            hold(store, {name_of(encoder): content_hash(folder)}, f"{folder}")
     return folder
+
+
+def _check_known(name: str, path: Path) -> None:
+    if name in KNOWN and path.is_file():
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != KNOWN[name]:
+            raise ValueError(
+                f"{path}: sha256 {found}, expected {KNOWN[name]}, as the hub's {name} has; fetch it there again, or "
+                "give your own weights another name"
+            )
 
 
 def content_hash(folder: Path) -> str:

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import pyarrow as pa
 from datasets import Dataset
 
-from cse_core.data import arrow_table, cache_folder, locate_senteval, read_lines
+from cse_core.data import cache_folder, locate_senteval, read_lines
 from cse_core.run import key_of
+from cse_core.tables import arrow_table
 
 FORMAT = 1  # of the tables: bump with any change of what is read from the same files
 REMEDY = "get SentEval's original data with its own script and name the folder with --data or CSE_DATA"

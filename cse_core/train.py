@@ -24,6 +24,7 @@ from cse_core.data import content_of, examples, sentences
 from cse_core.encoder import Encoder
 from cse_core.evaluate.development import Development
 from cse_core.history import PARTS, STATE, UNFINISHED, History, Kept, adopt, finished, known, resumable
+from cse_core.pins import hold_run
 from cse_core.pretrained import content_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
@@ -148,6 +149,7 @@ class Loop:
             self.encoder.compile_training()
         corpus = content_of(sentences(run.corpus, data))
         content = {"backbone": content_hash(resolve_pinned(run.backbone)), "corpus": corpus}
+        hold_run(run, content, store)
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
         if run.template and self.encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
             raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")

@@ -1,7 +1,6 @@
 """Training examples and corpus as finished encoders see them: computed once per checkpoint, shared by all runs."""
 
 import hashlib
-import logging
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from filelock import FileLock
 from jaxtyping import Float
 from torch import Tensor
 
-from cse_core.atomic import atomic_path, atomic_write
+from cse_core.atomic import atomic_path
 from cse_core.batches import Column
 from cse_core.checkpoint import CheckpointError, check_content, read_manifest
 from cse_core.data import cache_folder, content_of, sentences
@@ -22,9 +21,7 @@ from cse_core.history import fitting, known
 from cse_core.method import Method, starting_encoder
 from cse_core.pretrained import identity, resolve_pinned
 from cse_core.run import TRAIN_VERSION, Corpus, Pretrained, Run
-
-DIGEST = ".sha256"  # beside cached vectors, written after them: without it, or with another, they are computed again
-logger = logging.getLogger(__name__)
+from cse_core.sealed import is_whole, seal, warn_of_damage
 
 
 def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> list[str]:
@@ -38,7 +35,7 @@ def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> li
 def kept_folder(store: Path, encoder: Run | Pretrained, select: str) -> Path:
     """Return the folder of a pre-trained encoder, or of a run's checkpoint that fits its history in every byte."""
     if isinstance(encoder, Pretrained):
-        return resolve_pinned(encoder)
+        return resolve_pinned(encoder, store)
     folder = store / encoder.key / select
     history = known(store / encoder.key)
     if not history or not folder.is_dir():
@@ -121,25 +118,10 @@ class Examples:
         path = cache_folder() / "vectors" / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):  # several runs want the same teacher at once: one computes it
-            if not _intact(path):
-                path.unlink(missing_ok=True)
-                with atomic_path(path) as part, part.open("wb") as file:
-                    np.save(file, compute().numpy())
-                atomic_write(path.with_suffix(DIGEST), _digest(path))
+            if not is_whole(path, what):
+                warn_of_damage(path)
+                with atomic_path(path) as part:
+                    with part.open("wb") as file:
+                        np.save(file, compute().numpy())
+                    seal(part, what)
         return torch.from_numpy(np.load(path, mmap_mode="c"))
-
-
-def _intact(path: Path) -> bool:
-    """Whether cached vectors are there and as they were written; a warning where they were changed since."""
-    if not path.is_file():
-        return False
-    written = path.with_suffix(DIGEST)
-    if written.is_file() and written.read_text() == _digest(path):
-        return True
-    logger.warning("%s: not as it was written; its vectors are computed again", path)
-    return False
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

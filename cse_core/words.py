@@ -118,8 +118,14 @@ def _package() -> tuple[Path, Path]:
 def _read_package(table: Path, index: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
     import pyarrow.parquet as pq
 
-    words = pq.read_table(index, columns=["index"])["index"].to_pylist()
-    vectors = np.load(table, mmap_mode="r")
+    try:
+        words = pq.read_table(index, columns=["index"])["index"].to_pylist()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{index}: cut short or damaged ({error}); install the package again") from error
+    try:
+        vectors = np.load(table, mmap_mode="r")
+    except (EOFError, ValueError) as error:
+        raise ValueError(f"{table}: cut short or damaged ({error}); install the package again") from error
     if len(words) != len(vectors):
         raise ValueError(f"{table}: {len(vectors):,} vectors for {len(words):,} words; install the package again")
     return {word: row for row, word in enumerate(words)}, vectors

@@ -20,6 +20,7 @@ from cse_core.encoder import Encoder
 from cse_core.evaluate import suite
 from cse_core.history import readable
 from cse_core.memory import Memory, Progress
+from cse_core.pins import hold_corpus
 from cse_core.pretrained import identity
 from cse_core.run import Pretrained, Run
 from cse_core.scorers import Scorer
@@ -187,6 +188,7 @@ def _score(
     if not names:
         return [], {}, []
     encoder = opened(job.encoder, select, place)
+    hold_corpus(getattr(scoring.scorer, "corpus", None), place.store, place.data, f"run {job.key}, scored by {scorer}")
     found, sets = suite.evaluate(encoder, scoring.scorer, names, data=place.data, progress=on_score, failed=failed)
     kept = history.kept.get(select)
     cells: list[dict[str, Any]] = []

@@ -31,6 +31,7 @@ def execute_shared(
         return execute(job, place, on_step=on_step)
     shared, folder = Shared(place.shared), place.store / job.key
     patiently(shared.insist)
+    patiently(partial(shared.exchange_pins, place.store))
     nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
     for run in nested:
         patiently(partial(shared.fetch, run.key, place.store))
@@ -53,9 +54,12 @@ def execute_shared(
         result = execute(job, place, on_step=share)
     except FailedTasksError:
         if _content(folder) != before:
+            patiently(partial(shared.exchange_pins, place.store))
             patiently(partial(shared.publish, folder, last))  # what the other tasks found is not lost
         _drop_weights(folder)
         raise
+    # Two machines may have used a name for the first time at once: the one that comes second publishes nothing.
+    patiently(partial(shared.exchange_pins, place.store))
     if _content(folder) != before and not patiently(partial(shared.publish, folder, last)):
         return execute_shared(job, place, on_step=on_step)  # another was first: its folder, and what that still lacks
     _drop_weights(folder)

@@ -5,6 +5,7 @@
     URL/<key>/<attempt>-<number>/      such a folder: checkpoints, history, result, arrays
     URL/<key>/state-<step>-<selection rules>-<attempt>/    what a run goes on from
     .../complete                       in each of them, written last: the names of its files
+    URL/pins/...                       the content of each corpus and backbone that is taken by name alone
     URL/prepared                       without it no worker takes the folder for the shared one: it may not be mounted
 
 No two attempts write the same name, but for 1, 2, ..., which are the first one's for good. So a worker that was cut off
@@ -12,6 +13,7 @@ and lives on can spoil nothing: what it brings after another one has finished is
 """
 
 import errno
+import hashlib
 import json
 import logging
 import math
@@ -29,18 +31,17 @@ from fsspec.implementations.local import LocalFileSystem
 
 from cse_core.checkpoint import MANIFEST, parse_manifest
 from cse_core.history import HISTORY, History, check_finished, fitting, known, resumable
+from cse_core.pins import hold, pins
 
 ARRAYS = ("pair_scores", "figure_data")
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
 STATE = re.compile(r".*/state-(?P<step>\d+)-(?P<rules>[\w+]+)-(?P<attempt>[0-9a-f]{12})")
 SUFFIXES = (".json", ".safetensors", ".txt", ".npz")  # of what is fetched beside a state: nothing that could run code
-COMPLETE, PREPARED = "complete", "prepared"
+COMPLETE, PREPARED, PINNED = "complete", "prepared", "pins"
 SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # user and password of a URL
 T = TypeVar("T")
 TRIES = 3
 PATIENCE, PAUSE = 600.0, 5.0  # seconds: how long storage or a server may be away, and how often it is tried
-
-
 logger = logging.getLogger(__name__)
 
 
@@ -188,6 +189,16 @@ class Shared:
                 self._upload(folder, state)
             mine = [path for path in self._states(folder.name) if path.endswith(self.attempt)]
             self._remove([path for path in mine if not path.endswith(name)])
+
+    def exchange_pins(self, store: Path) -> None:
+        """Hold this machine's corpora and backbones (cse_core/pins.py) to what the first machine to use them found."""
+        place = f"{self.root}/{PINNED}"
+        with _os_errors(self.url):
+            self.files.makedirs(place, exist_ok=True)
+            for pin in pins(store).items():  # a name that is taken stays as it is
+                self._claim(f"{place}/{hashlib.sha256(pin[0].encode()).hexdigest()}", json.dumps(pin))
+            files = [path for path in self._entries(PINNED) if not path.endswith(".part")]
+            hold(store, dict(json.loads(self.files.cat_file(path)) for path in files), hidden(self.url))
 
     def _remove(self, places: list[str]) -> None:
         for place in places:

@@ -286,11 +286,3 @@ def test_an_encoder_without_progress_is_asked_for_none() -> None:
     memory.fill(TEXTS, progress=lambda *news: told.append(news))
     assert same(memory.encode(TEXTS), Recording().encode(TEXTS))
     assert told == []
-
-
-def test_a_damaged_file_of_embeddings_is_named_with_what_to_do(cache: Path) -> None:
-    Memory(Recording(), "content").encode(TEXTS)
-    (kept,) = cache.rglob("*.npz")
-    kept.write_bytes(kept.read_bytes()[:100])
-    with pytest.raises(ValueError, match=rf"{kept.name}: not a readable file of embeddings .* delete it"):
-        Memory(Recording(), "content").encode(TEXTS)

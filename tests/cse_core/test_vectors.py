@@ -4,6 +4,7 @@ import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -56,9 +57,50 @@ def test_the_second_reader_computes_nothing(source: Examples, monkeypatch: pytes
     assert torch.equal(source.vectors(Pretrained("wiki-tiny"), select="last"), first)
 
 
+def other_numbers(path: Path) -> None:
+    """A whole file of numpy's own with other vectors in it, as wide as before."""
+    np.save(path, np.load(path)[::-1])
+
+
+DAMAGES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-100]),
+    "other vectors": other_numbers,
+    "wider": lambda path: np.save(path, np.ones((40, 256), np.float32)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_vectors_are_made_again_with_a_warning(
+    damage: str, source: Examples, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = source.vectors(TINY, select="last").clone()
+    (path,) = (cache / "vectors").glob("*.npy")
+    DAMAGES[damage](path)
+    for warnings in (1, 0):
+        caplog.clear()
+        assert torch.equal(source.vectors(TINY, select="last"), first)
+        assert [said.startswith(f"{path} is not as this version wrote it") for said in caplog.messages] == [
+            True
+        ] * warnings
+
+
+def test_vectors_of_another_encoder_under_the_name_are_made_again(
+    source: Examples, cache: Path, tmp_path: Path
+) -> None:
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save(tmp_path / "mean")
+    first = source.vectors(TINY, select="last").clone()
+    (own,) = (cache / "vectors").glob("*.npy")
+    source.vectors(Pretrained(str(tmp_path / "mean")), select="last")
+    (other,) = set((cache / "vectors").glob("*.npy")) - {own}
+    shutil.copy(other, own)
+    assert torch.equal(source.vectors(TINY, select="last"), first)
+
+
 def test_a_teacher_with_another_vocabulary_is_refused(source: Examples, tmp_path: Path) -> None:
     other = Encoder.from_pretrained("wiki-tiny")
     other.tokenizer.add_tokens(["[NEW]"])
+    other.backbone.resize_token_embeddings(len(other.tokenizer))
     other.save(tmp_path / "other")
     with pytest.raises(ValueError, match="different vocabularies; a teacher reads the student's ids"):
         source.vectors(Pretrained(str(tmp_path / "other")), select="last")

@@ -11,7 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from cse_core.run import Corpus
 from cse_core.scorers import Cosine, PairScores
+from cse_core.synthetic import sentences
 from cse_core.train import History
 from experiments import record, sharing, storage
 from experiments.job import AS_IS, FailedTasksError, Job, Place, Scoring
@@ -137,3 +139,46 @@ def test_storage_that_is_away_for_a_while_costs_no_run(tmp_path: Path, monkeypat
     monkeypatch.setattr(storage, "PATIENCE", 0.0)
     with pytest.raises(OSError, match="StoreError: no endpoint"):
         patiently(lambda: shared.publish(folder, 1))
+
+
+class TestPins:
+    """Two machines whose files have one name and other sentences."""
+
+    def job(self, tmp_path: Path, seed: int) -> Job:
+        run = replace(tiny.run(), corpus=Corpus("mine", 64), batch_size=32, seed=seed)
+        return Job(run, "tiny", "a", (Scoring("last", Cosine(), ("synthetic",)),), ("x",))
+
+    def machine(self, tmp_path: Path, name: str, url: str, lines: list[str]) -> Place:
+        (tmp_path / name / "data").mkdir(parents=True)
+        (tmp_path / name / "data" / "mine.txt").write_text("\n".join(lines) + "\n")
+        return Place(tmp_path / name / "store", tmp_path / name / "data", shared=url)
+
+    def test_a_machine_with_other_sentences_is_refused_before_it_trains(self, tmp_path: Path) -> None:
+        url = prepared((tmp_path / "shared").as_uri())
+        here = self.machine(tmp_path, "here", url, sentences(64))
+        there = self.machine(tmp_path, "there", url, sentences(64)[::-1])
+        first = execute_shared(self.job(tmp_path, 1), here)["data"]["corpus"]
+        steps: list[int] = []
+        with pytest.raises(ValueError, match=f"corpus mine, first 64 lines has the content .* found {first}"):
+            execute_shared(self.job(tmp_path, 2), there, on_step=lambda step, _: steps.append(step))
+        assert steps == []
+        assert [path.name for path in (tmp_path / "shared").iterdir() if path.name == self.job(tmp_path, 2).key] == []
+        again = self.machine(tmp_path, "again", url, sentences(64))
+        assert execute_shared(self.job(tmp_path, 2), again)["data"]["corpus"] == first
+
+    def test_of_two_that_use_a_name_first_at_once_one_publishes(self, tmp_path: Path) -> None:
+        url = prepared((tmp_path / "shared").as_uri())
+        here = self.machine(tmp_path, "here", url, sentences(64))
+        there = self.machine(tmp_path, "there", url, sentences(64)[::-1])
+        first: list[str] = []
+
+        def meanwhile(step: int, history: History) -> None:
+            if not first:
+                first.append(execute_shared(self.job(tmp_path, 1), here)["data"]["corpus"])
+
+        late = self.job(tmp_path, 2)
+        with pytest.raises(ValueError, match=r"corpus mine, first 64 lines has the content .* found "):
+            execute_shared(late, there, on_step=meanwhile)
+        assert len(first) == 1
+        assert not Shared(url).holds(late.key, ("last",))
+        assert Shared(url).holds(self.job(tmp_path, 1).key, ("last",))
