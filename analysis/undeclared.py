@@ -36,6 +36,6 @@ def undeclared_page(scale: str, studies: Iterable[Study], runs: pd.DataFrame, re
 
 def _scored(lines: pd.DataFrame) -> str:
     found = []
-    for (select, scorer), cells in lines.groupby(["select", "scorer"]):
-        found.append(f"{select}, {scorer}: {' '.join(sorted(cells['task'].unique()))}")
+    for how, tasks in lines.groupby(lines["select"] + ", " + lines["scorer"])["task"]:
+        found.append(f"{how}: {' '.join(sorted(tasks.unique()))}")
     return "; ".join(found)

@@ -52,12 +52,26 @@ class Manifest:
             if self._text() == before:  # else another process merged in between: look again
                 raise ChangedFileError(self._refusal(name, content, hashes))
 
+    def lists(self, name: str, content: bytes) -> bool:
+        """Whether this is the content that the manifest has for a file."""
+        return _sha256(content) in self._parse(self._text() or "").get(name, set())
+
     @contextmanager
     def locked(self) -> Generator[None]:
         """Keep other processes from changing the folder's files."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / f"{NAME}.lock"):
+            self._settle()
             yield
+
+    def _settle(self) -> None:
+        """Leave one hash for each file: a process that was killed as it replaced one left two."""
+        entries = self._parse(self._text() or "")
+        found = {name: _content(self.folder / name) for name, hashes in entries.items() if len(hashes) > 1}
+        found = {name: content for name, content in found.items() if _sha256(content) in entries[name]}
+        if found:
+            entries |= {name: {_sha256(content)} for name, content in found.items()}
+            self._write({name: hashes for name, hashes in entries.items() if found.get(name, b"") is not None})
 
     def replace(self, contents: Mapping[str, bytes]) -> None:
         """Write files and their hashes, so that a kill at any moment leaves what `read` accepts; the lock is held."""

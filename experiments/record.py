@@ -236,13 +236,19 @@ def keep_arrays(lacking: Iterable[tuple[str, Path]], store: Path) -> None:
 
 
 def _copy(sources: Mapping[Path, Path], folder: Path) -> int:
-    """Copy files that a record lacks, by target; return how many."""
+    """Copy files that a record lacks, by target; return how many. One that the manifest has must be as it was."""
     manifest = Manifest(folder)
     wanted = {target: source for target, source in sources.items() if source.is_file() and not target.is_file()}
     if wanted:
         with manifest.locked():
             contents = {target.relative_to(folder).as_posix(): source.read_bytes() for target, source in wanted.items()}
-            manifest.replace({name: content for name, content in contents.items() if manifest.read(name) is None})
+            manifest.replace(
+                {
+                    name: content
+                    for name, content in contents.items()
+                    if manifest.lists(name, content) or manifest.read(name) is None
+                }
+            )
     return len(wanted)
 
 
