@@ -27,8 +27,9 @@ from cse_core.train import History, train
 from cse_core.vectors import checkpoint
 from cse_core.words import WordVectors, is_word_vectors
 from experiments.environment import environment
-from experiments.record import arrays_name, teachers_of
+from experiments.record import arrays_name
 from experiments.study import pretrained_key
+from experiments.teachers import teachers_of
 
 AS_IS = "as is"  # the `select` of an encoder that was not trained here
 

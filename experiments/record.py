@@ -1,45 +1,28 @@
 """The record: CSVs in mlruns/. Merged, the earliest wins, no line is removed.
 
-A line of runs.csv is a run by its key: what it was, what it cost, where it ran. A cell of results.csv is one score by
-one version of its evaluator: (key, select, scorer, task, metric, version). A point of curves.csv is (key, name, step):
-the mean of a loss term over the steps since the last point, or a dev score. A line of pairs.csv is a difference of two
-checkpoints on pairs drawn anew (analysis/pair_bootstrap.py). A line of searches.csv is a trial of a search by its
-settings: its mean dev score over seeds, or what it had when it was stopped.
-Quickstart has a folder of its own, so that trying the project leaves the committed record as it is.
+A line of runs.csv is a run by its key: what it was, what it learns from, what it cost, where it ran. A cell of
+results.csv is one score by one version of its evaluator: (key, select, scorer, task, metric, version). A point of
+curves.csv is (key, name, step): the mean of a loss term over the steps since the last point, or a dev score. A line of
+pairs.csv is a difference of two checkpoints on pairs drawn anew (analysis/pair_bootstrap.py). A line of searches.csv is
+a trial of a search by its settings: its mean dev score over seeds, or what it had when it was stopped.
+Quickstart has a folder of its own, so that trying the project leaves the committed record as it is. Each folder has a
+manifest (manifest.py).
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import NoneType
-from typing import Any, cast, get_args
+from typing import Any
 
 import pandas as pd
 
-from cse_core.methods import METHODS
-from cse_core.run import Pretrained, Run
-from experiments.csv_table import Table
+from experiments.csv_table import DamagedFileError, Table
 from experiments.manifest import Manifest
+from experiments.scales import SCALES
 from experiments.study import ARRAY_VIEWS, Row, Study
+from experiments.teachers import old_teachers
 
 MLRUNS = Path(__file__).parents[1] / "mlruns"
-UNKNOWN = "unknown"  # the teachers of a run that was recorded before they were
-
-
-def old_teachers(line: Mapping[str, str]) -> str:
-    """What a line of runs.csv from before it had teachers says of them: none, where the method can't have any."""
-    method = METHODS.get(line["method"])
-    alone = line["method"] == "none" or (method and all(_is_plain(f.type) for f in fields(cast(Any, method))))
-    return "" if alone else UNKNOWN
-
-
-def _is_plain(kind: Any) -> bool:
-    """Whether a field's type has no room for a run."""
-    return kind in PLAIN or (bool(get_args(kind)) and all(map(_is_plain, get_args(kind))))
-
-
-PLAIN = (int, float, str, bool, NoneType, Ellipsis, Pretrained)
 CELL = ["key", "select", "scorer", "task", "metric", "version"]
 POINT = ["key", "name", "step"]
 DRAWN = ["scale", "first", "second", "column"]  # a difference of two checkpoints over pairs that are drawn anew
@@ -112,6 +95,7 @@ def read_results(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
     folder = folder_for(scale, mlruns)
     scores, runs = RESULTS_TABLE.read(folder), RUNS_TABLE.read(folder)  # runs last: those of new scores come first
     _refuse_strange(folder, runs, scores)
+    _refuse_unknown_scale(folder, runs, {*SCALES, OWN, scale})
     return scores.merge(runs, on="key", how="left", validate="m:1")[RESULTS]
 
 
@@ -119,6 +103,13 @@ def _refuse_strange(folder: Path, runs: pd.DataFrame, scores: pd.DataFrame) -> N
     strange = scores[~scores["key"].isin(runs["key"])]
     if len(strange):
         raise ValueError(f"{folder}: results.csv has scores of run {strange['key'].iloc[0]}, which runs.csv lacks")
+
+
+def _refuse_unknown_scale(folder: Path, runs: pd.DataFrame, known: Collection[str]) -> None:
+    for key, name in zip(runs["key"], runs["scale"], strict=True):
+        if name not in known:
+            expected = ", ".join(sorted(known))
+            raise DamagedFileError(f"{folder / RUNS_TABLE.name}: run {key} has the scale {name!r}; expected {expected}")
 
 
 def read_runs(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
@@ -149,31 +140,6 @@ def result_lines(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     shared["teachers"] = result["teachers"] if "teachers" in result else old_teachers(result)
     shared["commit"], shared["device"] = commit_of(environment), environment["device"]
     yield from (shared | cell for cell in result["cells"] if cell["metric"] not in UNRECORDED)
-
-
-def teachers_of(encoder: Run | Pretrained) -> str:
-    """Return what a run learns from besides its corpus: `KEY/RULE xWEIGHT` for each run that it reads, " + " between.
-
-    RULE says which of that run's checkpoints; an encoder that is not trained here goes by name and content. Bases of
-    RankEncoder have no weight. "" for a run that reads no other.
-    """
-    return " + ".join(_teachers_in(encoder.method)) if isinstance(encoder, Run) else ""
-
-
-def _teachers_in(value: Any, rule: str = "last", weight: float | None = None) -> Iterator[str]:
-    share = "" if weight is None else f" x{weight!r}"
-    if isinstance(value, Run):
-        yield f"{value.key}/{rule}{share}"
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _teachers_in(item, rule, weight)
-    elif is_dataclass(value):
-        rule, weight = getattr(value, "select", rule), getattr(value, "weight", None)
-        for one in (getattr(value, field.name) for field in fields(value)):
-            if isinstance(one, Pretrained) and hasattr(value, "select"):
-                yield f"{one.name}:{one.sha256[:12]}" + ("" if weight is None else f" x{weight!r}")
-            else:
-                yield from _teachers_in(one, rule, weight)
 
 
 def commit_of(environment: Mapping[str, str]) -> str:
@@ -258,8 +224,12 @@ def merge_folder(other: Path, mlruns: Path) -> dict[str, int]:
         raise FileNotFoundError(f"{other}: holds no record; expected runs.csv and the files beside it")
     found = {table.name: table.read(other) for table in reversed(TABLES)}  # all of them, before any is written
     _refuse_strange(other, found["runs.csv"], found["results.csv"])
-    new = {table.name: table.merge(mlruns, found[table.name]) for table in TABLES}
     arrays = sorted((other / "figure_data").rglob("*.npz"))
+    for path in arrays:
+        Manifest(other).read(path.relative_to(other).as_posix())
+    for table in TABLES:
+        table.read(mlruns)
+    new = {table.name: table.merge(mlruns, found[table.name]) for table in TABLES}
     return new | {"figure_data": _copy({mlruns / path.relative_to(other): path for path in arrays}, mlruns)}
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import record
+from experiments.manifest import ChangedFileError, Manifest
 
 
 def line(**changes: Any) -> dict[str, Any]:
@@ -91,6 +92,7 @@ def of_a_machine(folder: Path, *keys: str, score: float) -> Path:
     for key in keys:
         (folder / "figure_data" / key).mkdir(parents=True)
         (folder / "figure_data" / key / "a.npz").write_text(str(score))
+    Manifest(folder).accept(sorted((folder / "figure_data").rglob("*.npz")))
     return folder
 
 
@@ -133,6 +135,20 @@ def test_a_record_that_is_broken_anywhere_adds_nothing(tmp_path: Path, broken: s
     (theirs / "SHA256SUMS").unlink()
     before = contents(mine)
     with pytest.raises(ValueError, match=r"theirs.*(columns key, other; expected|scores of run b)"):
+        record.merge_folder(theirs, mine)
+    assert contents(mine) == before
+
+
+@pytest.mark.parametrize("side", ["mine", "theirs"])
+@pytest.mark.parametrize("name", ["searches.csv", "results.csv", "figure_data/b/a.npz"])
+def test_a_record_that_something_else_changed_is_not_merged(tmp_path: Path, side: str, name: str) -> None:
+    mine, theirs = of_a_machine(tmp_path / "mine", "a", score=0.1), of_a_machine(tmp_path / "theirs", "b", score=0.2)
+    if name.startswith("figure_data") and side == "mine":
+        pytest.skip("what is there is left as it is")
+    with (tmp_path / side / name).open("a") as file:
+        file.write("x")
+    before = contents(mine)
+    with pytest.raises(ChangedFileError, match=rf"{side}/{name}: its SHA-256 is"):
         record.merge_folder(theirs, mine)
     assert contents(mine) == before
 
