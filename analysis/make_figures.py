@@ -1,8 +1,9 @@
 """Draw the studies that are figures, and loss and dev curves of tables, from the record.
 
-python analysis/make_figures.py [study ...] [--scale small] [--mlruns FOLDER]
+python analysis/make_figures.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -21,10 +22,12 @@ from analysis.plots.searches import searches
 from analysis.plots.training import all_curves
 from analysis.plots.views import VIEWS
 from analysis.searched import searched
-from experiments import catalogue, record
+from experiments import catalogue, manifest, record
+from experiments.manifest import Manifest
 from experiments.study import Row, Study
 
 TABLE = "table"
+SEARCHES = "searches"  # the name of the figure of all searches
 WITH_CURVES = ("rankcse-table4",)  # the tables whose curves the report shows
 
 
@@ -71,16 +74,36 @@ def make(studies: Sequence[Study], *, mlruns: Path = record.MLRUNS, figures: Pat
             scale = study.scale.name
             figure = draw(drawn_of(study, *frames(scale), mlruns))
             if figure is not None:
-                stem = f"{study.name}-curves" if study.view == TABLE else study.name
-                written += save(figure, figures / scale / stem)
+                written += save(figure, figures / scale / stem_of(study))
     return written
+
+
+def stem_of(study: Study) -> str:
+    """The name of a study's figure, without its ending."""
+    return f"{study.name}-curves" if study.view == TABLE else study.name
 
 
 def make_searches(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     """Draw what the searches of a scale found, if there are any."""
     with plt.rc_context(style.RC):
         figure = searches(searched(record.read_searches(scale, mlruns), scale))
-        return save(figure, figures / scale / "searches") if figure is not None else []
+        return save(figure, figures / scale / SEARCHES) if figure is not None else []
+
+
+def differences(scale: str, *, mlruns: Path, figures: Path) -> list[str]:
+    """Return a line for each file of the record, and each figure, that is not as it was written or is of no study.
+
+    Nothing is drawn: other fonts or another matplotlib give other bytes for the same figure.
+    """
+    found = Manifest(record.folder_for(scale, mlruns)).differences()
+    for path, what in Manifest(figures.parent).differences().items():
+        if path.is_relative_to(figures) or path.name == manifest.NAME:
+            found[path] = what
+    stems = {stem_of(study) for study in catalogue.chosen(["all"], scale)} | {SEARCHES}
+    stale = (path for path in sorted((figures / scale).glob("*")) if path.stem not in stems)
+    return [f"{path}: {what}" for path, what in found.items()] + [
+        f"{path}: stale, no study gives it" for path in stale if scale != "quickstart"
+    ]
 
 
 def default(studies: Sequence[Study]) -> list[Study]:
@@ -93,23 +116,34 @@ def main(
     /,
     *,
     scale: str = "small",
+    check: bool = False,
     mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = record.MLRUNS,
-) -> None:
+) -> int:
     """Draw studies: those that are figures as such, tables as their loss and dev curves.
 
     Args:
         studies: studies, papers or `quickstart`; if none is named the papers' figures and the curves in the report.
         scale: the size.
+        check: draw nothing, list what differs from SHA256SUMS, and fail if anything does.
         mlruns: the folder of the record.
     """
-    chosen = catalogue.chosen(list(studies), scale) if studies else default(catalogue.chosen(["all"], scale))
     figures = record.outputs(mlruns) / "figures"
+    if check:
+        found = differences("quickstart" if studies == ("quickstart",) else scale, mlruns=mlruns, figures=figures)
+        print("\n".join([*found, f"{len(found)} differences from {manifest.NAME}"]))
+        return 1 if found else 0
+    chosen = catalogue.chosen(list(studies), scale) if studies else default(catalogue.chosen(["all"], scale))
     written = make(chosen, mlruns=mlruns, figures=figures)
     if not studies:
         written += make_searches(scale, mlruns=mlruns, figures=figures)
+    Manifest(figures.parent).accept(written)
     told = f"{len(written)} files for {len(chosen)} studies; a study without anything to draw has none"
     print("\n".join([*map(str, written), told]))
+    return 0
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    try:
+        sys.exit(tyro.cli(main))
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")

@@ -6,10 +6,9 @@ python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns F
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +16,15 @@ import pandas as pd
 import tyro
 
 from analysis import benchmarks, blocks, layout, page, render, verdict_layout
+from analysis.differences import altered, committed_folders, differences, read_text, stale
 from analysis.estimates import estimates_block
 from analysis.results import Results, join, tidy
 from analysis.searched import searches_block
+from analysis.undeclared import undeclared_page
 from analysis.verdicts import judge, overall
+from cse_core.atomic import atomic_write
 from experiments import catalogue, record
+from experiments.manifest import ChangedFileError, Manifest
 from experiments.scales import SCALES
 from experiments.study import Study
 
@@ -29,7 +32,6 @@ ROOT = Path(__file__).parents[1]
 KINDS = "table|verdicts|estimates|benchmarks|claims|decided|power|published|runs|searches"
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
-SUFFIXES = (".md", ".tex", ".csv")
 
 
 class Record:
@@ -37,6 +39,7 @@ class Record:
 
     def __init__(self, mlruns: Path) -> None:
         self.results = cache(partial(record.read_results, mlruns=mlruns))
+        self.runs = cache(partial(record.read_runs, mlruns=mlruns))
         self._curves = cache(partial(record.read_curves, mlruns=mlruns))
         self.pairs = cache(partial(record.read_pairs, mlruns=mlruns))
         self.searches = cache(partial(record.read_searches, mlruns=mlruns))
@@ -135,36 +138,6 @@ WHOLE: dict[str, Callable[[str, str, Record], str]] = {
 }
 
 
-def stale(folders: Sequence[Path], wanted: Mapping[Path, str]) -> list[Path]:
-    """Table files in the folders that no study gives."""
-    found = (path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in SUFFIXES)
-    return [path for path in found if path not in wanted]
-
-
-def differences(wanted: Mapping[Path, str]) -> list[str]:
-    """Each file that is missing or other than wanted, with its first differing line."""
-    found = []
-    for path, text in wanted.items():
-        if not path.is_file():
-            found.append(f"{path}: missing")
-            continue
-        pairs = zip_longest(_read(path).splitlines(), text.splitlines(), fillvalue="nothing")
-        changed = next(((i, a, b) for i, (a, b) in enumerate(pairs, 1) if a != b), None)
-        if changed:
-            found.append("{}: line {} is\n    {}\n  the record gives\n    {}".format(path, *changed))
-        elif _read(path) != text:
-            found.append(f"{path}: line ends differ")
-    return found
-
-
-def write(path: Path, text: str) -> None:
-    """Replace a file in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8", newline="")
-    part.replace(path)
-
-
 def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, places: Places) -> list[str]:
     """Write the tables and report blocks, or with `check` only compare; returns a line for each difference found.
 
@@ -176,19 +149,46 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, pla
     wanted = generated(studies_for(names, scales), recorded, tables=places.tables)
     extra = []
     if not names:
-        folders = [places.tables / scale] if scale else _committed_folders(places.tables)
+        wanted |= _undeclared_pages(scales, recorded, places.tables)
+        folders = [places.tables / scale] if scale else committed_folders(places.tables)
         extra = stale(folders, wanted)
     if places.report and places.report.is_file() and list(names) != ["quickstart"]:
-        wanted[places.report] = filled(_read(places.report), recorded)
+        wanted[places.report] = filled(read_text(places.report), recorded)
     found = differences(wanted) + [f"{path}: stale, no study gives it" for path in extra]
     if not check:
         for path, text in wanted.items():
-            write(path, text)
+            if not path.is_file() or read_text(path) != text:
+                atomic_write(path, text)
         if not names:
             _write_pages(scales, recorded, places)
         for path in extra:
             path.unlink()
+        Manifest(places.tables.parent).accept(path for path in [*wanted, *extra] if path != places.report)
     return found
+
+
+def check_all(names: Sequence[str], scale: str, places: Places) -> list[str]:
+    """Return a line for each file that is not as it was written, or that the record does not give."""
+    scale_of_record = "quickstart" if list(names) == ["quickstart"] else scale
+    by_path = altered(record.folder_for(scale_of_record, places.mlruns), places.tables.parent)
+    try:
+        found = make(names, scale=scale, check=True, places=places)
+    except ChangedFileError as error:
+        found = [f"tables and report are not compared. {error}"]
+    told = [
+        f"{path}: {what}" for path, what in by_path.items() if not any(line.startswith(f"{path}:") for line in found)
+    ]
+    return told + found
+
+
+def _undeclared_pages(scales: Sequence[str], recorded: Record, tables: Path) -> dict[Path, str]:
+    pages = {
+        tables / scale / "undeclared-runs.md": undeclared_page(
+            scale, catalogue.chosen(["all"], scale), recorded.runs(scale), recorded.results(scale)
+        )
+        for scale in scales
+    }
+    return {path: text for path, text in pages.items() if text}
 
 
 def _write_pages(scales: Sequence[str], recorded: Record, places: Places) -> None:
@@ -196,7 +196,7 @@ def _write_pages(scales: Sequence[str], recorded: Record, places: Places) -> Non
     for scale in scales:
         found = [recorded.of(study) for study in catalogue.chosen(["all"], scale)]
         figures = places.tables.with_name("figures") / scale
-        write(places.tables.with_name(f"{scale}.html"), page.page(SCALES[scale], found, figures))
+        atomic_write(places.tables.with_name(f"{scale}.html"), page.page(SCALES[scale], found, figures))
 
 
 def main(
@@ -212,16 +212,17 @@ def main(
     Args:
         studies: studies, papers or `quickstart`; all but quickstart if none is named.
         scale: the size; small and every recorded one if not given.
-        check: write nothing, list what differs from the record, and fail if anything does.
+        check: write nothing, list what differs from the record or from SHA256SUMS, and fail if anything does.
         mlruns: the folder of the record.
     """
     if not check:
         _export(mlruns)
     places = Places.of(mlruns)
-    found = make(studies, scale=scale, check=check, places=places)
     if check:
+        found = check_all(studies, scale, places)
         print("\n".join([*found, f"{len(found)} differences from the record"]))
         return 1 if found else 0
+    found = make(studies, scale=scale, places=places)
     print(f"{len(found)} files changed under {places.tables}")
     return 0
 
@@ -269,15 +270,8 @@ def recorded_scales(frame: pd.DataFrame) -> list[str]:
     return [name for name in SCALES if name == "small" or (name in recorded and name != "quickstart")]
 
 
-def _committed_folders(tables: Path) -> list[Path]:
-    """Quickstart's folder is ignored by git and not compared."""
-    return [path for path in sorted(tables.glob("*")) if path.is_dir() and path.name != "quickstart"]
-
-
-def _read(path: Path) -> str:
-    with path.open(encoding="utf-8", newline="") as file:
-        return file.read()
-
-
 if __name__ == "__main__":
-    sys.exit(command())
+    try:
+        sys.exit(command())
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")

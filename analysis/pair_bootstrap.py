@@ -79,7 +79,6 @@ def main(
         mlruns: the folder of the record and its store.
     """
     (chosen,) = catalogue.chosen([study], scale)
-    folder = record.folder_for(scale, mlruns)
     results = join(chosen, record.read_results(scale, mlruns))
     rows = {row.label: row for row in chosen.rows}
     place = Place(store=mlruns / "store", data=data)
@@ -96,7 +95,7 @@ def main(
         about = {"scale": scale, "column": one.task, "resamples": RESAMPLES, "commit": commit}
         about |= {side: record.scored_by(rows[label]) for side, label in (("first", one.better), ("second", one.worse))}
         found = line(chosen, one, (scores[one.better, one.task], scores[one.worse, one.task]), data)
-        record.merge(folder / "pairs.csv", pd.DataFrame([about | found]), columns=record.PAIRS, identity=record.DRAWN)
+        record.merge_pairs(scale, mlruns, pd.DataFrame([about | found]))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from cse_core.words import WordVectors, is_word_vectors
 from experiments.environment import environment
 from experiments.record import arrays_name
 from experiments.study import pretrained_key
+from experiments.teachers import teachers_of
 
 AS_IS = "as is"  # the `select` of an encoder that was not trained here
 
@@ -254,6 +255,7 @@ def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
         "backbone": settings["backbone"],
         "seed": settings.get("seed", 0),
         "settings": " ".join(f"{name}={changed[name]}" for name in told),
+        "teachers": teachers_of(run),
         "parameters": settings,
         "curves": history.curves,
         "kept": {rule: {"step": kept.step, "score": kept.score} for rule, kept in history.kept.items()},

@@ -1,6 +1,16 @@
 """Add another machine's record to this one's: `python experiments/merge.py FOLDER`, with that machine's mlruns/*.csv.
 
-What this record has stays as it is; of the other one come the runs, scores and arrays that it lacks.
+What this record has stays as it is; of the other one come the runs, scores and arrays that it lacks. Both are checked
+against their SHA256SUMS first: a file that something else changed is named, and nothing is merged.
+
+Git must not merge two people's records: both sides may name one cell, and SHA256SUMS would fit neither, so that git
+stops with a conflict. Then keep your side whole and merge the other side's folder into it:
+
+    git worktree add --detach ../theirs MERGE_HEAD
+    git restore --source=HEAD --staged --worktree mlruns analysis
+    python experiments/merge.py ../theirs/mlruns
+    python analysis/make_tables.py && python analysis/make_figures.py
+    git add mlruns analysis REPORT.md && git worktree remove ../theirs
 """
 
 import sys

@@ -1,47 +1,66 @@
 """The record: CSVs in mlruns/. Merged, the earliest wins, no line is removed.
 
-A line of runs.csv is a run by its key: what it was, what it cost, where it ran. A cell of results.csv is one score by
-one version of its evaluator: (key, select, scorer, task, metric, version). A point of curves.csv is (key, name, step):
-the mean of a loss term over the steps since the last point, or a dev score. A line of pairs.csv is a difference of two
-checkpoints on pairs drawn anew (analysis/pair_bootstrap.py). A line of searches.csv is a trial of a search by its
-settings: its mean dev score over seeds, or what it had when it was stopped.
-Quickstart has a folder of its own, so that trying the project leaves the committed record as it is.
+A line of runs.csv is a run by its key: what it was, what it learns from, what it cost, where it ran. A cell of
+results.csv is one score by one version of its evaluator: (key, select, scorer, task, metric, version). A point of
+curves.csv is (key, name, step): the mean of a loss term over the steps since the last point, or a dev score. A line of
+pairs.csv is a difference of two checkpoints on pairs drawn anew (analysis/pair_bootstrap.py). A line of searches.csv is
+a trial of a search by its settings: its mean dev score over seeds, or what it had when it was stopped.
+Quickstart has a folder of its own, so that trying the project leaves the committed record as it is. Each folder has a
+manifest (manifest.py).
 """
 
-import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from filelock import FileLock
 
+from experiments.csv_table import DamagedFileError, Table
+from experiments.manifest import Manifest
+from experiments.scales import SCALES
 from experiments.study import ARRAY_VIEWS, Row, Study
+from experiments.teachers import old_teachers
 
 MLRUNS = Path(__file__).parents[1] / "mlruns"
 CELL = ["key", "select", "scorer", "task", "metric", "version"]
-RUNS = ["key", "scale", "method", "backbone", "seed", "settings", "device", "seconds"]
-SCORES = [*CELL[:-1], "score", "pairs", "step", "version", "commit"]  # a run trained again may be scored by other code
+POINT = ["key", "name", "step"]
+DRAWN = ["scale", "first", "second", "column"]  # a difference of two checkpoints over pairs that are drawn anew
+TRIAL = ["scale", "search", "trial"]
+RUNS_TABLE = Table(
+    "runs.csv",
+    dict.fromkeys(("key", "scale", "method", "backbone"), str)
+    | {"seed": int, "settings": str, "device": str, "seconds": float, "teachers": str},
+    ("key",),
+    added={"teachers": old_teachers},
+)
+RESULTS_TABLE = Table(
+    "results.csv",
+    dict.fromkeys(CELL[:-1], str)
+    | {"score": float, "pairs": int, "step": int, "version": int, "commit": str},  # trained again, scored by other code
+    tuple(CELL),
+    optional=("score", "pairs", "step"),
+)
+CURVES_TABLE = Table("curves.csv", {"scale": str, "key": str, "name": str, "step": int, "value": float}, tuple(POINT))
+PAIRS_TABLE = Table(
+    "pairs.csv",
+    dict.fromkeys(DRAWN, str)
+    | dict.fromkeys(("difference", "low", "high", "p"), float)
+    | {"pairs": int, "resamples": int, "commit": str},
+    tuple(DRAWN),
+)
+SEARCHES_TABLE = Table(
+    "searches.csv",
+    dict.fromkeys((*TRIAL, "state"), str) | {"score": float, "evaluations": int, "keys": str, "commit": str},
+    tuple(TRIAL),
+    optional=("score",),
+)
+TABLES = (RUNS_TABLE, RESULTS_TABLE, CURVES_TABLE, PAIRS_TABLE, SEARCHES_TABLE)
+RUNS, SCORES, CURVES, PAIRS, SEARCHES = (list(table.columns) for table in TABLES)
 RESULTS = [*RUNS, *SCORES[1:]]  # both, joined
+TEXT: Any = {name: "string" for table in TABLES for name, kind in table.columns.items() if kind is str}
 OWN = "own"  # the folder, beside the sweeps' `store`, of runs that people make by hand
 UNRECORDED = ("pearson.mean", "pearson.wmean")  # no table has them; a run's artifacts do
-POINT = ["key", "name", "step"]
-CURVES = ["scale", "key", "name", "step", "value"]
-DRAWN = ["scale", "first", "second", "column"]  # a difference of two checkpoints over pairs that are drawn anew
-PAIRS = [*DRAWN, "difference", "low", "high", "p", "pairs", "resamples", "commit"]
-TRIAL = ["scale", "search", "trial"]
-SEARCHES = [*TRIAL, "state", "score", "evaluations", "keys", "commit"]
-FILES = {
-    "runs.csv": (RUNS, ["key"]),
-    "results.csv": (SCORES, CELL),
-    "curves.csv": (CURVES, POINT),
-    "pairs.csv": (PAIRS, DRAWN),
-    "searches.csv": (SEARCHES, TRIAL),
-}
-TEXT: Any = dict.fromkeys(
-    ("scale", "key", "method", "backbone", "settings", "select", "scorer", "first", "second", "column"), "string"
-) | dict.fromkeys(("task", "metric", "commit", "device", "name", "search", "trial", "state", "keys"), "string")
 
 
 def folder_for(scale: str, mlruns: Path = MLRUNS) -> Path:
@@ -71,26 +90,12 @@ def check_writable(mlruns: Path) -> None:
         ) from error
 
 
-def read(path: Path, columns: list[str]) -> pd.DataFrame:
-    """A record file, empty where there is none; other columns than expected are an error."""
-    if not path.is_file():
-        return pd.DataFrame(columns=columns).astype({c: t for c, t in TEXT.items() if c in columns})
-    frame = pd.read_csv(
-        path,
-        dtype=TEXT,
-        keep_default_na=False,
-        na_values={"score": "", "pairs": "", "step": ""},
-    )
-    if list(frame.columns) != columns:
-        raise ValueError(f"{path}: columns {', '.join(frame.columns)}; expected {', '.join(columns)}")
-    return frame
-
-
 def read_results(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
-    """Every score with its run."""
+    """Return every score with its run."""
     folder = folder_for(scale, mlruns)
-    runs, scores = read(folder / "runs.csv", RUNS), read(folder / "results.csv", SCORES)
+    scores, runs = RESULTS_TABLE.read(folder), RUNS_TABLE.read(folder)  # runs last: those of new scores come first
     _refuse_strange(folder, runs, scores)
+    _refuse_unknown_scale(folder, runs, {*SCALES, OWN, scale})
     return scores.merge(runs, on="key", how="left", validate="m:1")[RESULTS]
 
 
@@ -100,48 +105,39 @@ def _refuse_strange(folder: Path, runs: pd.DataFrame, scores: pd.DataFrame) -> N
         raise ValueError(f"{folder}: results.csv has scores of run {strange['key'].iloc[0]}, which runs.csv lacks")
 
 
+def _refuse_unknown_scale(folder: Path, runs: pd.DataFrame, known: Collection[str]) -> None:
+    for key, name in zip(runs["key"], runs["scale"], strict=True):
+        if name not in known:
+            expected = ", ".join(sorted(known))
+            raise DamagedFileError(f"{folder / RUNS_TABLE.name}: run {key} has the scale {name!r}; expected {expected}")
+
+
+def read_runs(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
+    """Return every run of the record that a scale's lies in."""
+    return RUNS_TABLE.read(folder_for(scale, mlruns))
+
+
 def read_curves(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
-    return read(folder_for(scale, mlruns) / "curves.csv", CURVES)
+    """Return every point of the curves."""
+    return CURVES_TABLE.read(folder_for(scale, mlruns))
 
 
 def read_pairs(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
-    return read(folder_for(scale, mlruns) / "pairs.csv", PAIRS)
+    """Return the differences over pairs that are drawn anew."""
+    return PAIRS_TABLE.read(folder_for(scale, mlruns))
 
 
 def read_searches(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
-    lines = read(folder_for(scale, mlruns) / "searches.csv", SEARCHES)
+    """Return a scale's trials."""
+    lines = SEARCHES_TABLE.read(folder_for(scale, mlruns))
     return lines[lines["scale"] == scale]
 
 
-def merge(path: Path, new: pd.DataFrame, *, columns: list[str], identity: list[str]) -> int:
-    """Add lines that the file does not have yet and return how many; what it has stays as it is, to the letter.
-
-    `new` comes earliest first; of two new lines for one cell the first counts.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{path}.lock"):
-        return _merge(path, new, columns, identity)
-
-
-def _merge(path: Path, new: pd.DataFrame, columns: list[str], identity: list[str]) -> int:
-    old = read(path, columns)
-    fresh = new[columns].drop_duplicates(identity)
-    known = pd.MultiIndex.from_frame(old[identity].astype(str))
-    fresh = fresh[~pd.MultiIndex.from_frame(fresh[identity].astype(str)).isin(known)]
-    if fresh.empty:
-        return 0
-    kept = path.read_text().splitlines()[1:] if path.is_file() else []
-    lines = kept + fresh.to_csv(index=False, header=False, lineterminator="\n").splitlines()
-    part = path.with_suffix(".part")
-    part.write_text("\n".join([",".join(columns), *sorted(lines)]) + "\n")
-    part.replace(path)
-    return len(fresh)
-
-
 def result_lines(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A result.json as lines of results.csv."""
+    """A result.json as lines of results.csv and runs.csv."""
     environment = result["environment"]
     shared = {name: result[name] for name in ("scale", "key", "method", "backbone", "seed", "settings", "seconds")}
+    shared["teachers"] = result["teachers"] if "teachers" in result else old_teachers(result)
     shared["commit"], shared["device"] = commit_of(environment), environment["device"]
     yield from (shared | cell for cell in result["cells"] if cell["metric"] not in UNRECORDED)
 
@@ -198,35 +194,43 @@ def arrays_in(store: Path, key: str, target: Path) -> Path:
 
 def keep_arrays(lacking: Iterable[tuple[str, Path]], store: Path) -> None:
     """Copy arrays from the runs' folders into the record, where they are there."""
+    by_folder: dict[Path, dict[Path, Path]] = {}
     for key, target in lacking:
-        source = arrays_in(store, key, target)
-        if source.is_file():
-            _copy(source, target)
+        by_folder.setdefault(target.parents[2], {})[target] = arrays_in(store, key, target)
+    for folder, sources in by_folder.items():
+        _copy(sources, folder)
 
 
-def _copy(source: Path, target: Path) -> bool:
-    """Whether the target was not there yet."""
-    if target.is_file():
-        return False
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(".part")
-    shutil.copyfile(source, part)
-    part.replace(target)
-    return True
+def _copy(sources: Mapping[Path, Path], folder: Path) -> int:
+    """Copy files that a record lacks, by target; return how many. One that the manifest has must be as it was."""
+    manifest = Manifest(folder)
+    wanted = {target: source for target, source in sources.items() if source.is_file() and not target.is_file()}
+    if wanted:
+        with manifest.locked():
+            contents = {target.relative_to(folder).as_posix(): source.read_bytes() for target, source in wanted.items()}
+            manifest.replace(
+                {
+                    name: content
+                    for name, content in contents.items()
+                    if manifest.lists(name, content) or manifest.read(name) is None
+                }
+            )
+    return len(wanted)
 
 
 def merge_folder(other: Path, mlruns: Path) -> dict[str, int]:
     """Add another record, such as a cluster's: what this one lacks; how many lines and arrays, by file and folder."""
     if not (other / "runs.csv").is_file():
         raise FileNotFoundError(f"{other}: holds no record; expected runs.csv and the files beside it")
-    found = {name: read(other / name, columns) for name, (columns, _) in FILES.items()}  # all of them, before any
+    found = {table.name: table.read(other) for table in reversed(TABLES)}  # all of them, before any is written
     _refuse_strange(other, found["runs.csv"], found["results.csv"])
-    new = {
-        name: merge(mlruns / name, found[name], columns=columns, identity=identity)
-        for name, (columns, identity) in FILES.items()
-    }
     arrays = sorted((other / "figure_data").rglob("*.npz"))
-    return new | {"figure_data": sum(_copy(path, mlruns / path.relative_to(other)) for path in arrays)}
+    for path in arrays:
+        Manifest(other).read(path.relative_to(other).as_posix())
+    for table in TABLES:
+        table.read(mlruns)
+    new = {table.name: table.merge(mlruns, found[table.name]) for table in TABLES}
+    return new | {"figure_data": _copy({mlruns / path.relative_to(other): path for path in arrays}, mlruns)}
 
 
 def merge_lines(scale: str, mlruns: Path, results: list[Mapping[str, Any]]) -> int:
@@ -234,17 +238,21 @@ def merge_lines(scale: str, mlruns: Path, results: list[Mapping[str, Any]]) -> i
     folder = folder_for(scale, mlruns)
     points = pd.DataFrame([line for r in results for line in curve_lines(r)], columns=CURVES)
     cells = pd.DataFrame([line for r in results for line in result_lines(r)], columns=RESULTS)
-    merge(folder / "curves.csv", points, columns=CURVES, identity=POINT)
+    CURVES_TABLE.merge(folder, points)
     return merge_results(folder, cells)
 
 
 def merge_results(folder: Path, cells: pd.DataFrame) -> int:
     """Add scores and their runs, earliest first; returns the number of new scores."""
-    merge(folder / "runs.csv", cells, columns=RUNS, identity=["key"])
-    return merge(folder / "results.csv", cells, columns=SCORES, identity=CELL)
+    RUNS_TABLE.merge(folder, cells)
+    return RESULTS_TABLE.merge(folder, cells)
+
+
+def merge_pairs(scale: str, mlruns: Path, differences: pd.DataFrame) -> int:
+    """Add differences over pairs that were drawn anew; returns the number of new ones."""
+    return PAIRS_TABLE.merge(folder_for(scale, mlruns), differences)
 
 
 def merge_searches(mlruns: Path, trials: pd.DataFrame) -> int:
     """Add trials of one scale; returns the number of new ones."""
-    path = folder_for(trials["scale"].iloc[0], mlruns) / "searches.csv"
-    return merge(path, trials, columns=SEARCHES, identity=TRIAL)
+    return SEARCHES_TABLE.merge(folder_for(trials["scale"].iloc[0], mlruns), trials)

@@ -85,7 +85,7 @@ def recorded(tmp_path: Path):
 
     def write(study: Study) -> Path:
         record.merge_results(tmp_path, lines_of(study))
-        points_of(study).to_csv(tmp_path / "curves.csv", index=False)
+        record.CURVES_TABLE.merge(tmp_path, points_of(study))
         for row in study.rows:
             for seed, key in row.keys().items():
                 for task in study.tasks:

@@ -9,57 +9,53 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import record
+from experiments.manifest import ChangedFileError, Manifest
 
 
 def line(**changes: Any) -> dict[str, Any]:
-    return dict.fromkeys(record.RESULTS, "x") | {"score": 0.5, "pairs": 10, "step": 4, "version": 1} | changes
+    numbers = {"seed": 1, "seconds": 1.0, "score": 0.5, "pairs": 10, "step": 4, "version": 1}
+    return dict.fromkeys(record.RESULTS, "x") | {"scale": "small"} | numbers | changes
 
 
-def write(path: Path, *lines: dict[str, Any]) -> int:
-    frame = pd.DataFrame(list(lines), columns=record.RESULTS)
-    return record.merge(path, frame, columns=record.SCORES, identity=record.CELL)
+def write(folder: Path, *lines: dict[str, Any]) -> int:
+    return record.RESULTS_TABLE.merge(folder, pd.DataFrame(list(lines), columns=record.RESULTS))
+
+
+def read(folder: Path) -> pd.DataFrame:
+    return record.RESULTS_TABLE.read(folder)
 
 
 def test_the_earliest_score_of_a_cell_stays(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
-    assert write(path, line(score=0.1)) == 1
+    assert write(tmp_path, line(score=0.1)) == 1
     before = path.read_bytes()
-    assert write(path, line(score=0.9), line(score=0.8)) == 0
+    assert write(tmp_path, line(score=0.9), line(score=0.8)) == 0
     assert path.read_bytes() == before
-    assert write(path, line(task="y", score=0.2), line(task="y", score=0.3)) == 1
-    assert sorted(record.read(path, record.SCORES)["score"]) == [0.1, 0.2]
+    assert write(tmp_path, line(task="y", score=0.2), line(task="y", score=0.3)) == 1
+    assert sorted(read(tmp_path)["score"]) == [0.1, 0.2]
 
 
 @pytest.mark.parametrize("name", record.CELL)
 def test_every_part_of_a_cells_name_tells_cells_apart(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "results.csv"
-    write(path, line())
-    assert write(path, line(**{name: 2 if name == "version" else "y"})) == 1
+    write(tmp_path, line())
+    assert write(tmp_path, line(**{name: 2 if name == "version" else "y"})) == 1
 
 
 def test_lines_that_are_there_keep_every_character(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     odd = ",".join(record.SCORES) + "\n" + "k,last,c  d,t,q,0.10000000000000001,10,,1,c\n"
     path.write_text(odd)
-    write(path, line())
+    write(tmp_path, line())
     assert odd.splitlines()[1] in path.read_text().splitlines()
     assert len(path.read_text().splitlines()) == 3
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20, unique=True))
 def test_scores_come_back_to_the_last_digit(tmp_path_factory: pytest.TempPathFactory, scores: list[float]) -> None:
-    path = tmp_path_factory.mktemp("record") / "results.csv"
-    write(path, *(line(task=str(i), score=score) for i, score in enumerate(scores)))
-    back = record.read(path, record.SCORES).set_index("task")["score"]
+    folder = tmp_path_factory.mktemp("record")
+    write(folder, *(line(task=str(i), score=score) for i, score in enumerate(scores)))
+    back = read(folder).set_index("task")["score"]
     assert [back[str(i)] for i in range(len(scores))] == scores
-
-
-def test_a_file_without_its_last_newline_is_added_to_line_by_line(tmp_path: Path) -> None:
-    path = tmp_path / "results.csv"
-    write(path, line(task="a"))
-    path.write_text(path.read_text().rstrip("\n"))
-    write(path, line(task="b"))
-    assert sorted(record.read(path, record.SCORES)["task"]) == ["a", "b"]
 
 
 def test_commas_and_quotes_in_settings_survive(tmp_path: Path) -> None:
@@ -83,25 +79,20 @@ def test_scores_of_a_run_that_is_not_recorded_are_refused(tmp_path: Path) -> Non
     record.merge_results(tmp_path, pd.DataFrame([line(key="k"), line(key="l")]))
     path = tmp_path / "runs.csv"
     path.write_text("".join(text for text in path.read_text().splitlines(keepends=True) if not text.startswith("l,")))
+    (tmp_path / "SHA256SUMS").unlink()
     with pytest.raises(ValueError, match=r"results.csv has scores of run l, which runs.csv lacks"):
         record.read_results("small", tmp_path)
-
-
-def test_other_columns_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "results.csv"
-    path.write_text("key,score\na,1\n")
-    with pytest.raises(ValueError, match=r"results.csv: columns key, score; expected key, select"):
-        record.read(path, record.SCORES)
 
 
 def of_a_machine(folder: Path, *keys: str, score: float) -> Path:
     """A record with a score, a point of a curve and an array for each run."""
     record.merge_results(folder, pd.DataFrame([line(key=key, score=score) for key in keys], columns=record.RESULTS))
     points = pd.DataFrame([("small", key, "loss", 1, score) for key in keys], columns=record.CURVES)
-    record.merge(folder / "curves.csv", points, columns=record.CURVES, identity=record.POINT)
+    record.CURVES_TABLE.merge(folder, points)
     for key in keys:
         (folder / "figure_data" / key).mkdir(parents=True)
         (folder / "figure_data" / key / "a.npz").write_text(str(score))
+    Manifest(folder).accept(sorted((folder / "figure_data").rglob("*.npz")))
     return folder
 
 
@@ -141,8 +132,29 @@ def test_a_record_that_is_broken_anywhere_adds_nothing(tmp_path: Path, broken: s
         (theirs / broken).write_text(",".join(record.RUNS) + "\n")  # no run for the score of b
     else:
         (theirs / broken).write_text("key,other\n")
+    (theirs / "SHA256SUMS").unlink()
     before = contents(mine)
     with pytest.raises(ValueError, match=r"theirs.*(columns key, other; expected|scores of run b)"):
+        record.merge_folder(theirs, mine)
+    assert contents(mine) == before
+
+
+@pytest.mark.parametrize(
+    ("side", "name"),
+    [
+        ("mine", "searches.csv"),
+        ("mine", "results.csv"),
+        ("theirs", "searches.csv"),
+        ("theirs", "results.csv"),
+        ("theirs", "figure_data/b/a.npz"),
+    ],
+)
+def test_a_record_that_something_else_changed_is_not_merged(tmp_path: Path, side: str, name: str) -> None:
+    mine, theirs = of_a_machine(tmp_path / "mine", "a", score=0.1), of_a_machine(tmp_path / "theirs", "b", score=0.2)
+    with (tmp_path / side / name).open("a") as file:
+        file.write("x")
+    before = contents(mine)
+    with pytest.raises(ChangedFileError, match=rf"{side}/{name}: its SHA-256 is"):
         record.merge_folder(theirs, mine)
     assert contents(mine) == before
 

@@ -15,6 +15,7 @@ from cse_core.run import Pretrained
 from cse_core.scorers import Cosine, PairScores
 from experiments import record
 from experiments.job import AS_IS, Job, Place, Scoring, execute
+from experiments.manifest import ChangedFileError
 from experiments.tracking import Tracker, export, parameters
 from tests.experiments import tiny
 
@@ -142,6 +143,9 @@ def test_lines_that_were_deleted_come_back_from_mlflow(tracker: Tracker, store: 
     path = tmp_path / "results.csv"
     whole = path.read_text()
     path.write_text("".join(line for i, line in enumerate(whole.splitlines(keepends=True)) if i not in (2, 3)))
+    with pytest.raises(ChangedFileError, match=r"results\.csv: its SHA-256 is"):
+        export(tmp_path)
+    (tmp_path / "SHA256SUMS").unlink()  # the change is meant
     assert export(tmp_path) == {"study": 2}
     assert path.read_text() == whole
 

@@ -1,0 +1,114 @@
+"""--check names what was changed since it was written: the record, tables, figures, files that are gone."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis import make_figures, make_tables
+from experiments import catalogue, record
+from experiments.study import Study
+
+
+@pytest.fixture
+def made(mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A record of the toy study, one run that no study declares, and the tables and figures of both."""
+    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    keys = [key for row in study.rows[:3] for key in row.keys().values()]
+    points = [("small", key, "dev/stsb_dev", step, 0.5) for key in keys for step in (32, 64)]
+    record.CURVES_TABLE.merge(mlruns, pd.DataFrame(points, columns=record.CURVES))
+    line: dict[str, object] = {
+        "key": "gone",
+        "scale": "small",
+        "method": "rankcse",
+        "backbone": "b",
+        "seed": 3,
+        "settings": "rank=mse",
+    }
+    line |= {"device": "d", "seconds": 1.0, "teachers": "c4bb688a65d9/stsb_dev x0.5", "select": "last"}
+    line |= {"scorer": "cosine", "score": 0.5, "pairs": 9, "step": 1, "version": 1, "commit": "c", "metric": "acc"}
+    record.merge_results(mlruns, pd.DataFrame([line | {"task": task} for task in ("sts13", "sts12")]))
+    assert make_tables.main(mlruns=mlruns) == 0
+    assert make_figures.main(("toy",), mlruns=mlruns) == 0
+    return mlruns
+
+
+def check(mlruns: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """What the two commands say; both fail, or neither."""
+    told = []
+    for command in (make_tables, make_figures):
+        status = command.main(check=True, mlruns=mlruns)
+        told.append(capsys.readouterr().out)
+        assert ("0 differences" in told[-1].splitlines()[-1]) is (status == 0)
+    return told[0], told[1]
+
+
+def alter(path: Path, at: int = -5) -> None:
+    """Change one byte."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def test_nothing_differs_from_what_was_made(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert check(made, capsys) == ("0 differences from the record\n", "0 differences from SHA256SUMS\n")
+
+
+@pytest.mark.parametrize("name", ["results.csv", "curves.csv", "runs.csv", "figures/small/toy-curves.png"])
+def test_a_changed_byte_is_named(made: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    alter(made / name)
+    capsys.readouterr()
+    for told in check(made, capsys):
+        assert f"{made / name}: its SHA-256 is" in told
+
+
+@pytest.mark.parametrize("name", ["curves.csv", "figures/small/toy-curves.svg"])
+def test_a_missing_file_is_named(made: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (made / name).unlink()
+    capsys.readouterr()
+    for told in check(made, capsys):
+        assert f"{made / name}: missing" in told
+
+
+def test_a_changed_table_is_named_once(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = made / "tables" / "small" / "toy.md"
+    alter(path)
+    capsys.readouterr()
+    assert make_tables.main(check=True, mlruns=made) == 1
+    told = capsys.readouterr().out
+    assert told.count(f"{path}: ") == 1
+    assert told.endswith("1 differences from the record\n")
+
+
+def test_a_file_that_nothing_made_is_named(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    strange = made / "figures" / "small" / "of-no-study.png"
+    strange.write_bytes(b"")
+    capsys.readouterr()
+    tables, figures = check(made, capsys)
+    assert f"{strange}: not listed in {made / 'SHA256SUMS'}" in tables
+    assert f"{strange}: not listed in {made / 'SHA256SUMS'}" in figures
+    assert f"{strange}: stale, no study gives it" in figures
+
+
+def test_a_manifest_that_is_gone_is_named(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (made / "SHA256SUMS").unlink()
+    capsys.readouterr()
+    for told in check(made, capsys):
+        assert f"{made / 'SHA256SUMS'}: missing" in told
+
+
+def test_runs_of_no_study_are_a_page(made: Path) -> None:
+    text = (made / "tables" / "small" / "undeclared-runs.md").read_text()
+    runs = len(record.read_runs("small", made))
+    assert f"1 of the {runs} runs that are recorded" in text
+    assert "| gone | rankcse | b | 3 | rank=mse | c4bb688a65d9/stsb_dev x0.5 | last, cosine: sts12 sts13 |" in text
+    assert text.count("\n| ") == 2 + 1  # header, rule, one run
+
+
+def test_without_undeclared_runs_there_is_no_page(mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
+    make_tables.main(mlruns=mlruns)
+    assert not (mlruns / "tables" / "small" / "undeclared-runs.md").exists()
+    assert (mlruns / "tables" / "small" / "toy.md").exists()
