@@ -68,6 +68,7 @@ def compared(study: Study) -> Iterator[tuple[str, ...]]:
         yield (study.name, claim, type(other).__name__, "", "", "", json.dumps(fields))
 
 
+@cache
 def pinned_claims() -> list[dict[str, str]]:
     """One line a comparison, with the scales that declare it."""
     found: dict[tuple[str, ...], list[str]] = {}
