@@ -48,7 +48,7 @@ def frame(lines: Sequence[Mapping[str, object]]) -> pd.DataFrame:
 
 
 def judged(study: Study, scores: Mapping[str, BySeed], *claims: Comparison, **more: object) -> tuple[Judged, ...]:
-    changed = replace(study, rows=rows_of(scores), comparisons=claims, **more)  # ty: ignore
+    changed = replace(study, rows=rows_of(scores), comparisons=claims, **more)
     return judge(join(changed, frame(lines_of(scores))))
 
 
@@ -203,7 +203,7 @@ def test_other_columns_kinds_checkpoints_and_scorers_are_other_comparisons(study
         table(select="last"),
         table(vary="all", metric="pearson.all"),
     ]
-    assert len(set(variants)) == len(variants)  # ty: ignore
+    assert len(set(variants)) == len(variants)
     assert table(replace(pair, claim="R5")) == table()  # whatever it is said for
     assert len(lines)
 

@@ -61,7 +61,7 @@ def test_dev_figures_are_the_suites_over_all_slots_repeated_sentences_included(e
 def test_a_dev_score_is_over_all_parts_at_once(encoder: Encoder) -> None:
     """Not the mean of parts: a set's two parts, each in perfect order of its own, are not in order together."""
     one = Development(encoder, evaluation(PAIRS)).measure(encoder).score
-    parts = evaluation(PAIRS).table.remove_columns("part").add_column("part", ["x"] * 3 + ["y"] * 3)  # ty: ignore
+    parts = evaluation(PAIRS).table.remove_columns("part").add_column("part", ["x"] * 3 + ["y"] * 3)
     assert Development(encoder, Evaluation("stsb_dev", parts, {})).measure(encoder).score == one
 
 

@@ -189,7 +189,7 @@ def test_a_batch_is_taught_by_its_own_sentences_vectors(tmp_path: Path) -> None:
             total = total - (target * (student[i, others] / 0.025).log_softmax(0)).sum() / len(rows)
         return total
 
-    reference.loss = loss  # ty: ignore[invalid-assignment]
+    reference.loss = loss
     reference.train()
     # Teachers embed all sentences in batches of their own: another padding, another last bit.
     assert [value for _, value in loop.history.curves["loss"]] == pytest.approx(reference.losses, rel=1e-4)

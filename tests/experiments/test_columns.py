@@ -99,7 +99,13 @@ def table(
     tasks = list(dict.fromkeys(task for name in names if name in WANTED for task in WANTED[name][0]))
     cells = [(task, name) for task in tasks or ["sts12"] for name in metrics_of(task)]
     scores = {cell: (i + 1) ** 1.5 / 1000 for i, cell in enumerate(cells)}
-    shared = {"scale": "small", "key": RUN.key, "method": "rankcse", "backbone": "wiki-tiny", "seed": 42}
+    shared: dict[str, object] = {
+        "scale": "small",
+        "key": RUN.key,
+        "method": "rankcse",
+        "backbone": "wiki-tiny",
+        "seed": 42,
+    }
     shared |= {"settings": "", "select": "stsb_dev", "scorer": "cosine", "pairs": 9, "step": 1, "version": 1}
     shared |= {"commit": "0123456789", "device": "a CPU", "seconds": 540.0}
     lines = [shared | {"task": task, "metric": name, "score": score} for (task, name), score in scores.items()]

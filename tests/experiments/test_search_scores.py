@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cse_core.run import Run
 from cse_core.train import DivergedError
 from experiments import searching
 from experiments.job import Job, Place
@@ -32,7 +33,8 @@ def attempted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, A
 
         def execute(job: Job, place: Place, *, on_step: Callable[[int, Any], None]) -> Mapping[str, Any]:
             number, curve = len(curves) - len(left), left.pop(0)
-            seeds.append(job.encoder.seed)  # ty: ignore[unresolved-attribute]
+            assert isinstance(job.encoder, Run)
+            seeds.append(job.encoder.seed)
             if isinstance(curve, Exception):
                 raise curve
             points = [(4 * i, score) for i, score in enumerate(curve, 1)]
@@ -108,8 +110,10 @@ def test_searches_are_as_declared(name: str, trials: int) -> None:
     small, paper = (SEARCHES[name](SCALES[scale]) for scale in ("small", "paper"))
     assert (small.trials, small.seeds) == (trials, (101, 102))
     if trials:  # a tenth of the study's rate to ten thirds of it
-        assert small.space["learning_rate"] == Between(pytest.approx(3e-5), pytest.approx(1e-3))
-        assert paper.space["learning_rate"] == Between(pytest.approx(3e-6), pytest.approx(1e-4))
+        for search, rate in ((small, 3e-4), (paper, 3e-5)):
+            found = search.space["learning_rate"]
+            assert isinstance(found, Between)
+            assert (found.low, found.high) == pytest.approx((rate / 10, rate * 10 / 3))
     else:
         assert paper.space["learning_rate"] == pytest.approx((2e-5, 3e-5))
     for search in (small, paper):
