@@ -118,14 +118,16 @@ def audit(
     found = draw(studies, recorded, count, random.randrange(10**6) if seed is None else seed)
     place = Place(_prepared(store), data, device=device)
     _announce(found, place.store)
+    audited: list[Audited] = []
     try:
-        audited = _train_all(found, recorded, place)
+        for one in _train_all(found, recorded, place):
+            audited.append(one)
+            if report:
+                atomic_write(report, json.dumps(_summary(found, audited, studies[0].scale.name), indent=1) + "\n")
     except KeyboardInterrupt:
         again = f"--audit-seed {found.seed} --store {place.store}"
         show.console.print(f"interrupted: the same command with {again} goes on", soft_wrap=True)
         return 130
-    if report:
-        atomic_write(report, json.dumps(_summary(found, audited, studies[0].scale.name), indent=1) + "\n")
     passed = all(one.passed for one in audited)
     _conclude(audited, place.store)
     if passed and store is None:
@@ -155,15 +157,13 @@ def _announce(found: Draw, store: Path) -> None:
         show.console.print(left, style="yellow")
 
 
-def _train_all(found: Draw, recorded: Recorded, place: Place) -> list[Audited]:
-    audited = []
+def _train_all(found: Draw, recorded: Recorded, place: Place) -> Iterator[Audited]:
     with show.Bar([job.key for job in found.jobs]) as bar:
         for job in found.jobs:
             one = _train(job, recorded, place, bar, drawn=job.key in found.drawn)
-            audited.append(one)
             bar.end(job.key)
             _print(one)
-    return audited
+            yield one
 
 
 def _train(job: Job, recorded: Recorded, place: Place, bar: show.Bar, *, drawn: bool) -> Audited:
@@ -226,5 +226,6 @@ def _summary(found: Draw, audited: Sequence[Audited], scale: str) -> dict[str, A
         | (asdict(one.agreement) if one.agreement else {})
         for one in audited
     ]
-    about = {"scale": scale, "seed": found.seed, "candidates": found.candidates, "undeclared": found.undeclared}
+    about = {"scale": scale, "seed": found.seed, "asked": len(found.drawn)}
+    about |= {"candidates": found.candidates, "undeclared": found.undeclared}
     return about | {"tolerances": {"same processor": EXACT} | ELSEWHERE, "runs": runs}
