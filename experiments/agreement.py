@@ -5,7 +5,7 @@ summed in another order. On another kind rounding differs, and each kind of numb
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,7 +116,7 @@ def _facts(run: Mapping[str, Any]) -> Values:
     return {("", "", "runs.csv", name): str(run[name]) for name in FACTS}
 
 
-def _cells(lines: Any) -> Values:
+def _cells(lines: Iterable[Mapping[str, Any]]) -> Values:
     """Each line's score, and beside it how many pairs it is of and the step of its checkpoint."""
     values: Values = {}
     for line in lines:
@@ -135,7 +135,7 @@ def _recorded_cells(job: Job, recorded: Recorded) -> Values:
     return _cells(line for line in mine if line["version"] == suite.version(line["task"]))
 
 
-def _points(lines: Any) -> Values:
+def _points(lines: Iterable[Mapping[str, Any]]) -> Values:
     return {("", CURVE, line["name"], f"step {line['step']}"): float(line["value"]) for line in lines}
 
 
