@@ -16,6 +16,7 @@ import pandas as pd
 import tyro
 
 from analysis import benchmarks, blocks, layout, page, render, verdict_layout
+from analysis.audited import audit_block
 from analysis.differences import altered, committed_folders, differences, read_text, stale
 from analysis.estimates import estimates_block
 from analysis.results import Results, join, tidy
@@ -29,7 +30,7 @@ from experiments.scales import SCALES
 from experiments.study import Study
 
 ROOT = Path(__file__).parents[1]
-KINDS = "table|verdicts|estimates|benchmarks|claims|decided|power|published|runs|searches"
+KINDS = "table|verdicts|estimates|benchmarks|claims|decided|power|published|runs|searches|audit"
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
 
@@ -128,6 +129,7 @@ def filled(report: str, recorded: Record) -> str:
 
 
 WHOLE: dict[str, Callable[[str, str, Record], str]] = {
+    "audit": lambda name, scale, recorded: audit_block(scale),
     "benchmarks": lambda name, device, recorded: benchmarks.block(name, device),
     "claims": lambda name, scale, recorded: blocks.claims_block(map(recorded.of, catalogue.chosen([name], scale))),
     "decided": lambda name, scale, recorded: blocks.decided_block(map(recorded.of, catalogue.chosen([name], scale))),

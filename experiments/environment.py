@@ -60,7 +60,12 @@ def commit() -> dict[str, str]:
 
 
 def _processor() -> str:
+    """The processor's name with family and model: a virtual machine's name alone hides which instructions it has."""
     path = Path("/proc/cpuinfo")
-    names = [line for line in path.read_text().splitlines() if "model name" in line] if path.is_file() else []
-    name = names[0].split(":", 1)[1].strip() if names else platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores"
+    lines = (line.split(":", 1) for line in path.read_text().splitlines() if ":" in line) if path.is_file() else ()
+    about: dict[str, str] = {}
+    for name, value in lines:
+        about.setdefault(name.strip(), value.strip())
+    name = about.get("model name") or platform.processor() or platform.machine()
+    kind = f" (family {about['cpu family']}, model {about['model']})" if {"cpu family", "model"} <= set(about) else ""
+    return f"{name}{kind}, {os.cpu_count()} cores"

@@ -4,6 +4,7 @@
     python experiments/sweep.py rankcse-table4 --scale small --data FOLDER
     python experiments/sweep.py --list
     python experiments/sweep.py --search rankcse --scale small
+    python experiments/sweep.py --audit 5 --study rankcse-table4
 
 A sweep is the union of the studies' runs, less those in the record. Runs that others need (teachers) go first. A run
 finds its own newest state by its key, so the same command goes on after Ctrl-C, a kill or a lost worker.
@@ -18,11 +19,13 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
+import torch
 import tyro
 
 from cse_core.data import data_folder
 from cse_core.run import Run
 from experiments import record, show
+from experiments.audit import audit
 from experiments.capacity import expected, forecast
 from experiments.catalogue import STUDIES, chosen
 from experiments.fitting import fit
@@ -54,6 +57,15 @@ class Options:
     """Only show every study: rows, imported cells, runs declared, runs left and their hours, state."""
     search: bool = False
     """Search settings by dev scores instead: the names are of searches, or of a method for all of its searches."""
+    audit: int | None = None
+    """Train so many recorded runs anew, drawn at random, in a store of their own (--store, else a temporary folder) and
+    compare them with the record; the exit status is 1 if one differs."""
+    audit_seed: int | None = None
+    """Repeat the draw that --audit printed this seed for; with its --store, an interrupted audit goes on."""
+    audit_report: Path | None = None
+    """Write what --audit found to this file, as JSON."""
+    study: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Like a name without an option."""
     dry_run: bool = False
     """Only show what would run and how long it may take."""
     plan: bool = False
@@ -168,8 +180,26 @@ def search(options: Options) -> int:
     return status
 
 
+def audit_record(options: Options) -> int:
+    """Audit the runs of the chosen studies, or of all; the exit status as of `main`."""
+    studies = chosen(list(options.studies) or ["all"], options.scale)
+    return audit(
+        studies,
+        options.audit or 0,
+        options.audit_seed,
+        mlruns=options.mlruns,
+        store=options.store,
+        data=data_folder(options.data),
+        device=options.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        report=options.audit_report,
+    )
+
+
 def main(options: Options) -> int:
-    """Returns the exit status: 0, 1 if a run failed, 130 if interrupted."""
+    """Returns the exit status: 0, 1 if a run failed or differs from its record, 130 if interrupted."""
+    options = replace(options, studies=(*options.studies, *options.study))
+    if options.audit is not None:
+        return audit_record(options)
     if options.search:
         return search(options)
     names = list(options.studies) or (list(STUDIES) if options.list else ["quickstart"])
