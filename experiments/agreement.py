@@ -38,7 +38,7 @@ class Recorded:
     @classmethod
     def read(cls, scale: str, mlruns: Path) -> "Recorded":
         """Read the three files."""
-        runs = record.read(record.folder_for(scale, mlruns) / "runs.csv", record.RUNS)
+        runs = record.read_runs(scale, mlruns)
         results, curves = record.read_results(scale, mlruns), record.read_curves(scale, mlruns)
         return cls(*(frame[frame["scale"] == scale] for frame in (runs, results, curves)))
 

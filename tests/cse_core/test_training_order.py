@@ -12,11 +12,12 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from cse_core import train as training
+from cse_core.checkpoint import read_manifest
 from cse_core.evaluate.development import Measured
-from cse_core.history import Kept
+from cse_core.history import UNFINISHED
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.selection import SELECTION, exported_step
+from cse_core.selection import SELECTION
 from cse_core.senteval import pairs
 from cse_core.train import Loop
 
@@ -149,8 +150,18 @@ def selected(
     return loop, kept
 
 
+def kept_of(loop: Loop) -> dict[str, tuple[int, float | None]]:
+    return {rule: (kept.step, kept.score) for rule, kept in loop.history.kept.items()}
+
+
+def saved_step(store: Path, rule: str) -> int:
+    return read_manifest(store / "folder" / UNFINISHED / rule).step
+
+
 def weight(store: Path, rule: str) -> float:
-    values = {value.mean().item() for value in load_file(store / "folder" / rule / "model.safetensors").values()}
+    values = {
+        value.mean().item() for value in load_file(store / "folder" / UNFINISHED / rule / "model.safetensors").values()
+    }
     assert len(values) == 1
     return values.pop()
 
@@ -162,8 +173,8 @@ def test_each_rule_keeps_the_best_of_the_mean_of_its_own_dev_sets(
     assert SELECTION["avg_sts"] == ("stsb_dev", "sickr_dev")
     stsb, sickr = (0.5, 0.875, 0.75, 0.8125), (0.875, 0.25, 0.75, 0.5)
     loop, kept = selected(tmp_path, monkeypatch, ("avg_sts", "stsb_dev"), stsb_dev=stsb, sickr_dev=sickr)
-    assert loop.history.kept == {"avg_sts": Kept(3, 0.75), "stsb_dev": Kept(2, 0.875)}
-    assert {rule: exported_step(tmp_path / "folder" / rule) for rule in loop.keep} == {"avg_sts": 3, "stsb_dev": 2}
+    assert kept_of(loop) == {"avg_sts": (3, 0.75), "stsb_dev": (2, 0.875)}
+    assert {rule: saved_step(tmp_path, rule) for rule in loop.keep} == {"avg_sts": 3, "stsb_dev": 2}
     assert {rule: weight(tmp_path, rule) for rule in loop.keep} == {"avg_sts": 3.0, "stsb_dev": 2.0}
     assert kept == [True, True, True, False]
     assert loop.history.curves["dev/stsb_dev"] == list(enumerate(stsb, 1))
@@ -178,8 +189,8 @@ def test_an_equal_score_keeps_the_first_and_a_strictly_better_one_replaces_it(
     scores = (0.5, 0.5, 0.4, 0.5 + 1e-12, 0.5 + 1e-12)
     loop, kept = selected(tmp_path, monkeypatch, ("stsb_dev",), stsb_dev=scores)
     assert kept == [True, False, False, True, False]
-    assert loop.history.kept == {"stsb_dev": Kept(4, 0.5 + 1e-12)}
-    assert (exported_step(tmp_path / "folder" / "stsb_dev"), weight(tmp_path, "stsb_dev")) == (4, 4.0)
+    assert kept_of(loop) == {"stsb_dev": (4, 0.5 + 1e-12)}
+    assert (saved_step(tmp_path, "stsb_dev"), weight(tmp_path, "stsb_dev")) == (4, 4.0)
 
 
 def test_any_score_is_better_than_an_undefined_one_and_none_replaces_a_score(
@@ -187,7 +198,7 @@ def test_any_score_is_better_than_an_undefined_one_and_none_replaces_a_score(
 ) -> None:
     loop, kept = selected(tmp_path, monkeypatch, ("stsb_dev",), stsb_dev=(NAN, -0.9, NAN, -0.95))
     assert kept == [True, True, False, False]
-    assert loop.history.kept == {"stsb_dev": Kept(2, -0.9)}
+    assert kept_of(loop) == {"stsb_dev": (2, -0.9)}
     assert [step for step, _ in loop.history.curves["dev/stsb_dev"]] == [2, 4]
     assert [warning.split(":")[0] for warning in loop.history.warnings] == [
         "stsb_dev undefined at step 1",
@@ -197,7 +208,7 @@ def test_any_score_is_better_than_an_undefined_one_and_none_replaces_a_score(
 
 def test_a_mean_with_an_undefined_part_is_undefined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loop, _ = selected(tmp_path, monkeypatch, ("avg_sts",), stsb_dev=(0.9, 0.2, 0.3), sickr_dev=(NAN, 0.2, NAN))
-    assert loop.history.kept == {"avg_sts": Kept(2, 0.2)}
+    assert kept_of(loop) == {"avg_sts": (2, 0.2)}
 
 
 def test_quarters_and_the_end_are_kept_at_their_steps(tmp_path: Path) -> None:
