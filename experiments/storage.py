@@ -34,7 +34,8 @@ NAMED = re.compile(r"[0-9a-f]{12}-\d+")
 STATE = re.compile(r".*/state-(?P<step>\d+)-(?P<rules>[\w+]+)-(?P<attempt>[0-9a-f]{12})")
 SUFFIXES = (".json", ".safetensors", ".txt", ".npz")  # of what is fetched beside a state: nothing that could run code
 COMPLETE, PREPARED = "complete", "prepared"
-SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # user and password of a URL
+URL = re.compile(r"(?<=://)[^/\s]\S*@")  # user and password; a password may hold slashes and at signs itself
+QUERY = re.compile(r"(?<=[?&;])([^\s=&;?]+)=[^\s&;]+")  # tokens and signatures travel as values of a query
 T = TypeVar("T")
 TRIES = 3
 PATIENCE, PAUSE = 600.0, 5.0  # seconds: how long storage or a server may be away, and how often it is tried
@@ -43,9 +44,9 @@ PATIENCE, PAUSE = 600.0, 5.0  # seconds: how long storage or a server may be awa
 logger = logging.getLogger(__name__)
 
 
-def hidden(text: object) -> str:
-    """A text for screens and logs, without what URLs in it keep secret."""
-    return SECRET.sub("***", str(text))
+def redact_credentials(text: object) -> str:
+    """Return a text for screens and logs with users, passwords and query values of its URLs masked."""
+    return QUERY.sub(r"\1=***", URL.sub("***@", str(text)))
 
 
 @contextmanager
@@ -56,7 +57,7 @@ def _os_errors(url: str) -> Generator[None]:
     except (OSError, ValueError):
         raise
     except Exception as error:
-        raise OSError(hidden(f"{url}: {type(error).__name__}: {error}")) from error
+        raise OSError(redact_credentials(f"{url}: {type(error).__name__}: {error}")) from error
 
 
 def patiently(act: Callable[[], T]) -> T:
@@ -70,7 +71,7 @@ def patiently(act: Callable[[], T]) -> T:
         except OSError as error:
             if time.monotonic() > until or error.errno == errno.ENOSPC:
                 raise
-            logger.warning("%s; tried again", hidden(error))
+            logger.warning("%s; tried again", redact_credentials(error))
             time.sleep(PAUSE)
 
 
@@ -93,16 +94,20 @@ class Shared:
                 self._remove([place])
                 self.files.pipe_file(f"{self.root}/{PREPARED}", b"Run folders of sweeps.\n")
         except (OSError, ValueError) as error:
-            raise OSError(f"{hidden(self.url)}: can't be shared ({hidden(error)})") from error
+            raise OSError(f"{redact_credentials(self.url)}: can't be shared ({redact_credentials(error)})") from error
         if not refuses:
-            raise OSError(f"{hidden(self.url)}: can't be shared: a file that is there can be created once more")
+            raise OSError(
+                f"{redact_credentials(self.url)}: can't be shared: a file that is there can be created once more"
+            )
 
     def insist(self) -> None:
         """An error unless the folder was prepared, and so is here."""
         with _os_errors(self.url):
             self.files.invalidate_cache(self.root)
             if not self.files.exists(f"{self.root}/{PREPARED}"):
-                raise OSError(f"{hidden(self.url)}: no sweep has prepared this folder; is it mounted on this machine?")
+                raise OSError(
+                    f"{redact_credentials(self.url)}: no sweep has prepared this folder; is it mounted on this machine?"
+                )
 
     def holds(self, key: str, rules: Collection[str]) -> bool:
         """Whether a run is published with the checkpoints of these rules."""
@@ -225,11 +230,28 @@ class Shared:
             target = folder / inside
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f"{target.name}.{self.attempt}.part")
+            self._refuse_links(source, inside)
             self.files.get_file(f"{source}/{name}", str(part))
             part.replace(target)
 
+    def _refuse_links(self, source: str, inside: Path) -> None:
+        """Raise an error if a file to fetch is a symbolic link, or lies behind one: it could be any file of the reader."""
+        if not isinstance(self.files, LocalFileSystem):
+            return
+        behind = [Path(source), *(Path(source) / part for part in (inside, *inside.parents) if part != Path())]
+        for path in behind:
+            if path.is_symlink():
+                raise PermissionError(f"{path}: is a symbolic link, expected a file of a run; delete the run's folder")
+
     def _upload(self, folder: Path, place: str) -> None:
-        found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".part", ".lock")]
+        linked = [path for path in sorted(folder.rglob("*")) if path.is_symlink()]
+        for path in linked:
+            logger.warning("%s: is a symbolic link and is not uploaded", path)
+        found = [
+            path
+            for path in sorted(folder.rglob("*"))  # does not go into linked folders
+            if path.is_file() and path not in linked and path.suffix not in (".part", ".lock")
+        ]
         names = [path.relative_to(folder).as_posix() for path in found if path.name != "shared"]
         for parent in {place} | {f"{place}/{name}".rpartition("/")[0] for name in names}:
             self.files.makedirs(parent, exist_ok=True)
