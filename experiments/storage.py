@@ -235,10 +235,14 @@ class Shared:
             part.replace(target)
 
     def _refuse_links(self, source: str, inside: Path) -> None:
-        """Raise an error if a file to fetch is a symbolic link, or lies behind one: it could be any file of the reader."""
+        """Refuse to fetch a symbolic link, or through one: it could show any file of the reader's machine."""
         if not isinstance(self.files, LocalFileSystem):
             return
-        behind = [Path(source), *(Path(source) / part for part in (inside, *inside.parents) if part != Path())]
+        behind = [
+            Path(source).parent,
+            Path(source),
+            *(Path(source) / part for part in (inside, *inside.parents) if part != Path()),
+        ]
         for path in behind:
             if path.is_symlink():
                 raise PermissionError(f"{path}: is a symbolic link, expected a file of a run; delete the run's folder")
