@@ -144,7 +144,12 @@ def test_a_run_made_by_hand_is_logged_beside_the_studys(tracker: Tracker, store:
     assert tracker.log(own) != tracker.log(store / JOB.key)
 
 
-MAKE = "import sys; from pathlib import Path; from experiments.tracking import Tracker; Tracker(Path(sys.argv[1])).experiment"
+MAKE = """
+import sys
+from pathlib import Path
+from experiments.tracking import Tracker
+Tracker(Path(sys.argv[1])).experiment
+"""
 
 
 def making(mlruns: Path) -> subprocess.Popen[bytes]:
