@@ -58,7 +58,7 @@ def test_what_could_not_be_tracked_is_with_a_later_one(tmp_path: Path) -> None:
     assert not book.unlogged
 
 
-def result(key: str, **other: object) -> dict[str, object]:
+def result(key: str, /, **other: object) -> dict[str, object]:
     """What a run of a study leaves, as far as the record reads it."""
     cell = {"select": "last", "scorer": "cosine", "task": "synthetic", "metric": "spearman.all", "score": 0.5}
     about = {"key": key, "scale": "tiny", "method": "simcse", "backbone": "b", "seed": 1, "settings": "", "seconds": 1}
@@ -67,7 +67,7 @@ def result(key: str, **other: object) -> dict[str, object]:
     return about | {"finished": "2026-01-01T00:00:00+00:00"} | other
 
 
-def leave(store: Path, key: str, **other: object) -> None:
+def leave(store: Path, key: str, /, **other: object) -> None:
     (store / key).mkdir(parents=True)
     (store / key / "result.json").write_text(json.dumps(result(key, **other)))
 
