@@ -3,7 +3,6 @@
 python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
 
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -217,8 +216,6 @@ def main(
         check: write nothing, list what differs from the record or from SHA256SUMS, and fail if anything does.
         mlruns: the folder of the record.
     """
-    if not check:
-        _export(mlruns)
     places = Places.of(mlruns)
     if check:
         found = check_all(studies, scale, places)
@@ -232,14 +229,6 @@ def main(
 def command() -> int:
     """The exit code of the command line."""
     return tyro.cli(main)
-
-
-def _export(mlruns: Path) -> None:
-    """Merge what MLflow has into the record, where there is an MLflow; a fresh clone has none and needs none."""
-    if (mlruns / "mlflow.db").is_file() or os.environ.get("MLFLOW_TRACKING_URI"):
-        from experiments import tracking
-
-        tracking.export(mlruns)
 
 
 def _page(results: Results) -> str:

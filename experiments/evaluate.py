@@ -5,7 +5,7 @@ python experiments/evaluate.py mlruns/store/c4bb688a65d9/stsb_dev --tasks sts tr
 python experiments/evaluate.py glove-6b-50d --tasks sts_disjoint mr_fast
 python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_sentences_1m --corpus-lines 16384
 
-Prints a table, logs to MLflow, and adds a row per task and metric to own/results.csv beside MLflow's database.
+Prints a table, adds a row per task and metric to own/results.csv beside MLflow's database, and logs to MLflow.
 """
 
 import sys
@@ -23,8 +23,10 @@ from cse_core.run import Corpus, Pretrained
 from cse_core.scorers import Cosine, Ranked, Scorer
 from cse_core.words import is_word_vectors, word_vectors_hash
 from experiments import record, show
+from experiments.credentials import redact_credentials
 from experiments.job import AS_IS, FailedTasksError, Job, Place, Scoring, execute
-from experiments.tracking import Tracker
+from experiments.logbook import say_not_logged
+from experiments.tracking import AWAY, Tracker, check_database
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +92,10 @@ def scorer_for(options: Options) -> Scorer:
 
 
 def main(options: Options) -> None:
-    """Score, log, write, print."""
+    """Score, write, print, log."""
     tasks, scorer = suite.named(options.tasks), scorer_for(options)
     record.check_writable(options.mlruns)
+    check_database(options.mlruns)
     words = is_word_vectors(options.encoder)
     content = word_vectors_hash(options.encoder) if words else identity(resolve(options.encoder))
     encoder = Pretrained(options.encoder, content)
@@ -106,10 +109,13 @@ def main(options: Options) -> None:
             result = execute(job, place, on_score=bars)
         except FailedTasksError as error:
             result, failed = error.result, error
-    Tracker(options.mlruns).log(place.store / job.key)
     record.merge_lines("own", own, [result])
     show.scores(result, only=set(tasks), scorer=str(scorer))
     show.console.print(f"rows: {own / 'results.csv'}")
+    try:
+        Tracker(options.mlruns).log(place.store / job.key)
+    except AWAY as error:
+        say_not_logged(1, error)
     if failed:
         raise failed
 
@@ -118,4 +124,7 @@ if __name__ == "__main__":
     try:
         main(tyro.cli(Options))
     except (ValueError, OSError, ImportError) as error:
-        sys.exit(f"error: {error}")
+        sys.exit(f"error: {redact_credentials(error)}")
+    except KeyboardInterrupt:
+        print("interrupted: nothing that finished is lost; re-run the same command to resume", file=sys.stderr)
+        sys.exit(130)

@@ -5,6 +5,7 @@ A driver that dies between the two finds it again.
 """
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,13 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from filelock import FileLock
 
+from cse_core.atomic import atomic_write
 from cse_core.encoder import Encoder
 from cse_core.evaluate import suite
-from cse_core.history import readable
+from cse_core.history import HISTORY, STATE, readable
 from cse_core.memory import Memory, Progress
 from cse_core.pins import hold_corpus
 from cse_core.pretrained import identity
@@ -28,10 +29,13 @@ from cse_core.train import History, train
 from cse_core.vectors import kept_folder
 from cse_core.words import WordVectors, is_word_vectors
 from experiments.environment import environment
-from experiments.record import arrays_name
+from experiments.run_arrays import discard_damaged, save_arrays
+from experiments.run_result import RESULT, read_result
 from experiments.study import pretrained_key
 from experiments.teachers import teachers_of
 
+ENVIRONMENT, UNKNOWN = "environment.json", "unknown"
+logger = logging.getLogger(__name__)
 AS_IS = "as is"  # the `select` of an encoder that was not trained here
 
 
@@ -119,8 +123,7 @@ def _execute(
     torch.set_num_threads(place.threads)
     started = time.monotonic()
     folder = place.store / job.key
-    path = folder / "result.json"
-    done = readable(path) or {"cells": []}
+    done = read_result(folder) or {"cells": []}
     history = _train(job, place, on_step)
     cells, warnings = done["cells"], {*history.warnings, *done.get("warnings", [])}
     history.data = done.get("data", {}) | history.data
@@ -139,9 +142,7 @@ def _execute(
         "finished": done.get("finished", datetime.now(UTC).isoformat(timespec="seconds")),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(result, indent=1, allow_nan=False))
-    part.replace(path)
+    atomic_write(folder / RESULT, json.dumps(result, indent=1, allow_nan=False))
     if failed:
         raise FailedTasksError(failed, result)
     return result
@@ -166,10 +167,19 @@ def _train(job: Job, place: Place, on_step: Callable[[int, History], object] | N
 def _remember_environment(run: Run, place: Place) -> None:
     """What a run was trained with, written as it starts: scores may be added much later by other code."""
     folder = place.store / run.key
-    path = folder / "environment.json"
-    if not path.is_file() or not any((folder / name).is_file() for name in ("state.pt", "history.json")):
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(environment(place.device, place.threads)))
+    if not any((folder / name).is_file() for name in (STATE, HISTORY)):
+        atomic_write(folder / ENVIRONMENT, json.dumps(environment(place.device, place.threads)))
+
+
+def _trained_with(folder: Path, present: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what a run was trained with: not the present environment, where weights are there and its file is not."""
+    known = readable(folder / ENVIRONMENT)
+    if known and known.keys() >= {"commit", "dirty", "device"}:
+        return known
+    if not (folder / HISTORY).is_file():  # an encoder that was not trained here
+        return present
+    logger.warning("%s: missing or damaged; what the run was trained with is recorded as unknown", folder / ENVIRONMENT)
+    return dict.fromkeys(present, UNKNOWN) | {"dirty": "false"}
 
 
 def _score(
@@ -185,7 +195,8 @@ def _score(
     """New cells of one scoring, the data files they came from and warnings; arrays go beside the checkpoint."""
     scorer, select = str(scoring.scorer), scoring.select
     done = _done([cell for cell in known if (cell["select"], cell["scorer"]) == (select, scorer)])
-    names = [task for task in scoring.tasks if task not in done]
+    again = discard_damaged(place.store / job.key, select, scorer, done)
+    names = [task for task in dict.fromkeys((*scoring.tasks, *again)) if task not in done or task in again]
     if not names:
         return [], {}, []
     encoder = opened(job.encoder, select, place)
@@ -197,7 +208,7 @@ def _score(
         about = {"select": select, "scorer": scorer, "task": name, "pairs": outcome.rows}
         about |= {"step": kept.step if kept else 0, "version": suite.version(name)}
         cells += [about | {"metric": metric, "score": score} for metric, score in outcome.metrics.items()]
-        _keep_arrays(place.store / job.key, select, scorer, name, outcome.arrays)
+        save_arrays(place.store / job.key, select, scorer, name, outcome.arrays)
     warnings = [w for evaluation in sets.values() for w in evaluation.warnings]
     warnings += [w for outcome in found.values() for w in outcome.warnings]
     return cells, {name: sha for e in sets.values() for name, sha in e.files.items()}, warnings
@@ -220,32 +231,11 @@ def opened(encoder: Run | Pretrained, select: str, place: Place) -> Memory:
     return Memory(Encoder.from_pretrained(folder).to(place.device), content)
 
 
-def _keep_arrays(folder: Path, select: str, scorer: str, task: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Pair scores of all sets in one file, as they always were; what else a task has, in a file of its own."""
-    if set(arrays) == {"pair_scores"}:
-        scored = f"{select} {scorer}".replace("/", "_")  # a corpus may be named by its path
-        _add_to(folder / "pair_scores" / f"{scored}.npz", {task: arrays["pair_scores"].astype(np.float32)})
-    elif arrays:
-        _add_to(folder / "figure_data" / f"{arrays_name(task, select, scorer)}.npz", dict(arrays))
-
-
-def _add_to(path: Path, arrays: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_file():
-        with np.load(path) as old:
-            arrays = {**old, **arrays}
-    part = path.with_suffix(".part")
-    with part.open("wb") as file:
-        np.savez_compressed(file, **arrays)
-    part.replace(path)
-
-
 def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
-    run, trained_with = job.encoder, place.store / job.key / "environment.json"
+    run = job.encoder
     settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
     changed = run.changed() if isinstance(run, Run) else {}
     told = [name for name in changed if name not in ("backbone", "corpus") and "teachers" not in name]
-    known = json.loads(trained_with.read_text()) if trained_with.is_file() else None
     return {
         "key": job.key,
         "scale": job.scale,
@@ -262,5 +252,5 @@ def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
         "skipped_steps": history.skipped,
         "eval_steps": run.eval_steps if isinstance(run, Run) else 0,
         "data": history.data,
-        "environment": known or environment(place.device, place.threads),
+        "environment": _trained_with(place.store / job.key, environment(place.device, place.threads)),
     }

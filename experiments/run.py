@@ -23,10 +23,12 @@ from cse_core.scorers import Cosine
 from cse_core.senteval import STS_TEST
 from cse_core.train import History
 from experiments import record, show
+from experiments.credentials import redact_credentials
 from experiments.job import Job, Place, Scoring, execute
+from experiments.logbook import say_not_logged
 from experiments.runs import RUNS
 from experiments.scales import SCALES
-from experiments.tracking import Tracker
+from experiments.tracking import AWAY, Tracker, check_database
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,19 +80,17 @@ def build(name: str, options: Any) -> Run:
 
 
 def train_and_score(run: Run, options: Where) -> Mapping[str, Any]:
-    """The run and first the runs that it needs, with a progress bar each; logged."""
+    """The run and first the runs that it needs, with a progress bar each."""
     scale = SCALES[options.scale]
     tasks = ("synthetic",) if scale.name == "quickstart" else STS_TEST
     device = "cuda" if torch.cuda.is_available() else "cpu"
     place = Place((options.mlruns / record.OWN).resolve(), options.data, device=device, threads=options.threads)
-    tracker = Tracker(options.mlruns)
     result: Mapping[str, Any] = {}
     for each in (*run.nested(), run):
         scorings = tuple(Scoring(rule, Cosine(), tasks) for rule in (scale.dev, "last"))
         job = Job(each, scale.name, f"{each.method.name} {each.backbone.name}", scorings)
         with Progress(console=show.console) as progress:
             result = execute(job, place, on_step=partial(_move, progress, progress.add_task(job.name)))
-        tracker.log(place.store / each.key)
     return result
 
 
@@ -105,13 +105,25 @@ def main(arguments: list[str]) -> None:
     )
     run = build(type(options).__name__, options)
     record.check_writable(options.mlruns)
+    check_database(options.mlruns)
     result = train_and_score(run, options)
     show.console.print(f"run {run.key}: {result['settings']}")
     show.scores(result)
+    keys = [each.key for each in (*run.nested(), run)]
+    tracker = Tracker(options.mlruns)
+    try:
+        for key in tuple(keys):
+            tracker.log(options.mlruns / record.OWN / key)
+            keys = keys[1:]
+    except AWAY as error:
+        say_not_logged(len(keys), error)
 
 
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except (ValueError, OSError, ArithmeticError) as error:
-        sys.exit(f"error: {error}")
+        sys.exit(f"error: {redact_credentials(error)}")
+    except KeyboardInterrupt:
+        print("interrupted: nothing that finished is lost; re-run the same command to resume", file=sys.stderr)
+        sys.exit(130)

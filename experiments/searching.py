@@ -21,13 +21,14 @@ from ray.tune.search.optuna import OptunaSearch
 
 from cse_core.train import DivergedError
 from experiments import record, show
+from experiments.credentials import redact_credentials
 from experiments.environment import commit
 from experiments.job import Place
 from experiments.logbook import Logbook
 from experiments.plan import insist_on_the_record
 from experiments.searches import Search, distributions, settings_text
 from experiments.sharing import execute_shared, fetch_recorded
-from experiments.storage import Shared, hidden, patiently
+from experiments.storage import Shared, patiently
 from experiments.tracking import AWAY, Tracker
 from experiments.trials import Cluster, Follow, run_level, tuner
 
@@ -71,7 +72,7 @@ def attempt(config: Mapping[str, float], search: Search, place: Place) -> None:
         failed = f"{type(error).__name__}: {error}"
         tune.report({"score": math.nan, CLOCK: 0, "ended": len(scores), "state": FAILED, "failed": failed})
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver names it with the settings
-        failed = hidden(f"{type(error).__name__}: {error}")
+        failed = redact_credentials(f"{type(error).__name__}: {error}")
         tune.report({"score": math.nan, CLOCK: 0, "ended": len(scores), "state": ERROR, "failed": failed})
     else:
         tune.report(_told(scores, len(scores) * search.evaluations, len(scores)) | {"state": FINISHED})

@@ -11,8 +11,9 @@ from typing import Any
 
 from cse_core.run import Run
 from cse_core.train import History
+from experiments.credentials import redact_credentials
 from experiments.job import FailedTasksError, Job, Place, execute
-from experiments.storage import Shared, hidden, patiently
+from experiments.storage import Shared, patiently
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def execute_shared(
             try:
                 shared.share_state(folder, job.rules)
             except OSError as error:  # the run has its state here; the next one may get through
-                logger.warning("run %s: its state could not be shared (%s)", job.key, hidden(error))
+                logger.warning("run %s: its state could not be shared (%s)", job.key, redact_credentials(error))
             sent = time.monotonic()  # after it, or a slow store would be written to all the time
         if on_step:
             on_step(step, history)

@@ -17,11 +17,11 @@ from cse_core.evaluate.tasks import Classified, Correlations, Grouped
 from cse_core.run import Run
 from experiments import record
 from experiments.capacity import Forecast, seconds_for
+from experiments.credentials import redact_credentials
 from experiments.fitting import GIB, Fit
 from experiments.job import Job
 from experiments.plan import Plan, jobs_of, plan
 from experiments.searches import Between, Search
-from experiments.storage import hidden
 from experiments.study import Study
 from experiments.tracking import AWAY, Tracker
 
@@ -154,14 +154,14 @@ def searched(search: Search, failed: Mapping[str, str], ended: bool, mlruns: Pat
 def _in_mlflow(trained: Sequence[str], mlruns: Path) -> None:
     tracker = Tracker(mlruns)
     how = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
-    console.print(f"runs in MLflow: {how}{hidden(tracker.uri)}")
+    console.print(f"runs in MLflow: {how}{redact_credentials(tracker.uri)}")
     if len(trained) <= COMPARED:
         console.print(f"then compare them at {tracker.compare_page(trained)}")
 
 
 def _ended(failed: Mapping[str, str], ended: bool) -> None:
     for name, reason in failed.items():
-        console.print(f"failed: {name}: {hidden(reason)}", style="red")
+        console.print(f"failed: {name}: {redact_credentials(reason)}", style="red")
     if not ended:
         console.print("interrupted: nothing that finished is lost, the same command goes on")
 
@@ -217,7 +217,7 @@ def outcome(
     try:
         _in_mlflow([key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)
     except AWAY as error:
-        console.print(f"MLflow is away: {hidden(error)}", style="red")
+        console.print(f"MLflow is away: {redact_credentials(error)}", style="red")
     names_of = {key: f"{job.name} ({key})" for key, job in jobs.items()}
     _ended({names_of.get(key, key): reason for key, reason in failed.items()}, ended)
 

@@ -32,22 +32,17 @@ from fsspec.implementations.local import LocalFileSystem
 from cse_core.checkpoint import MANIFEST, parse_manifest
 from cse_core.history import HISTORY, History, check_finished, fitting, known, resumable
 from cse_core.pins import hold, pins
+from experiments.credentials import redact_credentials
 
 ARRAYS = ("pair_scores", "figure_data")
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
 STATE = re.compile(r".*/state-(?P<step>\d+)-(?P<rules>[\w+]+)-(?P<attempt>[0-9a-f]{12})")
 SUFFIXES = (".json", ".safetensors", ".txt", ".npz")  # of what is fetched beside a state: nothing that could run code
 COMPLETE, PREPARED, PINNED = "complete", "prepared", "pins"
-SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # user and password of a URL
 T = TypeVar("T")
 TRIES = 3
 PATIENCE, PAUSE = 600.0, 5.0  # seconds: how long storage or a server may be away, and how often it is tried
 logger = logging.getLogger(__name__)
-
-
-def hidden(text: object) -> str:
-    """A text for screens and logs, without what URLs in it keep secret."""
-    return SECRET.sub("***", str(text))
 
 
 @contextmanager
@@ -58,7 +53,7 @@ def _os_errors(url: str) -> Generator[None]:
     except (OSError, ValueError):
         raise
     except Exception as error:
-        raise OSError(hidden(f"{url}: {type(error).__name__}: {error}")) from error
+        raise OSError(redact_credentials(f"{url}: {type(error).__name__}: {error}")) from error
 
 
 def patiently(act: Callable[[], T]) -> T:
@@ -72,7 +67,7 @@ def patiently(act: Callable[[], T]) -> T:
         except OSError as error:
             if time.monotonic() > until or error.errno == errno.ENOSPC:
                 raise
-            logger.warning("%s; tried again", hidden(error))
+            logger.warning("%s; tried again", redact_credentials(error))
             time.sleep(PAUSE)
 
 
@@ -95,16 +90,20 @@ class Shared:
                 self._remove([place])
                 self.files.pipe_file(f"{self.root}/{PREPARED}", b"Run folders of sweeps.\n")
         except (OSError, ValueError) as error:
-            raise OSError(f"{hidden(self.url)}: can't be shared ({hidden(error)})") from error
+            raise OSError(f"{redact_credentials(self.url)}: can't be shared ({redact_credentials(error)})") from error
         if not refuses:
-            raise OSError(f"{hidden(self.url)}: can't be shared: a file that is there can be created once more")
+            raise OSError(
+                f"{redact_credentials(self.url)}: can't be shared: a file that is there can be created once more"
+            )
 
     def insist(self) -> None:
         """An error unless the folder was prepared, and so is here."""
         with _os_errors(self.url):
             self.files.invalidate_cache(self.root)
             if not self.files.exists(f"{self.root}/{PREPARED}"):
-                raise OSError(f"{hidden(self.url)}: no sweep has prepared this folder; is it mounted on this machine?")
+                raise OSError(
+                    f"{redact_credentials(self.url)}: no sweep has prepared this folder; is it mounted on this machine?"
+                )
 
     def holds(self, key: str, rules: Collection[str]) -> bool:
         """Whether a run is published with the checkpoints of these rules."""
@@ -124,7 +123,9 @@ class Shared:
                 name = f"{place}/{rule}/{MANIFEST}"
                 fitting(parse_manifest(self.files.cat_file(name).decode(), name), key, rule, history)
         except (FileNotFoundError, ValueError) as error:
-            logger.warning("%s: not a finished run with the rules %s (%s)", hidden(place), ", ".join(rules), error)
+            logger.warning(
+                "%s: not a finished run with the rules %s (%s)", redact_credentials(place), ", ".join(rules), error
+            )
             return False
         return True
 
@@ -198,7 +199,7 @@ class Shared:
             for pin in pins(store).items():  # a name that is taken stays as it is
                 self._claim(f"{place}/{hashlib.sha256(pin[0].encode()).hexdigest()}", json.dumps(pin))
             files = [path for path in self._entries(PINNED) if not path.endswith(".part")]
-            hold(store, dict(json.loads(self.files.cat_file(path)) for path in files), hidden(self.url))
+            hold(store, dict(json.loads(self.files.cat_file(path)) for path in files), redact_credentials(self.url))
 
     def _remove(self, places: list[str]) -> None:
         for place in places:
@@ -251,11 +252,32 @@ class Shared:
             target = folder / inside
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f"{target.name}.{self.attempt}.part")
+            self._refuse_links(source, inside)
             self.files.get_file(f"{source}/{name}", str(part))
             part.replace(target)
 
+    def _refuse_links(self, source: str, inside: Path) -> None:
+        """Refuse to fetch a symbolic link, or through one: it could show any file of the reader's machine."""
+        if not isinstance(self.files, LocalFileSystem):
+            return
+        behind = [
+            Path(source).parent,
+            Path(source),
+            *(Path(source) / part for part in (inside, *inside.parents) if part != Path()),
+        ]
+        for path in behind:
+            if path.is_symlink():
+                raise PermissionError(f"{path}: is a symbolic link, expected a file of a run; delete the run's folder")
+
     def _upload(self, folder: Path, place: str) -> None:
-        found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".part", ".lock")]
+        linked = [path for path in sorted(folder.rglob("*")) if path.is_symlink()]
+        for path in linked:
+            logger.warning("%s: is a symbolic link and is not uploaded", path)
+        found = [
+            path
+            for path in sorted(folder.rglob("*"))  # does not go into linked folders
+            if path.is_file() and path not in linked and path.suffix not in (".part", ".lock")
+        ]
         names = [path.relative_to(folder).as_posix() for path in found if path.name != "shared"]
         for parent in {place} | {f"{place}/{name}".rpartition("/")[0] for name in names}:
             self.files.makedirs(parent, exist_ok=True)

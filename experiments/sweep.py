@@ -28,15 +28,17 @@ from experiments import record, show
 from experiments.audit import audit
 from experiments.capacity import expected, forecast
 from experiments.catalogue import STUDIES, chosen
+from experiments.credentials import redact_credentials
 from experiments.fitting import fit
 from experiments.job import Place
+from experiments.logbook import log_results, record_results
 from experiments.plan import Plan, jobs_of, plan
 from experiments.searches import chosen as chosen_searches
 from experiments.searching import run_search
 from experiments.sharing import fetch_recorded
-from experiments.storage import Shared, hidden, patiently
+from experiments.storage import Shared, patiently
 from experiments.study import Study
-from experiments.tracking import AWAY, Tracker, export
+from experiments.tracking import AWAY, Tracker, check_database
 from experiments.trials import Cluster, run
 
 
@@ -115,12 +117,7 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
 
 def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:
     _prepare(options)
-    failed, ended = run(work, results, _place(options), _cluster(options), Tracker(options.mlruns))
-    try:
-        export(options.mlruns)
-    except AWAY as error:
-        failed = failed | {"record": f"not brought up to date ({error}): the same command does it"}
-    return failed, ended
+    return run(work, results, _place(options), _cluster(options), Tracker(options.mlruns))
 
 
 def _keep_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
@@ -167,6 +164,7 @@ def search(options: Options) -> int:
         show.searches(searches, options.mlruns)
         return 0
     record.check_writable(options.mlruns)
+    check_database(options.mlruns)
     _prepare(options)
     cluster = _cluster(options)
     place, tracker = replace(_place(options), device=cluster.start()), Tracker(options.mlruns)
@@ -177,6 +175,7 @@ def search(options: Options) -> int:
         if not ended:
             return 130
         status |= bool(failed)
+    log_results(place.store, tracker)
     return status
 
 
@@ -209,8 +208,8 @@ def main(options: Options) -> int:
         raise ValueError("quickstart runs at a scale of its own; run it by itself")
     if not (options.list or options.dry_run or options.plan):
         record.check_writable(options.mlruns)
-        if (options.mlruns / "mlflow.db").exists() or os.environ.get("MLFLOW_TRACKING_URI"):
-            export(options.mlruns)
+        check_database(options.mlruns)
+        record_results(_store(options), options.mlruns)
     scale = scales.pop()
     results = record.read_results(scale, options.mlruns)
     if options.list:
@@ -227,6 +226,7 @@ def main(options: Options) -> int:
         return 0
     failed, ended = _run(work, results, options) if work.pending else ({}, True)
     failed |= _keep_arrays(studies, options)
+    log_results(_store(options), Tracker(options.mlruns))
     show.outcome(names, scale, jobs, failed, ended, options.mlruns)
     return 1 if failed else 0 if ended else 130
 
@@ -235,6 +235,6 @@ if __name__ == "__main__":
     try:
         sys.exit(main(tyro.cli(Options)))
     except (ValueError, *AWAY) as error:
-        sys.exit(f"error: {hidden(error)}")
+        sys.exit(f"error: {redact_credentials(error)}")
     except KeyboardInterrupt:
         sys.exit(130)

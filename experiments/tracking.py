@@ -1,19 +1,20 @@
 """MLflow: the one file that imports it. Runs are logged whole, by the driver, from their result.json.
 
-One MLflow experiment holds every run, so that the interface can compare across methods. Everything that a record line
-needs is in the run's artifact `result.json`; metrics and parameters are there to be looked at.
+One MLflow experiment holds every run, so that the interface can compare across methods. Nothing is read back from it
+into the record: it holds copies, to look at, and what it lacks is logged by the next sweep.
 """
 
 import json
 import logging
 import os
 import re
+import sqlite3
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -23,12 +24,15 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # two l
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 
-import mlflow
-from mlflow.entities import Metric, Param, RunStatus, RunTag
+from filelock import FileLock
+from mlflow.entities import ExperimentTag, Metric, Param, RunStatus, RunTag
 from mlflow.entities import Run as Tracked
 from mlflow.exceptions import MlflowException
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking import MlflowClient
+from sqlalchemy.exc import SQLAlchemyError
 
+from cse_core.atomic import atomic_path
 from cse_core.evaluate.suite import GROUPS
 from cse_core.methods import METHODS
 from experiments import record
@@ -37,30 +41,42 @@ logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports each table o
 EXPERIMENT = "cse-study"
 CONTENT = ("cells", "studies")  # tags that say what a logged run holds; the record takes runs that a study names
 OWN = " (own)"
-AWAY = (OSError, MlflowException)  # what a server or storage that can't be reached raises
+AWAY = (OSError, MlflowException, SQLAlchemyError)  # what a server or storage that can't be reached raises
+KIND = {"mlflow.experimentKind": "custom_model_development"}  # else the interface hides the metrics
 MOST = 1000  # MLflow takes at most so many metrics in a call
 
 
 class Tracker:
-    """A place where runs are logged: MLFLOW_TRACKING_URI, else the database in the mlruns folder."""
+    """A place where runs are logged: MLFLOW_TRACKING_URI, else the database in the mlruns folder.
+
+    Nothing is opened before it is used, so a server that can't be reached doesn't keep a sweep from starting.
+    """
 
     def __init__(self, mlruns: Path) -> None:
         self.mlruns = mlruns
-        mlruns.mkdir(parents=True, exist_ok=True)
-        self.uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{mlruns.resolve() / 'mlflow.db'}"
-        self.client = MlflowClient(self.uri)
-        found = self.client.get_experiment_by_name(EXPERIMENT)
-        self.experiment = found.experiment_id if found else self._create()
+        self.uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{_database(mlruns)}"
 
-    def _create(self) -> str:
-        # A server chooses its own place for artifacts; the local database would put them into the current folder.
-        local = self.uri.startswith("sqlite")
-        return self.client.create_experiment(
-            EXPERIMENT,
-            artifact_location=(self.mlruns / "artifacts").resolve().as_uri() if local else None,
-            # Without it the interface takes the experiment for one of language-model traces and hides the metrics.
-            tags={"mlflow.experimentKind": "custom_model_development"},
-        )
+    @cached_property
+    def client(self) -> MlflowClient:
+        """MLflow's client; the local database is made first if there is none."""
+        if not os.environ.get("MLFLOW_TRACKING_URI"):
+            make_database(self.mlruns)
+        return MlflowClient(self.uri)
+
+    @cached_property
+    def experiment(self) -> str:
+        """The id of the experiment that holds every run."""
+        found = self.client.get_experiment_by_name(EXPERIMENT)
+        if found:
+            return found.experiment_id
+        # A server chooses its own place for artifacts; a local database would put them into the current folder.
+        place = (self.mlruns / "artifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
+        return self.client.create_experiment(EXPERIMENT, artifact_location=place, tags=KIND)
+
+    def lacks(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return those results that are not logged, or not with all of their scores and studies."""
+        logged = {run.data.tags.get("key"): run.data.tags for run in self._finished()}
+        return [result for result in results if not _same(logged.get(_key(result), {}), result)]
 
     def logged(self, key: str) -> Tracked | None:
         """The earliest finished run with this key; runs that a killed driver left half-logged are deleted."""
@@ -74,7 +90,7 @@ class Tracker:
         """Log a run's folder; a key that is there already only gets the scores it lacks. Returns MLflow's run id."""
         result = json.loads((folder / "result.json").read_text())
         earlier = self.logged(_key(result))
-        if earlier and all(earlier.data.tags.get(t.key) == t.value for t in _tags(result) if t.key in CONTENT):
+        if earlier and _same(earlier.data.tags, result):
             return earlier.info.run_id
         now = int(time.time() * 1000)
         if earlier:
@@ -97,12 +113,8 @@ class Tracker:
         self.client.set_terminated(run_id)
         return run_id
 
-    def results(self) -> Iterator[dict[str, Any]]:
-        """The result.json of every finished run that a study names, earliest first."""
-        return (self._result(run) for run in self._finished() if run.data.tags.get("studies"))
-
     def keys(self) -> set[str]:
-        """Of every finished run, whether a study names it or not."""
+        """Return the key of every finished run, whether a study names it or not."""
         return {run.data.tags.get("key", "").removesuffix(OWN) for run in self._finished()}
 
     def _finished(self) -> Iterator[Tracked]:
@@ -118,12 +130,6 @@ class Tracker:
             token = page.token
             if not token:
                 return
-
-    def _result(self, run: Tracked) -> dict[str, Any]:
-        uri = f"runs:/{run.info.run_id}/result.json"
-        with TemporaryDirectory() as folder:  # left to itself, MLflow makes one that it never removes
-            path = mlflow.artifacts.download_artifacts(uri, dst_path=folder, tracking_uri=self.uri)
-            return json.loads(Path(path).read_text())
 
     def compare_page(self, keys: Iterable[str], address: str = "http://127.0.0.1:5000") -> str:
         """The address of MLflow's compare page for these runs, on a server started as README says."""
@@ -192,10 +198,52 @@ def _curves(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
         yield from (Metric(shown, value, now, step) for step, value in points)
 
 
-def export(mlruns: Path = record.MLRUNS) -> dict[str, int]:
-    """Merge the studies' finished runs into the record's CSVs and return how many lines each scale gained."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for result in Tracker(mlruns).results():
-        found.setdefault("quickstart" if result["scale"] == "quickstart" else "study", []).append(result)
-    gained = {scale: record.merge_lines(scale, mlruns, results) for scale, results in found.items()}
-    return {scale: lines for scale, lines in gained.items() if lines}
+def _same(tags: Mapping[str, str], result: Mapping[str, Any]) -> bool:
+    return all(tags.get(tag.key) == tag.value for tag in _tags(result) if tag.key in CONTENT)
+
+
+def _database(mlruns: Path) -> Path:
+    return mlruns.resolve() / "mlflow.db"
+
+
+def make_database(mlruns: Path) -> None:
+    """Make the local database if there is none: under another name first, so that a kill leaves none or a whole one."""
+    check_database(mlruns)
+    path = _database(mlruns)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        if path.exists():
+            return
+        for left in path.parent.glob(f"{path.name}.part*"):  # of a process that was killed here, with its journal
+            left.unlink()
+        with atomic_path(path) as part:
+            artifacts = (path.parent / "artifacts").as_uri()
+            store = SqlAlchemyStore(f"sqlite:///{part}", artifacts)
+            try:
+                store.create_experiment(EXPERIMENT, artifacts, tags=[ExperimentTag(k, v) for k, v in KIND.items()])
+            finally:
+                store.engine.dispose()
+
+
+def check_database(mlruns: Path) -> None:
+    """Raise a ValueError that names what is wrong with the local database, or with a folder that can't hold one."""
+    path = _database(mlruns)
+    if os.environ.get("MLFLOW_TRACKING_URI"):
+        return
+    if set("?%") & set(str(path)):  # in a database's URL they begin a query and a code
+        raise ValueError(f"--mlruns {mlruns}: MLflow needs a folder without ? and % in its path, {path.parent} has one")
+    if path.exists() and not _is_database(path):
+        raise ValueError(
+            f"{path}: expected MLflow's database, found something else or one that is not whole. Move it away: the "
+            "next sweep makes a new one and logs the runs of the store again. No run and no score is lost"
+        )
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True) as database:
+            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+        database.close()
+    except sqlite3.DatabaseError as error:
+        return "locked" in str(error)  # another process is writing to it
+    return {"alembic_version", "experiments", "runs"} <= names

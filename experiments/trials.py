@@ -20,11 +20,12 @@ from cse_core.run import Run
 from cse_core.train import History
 from experiments import show
 from experiments.capacity import expected, longest_first
+from experiments.credentials import redact_credentials
 from experiments.job import FailedTasksError, Job, Place
 from experiments.logbook import Logbook
 from experiments.plan import Plan, blocked, insist_on_the_record
 from experiments.sharing import execute_shared, fetch_recorded
-from experiments.storage import hidden, patiently
+from experiments.storage import patiently
 from experiments.tracking import Tracker
 
 
@@ -62,7 +63,7 @@ def trial(config: Mapping[str, Any], jobs: Mapping[str, Job], place: Place) -> N
     try:
         execute_shared(job, place, on_step=_reporter(job))
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver names it with the run
-        failed = hidden(f"{type(error).__name__}: {error}")
+        failed = redact_credentials(f"{type(error).__name__}: {error}")
         tune.report({"fraction": 1.0, "failed": failed, "scored": isinstance(error, FailedTasksError)})
     else:
         tune.report({"fraction": 1.0, "failed": ""})

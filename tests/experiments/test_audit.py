@@ -21,7 +21,7 @@ from experiments.audit import MARKER, audit, draw
 from experiments.environment import environment
 from experiments.job import Job, Place, execute
 from experiments.plan import jobs_of
-from experiments.tracking import Tracker, export
+from experiments.tracking import Tracker
 from tests.experiments import tiny
 from tests.waiting import until
 

@@ -1,6 +1,7 @@
 """The command lines as people meet them: a real run, an encoder scored, and words for what can't be done."""
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from experiments import record
 from experiments import run as run_command
 from experiments.run import build
 from experiments.tracking import Tracker
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -158,9 +160,27 @@ def test_errors_are_one_line_and_a_status(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_servers_password_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_mlflow_away_rows_are_kept_and_no_password_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:not-to-be-told@127.0.0.1:9")
-    away = command("sweep.py", "rankcse-table4", "--mlruns", str(tmp_path))
-    assert away.returncode == 1
-    assert away.stderr.startswith("error: API request to http://***@127.0.0.1:9/")
+    away = command("evaluate.py", "wiki-tiny", "--tasks", "synthetic", "--mlruns", str(tmp_path))
+    assert away.returncode == 0, away.stderr
+    assert set(record.read_results("own", tmp_path / record.OWN)["task"]) == {"synthetic"}
+    assert "1 run is not in MLflow" in " ".join(away.stdout.split())
+    assert "re-run the same command to log them" in " ".join(away.stdout.split())
     assert "not-to-be-told" not in away.stdout + away.stderr
+    assert "Traceback" not in away.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_run_with_one_line(tmp_path: Path) -> None:
+    script = [sys.executable, str(ROOT / "experiments" / "run.py"), "simcse", "--scale", "quickstart"]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen([*script, "--mlruns", str(tmp_path)], cwd=ROOT, stdout=log, stderr=subprocess.PIPE)
+    until(lambda: list(tmp_path.glob("own/*/environment.json")))
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert b"Traceback" not in said
+    assert b"re-run the same command to resume" in said

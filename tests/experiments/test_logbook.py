@@ -15,13 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments import logbook, record, show
-from experiments import sweep as sweep_command
+from experiments import logbook, record
 from experiments.job import Place
-from experiments.logbook import Logbook
+from experiments.logbook import Logbook, record_results
 from experiments.storage import Shared
-from experiments.sweep import Options
-from experiments.tracking import MlflowException
+from experiments.tracking import MlflowException, Tracker
 from experiments.trials import Follow
 from tests.experiments import tiny
 from tests.experiments.test_sweep import ROOT, command, environment, scores
@@ -31,11 +29,12 @@ from tests.waiting import until
 class Server:
     """Stands for the tracker: while it is away it raises."""
 
-    def __init__(self, *, away: int = 0, without: str = "") -> None:
-        self.away, self.without, self.tracked = away, without, []
+    def __init__(self, mlruns: Path, *, away: int = 0) -> None:
+        self.mlruns, self.away = mlruns, away
+        self.tracked: list[str] = []
 
     def log(self, folder: Path) -> None:
-        if self.away or folder.name == self.without:
+        if self.away:
             self.away = max(0, self.away - 1)
             raise MlflowException("no connection")
         self.tracked.append(folder.name)
@@ -46,43 +45,83 @@ def kept(server: Server, tmp_path: Path) -> Logbook:
 
 
 def test_what_could_not_be_tracked_is_with_a_later_one(tmp_path: Path) -> None:
-    server = Server(away=1)
+    server = Server(tmp_path, away=1)
     book = kept(server, tmp_path)
     book.add("a")
-    assert "no connection" in book.waiting["a"]
+    assert "no connection" in book.unlogged["a"]
     book.add("b")  # a server that does not answer is left alone for a while
     assert server.tracked == []
-    book.again = 0.0
+    book.log_again = 0.0
     book.add("c")
-    assert server.tracked == ["a", "b", "c"]
+    assert sorted(server.tracked) == ["a", "b", "c"]
     assert not book.waiting
+    assert not book.unlogged
 
 
-def test_the_end_waits_for_what_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(logbook.time, "sleep", pauses.append)
-    server = Server(away=5)
-    book = kept(server, tmp_path)
-    book.add("a")
-    assert book.settle() == {}
-    assert server.tracked == ["a"]
-    assert len(pauses) == 4  # of five failures one was at its end, one before the first pause
+def result(key: str, /, **other: object) -> dict[str, object]:
+    """What a run of a study leaves, as far as the record reads it."""
+    cell = {"select": "last", "scorer": "cosine", "task": "synthetic", "metric": "spearman.all", "score": 0.5}
+    about = {"key": key, "scale": "tiny", "method": "simcse", "backbone": "b", "seed": 1, "settings": "", "seconds": 1}
+    about |= {"cells": [cell | {"pairs": 9, "step": 1, "version": 1}], "curves": {}, "eval_steps": 1, "kept": {}}
+    about |= {"environment": {"commit": "0" * 40, "dirty": "false", "device": "cpu"}, "studies": ["one"]}
+    return about | {"finished": "2026-01-01T00:00:00+00:00"} | other
 
 
-def test_one_that_never_can_be_tracked_keeps_none_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def leave(store: Path, key: str, /, **other: object) -> None:
+    (store / key).mkdir(parents=True)
+    (store / key / "result.json").write_text(json.dumps(result(key, **other)))
+
+
+def keys(mlruns: Path) -> set[str]:
+    return set(record.read_results("tiny", mlruns)["key"])
+
+
+def test_the_end_waits_for_storage_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter([OSError("no route")] * 3)
+
+    def fetch(key: str, place: Place) -> None:
+        for error in left:
+            raise error
+
     monkeypatch.setattr(logbook, "PAUSE", 0.001)
-    server = Server(without="b")
-    book = kept(server, tmp_path)
-    for key in "abcd":
-        book.add(key)
-    left = book.settle(patience=0.05)
-    assert sorted(server.tracked) == ["a", "c", "d"]
-    assert list(left) == ["b"]
-    assert "not tracked (no connection): the same command tracks it" in left["b"]
+    monkeypatch.setattr(logbook, "fetch_recorded", fetch)
+    leave(tmp_path / "store", "a")
+    book = Logbook(Server(tmp_path), Place(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book.add("a")
+    assert "not recorded (no route)" in book.waiting["a"]
+    assert book.settle() == {}
+    assert keys(tmp_path) == {"a"}
+
+
+def test_the_record_is_complete_while_mlflow_is_away(tmp_path: Path) -> None:
+    for key in "ab":
+        leave(tmp_path / "store", key)
+    book = Logbook(Server(tmp_path, away=100), Place(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book.add("a")
+    book.add("b")
+    assert book.settle() == {}  # no failure
+    assert keys(tmp_path) == {"a", "b"}
+    assert set(book.unlogged) == {"a", "b"}
+
+
+def test_a_start_records_what_a_killed_driver_left_in_the_store(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    leave(store, "a")
+    leave(store, "hand", studies=[])  # of no study, so not in the record
+    leave(store, "other", key="a")  # another run's result in the folder
+    (store / "torn").mkdir()
+    (store / "torn" / "result.json").write_text('{"key": "to')
+    record_results(store, tmp_path)
+    assert keys(tmp_path) == {"a"}
+    before = (tmp_path / "results.csv").read_bytes()
+    changed = result("a")["cells"][0] | {"score": 0.9}  # ty: ignore
+    (store / "a" / "result.json").write_text(json.dumps(result("a", cells=[changed])))
+    record_results(store, tmp_path)
+    assert (tmp_path / "results.csv").read_bytes() == before  # the earlier line stays
 
 
 def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(tmp_path: Path) -> None:
-    server = Server()
+    server = Server(tmp_path)
     follow = Follow(kept(server, tmp_path), SimpleNamespace(end=lambda key: None))  # ty: ignore[invalid-argument-type]
     for key, scored in (("half", True), ("none", False)):
         told = {"failed": "why", "scored": scored}
@@ -91,23 +130,21 @@ def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(
     assert server.tracked == ["half"]
 
 
-def test_a_server_that_stays_away_is_told_in_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def away(*given: object) -> None:
-        raise MlflowException("no connection to http://ann:secret@host")
-
-    tracked = {"c0ffee": "trained and scored, but not tracked"}
-    monkeypatch.setattr(sweep_command, "run", lambda *given: (tracked, True))
-    monkeypatch.setattr(sweep_command, "Tracker", lambda mlruns: None)
-    monkeypatch.setattr(sweep_command, "export", away)
-    monkeypatch.setattr(show, "Tracker", away)
-    assert sweep_command.main(Options(studies=("overlap",), mlruns=tmp_path)) == 1
-    said = " ".join(capsys.readouterr().out.split())
-    assert "MLflow is away: no connection to http://***@host" in said
-    assert "failed: c0ffee: trained and scored, but not tracked" in said
-    assert "failed: record: not brought up to date" in said
-    assert "secret" not in said
+@pytest.mark.slow
+def test_mlflow_away_costs_a_sweep_a_warning_and_the_next_one_logs_the_runs(tmp_path: Path) -> None:
+    mlruns = tmp_path / "mlruns"
+    away = environment(mlruns) | {"MLFLOW_TRACKING_URI": "http://ann:not/to@be-told@127.0.0.1:9"}
+    given = command(mlruns, "healthy")
+    done = subprocess.run(given, env=away, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = {one.key for row in tiny.healthy(tiny.SCALE).rows for one in row.runs()}
+    assert keys(mlruns) == runs
+    assert "3 runs are not in MLflow" in " ".join(done.stdout.split())
+    assert not any(secret in done.stdout + done.stderr for secret in ("not/to", "be-told", "ann:"))
+    here = {name: value for name, value in environment(mlruns).items() if name != "MLFLOW_TRACKING_URI"}
+    again = subprocess.run(given, env=here, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert Tracker(mlruns).keys() == runs
 
 
 @contextmanager

@@ -1,23 +1,25 @@
-"""MLflow and back: what a run's folder holds is logged once and comes out of the export digit for digit."""
+"""MLflow has a copy of each run's folder, once; its database is made whole or not at all."""
 
 import json
+import os
 import pickle
 import shutil
-import tempfile
+import sqlite3
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from cse_core.run import Pretrained
 from cse_core.scorers import Cosine, PairScores
-from experiments import record
 from experiments.job import AS_IS, Job, Place, Scoring, execute
-from experiments.manifest import ChangedFileError
-from experiments.tracking import Tracker, export, parameters
+from experiments.tracking import Tracker, check_database, make_database, parameters
 from tests.experiments import tiny
+from tests.waiting import until
 
 SCORINGS = tuple(Scoring(rule, Cosine(), ("synthetic",)) for rule in ("synthetic_dev", "last"))
 JOB = Job(tiny.run(), "tiny", "Net -cons", SCORINGS, ("one",))
@@ -34,7 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Made once: a new database takes MLflow seconds."""
     folder = tmp_path_factory.mktemp("database")
-    Tracker(folder)
+    make_database(folder)
     return folder / "mlflow.db"
 
 
@@ -43,10 +45,6 @@ def tracker(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.copy(empty_database, tmp_path / "mlflow.db")
     return Tracker(tmp_path)
-
-
-def results(mlruns: Path) -> pd.DataFrame:
-    return record.read_results("tiny", mlruns)
 
 
 def test_keys_are_those_of_all_that_is_logged(tracker: Tracker, store: Path, tmp_path: Path) -> None:
@@ -132,80 +130,83 @@ def test_a_kill_while_new_scores_are_logged_loses_nothing(
         killed.setattr(tracker.client, "log_artifact", None)  # stops where the artifacts would follow
         with pytest.raises(TypeError):
             tracker.log(copy)
+    assert tracker.lacks([result]) == [result]
     tracker.log(copy)
-    export(tmp_path)
-    assert set(results(tmp_path)["task"]) == {"synthetic", "more"}
+    assert tracker.lacks([result]) == []
+    assert "test/more" in tracker.client.get_run(tracker.logged(JOB.key).info.run_id).data.metrics  # ty: ignore
 
 
-def test_lines_that_were_deleted_come_back_from_mlflow(tracker: Tracker, store: Path, tmp_path: Path) -> None:
-    tracker.log(store / JOB.key)
-    export(tmp_path)
-    path = tmp_path / "results.csv"
-    whole = path.read_text()
-    path.write_text("".join(line for i, line in enumerate(whole.splitlines(keepends=True)) if i not in (2, 3)))
-    with pytest.raises(ChangedFileError, match=r"results\.csv: its SHA-256 is"):
-        export(tmp_path)
-    (tmp_path / "SHA256SUMS").unlink()  # the change is meant
-    assert export(tmp_path) == {"study": 2}
-    assert path.read_text() == whole
-
-
-def test_export_gives_every_digit_and_adds_nothing_the_second_time(
-    tracker: Tracker, store: Path, tmp_path: Path
-) -> None:
-    tracker.log(store / JOB.key)
-    result = json.loads((store / JOB.key / "result.json").read_text())
-    assert export(tmp_path) == {"study": 2 * 4}
-    frame = results(tmp_path)
-    found = frame.set_index(["select", "metric"])["score"].to_dict()
-    cells = {(c["select"], c["metric"]): c["score"] for c in result["cells"]}
-    assert {metric for _, metric in set(cells) - set(found)} == {"pearson.mean", "pearson.wmean"}
-    assert found == {name: cells[name] for name in found}
-    assert set(frame["method"]) == {"simcse"}
-    assert set(frame["seed"]) == {42}
-    assert frame["commit"].str.fullmatch(r"[0-9a-f]{10}\+?").all()
-    before = (tmp_path / "results.csv").read_bytes(), (tmp_path / "curves.csv").read_bytes()
-    assert export(tmp_path) == {}
-    assert before == ((tmp_path / "results.csv").read_bytes(), (tmp_path / "curves.csv").read_bytes())
-
-
-def test_the_export_leaves_nothing_in_the_folder_for_temporary_files(
-    tracker: Tracker, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    tracker.log(store / JOB.key)
-    assert export(tmp_path)
-    assert not list(temporary.iterdir())
-
-
-def test_the_earliest_run_of_a_key_counts_in_the_record(tracker: Tracker, store: Path, tmp_path: Path) -> None:
-    tracker.log(store / JOB.key)
-    export(tmp_path)
-    first = results(tmp_path)
-    better = tmp_path / "better"
-    shutil.copytree(store / JOB.key, better)
-    result = json.loads((better / "result.json").read_text())
-    for cell in result["cells"]:
-        cell["score"] = 0.99
-    (better / "result.json").write_text(json.dumps(result))
-    (tmp_path / "mlflow.db").unlink()
-    Tracker(tmp_path).log(better)
-    export(tmp_path)
-    pd.testing.assert_frame_equal(results(tmp_path), first)
-
-
-def test_runs_that_no_study_declares_stay_out_of_the_record(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+def test_a_run_made_by_hand_is_logged_beside_the_studys(tracker: Tracker, store: Path, tmp_path: Path) -> None:
     own = tmp_path / "own"
     shutil.copytree(store / JOB.key, own)
     result = json.loads((own / "result.json").read_text())
     (own / "result.json").write_text(json.dumps(result | {"studies": []}))
-    made_by_hand = tracker.log(own)
-    assert export(tmp_path) == {}
-    assert results(tmp_path).empty
-    assert tracker.log(store / JOB.key) != made_by_hand  # the study's run is another one, even with the same key
-    assert export(tmp_path) == {"study": 2 * 4}
+    assert tracker.log(own) != tracker.log(store / JOB.key)
+
+
+MAKE = """
+import sys
+from pathlib import Path
+from experiments.tracking import Tracker
+Tracker(Path(sys.argv[1])).experiment
+"""
+
+
+def making(mlruns: Path) -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    return subprocess.Popen([sys.executable, "-c", MAKE, str(mlruns)], env=environment)
+
+
+@pytest.mark.slow
+def test_a_kill_while_the_database_is_made_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
+    """Twelve moments, from the first file on."""
+    for moment in range(12):
+        mlruns = tmp_path / str(moment)
+        process = making(mlruns)
+        until(lambda at=mlruns: at.is_dir() and list(at.iterdir()))
+        time.sleep(0.4 * moment)
+        process.kill()
+        process.wait()
+        check_database(mlruns)
+    for moment in (1, 5):
+        assert making(tmp_path / str(moment)).wait(timeout=180) == 0
+        assert not list((tmp_path / str(moment)).glob("*.part*"))
+
+
+@pytest.mark.slow
+def test_three_drivers_that_start_at_once_all_work(tmp_path: Path) -> None:
+    processes = [making(tmp_path) for _ in range(3)]
+    assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["garbage", "empty", "folder", "half"])
+def test_a_file_that_is_no_database_is_named_with_the_remedy(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "mlflow.db"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "half":
+        with sqlite3.connect(path) as database:
+            database.execute("CREATE TABLE experiments (name TEXT)")
+    else:
+        path.write_bytes(b"no database at all " * 100 * (kind == "garbage"))
+    with pytest.raises(ValueError, match=r"mlflow.db: expected MLflow's database, found .* Move it away"):
+        check_database(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a b", "ü", "a#b"])
+def test_a_folder_of_any_other_name_holds_its_own_database(tmp_path: Path, empty_database: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    shutil.copy(empty_database, tmp_path / name / "mlflow.db")
+    tracker = Tracker(tmp_path / name)
+    tracker.client.create_run(tracker.experiment)
+    with sqlite3.connect(tmp_path / name / "mlflow.db") as database:
+        assert database.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("name", ["a?b", "%41"])
+def test_a_folder_whose_name_a_database_url_cannot_hold_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=r"MLflow needs a folder without \? and % in its path"):
+        Tracker(tmp_path / name).client  # noqa: B018
 
 
 def test_a_server_can_be_named(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
