@@ -21,7 +21,8 @@ from experiments.plan import SAME
 EXACT = 1e-12
 # Rounding ranks pairs of identical sentences, whose cosines are 1 up to rounding: in two parts of STS12 they are 65 of
 # 459 and 14 of 399, so that the mean of its parts moves by up to 2.2e-4 (measured), its score over all pairs by 2e-5.
-# A classifier that stops an epoch earlier labels some test sentences differently. Losses are rounded in every step: 1.2e-5 was seen.
+# A classifier that stops an epoch earlier labels some test sentences differently. Losses are rounded in every step:
+# 1.2e-5 was seen.
 ELSEWHERE = {"score": SAME, "mean of parts": 5e-4, "accuracy": 0.02, "curve": 1e-4}
 MEANS = ("spearman.mean", "spearman.wmean")
 CURVE = "curve"
