@@ -285,7 +285,7 @@ def test_a_score_that_one_side_lacks_differs_with_its_pairs_and_step() -> None:
     lost = [(one.metric, one.recorded, one.found, one.amount) for one in found.differences]
     assert lost == [("acc", 0.8, None, None), ("acc, pairs", "10", None, None), ("acc, step", "4", None, None)]
     found = compare(job("synthetic"), result("A", synthetic=0.5), recorded("A", mr=0.8))
-    assert [(one.metric, one.recorded, one.found) for one in found.differences][0] == ("spearman.all", None, 0.5)
+    assert next((one.metric, one.recorded, one.found) for one in found.differences) == ("spearman.all", None, 0.5)
 
 
 def test_a_kind_of_processor_has_no_number_of_cores_but_a_model() -> None:
