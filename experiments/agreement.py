@@ -19,8 +19,12 @@ from experiments.job import Job
 from experiments.plan import SAME
 
 EXACT = 1e-12
-# Losses are rounded in every step. A classifier that stops an epoch earlier labels some test sentences differently.
-ELSEWHERE = {"score": SAME, "accuracy": 0.02, "curve": 1e-3}
+# Rounding ranks pairs of identical sentences, whose cosines are 1 up to rounding: in two parts of STS12 they are 65 of
+# 459 and 14 of 399, so that the mean of its parts moves by up to 2.2e-4 (measured), its score over all pairs by 2e-5.
+# A classifier that stops an epoch earlier labels some test sentences differently. Losses are rounded in every step:
+# 1.2e-5 was seen.
+ELSEWHERE = {"score": SAME, "mean of parts": 5e-4, "accuracy": 0.02, "curve": 1e-4}
+MEANS = ("spearman.mean", "spearman.wmean")
 CURVE = "curve"
 FACTS = ("scale", "method", "backbone", "seed", "settings")  # columns of runs.csv that follow from a declared run
 Place = tuple[str, str, str, str]  # select, scorer, task, metric; of a curve "", "curve", its name, its step
@@ -144,11 +148,13 @@ def _recorded_points(job: Job, recorded: Recorded) -> Values:
 
 
 def _tolerance(place: Place, *, same: bool) -> float:
-    _, scorer, task, _ = place
+    _, scorer, task, metric = place
     if same:
         return EXACT
     if scorer == CURVE:
         return ELSEWHERE["curve"]
+    if metric in MEANS:
+        return ELSEWHERE["mean of parts"]
     return ELSEWHERE["accuracy" if isinstance(suite.TASKS.get(task), Classified) else "score"]
 
 

@@ -162,17 +162,6 @@ def test_an_altered_value_is_found_and_named(
 
 
 @pytest.mark.slow
-def test_a_removed_score_is_found(
-    altered: Path, audited: tuple[Path, dict[str, Any], str], cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    frame = pd.read_csv(altered / "results.csv", dtype=str)
-    gone = (frame["key"] == STUDENT.key) & (frame["metric"] == "spearman.all")
-    frame[~gone].to_csv(altered / "results.csv", index=False)
-    assert audit([STUDY], 3, SEED, mlruns=altered, store=audited[0]) == 1
-    assert "synthetic, spearman.all: recorded None, found 0." in words(capsys.readouterr().out)
-
-
-@pytest.mark.slow
 def test_an_interrupted_audit_goes_on_with_the_same_seed_and_store(mlruns: Path, tmp_path: Path) -> None:
     store, log, before = tmp_path / "store", tmp_path / "log", hashes(mlruns)
     with log.open("w") as output:
@@ -219,7 +208,8 @@ def recorded(device: str = "A processor, 2 cores", **scores: float) -> Recorded:
 
 
 def _named(scores: dict[str, float]) -> list[tuple[tuple[str, str], float]]:
-    return [((task, "acc" if task == "mr" else "spearman.all"), score) for task, score in scores.items()]
+    metrics = {"mr": "acc", "sts12": "spearman.mean"}
+    return [((task, metrics.get(task, "spearman.all")), score) for task, score in scores.items()]
 
 
 def result(device: str, loss: float = 1.5, **scores: float) -> dict[str, Any]:
@@ -273,18 +263,29 @@ def test_tasks_that_the_record_lacks_are_not_scored() -> None:
         ("A processor, 64 cores", {"synthetic": 0.5 + 1e-13, "mr": 0.8}, 1.5, []),
         ("A processor, 2 cores", {"synthetic": 0.5 + 1e-11, "mr": 0.8}, 1.5, ["synthetic"]),
         ("A processor, 2 cores", {"synthetic": 0.5, "mr": 0.8}, 1.500001, ["loss"]),
-        ("Another, 2 cores", {"synthetic": 0.50004, "mr": 0.81}, 1.5004, []),
-        ("Another, 2 cores", {"synthetic": 0.50006, "mr": 0.81}, 1.5004, ["synthetic"]),
-        ("Another, 2 cores", {"synthetic": 0.5, "mr": 0.83}, 1.502, ["mr", "loss"]),
+        ("Another, 2 cores", {"synthetic": 0.50004, "mr": 0.81}, 1.50004, []),
+        ("Another, 2 cores", {"synthetic": 0.50006, "mr": 0.81}, 1.50004, ["synthetic"]),
+        ("Another, 2 cores", {"synthetic": 0.5, "mr": 0.83}, 1.5002, ["mr", "loss"]),
+        ("Another, 2 cores", {"sts12": 0.5004}, 1.5, []),
+        ("Another, 2 cores", {"sts12": 0.5006}, 1.5, ["sts12"]),
+        ("A processor, 2 cores", {"sts12": 0.5004}, 1.5, ["sts12"]),
         ("Another, 2 cores", {"synthetic": float("nan"), "mr": 0.8}, 1.5, ["synthetic"]),
-        ("Another, 2 cores", {"synthetic": 0.5}, 1.5, ["mr", "mr", "mr"]),  # the score, its pairs, its step
     ],
 )
 def test_bits_count_on_one_kind_of_processor_and_tolerances_on_another(
     here: str, scores: dict[str, float], loss: float, differing: list[str]
 ) -> None:
-    found = compare(job("synthetic", "mr"), result(here, loss, **scores), recorded(synthetic=0.5, mr=0.8))
+    known = recorded(**{task: 0.8 if task == "mr" else 0.5 for task in scores})
+    found = compare(job(*scores), result(here, loss, **scores), known)
     assert [one.task for one in found.differences] == differing
+
+
+def test_a_score_that_one_side_lacks_differs_with_its_pairs_and_step() -> None:
+    found = compare(job("synthetic", "mr"), result("A", synthetic=0.5), recorded("A", synthetic=0.5, mr=0.8))
+    lost = [(one.metric, one.recorded, one.found, one.amount) for one in found.differences]
+    assert lost == [("acc", 0.8, None, None), ("acc, pairs", "10", None, None), ("acc, step", "4", None, None)]
+    found = compare(job("synthetic"), result("A", synthetic=0.5), recorded("A", mr=0.8))
+    assert next((one.metric, one.recorded, one.found) for one in found.differences) == ("spearman.all", None, 0.5)
 
 
 def test_a_kind_of_processor_has_no_number_of_cores_but_a_model() -> None:
