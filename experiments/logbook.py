@@ -12,9 +12,9 @@ from typing import Any
 from experiments import record, show
 from experiments.credentials import redact_credentials
 from experiments.job import Place
+from experiments.retry import PATIENCE, PAUSE
 from experiments.run_result import read_result
 from experiments.sharing import fetch_recorded
-from experiments.storage import PATIENCE, PAUSE
 from experiments.tracking import AWAY, Tracker
 
 REST = 30.0  # seconds after a failure in which nothing new is tried: a server that does not answer takes its time

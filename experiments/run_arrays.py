@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def save_arrays(folder: Path, select: str, scorer: str, task: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Add a task's arrays to the run's folder: pair scores of all sets to one file, what else there is to the task's own."""
+    """Add a task's arrays to the run's folder: pair scores of all sets in one file, others in a file of the task's."""
     if set(arrays) == {"pair_scores"}:
         _add_to(_pair_scores(folder, select, scorer), {task: arrays["pair_scores"].astype(np.float32)})
     elif arrays:

@@ -26,9 +26,10 @@ from experiments.environment import commit
 from experiments.job import Place
 from experiments.logbook import Logbook
 from experiments.plan import insist_on_the_record
+from experiments.retry import patiently
 from experiments.searches import Search, distributions, settings_text
 from experiments.sharing import execute_shared, fetch_recorded
-from experiments.storage import Shared, patiently
+from experiments.storage import Shared
 from experiments.tracking import AWAY, Tracker
 from experiments.trials import Cluster, Follow, run_level, tuner
 

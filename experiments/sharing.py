@@ -13,7 +13,8 @@ from cse_core.run import Run
 from cse_core.train import History
 from experiments.credentials import redact_credentials
 from experiments.job import FailedTasksError, Job, Place, execute
-from experiments.storage import Shared, patiently
+from experiments.retry import patiently
+from experiments.storage import Shared
 
 logger = logging.getLogger(__name__)
 

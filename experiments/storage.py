@@ -12,19 +12,16 @@ No two attempts write the same name, but for 1, 2, ..., which are the first one'
 and lives on can spoil nothing: what it brings after another one has finished is not looked at.
 """
 
-import errno
 import hashlib
 import json
 import logging
 import math
 import os
 import re
-import time
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -38,10 +35,7 @@ ARRAYS = ("pair_scores", "figure_data")
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
 STATE = re.compile(r".*/state-(?P<step>\d+)-(?P<rules>[\w+]+)-(?P<attempt>[0-9a-f]{12})")
 SUFFIXES = (".json", ".safetensors", ".txt", ".npz")  # of what is fetched beside a state: nothing that could run code
-COMPLETE, PREPARED, PINNED = "complete", "prepared", "pins"
-T = TypeVar("T")
-TRIES = 3
-PATIENCE, PAUSE = 600.0, 5.0  # seconds: how long storage or a server may be away, and how often it is tried
+COMPLETE, PREPARED, PINNED, TRIES = "complete", "prepared", "pins", 3
 logger = logging.getLogger(__name__)
 
 
@@ -54,21 +48,6 @@ def _os_errors(url: str) -> Generator[None]:
         raise
     except Exception as error:
         raise OSError(redact_credentials(f"{url}: {type(error).__name__}: {error}")) from error
-
-
-def patiently(act: Callable[[], T]) -> T:
-    """What an act returns, tried again while a store is away."""
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return act()
-        except (PermissionError, FileNotFoundError, FileExistsError):  # waiting would not help
-            raise
-        except OSError as error:
-            if time.monotonic() > until or error.errno == errno.ENOSPC:
-                raise
-            logger.warning("%s; tried again", redact_credentials(error))
-            time.sleep(PAUSE)
 
 
 class Shared:

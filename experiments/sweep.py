@@ -33,10 +33,11 @@ from experiments.fitting import fit
 from experiments.job import Place
 from experiments.logbook import log_results, record_results
 from experiments.plan import Plan, jobs_of, plan
+from experiments.retry import patiently
 from experiments.searches import chosen as chosen_searches
 from experiments.searching import run_search
 from experiments.sharing import fetch_recorded
-from experiments.storage import Shared, patiently
+from experiments.storage import Shared
 from experiments.study import Study
 from experiments.tracking import AWAY, Tracker, check_database
 from experiments.trials import Cluster, run

@@ -24,8 +24,8 @@ from experiments.credentials import redact_credentials
 from experiments.job import FailedTasksError, Job, Place
 from experiments.logbook import Logbook
 from experiments.plan import Plan, blocked, insist_on_the_record
+from experiments.retry import patiently
 from experiments.sharing import execute_shared, fetch_recorded
-from experiments.storage import patiently
 from experiments.tracking import Tracker
 
 

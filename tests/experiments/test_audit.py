@@ -20,6 +20,7 @@ from experiments.agreement import Recorded, compare, processor
 from experiments.audit import MARKER, audit, draw
 from experiments.environment import environment
 from experiments.job import Job, Place, execute
+from experiments.logbook import record_results
 from experiments.plan import jobs_of
 from experiments.tracking import Tracker
 from tests.experiments import tiny
@@ -59,7 +60,7 @@ def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for job in jobs_of([STUDY]).values():
         execute(job, Place(folder / "store"))
         tracker.log(folder / "store" / job.key)
-    export(folder)
+    record_results(folder / "store", folder)
     return folder
 
 
@@ -196,7 +197,7 @@ def test_an_empty_record_or_number_is_refused(tmp_path: Path) -> None:
         audit([STUDY], 0, mlruns=tmp_path)
 
 
-def recorded(device: str = "A processor, 2 cores", **scores: float) -> Recorded:
+def recorded(*, device: str = "A processor, 2 cores", **scores: float) -> Recorded:
     """A record of the three runs and of one that no study declares; scores by task."""
     keys = (TEACHER.key, OTHER.key, STUDENT.key, "undeclared")
     about = {"scale": "tiny", "method": "simcse", "backbone": "wiki-tiny", "settings": "", "device": device}
@@ -275,7 +276,7 @@ def test_tasks_that_the_record_lacks_are_not_scored() -> None:
 def test_bits_count_on_one_kind_of_processor_and_tolerances_on_another(
     here: str, scores: dict[str, float], loss: float, differing: list[str]
 ) -> None:
-    known = recorded(**{task: 0.8 if task == "mr" else 0.5 for task in scores})
+    known = recorded(device="A processor, 2 cores", **{task: 0.8 if task == "mr" else 0.5 for task in scores})
     found = compare(job(*scores), result(here, loss, **scores), known)
     assert [one.task for one in found.differences] == differing
 

@@ -61,8 +61,17 @@ def test_what_could_not_be_tracked_is_with_a_later_one(tmp_path: Path) -> None:
 def result(key: str, /, **other: object) -> dict[str, object]:
     """What a run of a study leaves, as far as the record reads it."""
     cell = {"select": "last", "scorer": "cosine", "task": "synthetic", "metric": "spearman.all", "score": 0.5}
-    about = {"key": key, "scale": "tiny", "method": "simcse", "backbone": "b", "seed": 1, "settings": "", "seconds": 1}
+    about: dict[str, object] = {
+        "key": key,
+        "scale": "tiny",
+        "method": "simcse",
+        "backbone": "b",
+        "seed": 1,
+        "settings": "",
+        "seconds": 1,
+    }
     about |= {"cells": [cell | {"pairs": 9, "step": 1, "version": 1}], "curves": {}, "eval_steps": 1, "kept": {}}
+    about |= {"name": key, "label": key, "warnings": [], "data": {}, "parameters": {}, "scoring_seconds": 1}
     about |= {"environment": {"commit": "0" * 40, "dirty": "false", "device": "cpu"}, "studies": ["one"]}
     return about | {"finished": "2026-01-01T00:00:00+00:00"} | other
 

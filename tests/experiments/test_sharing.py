@@ -15,10 +15,11 @@ from cse_core.run import Corpus
 from cse_core.scorers import Cosine, PairScores
 from cse_core.synthetic import sentences
 from cse_core.train import History
-from experiments import record, sharing, storage
+from experiments import record, retry, sharing
 from experiments.job import AS_IS, FailedTasksError, Job, Place, Scoring
+from experiments.retry import patiently
 from experiments.sharing import execute_shared
-from experiments.storage import Shared, patiently
+from experiments.storage import Shared
 from experiments.sweep import Options, _keep_arrays
 from tests.experiments import tiny
 from tests.experiments.test_storage import FILES, content, fill, prepared, saved
@@ -119,7 +120,7 @@ class StoreError(Exception):
 
 
 def test_storage_that_is_away_for_a_while_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "PAUSE", 0.01)
+    monkeypatch.setattr(retry, "PAUSE", 0.01)
     shared, tried = Shared(prepared((tmp_path / "shared").as_uri())), []
     put = shared.files.put_file
 
@@ -136,7 +137,7 @@ def test_storage_that_is_away_for_a_while_costs_no_run(tmp_path: Path, monkeypat
     assert Shared(shared.url).fetch("key", tmp_path / "b") == 1
     assert content(tmp_path / "b" / "key") == FILES
     tried.clear()
-    monkeypatch.setattr(storage, "PATIENCE", 0.0)
+    monkeypatch.setattr(retry, "PATIENCE", 0.0)
     with pytest.raises(OSError, match="StoreError: no endpoint"):
         patiently(lambda: shared.publish(folder, 1))
 

@@ -11,9 +11,9 @@ import torch
 
 from cse_core.checkpoint import MANIFEST, WEIGHTS, CheckpointError, write_manifest
 from cse_core.history import History, Kept
-from experiments import storage
 from experiments.job import Job
-from experiments.storage import COMPLETE, Shared, patiently
+from experiments.retry import patiently
+from experiments.storage import COMPLETE, Shared
 from tests.experiments import tiny
 
 RULES = ("stsb_dev", "last")
@@ -242,7 +242,7 @@ def test_of_a_loser_nothing_stays(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_mounted_here_is_not_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "PATIENCE", 0.0)
+    monkeypatch.setattr(retry, "PATIENCE", 0.0)
     shared = tmp_path / "shared"
     job = Job(tiny.run(), "tiny", "a")
     with pytest.raises(OSError, match="no sweep has prepared this folder; is it mounted"):
