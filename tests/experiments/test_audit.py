@@ -197,7 +197,7 @@ def test_an_empty_record_or_number_is_refused(tmp_path: Path) -> None:
         audit([STUDY], 0, mlruns=tmp_path)
 
 
-def recorded(*, device: str = "A processor, 2 cores", **scores: float) -> Recorded:
+def recorded(device: str = "A processor, 2 cores", **scores: float) -> Recorded:
     """A record of the three runs and of one that no study declares; scores by task."""
     keys = (TEACHER.key, OTHER.key, STUDENT.key, "undeclared")
     about = {"scale": "tiny", "method": "simcse", "backbone": "wiki-tiny", "settings": "", "device": device}

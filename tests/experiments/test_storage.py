@@ -11,6 +11,7 @@ import torch
 
 from cse_core.checkpoint import MANIFEST, WEIGHTS, CheckpointError, write_manifest
 from cse_core.history import History, Kept
+from experiments import retry
 from experiments.job import Job
 from experiments.retry import patiently
 from experiments.storage import COMPLETE, Shared
