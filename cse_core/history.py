@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from cse_core.atomic import atomic_write, sync
-from cse_core.checkpoint import CheckpointError, Manifest, check_content, check_sizes, read_manifest
+from cse_core.checkpoint import MANIFEST, CheckpointError, Manifest, check_content, check_sizes, read_manifest
 from cse_core.run import Run
 
 HISTORY, STATE, UNFINISHED = "history.json", "state.pt", "unfinished"
@@ -62,6 +62,7 @@ class History:
             steps = [history.steps, *(kept.step for kept in history.kept.values())]
             steps += [step for points in history.curves.values() for step, _ in points]
             numbers = [history.seconds, *(value for points in history.curves.values() for _, value in points)]
+            numbers += [kept.score for kept in history.kept.values() if kept.score is not None]
             if not all(isinstance(step, int) and 0 <= step <= history.steps for step in steps):
                 raise ValueError(f"a step is not in 0 to {history.steps}")
             if not all(math.isfinite(number) for number in numbers):
@@ -120,7 +121,10 @@ def finished(run: Run, store: Path, keep: Sequence[str], *, content: bool = Fals
 
 def check_finished(folder: Path) -> None:
     """Refuse a run's folder of which a checkpoint is not, in every byte, the one that its history speaks of."""
-    history = known(folder) or History(steps=0)
+    history = known(folder) or History(steps=0)  # an encoder that was not trained here has none
+    strays = [path.parent.name for path in folder.glob(f"*/{MANIFEST}") if path.parent.name not in history.kept]
+    if strays:
+        raise CheckpointError(f"{folder}: its history says nothing of the checkpoints {', '.join(sorted(strays))}")
     for rule in history.kept:
         check_content(folder / rule, fitting(read_manifest(folder / rule), folder.name, rule, history))
 
@@ -165,7 +169,7 @@ def resumable(
 ) -> dict[str, Any] | None:
     """Return a saved state, if there is one that can be read, of this run, for these rules, beside its checkpoints.
 
-    `mapped` leaves tensors in the file until they are used, and unchecked: for a look at the step.
+    `mapped` leaves tensors in the file until they are used: for a look at the step.
     """
     state = _loaded(path, key, device, mapped=mapped) if path.is_file() else None
     if not state or state["key"] != key or state["keep"] != sorted(set(keep)):
@@ -187,10 +191,9 @@ def resumable(
 
 def _loaded(path: Path, key: str, device: str | torch.device, *, mapped: bool) -> dict[str, Any] | None:
     try:
-        if not mapped:
-            with zipfile.ZipFile(path) as parts:  # PyTorch writes checksums and does not compare them
-                if damaged := parts.testzip():
-                    raise ValueError(f"{damaged} is damaged")
+        with zipfile.ZipFile(path) as parts:  # PyTorch writes checksums and does not compare them
+            if damaged := parts.testzip():
+                raise ValueError(f"{damaged} is damaged")
         state = torch.load(path, map_location=device, mmap=mapped, weights_only=True)
         lacking = [name for name in (ABOUT if mapped else ABOUT + PARTS) if name not in state]
         if lacking:

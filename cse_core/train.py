@@ -64,6 +64,8 @@ def train(
     adopt(store / run.key)
     done = finished(run, store, keep, content=True)
     if done:
+        if not (store / run.key / STATE).is_file():  # a kill in the last moment of `adopt` may have left some
+            shutil.rmtree(store / run.key / UNFINISHED, ignore_errors=True)
         return done
     begin = partial(_train, run, store, data, keep, device, compiled, save_seconds, on_step)
     try:
@@ -140,6 +142,8 @@ class Loop:
         if unknown:
             raise ValueError(f"unknown selection rule {', '.join(unknown)}; known: {', '.join(SELECTION)}")
         self.run, self.keep, self.device, self.step = run, tuple(sorted(set(keep))), device, 0
+        for text in self._slow():  # before teachers are asked for vectors
+            logger.warning("run %s: %s", run.key, text)
         self.encoder = Encoder.from_pretrained(
             run.backbone.name, pooling=run.pooling, template=run.template, dropout=run.dropout
         ).to(device)
@@ -162,9 +166,7 @@ class Loop:
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         source = Examples(table, self.encoder, store, corpus=run.corpus, data=data, device=device)
         self.targets = run.method.targets(source).on(device)
-        self.history = History(steps=run.epochs * self.batches.per_epoch, data=content)
-        if run.precision == "fp16" and device.type == "cpu":
-            self._warn("precision fp16 is slow on a CPU: fp32 is many times as fast, and another run")
+        self.history = History(steps=run.epochs * self.batches.per_epoch, data=content, warnings=self._slow())
         self.snapshots = snapshot_steps(self.keep, self.history.steps)
         self.dev = self._development(data)
         trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
@@ -175,13 +177,14 @@ class Loop:
         self.encoder.train()
         self.modules.train()
 
+    def _slow(self) -> list[str]:
+        text = "precision fp16 is slow on a CPU: fp32 is many times as fast, and another run"
+        return [text] if self.run.precision == "fp16" and self.device.type == "cpu" else []
+
     def recompute(self) -> None:
         """Keep of a layer's activations its input alone, and compute the rest anew in the backward pass."""
         self.encoder.backbone.activation_checkpointing_enable()
-        self._warn("activations were computed twice, as a step did not fit into memory")
-
-    def _warn(self, text: str) -> None:
-        logger.warning("run %s: %s", self.run.key, text)
+        text = "activations were computed twice, as a step did not fit into memory"
         self.history.warnings = list(dict.fromkeys([*self.history.warnings, text]))
 
     def _development(self, data: Path | None) -> dict[str, Development]:

@@ -183,6 +183,7 @@ def flip(path: Path, at: int) -> None:
         *("[1]", '"x"', "{}", '{"steps": "7"}', '{"steps": 7, "kept": {}, "curves": {}, "seconds": NaN}'),
         '{"steps": 7, "kept": {"last": {"step": -3, "score": null}}, "curves": {}}',
         '{"steps": 7, "kept": {}, "curves": {"loss": [[1, NaN]]}}',
+        '{"steps": 7, "kept": {"last": {"step": 3, "score": NaN}}, "curves": {}}',
         '{"steps": 7, "kept": {}, "curves": {}, "more": 1}',
     ],
 )
