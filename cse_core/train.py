@@ -58,8 +58,8 @@ def train(
     """Train a run, or go on with it, and return its history; nothing to do if it is finished.
 
     `compiled` hands the backbone's training passes to torch.compile, on a GPU; a CPU's passes are written out already.
-    A run whose step does not fit into memory goes on from its last state with activations computed twice instead of
-    kept: to the same bits, as no smaller batch would, for a contrastive loss wants the whole batch at once.
+    A run whose step does not fit into memory resumes from its last state with activation checkpointing: to the same
+    bits, unlike smaller batches, as a contrastive loss needs the whole batch at once.
     """
     adopt(store / run.key)
     done = finished(run, store, keep, content=True)
@@ -108,7 +108,8 @@ def _train(
     for step in range(loop.step, loop.history.steps):
         loop.train_step(step)
         kept = loop.snapshot(folder, step + 1)
-        kept |= (step + 1) % run.eval_steps == 0 and loop.select(folder, step + 1)
+        if (step + 1) % run.eval_steps == 0:
+            kept |= loop.select(folder, step + 1)
         loop.history.seconds = before + time.monotonic() - started
         if kept or time.monotonic() - saved > save_seconds:
             loop.save(folder / STATE)
@@ -244,10 +245,8 @@ class Loop:
                 if not math.isnan(value):
                     self.history.curves.setdefault(f"{name}/{task}", []).append((step, value))
         kept = False
-        for rule in self.keep:
+        for rule in (rule for rule in self.keep if SELECTION[rule]):
             tasks = SELECTION[rule]
-            if not tasks:
-                continue
             score = sum(scores[task] for task in tasks) / len(tasks)
             best = self.history.kept.get(rule)
             if best is None or best.score is None or score > best.score:

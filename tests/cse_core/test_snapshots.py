@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cse_core import train as training
-from cse_core.checkpoint import read_manifest
+from cse_core.checkpoint import Manifest, read_manifest
 from cse_core.evaluate.development import Development
 from cse_core.history import UNFINISHED
 from cse_core.selection import SELECTION, snapshot_steps
@@ -102,10 +102,11 @@ def test_a_kill_between_a_quarter_and_its_state_ends_with_the_same_bits(
 ) -> None:
     rules, real = (*KEEP, *QUARTERS), training.export
 
-    def killed(encoder: Any, folder: Path, **about: Any) -> None:
-        real(encoder, folder, **about)
+    def killed(encoder: Any, folder: Path, **about: Any) -> Manifest:
+        manifest = real(encoder, folder, **about)
         if folder.name == "quarter_2":
             raise Killed
+        return manifest
 
     monkeypatch.setattr(training, "export", killed)
     with pytest.raises(Killed):

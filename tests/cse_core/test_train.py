@@ -220,16 +220,19 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path, undisturbed: tuple[
     assert not (undisturbed[0] / TINY.key / "state.pt").exists()
 
 
-@pytest.mark.parametrize("name", ["history.json", "synthetic_dev/model.safetensors"])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("history.json", " can't be read"), ("synthetic_dev/model.safetensors", ": 5,002,700 bytes, its manifest says")],
+)
 def test_a_finished_run_of_which_a_file_is_torn_is_trained_again(
-    tmp_path: Path, undisturbed: tuple[Path, History], caplog: pytest.LogCaptureFixture, name: str
+    tmp_path: Path, undisturbed: tuple[Path, History], caplog: pytest.LogCaptureFixture, name: str, reason: str
 ) -> None:
     shutil.copytree(undisturbed[0] / TINY.key, tmp_path / TINY.key)
     torn = tmp_path / TINY.key / name
     torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
     assert finished(TINY, tmp_path, KEEP) is None
     same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
-    assert f"{torn} can't be read" in caplog.text
+    assert f"{torn}{reason}" in caplog.text
 
 
 def test_a_nan_ends_the_run_by_name_and_leaves_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,7 +200,9 @@ def test_an_empty_record_or_number_is_refused(tmp_path: Path) -> None:
 def recorded(device: str = "A processor, 2 cores", **scores: float) -> Recorded:
     """A record of the three runs and of one that no study declares; scores by task."""
     keys = (TEACHER.key, OTHER.key, STUDENT.key, "undeclared")
-    about = {"scale": "tiny", "method": "simcse", "backbone": "wiki-tiny", "settings": "", "device": device}
+    about = {"scale": "tiny", "method": "simcse", "backbone": "wiki-tiny", "device": device} | dict.fromkeys(
+        ("settings", "teachers"), ""
+    )
     runs = pd.DataFrame([about | {"key": key, "seed": 42, "seconds": 1.0} for key in keys])[record.RUNS]
     cell = {"select": "synthetic_dev", "scorer": "cosine", "pairs": 10, "step": 4, "version": 1, "commit": ""}
     lines = [cell | {"key": k, "task": t, "metric": m, "score": s} for k in keys for (t, m), s in _named(scores)]

@@ -252,4 +252,4 @@ def test_a_grid_takes_every_combination_and_names_what_fails(tmp_path: Path) -> 
     lines = trials(tmp_path, "tiny-grid")
     assert sorted(lines["state"]) == ["failed", "failed", "finished", "finished"]
     assert lines["score"].isna().tolist() == (lines["state"] == "failed").tolist()
-    assert 'failed: {"learning_rate": 1e+30, "temperature": 0.05}: DivergedError: run' in said
+    assert 'failed: {"learning_rate": 0.001, "temperature": 1e-40}: DivergedError: run' in said
