@@ -94,10 +94,10 @@ def test_what_cannot_be_started_from_is_refused(store: Path, tmp_path: Path) -> 
         train(larger, store)
 
 
-def test_a_pretrained_base_is_a_start_too() -> None:
+def test_a_pretrained_base_is_a_start_too(tmp_path: Path) -> None:
     other = Pretrained("wiki-mini")
     encoder = Encoder.from_pretrained("wiki-mini")
     with torch.no_grad():
         next(encoder.backbone.parameters()).zero_()
-    start(encoder, RankEncoder(base=other, inner=PromptBERT(), start="base"), Path())
+    start(encoder, RankEncoder(base=other, inner=PromptBERT(), start="base"), tmp_path)
     assert equal(dict(encoder.backbone.state_dict()), dict(Encoder.from_pretrained("wiki-mini").backbone.state_dict()))
