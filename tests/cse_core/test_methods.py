@@ -250,7 +250,7 @@ def test_the_head_is_not_the_pretrained_pooler(tmp_path: Path, encoder: Encoder)
         "num_attention_heads": 2,
         "intermediate_size": 8,
     }
-    pretrained = BertModel(BertConfig(vocab_size=30, **sizes))
+    pretrained = BertModel(BertConfig(vocab_size=len(encoder.tokenizer), **sizes))
     assert pretrained.pooler is not None
     pooler = pretrained.pooler.dense
     pretrained.save_pretrained(tmp_path)

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 
+from cse_core.checkpoint import write_manifest
 from cse_core.evaluate import sts, suite
+from cse_core.history import History, Kept
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
@@ -52,11 +54,13 @@ def frame(*jobs: Job, skip: str = "") -> pd.DataFrame:
 
 
 def weights(store: Path, run: Run, *rules: str) -> None:
+    history = History(steps=1)
     for rule in rules:
         (store / run.key / rule).mkdir(parents=True)
         save_file({"weight": np.zeros(1)}, store / run.key / rule / "model.safetensors")
-    kept = {rule: {"step": 1, "score": None} for rule in rules}
-    (store / run.key / "history.json").write_text(json.dumps({"steps": 1, "kept": kept, "curves": {}}))
+        manifest = write_manifest(store / run.key / rule, key=run.key, rule=rule, step=1)
+        history.kept[rule] = Kept(1, None, manifest.weights)
+    history.write(store / run.key)
 
 
 def test_a_run_of_two_studies_is_one_job_with_both_their_tasks() -> None:
