@@ -1,12 +1,14 @@
 """Show what an audit of the record found, from the file that `sweep.py --audit-report` wrote."""
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from analysis.render import Grid, markdown
+from experiments.agreement import CURVE
 
 FOLDER = Path(__file__).parent / "measured"
 HEADER = ("recorded on", "trained anew on", "runs", "scores", "largest difference", "points of curves")
@@ -62,14 +64,27 @@ def _tolerances(tolerances: Mapping[str, float]) -> str:
 
 
 def _wrong(runs: Sequence[Run]) -> list[str]:
-    """A line for each run that failed, and for each number that is not the recorded one."""
+    """A line for each run that failed or has numbers that are not the recorded ones."""
     lines = []
     for run in runs:
         head = f"- {run['key']}, {run['row']} ({', '.join(run['studies'])})"
         if run["failure"]:
             lines.append(f"{head}: failed, {run['failure']}")
-            continue
-        for one in run["differences"]:
-            place = ", ".join(filter(None, (one[name] for name in ("select", "scorer", "task", "metric"))))
-            lines.append(f"{head}, {place}: recorded {one['recorded']}, found {one['found']}")
+        elif run["differences"]:
+            lines.append(f"{head}: {_differences(run['differences'])}")
     return ["\n".join(lines)] if lines else []
+
+
+def _differences(found: Sequence[Mapping[str, Any]]) -> str:
+    """How many numbers differ and where they are furthest apart, among the scores if any of them differs."""
+    scores = [one for one in found if one["scorer"] != CURVE] or found
+    worst = max(scores, key=_amount)
+    place = ", ".join(filter(None, (worst[name] for name in ("select", "scorer", "task", "metric"))))
+    count = f"{len(found)} numbers differ, most: " if len(found) > 1 else ""
+    return f"{count}{place}: recorded {worst['recorded']}, found {worst['found']}"
+
+
+def _amount(one: Mapping[str, Any]) -> float:
+    """How far apart two numbers are; a text or a missing value is further than any number."""
+    values = (one["recorded"], one["found"])
+    return abs(values[0] - values[1]) if all(isinstance(value, float) for value in values) else math.inf

@@ -32,7 +32,6 @@ def execute_shared(
     if not place.shared:
         return execute(job, place, on_step=on_step)
     shared, folder = Shared(place.shared), place.store / job.key
-    patiently(shared.insist)
     patiently(partial(shared.exchange_pins, place.store))
     nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
     for run in nested:

@@ -173,6 +173,7 @@ class Shared:
     def exchange_pins(self, store: Path) -> None:
         """Hold this machine's corpora and backbones (cse_core/pins.py) to what the first machine to use them found."""
         place = f"{self.root}/{PINNED}"
+        self.insist()
         with _os_errors(self.url):
             self.files.makedirs(place, exist_ok=True)
             for pin in pins(store).items():  # a name that is taken stays as it is
@@ -239,12 +240,8 @@ class Shared:
         """Refuse to fetch a symbolic link, or through one: it could show any file of the reader's machine."""
         if not isinstance(self.files, LocalFileSystem):
             return
-        behind = [
-            Path(source).parent,
-            Path(source),
-            *(Path(source) / part for part in (inside, *inside.parents) if part != Path()),
-        ]
-        for path in behind:
+        parts = [Path(source) / part for part in (inside, *inside.parents)]  # the last one is the source itself
+        for path in (Path(source).parent, *parts):
             if path.is_symlink():
                 raise PermissionError(f"{path}: is a symbolic link, expected a file of a run; delete the run's folder")
 

@@ -1,6 +1,7 @@
 """Fixtures of all tests. No test reads or writes the caches of the user, and none reaches the network."""
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from hypothesis import settings
 
 settings.register_profile("study", deadline=None, max_examples=20, derandomize=True)
 settings.load_profile("study")
+
+# Shells start background jobs with Ctrl-C ignored, and the processes that tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -185,8 +185,8 @@ def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: P
     place, logged = Place(tmp_path / "store"), [""]
     for settings in grid.combinations():
         keys = [job.key for job in grid.jobs(settings)]
-        line = {"scale": "tiny", "search": "tiny", "trial": settings_text(settings), "keys": " ".join(keys)}
-        line |= {"state": "finished", "score": 0.5, CLOCK: 5, "commit": ""}
+        trial = {"scale": "tiny", "search": "tiny", "trial": settings_text(settings), "keys": " ".join(keys)}
+        line = {**trial, "state": "finished", "score": 0.5, CLOCK: 5, "commit": ""}
         record.merge_searches(tmp_path, pd.DataFrame([line]))
     tracked, gone, *left = sorted(" ".join(record.read_searches("tiny", tmp_path)["keys"]).split())
     for key in (tracked, *left):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import tyro
@@ -34,11 +34,10 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def die_saving(state: object, file: Any) -> None:
+def die_saving(state: object, path: Path) -> None:
     """In place of torch.save: a state that is half written."""
     mark("kill_saving")
-    file.write(b"half a state")
-    file.flush()
+    path.write_bytes(b"half a state")
     die()
 
 
@@ -48,11 +47,11 @@ def die_scoring(*given: object, **named: object) -> None:
     die()
 
 
-def no_space(state: object, file: Any) -> None:
+def no_space(state: object, path: Path) -> None:
     """In place of torch.save, once: a disk that is full."""
     torch.save = SAVE
     mark("full")
-    file.write(b"half a state")
+    path.write_bytes(b"half a state")
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
