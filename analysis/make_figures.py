@@ -3,7 +3,6 @@
 python analysis/make_figures.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from analysis.plots.training import all_curves
 from analysis.plots.views import VIEWS
 from analysis.searched import searched
 from experiments import catalogue, manifest, record
+from experiments.command import run_command
 from experiments.manifest import Manifest
 from experiments.study import Row, Study
 
@@ -143,7 +143,4 @@ def main(
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(tyro.cli(main))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+    run_command(lambda: tyro.cli(main))

@@ -4,7 +4,6 @@ python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns F
 """
 
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -24,6 +23,7 @@ from analysis.undeclared import undeclared_page
 from analysis.verdicts import judge, overall
 from cse_core.atomic import atomic_write
 from experiments import catalogue, record
+from experiments.command import run_command
 from experiments.manifest import ChangedFileError, Manifest
 from experiments.scales import SCALES
 from experiments.study import Study
@@ -119,7 +119,7 @@ def filled(report: str, recorded: Record) -> str:
         head, kind, name, scale, end = match.groups()
         if kind in WHOLE:  # of no single study
             return f"{head}{WHOLE[kind](name, scale, recorded)}\n{end}"
-        results = recorded.of(_one_study(name, scale))
+        results = recorded.of(catalogue.single(name, scale))
         if kind == "estimates":
             return f"{head}{estimates_block(results, recorded.pairs(scale))}\n{end}"
         return f"{head}{table_block(results, brief=True) if kind == 'table' else verdicts_block(results)}\n{end}"
@@ -249,20 +249,10 @@ def _tex(results: Results) -> str:
     return "\n\n".join(tables) + "\n"
 
 
-def _one_study(name: str, scale: str) -> Study:
-    found = catalogue.chosen([name], scale)
-    if len(found) != 1:
-        raise ValueError(f"REPORT.md: block {name} names {len(found)} studies; expected the name of one")
-    return found[0]
-
-
 def recorded_scales(frame: pd.DataFrame) -> list[str]:
     recorded = set(frame["scale"].dropna())
     return [name for name in SCALES if name == "small" or (name in recorded and name != "quickstart")]
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(command())
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+    run_command(command)

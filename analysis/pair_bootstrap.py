@@ -18,6 +18,7 @@ from cse_core.evaluate import suite
 from cse_core.senteval import pairs
 from experiments import catalogue, record
 from experiments.columns import column
+from experiments.command import run_command
 from experiments.comparisons import Comparison
 from experiments.environment import environment
 from experiments.job import Place, opened
@@ -78,7 +79,7 @@ def main(
         data: folder with the data; else CSE_DATA, the Hugging Face cache, the hub.
         mlruns: the folder of the record and its store.
     """
-    (chosen,) = catalogue.chosen([study], scale)
+    chosen = catalogue.single(study, scale)
     results = join(chosen, record.read_results(scale, mlruns))
     rows = {row.label: row for row in chosen.rows}
     place = Place(store=mlruns / "store", data=data)
@@ -99,4 +100,4 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(lambda: tyro.cli(main))

@@ -22,6 +22,7 @@ from cse_core.run import Run
 from cse_core.train import History
 from experiments import show
 from experiments.agreement import ELSEWHERE, EXACT, Agreement, Difference, Recorded, compare
+from experiments.command import INTERRUPTED
 from experiments.environment import commit
 from experiments.job import Job, Place, execute
 from experiments.plan import jobs_of
@@ -112,8 +113,6 @@ def audit(
     Without a store there is a temporary one, which is removed if everything agrees. Runs that a store has from the same
     draw, interrupted or not, are not trained again.
     """
-    if count < 1:
-        raise ValueError(f"--audit needs the number of runs to draw, at least 1, got {count}")
     recorded = Recorded.read(studies[0].scale.name, mlruns)
     found = draw(studies, recorded, count, random.randrange(10**6) if seed is None else seed)
     place = Place(_prepared(store), data, device=device)
@@ -127,7 +126,7 @@ def audit(
     except KeyboardInterrupt:
         again = f"--audit-seed {found.seed} --store {place.store}"
         show.console.print(f"interrupted: the same command with {again} goes on", soft_wrap=True)
-        return 130
+        return INTERRUPTED
     passed = all(one.passed for one in audited)
     _conclude(audited, place.store)
     if passed and store is None:

@@ -2,6 +2,7 @@
 
 import re
 
+from cse_core.names import look_up, unknown
 from experiments import (
     beyond,
     compcse,
@@ -40,8 +41,7 @@ STUDIES: dict[str, StudyAt] = {
 
 def chosen(names: list[str], scale_name: str) -> list[Study]:
     """The studies of the given names: a study, a paper for all of its studies, `all`, or `quickstart`."""
-    if scale_name not in SCALES:
-        raise ValueError(f"unknown scale {scale_name!r}; known: {', '.join(SCALES)}")
+    scale = look_up("scale", scale_name, SCALES)
     found: dict[str, StudyAt] = {}
     for name in names:
         if name == "quickstart":
@@ -53,6 +53,15 @@ def chosen(names: list[str], scale_name: str) -> list[Study]:
         elif name in STUDIES:
             found[name] = STUDIES[name]
         else:
-            known = ["all", "quickstart", *PAPERS, *STUDIES]
-            raise ValueError(f"unknown study {name!r}; known: {', '.join(known)}")
-    return [study(SCALES["quickstart" if name == "quickstart" else scale_name]) for name, study in found.items()]
+            raise unknown("study", name, ["all", "quickstart", *PAPERS, *STUDIES])
+    return [study(SCALES["quickstart"] if name == "quickstart" else scale) for name, study in found.items()]
+
+
+def single(name: str, scale_name: str) -> Study:
+    """The one study of a name; the names of several, as of a paper, are refused."""
+    found = chosen([name], scale_name)
+    if len(found) != 1:
+        raise ValueError(
+            f"{name} names {len(found)} studies; expected the name of one: {', '.join(s.name for s in found)}"
+        )
+    return found[0]

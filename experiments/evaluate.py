@@ -8,7 +8,6 @@ python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_se
 Prints a table, adds a row per task and metric to own/results.csv beside MLflow's database, and logs to MLflow.
 """
 
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,16 +15,18 @@ import torch
 import tyro
 from rich.progress import MofNCompleteColumn, Progress, TaskID
 
-from cse_core.data import content_of, sentences
+from cse_core.data import content_of, data_folder, sentences
 from cse_core.evaluate import suite
 from cse_core.pretrained import identity, resolve
 from cse_core.run import Corpus, Pretrained
 from cse_core.scorers import Cosine, Ranked, Scorer
 from cse_core.words import is_word_vectors, word_vectors_hash
 from experiments import record, show
-from experiments.credentials import redact_credentials
+from experiments.command import run_command
 from experiments.job import AS_IS, FailedTasksError, Job, Place, Scoring, execute
 from experiments.logbook import say_not_logged
+from experiments.options import at_least
+from experiments.score_tables import print_scores
 from experiments.tracking import AWAY, Tracker, check_database
 
 
@@ -93,6 +94,8 @@ def scorer_for(options: Options) -> Scorer:
 
 def main(options: Options) -> None:
     """Score, write, print, log."""
+    at_least(1, threads=options.threads)
+    data = data_folder(options.data)
     tasks, scorer = suite.named(options.tasks), scorer_for(options)
     record.check_writable(options.mlruns)
     check_database(options.mlruns)
@@ -102,7 +105,7 @@ def main(options: Options) -> None:
     job = Job(encoder, "own", Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
     own = options.mlruns / record.OWN
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = Place(own.resolve(), options.data, device=device, threads=options.threads, cache=options.cache)
+    place = Place(own.resolve(), data, device=device, threads=options.threads, cache=options.cache)
     bars, failed = Bars(), None
     with bars.progress:
         try:
@@ -110,7 +113,7 @@ def main(options: Options) -> None:
         except FailedTasksError as error:
             result, failed = error.result, error
     record.merge_lines("own", own, [result])
-    show.scores(result, only=set(tasks), scorer=str(scorer))
+    print_scores(result, only=set(tasks), scorer=str(scorer))
     show.console.print(f"rows: {own / 'results.csv'}")
     try:
         Tracker(options.mlruns).log(place.store / job.key)
@@ -121,10 +124,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options))
-    except (ValueError, OSError, ImportError) as error:
-        sys.exit(f"error: {redact_credentials(error)}")
-    except KeyboardInterrupt:
-        print("interrupted: nothing that finished is lost; re-run the same command to resume", file=sys.stderr)
-        sys.exit(130)
+    run_command(lambda: main(tyro.cli(Options)), (ValueError, OSError, ImportError))

@@ -13,13 +13,13 @@ stops with a conflict. Then keep your side whole and merge the other side's fold
     git add mlruns analysis REPORT.md && git worktree remove ../theirs
 """
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
 from experiments import record
+from experiments.command import run_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+    run_command(lambda: main(tyro.cli(Options)))

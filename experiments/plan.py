@@ -1,6 +1,5 @@
 """From studies to work: which jobs there are, which are done, in which order the rest can run, how long it may take."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from cse_core.scorers import Cosine
 from cse_core.train import finished
 from experiments.job import Job, Scoring
 from experiments.record import UNRECORDED
+from experiments.run_result import read_result
 from experiments.storage import Shared
 from experiments.study import Row, Study
 
@@ -94,10 +94,14 @@ def missing(job: Job, done: Done) -> Job | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """`levels` run one after the other, each a set of jobs by key; `again` are recorded runs whose weights are gone."""
+    """`levels` run one after the other, each a set of jobs by key, reduced to the tasks that are not recorded.
+
+    `untrained` are the keys of runs to be trained; `again` are recorded ones among them, whose weights are gone.
+    """
 
     declared: Mapping[str, Job]
     levels: tuple[tuple[Job, ...], ...]
+    untrained: frozenset[str]
     again: frozenset[str]
 
     @property
@@ -117,12 +121,14 @@ def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path, shared: st
 
     done = scored(results)
     wanted = {key: left for key, job in jobs.items() if (left := missing(job, done))}
+    untrained: set[str] = set()
     again: set[str] = set()
     queue = list(wanted.values())
     while queue:
         job = queue.pop()
-        if not isinstance(job.encoder, Run) or not job.encoder.nested() or there(job.encoder, job.rules):
+        if not isinstance(job.encoder, Run) or there(job.encoder, job.rules):
             continue
+        untrained.add(job.key)
         for nested in job.encoder.nested():
             whole = jobs[nested.key]
             if nested.key not in wanted and not there(nested, whole.rules):
@@ -131,7 +137,7 @@ def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path, shared: st
                 queue.append(whole)
     # A run that is trained (again) keeps a checkpoint for every rule that any row names, scored already or not.
     wanted = {key: replace(job, scorings=_all_rules(job, jobs[key])) for key, job in wanted.items()}
-    return Plan(jobs, _levels(wanted), frozenset(again))
+    return Plan(jobs, _levels(wanted), frozenset(untrained), frozenset(again))
 
 
 def _all_rules(left: Job, whole: Job) -> tuple[Scoring, ...]:
@@ -165,10 +171,9 @@ def differences(folder: Path, results: pd.DataFrame) -> list[str]:
 
     Other scores follow from the same vectors, but a classifier's early stop can turn rounding into another accuracy.
     """
-    path = folder / "result.json"
-    if not path.is_file():  # trained, not scored yet: there is nothing to compare
+    result = read_result(folder)
+    if result is None:  # trained, not scored yet: there is nothing to compare
         return []
-    result = json.loads(path.read_text())
     lines = results[(results["key"] == result["key"]) & (results["version"] == sts.VERSION)]
     recorded = lines.set_index(["select", "scorer", "task", "metric"])["score"]
     found = []

@@ -17,17 +17,21 @@ import torch
 import tyro
 from rich.progress import Progress, TaskID
 
+from cse_core.data import data_folder
 from cse_core.methods import METHODS
+from cse_core.names import look_up
 from cse_core.run import Run
 from cse_core.scorers import Cosine
 from cse_core.senteval import STS_TEST
 from cse_core.train import History
 from experiments import record, show
-from experiments.credentials import redact_credentials
+from experiments.command import run_command
 from experiments.job import Job, Place, Scoring, execute
 from experiments.logbook import say_not_logged
+from experiments.options import at_least
 from experiments.runs import RUNS
 from experiments.scales import SCALES
+from experiments.score_tables import print_scores
 from experiments.tracking import AWAY, Tracker, check_database
 
 
@@ -65,9 +69,7 @@ def options_for(name: str) -> type:
 
 def build(name: str, options: Any) -> Run:
     """The run that a command line asks for."""
-    if options.scale not in SCALES:
-        raise ValueError(f"unknown scale {options.scale!r}; known: {', '.join(SCALES)}")
-    scale = SCALES[options.scale]
+    scale = look_up("scale", options.scale, SCALES)
     where = {f.name for f in fields(Where)}
     given = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in where}
     given = {key: value for key, value in given.items() if value is not None}
@@ -83,8 +85,10 @@ def train_and_score(run: Run, options: Where) -> Mapping[str, Any]:
     """The run and first the runs that it needs, with a progress bar each."""
     scale = SCALES[options.scale]
     tasks = ("synthetic",) if scale.name == "quickstart" else STS_TEST
+    data = data_folder(options.data)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = Place((options.mlruns / record.OWN).resolve(), options.data, device=device, threads=options.threads)
+    place = Place((options.mlruns / record.OWN).resolve(), data, device=device, threads=options.threads)
+    show.slow_precision([*run.nested(), run], device)
     result: Mapping[str, Any] = {}
     for each in (*run.nested(), run):
         scorings = tuple(Scoring(rule, Cosine(), tasks) for rule in (scale.dev, "last"))
@@ -100,15 +104,18 @@ def _move(progress: Progress, task: TaskID, step: int, history: History) -> None
 
 def main(arguments: list[str]) -> None:
     """Parse, train, score, print."""
+    if arguments and not arguments[0].startswith("-"):
+        look_up("method", arguments[0], METHODS)
     options: Any = tyro.extras.subcommand_cli_from_dict(
         {name: options_for(name) for name in METHODS}, args=arguments, prog="run.py", description=__doc__
     )
+    at_least(1, threads=options.threads)
     run = build(type(options).__name__, options)
     record.check_writable(options.mlruns)
     check_database(options.mlruns)
     result = train_and_score(run, options)
     show.console.print(f"run {run.key}: {result['settings']}")
-    show.scores(result)
+    print_scores(result)
     keys = [each.key for each in (*run.nested(), run)]
     tracker = Tracker(options.mlruns)
     try:
@@ -120,10 +127,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except (ValueError, OSError, ArithmeticError) as error:
-        sys.exit(f"error: {redact_credentials(error)}")
-    except KeyboardInterrupt:
-        print("interrupted: nothing that finished is lost; re-run the same command to resume", file=sys.stderr)
-        sys.exit(130)
+    run_command(lambda: main(sys.argv[1:]), (ValueError, OSError, ArithmeticError))

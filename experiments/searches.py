@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 from cse_core.method import with_fields
+from cse_core.names import look_up, unknown
 from cse_core.run import Run
 from cse_core.scorers import Cosine
 from experiments.declare import BASE
@@ -168,8 +169,7 @@ SEARCHES: dict[str, Callable[[Scale], Search]] = {
 
 def chosen(names: Sequence[str], scale: str) -> list[Search]:
     """The searches of the given names: a search, or a method for all of its searches."""
-    if scale not in SCALES:
-        raise ValueError(f"unknown scale {scale!r}; known: {', '.join(SCALES)}")
+    size = look_up("scale", scale, SCALES)
     found: dict[str, Callable[[Scale], Search]] = {}
     if not names:
         raise ValueError(f"no name of a search; known: all, rankcse, {', '.join(SEARCHES)}")
@@ -177,6 +177,6 @@ def chosen(names: Sequence[str], scale: str) -> list[Search]:
         mine = {one: make for one, make in SEARCHES.items() if name in (one.partition("-")[0], "all")}
         mine = {name: SEARCHES[name]} if name in SEARCHES else mine
         if not mine:
-            raise ValueError(f"unknown search {name!r}; known: all, rankcse, {', '.join(SEARCHES)}")
+            raise unknown("search", name, ["all", "rankcse", *SEARCHES])
         found |= mine
-    return [make(SCALES[scale]) for make in found.values()]
+    return [make(size) for make in found.values()]

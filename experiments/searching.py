@@ -27,6 +27,7 @@ from experiments.job import Place
 from experiments.logbook import Logbook
 from experiments.plan import insist_on_the_record
 from experiments.retry import patiently
+from experiments.run_result import RESULT
 from experiments.searches import Search, distributions, settings_text
 from experiments.sharing import execute_shared, fetch_recorded
 from experiments.storage import Shared
@@ -211,10 +212,10 @@ def _untold(search: Search, place: Place, tracker: Tracker) -> list[str]:
     keys = set(" ".join(lines.loc[lines["search"] == search.name, "keys"]).split())
     with suppress(*AWAY):  # then all are handed in, and those that are tracked are not tracked twice
         keys -= tracker.keys()
-    paths = {key: place.store / key / "result.json" for key in sorted(keys)}
-    for key in (key for key, path in paths.items() if not path.is_file()):
-        patiently(partial(fetch_recorded, key, place))
-    return [key for key, path in paths.items() if path.is_file()]
+    for key in keys:
+        if not (place.store / key / RESULT).is_file():
+            patiently(partial(fetch_recorded, key, place))
+    return [key for key in sorted(keys) if (place.store / key / RESULT).is_file()]
 
 
 def _started(search: Search, mlruns: Path) -> Path:

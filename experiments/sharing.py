@@ -1,6 +1,5 @@
 """A job with run folders on shared storage (storage.py): fetched before it, published after it."""
 
-import json
 import logging
 import shutil
 import time
@@ -14,6 +13,7 @@ from cse_core.train import History
 from experiments.credentials import redact_credentials
 from experiments.job import FailedTasksError, Job, Place, execute
 from experiments.retry import patiently
+from experiments.run_result import read_result
 from experiments.storage import Shared
 
 logger = logging.getLogger(__name__)
@@ -69,8 +69,8 @@ def execute_shared(
 
 def _content(folder: Path) -> dict[str, Any]:
     """What a run's folder says, but for when and how long."""
-    result = json.loads((folder / "result.json").read_text())
-    return {name: result[name] for name in ("cells", "studies", "kept")}
+    result = read_result(folder)
+    return {name: result[name] for name in ("cells", "studies", "kept")} if result else {}
 
 
 def _drop_weights(folder: Path) -> None:

@@ -1,20 +1,17 @@
 """What a sweep shows: the progress bar, the plan, the list of studies, the outcome."""
 
-import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from cse_core.evaluate.suite import GROUPS, TASKS
-from cse_core.evaluate.tasks import Classified, Correlations, Grouped
-from cse_core.run import Run
+from cse_core.evaluate.suite import GROUPS
+from cse_core.run import Pretrained, Run
 from experiments import record
 from experiments.capacity import Forecast, seconds_for
 from experiments.credentials import redact_credentials
@@ -110,15 +107,48 @@ def _line(study: Study, results: pd.DataFrame, store: Path) -> tuple[str, ...]:
     return (study.name, study.source, " ".join(claims), *map(str, counts), hours(seconds_for(pending, results)), state)
 
 
-def work(found: Plan, results: pd.DataFrame, workers: int) -> None:
-    """What would run, level by level."""
+def work(found: Plan, results: pd.DataFrame, workers: int, *, each: bool = False) -> None:
+    """Show what would run, level by level; with `each`, a line for each job that says what of it is missing."""
     pending = found.pending
     seconds = seconds_for(pending, results)
     about = f", about {hours(seconds / workers)} with {workers} at a time" if seconds and workers else ""
     console.print(f"{len(found.declared)} runs, {len(found.declared) - len(pending)} done, {len(pending)} to do{about}")
-    for i, level in enumerate(found.levels):
-        names = ", ".join(f"{job.name}{' (again, for its weights)' * (job.key in found.again)}" for job in level)
-        console.print(f"  {i + 1}. {names}")
+    for i, level in enumerate(found.levels, 1):
+        if each:
+            console.print(f"  {i}.", *(_missing(found, job) for job in level), sep="\n     ")
+        else:
+            again = dict.fromkeys(found.again, " (again, for its weights)")
+            console.print(f"  {i}. {', '.join(job.name + again.get(job.key, '') for job in level)}")
+
+
+def _missing(found: Plan, job: Job) -> str:
+    """A job's key, row, studies, and what is missing: training, and the tasks by selection rule and scorer."""
+    first, *others = job.studies
+    studies = f"{first} and {len(others)} more" if others else first
+    missing = ["training, for its weights" if job.key in found.again else "training"] * (job.key in found.untrained)
+    missing += [f"{s.select}, {s.scorer}: {' '.join(_groups(s.tasks))}" for s in job.scorings if s.tasks]
+    return f"{job.key}  {job.name} ({studies}): {'; '.join(missing)}"
+
+
+def _groups(tasks: Sequence[str]) -> list[str]:
+    """Task names, those of a whole group under the group's name."""
+    left, names = dict.fromkeys(tasks), []
+    for group, members in GROUPS.items():
+        if len(members) > 1 and set(members) <= left.keys():
+            names.append(group)
+            left = {task: None for task in left if task not in members}
+    return names + list(left)
+
+
+def slow_precision(encoders: Sequence[Run | Pretrained], device: str) -> None:
+    """Warn before runs in fp16 start on a CPU, which takes many times as long as on a GPU or in fp32."""
+    slow = [run for run in encoders if isinstance(run, Run) and run.precision == "fp16"]
+    if slow and device == "cpu":
+        console.print(
+            f"warning: {len(slow)} of {len(encoders)} runs train in fp16, which is slow on a CPU; "
+            "use a machine with a GPU, or a scale that trains in fp32",
+            style="yellow",
+        )
 
 
 def searches(chosen: Sequence[Search], mlruns: Path) -> None:
@@ -220,52 +250,3 @@ def outcome(
         console.print(f"MLflow is away: {redact_credentials(error)}", style="red")
     names_of = {key: f"{job.name} ({key})" for key, job in jobs.items()}
     _ended({names_of.get(key, key): reason for key, reason in failed.items()}, ended)
-
-
-def scores(result: Mapping[str, Any], only: set[str] | None = None, scorer: str = "cosine") -> None:
-    """A run's scores: a table for each kind of evaluation and checkpoint, with means where all seven tasks are there.
-
-    Shares and correlations are in points, the figures of a space as they are.
-    """
-    cells = [c for c in result["cells"] if c["scorer"] == scorer and (only is None or c["task"] in only)]
-    kinds: dict[type, list[dict[str, Any]]] = {}
-    for cell in cells:
-        kinds.setdefault(type(TASKS[cell["task"]]), []).append(cell)
-    for kind, found in kinds.items():
-        points = kind in (Correlations, Grouped, Classified)
-        for select in dict.fromkeys(cell["select"] for cell in found):
-            mine = [cell for cell in found if cell["select"] == select]
-            console.print(_table(f"{result['name']}, {select}", mine, points=points))
-    for warning in result["warnings"]:
-        console.print(f"warning: {warning}", style="yellow")
-
-
-def _table(title: str, cells: Sequence[Mapping[str, Any]], *, points: bool) -> Table:
-    lines: dict[str, dict[str, float]] = {}
-    for cell in cells:
-        lines.setdefault(cell["task"], {"rows": cell["pairs"]})[cell["metric"]] = cell["score"]
-    metrics = [m for m in dict.fromkeys(c["metric"] for c in cells) if m not in record.UNRECORDED]
-    table = Table(title=title)
-    table.add_column("task", no_wrap=True)
-    for heading in ("rows", *metrics):
-        table.add_column(re.sub("[._]", "\n", heading), justify="right")
-    for task, line in lines.items():
-        table.add_row(task, str(line["rows"]), *(_shown(line.get(m), m, points) for m in metrics))
-    for group in (name for name, tasks in GROUPS.items() if len(tasks) == 7 and set(tasks) <= set(lines)):
-        means = [_mean([lines[task].get(m) for task in GROUPS[group]]) for m in metrics]
-        shown = (_shown(v, m, points) for v, m in zip(means, metrics, strict=True))
-        table.add_row(f"mean of {group}", "", *shown, end_section=True)
-    return table
-
-
-def _shown(value: float | None, metric: str, points: bool) -> str:
-    if value is None:
-        return "–"
-    if metric.endswith("dropped"):
-        return f"{value:.3g}"
-    return f"{100 * value:.2f}" if points else f"{value:.4f}"
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None

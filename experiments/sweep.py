@@ -10,9 +10,7 @@ A sweep is the union of the studies' runs, less those in the record. Runs that o
 finds its own newest state by its key, so the same command goes on after Ctrl-C, a kill or a lost worker.
 """
 
-import math
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,10 +26,11 @@ from experiments import record, show
 from experiments.audit import audit
 from experiments.capacity import expected, forecast
 from experiments.catalogue import STUDIES, chosen
-from experiments.credentials import redact_credentials
+from experiments.command import INTERRUPTED, run_command
 from experiments.fitting import fit
 from experiments.job import Place
 from experiments.logbook import log_results, record_results
+from experiments.options import above_zero, at_least, check_device, whole_gpus
 from experiments.plan import Plan, jobs_of, plan
 from experiments.retry import patiently
 from experiments.searches import chosen as chosen_searches
@@ -98,18 +97,26 @@ class Options:
     """How often a run under way brings its state there: about what a lost machine costs, beside scoring."""
 
 
+def check(options: Options) -> None:
+    """Refuse values that nothing could be done with, before anything is read or started."""
+    at_least(0, workers=options.workers, price=options.price, share_seconds=options.share_seconds)
+    at_least(1, gpus=options.gpus, audit=options.audit)
+    above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
+    whole_gpus(gpus_per_run=options.gpus_per_run)
+    check_device(options.device, options.address)
+
+
 def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
     """The sweep simulated on the GPUs asked for; runs that share one are taken to be as fast as by themselves."""
-    if options.gpus < 1 or not 0 < options.gpus_per_run <= options.gpus:
+    if options.gpus_per_run > options.gpus:
         raise ValueError(
-            f"--plan wants at least one GPU and a share of them for each run, got --gpus {options.gpus} and "
-            f"--gpus-per-run {options.gpus_per_run:g}"
+            f"--gpus-per-run {options.gpus_per_run:g}: expected no more GPUs than --plan has, --gpus {options.gpus}"
         )
     seconds = expected(work.pending, results)
     if options.seconds_per_run is not None:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
-    # A share of more than one GPU takes whole ones of as many; two thirds leave a third unused.
-    slots = options.gpus * int(1 / options.gpus_per_run) or options.gpus // math.ceil(options.gpus_per_run)
+    # Two thirds of a GPU leave a third unused.
+    slots = options.gpus * int(1 / options.gpus_per_run) or options.gpus // int(options.gpus_per_run)
     show.forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
     if options.gpu_memory is not None:
         runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]
@@ -174,7 +181,7 @@ def search(options: Options) -> int:
         failed, ended = run_search(one, place, cluster, tracker)
         show.searched(one, failed, ended, options.mlruns)
         if not ended:
-            return 130
+            return INTERRUPTED
         status |= bool(failed)
     log_results(place.store, tracker)
     return status
@@ -198,6 +205,7 @@ def audit_record(options: Options) -> int:
 def main(options: Options) -> int:
     """Returns the exit status: 0, 1 if a run failed or differs from its record, 130 if interrupted."""
     options = replace(options, studies=(*options.studies, *options.study))
+    check(options)
     if options.audit is not None:
         return audit_record(options)
     if options.search:
@@ -222,20 +230,15 @@ def main(options: Options) -> int:
         show_forecast(work, results, options)
         return 0
     here = os.cpu_count() or 1 if options.address == "local" else 0  # of a cluster nobody knows it before it is joined
-    show.work(work, results, options.workers or here)
+    show.work(work, results, options.workers or here, each=options.dry_run)
     if options.dry_run:
         return 0
     failed, ended = _run(work, results, options) if work.pending else ({}, True)
     failed |= _keep_arrays(studies, options)
     log_results(_store(options), Tracker(options.mlruns))
     show.outcome(names, scale, jobs, failed, ended, options.mlruns)
-    return 1 if failed else 0 if ended else 130
+    return 1 if failed else 0 if ended else INTERRUPTED
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(tyro.cli(Options)))
-    except (ValueError, *AWAY) as error:
-        sys.exit(f"error: {redact_credentials(error)}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_command(lambda: main(tyro.cli(Options)), (ValueError, *AWAY))

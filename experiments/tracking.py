@@ -36,6 +36,7 @@ from cse_core.atomic import atomic_path
 from cse_core.evaluate.suite import GROUPS
 from cse_core.methods import METHODS
 from experiments import record
+from experiments.run_result import RESULT, read_result
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports each table of a new database
 EXPERIMENT = "cse-study"
@@ -88,7 +89,9 @@ class Tracker:
 
     def log(self, folder: Path) -> str:
         """Log a run's folder; a key that is there already only gets the scores it lacks. Returns MLflow's run id."""
-        result = json.loads((folder / "result.json").read_text())
+        result = read_result(folder)
+        if result is None:
+            raise FileNotFoundError(f"{folder / RESULT}: no result to log")
         earlier = self.logged(_key(result))
         if earlier and _same(earlier.data.tags, result):
             return earlier.info.run_id

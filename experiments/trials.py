@@ -48,6 +48,8 @@ class Cluster:
             ray.init(address=self.address, **quiet)
             resources = ray.cluster_resources()
             show.console.print(f"cluster: {resources.get('CPU', 0):g} cores, {resources.get('GPU', 0):g} GPUs")
+            if self.device == "cuda" and not resources.get("GPU"):
+                show.console.print("--device cuda: runs wait until a machine with a GPU joins")
         else:
             cores = self.workers or os.cpu_count()
             # Ray listens on all interfaces, but where it holds clusters for impossible: there on the loopback alone.
@@ -163,6 +165,7 @@ def run(
 ) -> tuple[dict[str, str], bool]:
     """Run a plan level by level; returns key -> reason of what failed, and whether it came to its end."""
     place = replace(place, device=cluster.start())
+    show.slow_precision([job.encoder for job in work.pending], place.device)
     with show.Bar([job.key for job in work.pending]) as bar:
         follow = Follow(Logbook(tracker, place), bar)
         for level in work.levels:

@@ -9,6 +9,7 @@ from cse_core.evaluate.subsets import SEEN, SUBSETS
 from cse_core.evaluate.task import Inputs, Outcome, Task
 from cse_core.evaluate.tasks import Classified, Correlations, Grouped, Neighbours, Pairwise, Projection, Space
 from cse_core.memory import Embeds, Memory, Progress
+from cse_core.names import unknown
 from cse_core.scorers import SPLITS, Scorer
 from cse_core.senteval import STS_DEV, STS_TEST, STS_TRAIN, SYNTHETIC, TRANSFER, Evaluation, labelled, pairs
 
@@ -80,11 +81,9 @@ def complete(name: str, found_version: int, metrics: Collection[str], unrecorded
 
 def _known(names: Iterable[str]) -> dict[str, Task]:
     found = dict.fromkeys(names)
-    unknown = [name for name in found if name not in TASKS]
-    if unknown:
-        raise ValueError(
-            f"unknown task {', '.join(unknown)}; known groups: {', '.join(GROUPS)}; known tasks: {', '.join(TASKS)}"
-        )
+    for name in found:
+        if name not in TASKS:
+            raise unknown("task", name, [*GROUPS, *TASKS])
     return {name: TASKS[name] for name in found}
 
 

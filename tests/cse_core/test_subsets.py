@@ -20,7 +20,7 @@ from rich.console import Console
 from cse_core.evaluate.sts import correlations
 from cse_core.evaluate.subsets import SUBSETS, disjoint, normalised, scored
 from cse_core.senteval import STS_TEST, TRANSFER, Evaluation, pairs
-from experiments import show
+from experiments import score_tables
 from tests.cse_core.test_suite import columns, cosines, exact
 from tests.cse_core.test_suite import scored as outcomes
 
@@ -198,8 +198,8 @@ def cells(names: Sequence[str], scorer: str = "cosine", **metrics: float) -> lis
 def shown(found: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, **choice: Any) -> dict[str, list[str]]:
     """The lines of all tables that are printed, by their first cell."""
     file = io.StringIO()
-    monkeypatch.setattr(show, "console", Console(file=file, width=200))
-    show.scores({"name": "mine", "cells": found, "warnings": ["look out"]}, **choice)
+    monkeypatch.setattr(score_tables, "console", Console(file=file, width=200))
+    score_tables.print_scores({"name": "mine", "cells": found, "warnings": ["look out"]}, **choice)
     printed = file.getvalue()
     assert printed.splitlines()[-1] == "warning: look out"
     lines = [[cell.strip() for cell in line.strip("\u2502").split("\u2502")] for line in printed.splitlines()]

@@ -1,0 +1,41 @@
+"""Refuse values of options before anything starts: an error names the option, what it expects and what it got."""
+
+import math
+
+import torch
+
+DEVICES = ("cpu", "cuda")
+
+
+def at_least(least: float, **options: float | None) -> None:
+    """Refuse numbers below `least` and those that are not finite; None is an option that was not given."""
+    for name, value in options.items():
+        if value is not None and not least <= value < math.inf:
+            raise ValueError(f"{_option(name)}: expected a number of at least {least:g}, got {value:g}")
+
+
+def above_zero(**options: float | None) -> None:
+    """Refuse zero, numbers below it and those that are not finite; None is an option that was not given."""
+    for name, value in options.items():
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{_option(name)}: expected a number above 0, got {value:g}")
+
+
+def whole_gpus(**options: float) -> None:
+    """Refuse a share of GPUs above one that is not whole: Ray can't split the last one."""
+    above_zero(**options)
+    for name, value in options.items():
+        if value > 1 and value % 1:
+            raise ValueError(f"{_option(name)}: expected a share of one GPU or a whole number of them, got {value:g}")
+
+
+def check_device(device: str, address: str = "local") -> None:
+    """Refuse a device that is none of ours, and a GPU on this machine if it has none; empty leaves the choice to us."""
+    if device and device not in DEVICES:
+        raise ValueError(f"--device: expected {' or '.join(DEVICES)} (Ray chooses among several GPUs), got {device!r}")
+    if device == "cuda" and address == "local" and not torch.cuda.is_available():
+        raise ValueError("--device cuda: expected a GPU on this machine, found none; leave --device out to use the CPU")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
