@@ -1,6 +1,5 @@
 """From studies to work: jobs once each, finished ones dropped, teachers first, lost weights trained again."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from experiments.job import Job
 from experiments.plan import blocked, differences, jobs_of, missing, plan, scored
 from experiments.storage import Shared
 from experiments.study import Row, Scale, Study, reseeded
+from tests.experiments.test_logbook import leave
 
 BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
 TAUGHT = replace(BASE, method=RankCSE(teachers=(Teacher(BASE, select="stsb_dev"),)))
@@ -167,11 +167,13 @@ def test_a_job_whose_teacher_failed_is_named_with_it() -> None:
 
 def test_a_rerun_that_differs_from_the_record_is_noticed(tmp_path: Path) -> None:
     job = jobs_of([study(row("a", BASE))])[BASE.key]
-    cell = {"select": "stsb_dev", "scorer": "cosine", "task": "stsb", "metric": "spearman.all"}
-    (tmp_path / "result.json").write_text(json.dumps({"key": job.key, "cells": [cell | {"score": 0.5}]}))
-    assert differences(tmp_path, frame(job)) == []
-    (tmp_path / "result.json").write_text(json.dumps({"key": job.key, "cells": [cell | {"score": 0.501}]}))
-    assert differences(tmp_path, frame(job)) == ["stsb_dev, cosine, stsb, spearman.all is 0.501000, recorded 0.500000"]
+    name = {"select": "stsb_dev", "scorer": "cosine", "task": "stsb", "metric": "spearman.all"}
+    cell = {**name, "pairs": 9, "step": 1, "version": 1}
+    leave(tmp_path / "same", job.key, cells=[cell | {"score": 0.5}])
+    assert differences(tmp_path / "same" / job.key, frame(job)) == []
+    leave(tmp_path / "other", job.key, cells=[cell | {"score": 0.501}])
+    found = differences(tmp_path / "other" / job.key, frame(job))
+    assert found == ["stsb_dev, cosine, stsb, spearman.all is 0.501000, recorded 0.500000"]
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:

@@ -49,13 +49,13 @@ def tracker(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_keys_are_those_of_all_that_is_logged(tracker: Tracker, store: Path, tmp_path: Path) -> None:
     assert tracker.keys() == set()
-    own = tmp_path / "own"
+    own = tmp_path / "0123456789ab"
     shutil.copytree(store / JOB.key, own)
     result = json.loads((own / "result.json").read_text())
-    (own / "result.json").write_text(json.dumps(result | {"studies": [], "key": "0123456789ab"}))
+    (own / "result.json").write_text(json.dumps(result | {"studies": [], "key": own.name}))
     for folder in (store / JOB.key, own):
         tracker.log(folder)
-    assert tracker.keys() == {JOB.key, "0123456789ab"}
+    assert tracker.keys() == {JOB.key, own.name}
 
 
 def test_a_torn_result_is_scored_again(store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -95,7 +95,7 @@ def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, stor
 def test_logging_twice_changes_nothing_and_new_scores_join(tracker: Tracker, store: Path, tmp_path: Path) -> None:
     first = tracker.log(store / JOB.key)
     assert tracker.log(store / JOB.key) == first
-    copy = tmp_path / "copy"
+    copy = tmp_path / JOB.key
     shutil.copytree(store / JOB.key, copy)
     result = json.loads((copy / "result.json").read_text())
     result["cells"].append(result["cells"][0] | {"task": "more", "score": 0.25})
@@ -121,7 +121,7 @@ def test_a_kill_while_new_scores_are_logged_loses_nothing(
     tracker: Tracker, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracker.log(store / JOB.key)
-    copy = tmp_path / "copy"
+    copy = tmp_path / JOB.key
     shutil.copytree(store / JOB.key, copy)
     result = json.loads((copy / "result.json").read_text())
     result["cells"] += [cell | {"task": "more"} for cell in result["cells"]]
@@ -137,7 +137,7 @@ def test_a_kill_while_new_scores_are_logged_loses_nothing(
 
 
 def test_a_run_made_by_hand_is_logged_beside_the_studys(tracker: Tracker, store: Path, tmp_path: Path) -> None:
-    own = tmp_path / "own"
+    own = tmp_path / JOB.key
     shutil.copytree(store / JOB.key, own)
     result = json.loads((own / "result.json").read_text())
     (own / "result.json").write_text(json.dumps(result | {"studies": []}))
