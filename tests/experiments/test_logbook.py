@@ -193,8 +193,9 @@ def test_a_sweep_outlives_mlflows_server_and_the_storage_and_all_is_there_when_t
     with (tmp_path / "log").open("wb") as log:
         with mlflow_server(tmp_path / "server", port):
             process = subprocess.Popen(given, env=surroundings, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
-            until(lambda: any((mlruns / "store").glob("*/state.pt")))
-        # A first run has begun; its level comes to its end while nothing can be tracked or published.
+            begun = ("*/state.pt", "*/result.json")
+            until(lambda: len({path.parent for name in begun for path in (mlruns / "store").glob(name)}) == 2)
+        # The first level has begun; it comes to its end while nothing can be tracked or published.
         shared.rename(tmp_path / "away")  # a mount that is gone
         until(lambda: len(list((mlruns / "store").glob("*/result.json"))) == 2)
         time.sleep(10)
