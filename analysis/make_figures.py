@@ -14,17 +14,18 @@ import pandas as pd
 import tyro
 from matplotlib.figure import Figure
 
-from analysis import results
+from analysis import cells
 from analysis.plots import style
-from analysis.plots.drawn import Drawn, curves_of
-from analysis.plots.searches import searches
-from analysis.plots.training import all_curves
-from analysis.plots.views import VIEWS
-from analysis.searched import searched
-from experiments import catalogue, manifest, record
-from experiments.command import run_command
-from experiments.manifest import Manifest
-from experiments.study import Row, Study
+from analysis.plots.curves import all_curves
+from analysis.plots.figure_data import Drawn, curves_of
+from analysis.plots.registry import VIEWS
+from analysis.plots.search_history import searches
+from analysis.report.search_tables import searched
+from experiments.cli.command import run_command
+from experiments.results import csv_record, manifest
+from experiments.results.manifest import Manifest
+from experiments.schema.study import Row, Study
+from experiments.studies import catalogue
 
 TABLE = "table"
 SEARCHES = "searches"  # the name of the figure of all searches
@@ -35,14 +36,14 @@ def drawn_of(study: Study, found: pd.DataFrame, curves: pd.DataFrame, mlruns: Pa
     """What a study's figure is drawn from: lines of results.csv and curves.csv, and the arrays of a record."""
     return Drawn(
         study=study,
-        results=results.join(study, found),
+        results=cells.join(study, found),
         curves=curves_of(study, curves),
-        arrays=partial(_arrays, record.folder_for(study.scale.name, mlruns)),
+        arrays=partial(_arrays, csv_record.folder_for(study.scale.name, mlruns)),
     )
 
 
 def _arrays(folder: Path, row: Row, seed: int, task: str) -> Mapping[str, np.ndarray] | None:
-    path = record.arrays_path(folder, row.keys()[seed], row.select, str(row.scorer), task)
+    path = csv_record.arrays_path(folder, row.keys()[seed], row.select, str(row.scorer), task)
     if not path.is_file():
         return None
     with np.load(path) as arrays:
@@ -65,10 +66,10 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     return paths
 
 
-def make(studies: Sequence[Study], *, mlruns: Path = record.MLRUNS, figures: Path) -> list[Path]:
+def make(studies: Sequence[Study], *, mlruns: Path = csv_record.MLRUNS, figures: Path) -> list[Path]:
     """Draw every study that has something to show, a table as NAME-curves; returns the files."""
     written = []
-    frames = cache(lambda scale: (record.read_results(scale, mlruns), record.read_curves(scale, mlruns)))
+    frames = cache(lambda scale: (csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)))
     with plt.rc_context(style.RC):
         for study in studies:
             scale = study.scale.name
@@ -86,7 +87,7 @@ def stem_of(study: Study) -> str:
 def make_searches(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     """Draw what the searches of a scale found, if there are any."""
     with plt.rc_context(style.RC):
-        figure = searches(searched(record.read_searches(scale, mlruns), scale))
+        figure = searches(searched(csv_record.read_searches(scale, mlruns), scale))
         return save(figure, figures / scale / SEARCHES) if figure is not None else []
 
 
@@ -95,7 +96,7 @@ def differences(scale: str, *, mlruns: Path, figures: Path) -> list[str]:
 
     Nothing is drawn: other fonts or another matplotlib give other bytes for the same figure.
     """
-    found = Manifest(record.folder_for(scale, mlruns)).differences()
+    found = Manifest(csv_record.folder_for(scale, mlruns)).differences()
     for path, what in Manifest(figures.parent).differences().items():
         if path.is_relative_to(figures) or path.name == manifest.NAME:
             found[path] = what
@@ -117,7 +118,7 @@ def main(
     *,
     scale: str = "small",
     check: bool = False,
-    mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = record.MLRUNS,
+    mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = csv_record.MLRUNS,
 ) -> int:
     """Draw studies: those that are figures as such, tables as their loss and dev curves.
 
@@ -127,7 +128,7 @@ def main(
         check: draw nothing, list what differs from SHA256SUMS, and fail if anything does.
         mlruns: the folder of the record.
     """
-    figures = record.outputs(mlruns) / "figures"
+    figures = csv_record.outputs(mlruns) / "figures"
     if check:
         found = differences("quickstart" if studies == ("quickstart",) else scale, mlruns=mlruns, figures=figures)
         print("\n".join([*found, f"{len(found)} differences from {manifest.NAME}"]))

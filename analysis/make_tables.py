@@ -13,20 +13,21 @@ from typing import Annotated
 import pandas as pd
 import tyro
 
-from analysis import benchmarks, blocks, layout, page, render, verdict_layout
-from analysis.audited import audit_block
-from analysis.differences import altered, committed_folders, differences, read_text, stale
-from analysis.estimates import estimates_block
-from analysis.results import Results, join, tidy
-from analysis.searched import searches_block
-from analysis.undeclared import undeclared_page
-from analysis.verdicts import judge, overall
-from cse_core.atomic import atomic_write
-from experiments import catalogue, record
-from experiments.command import run_command
-from experiments.manifest import ChangedFileError, Manifest
-from experiments.scales import SCALES
-from experiments.study import Study
+from analysis.cells import Results, join, tidy
+from analysis.report import benchmark_tables, formats, html_page, report_blocks, study_tables, verdict_tables
+from analysis.report.audit_tables import audit_block
+from analysis.report.bootstrap_tables import estimates_block
+from analysis.report.record_differences import altered, committed_folders, differences, read_text, stale
+from analysis.report.search_tables import searches_block
+from analysis.report.undeclared_runs import undeclared_page
+from analysis.verdicts.claims import judge, overall
+from cse_core.data.atomic_write import atomic_write
+from experiments.cli.command import run_command
+from experiments.results import csv_record
+from experiments.results.manifest import ChangedFileError, Manifest
+from experiments.schema.scales import SCALES
+from experiments.schema.study import Study
+from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[1]
 KINDS = "table|verdicts|estimates|benchmarks|claims|decided|power|published|runs|searches|audit"
@@ -38,11 +39,11 @@ class Record:
     """A record: its lines by scale, each read once, and its studies, each joined once."""
 
     def __init__(self, mlruns: Path) -> None:
-        self.results = cache(partial(record.read_results, mlruns=mlruns))
-        self.runs = cache(partial(record.read_runs, mlruns=mlruns))
-        self._curves = cache(partial(record.read_curves, mlruns=mlruns))
-        self.pairs = cache(partial(record.read_pairs, mlruns=mlruns))
-        self.searches = cache(partial(record.read_searches, mlruns=mlruns))
+        self.results = cache(partial(csv_record.read_results, mlruns=mlruns))
+        self.runs = cache(partial(csv_record.read_runs, mlruns=mlruns))
+        self._curves = cache(partial(csv_record.read_curves, mlruns=mlruns))
+        self.pairs = cache(partial(csv_record.read_pairs, mlruns=mlruns))
+        self.searches = cache(partial(csv_record.read_searches, mlruns=mlruns))
         self._joined: dict[tuple[str, str], Results] = {}
 
     def of(self, study: Study) -> Results:
@@ -64,8 +65,8 @@ class Places:
     @classmethod
     def of(cls, mlruns: Path) -> "Places":
         """The committed tables and REPORT.md for the project's own record; another one has tables beside it."""
-        report = ROOT / "REPORT.md" if record.is_own(mlruns) else None
-        return cls(mlruns=mlruns, tables=record.outputs(mlruns) / "tables", report=report)
+        report = ROOT / "REPORT.md" if csv_record.is_own(mlruns) else None
+        return cls(mlruns=mlruns, tables=csv_record.outputs(mlruns) / "tables", report=report)
 
 
 def documents(results: Results) -> dict[str, str]:
@@ -78,8 +79,8 @@ def documents(results: Results) -> dict[str, str]:
 
 def table_block(results: Results, *, brief: bool = False) -> str:
     """The study's tables and their notes as Markdown; brief: as layout.notes."""
-    notes = layout.notes(results, brief=brief)
-    return "\n\n".join([*map(render.markdown, layout.grids(results)), "\n".join(f"- {note}" for note in notes)])
+    notes = study_tables.notes(results, brief=brief)
+    return "\n\n".join([*map(formats.markdown, study_tables.grids(results)), "\n".join(f"- {note}" for note in notes)])
 
 
 def verdicts_block(results: Results) -> str:
@@ -87,9 +88,9 @@ def verdicts_block(results: Results) -> str:
     judged = judge(results)
     if not judged:
         return "This study compares nothing."
-    claims = "\n".join(verdict_layout.overall_lines(overall(judged)))
+    claims = "\n".join(verdict_tables.overall_lines(overall(judged)))
     return "\n\n".join(
-        [claims, render.markdown(verdict_layout.verdict_grid(judged)), verdict_layout.how_judged(judged)]
+        [claims, formats.markdown(verdict_tables.verdict_grid(judged)), verdict_tables.how_judged(judged)]
     )
 
 
@@ -129,13 +130,19 @@ def filled(report: str, recorded: Record) -> str:
 
 WHOLE: dict[str, Callable[[str, str, Record], str]] = {
     "audit": lambda name, scale, recorded: audit_block(scale),
-    "benchmarks": lambda name, device, recorded: benchmarks.block(name, device),
-    "claims": lambda name, scale, recorded: blocks.claims_block(map(recorded.of, catalogue.chosen([name], scale))),
-    "decided": lambda name, scale, recorded: blocks.decided_block(map(recorded.of, catalogue.chosen([name], scale))),
-    "power": lambda name, scale, recorded: blocks.power_block(map(recorded.of, catalogue.chosen([name], scale))),
-    "published": lambda name, scale, recorded: blocks.PUBLISHED[name](),
+    "benchmarks": lambda name, device, recorded: benchmark_tables.block(name, device),
+    "claims": lambda name, scale, recorded: report_blocks.claims_block(
+        map(recorded.of, catalogue.chosen([name], scale))
+    ),
+    "decided": lambda name, scale, recorded: report_blocks.decided_block(
+        map(recorded.of, catalogue.chosen([name], scale))
+    ),
+    "power": lambda name, scale, recorded: report_blocks.power_block(map(recorded.of, catalogue.chosen([name], scale))),
+    "published": lambda name, scale, recorded: report_blocks.PUBLISHED[name](),
     "searches": lambda name, scale, recorded: searches_block(recorded.searches(scale), scale),
-    "runs": lambda name, scale, recorded: blocks.runs_block(catalogue.chosen([name], scale), recorded.results(scale)),
+    "runs": lambda name, scale, recorded: report_blocks.runs_block(
+        catalogue.chosen([name], scale), recorded.results(scale)
+    ),
 }
 
 
@@ -171,7 +178,7 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, pla
 def check_all(names: Sequence[str], scale: str, places: Places) -> list[str]:
     """Return a line for each file that is not as it was written, or that the record does not give."""
     scale_of_record = "quickstart" if list(names) == ["quickstart"] else scale
-    by_path = altered(record.folder_for(scale_of_record, places.mlruns), places.tables.parent)
+    by_path = altered(csv_record.folder_for(scale_of_record, places.mlruns), places.tables.parent)
     try:
         found = make(names, scale=scale, check=True, places=places)
     except ChangedFileError as error:
@@ -197,7 +204,7 @@ def _write_pages(scales: Sequence[str], recorded: Record, places: Places) -> Non
     for scale in scales:
         found = [recorded.of(study) for study in catalogue.chosen(["all"], scale)]
         figures = places.tables.with_name("figures") / scale
-        atomic_write(places.tables.with_name(f"{scale}.html"), page.page(SCALES[scale], found, figures))
+        atomic_write(places.tables.with_name(f"{scale}.html"), html_page.page(SCALES[scale], found, figures))
 
 
 def main(
@@ -206,7 +213,7 @@ def main(
     *,
     scale: str = "",
     check: bool = False,
-    mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = record.MLRUNS,
+    mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = csv_record.MLRUNS,
 ) -> int:
     """Write the tables and the blocks of REPORT.md from mlruns/*.csv.
 
@@ -239,13 +246,13 @@ def _page(results: Results) -> str:
 
 def _tex(results: Results) -> str:
     study, judged = results.study, judge(results)
-    pages = [(grid, layout.notes(results)) for grid in layout.grids(results)]
+    pages = [(grid, study_tables.notes(results)) for grid in study_tables.grids(results)]
     if judged:
-        pages.append((verdict_layout.verdict_grid(judged), [verdict_layout.how_judged(judged)]))
+        pages.append((verdict_tables.verdict_grid(judged), [verdict_tables.how_judged(judged)]))
     tables = []
     for i, (grid, notes) in enumerate(pages, 1):
         caption = f"{study.source}, scale {study.scale.name}. {grid.title or study.question}"
-        tables.append(render.latex(grid, label=f"{study.name}-{study.scale.name}-{i}", caption=caption, notes=notes))
+        tables.append(formats.latex(grid, label=f"{study.name}-{study.scale.name}-{i}", caption=caption, notes=notes))
     return "\n\n".join(tables) + "\n"
 
 

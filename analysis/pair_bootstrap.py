@@ -12,18 +12,19 @@ import pandas as pd
 import tyro
 from rich.progress import track
 
-from analysis.resampling import RESAMPLES, paired_bootstrap
-from analysis.results import join
-from cse_core.evaluate import suite
-from cse_core.senteval import pairs
-from experiments import catalogue, record
-from experiments.columns import column
-from experiments.command import run_command
-from experiments.comparisons import Comparison
-from experiments.environment import environment
-from experiments.job import Place, opened
-from experiments.plan import SAME
-from experiments.study import Row, Study
+from analysis.cells import join
+from analysis.stats.bootstrap import RESAMPLES, paired_bootstrap
+from cse_core.data.senteval import pairs
+from cse_core.evaluation import suite
+from experiments.cli.command import run_command
+from experiments.execution.job import Place, opened
+from experiments.execution.plan import SAME
+from experiments.results import csv_record
+from experiments.results.provenance import environment
+from experiments.schema.columns import column
+from experiments.schema.hypotheses import Comparison
+from experiments.schema.study import Row, Study
+from experiments.studies import catalogue
 
 Scored = Mapping[str, np.ndarray]  # scores of a set's pairs by its name
 
@@ -69,7 +70,7 @@ def main(
     *,
     scale: str = "small",
     data: Path | None = None,
-    mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = record.MLRUNS,
+    mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = csv_record.MLRUNS,
 ) -> None:
     """Draw pairs anew for every comparison of a study on STS sets, and add the lines to mlruns/pairs.csv.
 
@@ -80,7 +81,7 @@ def main(
         mlruns: the folder of the record and its store.
     """
     chosen = catalogue.single(study, scale)
-    results = join(chosen, record.read_results(scale, mlruns))
+    results = join(chosen, csv_record.read_results(scale, mlruns))
     rows = {row.label: row for row in chosen.rows}
     place = Place(store=mlruns / "store", data=data)
     wanted = compared(chosen)
@@ -91,12 +92,14 @@ def main(
         told = next(iter(results.cells[label, name].scores.values()), None)
         if told is None or abs(told - 100 * mean) > 100 * SAME:
             raise ValueError(f"{study}: {label} has {100 * mean:.4f} in {name}; the record says {told}")
-    commit = record.commit_of(environment(place.device, place.threads))
+    commit = csv_record.commit_of(environment(place.device, place.threads))
     for one in track(wanted, f"{RESAMPLES:,} draws"):
         about = {"scale": scale, "column": one.task, "resamples": RESAMPLES, "commit": commit}
-        about |= {side: record.scored_by(rows[label]) for side, label in (("first", one.better), ("second", one.worse))}
+        about |= {
+            side: csv_record.scored_by(rows[label]) for side, label in (("first", one.better), ("second", one.worse))
+        }
         found = line(chosen, one, (scores[one.better, one.task], scores[one.worse, one.task]), data)
-        record.merge_pairs(scale, mlruns, pd.DataFrame([about | found]))
+        csv_record.merge_pairs(scale, mlruns, pd.DataFrame([about | found]))
 
 
 if __name__ == "__main__":

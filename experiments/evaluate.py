@@ -15,19 +15,20 @@ import torch
 import tyro
 from rich.progress import MofNCompleteColumn, Progress, TaskID
 
-from cse_core.data import content_of, data_folder, sentences
-from cse_core.evaluate import suite
-from cse_core.pretrained import identity, resolve
+from cse_core.data.corpora import content_of, data_folder, sentences
+from cse_core.evaluation import suite
+from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
+from cse_core.models.pretrained import identity, resolve
+from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
 from cse_core.run import Corpus, Pretrained
-from cse_core.scorers import Cosine, Ranked, Scorer
-from cse_core.words import is_word_vectors, word_vectors_hash
-from experiments import record, show
-from experiments.command import run_command
-from experiments.job import AS_IS, FailedTasksError, Job, Place, Scoring, execute
-from experiments.logbook import say_not_logged
-from experiments.options import at_least
-from experiments.score_tables import print_scores
-from experiments.tracking import AWAY, Tracker, check_database
+from experiments.cli import console
+from experiments.cli.command import run_command
+from experiments.cli.options import at_least
+from experiments.cli.score_tables import print_scores
+from experiments.execution.job import AS_IS, FailedTasksError, Job, Place, Scoring, execute
+from experiments.execution.log_queue import say_not_logged
+from experiments.results import csv_record
+from experiments.results.mlflow_log import AWAY, Tracker, check_database
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ class Options:
     """Share of the ranks in the score (RankEncoder, Eq. 7), the rest being cosine; 0.1 if not given."""
     data: Path | None = None
     """Folder with the data; else CSE_DATA, the Hugging Face cache, the hub."""
-    mlruns: Path = record.MLRUNS
+    mlruns: Path = csv_record.MLRUNS
     """Where MLflow's database lies."""
     threads: int = torch.get_num_threads()
     """Torch's threads."""
@@ -65,7 +66,7 @@ class Bars:
     """A progress bar for each thing under way."""
 
     def __init__(self) -> None:
-        self.progress = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=show.console)
+        self.progress = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console.console)
         self.tasks: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, of: int) -> None:
@@ -97,13 +98,13 @@ def main(options: Options) -> None:
     at_least(1, threads=options.threads)
     data = data_folder(options.data)
     tasks, scorer = suite.named(options.tasks), scorer_for(options)
-    record.check_writable(options.mlruns)
+    csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     words = is_word_vectors(options.encoder)
     content = word_vectors_hash(options.encoder) if words else identity(resolve(options.encoder))
     encoder = Pretrained(options.encoder, content)
     job = Job(encoder, "own", Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
-    own = options.mlruns / record.OWN
+    own = options.mlruns / csv_record.OWN
     device = "cuda" if torch.cuda.is_available() else "cpu"
     place = Place(own.resolve(), data, device=device, threads=options.threads, cache=options.cache)
     bars, failed = Bars(), None
@@ -112,9 +113,9 @@ def main(options: Options) -> None:
             result = execute(job, place, on_score=bars)
         except FailedTasksError as error:
             result, failed = error.result, error
-    record.merge_lines("own", own, [result])
+    csv_record.merge_lines("own", own, [result])
     print_scores(result, only=set(tasks), scorer=str(scorer))
-    show.console.print(f"rows: {own / 'results.csv'}")
+    console.console.print(f"rows: {own / 'results.csv'}")
     try:
         Tracker(options.mlruns).log(place.store / job.key)
     except AWAY as error:

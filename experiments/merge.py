@@ -18,8 +18,8 @@ from pathlib import Path
 
 import tyro
 
-from experiments import record
-from experiments.command import run_command
+from experiments.cli.command import run_command
+from experiments.results import csv_record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +27,13 @@ class Options:
     """The other record's folder, and the one that it is added to."""
 
     folder: tyro.conf.Positional[Path]
-    mlruns: Path = record.MLRUNS
+    mlruns: Path = csv_record.MLRUNS
 
 
 def main(options: Options) -> None:
     """Merge and say how much came."""
-    record.check_writable(options.mlruns)
-    for name, count in record.merge_folder(options.folder, options.mlruns).items():
+    csv_record.check_writable(options.mlruns)
+    for name, count in csv_record.merge_folder(options.folder, options.mlruns).items():
         print(f"{count:>7} new in {options.mlruns / name}")
 
 

@@ -17,22 +17,23 @@ import torch
 import tyro
 from rich.progress import Progress, TaskID
 
-from cse_core.data import data_folder
+from cse_core.data.corpora import data_folder
+from cse_core.data.senteval import STS_TEST
+from cse_core.evaluation.scorers import Cosine
+from cse_core.lookup import look_up
 from cse_core.methods import METHODS
-from cse_core.names import look_up
 from cse_core.run import Run
-from cse_core.scorers import Cosine
-from cse_core.senteval import STS_TEST
-from cse_core.train import History
-from experiments import record, show
-from experiments.command import run_command
-from experiments.job import Job, Place, Scoring, execute
-from experiments.logbook import say_not_logged
-from experiments.options import at_least
-from experiments.runs import RUNS
-from experiments.scales import SCALES
-from experiments.score_tables import print_scores
-from experiments.tracking import AWAY, Tracker, check_database
+from cse_core.training.train import History
+from experiments.cli import console
+from experiments.cli.command import run_command
+from experiments.cli.options import at_least
+from experiments.cli.score_tables import print_scores
+from experiments.execution.job import Job, Place, Scoring, execute
+from experiments.execution.log_queue import say_not_logged
+from experiments.results import csv_record
+from experiments.results.mlflow_log import AWAY, Tracker, check_database
+from experiments.schema.recipes import RUNS
+from experiments.schema.scales import SCALES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ class Where:
     """The papers' name of the backbone; the scale says what stands for it."""
     data: Path | None = None
     """Folder with the data; else CSE_DATA, the Hugging Face cache, the hub."""
-    mlruns: Path = record.MLRUNS
+    mlruns: Path = csv_record.MLRUNS
     """Where MLflow's database and the runs' folders lie."""
     threads: int = 1
     """Torch's threads; the record's runs have one, and another number changes the rounding."""
@@ -87,13 +88,13 @@ def train_and_score(run: Run, options: Where) -> Mapping[str, Any]:
     tasks = ("synthetic",) if scale.name == "quickstart" else STS_TEST
     data = data_folder(options.data)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = Place((options.mlruns / record.OWN).resolve(), data, device=device, threads=options.threads)
-    show.slow_precision([*run.nested(), run], device)
+    place = Place((options.mlruns / csv_record.OWN).resolve(), data, device=device, threads=options.threads)
+    console.slow_precision([*run.nested(), run], device)
     result: Mapping[str, Any] = {}
     for each in (*run.nested(), run):
         scorings = tuple(Scoring(rule, Cosine(), tasks) for rule in (scale.dev, "last"))
         job = Job(each, scale.name, f"{each.method.name} {each.backbone.name}", scorings)
-        with Progress(console=show.console) as progress:
+        with Progress(console=console.console) as progress:
             result = execute(job, place, on_step=partial(_move, progress, progress.add_task(job.name)))
     return result
 
@@ -111,16 +112,16 @@ def main(arguments: list[str]) -> None:
     )
     at_least(1, threads=options.threads)
     run = build(type(options).__name__, options)
-    record.check_writable(options.mlruns)
+    csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     result = train_and_score(run, options)
-    show.console.print(f"run {run.key}: {result['settings']}")
+    console.console.print(f"run {run.key}: {result['settings']}")
     print_scores(result)
     keys = [each.key for each in (*run.nested(), run)]
     tracker = Tracker(options.mlruns)
     try:
         for key in tuple(keys):
-            tracker.log(options.mlruns / record.OWN / key)
+            tracker.log(options.mlruns / csv_record.OWN / key)
             keys = keys[1:]
     except AWAY as error:
         say_not_logged(len(keys), error)

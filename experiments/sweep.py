@@ -20,26 +20,27 @@ import pandas as pd
 import torch
 import tyro
 
-from cse_core.data import data_folder
+from cse_core.data.corpora import data_folder
 from cse_core.run import Run
-from experiments import record, show
-from experiments.audit import audit
-from experiments.capacity import expected, forecast
-from experiments.catalogue import STUDIES, chosen
-from experiments.command import INTERRUPTED, run_command
-from experiments.fitting import fit
-from experiments.job import Place
-from experiments.logbook import log_results, record_results
-from experiments.options import above_zero, at_least, check_device, whole_gpus
-from experiments.plan import Plan, jobs_of, plan
-from experiments.retry import patiently
-from experiments.searches import chosen as chosen_searches
-from experiments.searching import run_search
-from experiments.sharing import fetch_recorded
-from experiments.storage import Shared
-from experiments.study import Study
-from experiments.tracking import AWAY, Tracker, check_database
-from experiments.trials import Cluster, run
+from experiments.cli import console
+from experiments.cli.command import INTERRUPTED, run_command
+from experiments.cli.options import above_zero, at_least, check_device, whole_gpus
+from experiments.execution.audit import audit
+from experiments.execution.gpu_memory import fit
+from experiments.execution.job import Place
+from experiments.execution.log_queue import log_results, record_results
+from experiments.execution.plan import Plan, jobs_of, plan
+from experiments.execution.ray_sweep import Cluster, run
+from experiments.execution.schedule_estimate import expected, forecast
+from experiments.execution.shared_job import fetch_recorded
+from experiments.results import csv_record
+from experiments.results.mlflow_log import AWAY, Tracker, check_database
+from experiments.schema.study import Study
+from experiments.search.ray_search import run_search
+from experiments.search.spaces import chosen as chosen_searches
+from experiments.storage.retry import patiently
+from experiments.storage.shared_storage import Shared
+from experiments.studies.catalogue import STUDIES, chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class Options:
     """small, small-1m or paper; quickstart has its own."""
     data: Path | None = None
     """Folder with training sentences and evaluation sets; else CSE_DATA, the Hugging Face cache, the hub."""
-    mlruns: Path = record.MLRUNS
+    mlruns: Path = csv_record.MLRUNS
     """Where the record, MLflow's database and the runs' folders lie."""
     store: Path | None = Path(os.environ["CSE_STORE"]) if os.environ.get("CSE_STORE") else None
     """Another place for the runs' folders: with --shared, a disk of each machine's own. Else CSE_STORE."""
@@ -117,10 +118,10 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
     # Two thirds of a GPU leave a third unused.
     slots = options.gpus * int(1 / options.gpus_per_run) or options.gpus // int(options.gpus_per_run)
-    show.forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
+    console.forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
     if options.gpu_memory is not None:
         runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]
-        show.memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
+        console.memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
 
 
 def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:
@@ -130,14 +131,14 @@ def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str,
 
 def _keep_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
     """Bring what figures draw into the record, from this machine's store and the shared one; what could not be had."""
-    lacking, place = record.lacking_arrays(studies, options.mlruns), _place(options)
+    lacking, place = csv_record.lacking_arrays(studies, options.mlruns), _place(options)
     try:
-        there = partial(record.arrays_in, place.store)
+        there = partial(csv_record.arrays_in, place.store)
         for key in dict.fromkeys(key for key, target in lacking if not there(key, target).is_file()):
             patiently(partial(fetch_recorded, key, place))
     except OSError as error:
         return {"figure_data": f"not brought up to date ({error}): the same command does it"}
-    record.keep_arrays(lacking, place.store)
+    csv_record.keep_arrays(lacking, place.store)
     return {}
 
 
@@ -169,9 +170,9 @@ def search(options: Options) -> int:
     """Run searches one after the other; the exit status as of `main`."""
     searches = chosen_searches(options.studies, options.scale)
     if options.dry_run or options.list:
-        show.searches(searches, options.mlruns)
+        console.searches(searches, options.mlruns)
         return 0
-    record.check_writable(options.mlruns)
+    csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     _prepare(options)
     cluster = _cluster(options)
@@ -179,7 +180,7 @@ def search(options: Options) -> int:
     status = 0
     for one in searches:
         failed, ended = run_search(one, place, cluster, tracker)
-        show.searched(one, failed, ended, options.mlruns)
+        console.searched(one, failed, ended, options.mlruns)
         if not ended:
             return INTERRUPTED
         status |= bool(failed)
@@ -216,13 +217,13 @@ def main(options: Options) -> int:
     if len(scales) > 1:
         raise ValueError("quickstart runs at a scale of its own; run it by itself")
     if not (options.list or options.dry_run or options.plan):
-        record.check_writable(options.mlruns)
+        csv_record.check_writable(options.mlruns)
         check_database(options.mlruns)
         record_results(_store(options), options.mlruns)
     scale = scales.pop()
-    results = record.read_results(scale, options.mlruns)
+    results = csv_record.read_results(scale, options.mlruns)
     if options.list:
-        show.studies(studies, results, _store(options))
+        console.studies(studies, results, _store(options))
         return 0
     jobs = jobs_of(studies)
     work = plan(jobs, results, _store(options), options.shared)
@@ -230,13 +231,13 @@ def main(options: Options) -> int:
         show_forecast(work, results, options)
         return 0
     here = os.cpu_count() or 1 if options.address == "local" else 0  # of a cluster nobody knows it before it is joined
-    show.work(work, results, options.workers or here, each=options.dry_run)
+    console.work(work, results, options.workers or here, each=options.dry_run)
     if options.dry_run:
         return 0
     failed, ended = _run(work, results, options) if work.pending else ({}, True)
     failed |= _keep_arrays(studies, options)
     log_results(_store(options), Tracker(options.mlruns))
-    show.outcome(names, scale, jobs, failed, ended, options.mlruns)
+    console.outcome(names, scale, jobs, failed, ended, options.mlruns)
     return 1 if failed else 0 if ended else INTERRUPTED
 
 

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import stats
+from analysis.cells import Cell
 from analysis.plots import labels, style
-from analysis.plots.drawn import Drawn, missing_scores, seeds_told
-from analysis.render import DASH
-from analysis.results import Cell
-from experiments.columns import column
-from experiments.study import Row
+from analysis.plots.figure_data import Drawn, missing_scores, seeds_told
+from analysis.report.formats import DASH
+from analysis.stats import significance
+from experiments.schema.columns import column
+from experiments.schema.study import Row
 
 SMALL: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 6.8, "color": style.INK}
 
@@ -145,7 +145,7 @@ def scatter(drawn: Drawn) -> Figure | None:
     return figure
 
 
-def _spots(x: stats.Summary, y: stats.Summary) -> list[tuple[float, float]]:
+def _spots(x: significance.Summary, y: significance.Summary) -> list[tuple[float, float]]:
     """Along the bars of a point, so that no name lies on them."""
     shares = (-1.0, -0.5, 0.5, 1.0)
     return [

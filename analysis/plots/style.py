@@ -16,7 +16,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from analysis.plots.drawn import Drawn, named
+from analysis.plots.figure_data import Drawn, named
+from cse_core.evaluation.scorers import Ranked
 from cse_core.method import innermost
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.diffcse import DiffCSE
@@ -26,8 +27,7 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.sncse import SNCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Run
-from cse_core.scorers import Ranked
-from experiments.study import Row
+from experiments.schema.study import Row
 
 WIDE, NARROW = 7.0, 3.4  # inches: two columns of a page, and one
 TITLE_SIZE, CAPTION_SIZE = 9.0, 7.0

@@ -16,7 +16,7 @@ Paper against the released code, perceptiveshawty/CompCSE:
 - the code reads a ready-made file of three columns that isn't released, so whether "tokens" (Section 3) are words or
   word pieces is unknown (`split_on`), and so is whether parts are cut before truncation;
 - three and four parts are averaged here (Table 5 doesn't say); Table 3's |h1 - h2| is taken to stand beside both;
-- phrases come from a discourse parser in the paper, here from rules (cse_core/clauses.py): see `substituted`;
+- phrases come from a discourse parser in the paper, here from rules (cse_core/text/clauses.py): see `substituted`;
 - its `max` composition returns values and indices together, and its trainer crashes at its first evaluation.
 """
 
@@ -31,10 +31,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cse_core.clauses import adjacent, clauses, overlapping, subsuming
-from cse_core.contrastive import info_nce
+from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, tanh_head
 from cse_core.seeding import seed_for
+from cse_core.text.clauses import adjacent, clauses, overlapping, subsuming
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

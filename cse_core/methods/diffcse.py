@@ -29,10 +29,10 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cse_core.contrastive import info_nce
+from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
 from cse_core.methods.mlm import Words, language_model
-from cse_core.pretrained import resolve_pinned
+from cse_core.models.pretrained import resolve_pinned
 from cse_core.run import Pretrained
 
 

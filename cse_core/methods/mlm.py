@@ -18,10 +18,10 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cse_core.batches import stack
+from cse_core.data.batches import stack
 from cse_core.method import Batch, Encode, Loss, Method, Source, Targets, Tokens, check
 from cse_core.methods.simcse import SimCSE
-from cse_core.pretrained import resolve
+from cse_core.models.pretrained import resolve
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from cse_core.contrastive import info_nce
+from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, tanh_head
-from cse_core.prompts import check_template, prompted, sides
+from cse_core.text.prompts import check_template, prompted, sides
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -26,7 +26,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cse_core.contrastive import cosine_matrix, info_nce
+from cse_core.functional.contrastive import cosine_matrix, info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head, with_fields
 from cse_core.run import Pretrained, Run
 

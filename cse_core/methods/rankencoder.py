@@ -27,15 +27,15 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cse_core.contrastive import cosine_matrix
+from cse_core.functional.contrastive import cosine_matrix
+from cse_core.functional.rank_vectors import BLOCK as BLOCK  # names of this paper that are of use without its training
+from cse_core.functional.rank_vectors import PROFILES
+from cse_core.functional.rank_vectors import pair_rank_similarity as pair_rank_similarity
+from cse_core.functional.rank_vectors import rank_similarity as rank_similarity
+from cse_core.functional.rank_vectors import rank_vectors as rank_vectors
 from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, check, with_fields
 from cse_core.methods import promptbert, simcse, sncse
 from cse_core.methods.simcse import SimCSE
-from cse_core.rankings import BLOCK as BLOCK  # names of this paper that are of use without its training
-from cse_core.rankings import PROFILES
-from cse_core.rankings import pair_rank_similarity as pair_rank_similarity
-from cse_core.rankings import rank_similarity as rank_similarity
-from cse_core.rankings import rank_vectors as rank_vectors
 from cse_core.run import Pretrained, Run
 
 if TYPE_CHECKING:

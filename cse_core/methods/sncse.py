@@ -19,11 +19,11 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cse_core.contrastive import info_nce
+from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets
 from cse_core.methods.promptbert import prompt_head
-from cse_core.negation import negations
-from cse_core.prompts import check_template, closed_and_prompted
+from cse_core.text.negation import negations
+from cse_core.text.prompts import check_template, closed_and_prompted
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -33,12 +33,14 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cse_core.contrastive import cosine_matrix, info_nce
+from cse_core.functional.contrastive import cosine_matrix, info_nce
+from cse_core.functional.whitening import OVER_ALL, RunningWhitening, check_groups, random_rotation
+from cse_core.functional.whitening import (
+    group_whiten as group_whiten,  # names of this paper that are of use without its training
+)
+from cse_core.functional.whitening import inverse_root as inverse_root
+from cse_core.functional.whitening import whiten as whiten
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
-from cse_core.whitening import OVER_ALL, RunningWhitening, check_groups, random_rotation
-from cse_core.whitening import group_whiten as group_whiten  # names of this paper that are of use without its training
-from cse_core.whitening import inverse_root as inverse_root
-from cse_core.whitening import whiten as whiten
 
 BY_GROUP = ("shuffled_group", "group")
 

@@ -7,10 +7,10 @@ import pytest
 
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
-from experiments import record
-from experiments.columns import STS
-from experiments.comparisons import Comparison
-from experiments.study import Published, Row, Scale, Study, pretrained_key
+from experiments.results import csv_record
+from experiments.schema.columns import STS
+from experiments.schema.hypotheses import Comparison
+from experiments.schema.study import Published, Row, Scale, Study, pretrained_key
 
 CORPUS = Corpus("toy_sentences", 1000)
 TINY = Pretrained("toy-backbone")
@@ -65,7 +65,7 @@ def toy_lines() -> pd.DataFrame:
             for i, task in enumerate(STS):
                 score = FIRST.get(row.label, {0: 0.40})[seed] + i / 100
                 lines.append(toy_line(key, task, score, seed=seed, select=row.select))
-    return pd.DataFrame(lines, columns=record.RESULTS)
+    return pd.DataFrame(lines, columns=csv_record.RESULTS)
 
 
 def toy_line(key: str, task: str, score: float, *, seed: int = 42, select: str = "stsb_dev") -> dict[str, object]:
@@ -106,5 +106,5 @@ def mlruns(tmp_path: Path, lines: pd.DataFrame) -> Path:
     """A folder with the toy study's record."""
     folder = tmp_path / "mlruns"
     folder.mkdir()
-    record.merge_results(folder, lines)
+    csv_record.merge_results(folder, lines)
     return folder

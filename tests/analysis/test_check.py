@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 
 from analysis import make_figures, make_tables
-from experiments import catalogue, record
-from experiments.study import Study
+from experiments.results import csv_record
+from experiments.schema.study import Study
+from experiments.studies import catalogue
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def made(mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     keys = [key for row in study.rows[:3] for key in row.keys().values()]
     points = [("small", key, "dev/stsb_dev", step, 0.5) for key in keys for step in (32, 64)]
-    record.CURVES_TABLE.merge(mlruns, pd.DataFrame(points, columns=record.CURVES))
+    csv_record.CURVES_TABLE.merge(mlruns, pd.DataFrame(points, columns=csv_record.CURVES))
     line: dict[str, object] = {
         "key": "gone",
         "scale": "small",
@@ -28,7 +29,7 @@ def made(mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     line |= {"device": "d", "seconds": 1.0, "teachers": "c4bb688a65d9/stsb_dev x0.5", "select": "last"}
     line |= {"scorer": "cosine", "score": 0.5, "pairs": 9, "step": 1, "version": 1, "commit": "c", "metric": "acc"}
-    record.merge_results(mlruns, pd.DataFrame([line | {"task": task} for task in ("sts13", "sts12")]))
+    csv_record.merge_results(mlruns, pd.DataFrame([line | {"task": task} for task in ("sts13", "sts12")]))
     assert make_tables.main(mlruns=mlruns) == 0
     assert make_figures.main(("toy",), mlruns=mlruns) == 0
     return mlruns
@@ -101,7 +102,7 @@ def test_a_manifest_that_is_gone_is_named(made: Path, capsys: pytest.CaptureFixt
 
 def test_runs_of_no_study_are_a_page(made: Path) -> None:
     text = (made / "tables" / "small" / "undeclared-runs.md").read_text()
-    runs = len(record.read_runs("small", made))
+    runs = len(csv_record.read_runs("small", made))
     assert f"1 of the {runs} runs that are recorded" in text
     assert "| gone | rankcse | b | 3 | rank=mse | c4bb688a65d9/stsb_dev x0.5 | last, cosine: sts12 sts13 |" in text
     assert text.count("\n| ") == 2 + 1  # header, rule, one run

@@ -11,11 +11,12 @@ import pytest
 
 from analysis import make_figures
 from analysis.plots import style
-from analysis.plots.drawn import curves_of
-from analysis.plots.views import VIEWS
-from experiments import catalogue, record
-from experiments.study import Study
-from tests.analysis.plots.record_of import arrays_of, figure_of, lines_of, points_of, study_of
+from analysis.plots.figure_data import curves_of
+from analysis.plots.registry import VIEWS
+from experiments.results import csv_record
+from experiments.schema.study import Study
+from experiments.studies import catalogue
+from tests.support.figure_records import arrays_of, figure_of, lines_of, points_of, study_of
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def curves(study: Study) -> pd.DataFrame:
                 points.append(("small", key, "dev/stsb_dev", step, 0.1 * i + seed / 1000))
                 points.append(("small", key, "loss/contrastive", step, 2.0 + i + seed / 100))
     points.append(("small", "of no row", "loss/contrastive", 32, 99.0))
-    return pd.DataFrame(points, columns=record.CURVES)
+    return pd.DataFrame(points, columns=csv_record.CURVES)
 
 
 def test_points_of_the_studys_runs_only(study, curves):
@@ -84,12 +85,12 @@ def recorded(tmp_path: Path):
     """Write the full record of a study."""
 
     def write(study: Study) -> Path:
-        record.merge_results(tmp_path, lines_of(study))
-        record.CURVES_TABLE.merge(tmp_path, points_of(study))
+        csv_record.merge_results(tmp_path, lines_of(study))
+        csv_record.CURVES_TABLE.merge(tmp_path, points_of(study))
         for row in study.rows:
             for seed, key in row.keys().items():
                 for task in study.tasks:
-                    path = record.arrays_path(tmp_path, key, row.select, str(row.scorer), task)
+                    path = csv_record.arrays_path(tmp_path, key, row.select, str(row.scorer), task)
                     path.parent.mkdir(parents=True, exist_ok=True)
                     arrays: Any = arrays_of(row, seed, task)
                     np.savez(path, **arrays)

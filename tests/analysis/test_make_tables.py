@@ -13,12 +13,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import layout, make_tables
+from analysis import make_tables
+from analysis.cells import join
 from analysis.make_tables import Places
-from analysis.render import DASH
-from analysis.results import join
-from experiments import catalogue, record
-from experiments.study import Study
+from analysis.report import study_tables
+from analysis.report.formats import DASH
+from experiments.results import csv_record
+from experiments.schema.study import Study
+from experiments.studies import catalogue
 
 GOLDEN = Path(__file__).parent / "data"
 BLOCKS = "Prose.\n\n<!-- table toy small -->\nold\n<!-- end -->\n\nMore.\n<!-- verdicts toy small --><!-- end -->\n"
@@ -52,14 +54,14 @@ def test_golden_markdown(name, lines, request):
 
 
 def test_settings_are_those_that_all_runs_share(study, lines):
-    (note,) = [note for note in layout.notes(join(study, lines)) if note.startswith("Settings")]
+    (note,) = [note for note in study_tables.notes(join(study, lines)) if note.startswith("Settings")]
     assert "batch_size 64" in note
     assert "temperature" not in note
 
 
 def test_rows_that_differ_in_seeds_or_rule_are_named(study, lines):
     last = replace(study.rows[0], select="last", seeds=(7,), vary="all")
-    text = "\n".join(layout.notes(join(replace(study, rows=(last, *study.rows[1:]), comparisons=()), lines)))
+    text = "\n".join(study_tables.notes(join(replace(study, rows=(last, *study.rows[1:]), comparisons=()), lines)))
     assert 'Checkpoint kept by: stsb_dev; last for "SimCSE"; as is for "As it is".' in text
     assert (
         'Seeds: 7, nested runs too; 42, 1, 2 for "Better"; 42 for "One seed"; none (not trained) for "As it is".'
@@ -69,7 +71,7 @@ def test_rows_that_differ_in_seeds_or_rule_are_named(study, lines):
 
 def test_a_published_mean_is_compared_with_the_interval_for_as_many_runs(paper, lines):
     five = replace(paper, rows=(replace(paper.rows[0], published_runs=5), *paper.rows[1:]))
-    (row, *_), (other, *_) = (layout.reproduction_grid(join(one, lines)).rows for one in (five, paper))
+    (row, *_), (other, *_) = (study_tables.reproduction_grid(join(one, lines)).rows for one in (five, paper))
     half = 4.302653 * (1 / 3 + 1 / 5) ** 0.5
     assert row[3:7] == ("5", "54.00 ± 1.00 (3)", "53.00", f"[{54 - half:.2f}, {54 + half:.2f}]")
     assert other[3] == "1"
@@ -82,10 +84,10 @@ def test_averages_alone_are_compared_with_the_published_where_there_are_some(pap
         paper.rows[0], published=replace(paper.rows[0].published, columns={"sts12": "TR Avg", "sts_avg": "STS Avg"})
     )
     rows = (first, *paper.rows[1:])
-    grid = layout.reproduction_grid(join(replace(wider, rows=rows), lines))
+    grid = study_tables.reproduction_grid(join(replace(wider, rows=rows), lines))
     assert {row[1] for row in grid.rows} == {"STS avg"}
     single = replace(wider, columns=("sts12",), rows=rows)
-    assert [row[1] for row in layout.reproduction_grid(join(single, lines)).rows] == ["STS12"]
+    assert [row[1] for row in study_tables.reproduction_grid(join(single, lines)).rows] == ["STS12"]
 
 
 def test_latex_and_csv_come_with_the_markdown(study, lines):
@@ -168,7 +170,7 @@ def test_check_leaves_prose_alone(places):
 
 def test_check_finds_a_changed_score(places, lines):
     lines.loc[0, "score"] = 0.99
-    lines[record.SCORES].to_csv(places.mlruns / "results.csv", index=False)
+    lines[csv_record.SCORES].to_csv(places.mlruns / "results.csv", index=False)
     (places.mlruns / "SHA256SUMS").unlink()  # else it is not even read: test_check.py
     changed = {Path(line.split(": line")[0]).name for line in check(places)}
     assert changed == {"toy.md", "toy.tex", "toy.csv", "REPORT.md"}
@@ -242,6 +244,6 @@ def test_tables_come_from_the_record_without_mlflow():
 def test_the_committed_tables_and_the_report_belong_to_the_projects_own_record(mlruns, tmp_path, monkeypatch):
     elsewhere = Places.of(mlruns)
     assert (elsewhere.tables, elsewhere.report) == (mlruns / "tables", None)
-    own = Places.of(record.MLRUNS)
+    own = Places.of(csv_record.MLRUNS)
     assert own.tables == make_tables.ROOT / "analysis" / "tables"
     assert own.report == make_tables.ROOT / "REPORT.md"

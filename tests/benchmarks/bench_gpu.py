@@ -16,13 +16,13 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from cse_core.encoder import Encoder
 from cse_core.method import Method
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
+from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.train import Loop
-from experiments.scales import WIKI_MINI, WIKI_TINY
+from cse_core.training.train import Loop
+from experiments.schema.scales import WIKI_MINI, WIKI_TINY
 from tests.benchmarks.bench_training import operations
 from tests.benchmarks.measure import matmul_rate, record, share
 

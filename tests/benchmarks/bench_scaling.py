@@ -15,13 +15,13 @@ from statistics import median
 import pytest
 import torch
 
-from cse_core.data import sentences
-from cse_core.encoder import Encoder
+from cse_core.data.corpora import sentences
 from cse_core.methods.rankencoder import rank_similarity
+from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus
-from cse_core.train import Loop
-from experiments.runs import simcse_run
-from experiments.scales import SCALES
+from cse_core.training.train import Loop
+from experiments.schema.recipes import simcse_run
+from experiments.schema.scales import SCALES
 from tests.benchmarks.measure import by_turns, curve
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cse_core.contrastive import info_nce
+from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Method
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.rankcse import RankCSE, Teacher
@@ -24,9 +24,9 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE, group_whiten
 from cse_core.run import Run
-from cse_core.train import Loop
-from experiments.runs import simcse_run
-from experiments.scales import SCALES, WIKI_MINI, WIKI_TINY
+from cse_core.training.train import Loop
+from experiments.schema.recipes import simcse_run
+from experiments.schema.scales import SCALES, WIKI_MINI, WIKI_TINY
 from tests.benchmarks.measure import by_turns, quotients, record
 
 ROUNDS = 80

@@ -21,14 +21,14 @@ import ray
 from ray import cloudpickle, tune
 
 from cse_core.run import Corpus, Run
-from experiments import record as csv
-from experiments.job import Job, Place, execute
-from experiments.plan import jobs_of, plan
-from experiments.runs import rankcse_run, rankencoder_run, simcse_run
-from experiments.scales import SCALES
-from experiments.study import Row, Scale, Study
-from experiments.tracking import Tracker
-from experiments.trials import Cluster, listed, names, run, tuner
+from experiments.execution.job import Job, Place, execute
+from experiments.execution.plan import jobs_of, plan
+from experiments.execution.ray_sweep import Cluster, listed, names, run, tuner
+from experiments.results import csv_record as csv
+from experiments.results.mlflow_log import Tracker
+from experiments.schema.recipes import rankcse_run, rankencoder_run, simcse_run
+from experiments.schema.scales import SCALES
+from experiments.schema.study import Row, Scale, Study
 from tests.benchmarks.measure import curve, peak_while, record, seconds
 
 BASE = "bert-base-uncased"

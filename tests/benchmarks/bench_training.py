@@ -26,14 +26,14 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from torch.profiler import ProfilerActivity
 from transformers import TrainerCallback
 
-from cse_core import packed
-from cse_core.data import sentences
-from cse_core.encoder import Encoder
-from cse_core.pretrained import resolve
+from cse_core.data.corpora import sentences
+from cse_core.models import packed_forward
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import resolve
 from cse_core.run import Pretrained, Run
-from cse_core.train import Loop
-from experiments.runs import simcse_run
-from experiments.scales import SCALES
+from cse_core.training.train import Loop
+from experiments.schema.recipes import simcse_run
+from experiments.schema.scales import SCALES
 from tests.benchmarks import measure
 from tests.benchmarks.measure import quotients, seconds
 
@@ -165,7 +165,7 @@ def test_where_a_step_spends_its_time(real_data: Path, tmp_path: Path, monkeypat
     torch.set_num_threads(1)
     after = parts_of(loop_of(small_run("wiki-tiny"), tmp_path / "after", real_data))
     measure.profile("packed", after)
-    monkeypatch.setattr(packed, "KINDS", ())
+    monkeypatch.setattr(packed_forward, "KINDS", ())
     before = parts_of(loop_of(small_run("wiki-tiny"), tmp_path / "before", real_data))
     measure.profile("padded", before)
     print("", *(f"{name}: {before[name]:.1f} -> {after[name]:.1f} ms" for name in before), sep="\n")

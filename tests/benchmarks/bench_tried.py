@@ -13,12 +13,12 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
 
-from cse_core.batches import pad
-from cse_core.data import sentences
-from cse_core.encoder import Encoder
-from cse_core.packed import attend, dropout
-from cse_core.rankings import _ranked, rank_vectors
-from experiments.scales import SCALES
+from cse_core.data.batches import pad
+from cse_core.data.corpora import sentences
+from cse_core.functional.rank_vectors import _ranked, rank_vectors
+from cse_core.models.encoder import Encoder
+from cse_core.models.packed_forward import attend, dropout
+from experiments.schema.scales import SCALES
 from tests.benchmarks.measure import by_turns, quotients, record
 
 TURNS = 20

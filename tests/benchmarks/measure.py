@@ -12,8 +12,8 @@ import pandas as pd
 import psutil
 import torch
 
-from analysis.benchmarks import exponent
-from experiments.environment import environment
+from analysis.report.benchmark_tables import exponent
+from experiments.results.provenance import environment
 
 LIBRARIES = ("torch", "transformers", "sentence-transformers", "numpy", "ray")
 

@@ -13,7 +13,7 @@ import tyro
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from experiments.catalogue import chosen
+from experiments.studies.catalogue import chosen
 from experiments.sweep import Options
 from tests.cluster.hosts import lacking
 

@@ -23,16 +23,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from experiments import record
-from experiments.environment import ACROSS_MACHINES
-from experiments.storage import Shared
+from experiments.results import csv_record
+from experiments.results.provenance import ACROSS_MACHINES
+from experiments.storage.shared_storage import Shared
 from tests.cluster.cluster import ROOT, Cluster
 from tests.cluster.hosts import HOME, Host, hosts, lacking
-from tests.experiments.test_storage import content
-from tests.waiting import until
+from tests.experiments.storage.test_shared_storage import content
+from tests.support.polling import until
 
 RUNS = "ray::ImplicitFunc"  # processes in which Ray Tune has runs
-COMPARED = [*record.CELL, "score", "pairs", "step"]
+COMPARED = [*csv_record.CELL, "score", "pairs", "step"]
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,8 @@ def nodes(cluster: Cluster) -> int:
 
 
 def recorded(mlruns: Path) -> pd.DataFrame:
-    frame = record.read_results("quickstart", mlruns)[COMPARED]
-    return frame.sort_values(record.CELL).reset_index(drop=True)
+    frame = csv_record.read_results("quickstart", mlruns)[COMPARED]
+    return frame.sort_values(csv_record.CELL).reset_index(drop=True)
 
 
 def assert_same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
@@ -145,7 +145,7 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     assert any(f"run {key} goes on from" in log for log in logs)
     found = head.home / "cse" / "mlruns"
     assert_same(recorded(found), recorded(alone))
-    assert_same(record.read_curves("quickstart", found), record.read_curves("quickstart", alone))
+    assert_same(csv_record.read_curves("quickstart", found), csv_record.read_curves("quickstart", alone))
     trained = weights(alone / "store")
     for run in {name.partition("/")[0] for name in trained}:
         assert Shared(shared.as_uri()).fetch(run, tmp_path) == 1

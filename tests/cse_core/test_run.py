@@ -16,11 +16,11 @@ from cse_core.methods import METHODS
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import PRECISIONS, Corpus, Pretrained, Run, canonical, key_of
-from experiments.rankcse import table4
-from experiments.scales import SCALES
-from tests.cse_core.defaults import DEFAULTS
-from tests.cse_core.moves import MOVES, TEACHER_MOVES
-from tests.cse_core.test_methods import KNOBS
+from experiments.schema.scales import SCALES
+from experiments.studies.rankcse import table4
+from tests.cse_core.methods.test_methods import KNOBS
+from tests.support.method_variants import MOVES, TEACHER_MOVES
+from tests.support.pinned_defaults import DEFAULTS
 
 BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
 MOVED: dict[str, Any] = {

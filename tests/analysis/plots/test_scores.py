@@ -5,9 +5,9 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import Rectangle
 
-from analysis.plots import scores, settings, style
-from analysis.plots.drawn import Drawn
-from tests.analysis.plots.record_of import drawn_of, empty, figure_of, less, lines_of, row_of, study_of
+from analysis.plots import hyperparameters, scores, style
+from analysis.plots.figure_data import Drawn
+from tests.support.figure_records import drawn_of, empty, figure_of, less, lines_of, row_of, study_of
 
 
 def numbers(drawn: Drawn, label: str, name: str) -> np.ndarray:
@@ -71,7 +71,7 @@ def test_a_row_without_scores_has_a_dash_and_is_named() -> None:
 def test_a_grid_shows_means_at_their_settings_and_frames_the_best() -> None:
     study = study_of("rankencoder-lambda")
     drawn = drawn_of(study)
-    axes = figure_of(settings.grid, drawn).axes[0]
+    axes = figure_of(hyperparameters.grid, drawn).axes[0]
     trains, infers = ([float(t.get_text()) for t in a.get_ticklabels()] for a in (axes.yaxis, axes.xaxis))
     shown = axes.images[0].get_array()
     expected = {
@@ -88,7 +88,7 @@ def test_a_grid_shows_means_at_their_settings_and_frames_the_best() -> None:
 
 def test_a_grid_frames_all_that_are_best() -> None:
     study = study_of("rankencoder-lambda")
-    figure = figure_of(settings.grid, drawn_of(study, lines=lines_of(study).assign(score=0.5)))
+    figure = figure_of(hyperparameters.grid, drawn_of(study, lines=lines_of(study).assign(score=0.5)))
     frames = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle) and not patch.get_fill()]
     assert len(frames) == len(study.rows)
 
@@ -97,7 +97,7 @@ def test_a_grid_writes_means_and_deviations_and_a_dash_where_there_is_nothing() 
     study = study_of("rankcse-figure3a")
     gone = row_of(study, "tau2 0.05, tau3 0.0125")
     drawn = drawn_of(study, lines=less(lines_of(study), gone))
-    figure = figure_of(settings.grid, drawn)
+    figure = figure_of(hyperparameters.grid, drawn)
     texts = {text.get_position(): text.get_text() for text in figure.axes[0].texts}
     found = numbers(drawn, "tau2 0.0125, tau3 0.05", "sts_avg")
     assert texts[2, 0] == f"{found.mean():.2f}\n±{found.std(ddof=1):.2f}"
@@ -107,7 +107,7 @@ def test_a_grid_writes_means_and_deviations_and_a_dash_where_there_is_nothing() 
 
 def test_a_grid_of_rows_without_two_settings_is_refused() -> None:
     with pytest.raises(ValueError, match=r"rankencoder-corpus: a grid wants rows with two settings, got .* 'cosine'"):
-        figure_of(settings.grid, drawn_of(study_of("rankencoder-corpus")))
+        figure_of(hyperparameters.grid, drawn_of(study_of("rankencoder-corpus")))
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_a_grid_of_rows_without_two_settings_is_refused() -> None:
     ],
 )
 def test_labels_say_where_a_row_lies(label: str, expected: tuple) -> None:
-    assert tuple(settings.place(label)) == expected
-    assert settings.settings("dropout 0.3, rate 3e-05") == {"dropout": 0.3, "rate": 3e-5}
+    assert tuple(hyperparameters.place(label)) == expected
+    assert hyperparameters.settings("dropout 0.3, rate 3e-05") == {"dropout": 0.3, "rate": 3e-5}
 
 
 def test_lines_have_a_point_a_setting_and_a_line_a_backbone() -> None:
     drawn = drawn_of(study_of("rankcse-figure3b"))
-    figure = figure_of(settings.lines, drawn)
+    figure = figure_of(hyperparameters.lines, drawn)
     axes = figure.axes[0]
     bars = [one for one in axes.containers if isinstance(one, ErrorbarContainer)]
     for backbone, bar in zip(("BERT-base", "BERT-large"), bars, strict=True):
@@ -144,7 +144,7 @@ def test_lines_have_a_point_a_setting_and_a_line_a_backbone() -> None:
 def test_what_has_no_setting_is_a_reference_in_every_panel() -> None:
     study = study_of("rankencoder-corpus")
     drawn = drawn_of(study)
-    figure = figure_of(settings.lines, drawn)
+    figure = figure_of(hyperparameters.lines, drawn)
     for axes, name in zip(figure.axes, study.columns, strict=True):
         (across,) = [
             line for line in axes.get_lines() if len(set(line.get_ydata())) == 1 and len(line.get_xdata()) == 2
@@ -178,8 +178,8 @@ def test_a_plane_has_means_deviations_and_colours_by_the_third_column() -> None:
     ("name", "draw"),
     [
         ("rankcse-figure1", scores.bars),
-        ("rankcse-figure3a", settings.grid),
-        ("rankcse-figure3b", settings.lines),
+        ("rankcse-figure3a", hyperparameters.grid),
+        ("rankcse-figure3b", hyperparameters.lines),
         ("rankcse-figure4", scores.scatter),
     ],
 )

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 
-from analysis.plots import drawn, labels, style
-from analysis.plots.views import VIEWS
-from experiments import catalogue
-from tests.analysis.plots.record_of import drawn_of, empty, lines_of, row_of, study_of
+from analysis.plots import figure_data, labels, style
+from analysis.plots.registry import VIEWS
+from experiments.studies import catalogue
+from tests.support.figure_records import drawn_of, empty, lines_of, row_of, study_of
 
 # Vienot, Brettel, Mollon 1999: what protanopes and deuteranopes see of linear RGB, from red and green alone.
 BLIND = {
@@ -120,20 +120,20 @@ def test_missing_scores_are_named_with_columns_seeds_and_reasons() -> None:
     similar = lines["task"] == "stsb_similar"
     first = lines["key"] == cosine.keys()[1]
     kept = lines[~(similar & (lines["scorer"] == "cosine")) & ~(first & (lines["scorer"] == str(ranked.scorer)))]
-    found = drawn.missing_scores(drawn_of(study, lines=kept), study.columns)
+    found = figure_data.missing_scores(drawn_of(study, lines=kept), study.columns)
     assert found == ["cosine (STS-B test, similar pairs)", "1,000 corpus sentences of seed 1"]
-    absent = drawn.missing_scores(empty(study_of("rankcse-figure3b")), ("sts_avg",))
+    absent = figure_data.missing_scores(empty(study_of("rankcse-figure3b")), ("sts_avg",))
     assert absent[0] == "BERT-base, tau2 0.0125"
     assert absent[-1].startswith("RoBERTa-large, tau2 0.0125 and 2 more (not run: ")
 
 
 def test_long_lists_of_what_is_missing_are_cut_with_a_count() -> None:
-    assert drawn.named([]) == ""
-    assert drawn.named(list("abcdef")) == "Missing: a; b; c; d and 2 more."
+    assert figure_data.named([]) == ""
+    assert figure_data.named(list("abcdef")) == "Missing: a; b; c; d and 2 more."
 
 
 def test_seeds_are_told_without_rows_that_have_none() -> None:
-    assert [drawn.seeds_told(counts) for counts in ((3, 3, 0), (1,), (1, 3, 2))] == [
+    assert [figure_data.seeds_told(counts) for counts in ((3, 3, 0), (1,), (1, 3, 2))] == [
         "3 seeds",
         "1 seed",
         "1 to 3 seeds",

@@ -13,14 +13,14 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 from transformers import PreTrainedTokenizerFast
 
-from cse_core import data
-from cse_core.batches import pad
-from cse_core.clauses import adjacent, clauses, overlapping, subsuming
-from cse_core.encoder import Encoder
+from cse_core.data import corpora
+from cse_core.data.batches import pad
 from cse_core.method import Batch, Tokens
 from cse_core.methods.compcse import PUBLISHED, CompCSE, compose, split
 from cse_core.methods.simcse import SimCSE
+from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus
+from cse_core.text.clauses import adjacent, clauses, overlapping, subsuming
 
 WIDTH = 5  # odd, so that the halves of a vector differ
 OF_TWO = ("concat", "concat_project", "difference_project")
@@ -244,8 +244,8 @@ def test_phrases_follow_their_sentence(strategy: Any, split_on: str, tokenizer: 
 @pytest.mark.parametrize("split_on", ["wordpieces", "words", "truncated"])
 def test_parts_of_real_sentences_rebuild_them(split_on: str, real_data: Path, cache: Path, encoder: Encoder) -> None:
     corpus, tokenizer = Corpus("wiki_sentences_1m", 2000), encoder.tokenizer
-    table = data.examples(corpus, CompCSE(split_on=split_on), tokenizer, 512, real_data)
-    texts = list(data.sentences(corpus, real_data)["text"])
+    table = corpora.examples(corpus, CompCSE(split_on=split_on), tokenizer, 512, real_data)
+    texts = list(corpora.sentences(corpus, real_data)["text"])
     whole = tokenizer(texts, add_special_tokens=False)["input_ids"]
     for row, text, ids in zip(table.to_list(), texts, whole, strict=True):
         anchor, left, right = (row[name][1:-1] for name in ("anchor", "part1", "part2"))
@@ -281,7 +281,7 @@ def test_impossible_compositions_are_refused() -> None:
 
 
 def test_published_settings_are_the_best_of_their_tables() -> None:
-    from experiments.study import published_rows
+    from experiments.schema.study import published_rows
 
     def best(table: int, backbone: str) -> str:
         lines = [row for row in published_rows(f"compcse_table{table}") if row["backbone"] == backbone]

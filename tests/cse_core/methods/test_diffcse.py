@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from torch import nn
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
-from cse_core.batches import pad
-from cse_core.encoder import Encoder
+from cse_core.data.batches import pad
 from cse_core.method import Batch, Loss, Tokens
 from cse_core.methods.diffcse import PUBLISHED, SMALL, DiffCSE, Discriminator, Generator, detection_loss
 from cse_core.methods.mlm import MLM
 from cse_core.methods.simcse import SimCSE
-from cse_core.pretrained import resolve
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import resolve
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.train import train
-from experiments.scales import WIKI_MINI
-from tests.cse_core import test_roberta
-from tests.cse_core.test_train import Killed, stop_at
+from cse_core.training.train import train
+from experiments.schema.scales import WIKI_MINI
+from tests.cse_core.models import test_roberta
+from tests.cse_core.training.test_train import Killed, stop_at
 
 roberta = test_roberta.roberta  # the fixture
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no ☃ x", "x y"]

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import nn
 
-from cse_core.batches import pad, stack
-from cse_core.encoder import Encoder
+from cse_core.data.batches import pad, stack
 from cse_core.method import Batch, Loss, Tokens
 from cse_core.methods.mlm import MLM, MLMHead, Words, mask_tokens, masked_loss
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
-from cse_core.pretrained import resolve
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import resolve
 from cse_core.run import Pretrained
 
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no ☃ x", "x y"]

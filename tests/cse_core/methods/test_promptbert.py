@@ -11,15 +11,15 @@ import torch
 from torch import nn
 from transformers import AutoModel
 
-from cse_core.batches import pad
-from cse_core.contrastive import info_nce
-from cse_core.encoder import Encoder
+from cse_core.data.batches import pad
+from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Recipe, Tokens
 from cse_core.methods.promptbert import PUBLISHED, TEMPLATES, Bare, PromptBERT, denoised
-from cse_core.pretrained import ASSETS
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import ASSETS
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.train import train
-from tests.cse_core.test_roberta import roberta  # noqa: F401 - a fixture
+from cse_core.training.train import train
+from tests.cse_core.models.test_roberta import roberta  # noqa: F401 - a fixture
 
 CUT = 9  # of word pieces
 LONG = "the old man walked his dog along the river before breakfast"

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cse_core.contrastive import cosine_matrix, info_nce
+from cse_core.functional.contrastive import cosine_matrix, info_nce
 from cse_core.method import Batch, Tokens
 from cse_core.methods.rankcse import (
     PUBLISHED,
@@ -23,7 +23,7 @@ from cse_core.methods.rankcse import (
 )
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Pretrained
-from tests.cse_core.moves import Encoded
+from tests.support.method_variants import Encoded
 
 seeds = st.integers(0, 10_000)
 sizes = st.integers(3, 8)
@@ -268,7 +268,7 @@ def test_impossible_settings_are_refused(changes: dict, message: str) -> None:
 
 
 def test_published_settings_are_those_of_table_9() -> None:
-    from experiments.study import published_rows
+    from experiments.schema.study import published_rows
 
     titles = {"BERT-base": "bert-base-uncased", "BERT-large": "bert-large-uncased"}
     titles |= {"RoBERTa-base": "roberta-base", "RoBERTa-large": "roberta-large"}

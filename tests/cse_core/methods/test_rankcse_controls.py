@@ -8,11 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cse_core.contrastive import cosine_matrix
+from cse_core.functional.contrastive import cosine_matrix
 from cse_core.method import Batch, Tokens
 from cse_core.methods.rankcse import RankCSE, Teacher, list_mle, list_net, shuffle_others, squared_error
 from cse_core.run import Pretrained
-from tests.cse_core.moves import Encoded
+from tests.support.method_variants import Encoded
 
 seeds = st.integers(0, 10_000)
 METHOD = RankCSE(teachers=(Teacher(Pretrained("a"), 0.25), Teacher(Pretrained("b"), 0.75)))

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from cse_core.batches import pad
-from cse_core.encoder import Encoder
+from cse_core.data.batches import pad
 from cse_core.method import Batch, Loss, Method, Targets
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE
@@ -29,6 +28,7 @@ from cse_core.methods.rankencoder import (
 )
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.sncse import SNCSE
+from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.seeding import generator_for
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
-from cse_core.batches import pad
-from cse_core.contrastive import info_nce
-from cse_core.encoder import Encoder
+from cse_core.data.batches import pad
+from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Recipe, Tokens
 from cse_core.methods import sncse
 from cse_core.methods.sncse import PUBLISHED, SMALL, SNCSE, TEMPLATES, soft_negative
-from cse_core.negation import negations
-from cse_core.pretrained import ASSETS
-from cse_core.prompts import prompted
-from tests.cse_core.test_roberta import roberta  # noqa: F401 - a fixture
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import ASSETS
+from cse_core.text.negation import negations
+from cse_core.text.prompts import prompted
+from tests.cse_core.models.test_roberta import roberta  # noqa: F401 - a fixture
 
 LENGTH = 20  # ten tokens are the template's
 TEXTS = ["A cat sat on the mat.", "He is old", "no", "Did the men argue about the price?", "Snow fell " * 9]

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.autograd import gradcheck
 
-from cse_core.batches import pad
-from cse_core.contrastive import cosine_matrix, info_nce
-from cse_core.encoder import Encoder
+from cse_core.data.batches import pad
+from cse_core.functional.contrastive import cosine_matrix, info_nce
 from cse_core.method import Batch, Loss, Tokens
 from cse_core.methods import whitenedcse
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE, group_whiten, multi_positive, multi_positive_inside, whiten
+from cse_core.models.encoder import Encoder
 
 D = 12
 SCRIPT = WhitenedCSE(groups=6, views="dropout", variant="released_code")

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from cse_core.contrastive import info_nce
+from cse_core.functional.contrastive import info_nce
+from cse_core.functional.whitening import random_rotation
 from cse_core.method import Batch, Tokens
 from cse_core.methods.whitenedcse import WhitenedCSE, group_whiten, multi_positive
-from cse_core.whitening import random_rotation
-from tests.cse_core.moves import Encoded
+from tests.support.method_variants import Encoded
 
 D = 12
 seeds = st.integers(0, 10_000)

@@ -1,0 +1,1 @@
+"""Corpora, evaluation sets, batches, and files that are written whole."""

@@ -1,0 +1,39 @@
+"""Arrow tables kept on disk: written once, whole, and read only as they were written.
+
+A stream that ends between two of its batches would pass for a shorter table, so each ends with a digest (sealed.py).
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+from datasets import Dataset
+from filelock import FileLock
+
+from cse_core.data.atomic_write import atomic_path
+from cse_core.data.sealed import is_whole, seal, warn_of_damage
+
+TABLE = "table.arrow"
+
+
+def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -> Dataset:
+    """The table kept in `folder`, memory-mapped. If missing or damaged, written from `batches()`: once, and whole."""
+    path = folder / TABLE
+    if not is_whole(path):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not is_whole(path):
+                warn_of_damage(path)
+                _write(path, batches())
+    return Dataset.from_file(str(path))
+
+
+def _write(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    batches = iter(batches)
+    first = next(batches)
+    with atomic_path(path) as part:
+        with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, first.schema) as writer:
+            for batch in chain([first], batches):
+                writer.write_batch(batch)
+        seal(part)

@@ -1,1 +1,0 @@
-"""Evaluations of finished encoders. Scores lie in [0, 1] at full precision."""

@@ -1,0 +1,1 @@
+"""How an encoder is scored: tasks by name, scorers, probes."""

@@ -1,0 +1,207 @@
+"""Evaluations of few numbers: how large sets are, how their gold scores lie, example rankings, halves of sentences."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cse_core.data.senteval import TRANSFER, Evaluation
+from cse_core.evaluation.scorers import Cosine, Scorer, pair_cosines
+from cse_core.evaluation.subsets import SIMILAR, scored, unordered
+from cse_core.evaluation.task import Inputs, Outcome, Reads, directed
+from cse_core.evaluation.transfer import SPLITS
+from cse_core.metrics.correlation import correlations
+
+VERSION = 1  # a column of every score: bump with any change that could move one
+SHORTEST = 4  # words of a sentence whose halves have two each
+
+# RankCSE, Tables 1 and 12: a query, and its targets with their human labels.
+EXAMPLES: dict[str, tuple[str, Mapping[str, float]]] = {
+    "eggs": (
+        "A woman is cracking eggs",
+        {
+            "A woman is breaking eggs": 4.8,
+            "A man is cracking eggs": 3.6,
+            "A woman is talking to a man": 1.6,
+            "A man and a woman are speaking": 1.4,
+            "A man is talking to a boy": 1.0,
+        },
+    ),
+    "broccoli": (
+        "A woman is cutting broccoli",
+        {
+            "Broccoli are being cut by a woman": 4.8,
+            "A woman is slicing vegetables": 4.2,
+            "A woman is cutting some plants": 3.5,
+            "There is no woman cutting broccoli": 3.4,
+            "A woman is cutting some flowers": 2.87,
+            "A man is slicing tomatoes": 2.6,
+            "A man is cutting tomatoes": 2.4,
+        },
+    ),
+    "closed_path": (
+        "a and c are in the same closed path",
+        {
+            "a and c are on the same closed path with the battery": 3.6,
+            "bulb a and bulb c affect each other.": 2.8,
+            "the are on the same wire": 1.6,
+            "because breaking one bulb then affects the ability of the others to light up.": 1.2,
+            "if one bulb is removed , the others stop working": 0.6,
+        },
+    ),
+    "voltage": (
+        "measuring voltage indicates the place where the electrical state changes due to a gap .",
+        {
+            "because by measuring voltage, you find the gap where there's a difference in electrical states.": 3.8,
+            "it allows you to measure electrical states between terminals": 3.2,
+            "it checks the electrical state between two terminals.": 2.6,
+            "find where there are different electrical states": 2.6,
+            "you can see where the gap is": 2.2,
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Sizes(Reads):
+    """How many pairs or labelled sentences each split has (RankCSE, Tables 7 and 8).
+
+    A set without fixed splits, which is cross-validated, counts as `train`, as there.
+    """
+
+    version: ClassVar[int] = VERSION
+    metrics: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, *names: str) -> "Sizes":
+        """Of a transfer task, or of an STS set by the names of its splits."""
+        if names[0] in TRANSFER:
+            return cls(read_sets=names, metrics=SPLITS.get(names[0], ("train",)))
+        return cls(read_sets=names, metrics=tuple(map(_split, names)))
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """See Task; the rows are those of all splits."""
+        counts: Counter[str] = Counter()
+        for task in self.read_sets:
+            table = inputs.sets[task].table
+            splits = table["split"][:] if task in TRANSFER else [_split(task)] * len(table)
+            counts.update("train" if split == "all" else split for split in splits)
+        return Outcome({split: float(counts[split]) for split in self.metrics}, counts.total())
+
+
+def _split(name: str) -> str:
+    """The split that a pair set is, by its name."""
+    return next((split for split in ("train", "dev") if name.endswith(f"_{split}")), "test")
+
+
+@dataclass(frozen=True)
+class Gold(Reads):
+    """Gold scores over 5, the share of similar pairs, and which pairs STS-B's dev and train sets have as well.
+
+    `similar`: gold / 5 from 0.67 on (RankEncoder, A.3 and Fig. 9; SICK-R's scores, 1 to 5, are divided by 5 too).
+    `shared_dev`: how many pairs of this set are, after normalisation and in either order, also in STS-B dev;
+    `.same_gold`: how many of those with the same score; `.other_way`: how many pairs of STS-B dev are in this set. The
+    two ways differ where a set has a pair twice. `shared_train`: the same of STS-B train.
+    """
+
+    version: ClassVar[int] = VERSION
+    metrics: ClassVar[tuple[str, ...]] = (
+        "similar",
+        *(f"shared_{split}{what}" for split in ("dev", "train") for what in ("", ".same_gold", ".other_way")),
+    )
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """See Task; the rows are pairs."""
+        own, *others = (inputs.sets[task] for task in self.read_sets)
+        gold = np.asarray(own.table["score"][:]) / 5
+        metrics = {"similar": len(scored(SIMILAR, np.inf)(own, {})) / len(gold)}
+        for task, other in zip(self.read_sets[1:], others, strict=True):
+            counts = shared(own, other)
+            metrics |= {f"shared_{_split(task)}{what}": float(count) for what, count in counts.items()}
+        return Outcome(metrics, len(gold), {"gold": gold.astype(np.float32)})
+
+
+def shared(own: Evaluation, other: Evaluation) -> dict[str, int]:
+    """Pairs of the one set that are in the other: "", those with the same gold; and ".other_way", of the other."""
+    mine, theirs = unordered(own), unordered(other)
+    scores: dict[frozenset[str], set[float]] = {}
+    for pair, score in zip(theirs, other.table["score"][:], strict=True):
+        scores.setdefault(pair, set()).add(score)
+    found = [(pair, s) for pair, s in zip(mine, own.table["score"][:], strict=True) if pair in scores]
+    known = set(mine)
+    return {
+        "": len(found),
+        ".same_gold": sum(score in scores[pair] for pair, score in found),
+        ".other_way": sum(pair in known for pair in theirs),
+    }
+
+
+@dataclass(frozen=True)
+class Example(Reads):
+    """How a query's targets are ranked: the score of each, in their order, and Spearman with the human labels."""
+
+    version: ClassVar[int] = VERSION
+    human: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, query: str, targets: Mapping[str, float]) -> "Example":
+        """From a query and its targets' labels."""
+        return cls(sentences=(query, *targets), human=tuple(targets.values()))
+
+    def __post_init__(self) -> None:
+        if len(self.human) < 2 or len(self.sentences) != 1 + len(self.human):
+            raise ValueError(
+                f"an example wants a query and at least two targets with a label each, got {len(self.sentences)} "
+                f"sentences and {len(self.human)} labels"
+            )
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return (*(f"cosine.{i}" for i in range(1, 1 + len(self.human))), "spearman")
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """See Task; the rows are targets."""
+        vectors = directed(name, inputs.vectors(self.sentences), self.sentences)
+        cosines, _ = pair_cosines(vectors[:1].expand(len(self.human), -1), vectors[1:])
+        rho = correlations(cosines, np.array(self.human), ["all"] * len(self.human))["spearman.all"]
+        values = (*map(float, cosines), rho)
+        return Outcome(dict(zip(self.metrics, values, strict=True)), len(self.human))
+
+
+@dataclass(frozen=True)
+class Halves(Reads):
+    """Whether sentences lie nearer to their left or their right half (what CompCSE, Fig. 4, shows of one sentence).
+
+    Over distinct sentences x of at least four words: `imbalance`, the mean of | cos(x, left) - cos(x, right) |, and
+    `left`, the share with cos(x, left) > cos(x, right).
+    """
+
+    version: ClassVar[int] = VERSION
+    metrics: ClassVar[tuple[str, ...]] = ("imbalance", "left")
+
+    def check(self, name: str, scorer: Scorer) -> None:
+        """Plain vectors: rank vectors of so many sentences don't fit, and a fit would be on the halves themselves."""
+        if not isinstance(scorer, Cosine):
+            raise ValueError(f"{name}: halves want an encoder's own vectors, got the scorer {scorer}")
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """See Task; the rows are the sentences that have halves."""
+        tables = [inputs.sets[task].table for task in self.read_sets]
+        found = dict.fromkeys(s for table in tables for side in ("sentence1", "sentence2") for s in table[side][:])
+        whole = [sentence for sentence in found if len(sentence.split()) >= SHORTEST]
+        if not whole:
+            raise ValueError(f"{name}: sentences of at least {SHORTEST} words wanted, got none among {len(found):,}")
+        left, right = zip(*map(halves, whole), strict=True)
+        texts = [*whole, *left, *right]
+        x, y, z = directed(name, inputs.vectors(texts), texts).chunk(3)
+        gap = pair_cosines(x, y)[0] - pair_cosines(x, z)[0]
+        return Outcome({"imbalance": float(np.abs(gap).mean()), "left": float((gap > 0).mean())}, len(whole))
+
+
+def halves(sentence: str) -> tuple[str, str]:
+    """The first ceil(n / 2) of the n words between white space, and the rest."""
+    words = sentence.split()
+    middle = -(-len(words) // 2)
+    return " ".join(words[:middle]), " ".join(words[middle:])

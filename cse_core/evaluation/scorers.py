@@ -1,0 +1,288 @@
+"""How an encoder becomes pair scores. A scorer's text form names it in every score's record."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
+from jaxtyping import Float
+from torch import Tensor
+
+from cse_core.data.corpora import sentences
+from cse_core.data.senteval import pairs
+from cse_core.evaluation.bert_flow import fit_flow
+from cse_core.functional.rank_vectors import PROFILES, pair_rank_similarity, profile_vectors
+from cse_core.functional.whitening import whitening
+from cse_core.method import check
+from cse_core.methods.rankencoder import interpolate
+from cse_core.models.embedding_cache import Embeds, Memory
+from cse_core.run import Corpus, check_pooling
+from cse_core.training.teacher_embeddings import sample
+
+Pairs = tuple[Sequence[str], Sequence[str]]
+SPLITS = {"stsb": ("stsb_train", "stsb_dev", "stsb"), "sickr": ("sickr_train", "sickr_dev", "sickr")}
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """A frozen value that turns sentence pairs into scores."""
+
+    def view(self, encoder: Embeds) -> Memory:
+        """The encoder under the pooling that this scorer reads: what it embeds, it embeds with this, each text once."""
+        ...
+
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """What it embeds besides the pairs: its corpus, if it has one."""
+        ...
+
+    def pair_scores(
+        self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
+    ) -> dict[str, "PairScores"]:
+        """Scores of every task's pairs; `data` is where a corpus or a task's other splits are looked for."""
+        ...
+
+    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+        """Vectors whose cosines are this scorer's scores, for measures of a space rather than of pairs."""
+        ...
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """A score a pair, and how many pairs had no defined score and count as 0."""
+
+    scores: Float[np.ndarray, " n"]
+    undefined: int = 0
+
+
+def pair_cosines(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"]) -> tuple[Float[np.ndarray, " n"], int]:
+    """Cosine of a[i] with b[i] in double precision; an undefined one is 0 and counted."""
+    x, y = a.double(), b.double()
+    cosine = (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1))
+    undefined = ~torch.isfinite(cosine)
+    return torch.where(undefined, 0.0, cosine).numpy(), int(undefined.sum())
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Plain cosine of two vectors, under the encoder's own pooling and template or under others."""
+
+    pooling: str | None = None
+    template: str = ""
+
+    def __post_init__(self) -> None:
+        if self.pooling is not None or self.template:
+            check_pooling(self.pooling or "", self.template)
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, ("cosine", self.pooling, self.template)))
+
+    def pair_scores(
+        self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
+    ) -> dict[str, PairScores]:
+        """See Scorer."""
+        view = _filled(self.view(encoder), tasks)
+        return {task: PairScores(*pair_cosines(*map(view.encode, sides))) for task, sides in tasks.items()}
+
+    def view(self, encoder: Embeds) -> Memory:
+        """See Scorer."""
+        own = Memory.of(encoder)
+        return own.under(self.pooling, self.template) if self.pooling else own
+
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """See Scorer."""
+        return ()
+
+    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+        """See Scorer."""
+        return self.view(encoder).encode(sentences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """Spearman's rho of two sentences' rankings of a corpus, mixed with their cosine (RankEncoder, Eq. 7).
+
+    Eq. 7 has the weight 0.1; 1 is rho alone (Eq. 2). Corpus sentences are drawn and cut as in training. With similarity
+    "centred" Pearson's r of the two sentences' cosines to the corpus stands for rho.
+    """
+
+    corpus: Corpus
+    size: int = 100_000
+    seed: int = 42
+    weight: float = 0.1
+    normalise: bool = True
+    similarity: str = "rank"
+
+    def __post_init__(self) -> None:
+        if self.similarity not in PROFILES:
+            raise ValueError(f"similarity must be one of {', '.join(PROFILES)}, got {self.similarity!r}")
+        check("weight", self.weight, lambda w: 0 < w <= 1, "in (0, 1]")
+        if not 2 <= self.size <= self.corpus.lines:
+            raise ValueError(f"size must be from 2 to {self.corpus.lines:,}, got {self.size:,}")
+
+    def __str__(self) -> str:
+        lengths = "" if self.normalise else " by inner product"
+        return f"{self.similarity} {self.weight:g} of {self.size} from {_brief(self.corpus)} seed {self.seed}{lengths}"
+
+    def pair_scores(
+        self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
+    ) -> dict[str, PairScores]:
+        """See Scorer."""
+        corpus, scores = self.corpus_vectors(encoder, data=data), {}
+        view = _filled(self.view(encoder), tasks)
+        for task, sides in tasks.items():
+            a, b = map(view.encode, sides)
+            cosines, undefined = pair_cosines(a, b)
+            rho = pair_rank_similarity(a, b, corpus, normalise=self.normalise, similarity=self.similarity)
+            mixed = interpolate(rho.double(), torch.from_numpy(cosines), self.weight)
+            scores[task] = PairScores(mixed.numpy(), undefined)
+        return scores
+
+    def view(self, encoder: Embeds) -> Memory:
+        """See Scorer."""
+        return Memory.of(encoder)
+
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """See Scorer."""
+        return sample(self.corpus, self.size, self.seed, data)
+
+    def corpus_vectors(self, encoder: Embeds, *, data: Path | None = None) -> Float[Tensor, "size d"]:
+        """Embeddings of the corpus's sentences."""
+        return self.view(encoder).encode(self.texts(data))
+
+    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+        """See Scorer: rank vectors (with weight 1, RankEncoder's Table 2) and, with less, directions beside them."""
+        own = self.view(encoder).encode(sentences)
+        corpus, how = self.corpus_vectors(encoder, data=data), {"normalise": self.normalise}
+        ranks = profile_vectors(own, corpus, "average", similarity=self.similarity, **how)
+        return torch.cat([self.weight**0.5 * ranks, (1 - self.weight) ** 0.5 * F.normalize(own, dim=1)], dim=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whitened:
+    """Cosine after BERT-whitening (Su et al., 2021): x -> (x - mean) U Lambda^-1/2, the leading `dims` directions.
+
+    Fitted on all sentences of the task, other splits included, or on a corpus. Texts are cut to `longest` tokens.
+    """
+
+    pooling: str = "layer1_last_mean"
+    dims: int | None = None
+    corpus: Corpus | None = None
+    longest: int = 64
+
+    def __post_init__(self) -> None:
+        check_pooling(self.pooling)
+
+    def __str__(self) -> str:
+        dims = f" to {self.dims}" if self.dims else ""
+        return f"whitened {self.pooling}{dims} on {_brief(self.corpus)}, {self.longest} tokens"
+
+    def pair_scores(
+        self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
+    ) -> dict[str, PairScores]:
+        """See Scorer."""
+        return _fitted(self.view(encoder), tasks, self.corpus, data, self._fit)
+
+    def view(self, encoder: Embeds) -> Memory:
+        """See Scorer."""
+        return Memory.of(encoder).under(self.pooling, longest=self.longest)
+
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """See Scorer."""
+        return _texts(self.corpus, data) if self.corpus else ()
+
+    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+        """See Scorer; without a corpus, fitted on the sentences themselves."""
+        return _mapped(self.view(encoder), sentences, self.corpus, data, self._fit)
+
+    def _fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
+        return whitening(texts, self.dims)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flowed:
+    """Cosine after BERT-flow (Li et al., EMNLP 2020), fitted on all sentences of the task or on a corpus."""
+
+    pooling: str = "top2_mean"
+    corpus: Corpus | None = None
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        check_pooling(self.pooling)
+
+    def __str__(self) -> str:
+        return f"flow {self.pooling} on {_brief(self.corpus)} seed {self.seed}"
+
+    def pair_scores(
+        self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
+    ) -> dict[str, PairScores]:
+        """See Scorer."""
+        return _fitted(self.view(encoder), tasks, self.corpus, data, self._fit)
+
+    def view(self, encoder: Embeds) -> Memory:
+        """See Scorer."""
+        return Memory.of(encoder).under(self.pooling)
+
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """See Scorer."""
+        return _texts(self.corpus, data) if self.corpus else ()
+
+    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+        """See Scorer; without a corpus, fitted on the sentences themselves."""
+        return _mapped(self.view(encoder), sentences, self.corpus, data, self._fit)
+
+    def _fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
+        flow = fit_flow(texts, mixing="permutation", seed=self.seed).eval()
+        return torch.no_grad()(lambda x: flow(x)[0])
+
+
+def _filled(view: Memory, tasks: Mapping[str, Pairs], more: Sequence[str] = ()) -> Memory:
+    view.fill([*(s for sides in tasks.values() for side in sides for s in side), *more])
+    return view
+
+
+def _fitted(
+    view: Memory,
+    tasks: Mapping[str, Pairs],
+    corpus: Corpus | None,
+    data: Path | None,
+    fit: Callable[[Float[Tensor, "n d"]], Callable[[Tensor], Tensor]],
+) -> dict[str, PairScores]:
+    sources = {task: corpus or _splits(task) for task in tasks}
+    texts = {source: _texts(source, data) for source in dict.fromkeys(sources.values())}
+    _filled(view, tasks, [s for some in texts.values() for s in some])
+    maps = {source: fit(view.encode(some)) for source, some in texts.items()}
+    return {
+        task: PairScores(*pair_cosines(*(maps[sources[task]](view.encode(side)) for side in sides)))
+        for task, sides in tasks.items()
+    }
+
+
+def _mapped(
+    view: Memory,
+    sentences: Sequence[str],
+    corpus: Corpus | None,
+    data: Path | None,
+    fit: Callable[[Float[Tensor, "n d"]], Callable[[Tensor], Tensor]],
+) -> Float[Tensor, "n d"]:
+    vectors = view.encode(sentences)
+    return fit(view.encode(_texts(corpus, data)) if corpus else vectors)(vectors)
+
+
+def _splits(task: str) -> tuple[str, ...]:
+    return next((names for names in SPLITS.values() if task in names), (task,))
+
+
+def _texts(source: Corpus | tuple[str, ...], data: Path | None) -> list[str]:
+    if isinstance(source, Corpus):
+        return sentences(source, data)["text"][:]
+    tables = [pairs(split, data).table for split in source]
+    return [s for table in tables for side in ("sentence1", "sentence2") for s in table[side][:]]
+
+
+def _brief(corpus: Corpus | None) -> str:
+    if corpus is None:
+        return "the task"
+    return f"{corpus.name}:{corpus.lines}" + (f":{corpus.sha256[:8]}" if corpus.sha256 else "")

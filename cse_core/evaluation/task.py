@@ -1,0 +1,135 @@
+"""What an evaluation is given, what it gives back and what it must say of itself."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cse_core.data.senteval import Evaluation
+from cse_core.evaluation.scorers import PairScores, Scorer
+from cse_core.models.embedding_cache import Memory, Progress
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an evaluation found: metrics by name, how many rows they rest on, arrays for figures, warnings."""
+
+    metrics: Mapping[str, float]
+    rows: int
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What evaluations are made from: sets by name, their pair scores, the scorer and what it embeds with."""
+
+    sets: Mapping[str, Evaluation]
+    scores: Mapping[str, PairScores]
+    scorer: Scorer
+    encoder: Memory
+    data: Path | None
+    progress: Progress | None
+
+    def pairs(self, names: Sequence[str]) -> "PairList":
+        """Several sets one after the other."""
+        tables = [self.sets[name].table for name in names]
+        first, second = ([s for table in tables for s in table[side][:]] for side in ("sentence1", "sentence2"))
+        return PairList(
+            first=first,
+            second=second,
+            gold=np.concatenate([np.asarray(table["score"][:]) for table in tables]),
+            parts=[part for table in tables for part in table["part"][:]],
+            scores=np.concatenate([self.scores[name].scores for name in names]),
+            undefined=sum(self.scores[name].undefined for name in names),
+        )
+
+    def vectors(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+        """Vectors whose cosines are the scorer's scores."""
+        return self.scorer.vectors(self.encoder, sentences, data=self.data)
+
+
+@dataclass(frozen=True)
+class PairList:
+    """Sentence pairs with gold scores, parts, the scorer's scores and how many of these were undefined."""
+
+    first: list[str]
+    second: list[str]
+    gold: Float[np.ndarray, " n"]
+    parts: list[str]
+    scores: Float[np.ndarray, " n"]
+    undefined: int
+
+
+@runtime_checkable
+class Task(Protocol):
+    """An evaluation: the version of its numbers, their names, the pair sets it wants scored, what else it reads."""
+
+    version: ClassVar[int]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the numbers that it always gives; it may give more."""
+        ...
+
+    @property
+    def pair_sets(self) -> tuple[str, ...]:
+        """Sets whose pairs the scorer scores."""
+        ...
+
+    @property
+    def labelled_sets(self) -> tuple[str, ...]:
+        """Sets of labelled sentences."""
+        ...
+
+    @property
+    def read_sets(self) -> tuple[str, ...]:
+        """Sets of either kind that are read, neither scored nor embedded."""
+        ...
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Sentences of its own."""
+        ...
+
+    def check(self, name: str, scorer: Scorer) -> None:
+        """Refuse a scorer that the task can't work with; `name` is the task's, for errors."""
+        ...
+
+    def outcome(self, name: str, inputs: Inputs) -> Outcome:
+        """The numbers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a kind of task reads: nothing but what it names."""
+
+    pair_sets: tuple[str, ...] = ()
+    labelled_sets: tuple[str, ...] = ()
+    read_sets: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
+
+    def check(self, name: str, scorer: Scorer) -> None:
+        """Every scorer will do."""
+
+
+def finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+    """The vectors of sentences, refused under the task's name if one is not finite."""
+    bad = (~torch.isfinite(vectors)).any(1).nonzero()
+    if len(bad):
+        raise ValueError(f"{name}: the vector of {sentences[int(bad[0])]!r} is not finite")
+    return vectors
+
+
+def directed(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+    """Vectors that have a direction: finite and not zero."""
+    zero = (finite(name, vectors, sentences) == 0).all(1).nonzero()
+    if len(zero):
+        raise ValueError(f"{name}: the vector of {sentences[int(zero[0])]!r} is zero and has no direction")
+    return vectors

@@ -1,0 +1,1 @@
+"""Pure functions of tensors: contrast, rank vectors, whitening."""

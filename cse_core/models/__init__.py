@@ -1,0 +1,1 @@
+"""Encoders: how they are loaded, pooled, run and cached."""

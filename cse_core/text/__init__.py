@@ -1,0 +1,1 @@
+"""What is made of sentences before they are tokens: templates, negations, clauses."""

@@ -1,0 +1,47 @@
+"""A dev set scored again and again while an encoder trains: Spearman of cosines, and how its vectors lie."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from cse_core.data.senteval import Evaluation
+from cse_core.evaluation.scorers import pair_cosines
+from cse_core.metrics import geometry
+from cse_core.metrics.correlation import correlations
+from cse_core.models.encoder import Encoder
+
+
+class Measured(NamedTuple):
+    """Spearman over all pairs; alignment of those with gold above 4, uniformity over all slots. nan where undefined."""
+
+    score: float
+    alignment: float
+    uniformity: float
+
+
+class Development:
+    """A dev set tokenised once; each distinct sentence is embedded once a call."""
+
+    def __init__(self, encoder: Encoder, evaluation: Evaluation) -> None:
+        table = evaluation.table
+        first, second = table["sentence1"][:], table["sentence2"][:]
+        slots = Counter(first + second)
+        index = {sentence: i for i, sentence in enumerate(slots)}
+        self.ids = encoder.tokenise(list(slots))
+        self.counts = torch.tensor(list(slots.values()))
+        self.first, self.second = [index[s] for s in first], [index[s] for s in second]
+        self.gold, self.parts = np.asarray(table["score"][:]), table["part"][:]
+        self.positives = geometry.positives(self.gold)
+
+    def measure(self, encoder: Encoder) -> Measured:
+        """By plain cosine; an encoder that gives every pair the same has no score, one with zero vectors no space."""
+        vectors = encoder.embed(self.ids)
+        x, y = vectors[self.first], vectors[self.second]
+        score = correlations(pair_cosines(x, y)[0], self.gold, self.parts)["spearman.all"]
+        norms = vectors.norm(dim=1)
+        if not len(self.positives) or not bool((norms.isfinite() & (norms > 0)).all()):
+            return Measured(score, float("nan"), float("nan"))
+        aligned = geometry.alignment(x[self.positives], y[self.positives])
+        return Measured(score, aligned, geometry.uniformity(vectors, self.counts))

@@ -1,0 +1,127 @@
+"""Training examples and corpus as finished encoders see them: computed once per checkpoint, shared by all runs."""
+
+import hashlib
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from datasets import Dataset
+from filelock import FileLock
+from jaxtyping import Float
+from torch import Tensor
+
+from cse_core.data.atomic_write import atomic_path
+from cse_core.data.batches import Column
+from cse_core.data.corpora import cache_folder, content_of, sentences
+from cse_core.data.sealed import is_whole, seal, warn_of_damage
+from cse_core.method import Method, starting_encoder
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import identity, resolve_pinned
+from cse_core.run import TRAIN_VERSION, Corpus, Pretrained, Run
+from cse_core.training.checkpoint import CheckpointError, check_content, read_manifest
+from cse_core.training.run_state import fitting, known
+
+
+def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> list[str]:
+    """Sentences drawn from a corpus without replacement, as RankEncoder's code draws them: Python's `random.sample`."""
+    if size > corpus.lines:
+        raise ValueError(f"{size:,} sentences wanted from {corpus}, which has fewer")
+    rows = random.Random(seed).sample(range(corpus.lines), size)
+    return sentences(corpus, data).select(rows)["text"][:]
+
+
+def kept_folder(store: Path, encoder: Run | Pretrained, select: str) -> Path:
+    """Return the folder of a pre-trained encoder, or of a run's checkpoint that fits its history in every byte."""
+    if isinstance(encoder, Pretrained):
+        return resolve_pinned(encoder, store)
+    folder = store / encoder.key / select
+    history = known(store / encoder.key)
+    if not history or not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: no {select} checkpoint of run {encoder.key}; train that run first")
+    try:
+        check_content(folder, fitting(read_manifest(folder), encoder.key, select, history))
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; delete {store / encoder.key} to have the run trained again") from error
+    return folder
+
+
+def start(encoder: Encoder, method: Method, store: Path) -> None:
+    """Put the weights in place that the method starts from; pooling, template and dropout stay the encoder's own."""
+    if (wanted := starting_encoder(method)) is None:
+        return
+    folder = kept_folder(store, *wanted)
+    weights, own = Encoder.from_pretrained(folder).backbone.state_dict(), encoder.backbone.state_dict()
+    if {name: value.shape for name, value in weights.items()} != {name: value.shape for name, value in own.items()}:
+        raise ValueError(f"{folder}: weights of other shapes than those of {encoder.name}; start from one of its kind")
+    encoder.backbone.load_state_dict(weights)
+
+
+class Examples:
+    """A Source (method.py) over the tokenised examples of one run."""
+
+    def __init__(
+        self,
+        table: Dataset,
+        student: Encoder,
+        store: Path,
+        *,
+        corpus: Corpus,
+        data: Path | None,
+        device: torch.device,
+    ) -> None:
+        self.table, self.student, self.store, self.device = table, student, store, device
+        self.corpus, self.data = corpus, data
+
+    def vectors(
+        self, encoder: Run | Pretrained, *, select: str, column: str | None = None
+    ) -> Float[Tensor, "examples d"]:
+        """Embeddings of a column's ids (else the first's): eval mode, fp32, the encoder's own pooling, no head."""
+        folder, column = kept_folder(self.store, encoder, select), column or self.table.column_names[0]
+
+        def compute() -> Float[Tensor, "examples d"]:
+            teacher = Encoder.from_pretrained(folder).to(self.device)
+            if teacher.tokenizer.get_vocab() != self.student.tokenizer.get_vocab():
+                raise ValueError(
+                    f"{teacher.name} and {self.student.name} have different vocabularies; "
+                    "a teacher reads the student's ids"
+                )
+            ids = Column(self.table, column)
+            return teacher.embed([ids[row] for row in range(len(ids))])
+
+        return self._cached(f"{identity(folder)} {content_of(self.table)} {column}", compute)
+
+    def sample(self, encoder: Run | Pretrained, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
+        """Embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's own limit.
+
+        Most are training examples as well: only sentences whose full ids are no example's are embedded anew.
+        """
+        folder, examples = kept_folder(self.store, encoder, select), self.table.column_names[0]
+
+        def compute() -> Float[Tensor, "size d"]:
+            base = Encoder.from_pretrained(folder).to(self.device)
+            ids = [tuple(row) for row in base.tokenise(sample(self.corpus, size, seed, self.data))]
+            wanted, column = set(ids), Column(self.table, examples)
+            known = {key: row for row in range(len(column)) if (key := tuple(column[row].tolist())) in wanted}
+            new = list(dict.fromkeys(key for key in ids if key not in known))
+            shared = self.vectors(encoder, select=select, column=examples)[list(known.values())]
+            place = {key: i for i, key in enumerate([*known, *new])}
+            return torch.cat([shared, base.embed(new)])[[place[key] for key in ids]]
+
+        # The table stands for what it shares: with other neighbours in its batch a vector is rounded differently.
+        what = f"{content_of(sentences(self.corpus, self.data))} {content_of(self.table)} {examples}"
+        return self._cached(f"{identity(folder)} {what} sample {size} {seed}", compute)
+
+    def _cached(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
+        what = f"{what} {TRAIN_VERSION} {self.device.type}"
+        path = cache_folder() / "vectors" / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock")):  # several runs want the same teacher at once: one computes it
+            if not is_whole(path, what):
+                warn_of_damage(path)
+                with atomic_path(path) as part:
+                    with part.open("wb") as file:
+                        np.save(file, compute().numpy())
+                    seal(part, what)
+        return torch.from_numpy(np.load(path, mmap_mode="c"))

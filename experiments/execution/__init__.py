@@ -1,0 +1,1 @@
+"""Jobs, plans, and how Ray runs them."""

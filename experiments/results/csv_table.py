@@ -1,0 +1,194 @@
+"""CSV tables of a record: typed columns, one line for each identity, lines that are there stay as they are.
+
+A file that is damaged in any way is an error that names the file and the line; nothing is read from it or written over
+it. Cells may hold any text: commas, quotes and line ends are quoted, as Python's csv module does.
+"""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.results.manifest import Manifest
+
+NUMBERS: dict[type, re.Pattern[str]] = {
+    int: re.compile(r"-?[0-9]+"),
+    float: re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"),
+}
+EXPECTED: dict[type, str] = {int: "a whole number", float: "a number"}
+REMEDY = (
+    "The file is damaged; nothing was written. Restore it (`git checkout -- {path}` where git has it, else a copy), or "
+    "delete it and SHA256SUMS beside it: a sweep then writes again what MLflow has"
+)
+
+
+class DamagedFileError(ValueError):
+    """A file of the record can't be what was written."""
+
+
+class _Lines:
+    """A file's content as rows of cells, the header apart. Damage is named by its line, rows counted from 1."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.path, self.content = path, content
+        self.header: list[str] = []
+        self.rows: list[list[str]] = []
+
+    def parse(self) -> None:
+        """Take the content apart."""
+        lines = self.content.count(b"\n")
+        if not self.content.endswith(b"\n"):
+            raise self._damage(lines + 1, "the last line does not end, it was cut off")
+        try:
+            self.header, *self.rows = self._reader()
+        except UnicodeDecodeError as error:
+            raise self._damage(self.content.count(b"\n", 0, error.start) + 1, "not UTF-8") from error
+        except csv.Error as error:
+            raise self._damage(lines, f"{error}, in this line or one before") from error
+
+    def damage(self, row: int, what: str) -> DamagedFileError:
+        """Return the error that says what is wrong in a row; 0 is the header."""
+        return self._damage(self.number(row), what)
+
+    def number(self, row: int) -> int:
+        """Return the line in which a row ends, counted as editors do."""
+        reader = self._reader()
+        for _ in range(row + 1):
+            next(reader)
+        return reader.line_num
+
+    def _reader(self) -> Any:
+        return csv.reader(io.StringIO(self.content.decode(), newline=""), strict=True)
+
+    def _damage(self, line: int, what: str) -> DamagedFileError:
+        return DamagedFileError(f"{self.path}, line {line}: {what}. {REMEDY.format(path=self.path)}")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file by name, its columns with their types (str, int, float), and the columns that tell its lines apart.
+
+    Cells of `optional` columns may be empty numbers. `added` are last columns that older files lack, with what
+    stands in them for such a file's lines.
+    """
+
+    name: str
+    columns: Mapping[str, type]
+    identity: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    added: Mapping[str, Callable[[Mapping[str, str]], str]] = field(default_factory=dict)
+
+    def read(self, folder: Path) -> pd.DataFrame:
+        """Return the lines, none where there is no file."""
+        return self._typed(self._lines(folder))
+
+    def merge(self, folder: Path, new: pd.DataFrame) -> int:
+        """Add lines that the file does not have yet and return how many; what it has stays as it is, to the letter.
+
+        `new` comes earliest first; of two new lines with one identity the first counts.
+        """
+        rows, manifest = self._texts(new), Manifest(folder)
+        with manifest.locked():
+            old = self._lines(folder)
+            self._typed(old)  # nothing is written over a damaged file
+            known = set(self._identities(old.rows))
+            fresh: dict[tuple[str, ...], list[str]] = {}
+            for row, identity in zip(rows, self._identities(rows), strict=True):
+                if identity not in known:
+                    fresh.setdefault(identity, row)
+            if fresh:
+                lines = sorted(map(_line, [*old.rows, *fresh.values()]))
+                manifest.replace({self.name: "".join(f"{line}\n" for line in [_line(self.columns), *lines]).encode()})
+        return len(fresh)
+
+    def _lines(self, folder: Path) -> "_Lines":
+        content = Manifest(folder).read(self.name)
+        found = _Lines(folder / self.name, content or b"")
+        if content is None:
+            return found
+        found.parse()
+        names = list(self.columns)
+        older = names[: len(names) - len(self.added)]
+        header = found.header
+        if header not in (names, older):
+            raise found.damage(0, f"columns {', '.join(header)}; expected {', '.join(names)}")
+        for i, row in enumerate(found.rows, 1):
+            if len(row) != len(header):
+                raise found.damage(i, f"{len(row)} cells; expected {len(header)}")
+        if header != names:
+            for row in found.rows:
+                row += [fill(dict(zip(older, row, strict=True))) for fill in self.added.values()]
+        self._refuse_second_lines(found)
+        return found
+
+    def _refuse_second_lines(self, found: "_Lines") -> None:
+        identities = self._identities(found.rows)
+        if len(set(identities)) == len(identities):
+            return
+        first: dict[tuple[str, ...], int] = {}
+        for i, identity in enumerate(identities, 1):
+            if first.setdefault(identity, i) != i:
+                raise found.damage(
+                    i, f"a second line for {' '.join(identity)}, after line {found.number(first[identity])}"
+                )
+
+    def _identities(self, rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+        if not rows:
+            return []
+        columns, names = list(zip(*rows, strict=True)), list(self.columns)
+        return list(zip(*(columns[names.index(name)] for name in self.identity), strict=True))
+
+    def _typed(self, found: "_Lines") -> pd.DataFrame:
+        cells = list(zip(*found.rows, strict=True)) or [()] * len(self.columns)
+        pairs = zip(self.columns, cells, strict=True)
+        return pd.DataFrame({name: self._column(found, name, values) for name, values in pairs})
+
+    def _column(self, found: "_Lines", name: str, cells: Sequence[str]) -> pd.Series:
+        kind, missing = self.columns[name], name in self.optional and "" in cells
+        if kind is str:
+            return pd.Series(cells, dtype="string")
+        for i, text in enumerate(cells, 1):
+            if not _is_written(kind, text) and not (missing and not text):
+                raise found.damage(i, f"{name} is {text!r}; expected {EXPECTED[kind]}")
+        if kind is int and not missing:
+            return pd.Series(list(map(int, cells)), dtype="int64")
+        return pd.Series([float(text) if text else math.nan for text in cells], dtype="float64")
+
+    def _texts(self, new: pd.DataFrame) -> list[list[str]]:
+        columns = [[self._text(name, value) for value in new[name]] for name in self.columns]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def _text(self, name: str, value: Any) -> str:
+        kind = self.columns[name]
+        if kind is str and isinstance(value, str):
+            return value
+        if pd.isna(value) and (kind is str or name in self.optional):
+            return ""
+        text = str(value) if kind is str else _number(value, whole=kind is int)
+        if kind is not str and not _is_written(kind, text):
+            raise ValueError(f"{self.name}: {name} is {value!r}; expected {EXPECTED[kind]}; nothing was written")
+        return text
+
+
+def _number(value: Any, *, whole: bool) -> str:
+    """Return the shortest text that gives the number back; a whole number may come as a float."""
+    if isinstance(value, str | bool) or pd.isna(value) or not math.isfinite(value):
+        return ""
+    return str(int(value)) if whole and int(value) == value else repr(float(value))
+
+
+def _is_written(kind: type, text: str) -> bool:
+    return bool(NUMBERS[kind].fullmatch(text)) and math.isfinite(float(text))
+
+
+def _line(cells: Iterable[str]) -> str:
+    """Return cells as a line of CSV without its end; a cell with any kind of line end is quoted."""
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer, lineterminator="\r\n").writerow(cells)
+    return buffer.getvalue().removesuffix("\r\n")

@@ -1,0 +1,252 @@
+"""MLflow: the one file that imports it. Runs are logged whole, by the driver, from their result.json.
+
+One MLflow experiment holds every run, so that the interface can compare across methods. Nothing is read back from it
+into the record: it holds copies, to look at, and what it lacks is logged by the next sweep.
+"""
+
+import json
+import logging
+import os
+import re
+import sqlite3
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # two lines a run, across the progress bar
+# The driver must not stand still while a server is away: runs that wait are tried again (logbook.py).
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+
+from filelock import FileLock
+from mlflow.entities import ExperimentTag, Metric, Param, RunStatus, RunTag
+from mlflow.entities import Run as Tracked
+from mlflow.exceptions import MlflowException
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+from mlflow.tracking import MlflowClient
+from sqlalchemy.exc import SQLAlchemyError
+
+from cse_core.data.atomic_write import atomic_path
+from cse_core.evaluation.suite import GROUPS
+from cse_core.methods import METHODS
+from experiments.results import csv_record
+from experiments.results.run_result import RESULT, read_result
+
+logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports each table of a new database
+EXPERIMENT = "cse-study"
+CONTENT = ("cells", "studies")  # tags that say what a logged run holds; the record takes runs that a study names
+OWN = " (own)"
+AWAY = (OSError, MlflowException, SQLAlchemyError)  # what a server or storage that can't be reached raises
+KIND = {"mlflow.experimentKind": "custom_model_development"}  # else the interface hides the metrics
+MOST = 1000  # MLflow takes at most so many metrics in a call
+
+
+class Tracker:
+    """A place where runs are logged: MLFLOW_TRACKING_URI, else the database in the mlruns folder.
+
+    Nothing is opened before it is used, so a server that can't be reached doesn't keep a sweep from starting.
+    """
+
+    def __init__(self, mlruns: Path) -> None:
+        self.mlruns = mlruns
+        self.uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{_database(mlruns)}"
+
+    @cached_property
+    def client(self) -> MlflowClient:
+        """MLflow's client; the local database is made first if there is none."""
+        if not os.environ.get("MLFLOW_TRACKING_URI"):
+            make_database(self.mlruns)
+        return MlflowClient(self.uri)
+
+    @cached_property
+    def experiment(self) -> str:
+        """The id of the experiment that holds every run."""
+        found = self.client.get_experiment_by_name(EXPERIMENT)
+        if found:
+            return found.experiment_id
+        # A server chooses its own place for artifacts; a local database would put them into the current folder.
+        place = (self.mlruns / "artifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
+        return self.client.create_experiment(EXPERIMENT, artifact_location=place, tags=KIND)
+
+    def lacks(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return those results that are not logged, or not with all of their scores and studies."""
+        logged = {run.data.tags.get("key"): run.data.tags for run in self._finished()}
+        return [result for result in results if not _same(logged.get(_key(result), {}), result)]
+
+    def logged(self, key: str) -> Tracked | None:
+        """The earliest finished run with this key; runs that a killed driver left half-logged are deleted."""
+        runs = self.client.search_runs([self.experiment], f"tags.key = '{key}'", order_by=["attributes.start_time ASC"])
+        for run in runs:
+            if run.info.status != RunStatus.to_string(RunStatus.FINISHED):
+                self.client.delete_run(run.info.run_id)
+        return next((r for r in runs if r.info.status == RunStatus.to_string(RunStatus.FINISHED)), None)
+
+    def log(self, folder: Path) -> str:
+        """Log a run's folder; a key that is there already only gets the scores it lacks. Returns MLflow's run id."""
+        result = read_result(folder)
+        if result is None:
+            raise FileNotFoundError(f"{folder / RESULT}: no result to log")
+        earlier = self.logged(_key(result))
+        if earlier and _same(earlier.data.tags, result):
+            return earlier.info.run_id
+        now = int(time.time() * 1000)
+        if earlier:
+            run_id = earlier.info.run_id
+            self.client.log_batch(run_id, metrics=list(_scores(result, now)))
+        else:
+            started = now - int(1000 * (result["seconds"] or result["scoring_seconds"]))
+            key = {"key": _key(result)}
+            created = self.client.create_run(self.experiment, started, run_name=result["name"], tags=key)
+            run_id = created.info.run_id
+            params = [Param(name, str(value)[:500]) for name, value in parameters(result).items()]
+            self.client.log_batch(run_id, params=params)
+            metrics = [*_scores(result, now), *_curves(result, now)]
+            for start in range(0, len(metrics), MOST):
+                self.client.log_batch(run_id, metrics=metrics[start : start + MOST])
+        for path in sorted(folder.iterdir()):
+            if not path.name.startswith(".") and path.suffix not in (".part", ".lock"):
+                self.client.log_artifact(run_id, str(path))
+        self.client.log_batch(run_id, tags=_tags(result))  # last: what they say is there, is there
+        self.client.set_terminated(run_id)
+        return run_id
+
+    def keys(self) -> set[str]:
+        """Return the key of every finished run, whether a study names it or not."""
+        return {run.data.tags.get("key", "").removesuffix(OWN) for run in self._finished()}
+
+    def _finished(self) -> Iterator[Tracked]:
+        token = None
+        while True:
+            page = self.client.search_runs(
+                [self.experiment],
+                "attributes.status = 'FINISHED'",
+                order_by=["attributes.start_time ASC"],
+                page_token=token,
+            )
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def compare_page(self, keys: Iterable[str], address: str = "http://127.0.0.1:5000") -> str:
+        """The address of MLflow's compare page for these runs, on a server started as README says."""
+        wanted = set(keys)  # of trained runs: one without parameters would make all of them differ
+        ids = [run.info.run_id for run in self._finished() if run.data.tags.get("key") in wanted]
+        chosen = ",".join(f'"{run_id}"' for run_id in ids)
+        return f'{address}/#/compare-runs?runs=[{chosen}]&experiments=["{self.experiment}"]'.replace('"', "%22")
+
+
+def parameters(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat names in the words of the code, the same ones on every run: the compare page plots what differs.
+
+    `arm` is what a reader calls the run, less its seed; it sorts first, so the page begins with it.
+    """
+    known = {f.name: "none" for method in METHODS.values() for f in fields(cast(Any, method))}
+    given = {name: "none" if value in ("", None) else value for name, value in result["parameters"].items()}
+    return {"arm": result["label"]} | known | given
+
+
+def _key(result: Mapping[str, Any]) -> str:
+    """A run made by hand is logged under a name of its own, so that it never passes for the study's."""
+    return result["key"] if result["studies"] else result["key"] + OWN
+
+
+def _tags(result: Mapping[str, Any]) -> list[RunTag]:
+    environment = {f"env.{name}": value for name, value in result["environment"].items()}
+    tags = {
+        "key": _key(result),
+        "scale": result["scale"],
+        "method": result["method"],
+        "backbone": result["backbone"],
+        "studies": " ".join(result["studies"]),
+        "cells": str(len(list(csv_record.result_lines(result)))),
+        "changed": result["settings"],
+        **{f"kept.{rule}": f"step {kept['step']}" for rule, kept in result["kept"].items()},
+        "warnings": "; ".join(result["warnings"])[:4000],
+        "data": json.dumps(result["data"])[:4000],
+        "mlflow.source.git.commit": result["environment"]["commit"],
+        "mlflow.source.name": Path(sys.argv[0]).name,
+        **environment,
+    }
+    return [RunTag(name, value) for name, value in tags.items()]
+
+
+def _scores(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
+    """`test/<task>` for plain cosine and the papers' aggregation; other checkpoints, scorers and metrics by name."""
+    cells = [c for c in result["cells"] if c["metric"] == "spearman.all"]
+    first = result["cells"][0]["select"] if result["cells"] else ""
+    sets = GROUPS["synthetic"] + GROUPS["sts"] + GROUPS["dev"]
+    averaged = [c["score"] for c in cells if c["select"] == first and c["scorer"] == "cosine" and c["task"] in sets]
+    if averaged:
+        yield Metric("avg", sum(averaged) / len(averaged), now, 0)  # sorts first: the compare page plots it
+    for cell in result["cells"]:
+        place = [] if cell["select"] == first else [cell["select"]]
+        how = [] if cell["scorer"] == "cosine" else [cell["scorer"]]
+        aggregate = [] if cell["metric"] == "spearman.all" else [cell["metric"]]
+        name = "/".join(["test", cell["task"], *aggregate, *place, *how])
+        yield Metric(re.sub(r"[^\w. :/-]", "", name), cell["score"], now, 0)  # MLflow takes no other characters
+    yield Metric("seconds/train", result["seconds"], now, 0)
+    yield Metric("seconds/all", result["scoring_seconds"], now, 0)
+
+
+def _curves(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
+    for name, points in result["curves"].items():
+        shown = name if "/" in name else f"{name}/total"
+        yield from (Metric(shown, value, now, step) for step, value in points)
+
+
+def _same(tags: Mapping[str, str], result: Mapping[str, Any]) -> bool:
+    return all(tags.get(tag.key) == tag.value for tag in _tags(result) if tag.key in CONTENT)
+
+
+def _database(mlruns: Path) -> Path:
+    return mlruns.resolve() / "mlflow.db"
+
+
+def make_database(mlruns: Path) -> None:
+    """Make the local database if there is none: under another name first, so that a kill leaves none or a whole one."""
+    check_database(mlruns)
+    path = _database(mlruns)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        if path.exists():
+            return
+        for left in path.parent.glob(f"{path.name}.part*"):  # of a process that was killed here, with its journal
+            left.unlink()
+        with atomic_path(path) as part:
+            artifacts = (path.parent / "artifacts").as_uri()
+            store = SqlAlchemyStore(f"sqlite:///{part}", artifacts)
+            try:
+                store.create_experiment(EXPERIMENT, artifacts, tags=[ExperimentTag(k, v) for k, v in KIND.items()])
+            finally:
+                store.engine.dispose()
+
+
+def check_database(mlruns: Path) -> None:
+    """Raise a ValueError that names what is wrong with the local database, or with a folder that can't hold one."""
+    path = _database(mlruns)
+    if os.environ.get("MLFLOW_TRACKING_URI"):
+        return
+    if set("?%") & set(str(path)):  # in a database's URL they begin a query and a code
+        raise ValueError(f"--mlruns {mlruns}: MLflow needs a folder without ? and % in its path, {path.parent} has one")
+    if path.exists() and not _is_database(path):
+        raise ValueError(
+            f"{path}: expected MLflow's database, found something else or one that is not whole. Move it away: the "
+            "next sweep makes a new one and logs the runs of the store again. No run and no score is lost"
+        )
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True) as database:
+            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+        database.close()
+    except sqlite3.DatabaseError as error:
+        return "locked" in str(error)  # another process is writing to it
+    return {"alembic_version", "experiments", "runs"} <= names

@@ -1,0 +1,58 @@
+"""A run's result.json: what was scored, with which settings, on what; the fact that the record and MLflow copy."""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+from cse_core.training.run_state import readable
+
+RESULT = "result.json"
+FIELDS = {
+    **dict.fromkeys(("key", "scale", "name", "label", "method", "backbone", "settings", "finished"), str),
+    **dict.fromkeys(("studies", "cells", "warnings"), list),
+    **dict.fromkeys(("curves", "kept", "data", "environment", "parameters"), dict),
+    **dict.fromkeys(("seed", "eval_steps"), int),
+    **dict.fromkeys(("seconds", "scoring_seconds"), (int, float)),
+}
+CELL = {
+    **dict.fromkeys(("select", "scorer", "task", "metric"), str),
+    **dict.fromkeys(("step", "version", "pairs"), int),
+    "score": (int, float),
+}
+logger = logging.getLogger(__name__)
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """Return the result in a run's folder; None, with a warning, where it is torn, of a wrong form or another run's."""
+    path = folder / RESULT
+    result = readable(path)
+    if result is None:
+        return None
+    try:
+        check_result(result, folder.name)
+    except ValueError as error:
+        logger.warning("%s: %s: it is ignored and written again", path, error)
+        return None
+    return result
+
+
+def check_result(result: dict[str, Any], key: str) -> None:
+    """Refuse what is no result, or the result of another run than this key's."""
+    if result.get("key") != key:
+        raise ValueError(f"holds the result of run {result.get('key')}, expected {key}")
+    _check_types(result, FIELDS)
+    for cell in result["cells"]:
+        if not isinstance(cell, dict):
+            raise ValueError(f"expected cells of named values, found {cell!r}")
+        _check_types(cell, CELL)
+        if not math.isfinite(cell["score"]):
+            raise ValueError(f"{cell['task']} {cell['metric']} is {cell['score']}")
+
+
+def _check_types(values: dict[str, Any], kinds: dict[str, Any]) -> None:
+    for name, kind in kinds.items():
+        if not isinstance(values.get(name), kind):
+            raise ValueError(
+                f"expected {name} to be {getattr(kind, '__name__', 'a number')}, found {values.get(name)!r}"
+            )

@@ -1,0 +1,88 @@
+"""Every method as a run: as published for a backbone, at a scale, with fields of the method changed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from cse_core.method import Recipe
+from cse_core.methods import METHODS, rankcse, rankencoder, simcse
+from cse_core.methods.mlm import MLM
+from cse_core.methods.rankcse import Teacher
+from cse_core.run import Run
+from experiments.schema.study import Scale
+
+BACKBONES = {
+    "bert-base-uncased": "BERT-base",
+    "bert-large-uncased": "BERT-large",
+    "roberta-base": "RoBERTa-base",
+    "roberta-large": "RoBERTa-large",
+}
+MakeRun = Callable[..., Run | None]  # (scale, backbone, **changed fields); None: the scale has no such backbone
+
+
+def as_published(recipes: Mapping[Any, Recipe]) -> MakeRun:
+    """Runs of a method whose recipes are found by backbone."""
+
+    def make(scale: Scale, backbone: str, **fields: Any) -> Run | None:
+        if backbone not in scale.backbones:
+            return None
+        return scale.run(recipe_for(recipes, backbone), backbone, **fields)
+
+    return make
+
+
+def recipe_for(recipes: Mapping[Any, Recipe], key: Any) -> Recipe:
+    """The recipe under a key; without one, an error that names those that there are."""
+    if key not in recipes:
+        raise ValueError(f"no published settings for {key}; there are some for {', '.join(map(str, recipes))}")
+    return recipes[key]
+
+
+simcse_run = as_published(simcse.PUBLISHED)
+
+
+def teachers(scale: Scale, backbone: str) -> tuple[Teacher, ...]:
+    """SimCSE on the family's base with share 1/3 and on its large model with 2/3; one alone if need be."""
+    family = ("roberta-base", "roberta-large") if backbone.startswith("roberta") else tuple(BACKBONES)[:2]
+    runs = [simcse_run(scale, name) for name in family]
+    shares = (1 / 3, 2 / 3) if all(runs) else (1.0, 1.0)
+    return tuple(Teacher(run, share, scale.dev) for run, share in zip(runs, shares, strict=True) if run)
+
+
+def rankcse_run(scale: Scale, backbone: str, rank: str = "list_net", **fields: Any) -> Run | None:
+    """A RankCSE run with this scale's teachers. Without the rank loss it has none."""
+    if backbone not in scale.backbones:
+        return None
+    recipe = rankcse.taught(recipe_for(rankcse.PUBLISHED, (rank, backbone)), teachers(scale, backbone))
+    if fields.get("distillation_weight", 1) == 0:
+        fields = fields | {"teachers": ()}
+    return scale.run(recipe, backbone, **fields)
+
+
+def ranked(rank: str) -> MakeRun:
+    """RankCSE under one of the two rank losses, as published."""
+    return lambda scale, backbone: rankcse_run(scale, backbone, rank)
+
+
+def rankencoder_run(
+    scale: Scale, backbone: str, base: str = "simcse", source: str = "paper", **fields: Any
+) -> Run | None:
+    """RankEncoder over this scale's run of a base method; `source` says whose settings."""
+    if backbone not in scale.backbones:
+        return None
+    recipe = recipe_for(rankencoder.PUBLISHED, (source, base, backbone))
+    trained = RUNS[base](scale, backbone)
+    return scale.run(rankencoder.based(recipe, trained, scale.dev), backbone, **fields) if trained else None
+
+
+def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -> Run | None:
+    """Another method's run with the masked-language loss added."""
+    run = RUNS[inner](scale, backbone)
+    return replace(run, method=MLM(inner=run.method, **fields)) if run else None
+
+
+# A method's own file has its recipes; these need runs of other methods besides.
+RUNS: dict[str, MakeRun] = {
+    name: as_published(getattr(import_module(kind.__module__), "PUBLISHED", {})) for name, kind in METHODS.items()
+} | {"rankcse": rankcse_run, "rankencoder": rankencoder_run, "mlm": mlm_run}

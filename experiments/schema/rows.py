@@ -1,0 +1,89 @@
+"""What the papers' declarations share: rows of runs, rows as a paper's table has them, figures of a table's numbers."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from cse_core.evaluation.scorers import Cosine, Flowed, Scorer, Whitened
+from cse_core.run import Pretrained, Run
+from experiments.schema.recipes import BACKBONES, RUNS, MakeRun
+from experiments.schema.study import Published, Row, Scale, Study, published_rows
+
+BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
+AS_IS = "as is"  # the checkpoint of an encoder that nobody trained here
+NO_BACKBONE = "not run: this scale has no stand-in for {}"
+IMPORTED = "imported: the paper took this row from elsewhere"
+TARGET_TEXTS = "fitted on the task's own sentences, where the published row was fitted on NLI sentences"
+TRANSFER_AVG = {"transfer_avg": "Avg"}
+
+# Baselines without training, by the papers' names: how the backbone itself is scored, and what stands in for the paper.
+UNTRAINED: Mapping[str, tuple[Scorer, str]] = {
+    "first-last avg": (Cosine("first_last_mean"), ""),
+    "last avg": (Cosine("mean"), ""),
+    "[CLS]": (Cosine("cls"), ""),
+    "whitening": (Whitened(), TARGET_TEXTS),
+    "flow": (Flowed(pooling="first_last_mean"), TARGET_TEXTS),
+}
+TRAINED: Mapping[str, MakeRun] = {
+    title: RUNS[name]
+    for title, name in {"SimCSE": "simcse", "DiffCSE": "diffcse", "PromptBERT": "promptbert", "SNCSE": "sncse"}.items()
+}
+
+
+def row(scale: Scale, label: str, run: Run | None, backbone: str, published: Published | None, **more: Any) -> Row:
+    """A row of a run, or of the published numbers alone where the scale has no such backbone."""
+    about: dict[str, Any] = {"seeds": scale.seeds_for(backbone), "select": scale.dev} | more
+    if run is None:
+        about["why"] = NO_BACKBONE.format(BACKBONES[backbone])
+    return Row(label=label, encoder=run, backbone=backbone, published=published, **about)
+
+
+def untrained(scale: Scale, label: str, how: str, backbone: str, published: Published | None = None) -> Row:
+    """A row of the backbone as it is."""
+    scorer, substitute = UNTRAINED[how]
+    encoder: Pretrained | None = scale.backbones.get(backbone)
+    why = substitute if encoder else NO_BACKBONE.format(BACKBONES[backbone])
+    return Row(
+        label=label, encoder=encoder, backbone=backbone, scorer=scorer, select=AS_IS, published=published, why=why
+    )
+
+
+def rows_of(
+    scale: Scale, table: str, ours: Mapping[str, MakeRun], columns: Mapping[str, str] | None = None, **more: Any
+) -> list[Row]:
+    """Every row of a published table: of `ours`, of other methods that the core has, or imported."""
+    makers = {**TRAINED, **ours}
+    found = []
+    for backbone, method, variant in lines_of(table):
+        published = Published(table, backbone, method, variant, columns or {})
+        name = next((name for name, title in BACKBONES.items() if title == backbone), "")
+        label = f"{method} {backbone}" if name else method
+        if name and method in UNTRAINED:
+            found.append(untrained(scale, label, method, name, published))
+        elif name and method in makers and name in scale.backbones:
+            found.append(row(scale, label, makers[method](scale, name), name, published, **more))
+        elif name and method in makers:
+            found.append(row(scale, label, None, name, published))
+        else:
+            found.append(Row(label=label, encoder=None, backbone=name, published=published, why=IMPORTED))
+    return found
+
+
+def lines_of(table: str) -> Iterable[tuple[str, str, str]]:
+    """Backbone, method and variant of each row of a published table, in its order."""
+    return dict.fromkeys((line["backbone"], line["method"], line["variant"]) for line in published_rows(table))
+
+
+def figure(study: Study, name: str, source: str, view: str, **changes: Any) -> Study:
+    """A figure of a table's numbers: its rows and columns drawn, nothing of its own to judge."""
+    return replace(study, name=name, source=source, view=view, twin=study.name, comparisons=(), **changes)
+
+
+def first_seed(rows: Iterable[Row], scale: Scale) -> tuple[Row, ...]:
+    """The same rows on one seed: of figures that show single vectors."""
+    return tuple(replace(one, seeds=scale.seeds[:1]) for one in rows)
+
+
+def fine(run: Run | None) -> Run | None:
+    """The run with a dev score every tenth step, as the papers' figures over steps have it."""
+    return replace(run, eval_steps=10) if run else None

@@ -1,0 +1,72 @@
+"""The sizes at which every study can be run."""
+
+from importlib import import_module
+
+from cse_core.methods import METHODS
+from cse_core.run import Corpus, Pretrained
+from experiments.schema.study import Scale
+
+WIKI_TINY = Pretrained("wiki-tiny", "e22f4fc2dee1f7bf1ca4694ec5187f532163816ac0bfdd977629e06754efbe82")
+WIKI_MINI = Pretrained("wiki-mini", "f325d89d694256ad5cde6fe3b8385b002a2bc25f0130f7f79d13147b4186d9cd")
+# With BERT's dropout of 0.1 a two-layer model solves the contrastive task without learning (assets/README.md).
+SMALL = {"learning_rate": 3e-4, "dropout": 0.3, "batch_size": 64, "epochs": 1, "warmup": 0.0, "eval_steps": 32}
+RESCALED = {name: getattr(import_module(kind.__module__), "SMALL", {}) for name, kind in METHODS.items()}
+STAND_INS = {"bert-base-uncased": WIKI_TINY, "bert-large-uncased": WIKI_MINI}
+
+SCALES = {
+    scale.name: scale
+    for scale in (
+        Scale(
+            name="quickstart",
+            title="synthetic sentences, wiki-tiny",
+            backbones={"bert-base-uncased": WIKI_TINY},
+            corpus=Corpus("synthetic", 8192, "eeaa170fe51152791c761d8c0e4c9f11722ea9ecaae2d75ce8a902b507e8355d"),
+            seeds=(42, 1),
+            dev="synthetic_dev",
+            training=SMALL | {"eval_steps": 16},
+            width=128,
+            rescaled=RESCALED | {"rankencoder": {"bert-base-uncased": {"corpus_size": 4096}}},
+            notes="Synthetic sentences with similarity known by construction: shows that the machinery works, no more.",
+        ),
+        Scale(
+            name="small",
+            title="wiki-tiny for BERT-base, the deeper wiki-mini for BERT-large, 16,384 Wikipedia sentences",
+            backbones=STAND_INS,
+            corpus=Corpus(
+                "wiki_sentences_1m", 16384, "a51f808aa28b59ec24f9e9d8f2eee3b1a0cb36a6bc3e104576fdbc1336c9bde8"
+            ),
+            seeds=(42, 1, 2),
+            training=SMALL,
+            width=128,
+            rescaled=RESCALED,
+            backbone_seeds={"bert-large-uncased": (42,)},
+            notes="256 steps of 64 sentences and a dev score every 32 steps, unless a row says otherwise. Not SimCSE's "
+            "Wikipedia sample, and not BERT: these numbers test the directions of claims and are no reproduction of "
+            "a published one.",
+        ),
+        Scale(
+            name="small-1m",
+            title="wiki-tiny for BERT-base, wiki-mini for BERT-large, one million Wikipedia sentences",
+            backbones=STAND_INS,
+            corpus=Corpus(
+                "wiki_sentences_1m", 1_000_000, "e0917d993b8e00ff2387ca32f831dc096a1efb9210d0ee053b1cabbfeac3e011"
+            ),
+            seeds=(42, 1, 2),
+            training={"learning_rate": 3e-4, "dropout": 0.3, "precision": "bf16"},
+            width=128,
+            rescaled=RESCALED,
+            notes="The papers' epochs and batches on stand-in backbones and another Wikipedia sample.",
+        ),
+        Scale(
+            name="paper",
+            title="BERT and RoBERTa, SimCSE's million sentences, published settings",
+            backbones={
+                name: Pretrained(name)
+                for name in ("bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large")
+            },
+            corpus=Corpus("wiki1m_for_simcse", 1_000_000),
+            seeds=(42, 1, 2, 3, 4),
+            training={"precision": "fp16"},
+        ),
+    )
+}

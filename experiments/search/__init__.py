@@ -1,0 +1,1 @@
+"""Searches of settings on dev scores."""

@@ -1,0 +1,1 @@
+"""Folders that several machines share."""

@@ -1,0 +1,67 @@
+"""Every declared study by name."""
+
+import re
+
+from cse_core.lookup import look_up, unknown
+from experiments.schema.scales import SCALES
+from experiments.schema.study import Study, StudyAt
+from experiments.studies import (
+    compcse,
+    controls,
+    quickstart,
+    rankcse,
+    rankcse_analyses,
+    rankencoder,
+    rankencoder_analyses,
+    robustness,
+    whitenedcse,
+)
+
+PAPERS: dict[str, dict[str, StudyAt]] = {
+    "rankcse": rankcse.STUDIES | rankcse_analyses.STUDIES,
+    "rankencoder": rankencoder.STUDIES | rankencoder_analyses.STUDIES,
+    "whitenedcse": whitenedcse.STUDIES,
+    "compcse": compcse.STUDIES,
+    "beyond": robustness.STUDIES | controls.STUDIES,
+}
+
+
+def _place(name: str) -> tuple[int, int, str]:
+    """A paper's tables by number, its figures by number, then what stands in its text."""
+    found = re.search(r"-(table|figure)(\d+)(\w*)$", name)
+    if not found:
+        return (2, 0, "")
+    return (("table", "figure").index(found[1]), int(found[2]), found[3])
+
+
+STUDIES: dict[str, StudyAt] = {
+    name: studies[name] for studies in PAPERS.values() for name in sorted(studies, key=_place)
+}
+
+
+def chosen(names: list[str], scale_name: str) -> list[Study]:
+    """The studies of the given names: a study, a paper for all of its studies, `all`, or `quickstart`."""
+    scale = look_up("scale", scale_name, SCALES)
+    found: dict[str, StudyAt] = {}
+    for name in names:
+        if name == "quickstart":
+            found |= quickstart.STUDIES
+        elif name == "all":
+            found |= STUDIES
+        elif name in PAPERS:
+            found |= PAPERS[name]
+        elif name in STUDIES:
+            found[name] = STUDIES[name]
+        else:
+            raise unknown("study", name, ["all", "quickstart", *PAPERS, *STUDIES])
+    return [study(SCALES["quickstart"] if name == "quickstart" else scale) for name, study in found.items()]
+
+
+def single(name: str, scale_name: str) -> Study:
+    """The one study of a name; the names of several, as of a paper, are refused."""
+    found = chosen([name], scale_name)
+    if len(found) != 1:
+        raise ValueError(
+            f"{name} names {len(found)} studies; expected the name of one: {', '.join(s.name for s in found)}"
+        )
+    return found[0]

@@ -1,0 +1,232 @@
+"""RankCSE's tables and figures that look at what is trained elsewhere: rankings, data, settings, costs, spaces."""
+
+from typing import Any
+
+from cse_core.methods import rankcse
+from cse_core.run import Run
+from experiments.schema.columns import EXAMPLE_COLUMNS, STS, TRANSFER
+from experiments.schema.hypotheses import Comparison, Cost, Untested
+from experiments.schema.recipes import BACKBONES, RUNS, rankcse_run, recipe_for, simcse_run
+from experiments.schema.rows import AS_IS, BASE, LARGE, TRANSFER_AVG, figure, first_seed, row, rows_of, untrained
+from experiments.schema.scales import SCALES
+from experiments.schema.study import BY_TRANSFER, Published, Row, Scale, Study, StudyAt, published_rows
+from experiments.studies.rankcse import MLE, NET, OURS, RANKS
+
+GOLD = "imported: gold scores of the data set"
+
+
+def _examples(table: str) -> StudyAt:
+    """Queries and their targets: what people say of each pair, and the encoders' cosines."""
+
+    def study(scale: Scale) -> Study:
+        columns: dict[str, str] = {}
+        for task, (_, target) in zip(EXAMPLE_COLUMNS[table], _targets(table), strict=True):
+            columns[task] = target
+        about: dict[str, Any] = {"columns": columns}
+        human = Published(table, "BERT-base", "human label", **about)
+        rows = [Row(label="human label", encoder=None, published=human, why=GOLD)]
+        for label, run in _compared(scale).items():
+            method = {NET: None, MLE: "RankCSE", "DiffCSE": None}.get(label, label)
+            published = Published(table, "BERT-base", method, **about) if method else None
+            rows.append(row(scale, label, run, BASE, published))
+        return Study(
+            name=table.replace("_", "-"),
+            source=f"RankCSE, Table {table.removeprefix('rankcse_table')}",
+            question="How do the encoders rank the targets of a query? One seed.",
+            scale=scale,
+            rows=first_seed(rows, scale),
+            columns=tuple(columns),
+            view="examples",
+        )
+
+    return study
+
+
+def _targets(table: str) -> list[tuple[str, str]]:
+    """Query and target of each line, once."""
+    return list(dict.fromkeys((line["variant"], line["task"]) for line in published_rows(table)))
+
+
+def _compared(scale: Scale) -> dict[str, Run | None]:
+    """The encoders that the paper's analyses compare; it says RankCSE and not which of its losses."""
+    return {
+        "SimCSE": simcse_run(scale, BASE),
+        "DiffCSE": RUNS["diffcse"](scale, BASE),
+        NET: rankcse_run(scale, BASE),
+        MLE: rankcse_run(scale, BASE, "list_mle"),
+    }
+
+
+def _ranking(scale: Scale) -> tuple[Row, ...]:
+    kinds = {"KCC": "kendall", "NDCG": "ndcg.linear"}
+    rows = []
+    for name, metric in kinds.items():
+        for label, run in _compared(scale).items():
+            method = {NET: None, MLE: "RankCSE"}.get(label, label)
+            published = Published("rankcse_table13", "BERT-base", method, name) if method else None
+            rows.append(row(scale, f"{label}, {name}", run, BASE, published, metric=metric, short=label))
+    return tuple(rows)
+
+
+def table13(scale: Scale) -> Study:
+    """Kendall's correlation and NDCG of each set's frequent sentences."""
+    pairs = [(mine, other) for mine in OURS for other in ("SimCSE", "DiffCSE")]
+    return Study(
+        name="rankcse-table13",
+        source="RankCSE, Table 13",
+        question="Does RankCSE rank better? The published row RankCSE, whose loss is not named, stands beside ListMLE.",
+        scale=scale,
+        rows=_ranking(scale),
+        columns=(*(f"{task}_groups" for task in STS), "groups_avg"),
+        comparisons=tuple(
+            Comparison("R11", f"{mine}, {kind}", f"{other}, {kind}", "groups_avg")
+            for kind in ("KCC", "NDCG")
+            for mine, other in pairs
+        ),
+    )
+
+
+def figure1(scale: Scale) -> Study:
+    """Table 13's averages as bars."""
+    return figure(table13(scale), "rankcse-figure1", "RankCSE, Figure 1", "bars", columns=("groups_avg",))
+
+
+def _counts(scale: Scale, table: str, tasks: tuple[str, ...]) -> Study:
+    rows = [
+        Row(
+            label=split,
+            encoder=scale.backbones[BASE],
+            backbone=BASE,
+            select=AS_IS,
+            metric=split,
+            published=Published(table, "none", "dataset", split),
+        )
+        for split in ("train", "dev", "test")
+    ]
+    return Study(
+        name=table.replace("_", "-"),
+        source=f"RankCSE, Table {table.removeprefix('rankcse_table')}",
+        question="Are the data what the paper says?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=tuple(f"{task}_sizes" for task in tasks),
+    )
+
+
+def table7(scale: Scale) -> Study:
+    """Pairs of each split of the STS sets."""
+    return _counts(scale, "rankcse_table7", STS)
+
+
+def table8(scale: Scale) -> Study:
+    """Labelled sentences of each split of the transfer sets."""
+    return _counts(scale, "rankcse_table8", TRANSFER)
+
+
+def table9(scale: Scale) -> Study:
+    """The settings that the core has for the papers' backbones, which a scale may replace."""
+    rows = []
+    for backbone, title in BACKBONES.items():
+        for rank, method in RANKS.items():
+            recipe = recipe_for(rankcse.PUBLISHED, (rank, backbone))
+            run = SCALES["paper"].run(recipe, backbone)
+            rows.append(
+                row(SCALES["paper"], f"{method} {title}", run, backbone, Published("rankcse_table9", title, method))
+            )
+    return Study(
+        name="rankcse-table9",
+        source="RankCSE, Table 9",
+        question="Are the published settings those that the core has?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=("batch_size", "learning_rate", "tau1", "tau2", "tau3"),
+    )
+
+
+def table11(scale: Scale) -> Study:
+    """Minutes of training, as the record has them; a run's teachers are counted where it met them first."""
+    rows = []
+    for backbone, size in ((BASE, "base"), (LARGE, "large")):
+        made = {"SimCSE": simcse_run(scale, backbone), NET: rankcse_run(scale, backbone)}
+        for label, run in made.items():
+            published = Published("rankcse_table11", size, label.split("-")[0], "A100-40GB", columns={})
+            rows.append(row(scale, f"{label} {BACKBONES[backbone]}", run, backbone, published))
+    return Study(
+        name="rankcse-table11",
+        source="RankCSE, Table 11",
+        question="What does an epoch of RankCSE cost? REPORT's section on speed has the ratio measured by turns.",
+        scale=scale,
+        rows=tuple(rows),
+        columns=("batch_size", "epochs", "time_min", "time_per_epoch_min"),
+        caption="Minutes of a machine that had other work beside each run: rows can't be compared.",
+        findings=(
+            Cost("R14", "RankCSE epoch, base and large teacher, cold", 1.5, reading="teachers embed the sentences"),
+            Cost("R14", "RankCSE epoch, base and large teacher, warm", 1.5, reading="with their vectors kept"),
+            Untested("R14", "an epoch on the large backbone takes 1.2", "no benchmark trains one"),
+        ),
+    )
+
+
+def figure4(scale: Scale) -> Study:
+    """Alignment against uniformity, coloured by STS."""
+    rows = [untrained(scale, "untrained, mean", "last avg", BASE)]
+    rows += [row(scale, label, run, BASE, None) for label, run in _compared(scale).items()]
+    return Study(
+        name="rankcse-figure4",
+        source="RankCSE, Figure 4",
+        question="Does RankCSE trade alignment and uniformity better?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=("alignment", "uniformity", "sts_avg"),
+        comparisons=tuple(Comparison("R12", "SimCSE", mine, "alignment") for mine in OURS),
+        view="scatter",
+        caption="The paper's PCL is not here: the core has no such method.",
+    )
+
+
+def figure5(scale: Scale) -> Study:
+    """Cosines of dev pairs by gold score."""
+    rows = [row(scale, label, run, BASE, None) for label, run in _compared(scale).items()]
+    return Study(
+        name="rankcse-figure5",
+        source="RankCSE, Figure 5",
+        question="How are cosines spread within each band of gold scores?",
+        scale=scale,
+        rows=first_seed(rows, scale),
+        columns=("alignment",),
+        view="ridges",
+        caption="One seed.",
+    )
+
+
+def table10(scale: Scale) -> Study:
+    """Transfer of the snapshot that is best on the transfer tasks' dev sets."""
+    rows = rows_of(scale, "rankcse_table10", OURS, TRANSFER_AVG, select=BY_TRANSFER)
+    return Study(
+        name="rankcse-table10",
+        source="RankCSE, Table 10",
+        question="Does RankCSE improve transfer when selected on transfer dev sets? One seed, four snapshots of a run.",
+        scale=scale,
+        rows=first_seed(rows, scale),
+        columns=(*TRANSFER, "transfer_avg"),
+        comparisons=tuple(
+            Comparison("R13", f"{mine} {b}", f"DiffCSE {b}", "transfer_avg")
+            for b in ("BERT-base", "RoBERTa-base")
+            for mine in OURS
+        ),
+    )
+
+
+STUDIES: dict[str, StudyAt] = {
+    "rankcse-table1": _examples("rankcse_table1"),
+    "rankcse-table7": table7,
+    "rankcse-table8": table8,
+    "rankcse-table9": table9,
+    "rankcse-table10": table10,
+    "rankcse-table11": table11,
+    "rankcse-table12": _examples("rankcse_table12"),
+    "rankcse-table13": table13,
+    "rankcse-figure1": figure1,
+    "rankcse-figure4": figure4,
+    "rankcse-figure5": figure5,
+}

@@ -1,0 +1,165 @@
+"""RankEncoder's figures that look inside, and what its text says: lambda, corpus size, cost."""
+
+from cse_core.evaluation.scorers import Cosine
+from experiments.schema.columns import STS
+from experiments.schema.hypotheses import Comparison, Trend, Untested
+from experiments.schema.recipes import RUNS, simcse_run
+from experiments.schema.rows import AS_IS, BASE, first_seed, row
+from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.studies.rankencoder import MOST, PLUS, plus, ranked
+
+
+def figure6(scale: Scale) -> Study:
+    """What ranks gain over cosines against how many neighbours a pair shares."""
+    run = simcse_run(scale, BASE)
+    return Study(
+        name="rankencoder-figure6",
+        source="RankEncoder, Figure 6",
+        question="Does the gain grow with the number of shared neighbours?",
+        scale=scale,
+        rows=(row(scale, "SimCSE", run, BASE, None, scorer=ranked(scale, 1.0)),),
+        columns=("shared_neighbours", "gain_trend"),
+        comparisons=(Comparison("E4", "SimCSE", "SimCSE", "gain_trend", "bins"),),
+        view="neighbours",
+        caption="Bins of equal width over SimCSE's cosine, those under twenty pairs merged with a neighbour.",
+    )
+
+
+def figure7(scale: Scale) -> Study:
+    """A thousand sentences as base vectors and as rank vectors."""
+    run = RUNS["promptbert"](scale, BASE)
+    ways = {"PromptBERT": Cosine(), "rank vectors": ranked(scale, 1.0)}
+    rows = [row(scale, label, run, BASE, None, scorer=scorer) for label, scorer in ways.items()]
+    return Study(
+        name="rankencoder-figure7",
+        source="RankEncoder, Figure 7",
+        question="How do base vectors and rank vectors lie?",
+        scale=scale,
+        rows=first_seed(rows, scale),
+        columns=("stsb_sample_projection",),
+        metric="trustworthiness",
+        view="spaces",
+        caption="UMAP, cosine distance; the paper does not name its projection. One seed.",
+    )
+
+
+def figure8(scale: Scale) -> Study:
+    """The contrastive and the weighted rank loss as training goes on."""
+    more = "RankEncoder-SimCSE, lambda_train 0.5"
+    rows = [
+        row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None),
+        row(scale, "RankEncoder-SimCSE", plus(scale, "SimCSE"), BASE, None, vary="all"),
+        row(scale, more, plus(scale, "SimCSE", rank_weight=0.5), BASE, None, vary="all"),
+    ]
+    return Study(
+        name="rankencoder-figure8",
+        source="RankEncoder, Figure 8",
+        question="Does lambda_train = 0.05 balance the two losses?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=("stsb_dev", "last_contrastive", "last_rank", "rank_larger"),
+        comparisons=(
+            Comparison("E6", more, "RankEncoder-SimCSE", "last_contrastive"),
+            Comparison("E6", "RankEncoder-SimCSE", "RankEncoder-SimCSE", "rank_larger", "positive"),
+        ),
+        view="losses",
+        caption="The paper's supervised SimCSE is not run: it needs NLI, which no scale here has.",
+    )
+
+
+def figure9(scale: Scale) -> Study:
+    """How gold scores are spread."""
+    gold = tuple(f"{task}_gold" for task in STS)
+    rows = [
+        Row(label="data", encoder=scale.backbones[BASE], backbone=BASE, select=AS_IS, metric="similar"),
+        row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None),
+        row(scale, PLUS, plus(scale, "SimCSE"), BASE, None, vary="all", scorer=ranked(scale)),
+    ]
+    return Study(
+        name="rankencoder-figure9",
+        source="RankEncoder, Figure 9",
+        question="Which sets have many similar pairs (gold / 5 of at least 0.67), and are gains larger on those?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=(*gold, *STS),
+        findings=(Trend("E9", PLUS, "SimCSE", STS, "data", gold),),
+        view="densities",
+        caption="Gold scores divided by 5.",
+    )
+
+
+def lambdas(scale: Scale) -> Study:
+    """lambda_train by lambda_inf: the second needs no training."""
+    rows = []
+    for train in (0.01, 0.05, 0.1, 0.5):
+        run = plus(scale, "SimCSE", rank_weight=train)
+        for inference in (0.0, 0.05, 0.1, 0.2, 0.5):
+            scorer = ranked(scale, inference) if inference else Cosine()
+            label = f"lambda_train {train:g}, lambda_inf {inference:g}"
+            rows.append(row(scale, label, run, BASE, None, scorer=scorer, short=f"RE {train:g}"))
+    return Study(
+        name="rankencoder-lambda",
+        source="RankEncoder, A.2",
+        question="How much rank in training, how much at inference? One seed.",
+        scale=scale,
+        rows=first_seed(rows, scale),
+        columns=("sts_avg",),
+        view="grid",
+    )
+
+
+def cost(scale: Scale) -> Study:
+    """Appendix A.7: training, its preparation counted; the 1.8 % of inference are not measured."""
+    rows = [
+        row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None),
+        row(scale, "RankEncoder", plus(scale, "SimCSE"), BASE, None),
+    ]
+    return Study(
+        name="rankencoder-cost",
+        source="RankEncoder, A.7",
+        question="Does training take three times SimCSE's?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=("time_min",),
+        findings=(
+            Untested(
+                "E11", "training takes three times SimCSE's", "no benchmark trains its base and 100,000 sentences"
+            ),
+            Untested("E11", "inference takes 1.8 % more", "no benchmark of inference"),
+        ),
+    )
+
+
+def corpus_sizes(scale: Scale) -> Study:
+    """Footnote 5: ranks against more and more sentences, without training."""
+    run, most = simcse_run(scale, BASE), scale.corpus.lines
+    sizes = sorted({size for size in (1_000, 3_000, 10_000, 30_000, 100_000, min(most, MOST)) if size <= most})
+    label = "{:,} corpus sentences"
+    rows = [row(scale, "cosine", run, BASE, None)]
+    rows += [row(scale, label.format(size), run, BASE, None, scorer=ranked(scale, 1.0, size=size)) for size in sizes]
+    small, large = (label.format(size) for size in (sizes[0], sizes[-1]))
+    middle = label.format(10_000)
+    return Study(
+        name="rankencoder-corpus",
+        source="RankEncoder, footnote 5",
+        question="Do gains rise with the corpus up to 10,000 sentences and stay there?",
+        scale=scale,
+        rows=tuple(rows),
+        columns=("sts_avg", "stsb_similar"),
+        comparisons=(
+            Comparison("E7", middle, small, given=(middle, "cosine")),  # without a gain there is none to rise
+            Comparison("E7", large, middle, kind="same", given=(middle, "cosine")),
+        ),
+        view="lines",
+    )
+
+
+STUDIES: dict[str, StudyAt] = {
+    "rankencoder-figure6": figure6,
+    "rankencoder-figure7": figure7,
+    "rankencoder-figure8": figure8,
+    "rankencoder-figure9": figure9,
+    "rankencoder-lambda": lambdas,
+    "rankencoder-corpus": corpus_sizes,
+    "rankencoder-cost": cost,
+}

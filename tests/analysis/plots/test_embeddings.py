@@ -1,0 +1,112 @@
+"""Projections and heat maps show the arrays of the record."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection, PathCollection
+
+from analysis.plots import embeddings, style
+from cse_core.evaluation.suite import PHRASES
+from tests.support.figure_records import arrays_of, drawn_of, empty, figure_of, lacking, study_of
+
+TASK = "stsb_dev_projection"
+
+
+def panels(figure) -> list:
+    """Those that have a title; a scale of colours has none."""
+    return [axes for axes in figure.axes if axes.get_title() or axes.get_title(loc="left")]
+
+
+def clouds(axes) -> list[Any]:
+    return [found for found in axes.collections if isinstance(found, PathCollection)]
+
+
+def test_lengths_are_colours_on_one_scale_and_shortcuts_are_told() -> None:
+    study = study_of("compcse-figure5")
+    drawn = drawn_of(study)
+    figure = figure_of(embeddings.spaces, drawn)
+    limits = set()
+    for axes, row in zip(panels(figure), study.rows, strict=True):
+        arrays = arrays_of(row, 42, TASK)
+        (points,) = clouds(axes)
+        np.testing.assert_allclose(points.get_offsets(), arrays["coordinates"])
+        np.testing.assert_array_equal(points.get_array(), arrays["words"])
+        limits.add(points.get_clim())
+        shortcut = np.mean(list(drawn.results.cells[row.label, "length_shortcut"].scores.values()))
+        assert axes.get_title(loc="left").startswith(f"{row.label}\n")
+        assert f"length shortcut {shortcut:.3f}" in axes.get_title(loc="left")
+    assert len(limits) == 1
+    assert "300 sentences, seed 42." in style.caption(figure)
+
+
+def test_lines_join_the_same_pairs_of_high_gold_in_every_panel() -> None:
+    study = study_of("whitenedcse-figure1")
+    figure = figure_of(embeddings.spaces, drawn_of(study))
+    chosen = []
+    for axes, row in zip(panels(figure), study.rows, strict=True):
+        arrays = arrays_of(row, 0 if row.label.startswith("untrained") else 42, TASK)
+        np.testing.assert_allclose(clouds(axes)[0].get_offsets(), arrays["coordinates"])
+        (joined,) = [found for found in axes.collections if isinstance(found, LineCollection)]
+        place = {tuple(at): i for i, at in enumerate(arrays["coordinates"])}
+        chosen.append([tuple(place[tuple(end)] for end in line) for line in joined.get_segments()])
+    alike = {
+        (int(a), int(b))
+        for a, b, gold in zip(*(arrays[n] for n in ("first", "second", "gold")), strict=True)
+        if gold > 4
+    }
+    assert all(pairs == chosen[0] for pairs in chosen)
+    assert len(set(chosen[0])) == len(chosen[0]) == min(len(alike), embeddings.PAIRS)
+    assert set(chosen[0]) <= alike
+    assert f"Lines join {len(chosen[0])} random pairs with a gold score above 4" in style.caption(figure)
+
+
+def test_no_more_pairs_are_joined_than_can_be_followed() -> None:
+    def all_alike(row, seed, task):
+        arrays = arrays_of(row, seed, task)
+        return arrays | {"gold": np.full(len(arrays["first"]), 4.5, np.float32)}
+
+    figure = figure_of(embeddings.spaces, drawn_of(study_of("whitenedcse-figure1"), arrays=all_alike))
+    (joined,) = [found for found in panels(figure)[0].collections if isinstance(found, LineCollection)]
+    assert len(joined.get_segments()) == 40
+
+
+def test_base_and_rank_vectors_have_a_panel_each_in_their_methods_colour() -> None:
+    figure = figure_of(embeddings.spaces, drawn_of(study_of("rankencoder-figure7")))
+    assert [axes.get_title(loc="left").partition("\n")[0] for axes in figure.axes] == ["PromptBERT", "rank vectors"]
+    colours = [style.to_hex(clouds(axes)[0].get_facecolor()[0]) for axes in figure.axes]
+    assert colours == [style.LOOKS[name].colour.lower() for name in ("PromptBERT", "RankEncoder")]
+
+
+def test_spaces_name_models_without_arrays() -> None:
+    figure = figure_of(embeddings.spaces, drawn_of(study_of("compcse-figure5"), arrays=lacking("CompCSE")))
+    assert len(panels(figure)) == 2
+    assert "Missing: CompCSE." in style.caption(figure)
+
+
+def test_heat_maps_have_one_scale_and_write_every_cosine() -> None:
+    study = study_of("compcse-figure4")
+    figure = figure_of(embeddings.heat, drawn_of(study))
+    matrices = [arrays_of(row, 42, "phrases")["cosines"] for row in study.rows]
+    for axes, row, matrix in zip(panels(figure), study.rows, matrices, strict=True):
+        assert axes.get_title() == row.label
+        np.testing.assert_array_equal(axes.images[0].get_array(), matrix)
+        assert axes.images[0].get_clim() == (min(m.min() for m in matrices), 1)
+        for text in axes.texts:
+            x, y = map(round, text.get_position())
+            assert float(text.get_text().replace("−", "-")) == pytest.approx(matrix[y, x], abs=0.0051)
+        assert len(axes.texts) == 36
+    labels = [" ".join(text.get_text().split()) for text in panels(figure)[0].get_yticklabels()]
+    assert labels == [f"{i + 1} {phrase}" for i, phrase in enumerate(PHRASES)]
+
+
+def test_heat_maps_name_models_without_arrays() -> None:
+    figure = figure_of(embeddings.heat, drawn_of(study_of("compcse-figure4"), arrays=lacking("SimCSE", "DiffCSE")))
+    assert "Missing: SimCSE; DiffCSE." in style.caption(figure)
+
+
+@pytest.mark.parametrize(
+    ("name", "draw"), [("compcse-figure5", embeddings.spaces), ("compcse-figure4", embeddings.heat)]
+)
+def test_without_arrays_there_is_no_figure(name: str, draw) -> None:
+    assert draw(empty(study_of(name))) is None

@@ -1,0 +1,74 @@
+"""The benchmark blocks of the report, from figures written by hand."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.report.benchmark_tables import block, exponent, met
+
+WHERE = {"on": "cpu", "machine": "a machine", "threads": 2, "versions": "torch 2"}
+
+
+def write(folder: Path, name: str, rows: list[dict]) -> None:
+    pd.DataFrame([row | WHERE for row in rows]).to_csv(folder / f"{name}.csv", index=False)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "wanted", "expected"),
+    [
+        (1.5, "at least 1.5", "yes"),
+        (1.49, "at least 1.5", "**no**"),
+        (1.1, "at most 1.10", "yes"),
+        (1.11, "at most 1.10", "**no**"),
+        (9.0, "", "\N{EN DASH}"),
+    ],
+)
+def test_an_aim_is_met_or_not(ratio: float, wanted: str, expected: str) -> None:
+    assert met(ratio, wanted) == expected
+
+
+@pytest.mark.parametrize("wanted", ["below 2", "at last 2", "at least", "at most 2 s"])
+def test_an_aim_that_says_nothing_is_refused(wanted: str) -> None:
+    with pytest.raises(ValueError, match="an aim reads"):
+        met(1.0, wanted)
+
+
+def test_ratios_show_their_spread_their_aim_and_the_machine(tmp_path: Path) -> None:
+    row = {"what": "a step", "ratio": 2.346, "low": 2.2, "high": 2.5, "turns": 5, "wanted": "at least 3"}
+    write(tmp_path, "ratios", [row | {"against": "as fast as a peer", "bound": "products", "note": "7 ms"}])
+    table, where = block("ratios", "cpu", tmp_path).split("\n\n")
+    assert table.splitlines()[-1] == (
+        "| a step | 2.35 | 2.20 to 2.50 (5) | at least 3 | **no** | as fast as a peer | 7 ms | products |"
+    )
+    assert where == "Measured on: a machine, 2 threads (torch 2)."
+
+
+def test_exponents_are_slopes_of_logarithms(tmp_path: Path) -> None:
+    assert exponent(pd.Series([1, 10, 100]), pd.Series([3, 300, 30_000])) == pytest.approx(2)
+    points = [{"what": "time, sorting", "of": "rows", "x": x, "value": 5 * x, "unit": "ms"} for x in (10, 100, 1000)]
+    points.append({"what": "time, sorting", "of": "rows", "x": 2, "value": 0, "unit": "ms"})  # too small to be seen
+    write(tmp_path, "scaling", points)
+    line = block("scaling", "cpu", tmp_path).splitlines()[2]
+    assert line == "| time, sorting | rows | 1.00 | 10: 50, 100: 500, 1,000: 5,000, 2: 0 ms |"
+
+
+def test_profiles_stand_side_by_side_and_add_up(tmp_path: Path) -> None:
+    parts = [
+        ("padded", "products", 3.0),
+        ("padded", "dropout", 1.0),
+        ("packed", "products", 1.5),
+        ("packed", "dropout", 0.1),
+    ]
+    write(tmp_path, "profiles", [{"step": step, "part": part, "ms": ms} for step, part, ms in parts])
+    lines = block("profiles", "cpu", tmp_path).splitlines()
+    assert lines[0] == "| ms a step | padded | packed |"
+    assert lines[2:5] == ["| products | 3.0 | 1.5 |", "| dropout | 1.0 | 0.1 |", "| **together** | 4.0 | 1.6 |"]
+
+
+def test_what_nobody_measured_is_said_to_be_missing(tmp_path: Path) -> None:
+    assert "Not measured" in block("ratios", "cpu", tmp_path)
+    write(tmp_path, "ratios", [{"what": "a step"}])
+    assert "Not measured" in block("ratios", "cuda", tmp_path)
+    with pytest.raises(ValueError, match="blocks are ratios, tried, scaling, profiles, got 'speed'"):
+        block("speed", "cpu", tmp_path)

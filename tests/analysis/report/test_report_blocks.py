@@ -1,0 +1,118 @@
+"""Blocks of REPORT.md that are of no single study, against what is known of the published tables."""
+
+from dataclasses import replace
+
+import pytest
+
+from analysis.cells import join
+from analysis.report import report_blocks
+from analysis.report.verdict_tables import verdict_grid
+from analysis.verdicts.claims import judge
+from cse_core.run import Run
+from experiments.results.csv_record import read_results
+from experiments.schema.hypotheses import Comparison
+from experiments.studies.catalogue import chosen
+
+
+def lines_of(block: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()[2:]]
+
+
+def test_averages_that_do_not_add_up_are_the_known_four():
+    found = lines_of(report_blocks.averages_block())
+    assert [(title, method) for title, _, method, *_ in found] == [
+        ("CompCSE, Table 1", "MoCoSE"),
+        ("RankCSE, Table 3", "last avg"),
+        ("RankEncoder, Table 1", "PromptBERT"),
+        ("WhitenedCSE, Table 2", "last avg"),
+    ]
+    assert found[0][3:] == ["77.287", "77.27"]
+
+
+def test_values_shared_by_two_backbones_are_arccses():
+    found = lines_of(report_blocks.copies_block())
+    assert {row[1] for row in found} == {"ArcCSE"}
+    assert {row[3] for row in found} == {"SUBJ 99.58, MRPC 74.78"}
+    assert [row[0] for row in found] == ["RankCSE, Table 3", "WhitenedCSE, Table 2"]
+
+
+def test_baselines_that_papers_print_differently_are_dclr_and_pcl():
+    found = lines_of(report_blocks.mismatches_block())
+    assert {row[0] for row in found} == {"DCLR", "PCL"}
+    assert ["DCLR", "BERT-base", "RankCSE, Table 2", "WhitenedCSE, Table 1", "STS13 83.73 / 83.74"] in found
+    large = next(row for row in found if row[:2] == ["PCL", "BERT-large"])
+    assert large[4].endswith("Avg 79.94 / 80.14")
+
+
+def test_every_claim_has_a_line_and_its_verdict_is_over_all_studies(study, lines):
+    other = replace(study, name="other", comparisons=(Comparison("R1", "SimCSE", "Better"),))
+    found = {row[0]: row for row in lines_of(report_blocks.claims_block([join(study, lines), join(other, lines)]))}
+    assert len(found) == 54
+    assert found["R1"][2].startswith("**contradicted**")  # the other way round in one study
+    assert found["R1"][3] == ", ".join(f"[{name}](analysis/tables/small/{name}.md)" for name in ("toy", "other"))
+    assert found["C11"][2] == "**not tested** (no study)"
+
+
+def test_the_same_runs_in_two_tables_count_once_by_the_strictest_correction(study, lines):
+    pair = Comparison("R1", "Better", "SimCSE")
+    one = replace(study, comparisons=(pair,))
+    other = replace(study, name="other", comparisons=(pair, Comparison("R2", "SimCSE", "Better")))
+    for tables in ([one], [one, other], [other, one]):
+        found = {row[0]: row for row in lines_of(report_blocks.claims_block([join(table, lines) for table in tables]))}
+        assert found["R1"][2] == "**supported** (1 of 1 comparisons tested: 1 supported)"
+    assert found["R1"][3].startswith("[other]")
+
+
+def test_hours_are_epochs_times_passes_of_the_published_epoch():
+    studied = chosen(["rankcse-table2"], "paper")[0]
+    rows = {row.label: row.encoder for row in studied.rows if isinstance(row.encoder, Run)}
+    assert report_blocks.gpu_hours(rows["SimCSE BERT-base"]) == pytest.approx(20 / 60)
+    assert report_blocks.gpu_hours(rows["SimCSE BERT-large"]) == pytest.approx(45 / 60)
+    assert report_blocks.gpu_hours(rows["RankCSE-listNet BERT-base"]) == pytest.approx(4 * 1.5 * 20 / 60)
+
+
+def test_runs_are_unique_and_count_those_that_others_need():
+    studies = chosen(["rankcse-table1", "rankcse-table12", "rankcse-table9"], "paper")
+    found = {row[0]: row for row in lines_of(report_blocks.runs_block(studies, read_results("paper")))}
+    assert found["rankcse-table1"][4] == found["together"][4] == "5"  # SimCSE twice, DiffCSE, both losses
+    assert found["rankcse-table9"][4] == "0"
+    assert found["together"][5] == "0"
+
+
+def test_a_study_leads_to_its_table_and_its_figure():
+    line = lines_of(report_blocks.runs_block(chosen(["rankcse-figure4"], "small"), read_results("small")))[0]
+    assert line[0] == "[rankcse-figure4](analysis/tables/small/rankcse-figure4.md)"
+    assert line[1] == "[RankCSE, Figure 4](analysis/figures/small/rankcse-figure4.png)"
+    assert line[2] == "R12"
+    table = lines_of(report_blocks.runs_block(chosen(["rankcse-table4"], "small"), read_results("small")))[0]
+    assert table[1] == "RankCSE, Table 4"
+
+
+def test_hours_trained_are_those_of_the_record_once_a_run():
+    results = read_results("small")
+    studies = chosen(["rankcse-table1", "rankcse-table12"], "small")
+    found = {row[0]: row for row in lines_of(report_blocks.runs_block(studies, results))}
+    keys = {key for study in studies for row in study.rows for key in row.keys().values()}
+    keys |= {n.key for study in studies for row in study.rows for run in row.runs() for n in run.nested()}
+    seconds = {key: s for key, s in zip(results["key"], results["seconds"], strict=True) if key in keys}
+    assert len(seconds) == len(keys)
+    assert float(found["together"][6]) == pytest.approx(sum(seconds.values()) / 3600, abs=0.05)
+
+
+def test_power_counts_published_differences_as_large_as_could_be_found():
+    """Against the verdict table as it is printed."""
+    results = join(chosen(["rankcse-table4"], "small")[0], read_results("small"))
+    printed = [(row[8], row[6]) for row in verdict_grid(judge(results)).rows if "–" not in (row[8], row[6])]
+    large = sum(abs(float(published.replace("−", "-"))) >= float(least) for published, least in printed)
+    assert lines_of(report_blocks.power_block([results]))[0][:3] == ["rankcse-table4", str(len(printed)), str(large)]
+    assert len(printed) > 10
+
+
+def test_decided_comparisons_are_those_with_a_verdict_in_claim_order(study, lines):
+    wrong = replace(study, comparisons=(Comparison("R10", "SimCSE", "Better"), Comparison("R2", "Better", "SimCSE")))
+    decided = lines_of(report_blocks.decided_block([join(wrong, lines)]))
+    every = verdict_grid(judge(join(wrong, lines))).rows
+    expected = [row for row in every if row[-1] in ("supported", "contradicted")]
+    assert [row[0] for row in decided] == sorted((row[0] for row in expected), key=lambda claim: int(claim[1:]))
+    assert all(row[-1] == "toy" for row in decided)
+    assert decided

@@ -1,0 +1,300 @@
+"""Bootstraps against exhaustive enumerations, scipy's own and closed forms."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as reference
+
+from analysis.stats import bootstrap
+from analysis.stats.bootstrap import (
+    difference_bootstrap,
+    interquartile_mean,
+    mean,
+    order_agreement,
+    order_bootstrap,
+    paired_bootstrap,
+    performance_profile,
+    probability_of_improvement,
+    stratified_bootstrap,
+)
+from analysis.stats.significance import Interval
+
+SEEDS = np.array([[70.0, 80.0], [71.0, 84.0], [73.0, 81.5]])
+OTHERS = np.array([[69.5, 82.0], [72.5, 82.5]])
+
+
+def draws(n):
+    """All resamples of n, as index arrays."""
+    return [np.array(picks) for picks in itertools.product(range(n), repeat=n)]
+
+
+def assert_percentiles(interval, everything, level=0.95):
+    """Ends lie between percentiles of all resamples that are a little further out and a little further in."""
+    for end, q in zip(interval, ((1 - level) / 2, (1 + level) / 2), strict=True):
+        low, high = np.quantile(everything, [max(q - 0.006, 0), min(q + 0.006, 1)], method="inverted_cdf")
+        assert low - 1e-9 <= end <= high + 1e-9
+
+
+def known(found):
+    assert found is not None
+    return found
+
+
+def some_pairs(n, seed=0, noise=(1.0, 1.3)):
+    random = np.random.default_rng(seed)
+    gold = np.round(random.uniform(0, 5, n), 1)
+    return *(gold + scale * random.normal(size=n) for scale in noise), gold
+
+
+def gap(first, second, gold):
+    return reference.spearmanr(first, gold).statistic - reference.spearmanr(second, gold).statistic
+
+
+def ranked_gap(first, second, gold):
+    # the same, quick enough to call for every resample
+    a, b, c = (reference.rankdata(x) for x in (first, second, gold))
+    return np.corrcoef(a, c)[0, 1] - np.corrcoef(b, c)[0, 1]
+
+
+def test_paired_bootstrap_is_the_enumeration_of_all_resamples():
+    first, second, gold = np.array([1.0, 2, 4, 3, 3]), np.array([2.0, 1, 1, 4, 3]), np.array([0.0, 1, 2, 2, 5])
+    everything = []
+    for picks in draws(5):
+        if all(np.ptp(x[picks]) for x in (first, second, gold)):
+            everything.append(ranked_gap(first[picks], second[picks], gold[picks]))
+    found = paired_bootstrap(first, second, gold, resamples=40_000)
+    assert found.difference == pytest.approx(gap(first, second, gold))
+    assert_percentiles(found.interval, everything)
+    tails = np.mean(np.array(everything) <= 1e-12), np.mean(np.array(everything) >= -1e-12)
+    assert found.p == pytest.approx(2 * min(tails), abs=0.015)
+    assert found.n == 5
+
+
+def test_paired_bootstrap_of_sets_is_the_mean_over_sets_whatever_their_sizes():
+    sets = [some_pairs(12, 1), some_pairs(40, 2)]
+    first, second, gold = (list(one) for one in zip(*sets, strict=True))
+    found = paired_bootstrap(first, second, gold, resamples=4000)
+    assert found.difference == pytest.approx((gap(*sets[0]) + gap(*sets[1])) / 2)
+    assert found.n == 52
+    random = np.random.default_rng(3)
+    everything = []
+    for _ in range(2000):
+        picks = [random.integers(0, len(one[2]), len(one[2])) for one in sets]
+        everything.append(np.mean([ranked_gap(*(x[p] for x in one)) for p, one in zip(picks, sets, strict=True)]))
+    assert found.interval == pytest.approx(tuple(np.quantile(everything, [0.025, 0.975])), abs=0.02)
+
+
+def test_paired_bootstrap_is_scipys():
+    sample = some_pairs(60)
+    found = paired_bootstrap(*sample, resamples=4000, level=0.9)
+    other = reference.bootstrap(
+        sample, ranked_gap, paired=True, vectorized=False, n_resamples=4000, method="percentile",
+        confidence_level=0.9, rng=np.random.default_rng(1),
+    )  # fmt: skip
+    assert found.interval == pytest.approx(tuple(other.confidence_interval), abs=0.01)
+
+
+def test_paired_p_is_near_that_of_swapping_the_encoders():
+    a, b, gold = some_pairs(150, 4, noise=(1.5, 1.9))
+    ranks = reference.rankdata(a), reference.rankdata(b)
+    swapped = reference.permutation_test(
+        ranks, lambda x, y: ranked_gap(x, y, gold), permutation_type="samples", vectorized=False,
+        n_resamples=3000, rng=np.random.default_rng(0),
+    )  # fmt: skip
+    found = paired_bootstrap(a, b, gold, resamples=4000).p
+    assert 0.01 < swapped.pvalue < 0.5
+    assert found == pytest.approx(swapped.pvalue, rel=0.4)
+
+
+def test_paired_p_is_small_as_often_as_it_says_where_encoders_are_equally_good():
+    p_values = [paired_bootstrap(*some_pairs(60, seed, (1.5, 1.5)), resamples=300).p for seed in range(400)]
+    for share in (0.1, 0.5):
+        assert np.mean(np.array(p_values) < share) == pytest.approx(share, abs=0.06)
+
+
+def test_paired_bootstrap_keeps_its_properties():
+    a, b, gold = some_pairs(80)
+    found, back = paired_bootstrap(a, b, gold, 500), paired_bootstrap(b, a, gold, 500)
+    assert (back.difference, back.p) == (pytest.approx(-known(found.difference)), found.p)
+    assert back.interval == pytest.approx((-known(found.interval).high, -known(found.interval).low))
+    assert paired_bootstrap(np.exp(a), b**3, gold, 500) == found
+    assert paired_bootstrap([a], [b], [gold], 500) == found
+    assert paired_bootstrap(a.tolist(), b.tolist(), gold.tolist(), 500) == found
+    assert paired_bootstrap(a, b, gold, 500, seed=1).interval != found.interval
+    assert paired_bootstrap(a, 2 * a, gold, 500) == bootstrap.Difference(0.0, Interval(0.0, 0.0), 1.0, 80)
+    assert paired_bootstrap(gold, -gold, gold, 99).p == 2 / 100
+
+
+def test_blocks_fill_every_resample(monkeypatch):
+    a, b, gold = some_pairs(50)
+    whole = paired_bootstrap(a, b, gold, 3001), stratified_bootstrap(SEEDS, resamples=3001)
+    monkeypatch.setattr(bootstrap, "BLOCK", 500)
+    cut = paired_bootstrap(a, b, gold, 3001), stratified_bootstrap(SEEDS, resamples=3001)
+    assert cut[0].interval == pytest.approx(whole[0].interval, abs=0.01)
+    assert cut[1].interval == pytest.approx(whole[1].interval, abs=0.2)
+
+
+def test_a_correlation_that_is_undefined_leaves_nothing_to_compare():
+    _, b, gold = some_pairs(10)
+    assert paired_bootstrap(np.ones(10), b, gold, 50) == bootstrap.Difference(None, None, None, 10)
+
+
+def test_bad_pairs_are_refused_by_name():
+    with pytest.raises(ValueError, match="set 1: wanted one score a pair, got 2, 1 and 2"):
+        paired_bootstrap([1.0, 2], [1.0], [1.0, 2])
+    with pytest.raises(ValueError, match=r"wanted the same sets, at least one, got \[2, 1, 1\]"):
+        paired_bootstrap([[1.0, 2], [1.0, 2]], [1.0, 2], [1.0, 2])
+    with pytest.raises(ValueError, match="second, set 2: wanted finite numbers"):
+        paired_bootstrap([[1.0, 2]] * 2, [[1.0, 2], [1.0, math.nan]], [[1.0, 2]] * 2)
+    with pytest.raises(ValueError, match="resamples must be at least 1, got 0"):
+        paired_bootstrap([1.0, 2], [1.0, 2], [1.0, 2], resamples=0)
+
+
+@given(st.lists(st.lists(st.integers(0, 20), min_size=3, max_size=3), min_size=1, max_size=7))
+def test_interquartile_mean_is_rliables(rows):
+    scores = np.array(rows, dtype=float)
+    assert interquartile_mean(scores) == pytest.approx(reference.trim_mean(scores, 0.25, axis=None))
+    both = interquartile_mean(np.stack([scores, 2 * scores]))
+    assert both == pytest.approx(interquartile_mean(scores) * np.array([1, 2]))
+
+
+@pytest.mark.parametrize("statistic", [mean, interquartile_mean])
+def test_stratified_bootstrap_is_the_enumeration(statistic):
+    each = [
+        statistic(np.stack([SEEDS[one, 0], SEEDS[other, 1]], axis=1))
+        for one, other in itertools.product(draws(3), draws(3))
+    ]
+    rows = [statistic(SEEDS[picks]) for picks in draws(3)]
+    found = stratified_bootstrap(SEEDS, statistic, 20_000)
+    together = stratified_bootstrap(SEEDS, statistic, 20_000, whole_runs=True)
+    assert found.value == together.value == pytest.approx(statistic(SEEDS))
+    assert_percentiles(found.interval, each)
+    assert_percentiles(together.interval, rows)
+    assert found.interval != together.interval
+
+
+def test_a_task_counted_twice_narrows_the_interval_unless_runs_stay_whole():
+    random = np.random.default_rng(0)
+    one = random.normal(size=(10, 1))
+    twice = np.repeat(one, 4, axis=1)
+    single, apart, whole = (
+        np.ptp(known(stratified_bootstrap(scores, whole_runs=flag).interval))
+        for scores, flag in ((one, False), (twice, False), (twice, True))
+    )
+    assert apart == pytest.approx(single / 2, rel=0.1)
+    assert whole == pytest.approx(single, rel=0.05)
+
+
+def test_difference_bootstrap_is_the_enumeration():
+    everything, four = [], (SEEDS, SEEDS, OTHERS, OTHERS)
+    for picks in itertools.product(draws(3), draws(3), draws(2), draws(2)):
+        sums = [scores[p, task].mean() for scores, p, task in zip(four, picks, (0, 1, 0, 1), strict=True)]
+        everything.append((sums[0] + sums[1] - sums[2] - sums[3]) / 2)
+    found = difference_bootstrap(SEEDS, OTHERS, resamples=20_000)
+    assert found.value == pytest.approx(SEEDS.mean() - OTHERS.mean())
+    assert_percentiles(found.interval, everything)
+    whole = [SEEDS[p].mean() - OTHERS[q].mean() for p, q in itertools.product(draws(3), draws(2))]
+    assert_percentiles(difference_bootstrap(SEEDS, OTHERS, resamples=20_000, whole_runs=True).interval, whole)
+
+
+def test_paired_differences_draw_the_same_seeds_of_both():
+    noisy = SEEDS[:, ::-1] * 0.9
+    expected = [SEEDS[p].mean() - noisy[p].mean() for p in draws(3)]
+    assert_percentiles(difference_bootstrap(SEEDS, noisy, resamples=20_000, paired=True).interval, expected)
+    shifted = difference_bootstrap(SEEDS, SEEDS - 2, interquartile_mean, 500, paired=True)
+    assert (shifted.value, *known(shifted.interval)) == pytest.approx((2, 2, 2))
+    low, high = known(difference_bootstrap(SEEDS, SEEDS - 2, resamples=500).interval)
+    assert low < 1 < 3 < high
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_difference_bootstrap_is_scipys_for_one_task(paired):
+    random = np.random.default_rng(5)
+    a, b = random.normal(75, 1, 12), random.normal(74, 2, 12)
+    other = reference.bootstrap(
+        (a, b), lambda x, y, axis: x.mean(axis) - y.mean(axis), paired=paired, method="percentile",
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    found = difference_bootstrap(a[:, None], b[:, None], paired=paired)
+    assert found.interval == pytest.approx(tuple(other.confidence_interval), abs=0.05)
+
+
+def test_probability_of_improvement_is_mann_and_whitneys():
+    random = np.random.default_rng(6)
+    a, b = random.integers(0, 6, (5, 3)).astype(float), random.integers(0, 6, (4, 3)).astype(float)
+    expected = [reference.mannwhitneyu(a[:, task], b[:, task]).statistic / 20 for task in range(3)]
+    found, back = probability_of_improvement(a, b, 200), probability_of_improvement(b, a, 200)
+    assert found.value == pytest.approx(np.mean(expected))
+    assert back.value == pytest.approx(1 - np.mean(expected))
+    assert probability_of_improvement(a, a, 200).value == pytest.approx(0.5)
+    assert probability_of_improvement(a + 6, b, 200) == (1.0, (1.0, 1.0))
+
+
+def test_probability_of_improvement_has_the_interval_of_the_enumeration():
+    one, other = np.array([[1.0], [3.0], [4.0]]), np.array([[2.0], [3.0]])
+    everything = [
+        np.mean([(x > y) + (x == y) / 2 for x in one[p, 0] for y in other[q, 0]])
+        for p, q in itertools.product(draws(3), draws(2))
+    ]
+    assert_percentiles(probability_of_improvement(one, other, 20_000).interval, everything)
+    two = np.tile(one, 2), np.tile(other, 2)  # as two tasks that rise and fall together
+    assert_percentiles(probability_of_improvement(*two, 20_000, whole_runs=True).interval, everything)
+
+
+def test_performance_profile_counts_what_lies_above():
+    thresholds = [70.0, 80.0, 90.0, 0.0]
+    expected = [sum(score > t for row in SEEDS for score in row) / 6 for t in thresholds]
+    assert performance_profile(SEEDS, thresholds).tolist() == pytest.approx(expected)
+    assert expected == [5 / 6, 2 / 6, 0, 1]
+
+
+def test_order_agreement_is_kendalls_tau():
+    first, second = [70.1, 72.0, 72.0, 75.5], [60.0, 61.0, 59.0, 66.0]
+    assert order_agreement(first, second) == pytest.approx(reference.kendalltau(first, second).statistic)
+    assert order_agreement(first, first) == pytest.approx(1)
+    assert order_agreement([1.0, 1.0], [1.0, 2.0]) is None
+    assert order_agreement([1.0], [1.0]) is None
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_order_bootstrap_is_the_enumeration(paired):
+    first, second = [[1.0, 4], [2.0, 3.5], [3.0, 5]], [[1.0, 2], [4.0, 3], [2.5, 6]]
+    everything = []
+    for p in itertools.product(draws(2), repeat=3):
+        for q in [p] if paired else itertools.product(draws(2), repeat=3):
+            orders = [[np.array(x)[i].mean() for x, i in zip(m, r, strict=True)] for m, r in ((first, p), (second, q))]
+            everything.append(reference.kendalltau(*orders).statistic)
+    found = order_bootstrap(first, second, 20_000, paired=paired, level=0.5)
+    assert found.value == pytest.approx(reference.kendalltau([2.5, 2.75, 4], [1.5, 3.5, 4.25]).statistic)
+    assert_percentiles(found.interval, np.array(everything)[np.isfinite(everything)], 0.5)
+    again = order_bootstrap(first, first, 300, paired=paired)
+    assert (again.interval == (1.0, 1.0)) == paired
+
+
+def test_one_seed_has_no_interval():
+    one = SEEDS[:1]
+    assert stratified_bootstrap(one).interval is None
+    assert difference_bootstrap(SEEDS, one) == (pytest.approx(SEEDS.mean() - one.mean()), None)
+    assert probability_of_improvement(one, SEEDS).interval is None
+    assert order_bootstrap([[1.0], [2.0, 3.0]], [[1.0, 2.0], [3.0, 4.0]]) == (pytest.approx(1), None)
+
+
+def test_bad_matrices_and_orders_are_refused_by_name():
+    with pytest.raises(ValueError, match=r"scores: wanted a \(seeds, tasks\) matrix, got shape \(3,\)"):
+        stratified_bootstrap(SEEDS[:, 0])
+    with pytest.raises(ValueError, match="b: wanted finite numbers"):
+        probability_of_improvement(SEEDS, SEEDS * math.nan)
+    with pytest.raises(ValueError, match="a and b: wanted the same tasks, got 2 and 1"):
+        difference_bootstrap(SEEDS, OTHERS[:, :1])
+    with pytest.raises(ValueError, match="equally many seeds, got 3 and 2"):
+        difference_bootstrap(SEEDS, OTHERS, paired=True)
+    with pytest.raises(ValueError, match="wanted the same methods, got 2 and 1"):
+        order_agreement([1.0, 2], [1.0])
+    with pytest.raises(ValueError, match="second, method 2: wanted at least one number"):
+        order_bootstrap([[1.0], [2.0]], [[1.0], []])
+    with pytest.raises(ValueError, match=r"equally many seeds, got \[2, 1\] and \[1, 2\]"):
+        order_bootstrap([[1.0, 2], [2.0]], [[1.0], [2.0, 3]], paired=True)

@@ -1,0 +1,273 @@
+"""Statistics against closed forms, scipy and properties."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as reference
+
+from analysis.stats import significance
+
+SCORES = st.lists(st.integers(0, 10_000).map(lambda i: i / 10_000), min_size=2, max_size=8)
+SPREAD = SCORES.filter(lambda scores: np.ptp(scores) > 0)
+P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=10)
+
+
+def test_summary_is_the_sample_deviation():
+    found = significance.summary([1.0, 2.0, 3.0, 4.0])
+    assert (found.mean, found.sd, found.n) == (2.5, pytest.approx(math.sqrt(5 / 3)), 4)
+
+
+def test_one_score_has_no_deviation_and_no_interval():
+    assert significance.summary([0.5]) == significance.Summary(0.5, None, 1)
+    assert significance.mean_interval([0.5]) is None
+    assert significance.prediction_interval([0.5]) is None
+
+
+def test_equal_scores_have_deviation_zero_whatever_the_order_of_summing():
+    assert significance.summary([0.1 + 0.2, 0.3, 0.3]).sd == 0.0
+    assert significance.prediction_interval([0.3, 0.3]) == (0.3, 0.3)
+
+
+@pytest.mark.parametrize("call", [significance.summary, significance.mean_interval, significance.prediction_interval])
+@pytest.mark.parametrize("scores", [[], [0.1, math.nan], [math.inf, 0.1], [[0.1]]])
+def test_scores_must_be_finite_numbers_in_a_row(call, scores):
+    with pytest.raises(ValueError, match="scores: wanted"):
+        call(scores)
+
+
+def test_nan_is_refused_by_name():
+    with pytest.raises(ValueError, match="first: wanted finite"):
+        significance.paired([math.nan, 0.1], [0.1, 0.1])
+    with pytest.raises(ValueError, match="second: wanted finite"):
+        significance.paired([0.1, 0.1], [math.nan, 0.1])
+    with pytest.raises(ValueError, match="p values: wanted finite"):
+        significance.holm([0.1, math.nan])
+    with pytest.raises(ValueError, match="published number is NaN"):
+        significance.published_verdict(math.nan, significance.Interval(0, 1))
+    with pytest.raises(ValueError, match="effect is NaN"):
+        significance.comparison_verdict(math.nan, 0.01)
+
+
+@given(SPREAD)
+def test_mean_interval_is_scipys(scores):
+    expected = reference.t.interval(0.95, len(scores) - 1, np.mean(scores), reference.sem(scores))
+    assert significance.mean_interval(scores) == pytest.approx(expected)
+
+
+def test_mean_interval_covers_the_mean_as_often_as_it_says():
+    draws = np.random.default_rng(0).normal(3.0, 2.0, (2000, 4))
+    bands = [significance.mean_interval(draw) for draw in draws]
+    assert np.mean([band.low <= 3.0 <= band.high for band in bands if band]) == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize("runs", [1, 5])
+def test_prediction_interval_covers_the_mean_of_further_runs(runs):
+    random = np.random.default_rng(1)
+    bands = [significance.prediction_interval(draw, runs=runs) for draw in random.normal(0, 1, (2000, 3))]
+    further = random.normal(0, 1, (2000, runs)).mean(axis=1)
+    covered = [band.low <= value <= band.high for band, value in zip(bands, further, strict=True) if band]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.015)
+
+
+def test_prediction_interval_by_hand():
+    half = 4.302652729911275 * 1.0 * math.sqrt(1 / 3 + 1 / 5)
+    assert significance.prediction_interval([1.0, 2.0, 3.0], runs=5) == pytest.approx((2 - half, 2 + half))
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        significance.prediction_interval([1.0, 2.0], runs=0)
+
+
+@given(SPREAD, st.randoms(use_true_random=False))
+def test_paired_is_scipys_paired_t_test(scores, random):
+    other = [random.random() for _ in scores]
+    found = significance.paired(scores, other)
+    expected = reference.ttest_rel(scores, other)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.interval == pytest.approx(tuple(expected.confidence_interval()))
+    assert found.mean == pytest.approx(np.mean(scores) - np.mean(other))
+    back = significance.paired(other, scores)
+    assert (back.mean, back.p) == (pytest.approx(-found.mean), pytest.approx(found.p))
+
+
+@pytest.mark.parametrize(("n", "tests"), [(3, 1), (3, 16), (5, 4), (20, 1)])
+def test_a_difference_of_the_detectable_size_is_found_as_often_as_promised(n, tests):
+    size = significance.detectable(significance.Paired(0.0, 1.0, n, None, 0.5), tests)
+    assert size
+    draws = np.random.default_rng(2).normal(size, 1, (40_000, n))
+    t = draws.mean(1) / draws.std(1, ddof=1) * math.sqrt(n)
+    found = np.abs(t) > reference.t.ppf(1 - 0.05 / tests / 2, n - 1)
+    assert found.mean() == pytest.approx(0.8, abs=0.01)
+    assert significance.detectable(significance.Paired(0.0, 2.5, n, None, 0.5), tests) == pytest.approx(2.5 * size)
+
+
+def test_the_detectable_difference_is_that_of_the_noncentral_t():
+    size = significance.detectable(significance.Paired(0.0, 1.0, 20, None, 0.5), 3)
+    assert size
+    shift = size * math.sqrt(20)
+    critical = reference.t.ppf(1 - 0.05 / 3 / 2, 19)
+    power = reference.nct.sf(critical, 19, shift) + reference.nct.cdf(-critical, 19, shift)
+    assert power == pytest.approx(0.8, abs=1e-4)
+
+
+@pytest.mark.parametrize(("first", "second"), [([0.5], [0.4]), ([0.5, 0.5], [0.4, 0.4]), ([0.5, 0.6], [0.5, 0.6])])
+def test_differences_without_spread_are_not_tested(first, second):
+    found = significance.paired(first, second)
+    assert found.mean == pytest.approx(first[0] - second[0])
+    assert (found.interval, found.p, significance.detectable(found, 1)) == (None, None, None)
+
+
+def test_pairs_need_equally_many_scores():
+    with pytest.raises(ValueError, match="got 2 and 1"):
+        significance.paired([0.1, 0.2], [0.1])
+
+
+def test_spread_ratio_inverts_the_f_test():
+    first, second = [0.0, 1.0, 3.0, 4.0], [0.0, 5.0, 9.0]
+    found = significance.spread(first, second)
+    variances = np.var(first, ddof=1) / np.var(second, ddof=1)
+    assert found.ratio == pytest.approx(math.sqrt(variances))
+    assert found.p == pytest.approx(2 * reference.f.cdf(variances, 3, 2))
+    assert found.interval is not None
+    low, high = found.interval
+    assert reference.f.sf(variances / low**2, 3, 2) == pytest.approx(0.025)
+    assert reference.f.cdf(variances / high**2, 3, 2) == pytest.approx(0.025)
+
+
+@given(SPREAD, SPREAD)
+def test_spread_of_swapped_samples_is_the_reciprocal(first, second):
+    one, two = significance.spread(first, second), significance.spread(second, first)
+    assert one.ratio is not None
+    assert one.interval is not None
+    assert two.ratio == pytest.approx(1 / one.ratio)
+    assert two.interval == pytest.approx((1 / one.interval.high, 1 / one.interval.low))
+    assert two.p == pytest.approx(one.p)
+    # p < 0.05 exactly where the interval leaves out 1
+    assert one.p is not None
+    assert (one.p < 0.05) == (not one.interval.low <= 1 <= one.interval.high) or one.p == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(("first", "second"), [([0.5], [0.4, 0.6]), ([0.4, 0.6], [0.5]), ([0.5, 0.5], [0.4, 0.6])])
+def test_spread_needs_two_deviations(first, second):
+    assert significance.spread(first, second) == significance.Spread(None, None, None, (len(first), len(second)))
+
+
+@given(SPREAD, SPREAD)
+def test_welch_is_scipys(first, second):
+    found, expected = significance.welch(first, second), reference.ttest_ind(first, second, equal_var=False)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.df == pytest.approx(expected.df)
+    assert found.interval == pytest.approx(tuple(expected.confidence_interval()))
+    assert found.difference == pytest.approx(np.mean(first) - np.mean(second))
+    assert found.n == (len(first), len(second))
+
+
+def test_welch_needs_two_scores_each_and_some_spread():
+    for first, second in (([0.5], [0.4, 0.6]), ([0.4, 0.6], [0.5]), ([0.1 + 0.2, 0.3], [0.5, 0.5])):
+        found = significance.welch(first, second)
+        assert found.difference == pytest.approx(np.mean(first) - np.mean(second))
+        assert (found.interval, found.p, found.df, found.n) == (None, None, None, (len(first), len(second)))
+    assert significance.welch([0.5, 0.5], [0.4, 0.6]).df == pytest.approx(1)
+    with pytest.raises(ValueError, match="scores: wanted finite"):
+        significance.welch([0.5, math.nan], [0.4, 0.6])
+
+
+def williams(*arguments):
+    found = significance.steiger(*arguments)
+    assert found is not None
+    return found
+
+
+def test_steiger_gives_the_published_examples():
+    """Steiger (1980), p. 249, case A, and Silver, Hittner and May (Applied Psychological Measurement 2006)."""
+    assert williams(0.4, 0.5, 0.1, 103).t == pytest.approx(-0.8913, abs=5e-5)
+    found = williams(0.3, 0.4, 0.5, 100)
+    assert (found.t, found.p, found.df) == (pytest.approx(-1.0767, abs=5e-5), pytest.approx(0.2843, abs=5e-5), 97)
+    back = williams(0.4, 0.3, 0.5, 100)
+    assert (back.t, back.p) == (pytest.approx(-found.t), pytest.approx(found.p))
+
+
+def test_steiger_rejects_equal_correlations_as_often_as_it_says():
+    random = np.random.default_rng(3)
+    covariance = np.array([[1, 0.6, 0.6], [0.6, 1, 0.7], [0.6, 0.7, 1]])
+    p_values = []
+    for sample in random.multivariate_normal(np.zeros(3), covariance, (2000, 25)):
+        r = np.corrcoef(sample.T)
+        p_values.append(williams(r[0, 1], r[0, 2], r[1, 2], 25).p)
+    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.012)
+
+
+def test_steiger_refuses_what_is_no_correlation():
+    assert significance.steiger(0.5, 0.5, 1.0, 20) is None
+    for bad in ((1.1, 0.5, 0.5), (0.9, -0.9, 0.9), (math.nan, 0.5, 0.5)):
+        with pytest.raises(ValueError, match=f"three variables can have, got {bad[0]}"):
+            significance.steiger(*bad, 20)
+    with pytest.raises(ValueError, match="at least 4, got 3"):
+        significance.steiger(0.5, 0.4, 0.5, 3)
+
+
+@given(st.lists(st.integers(0, 9).map(float), min_size=1, max_size=7))
+def test_expected_maximum_is_the_mean_over_all_choices(scores):
+    expected = [np.mean([max(c) for c in itertools.combinations(scores, k + 1)]) for k in range(len(scores))]
+    assert significance.expected_maximum(scores) == pytest.approx(expected)
+
+
+def test_expected_maximum_of_many_trials_is_in_closed_form():
+    """Of 1 to n, the best of k is (n + 1) k / (k + 1); binomials of 2,000 would not fit a float."""
+    n, k = 2000, np.arange(1, 2001)
+    assert significance.expected_maximum(list(range(1, n + 1))) == pytest.approx((n + 1) * k / (k + 1))
+    with pytest.raises(ValueError, match="scores: wanted at least one number"):
+        significance.expected_maximum([])
+
+
+def test_rounding_is_a_share_of_scores_in_points():
+    assert significance.summary([100 * (0.1 + 0.2), 100 * 0.3]).sd == 0.0
+    assert significance.summary([75.0, 75.0 + 1e-9]).sd != 0.0
+
+
+def test_holm_by_hand():
+    assert significance.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert significance.holm([]) == []
+    with pytest.raises(ValueError, match=r"in \[0, 1\]"):
+        significance.holm([1.2])
+
+
+@given(P_VALUES)
+def test_holm_raises_p_keeps_order_and_stays_under_bonferroni(p_values):
+    adjusted = significance.holm(p_values)
+    for p, q in zip(p_values, adjusted, strict=True):
+        assert p <= q <= min(1.0, p * len(p_values) + 1e-12)
+    order = np.argsort(p_values, kind="stable")
+    assert (np.diff(np.array(adjusted)[order]) >= 0).all()
+    assert adjusted[order[0]] == pytest.approx(min(1.0, len(p_values) * min(p_values)))
+
+
+@pytest.mark.parametrize(("value", "word"), [(0.9, "below"), (1.0, "within"), (2.0, "within"), (2.1, "above")])
+def test_published_verdict(value, word):
+    assert significance.published_verdict(value, significance.Interval(1.0, 2.0)) == word
+    assert significance.published_verdict(value, None) == "not tested"
+
+
+@pytest.mark.parametrize(
+    ("effect", "p", "word"),
+    [
+        (0.1, 0.049, "supported"),
+        (-0.1, 0.049, "contradicted"),
+        (0.1, 0.05, "undecided"),
+        (-0.1, 0.5, "undecided"),
+        (0.0, 0.0, "undecided"),
+        (0.1, None, "not tested"),
+    ],
+)
+def test_comparison_verdict(effect, p, word):
+    assert significance.comparison_verdict(effect, p) == word
+
+
+def test_beyond_the_margin_p_is_of_a_two_sided_test_against_it():
+    far = [1.0, 1.3, 1.1, 1.4]
+    p, within = significance.equivalence(far, [0.0] * 4, 0.5)
+    assert not within
+    assert p == pytest.approx(reference.ttest_1samp(far, 0.5).pvalue)
+    assert significance.equivalence([0.0] * 4, far, 0.5) == (pytest.approx(p), False)

@@ -1,0 +1,146 @@
+"""The record joined with a study: averages, missing seeds, provenance, refusals."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from analysis.cells import join, tidy
+from experiments.schema.study import TRANSFER, Row, Study
+from tests.analysis.conftest import toy_line
+
+
+def key_of_row(study: Study, label: str, seed: int) -> str:
+    return next(row for row in study.rows if row.label == label).keys()[seed]
+
+
+def without(lines: pd.DataFrame, key: str, task: str) -> pd.DataFrame:
+    return lines[(lines["key"] != key) | (lines["task"] != task)]
+
+
+def test_an_average_is_the_unweighted_mean_of_its_tasks_per_seed(study, lines):
+    cell = join(study, lines).cells["Better", "sts_avg"]
+    assert cell.scores == pytest.approx({42: 63.0, 1: 64.0, 2: 66.0})
+    assert cell.missing == ()
+    assert cell.summary is not None
+    assert (cell.summary.mean, cell.summary.n) == (pytest.approx(193 / 3), 3)
+
+
+def test_a_seed_that_lacks_a_task_has_no_average(wide, lines):
+    gone = key_of_row(wide, "Better", 1)
+    results = join(wide, without(lines, gone, "sickr"))
+    assert results.cells["Better", "sts_avg"].scores == pytest.approx({42: 63.0, 2: 66.0})
+    assert results.cells["Better", "sts_avg"].missing == (1,)
+    assert results.cells["Better", "sickr"].missing == (1,)
+    assert set(results.cells["Better", "sts12"].scores) == {42, 1, 2}
+
+
+def test_a_task_that_no_seed_has_withholds_the_average(wide, lines):
+    results = join(wide, lines[lines["task"] != "stsb"])
+    assert results.cells["SimCSE", "sts_avg"].scores == {}
+    assert results.cells["SimCSE", "sts_avg"].summary is None
+    assert results.cells["SimCSE", "sts_avg"].provenance == "not run"
+    assert results.cells["SimCSE", "sts12"].provenance == "measured"
+
+
+@pytest.mark.parametrize(("metric", "expected"), [("acc", 0.80), ("devacc", 0.70)])
+def test_a_transfer_column_shows_one_metric_and_never_the_other(study, lines, metric, expected):
+    key = key_of_row(study, "SimCSE", 42)
+    found = {"acc": 0.80, "devacc": 0.70, "spearman.all": 0.1}
+    cells = [toy_line(key, task, score) | {"metric": name} for task in TRANSFER for name, score in found.items()]
+    both = pd.concat([lines, pd.DataFrame(cells, columns=lines.columns)])
+    results = join(replace(study, transfer_metric=metric), both)
+    assert results.cells["SimCSE", "transfer_avg"].scores == {42: pytest.approx(100 * expected)}
+    assert results.cells["SimCSE", "sts_avg"].scores[42] == pytest.approx(53.0)
+    assert set(results.lines["metric"]) == {metric, "spearman.all"}
+
+
+def test_an_empty_score_is_missing(study, lines):
+    lines.loc[(lines["key"] == key_of_row(study, "SimCSE", 2)) & (lines["task"] == "sts14"), "score"] = None
+    assert join(study, lines).cells["SimCSE", "sts_avg"].missing == (2,)
+
+
+def test_deleting_a_line_changes_exactly_the_cells_that_used_it(wide, lines):
+    before = join(wide, lines).cells
+    after = join(wide, without(lines, key_of_row(wide, "SimCSE", 42), "sts13")).cells
+    changed = {place for place, cell in before.items() if after[place] != cell}
+    assert changed == {("SimCSE", "sts13"), ("SimCSE", "sts_avg")}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("select", "last"), ("scorer", "cosine mean"), ("metric", "spearman.mean")]
+)
+def test_only_the_rows_own_lines_count(study, lines, name, value):
+    cell = join(study, lines.assign(**{name: value})).cells["SimCSE", "sts_avg"]
+    assert cell.scores == {}
+
+
+@pytest.mark.parametrize(
+    ("label", "provenance"),
+    [("SimCSE", "measured"), ("As it is", "measured"), ("Elsewhere", "imported"), ("Absent", "not run")],
+)
+def test_provenance(study, lines, label, provenance):
+    assert join(study, lines).cells[label, "sts_avg"].provenance == provenance
+
+
+def test_a_scored_row_that_says_why_is_a_substitute(study, lines):
+    first = replace(study.rows[0], why="another corpus stands in")
+    results = join(replace(study, rows=(first, *study.rows[1:])), lines)
+    assert results.cells["SimCSE", "sts_avg"].provenance == "substituted"
+
+
+def test_published_numbers_stand_beside(study, lines):
+    cells = join(study, lines).cells
+    assert cells["Elsewhere", "transfer_avg"].published == 85.97
+    assert cells["Absent", "sts_avg"].published is None
+
+
+def test_a_second_line_for_a_cell_is_refused(study, lines):
+    twice = pd.concat([lines, lines.iloc[[3]].assign(score=0.99)])
+    with pytest.raises(ValueError, match=rf"1 cells have a second line, the first is {lines.iloc[3]['key']}.* sts15"):
+        join(study, twice)
+
+
+def test_two_evaluator_versions_in_a_table_are_refused(study, lines):
+    lines.loc[5, "version"] = 2
+    with pytest.raises(ValueError, match=r"toy: spearman\.all scores of evaluator versions 1 and 2"):
+        join(study, lines)
+
+
+def test_versions_of_lines_that_the_table_does_not_use_do_not_matter(study, lines):
+    other = lines.iloc[[0]].assign(key="someone else", version=2)
+    assert join(study, pd.concat([lines, other])).cells == join(study, lines).cells
+
+
+def test_transfer_tasks_have_versions_of_their_own(study, lines):
+    key = key_of_row(study, "SimCSE", 42)
+    transfer = lines.iloc[[0]].assign(key=key, task="mr", version=7)
+    assert join(study, pd.concat([lines, transfer])).cells == join(study, lines).cells
+
+
+def test_compared_columns_are_joined_even_if_not_shown(lines, study):
+    hidden = join(replace(study, columns=("sts12",)), lines)
+    assert ("Better", "sts_avg") in hidden.cells
+    assert set(tidy(hidden)["column"]) == {"sts12"}
+
+
+def test_tidy_is_in_points_with_seeds_and_keys(study, lines):
+    table = tidy(join(study, lines)).set_index(["row", "column"])
+    line = table.loc[("SimCSE", "sts_avg")]
+    assert (line["mean"], line["sd"], line["n"]) == (pytest.approx(54.0), pytest.approx(1.0), 3)
+    assert line["scores"] == "42=53.0000 1=54.0000 2=55.0000"
+    assert line["keys"].split()[0] == f"42={key_of_row(study, 'SimCSE', 42)}"
+    assert pd.isna(table.loc[("SimCSE", "transfer_avg"), "mean"])
+    assert table.loc[("SimCSE", "transfer_avg"), "missing_seeds"] == "42 1 2"
+
+
+def test_no_lines_at_all(study, lines):
+    cells = join(study, lines.iloc[:0]).cells
+    assert {cell.provenance for cell in cells.values()} == {"not run", "imported"}
+
+
+def test_rows_that_share_a_run_share_its_lines(study, lines):
+    again = Row(label="Again", encoder=study.rows[0].encoder, seeds=(42,))
+    cells = join(replace(study, rows=(*study.rows, again)), lines).cells
+    assert cells["Again", "sts_avg"].scores == pytest.approx({42: 53.0})
+    assert set(cells["SimCSE", "sts_avg"].scores) == {42, 1, 2}

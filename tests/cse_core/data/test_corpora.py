@@ -1,0 +1,257 @@
+"""Corpora and examples: what is read, what is refused, and what the cache does under interruption and competition."""
+
+import gzip
+import hashlib
+import lzma
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from cse_core.data import corpora, synthetic
+from cse_core.method import no_targets, single_column, tanh_head
+from cse_core.models.pretrained import ASSETS
+from cse_core.run import Corpus
+
+BACKBONE = ASSETS / "wiki-tiny"
+LINES = ["A small dog runs.", "", "Two  dogs\tsleep.", "  ", "It rains\u2028here.\u0085And there.", "Last."]
+
+
+class Untrained:
+    """The members of a method that examples do not need."""
+
+    modules = tanh_head
+    targets = no_targets
+
+    def loss(self, encode, batch, modules, targets):
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Plain(Untrained):
+    temperature: float = 0.05
+    name = "plain"
+    version = 1
+    examples = single_column
+
+
+@dataclass(frozen=True)
+class Halves(Untrained):
+    """Two columns, and two examples for each text with more than one word, none for the others."""
+
+    offset: int = 0
+    name = "halves"
+    version = 1
+
+    def examples(self, texts, tokenizer, max_length):
+        words = [text.split() for text in texts if len(text.split()) > 1]
+        if not words:
+            return {"left": [], "right": []}
+        ids = tokenizer([" ".join(w) for w in words], truncation=True, max_length=max_length)["input_ids"]
+        left = [item[: 2 + self.offset] for item in ids for _ in range(2)]
+        return {"left": left, "right": [item[2:] for item in ids for _ in range(2)]}
+
+
+@dataclass(frozen=True)
+class Given(Untrained):
+    """Whatever columns the test wants."""
+
+    columns: tuple = ()
+    name = "given"
+    version = 1
+
+    def examples(self, texts, tokenizer, max_length):
+        return {name: [list(ids) for ids in column] for name, column in self.columns}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(BACKBONE)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_bytes(("\n".join(LINES) + "\n").encode())
+    return path
+
+
+def examples(corpus: Corpus, method: Any, tokenizer: Any, max_length: int, folder: Path | None = None) -> Any:
+    return corpora.examples(corpus, method, tokenizer, max_length, folder)
+
+
+def sha(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+class TestReadLines:
+    @settings(max_examples=30, deadline=None)
+    @given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]))))
+    def test_plain_gz_and_xz_give_the_lines_back(self, lines: list[str]):
+        content = "".join(f"{line}\n" for line in lines).encode()
+        with tempfile.TemporaryDirectory() as folder:
+            for suffix, pack in ((".txt", bytes), (".gz", gzip.compress), (".xz", lzma.compress)):
+                path = Path(folder) / f"text{suffix}"
+                path.write_bytes(pack(content))
+                assert corpora.read_lines(path) == lines
+
+    def test_only_newlines_end_a_line_and_one_carriage_return_goes(self, tmp_path: Path):
+        path = tmp_path / "text.txt"
+        path.write_bytes("a\r\nb\rc\u2028d\x0be\r\r\n\nlast".encode())
+        assert corpora.read_lines(path) == ["a", "b\rc\u2028d\x0be\r", "", "last"]
+
+    def test_encoding(self, tmp_path: Path):
+        path = tmp_path / "text.txt"
+        path.write_bytes(b"sister\xf0city\n")
+        assert corpora.read_lines(path, "latin-1") == ["sister\u00f0city"]
+        with pytest.raises(ValueError, match=r"text\.txt: not utf-8 .*; convert it"):
+            corpora.read_lines(path)
+
+    @pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("xz", lzma.compress)])
+    def test_a_cut_file_is_an_error_only_where_the_cut_is_reached(self, suffix: str, pack, tmp_path: Path):
+        lines = [os.urandom(40).hex() for _ in range(20_000)]
+        path = tmp_path / f"text.{suffix}"
+        path.write_bytes(pack("\n".join(lines).encode())[:-200])
+        assert corpora.read_lines(path, lines=3) == lines[:3]
+        with pytest.raises(ValueError, match=rf"text\.{suffix}: cut short or damaged .*; delete it and copy or fetch"):
+            corpora.read_lines(path)
+
+    @pytest.mark.parametrize("suffix", ["gz", "xz"])
+    def test_a_file_that_only_bears_the_suffix(self, suffix: str, tmp_path: Path):
+        path = tmp_path / f"text.{suffix}"
+        path.write_bytes(b"plain text\n" * 100)
+        with pytest.raises(ValueError, match="cut short or damaged"):
+            corpora.read_lines(path)
+
+
+class TestSentences:
+    def test_the_first_lines_with_blank_ones_as_one_space(self, source: Path, cache: Path):
+        table = corpora.sentences(Corpus(str(source), 5))
+        assert table["text"][:] == ["A small dog runs.", " ", "Two  dogs\tsleep.", " ", LINES[4]]
+        digest = hashlib.sha256(("\n".join(LINES[:5]) + "\n").encode()).hexdigest()
+        assert [Path(file["filename"]) for file in table.cache_files] == [cache / "corpora" / digest / "table.arrow"]
+
+    def test_the_hash_is_that_of_the_file(self, source: Path):
+        assert corpora.content_hash(corpora.read_lines(source)) == sha(source)
+
+    def test_a_pinned_corpus_is_not_read_again(self, source: Path, cache: Path):
+        corpus = Corpus(str(source), len(LINES), sha(source))
+        first = corpora.sentences(corpus)["text"][:]
+        source.unlink()
+        assert corpora.sentences(corpus)["text"][:] == first
+
+    def test_an_open_corpus_follows_its_file(self, source: Path, cache: Path):
+        corpus = Corpus(str(source), 1)
+        corpora.sentences(corpus)
+        source.write_text("Another line.\n")
+        assert corpora.sentences(corpus)["text"][:] == ["Another line."]
+
+    def test_another_content_than_pinned(self, source: Path, cache: Path):
+        wanted, found = "0" * 64, sha(source)
+        with pytest.raises(ValueError, match=f"the first 6 lines have sha256 {found}, expected {wanted}; get"):
+            corpora.sentences(Corpus(str(source), 6, wanted))
+        assert not list(cache.rglob("*.arrow"))
+
+    def test_a_pin_of_another_number_of_lines(self, source: Path, cache: Path):
+        corpora.sentences(Corpus(str(source), 6, sha(source)))
+        with pytest.raises(ValueError, match="sha256 pins 6 lines"):
+            corpora.sentences(Corpus(str(source), 5, sha(source)))
+
+    def test_too_few_lines(self, source: Path, cache: Path):
+        with pytest.raises(ValueError, match=r"corpus\.txt: 6 lines, expected 7; ask for fewer"):
+            corpora.sentences(Corpus(str(source), 7))
+
+    def test_an_empty_file(self, tmp_path: Path, cache: Path):
+        (tmp_path / "void.txt").touch()
+        with pytest.raises(ValueError, match=r"void\.txt: empty, expected 3 lines"):
+            corpora.sentences(Corpus("void", 3), tmp_path)
+
+    def test_synthetic(self, cache: Path):
+        assert corpora.sentences(Corpus("synthetic", 50))["text"][:] == synthetic.sentences(50)
+
+    def test_real_corpus(self, real_data: Path, cache: Path):
+        pinned = (
+            "a51f808aa28b59ec24f9e9d8f2eee3b1a0cb36a6bc3e104576fdbc1336c9bde8"  # xz -dc | head -n 16384 | sha256sum
+        )
+        table = corpora.sentences(Corpus("wiki_sentences_1m", 16_384, pinned), real_data)
+        assert len(table) == 16_384
+        assert table[0]["text"].startswith("He has once again become bored with human society")
+        assert table[-1]["text"].endswith("where its legal status is more important than its physiological effects.")
+
+    def test_the_head_of_simcse_file(self, real_data: Path, cache: Path):
+        path = real_data / "wiki1m_for_simcse.head11914.txt"
+        table = corpora.sentences(Corpus("wiki1m_for_simcse.head11914", 11_914), real_data)
+        assert table["text"][:] == [line.strip("\n") or " " for line in path.read_text().split("\n")[:11_914]]
+
+
+class TestExamples:
+    def test_single_column_is_the_tokenizer(self, source: Path, cache: Path, tokenizer):
+        table = examples(Corpus(str(source), 6), Plain(), tokenizer, 8)
+        texts = [line if line.strip() else " " for line in LINES]
+        assert table["text"][:] == tokenizer(texts, truncation=True, max_length=8)["input_ids"]
+        assert table.data.schema.field("text").type == pa.list_(pa.int32())
+        assert table["text"][1] == [tokenizer.cls_token_id, tokenizer.sep_token_id]
+
+    def test_a_very_long_sentence(self, tmp_path: Path, cache: Path, tokenizer):
+        (tmp_path / "long.txt").write_text("word " * 10_000 + "\n\n")
+        table = examples(Corpus("long", 2), Plain(), tokenizer, 32, tmp_path)
+        assert [len(ids) for ids in table["text"]] == [32, 2]
+
+    def test_chunks_are_invisible(self, source: Path, cache: Path, tokenizer, monkeypatch):
+        whole = examples(Corpus(str(source), 6), Halves(), tokenizer, 8)[:]
+        monkeypatch.setenv("CSE_CACHE", str(cache / "other"))
+        monkeypatch.setattr(corpora, "CHUNK", 1)
+        assert examples(Corpus(str(source), 6), Halves(), tokenizer, 8)[:] == whole
+        assert len(whole["left"]) == len(whole["right"]) == 6
+
+    def test_methods_with_one_column_share_a_table(self, source: Path, cache: Path, tokenizer):
+        corpus = Corpus(str(source), 6)
+        shared = {
+            examples(corpus, method, tokenizer, 8).cache_files[0]["filename"]
+            for method in (Plain(), Plain(0.1), dataclass(frozen=True)(type("Other", (Plain,), {"name": "other"}))())
+        }
+        assert len(shared) == 1
+
+    def test_whatever_changes_the_ids_changes_the_table(self, source: Path, cache: Path, tokenizer):
+        corpus = Corpus(str(source), 6)
+        larger: Any = AutoTokenizer.from_pretrained(BACKBONE)
+        larger.add_tokens(["rains"])
+        tables = [
+            examples(corpus, Plain(), tokenizer, 8),
+            examples(corpus, Plain(), tokenizer, 4),
+            examples(corpus, Plain(), larger, 8),
+            examples(Corpus(str(source), 5), Plain(), tokenizer, 8),
+            examples(corpus, Halves(), tokenizer, 8),
+            examples(corpus, Halves(1), tokenizer, 8),
+        ]
+        assert len({table.cache_files[0]["filename"] for table in tables}) == len(tables)
+        assert tables[4]["left"][0] == tables[5]["left"][0][:2] != tables[5]["left"][0]
+
+    def test_what_the_tokenizer_did_before_changes_nothing(self, source: Path, cache: Path, tokenizer):
+        corpus = Corpus(str(source), 6)
+        first = examples(corpus, Plain(), tokenizer, 8).cache_files
+        tokenizer(["a", "b c"], padding=True, truncation=True, max_length=5)
+        assert examples(corpus, Plain(), tokenizer, 8).cache_files == first
+
+    def test_a_hit_reads_neither_the_source_nor_the_corpus_table(self, source: Path, cache: Path, tokenizer):
+        corpus = Corpus(str(source), 6, sha(source))
+        first = examples(corpus, Plain(), tokenizer, 8)["text"][:]
+        source.unlink()
+        (cache / "corpora" / corpus.sha256 / "table.arrow").unlink()
+        assert examples(corpus, Plain(), tokenizer, 8)["text"][:] == first
+
+    def test_columns_of_unequal_length(self, source: Path, cache: Path, tokenizer):
+        method = Given((("a", ((1,), (2,))), ("b", ((1,),))))
+        with pytest.raises(ValueError, match=r"method given: columns .* equally long, got \{'a': 2, 'b': 1\}"):
+            examples(Corpus(str(source), 6), method, tokenizer, 8)
+
+    def test_no_example_at_all(self, source: Path, cache: Path, tokenizer):
+        with pytest.raises(ValueError, match="method given: no example from"):
+            examples(Corpus(str(source), 6), Given((("a", ()),)), tokenizer, 8)

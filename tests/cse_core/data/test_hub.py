@@ -1,0 +1,257 @@
+"""Where data is found: in folders, and on a hub that a small server plays for a real process."""
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from cse_core.data import corpora
+
+PREFIX = f"/datasets/{corpora.REPOSITORY}/resolve/main/"
+CORPUS = b"The first line.\n\nThe third line.\n"
+
+CHILD = """
+import json, sys
+from pathlib import Path
+from cse_core import data, senteval
+from cse_core.run import Corpus
+folder, seen = Path(sys.argv[1]), {}
+name = "wiki1m_for_simcse"
+seen["folder"] = str(data.locate_corpus(name, folder))
+seen["fetched"] = data.locate_corpus(name).read_text()
+seen["again"] = data.locate_corpus(name).read_text()
+seen["folder_before_cache"] = str(data.locate_corpus(name, folder))
+seen["sentences"] = data.sentences(Corpus(name, 3))["text"][:]
+if sys.argv[2] == "archive":
+    data.locate_senteval(), data.locate_senteval()
+    seen["counts"] = {task: len(senteval.pairs(task).table) for task in senteval.STS_TEST}
+    seen["counts"]["cr"] = len(senteval.labelled("cr").table)
+    try:
+        senteval.labelled("subj")
+    except senteval.TruncatedTask as error:
+        seen["refused"] = str(error)
+else:
+    try:
+        data.locate_senteval()
+    except FileNotFoundError as error:
+        seen["absent"] = str(error)
+print(json.dumps(seen))
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What the hub has: a small corpus and, where the real data is at hand, an archive of it with SUBJ cut short."""
+    found = {"wiki1m_for_simcse.txt": CORPUS}
+    if os.environ.get("CSE_DATA"):
+        root = corpora.locate_senteval(Path(os.environ["CSE_DATA"]))
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as tar:
+            for path in sorted(root.rglob("*")):
+                content = path.read_bytes() if path.is_file() else b""
+                if path.name == "subj.subjective":
+                    content = b"".join(content.splitlines(keepends=True)[:20])
+                if path.is_file():
+                    add(tar, f"some/export/{path.relative_to(root)}", content)
+        found["senteval.tar"] = stream.getvalue()
+    return found
+
+
+@pytest.fixture(scope="module")
+def hub(files: dict[str, bytes]) -> Iterator[tuple[str, list[str]]]:
+    """The address of a server with these files, and the requests made so far."""
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self, body: bool) -> None:
+            requests.append(f"{self.command} {self.path.removeprefix(PREFIX)}")
+            content = files.get(self.path.removeprefix(PREFIX))
+            self.send_response(404 if content is None else 200)
+            if content is None:
+                self.send_header("X-Error-Code", "EntryNotFound")
+            self.send_header("X-Repo-Commit", "c" * 40)
+            self.send_header("ETag", f'"{hashlib.sha256(content or b"").hexdigest()}"')
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            if body:
+                self.wfile.write(content or b"")
+
+        def do_HEAD(self) -> None:
+            self.answer(False)
+
+        def do_GET(self) -> None:
+            self.answer(True)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", requests
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def seen(hub: tuple[str, list[str]], files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """What a new process with empty caches sees, in the order of CHILD."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "data").mkdir()
+    (home / "data" / "wiki1m_for_simcse.txt").write_text("From the folder.\n")
+    environment = {name: value for name, value in os.environ.items() if name not in ("CSE_DATA", "HF_HUB_OFFLINE")}
+    environment |= {"HF_ENDPOINT": hub[0], "NO_PROXY": "127.0.0.1", "CSE_CACHE": str(home / "cache")}
+    environment |= {"HF_HOME": str(home / "hf"), "HF_HUB_CACHE": str(home / "hf" / "hub")}
+    kind = "archive" if "senteval.tar" in files else "none"
+    command = [sys.executable, "-c", CHILD, str(home / "data"), kind]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) | {"home": str(home), "requests": list(hub[1])}
+
+
+def add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    tar.addfile(member, io.BytesIO(content))
+
+
+class TestLocate:
+    @pytest.mark.parametrize("suffix", ["", ".txt", ".txt.xz", ".txt.gz"])
+    def test_in_the_folder_with_any_suffix(self, suffix: str, tmp_path: Path, cache: Path):
+        (tmp_path / f"mine{suffix}").write_bytes(b"x")
+        assert corpora.locate_corpus("mine", tmp_path) == tmp_path / f"mine{suffix}"
+
+    def test_the_argument_goes_before_the_variable(self, tmp_path: Path, cache: Path, monkeypatch):
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "mine.txt").write_text(name)
+        monkeypatch.setenv("CSE_DATA", str(tmp_path / "a"))
+        assert corpora.locate_corpus("mine").read_text() == "a"
+        assert corpora.locate_corpus("mine", tmp_path / "b").read_text() == "b"
+
+    def test_a_path_is_a_name(self, tmp_path: Path, cache: Path):
+        (tmp_path / "mine.txt").touch()
+        assert corpora.locate_corpus(str(tmp_path / "mine.txt")) == tmp_path / "mine.txt"
+
+    def test_a_missing_corpus_says_where_it_was_looked_for(self, tmp_path: Path, cache: Path):
+        with pytest.raises(FileNotFoundError, match=r"corpus mine: .*mine\.txt\.xz.*; name the folder .*CSE_DATA"):
+            corpora.locate_corpus("mine", tmp_path)
+
+    def test_a_missing_data_folder_is_an_error(self, tmp_path: Path, cache: Path, monkeypatch):
+        assert corpora.data_folder(None) is None
+        monkeypatch.setenv("CSE_DATA", str(tmp_path / "nowhere"))
+        with pytest.raises(FileNotFoundError, match="nowhere: no such folder; correct"):
+            corpora.data_folder(None)
+
+    @pytest.mark.parametrize("layout", ["senteval/downstream", "SentEval/data/downstream", "."])
+    def test_senteval_in_any_layout(self, layout: str, tmp_path: Path, cache: Path):
+        (tmp_path / layout / "STS").mkdir(parents=True)
+        assert corpora.locate_senteval(tmp_path) == tmp_path / layout
+
+
+def test_a_folder_goes_before_the_cache_and_the_cache_before_the_hub(seen: dict):
+    local = f"{seen['home']}/data/wiki1m_for_simcse.txt"
+    assert (seen["folder"], seen["folder_before_cache"]) == (local, local)
+    assert seen["fetched"] == seen["again"] == CORPUS.decode()
+    corpus = [request for request in seen["requests"] if "wiki1m" in request]
+    assert corpus == [*["HEAD wiki1m_for_simcse.txt"] * 2, "GET wiki1m_for_simcse.txt"]  # asked first, then fetched
+
+
+def test_the_fetched_corpus_is_read(seen: dict):
+    assert seen["sentences"] == ["The first line.", " ", "The third line."]
+
+
+def test_the_archive_is_fetched_and_unpacked_once(seen: dict, real_data: Path):
+    archive = [request for request in seen["requests"] if "senteval" in request]
+    assert archive == [*["HEAD senteval.tar"] * 2, "GET senteval.tar"]
+    unpacked = Path(seen["home"]) / "cache" / "senteval"
+    assert (unpacked / "some" / "export" / "CR" / "custrev.pos").is_file()
+    assert not list(unpacked.parent.glob("unpacking-*"))
+
+
+def test_a_cut_archive_refuses_its_task_and_no_other(seen: dict, real_data: Path):
+    expected = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186, "stsb": 1379, "sickr": 4927}
+    assert seen["counts"] == expected | {"cr": 3775}
+    assert "subj.subjective: 20 sentences of class 0, expected 5,000" in seen["refused"]
+    assert "SimCSE issue 84" in seen["refused"]
+    assert "CSE_DATA" in seen["refused"]
+
+
+def test_an_archive_that_the_hub_lacks(seen: dict):
+    if os.environ.get("CSE_DATA"):
+        pytest.skip("with real data this hub has the archive")
+    assert seen["absent"].startswith("senteval.tar: not among")
+
+
+@pytest.mark.parametrize("locate", [corpora.locate_senteval, lambda: corpora.locate_corpus("wiki1m_for_simcse")])
+def test_offline_with_nothing_cached(locate, cache: Path):
+    with pytest.raises(FileNotFoundError) as caught:
+        locate()
+    for word in ("not in the Hugging Face cache", corpora.REPOSITORY, "HF_HUB_OFFLINE", "HF_ENDPOINT", "CSE_DATA"):
+        assert word in str(caught.value)
+
+
+def member(name: str, **fields: object) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    for field, value in fields.items():
+        setattr(made, field, value)
+    return made
+
+
+HOSTILE = {
+    "climbs": ([member("STS/a.txt"), member("../outside.txt")], "outside"),
+    "is a bomb": ([member("STS/a.txt"), member("STS/b.txt", size=3 << 30)], "at most 100 of 2,147,483,648"),
+    "is a swarm": ([member(f"STS/{n}.txt") for n in range(101)], "101 members"),
+    "has no STS": ([member("MR/a.txt")], "has no folder STS"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_an_archive_that_is_refused_leaves_nothing(name: str, tmp_path: Path, cache: Path, monkeypatch):
+    members, reason = HOSTILE[name]
+    archive = tmp_path / "senteval.tar"
+    with tarfile.open(archive, "w") as tar:
+        for item in members:
+            tar.fileobj.write(item.tobuf())  # the header alone: no test writes three gigabytes
+    monkeypatch.setattr(corpora, "MOST_MEMBERS", 100)
+    monkeypatch.setattr(corpora, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(corpora, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    with pytest.raises(ValueError, match=rf"senteval\.tar: refused \(.*{reason}"):
+        corpora.locate_senteval()
+    assert [path.name for path in cache.rglob("*")] == ["senteval.lock"]
+    assert not list(tmp_path.rglob("outside*"))
+
+
+def test_an_archive_that_is_cut_is_refused(tmp_path: Path, cache: Path, monkeypatch):
+    archive = tmp_path / "senteval.tar"
+    with tarfile.open(archive, "w") as tar:
+        add(tar, "STS/a.txt", b"x" * 5000)
+    archive.write_bytes(archive.read_bytes()[:3000])
+    monkeypatch.setattr(corpora, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(corpora, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    with pytest.raises(ValueError, match=r"senteval\.tar: refused"):
+        corpora.locate_senteval()
+    assert not (cache / "senteval").exists()
+
+
+@pytest.mark.parametrize("top", ["STS", "./STS", "a/b/c/STS"])
+def test_any_top_folder_will_do_and_links_are_left_out(top: str, tmp_path: Path, cache: Path, monkeypatch):
+    archive = tmp_path / "senteval.tar"
+    with tarfile.open(archive, "w") as tar:
+        add(tar, f"{top}/a.txt", b"content")
+        tar.addfile(member(f"{top}/link", type=tarfile.SYMTYPE, linkname="a.txt"))
+    monkeypatch.setattr(corpora, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(corpora, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    found = corpora.locate_senteval()
+    assert sorted(path.name for path in (found / "STS").iterdir()) == ["a.txt"]
+    assert (found / "STS" / "a.txt").read_bytes() == b"content"

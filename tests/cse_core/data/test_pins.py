@@ -1,0 +1,149 @@
+"""Corpora and backbones that are taken by name alone keep the content that their first run found."""
+
+import json
+import multiprocessing
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from cse_core.data.pins import PINS, hold, pins
+from cse_core.data.synthetic import sentences
+from cse_core.method import Method
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.simcse import SimCSE
+from cse_core.models import pretrained
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import content_hash, resolve_pinned
+from cse_core.run import Corpus, Pretrained, Run
+from cse_core.training.train import train
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("\n".join(sentences(64)) + "\n")
+    return folder
+
+
+@pytest.fixture
+def backbone(tmp_path: Path) -> Path:
+    return shutil.copytree(pretrained.ASSETS / "wiki-tiny", tmp_path / "backbone")
+
+
+def run(backbone: Path | str, method: Method = SimCSE(), seed: int = 42) -> Run:  # noqa: B008 - frozen
+    corpus = Corpus("mine", 64)
+    return Run(method=method, backbone=Pretrained(str(backbone)), corpus=corpus, batch_size=32, seed=seed)
+
+
+def other_sentences(data: Path) -> None:
+    (data / "mine.txt").write_text("\n".join(reversed(sentences(64))) + "\n")
+
+
+def other_weights(backbone: Path) -> None:
+    encoder = Encoder.from_pretrained(backbone)
+    with torch.no_grad():
+        next(encoder.backbone.parameters()).mul_(2)
+    encoder.keep(backbone)
+
+
+def test_the_first_run_pins_what_it_takes_by_name(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
+    store = tmp_path / "store"
+    history = train(run(backbone), store, data=data)
+    assert pins(store) == {
+        "corpus mine, first 64 lines": history.data["corpus"],
+        f"backbone {backbone}": history.data["backbone"],
+    }
+    before = (store / PINS).stat().st_mtime_ns
+    train(run(backbone, seed=1), store, data=data)
+    assert (store / PINS).stat().st_mtime_ns == before
+
+
+def test_other_sentences_under_the_name_are_refused(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
+    store = tmp_path / "store"
+    first = train(run(backbone), store, data=data).data["corpus"]
+    other_sentences(data)
+    with pytest.raises(ValueError) as caught:
+        train(run(backbone, seed=1), store, data=data)
+    said = str(caught.value)
+    assert said.startswith(f"run {run(backbone, seed=1).key}: corpus mine, first 64 lines has the content ")
+    assert f"found {first} ({store / PINS}); put that content back" in said
+    assert not (store / run(backbone, seed=1).key / "last").exists()
+    train(run(backbone, seed=1), tmp_path / "another store", data=data)  # as the message says
+
+
+def test_other_weights_under_the_name_are_refused(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
+    store, named = tmp_path / "store", Pretrained(str(backbone))
+    first = train(run(backbone), store, data=data).data["backbone"]
+    assert resolve_pinned(named, store) == backbone  # as a teacher, or scored as it is
+    other_weights(backbone)
+    both = f"backbone {backbone} has the content {content_hash(backbone)}, but the first run .* found {first}"
+    for use in (lambda: train(run(backbone, seed=1), store, data=data), lambda: resolve_pinned(named, store)):
+        with pytest.raises(ValueError, match=both):
+            use()
+
+
+def test_what_declares_its_hash_has_no_pin(data: Path, tmp_path: Path, cache: Path) -> None:
+    declared = Pretrained("wiki-tiny", content_hash(pretrained.ASSETS / "wiki-tiny"))
+    resolve_pinned(declared, tmp_path / "store")
+    assert pins(tmp_path / "store") == {}
+
+
+def test_a_teacher_that_learnt_from_other_sentences_is_refused(
+    backbone: Path, data: Path, tmp_path: Path, cache: Path
+) -> None:
+    """The teacher's folder comes from another machine, whose file of that name had other sentences."""
+    teacher = run(backbone)
+    student = run(backbone, method=RankCSE(teachers=(Teacher(teacher, 1.0),)))
+    elsewhere, store = tmp_path / "elsewhere", tmp_path / "store"
+    theirs = train(teacher, elsewhere, data=data).data["corpus"]
+    shutil.copytree(elsewhere / teacher.key, store / teacher.key)
+    other_sentences(data)
+    with pytest.raises(ValueError, match=f"run {student.key}: corpus mine.* but the first run .* found {theirs}"):
+        train(student, store, data=data)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1]", '{"corpus mine": 3}'])
+def test_damaged_pins_are_an_error_and_stay(damage: str, tmp_path: Path) -> None:
+    hold(tmp_path, {"corpus mine": "a"}, "a test")
+    (tmp_path / PINS).write_text(damage)
+    with pytest.raises(ValueError, match=rf"{PINS}: damaged .*; put a copy back, or delete it"):
+        hold(tmp_path, {"corpus mine": "b"}, "a test")
+    assert (tmp_path / PINS).read_text() == damage
+
+
+def pin_one(store: Path, number: int, barrier, results) -> None:
+    barrier.wait(30)
+    try:
+        hold(store, {f"corpus {number}": "same", "corpus shared": str(number)}, f"process {number}")
+    except ValueError:
+        results.put(0)
+    else:
+        results.put(1)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_of_many_processes_at_once_one_pins_and_the_others_are_refused(tmp_path: Path) -> None:
+    fork = multiprocessing.get_context("fork")  # a new interpreter would spend seconds on imports
+    barrier, results = fork.Barrier(6), fork.Queue()
+    children = [fork.Process(target=pin_one, args=(tmp_path, n, barrier, results), daemon=True) for n in range(6)]
+    for child in children:
+        child.start()
+    assert sum(results.get(timeout=30) for _ in children) == 1
+    for child in children:
+        child.join(30)
+    pinned = json.loads((tmp_path / PINS).read_text())
+    assert pinned == {f"corpus {pinned['corpus shared']}": "same", "corpus shared": pinned["corpus shared"]}
+
+
+def test_a_backbone_whose_hash_is_known_must_have_it(backbone: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    backbone.rename("bert-base-uncased")  # a folder of that name stands for the hub's
+    known = pretrained.KNOWN["bert-base-uncased"]
+    with pytest.raises(ValueError, match=f"model.safetensors: sha256 [0-9a-f]{{64}}, expected {known}, as the hub's"):
+        resolve_pinned(Pretrained("bert-base-uncased"), tmp_path / "store")
+    assert pins(tmp_path / "store") == {}

@@ -1,0 +1,171 @@
+"""The evaluation sets: exact counts and sentences of the real files, and what a spoilt copy of them leads to."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cse_core.data import senteval, synthetic
+from cse_core.data.senteval import labelled, pairs
+
+TOTALS = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186}
+SINGLE = {"stsb_train": 5749, "stsb_dev": 1500, "stsb": 1379, "sickr_train": 4500, "sickr_dev": 500, "sickr": 4927}
+PART_COUNTS = {
+    "sts12": "MSRpar 750, MSRvid 750, SMTeuroparl 459, surprise.OnWN 750, surprise.SMTnews 399",
+    "sts13": "FNWN 189, headlines 750, OnWN 561",
+    "sts14": "deft-forum 450, deft-news 300, headlines 750, images 750, OnWN 750, tweet-news 750",
+    "sts15": "answers-forums 375, answers-students 750, belief 375, headlines 750, images 750",
+    "sts16": "answer-answer 254, headlines 249, plagiarism 230, postediting 244, question-question 209",
+}
+LABEL_COUNTS = {
+    "mr": {("all", 1): 5331, ("all", 0): 5331},
+    "cr": {("all", 1): 2407, ("all", 0): 1368},
+    "subj": {("all", 1): 5000, ("all", 0): 5000},
+    "mpqa": {("all", 1): 3312, ("all", 0): 7294},
+    "sst2": {
+        **{("train", 0): 29780, ("train", 1): 37569},
+        **{("dev", 1): 444, ("dev", 0): 428},
+        **{("test", 0): 912, ("test", 1): 909},
+    },
+    "trec": {("train", n): count for n, count in enumerate((86, 1162, 1250, 1223, 835, 896))}
+    | {("test", n): count for n, count in enumerate((9, 138, 94, 65, 81, 113))},
+    "mrpc": {("train", 1): 2753, ("train", 0): 1323, ("test", 1): 1147, ("test", 0): 578},
+}
+
+
+class TestPairs:
+    @pytest.mark.parametrize("task", TOTALS)
+    def test_counts_and_order_of_parts(self, task: str, real_data: Path):
+        found = pairs(task, real_data)
+        counts = Counter(found.table["part"])
+        assert ", ".join(f"{part} {n}" for part, n in counts.items()) == PART_COUNTS[task]
+        assert len(found.table) == TOTALS[task]
+        assert found.table["part"][:] == sorted(found.table["part"], key=str.lower)
+        assert 0 <= min(found.table["score"]) < max(found.table["score"]) == 5
+        assert len(found.files) == 2 * len(counts)
+        assert found.warnings == ()
+
+    @pytest.mark.parametrize("task", SINGLE)
+    def test_counts_of_the_sets_in_one_file(self, task: str, real_data: Path):
+        found = pairs(task, real_data)
+        assert set(found.table["part"]) == {task}
+        assert len(found.table) == SINGLE[task]
+        assert min(found.table["score"]) == (1 if task.startswith("sickr") else 0)
+        assert max(found.table["score"]) == 5
+        assert found.warnings == ()
+
+    def test_names(self):
+        named = (senteval.STS_TEST, senteval.STS_DEV, senteval.TRANSFER)
+        assert named == ((*TOTALS, "stsb", "sickr"), ("stsb_dev", "sickr_dev"), tuple(LABEL_COUNTS))
+
+    def test_unscored_pairs_are_skipped_and_the_order_kept(self, real_data: Path):
+        folder = real_data / "senteval/downstream/STS/STS15-en-test"
+        gold = (folder / "STS.gs.answers-forums.txt").read_text().split("\n")[:2000]
+        texts = (folder / "STS.input.answers-forums.txt").read_text().split("\n")[:2000]
+        expected = [
+            {
+                "part": "answers-forums",
+                "sentence1": " ".join(text.split("\t")[0].split()),
+                "sentence2": " ".join(text.split("\t")[1].split()),
+                "score": float(score),
+            }
+            for text, score in zip(texts, gold, strict=True)
+            if score
+        ]
+        assert len(expected) == 375
+        assert pairs("sts15", real_data).table.select(range(375)).to_list() == expected
+
+    def test_first_and_last_sentences(self, real_data: Path):
+        sts12, sickr, stsb = (pairs(task, real_data).table for task in ("sts12", "sickr", "stsb"))
+        assert tuple(sts12[0].values()) == (
+            "MSRpar",
+            "the problem likely will mean corrective changes before the shuttle fleet starts flying again .",
+            "he said the problem needs to be corrected before the space shuttle fleet is cleared to fly again .",
+            4.4,
+        )
+        assert sts12[-1]["sentence2"] == "what it did without the initiative not going very far ."
+        assert sickr[0]["sentence1"] == "There is no boy playing outdoors and there is no man smiling"
+        assert sickr[0]["score"] == 3.3
+        assert sickr[-1]["sentence2"] == "The snowboarder is leaping fearlessly over white snow"
+        assert (stsb[0]["sentence1"], stsb[0]["score"]) == ("a girl is styling her hair .", 2.5)
+        assert stsb[-1]["sentence2"] == "north korea delegation meets with south korean officials"
+
+    def test_sick_loses_its_carriage_returns_and_its_header(self, real_data: Path):
+        raw = (real_data / "senteval/downstream/SICK/SICK_test_annotated.txt").read_bytes()
+        assert raw.count(b"\r\n") == 4928
+        table = pairs("sickr", real_data).table
+        assert not any("\r" in cell for row in table for cell in (row["sentence1"], row["sentence2"]))
+        assert "sentence_A" not in table["sentence1"]
+
+    def test_duplicates_stay(self, real_data: Path):
+        rows = [tuple(row.values()) for row in pairs("sts12", real_data).table if row["part"] == "SMTeuroparl"]
+        assert len(rows) == 459
+        assert len({row[1:3] for row in rows}) < 459
+
+    @pytest.mark.parametrize(("task", "split"), [("synthetic", "test"), ("synthetic_dev", "dev")])
+    def test_synthetic(self, task: str, split: str, cache: Path):
+        found = pairs(task)
+        assert [tuple(row.values()) for row in found.table] == [tuple(row) for row in synthetic.pairs(split)]
+        assert (found.files, found.warnings) == ({}, ())
+
+    @pytest.mark.parametrize("read", [pairs, labelled])
+    def test_an_unknown_task_names_the_known(self, read, cache: Path):
+        with pytest.raises(ValueError, match=r"task sts11: not among (sts12|mr), "):
+            read("sts11")
+
+
+class TestLabelled:
+    @pytest.mark.parametrize("task", LABEL_COUNTS)
+    def test_counts(self, task: str, real_data: Path):
+        found = labelled(task, real_data)
+        assert Counter(zip(found.table["split"], found.table["label"], strict=True)) == LABEL_COUNTS[task]
+        assert any(found.table["sentence2"]) == (task == "mrpc")
+        assert found.warnings == ()
+
+    @pytest.mark.parametrize("task", ["mr", "cr", "subj", "mpqa"])
+    def test_the_file_of_label_one_goes_first(self, task: str, real_data: Path):
+        labels = labelled(task, real_data).table["label"][:]
+        assert labels == sorted(labels, reverse=True)
+
+    @pytest.mark.parametrize(
+        ("task", "row", "split", "sentence", "label"),
+        [
+            ("mr", 2, "all", "effective but too-tepid biopic", 1),
+            ("mr", -1, "all", "enigma is well-made , but it 's just too dry and too placid .", 0),
+            ("cr", 0, "all", "im a more happier person after discovering the i/p button ! .", 1),
+            ("subj", 5000, "all", "smart and alert , thirteen conversations about one thing is a small gem .", 0),
+            ("mpqa", 0, "all", "are also being encouraged", 1),
+            ("sst2", 0, "train", "hide new secretions from the parental units", 0),
+            ("trec", 0, "train", "How did serfdom develop in and then leave Russia ?", 1),
+            ("trec", 1, "train", "What films featured the character Popeye Doyle ?", 2),
+            ("trec", 65, "train", "Which city has the oldest relationship as a sister\u00f0city with Los Angeles ?", 4),
+            ("trec", -1, "test", "What is e-coli ?", 1),
+        ],
+    )  # fmt: skip
+    def test_sentences(self, task: str, row: int, split: str, sentence: str, label: int, real_data: Path):
+        expected = {"split": split, "sentence1": sentence, "sentence2": "", "label": label}
+        assert labelled(task, real_data).table[row] == expected
+
+    def test_mrpc_has_neither_byte_order_mark_nor_header(self, real_data: Path):
+        raw = (real_data / "senteval/downstream/MRPC/msr_paraphrase_train.txt").read_bytes()
+        assert raw.startswith(b"\xef\xbb\xbfQuality\t#1 ID")
+        table = labelled("mrpc", real_data).table
+        assert table[0]["sentence1"].startswith('Amrozi accused his brother , whom he called " the witness "')
+        assert table[0]["sentence2"].startswith('Referring to him as only " the witness " , Amrozi')
+        assert (table[0]["label"], table[4076]["split"]) == (1, "test")
+        assert table[4076]["sentence1"].startswith("PCCW 's chief operating officer , Mike Butcher")
+        assert not any("\ufeff" in row["sentence1"] for row in table)
+
+    def test_empty_sentences_stay_where_they_are(self, real_data: Path):
+        empty = {
+            task: [row for row, text in enumerate(labelled(task, real_data).table["sentence1"]) if not text]
+            for task in ("cr", "mpqa")
+        }
+        assert empty["cr"] == [2323 - 1, 2407 - 1, 2407 + 769 - 1, 2407 + 1368 - 1]
+        assert empty["mpqa"] == [3312 - 1, 3312 + 6415 - 1, 3312 + 7294 - 1]
+
+    def test_phrases_of_both_classes_stay_in_both(self, real_data: Path):
+        table = labelled("mpqa", real_data).table
+        positive, negative = set(table["sentence1"][:3312]), set(table["sentence1"][3312:])
+        assert len(positive & negative) == 99
+        assert len(table) - len({(row["sentence1"], row["label"]) for row in table}) == 2266

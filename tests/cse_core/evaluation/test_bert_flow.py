@@ -1,0 +1,308 @@
+"""BERT-flow against loops in double precision, Jacobians, closed forms and what a fit must do to correlated data."""
+
+import math
+from itertools import chain
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from cse_core.evaluation.bert_flow import (
+    MIXINGS,
+    ActivationNorm,
+    AdditiveCoupling,
+    Flow,
+    Permutation,
+    Rotation,
+    fit_flow,
+)
+from cse_core.evaluation.bert_flow import negative_log_likelihood as likelihood_loss
+
+mixings = st.sampled_from(MIXINGS)
+seeds = st.integers(0, 10_000)
+OFFSETS = torch.tensor([0.0, 5.0, -3.0, 200.0, 0.1, 1.0], dtype=torch.float64)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def normal(n: int, d: int, seed: int) -> Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def moved(width: int, seed: int, *, levels: int = 2, depth: int = 2, mixing: str = "rotation") -> Flow:
+    """A flow in double precision, all of whose parameters have left their initial values, masked ones too."""
+    generator = torch.Generator().manual_seed(seed)
+    flow = Flow(width, levels, depth, 5, generator, mixing=mixing).double()
+    with torch.no_grad():
+        for parameter in flow.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    return flow
+
+
+def identity(width: int, levels: int = 2, depth: int = 3) -> Flow:
+    flow = Flow(width, levels, depth).double()
+    for module in flow.modules():
+        if isinstance(module, Rotation):
+            module.order.copy_(torch.arange(len(module.order)))
+            module.sign.fill_(1)
+            for parameter in module.parameters():
+                torch.nn.init.zeros_(parameter)
+    return flow
+
+
+def correlated(n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Vectors of a Gaussian with correlations, offsets and one large variance; its covariance."""
+    mix = torch.eye(6, dtype=torch.float64) + 0.8 * normal(6, 6, 99).tril(-1)
+    mix[3] *= 50
+    return (normal(n, 6, seed) @ mix.T + OFFSETS).float(), mix @ mix.T
+
+
+def layer_loop(layer: Any, x: list[float]) -> tuple[list[float], float]:
+    """One layer on one vector, from its equation, and its log |det|."""
+    d = len(x)
+    if isinstance(layer, ActivationNorm):
+        centre, scale = layer.centre.tolist(), layer.log_scale.tolist()
+        return [(x[i] - centre[i]) * math.exp(scale[i]) for i in range(d)], sum(scale)
+    if isinstance(layer, Permutation):
+        return [x[i] for i in layer.order.tolist()], 0.0
+    if isinstance(layer, Rotation):
+        below, above = layer.lower.tolist(), layer.upper.tolist()
+        lower = [[below[i][j] if j < i else float(i == j) for j in range(d)] for i in range(d)]
+        s = [sign * math.exp(v) for sign, v in zip(layer.sign.tolist(), layer.log_diagonal.tolist(), strict=True)]
+        upper = [[above[i][j] if j > i else s[i] * (i == j) for j in range(d)] for i in range(d)]
+        p = [[float(order == j) for j in range(d)] for order in layer.order.tolist()]
+        for matrix in (upper, lower, p):
+            x = [sum(matrix[i][j] * x[j] for j in range(d)) for i in range(d)]
+        return x, sum(math.log(abs(v)) for v in s)
+    h = first = x[: d // 2]
+    for k in (0, 2, 4):
+        weight, bias = layer.shift[k].weight.tolist(), layer.shift[k].bias.tolist()
+        h = [sum(w * v for w, v in zip(row, h, strict=True)) + b for row, b in zip(weight, bias, strict=True)]
+        h = [max(v, 0.0) for v in h] if k < 4 else h
+    return [*first, *(a + b for a, b in zip(x[d // 2 :], h, strict=True))], 0.0
+
+
+def flow_loop(flow: Flow, x: list[float]) -> tuple[list[float], float]:
+    z, total = [], 0.0
+    for number, layers in enumerate(flow.levels):
+        for layer in layers:
+            x, change = layer_loop(layer, x)
+            total += change
+        if number < len(flow.levels) - 1:
+            kept = math.ceil(len(x) / 2)
+            z, x = [*z, *x[kept:]], x[:kept]
+    return [*z, *x], total
+
+
+@given(st.integers(3, 7), st.integers(1, 2), st.integers(1, 2), mixings, seeds)
+def test_a_flow_is_its_layers_written_out_and_its_inverse_undoes_it(
+    width: int, levels: int, depth: int, mixing: str, seed: int
+) -> None:
+    flow, x = moved(width, seed, levels=levels, depth=depth, mixing=mixing), normal(2, width, seed + 1)
+    z, log_determinant = flow(x)
+    for row, found in zip(x.tolist(), z.tolist(), strict=True):
+        expected, expected_change = flow_loop(flow, row)
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        assert log_determinant.item() == pytest.approx(expected_change, abs=1e-10)
+    assert torch.allclose(flow.inverse(z), x, rtol=0, atol=1e-8)
+    assert torch.allclose(flow(flow.inverse(x))[0], x, rtol=0, atol=1e-8)
+
+
+def jacobian(flow: Flow, x: Tensor) -> Any:
+    return torch.autograd.functional.jacobian(lambda v: flow(v[None])[0][0], x)
+
+
+@given(st.integers(5, 8), st.integers(1, 3), mixings, seeds)
+def test_the_log_determinant_is_that_of_the_jacobian(width: int, levels: int, mixing: str, seed: int) -> None:
+    flow, x = moved(width, seed, levels=levels, mixing=mixing), normal(2, width, seed + 1)
+    for row in x:
+        assert flow(x)[1].item() == pytest.approx(jacobian(flow, row).slogdet().logabsdet.item(), abs=1e-8)
+
+
+@pytest.mark.parametrize("width", [2, 5, 8])
+def test_every_latent_depends_on_every_input(width: int) -> None:
+    flow = moved(width, 0, levels=1, depth=3)
+    assert jacobian(flow, normal(1, width, 1)[0]).abs().min() > 1e-6
+
+
+@pytest.mark.parametrize("mixing", MIXINGS)
+def test_a_new_flow_is_orthogonal(mixing: str) -> None:
+    x = normal(5, 7, 0)
+    for seed in range(5):
+        flow = Flow(7, generator=torch.Generator().manual_seed(seed), mixing=mixing).double()
+        z, log_determinant = flow(x)
+        assert torch.allclose(z @ z.T, x @ x.T, rtol=0, atol=1e-5)
+        assert abs(log_determinant.item()) < 1e-5
+        assert not torch.allclose(z, x, atol=0.1)
+
+
+def test_rotations_and_permutations_are_uniform() -> None:
+    """Each entry of a uniformly random matrix of either sort has mean square 1/d; a rotation's has mean 0."""
+    generator, width, draws = torch.Generator().manual_seed(0), 3, 600
+    for kind, mean in ((Rotation, 0.0), (Permutation, 1 / 3)):
+        matrices = torch.stack([kind(width, generator)(torch.eye(width))[0].detach() for _ in range(draws)])
+        assert torch.allclose(matrices.square().mean(0), torch.full((3, 3), 1 / 3), atol=0.07)
+        assert torch.allclose(matrices.mean(0), torch.full((3, 3), mean), atol=0.1)
+
+
+def test_the_likelihood_of_the_identity_is_the_gaussians() -> None:
+    x = normal(6, 4, 0)
+    assert torch.equal(identity(4)(x)[0][:, [2, 3, 0, 1]], x)
+    expected = [sum(v * v / 2 + math.log(2 * math.pi) / 2 for v in row) / 4 for row in x.tolist()]
+    assert likelihood_loss(*identity(4)(x)).tolist() == pytest.approx(expected, abs=1e-14)
+
+
+def test_the_likelihood_of_a_scaled_identity_is_that_of_its_gaussian() -> None:
+    flow, x = identity(3, levels=1, depth=1), normal(6, 3, 0)
+    gaussian = torch.distributions.Normal(torch.tensor([1.0, -2.0, 0.5]).double(), torch.tensor([0.1, 3.0, 40.0]))
+    with torch.no_grad():
+        flow.levels[0][0].centre.copy_(gaussian.mean)
+        flow.levels[0][0].log_scale.copy_(-gaussian.stddev.log())
+    assert torch.allclose(likelihood_loss(*flow(x)), -gaussian.log_prob(x).mean(1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("width", [6, 7])
+def test_half_of_the_channels_leave_after_the_first_level(width: int) -> None:
+    flow, x = moved(width, 0), normal(5, width, 1)
+    before = flow(x)[0]
+    with torch.no_grad():
+        for parameter in flow.levels[1].parameters():
+            parameter += 0.1
+    changed = (flow(x)[0] != before).any(0)
+    assert changed.tolist() == [False] * 3 + [True] * (width - 3)
+
+
+def test_a_coupling_is_the_identity_at_first_and_leaves_the_first_half_alone() -> None:
+    coupling, x = AdditiveCoupling(5, 4, torch.Generator().manual_seed(0)), normal(3, 5, 0).float()
+    assert torch.equal(coupling(x)[0], x)
+    assert [tuple(p.shape) for p in coupling.parameters()] == [(4, 2), (4,), (4, 4), (4,), (3, 4), (3,)]
+    assert all(p.abs().max() > 0.1 for p in list(coupling.parameters())[:4])
+    with torch.no_grad():
+        list(coupling.parameters())[4].fill_(1.0)
+    moved_by = coupling(x)[0] - x
+    assert moved_by.bool().tolist() == [[False, False, True, True, True]] * 3
+    x[:, 2:] += 7
+    assert torch.allclose(coupling(x)[0] - x, moved_by, atol=1e-5)
+
+
+@pytest.mark.parametrize("mixing", MIXINGS)
+def test_initialising_standardises_what_leaves_each_normalisation(mixing: str) -> None:
+    flow, x = moved(6, 0, mixing=mixing).float(), correlated(200, 1)[0]
+    flow.initialise(x)
+    outputs: list[Tensor] = []
+    for module in flow.modules():
+        if isinstance(module, ActivationNorm):
+            module.register_forward_hook(lambda _module, _inputs, output: outputs.append(output[0]))
+    flow(x)
+    assert [o.shape[1] for o in outputs] == [6, 6, 3, 3]
+    for output in outputs:
+        assert torch.allclose(output.mean(0), torch.zeros(output.shape[1]), atol=1e-3)
+        assert torch.allclose(output.var(0, correction=0), torch.ones(output.shape[1]), atol=1e-3)
+
+
+def test_a_constant_channel_is_centred_and_not_blown_up() -> None:
+    norm, x = ActivationNorm(3), correlated(50, 0)[0][:, :3].clone()
+    x[:, 1] = 12345.678
+    norm.initialise(x)
+    assert norm.log_scale[1] == 0
+    assert norm(x)[0].std(0, correction=0).tolist() == pytest.approx([1, 0, 1], abs=1e-4)
+    norm.initialise(x[:1].expand(5, 3))
+    assert not norm.log_scale.any()
+
+
+def covariance_error(z: Tensor) -> float:
+    return (torch.cov(z.T) - torch.eye(z.shape[1])).abs().mean().item()
+
+
+@pytest.mark.parametrize(("mixing", "near", "gain"), [("rotation", 0.02, 0.05), ("permutation", 0.25, 0.1)])
+def test_fitting_explains_held_out_correlated_data_and_whitens_it(mixing: str, near: float, gain: float) -> None:
+    """No density explains new data better than its own; a fitted flow comes near it, in nats a dimension."""
+    (train, covariance), test = correlated(1000, 1), correlated(1500, 2)[0]
+    own = torch.distributions.MultivariateNormal(OFFSETS, covariance)
+    best = -own.log_prob(test.double()).mean().item() / 6
+    schedule: dict[str, Any] = {"batch_size": 200, "learning_rate": 0.03, "mixing": mixing}
+    start, end = (fit_flow(train, epochs=epochs, **schedule) for epochs in (0, 12))
+    (z0, c0), (z1, c1) = start(test), end(test)
+    before, after = (likelihood_loss(z, c).mean().item() for z, c in ((z0, c0), (z1, c1)))
+    assert best - 0.01 < after < min(best + near, before - gain)
+    assert covariance_error(z1) < 0.7 * covariance_error(z0) < covariance_error(test)
+
+
+def test_one_step_of_a_fit_goes_down_the_likelihoods_gradient() -> None:
+    """Adam's first step moves every parameter by the learning rate against the sign of its gradient."""
+    x = correlated(100, 3)[0]
+    start, end = (fit_flow(x, epochs=epochs, batch_size=100, learning_rate=0.01) for epochs in (0, 1))
+    likelihood_loss(*start.requires_grad_(True)(x)).mean().backward()
+    compared = 0
+    for a, b in zip(start.parameters(), end.parameters(), strict=True):
+        assert a.grad is not None
+        clear = a.grad.abs() > 1e-4
+        assert torch.allclose((b - a)[clear], -0.01 * a.grad[clear].sign(), rtol=0, atol=1e-4)
+        compared += int(clear.sum())
+    assert compared > 150
+
+
+def test_each_epoch_takes_every_vector_once_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[list[int]] = []
+    forward = Flow.forward
+
+    def spy(self: Flow, x: Tensor) -> tuple[Tensor, Tensor]:
+        taken.append([int(v) for v in x[:, 0]])
+        return forward(self, x)
+
+    monkeypatch.setattr(Flow, "forward", spy)
+    x = normal(50, 4, 0).float()
+    x[:, 0] = torch.arange(50)
+    fit_flow(x, epochs=2, batch_size=20)
+    assert [len(batch) for batch in taken] == [20, 20, 10, 20, 20, 10]
+    first, second = list(chain(*taken[:3])), list(chain(*taken[3:]))
+    assert sorted(first) == sorted(second) == list(range(50))
+    assert len({tuple(order) for order in (first, second, range(50))}) == 3
+    start = fit_flow(x, epochs=0, batch_size=20)  # initialised on the first minibatch
+    assert torch.allclose(start.levels[0][0].centre, x[first[:20]].mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("mixing", MIXINGS)
+def test_the_seed_alone_decides_a_fit(mixing: str) -> None:
+    x = correlated(150, 4)[0]
+    kept = x.clone()
+    first = fit_flow(x, mixing=mixing)
+    state = torch.manual_seed(2).get_state()
+    again = fit_flow(x.double(), mixing=mixing)
+    assert torch.equal(torch.get_rng_state(), state)
+    z = first(x)[0]
+    assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), again.state_dict().values(), strict=True))
+    assert not torch.allclose(fit_flow(x, mixing=mixing, seed=43)(x)[0], z, atol=0.1)
+    assert torch.equal(x, kept)
+    assert (z.dtype, z.shape, z.requires_grad) == (torch.float32, x.shape, False)
+    assert torch.allclose(first.inverse(z), x, rtol=1e-4, atol=1e-2)
+
+
+def test_a_width_too_small_to_split_is_refused() -> None:
+    for width, levels, least in ((1, 1, 2), (1, 2, 3), (2, 2, 3), (4, 3, 5)):
+        with pytest.raises(ValueError, match=f"{levels} levels needs .* at least {least} dimensions, got {width}"):
+            fit_flow(normal(20, width, 0), levels=levels)
+        assert Flow(least, levels)(normal(2, least, 0).float())[0].shape == (2, least)
+
+
+def test_what_has_no_flow_is_refused_in_words() -> None:
+    x = normal(20, 4, 0)
+    wrong: list[tuple[Tensor, dict[str, Any], str]] = [
+        (x[:4], {}, "more vectors than dimensions, got 4 of 4 dimensions"),
+        (x.log(), {}, "finite vectors"),
+        (x, {"mixing": "none"}, "mixing must be one of rotation, permutation, got 'none'"),
+        (x, {"learning_rate": 0.0}, "learning_rate must be positive"),
+        (x, {"learning_rate": 1e30, "epochs": 3}, "diverged at learning_rate"),
+    ]
+    sizes: dict[str, Any] = {"levels": 1, "depth": 1, "hidden": 1, "epochs": 0, "batch_size": 2}
+    wrong += [(x, {name: v - 1}, f"{name} must be at least {v}, got {v - 1}") for name, v in sizes.items()]
+    for vectors, arguments, problem in wrong:
+        with pytest.raises(ValueError, match=problem):
+            fit_flow(vectors, **arguments)
+    fit_flow(x[:5], **sizes)

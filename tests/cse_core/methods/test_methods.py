@@ -1,0 +1,292 @@
+"""What holds for every method: no dead knobs, the protocol, gradients everywhere, and the pieces that most share."""
+
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from transformers import BertConfig, BertModel
+
+from cse_core.data.batches import pad
+from cse_core.method import Batch, Loss, Method, Targets, Tokens, no_targets, single_column, tanh_head, with_fields
+from cse_core.methods import METHODS
+from cse_core.methods.rankcse import Teacher
+from cse_core.methods.simcse import SimCSE
+from cse_core.models.encoder import Encoder
+from cse_core.run import Pretrained, Run
+from cse_core.seeding import generator_for, seed_for
+from cse_core.text import negation
+from tests.support.method_variants import BOTH, MOVES, TEACHER_MOVES, TRAINED, centred, encoder_for, length_for
+
+TEXTS = [
+    "a cat sat on a mat",
+    "the river rose",
+    "snow fell",
+    "two old men argued about fish because the price rose",
+    "no",
+    "x y",
+]
+KNOBS = [(name, field.name) for name, method in METHODS.items() for field in fields(method)]  # ty: ignore[invalid-argument-type]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    torch.set_num_threads(1)
+    return Encoder.from_pretrained("wiki-tiny", dropout=0.3)
+
+
+class Known:
+    """A source whose vectors follow from the encoder and the rule that are asked for."""
+
+    def vectors(self, encoder: Run | Pretrained, *, select: str, column: str | None = None) -> torch.Tensor:
+        return torch.randn(len(TEXTS), 16, generator=generator_for(0, f"{encoder}/{select}/{column}"))
+
+    def sample(self, encoder: Run | Pretrained, *, select: str, size: int, seed: int) -> torch.Tensor:
+        return torch.randn(size, 16, generator=generator_for(seed, f"{encoder}/{select}"))
+
+
+def batch_of(method: Method, encoder: Encoder) -> Batch:
+    columns = method.examples(TEXTS, encoder.tokenizer, length_for(method))
+    n = len(next(iter(columns.values())))
+    tokens = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
+    return Batch(torch.arange(n), tokens, torch.Generator().manual_seed(1))
+
+
+def head_of(encoder: Encoder, seed: int = 2) -> Any:
+    """The shared head, as a Sequential of its linear map and tanh."""
+    return tanh_head(None, encoder, torch.Generator().manual_seed(seed))["head"]
+
+
+def loss_of(method: Method, encoder: Encoder, modules: nn.ModuleDict) -> tuple[Loss, Targets]:
+    """The method's loss in a training pass whose dropout is always the same."""
+    batch, targets = batch_of(method, encoder), method.targets(Known())
+    encoder.train()
+    torch.manual_seed(3)
+    return method.loss(encoder, batch, modules, targets.at(batch.rows, encoder.device)), targets
+
+
+def outcome(method: Method) -> tuple:
+    """All that a method decides: its examples, its targets, its loss and the loss's gradient, and where it starts."""
+    encoder = encoder_for(method)
+    modules = method.modules(encoder, torch.Generator().manual_seed(2)).train()
+    loss, targets = loss_of(method, encoder, modules)
+    loss.total.backward()
+    gradient = nn.utils.get_total_norm([p.grad for p in encoder.parameters() if p.grad is not None])
+    encoder.zero_grad()
+    fixed: Mapping[str, Any] = {**targets.rows, **targets.shared}
+    examples = method.examples(TEXTS, encoder.tokenizer, length_for(method))
+    vectors, start = {name: value.tolist() for name, value in fixed.items()}, getattr(method, "starts_from", None)
+    return examples, vectors, loss.total.item(), gradient.item(), start
+
+
+class NoParse:
+    """Stands for spaCy's English model, which tests do without: every sentence is negated by "Not" before it."""
+
+    @staticmethod
+    def pipe(texts: list[str]) -> list[list[negation.Token]]:
+        return [[negation.Token(word, " ", "", "", "") for word in text.split()] for text in texts]
+
+
+@pytest.mark.parametrize(("name", "field"), KNOBS)
+def test_no_dead_knobs(name: str, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(negation, "_english", NoParse)
+    base, moved = MOVES[name][field]
+    different = [f.name for f in fields(METHODS[name]) if getattr(base, f.name) != getattr(moved, f.name)]  # ty: ignore[invalid-argument-type]
+    assert different == [field]
+    assert outcome(base) == outcome(base)
+    assert outcome(base) != outcome(moved)
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Teacher)])
+def test_no_dead_knobs_of_a_teacher(field: str) -> None:
+    base, moved = TEACHER_MOVES[field]
+    assert outcome(base)[1:] != outcome(moved)[1:]
+
+
+def test_a_mix_that_is_only_turned_around_is_the_same() -> None:
+    """What the knobs must not do: two teachers in another order, each with its weight, are the same mix."""
+    turned = replace(BOTH, teachers=BOTH.teachers[::-1])
+    assert outcome(turned)[2] == pytest.approx(outcome(BOTH)[2], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_a_method(name: str) -> None:
+    method = MOVES[name][fields(METHODS[name])[0].name][0]  # ty: ignore[invalid-argument-type]
+    assert isinstance(method, METHODS[name])
+    assert isinstance(method, Method)
+    assert method.name == name
+    assert method.version >= 1
+    for member in ("examples", "modules", "targets", "loss"):
+        wanted, found = (inspect.signature(getattr(kind, member)) for kind in (Method, METHODS[name]))
+        assert list(found.parameters) == list(wanted.parameters)
+    assert hash(method) == hash(replace(method))  # ty: ignore[invalid-argument-type]
+    with pytest.raises(AttributeError):
+        setattr(method, fields(METHODS[name])[0].name, None)  # ty: ignore[invalid-argument-type]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("method", TRAINED.values(), ids=TRAINED)
+def test_gradient_reaches_every_parameter(method: Method, precision: str) -> None:
+    encoder = encoder_for(method)
+    modules = method.modules(encoder, torch.Generator().manual_seed(2)).train()
+    encoder.precision = precision
+    loss, _ = loss_of(method, encoder, modules)
+    assert loss.total.dtype == torch.float32
+    loss.total.backward()
+    parameters = dict(nn.ModuleList([encoder, modules]).named_parameters())
+    gradients = {name: p.grad for name, p in parameters.items() if p.requires_grad}
+    encoder.precision = "fp32"
+    encoder.zero_grad()
+    # A key's bias is the same for all keys of a query, so softmax takes it out.
+    still = ("key.bias", "0.backbone.encoder.layer.1.output.LayerNorm.bias")[: 1 + centred(method)]
+    assert len(gradients) > 30
+    for name, gradient in gradients.items():
+        assert gradient is not None, name
+        assert gradient.isfinite().all(), name
+        if not name.endswith(still):
+            assert gradient.abs().max() > 1e-6, name
+
+
+def test_every_method_is_among_those_whose_gradient_is_tested() -> None:
+    assert {type(method) for method in TRAINED.values()} == set(METHODS.values())
+
+
+@pytest.mark.parametrize("method", TRAINED.values(), ids=TRAINED)
+def test_bf16_changes_the_loss_by_rounding_only(method: Method) -> None:
+    exact = outcome(method)[2]
+    encoder_for(method).precision = "bf16"
+    rounded = outcome(method)[2]
+    encoder_for(method).precision = "fp32"
+    assert rounded != exact
+    assert rounded == pytest.approx(exact, rel=0.05)
+
+
+def test_bf16_is_for_training_passes_only() -> None:
+    encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.0)
+    expected = encoder.encode(TEXTS)
+    encoder.precision = "bf16"
+    tokens = pad(encoder.tokenise(TEXTS), encoder.pad_id)
+    assert torch.equal(encoder.encode(TEXTS), expected)
+    (rounded,) = encoder.train()(tokens)
+    assert rounded.dtype == torch.float32
+    assert 1e-4 < (rounded - expected).abs().max() < 0.2
+    assert torch.equal(encoder.encode(TEXTS), expected)
+
+
+def test_simcse_contrasts_two_dropout_views_of_one_column(encoder: Encoder) -> None:
+    """InfoNCE by loops over the very views that `encode` gave, the head by its formula."""
+    head = head_of(encoder)
+    views: list[torch.Tensor] = []
+
+    class Recording:
+        def __call__(self, *tokens: Tokens) -> tuple[torch.Tensor, ...]:
+            assert len(tokens) == 2
+            views.extend(encoder(*tokens))
+            return tuple(views)
+
+        states = encoder.states
+
+    encoder.train()
+    batch = batch_of(SimCSE(), encoder)
+    loss = SimCSE(temperature=0.07).loss(Recording(), batch, nn.ModuleDict({"head": head}), {})
+    weight, bias = (value.detach().double() for value in head[0].parameters())
+    z1, z2 = (torch.tanh(view.detach().double() @ weight.T + bias).tolist() for view in views)
+
+    def similarity(a: list[float], b: list[float]) -> float:
+        return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
+
+    total = 0.0
+    for i, a in enumerate(z1):
+        chances = [math.exp(similarity(a, b) / 0.07) for b in z2]
+        total -= math.log(chances[i] / sum(chances)) / len(z1)
+    assert loss.total.item() == pytest.approx(total, rel=1e-5)
+    assert loss.terms["contrastive"].item() == loss.total.item()
+
+
+@pytest.mark.parametrize("length", [3, 6, 32])
+def test_a_single_column_is_the_sentence_cut_to_the_length(encoder: Encoder, length: int) -> None:
+    columns = single_column(None, TEXTS, encoder.tokenizer, length)
+    assert list(columns) == ["text"]
+    cls, sep = encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id
+    for text, ids in zip(TEXTS, columns["text"], strict=True):
+        words: Any = encoder.tokenizer.convert_tokens_to_ids(encoder.tokenizer.tokenize(text))
+        assert ids == [cls, *words[: length - 2], sep]
+    assert max(map(len, columns["text"])) <= length
+
+
+def test_the_head_is_drawn_as_the_recipe_says(encoder: Encoder) -> None:
+    linear, tanh = head_of(encoder)
+    assert isinstance(tanh, nn.Tanh)
+    assert linear.weight.shape == (128, 128)
+    assert linear.bias.tolist() == [0] * 128
+    weight = linear.weight.detach().double().flatten()  # 16,384 draws: mean and deviation within four standard errors
+    assert weight.std().item() == pytest.approx(0.02, abs=4 * 0.02 / math.sqrt(2 * 128**2))
+    assert weight.mean().item() == pytest.approx(0, abs=4 * 0.02 / 128)
+    kurtosis = ((weight / weight.std()) ** 4).mean().item()
+    assert kurtosis == pytest.approx(3, abs=4 * math.sqrt(24 / 128**2))  # a uniform one has 1.8
+
+
+def test_the_head_follows_its_generator_and_nothing_else(encoder: Encoder) -> None:
+    def weight(stream: int, surroundings: int) -> torch.Tensor:
+        torch.manual_seed(surroundings)
+        return head_of(encoder, stream)[0].weight
+
+    assert torch.equal(weight(2, 0), weight(2, 1))
+    assert not torch.equal(weight(2, 0), weight(3, 0))
+
+
+def test_the_head_is_not_the_pretrained_pooler(tmp_path: Path, encoder: Encoder) -> None:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+    }
+    pretrained = BertModel(BertConfig(vocab_size=len(encoder.tokenizer), **sizes))
+    assert pretrained.pooler is not None
+    pooler = pretrained.pooler.dense
+    pretrained.save_pretrained(tmp_path)
+    encoder.tokenizer.save_pretrained(tmp_path)
+    loaded = Encoder.from_pretrained(tmp_path)
+    head = head_of(loaded)[0]
+    assert not torch.isclose(head.weight, pooler.weight).all(dim=1).any()
+    assert [name for name, _ in loaded.named_parameters() if "pooler" in name] == []
+
+
+def test_targets_are_picked_by_row_and_shared_ones_handed_over_whole() -> None:
+    values, shared = torch.arange(10.0).view(5, 2), torch.arange(3.0)
+    found = Targets({"rows": values}, {"all": shared}).at(torch.tensor([3, 0]), torch.device("cpu"))
+    assert {name: value.tolist() for name, value in found.items()} == {"rows": [[6, 7], [0, 1]], "all": [0, 1, 2]}
+    assert no_targets(None, Known()) == Targets()
+
+
+def test_other_fields_make_another_method_and_are_checked() -> None:
+    assert with_fields(SimCSE(), temperature=0.1) == SimCSE(temperature=0.1)
+    with pytest.raises(ValueError, match=r"temperature must be positive, got -0\.1"):
+        with_fields(SimCSE(), temperature=-0.1)
+    with pytest.raises(ValueError, match="temperature must be positive, got nan"):
+        SimCSE(temperature=math.nan)
+
+
+def test_seeds_are_stable() -> None:
+    """The first 8 bytes of SHA-256 of "42/dropout/17", without the last bit."""
+    assert seed_for(42, "dropout/17") == 5491613789736071143
+    assert torch.rand(1, generator=generator_for(42, "modules")).item() == pytest.approx(0.162722647190094, abs=1e-7)
+
+
+@given(st.integers(0, 2**31), st.sampled_from(["order/0", "dropout/1", "loss/1", "modules"]))
+def test_streams_differ_by_name_and_seed(seed: int, stream: str) -> None:
+    found = seed_for(seed, stream)
+    assert 0 <= found < 2**63
+    assert found == seed_for(seed, stream)
+    others = [seed_for(seed + 1, stream), seed_for(seed, stream + "0"), seed_for(seed, "other")]
+    assert found not in others
+    assert torch.Generator().manual_seed(found).initial_seed() == generator_for(seed, stream).initial_seed()

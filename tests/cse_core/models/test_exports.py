@@ -1,0 +1,92 @@
+"""A saved encoder, opened by sentence-transformers, gives the same vectors; a folder brings no code of its own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from transformers import AutoConfig, BertModel, DistilBertModel, ElectraModel, MPNetModel, RobertaModel
+
+from cse_core.models.encoder import Encoder
+
+SENTENCES = ["A man is playing a guitar.", "", "two dogs  run", "Ünïcödé — and [MASK]", "long " * 700, "A man."]
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_sentence_transformers_gives_the_same_vectors(pooling: str, tmp_path: Path) -> None:
+    encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
+    encoder.save(tmp_path / "saved")
+    theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(SENTENCES, convert_to_tensor=True)
+    ours = encoder.encode(SENTENCES)
+    assert torch.allclose(theirs, ours, atol=1e-5, rtol=0)
+    again = Encoder.from_pretrained(tmp_path / "saved")
+    assert again.pooling == pooling
+    assert torch.equal(again.encode(SENTENCES), ours)
+
+
+def test_a_folder_with_modules_that_we_lack_is_refused_by_their_name(tmp_path: Path) -> None:
+    folder = tmp_path / "dense"
+    parts = SentenceTransformer(str(_saved(tmp_path)), device="cpu")
+    parts.append(Normalize())
+    parts.save(str(folder))
+    assert Encoder.from_pretrained(folder).pooling == "mean"  # lengths change no cosine
+    parts.append(Dense(in_features=128, out_features=8))
+    parts.save(str(folder))
+    with pytest.raises(ValueError, match=r"modules.json: wants modules among Transformer, .*, found \S+Dense"):
+        Encoder.from_pretrained(folder)
+
+
+KINDS: dict[str, Any] = {
+    "bert": BertModel,
+    "roberta": RobertaModel,
+    "mpnet": MPNetModel,
+    "distilbert": DistilBertModel,
+    "electra": ElectraModel,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_model_like_bert_gives_the_vectors_that_sentence_transformers_gives(kind: str, tmp_path: Path) -> None:
+    """Random weights, wiki-tiny's tokenizer, texts beyond the limit."""
+    folder = tmp_path / kind
+    tokenizer = Encoder.from_pretrained("wiki-tiny").tokenizer
+    size = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2}
+    config = AutoConfig.for_model(kind, **size, max_position_embeddings=66, intermediate_size=64, pad_token_id=0)
+    if kind == "electra":
+        config.embedding_size = 32
+    torch.manual_seed(0)
+    KINDS[kind](config).eval().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    ours = Encoder.from_pretrained(folder, pooling="mean")
+    theirs = SentenceTransformer(
+        modules=[Transformer(str(folder), max_seq_length=ours.max_length), Pooling(32, pooling_mode="mean")],
+        device="cpu",
+    )
+    expected = theirs.encode(SENTENCES, convert_to_tensor=True)
+    assert torch.allclose(ours.encode(SENTENCES), expected, atol=1e-5, rtol=0)
+
+
+def test_a_model_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
+    AutoConfig.for_model("gpt2").save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"expected a model of the kinds bert, roberta, .*, found gpt2"):
+        Encoder.from_pretrained(tmp_path)
+
+
+def _saved(tmp_path: Path) -> Path:
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def test_code_in_a_models_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda *words: asked.append("?") or "y")
+    config = {"model_type": "strange", "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Own"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Own: pass\n")
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        Encoder.from_pretrained(tmp_path)
+    assert asked == []
+    assert not (tmp_path / "ran").exists()

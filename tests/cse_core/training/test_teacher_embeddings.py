@@ -1,0 +1,199 @@
+"""Vectors of the training examples: computed once per checkpoint, never another checkpoint's."""
+
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cse_core.data.corpora import examples
+from cse_core.data.synthetic import sentences
+from cse_core.method import Method
+from cse_core.methods.promptbert import PromptBERT
+from cse_core.methods.simcse import SimCSE
+from cse_core.models.encoder import Encoder
+from cse_core.run import Corpus, Pretrained
+from cse_core.training import teacher_embeddings
+from cse_core.training.teacher_embeddings import Examples, sample
+
+TINY, CORPUS = Pretrained("wiki-tiny"), Corpus("synthetic", 40)
+LONG = " ".join(["the old river rose and fell"] * 15)
+
+
+def source_of(store: Path, corpus: Corpus = CORPUS, method: Method | None = None, data: Path | None = None) -> Examples:
+    torch.set_num_threads(1)
+    student = Encoder.from_pretrained("wiki-tiny")
+    table = examples(corpus, method or SimCSE(), student.tokenizer, 32, data)
+    return Examples(table, student, store, corpus=corpus, data=data, device=torch.device("cpu"))
+
+
+@pytest.fixture
+def source(tmp_path: Path, cache: Path) -> Examples:
+    return source_of(tmp_path)
+
+
+def test_encoders_that_differ_in_pooling_alone_have_vectors_of_their_own(source: Examples, tmp_path: Path) -> None:
+    for pooling in ("cls", "mean"):
+        Encoder.from_pretrained("wiki-tiny", pooling=pooling).save(tmp_path / pooling)
+        found = source.vectors(Pretrained(str(tmp_path / pooling)), select="last")
+        expected = Encoder.from_pretrained("wiki-tiny", pooling=pooling).embed(source.table["text"])
+        assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_encoders_that_differ_in_configuration_have_vectors_of_their_own(source: Examples, tmp_path: Path) -> None:
+    Encoder.from_pretrained("wiki-tiny").save(tmp_path / "two")
+    shutil.copytree(tmp_path / "two", tmp_path / "four")
+    config = tmp_path / "four" / "config.json"
+    config.write_text(config.read_text().replace('"num_attention_heads": 2', '"num_attention_heads": 4'))
+    two, four = (source.vectors(Pretrained(str(tmp_path / name)), select="last") for name in ("two", "four"))
+    assert not torch.allclose(two, four, atol=1e-2)
+
+
+def test_the_second_reader_computes_nothing(source: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = source.vectors(Pretrained("wiki-tiny"), select="last")
+    monkeypatch.setattr(teacher_embeddings.Encoder, "from_pretrained", None)  # calling it would raise
+    assert torch.equal(source.vectors(Pretrained("wiki-tiny"), select="last"), first)
+
+
+def other_numbers(path: Path) -> None:
+    """A whole file of numpy's own with other vectors in it, as wide as before."""
+    np.save(path, np.load(path)[::-1])
+
+
+DAMAGES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-100]),
+    "other vectors": other_numbers,
+    "wider": lambda path: np.save(path, np.ones((40, 256), np.float32)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_vectors_are_made_again_with_a_warning(
+    damage: str, source: Examples, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = source.vectors(TINY, select="last").clone()
+    (path,) = (cache / "vectors").glob("*.npy")
+    DAMAGES[damage](path)
+    for warnings in (1, 0):
+        caplog.clear()
+        assert torch.equal(source.vectors(TINY, select="last"), first)
+        assert [said.startswith(f"{path} is not as this version wrote it") for said in caplog.messages] == [
+            True
+        ] * warnings
+
+
+def test_vectors_of_another_encoder_under_the_name_are_made_again(
+    source: Examples, cache: Path, tmp_path: Path
+) -> None:
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save(tmp_path / "mean")
+    first = source.vectors(TINY, select="last").clone()
+    (own,) = (cache / "vectors").glob("*.npy")
+    source.vectors(Pretrained(str(tmp_path / "mean")), select="last")
+    (other,) = set((cache / "vectors").glob("*.npy")) - {own}
+    shutil.copy(other, own)
+    assert torch.equal(source.vectors(TINY, select="last"), first)
+
+
+def test_a_teacher_with_another_vocabulary_is_refused(source: Examples, tmp_path: Path) -> None:
+    other = Encoder.from_pretrained("wiki-tiny")
+    other.tokenizer.add_tokens(["[NEW]"])
+    other.backbone.resize_token_embeddings(len(other.tokenizer))
+    other.save(tmp_path / "other")
+    with pytest.raises(ValueError, match="different vocabularies; a teacher reads the student's ids"):
+        source.vectors(Pretrained(str(tmp_path / "other")), select="last")
+
+
+def test_columns_have_vectors_of_their_own(tmp_path: Path, cache: Path) -> None:
+    source, encoder = source_of(tmp_path, method=PromptBERT()), Encoder.from_pretrained("wiki-tiny")
+    first, second, again = (source.vectors(TINY, select="last", column=name) for name in ("first", "second", None))
+    assert torch.allclose(first, encoder.embed(source.table["first"]), atol=1e-6)
+    assert torch.allclose(second, encoder.embed(source.table["second"]), atol=1e-6)
+    assert torch.equal(again, first)
+    assert not torch.allclose(first, second, atol=1e-2)
+
+
+def test_the_first_column_is_computed_once_by_name_and_without(source: Examples, cache: Path) -> None:
+    for column in (None, "text"):
+        source.vectors(TINY, select="last", column=column)
+    assert len(list((cache / "vectors").glob("*.npy"))) == 1
+
+
+@pytest.mark.parametrize(("size", "seed"), [(1, 42), (12, 42), (12, 43), (40, 42)])
+def test_a_sample_is_drawn_as_python_draws_line_numbers(cache: Path, size: int, seed: int) -> None:
+    lines = sentences(40)
+    expected = [lines[i] for i in random.Random(seed).sample(range(40), size)]
+    assert sample(CORPUS, size, seed) == expected
+    if size == 40:
+        assert sorted(expected) == sorted(lines) != expected
+
+
+def test_more_than_the_corpus_has_is_refused(source: Examples) -> None:
+    message = "41 sentences wanted from synthetic, first 40 lines, which has fewer"
+    with pytest.raises(ValueError, match=message):
+        sample(CORPUS, 41, 42)
+    with pytest.raises(ValueError, match=message):
+        source.sample(TINY, select="last", size=41, seed=42)
+
+
+def test_samples_are_the_encoders_vectors_and_computed_once(
+    source: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save(tmp_path / "mean")
+    other = source_of(tmp_path, Corpus("synthetic", 30))
+    asked = [
+        (source, TINY, 12, 42),
+        (source, TINY, 13, 42),
+        (source, TINY, 12, 43),
+        (source, Pretrained(str(tmp_path / "mean")), 12, 42),
+        (other, TINY, 12, 42),
+    ]
+    found = [where.sample(encoder, select="last", size=size, seed=seed) for where, encoder, size, seed in asked]
+    for (where, encoder, size, seed), value in zip(asked, found, strict=True):
+        expected = Encoder.from_pretrained(encoder.name).encode(sample(where.corpus, size, seed))
+        assert torch.allclose(value, expected, atol=1e-5)
+    assert all(not torch.equal(found[i], found[j]) for i in range(5) for j in range(i))
+    monkeypatch.setattr(teacher_embeddings.Encoder, "from_pretrained", None)  # calling it would raise
+    again = [where.sample(encoder, select="last", size=size, seed=seed) for where, encoder, size, seed in asked]
+    assert all(torch.equal(*pair) for pair in zip(again, found, strict=True))
+
+
+def test_sampled_sentences_are_read_in_full_and_from_the_data_folder(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "mine.txt").write_text(f"snow fell\n{LONG}\n\nsnow fell\n{LONG} again\n")
+    source = source_of(tmp_path, Corpus("mine", 5), data=tmp_path)
+    drawn = sample(source.corpus, 5, 42, tmp_path)
+    assert sorted(drawn) == sorted(["snow fell", LONG, " ", "snow fell", f"{LONG} again"])
+    row = drawn.index(LONG)
+    encoder = Encoder.from_pretrained("wiki-tiny")
+    cut, whole = encoder.embed([source.table["text"][1]])[0], encoder.encode([LONG])[0]
+    assert len(encoder.tokenise([LONG])[0]) == encoder.max_length > 40
+    everything = source.sample(TINY, select="last", size=5, seed=42)
+    assert torch.allclose(everything, encoder.encode(drawn), atol=1e-5)
+    found = everything[row]
+    assert torch.allclose(found, whole, atol=1e-5)
+    assert torch.allclose(source.vectors(TINY, select="last")[1], cut, atol=1e-5)
+    assert not torch.allclose(found, cut, atol=1e-2)
+
+
+def test_sampled_sentences_that_are_examples_pass_the_encoder_once(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.txt").write_text(f"snow fell\nrain fell\n{LONG}\n{LONG} again\n")
+    source, passed = source_of(tmp_path, Corpus("mine", 4), data=tmp_path), []
+    real = Encoder.embed
+    monkeypatch.setattr(Encoder, "embed", lambda self, ids, *rest: (passed.append(len(ids)), real(self, ids, *rest))[1])
+    source.vectors(TINY, select="last")
+    source.sample(TINY, select="last", size=4, seed=42)
+    assert passed == [4, 1]  # both long ones are cut alike at the encoder's limit
+
+
+def test_a_sample_under_a_template_is_compared_with_examples_under_the_same(tmp_path: Path, cache: Path) -> None:
+    method, source = PromptBERT(), source_of(tmp_path, method=PromptBERT())
+    plain = Encoder.from_pretrained("wiki-tiny")
+    for name, template in (("first", method.first), ("second", method.second)):
+        plain.under("mask", template).keep(tmp_path / name)
+        base = Encoder.from_pretrained(tmp_path / name)
+        found = source.sample(Pretrained(str(tmp_path / name)), select="last", size=40, seed=42)
+        assert torch.allclose(found, base.encode(sample(CORPUS, 40, 42)), atol=1e-5)

@@ -1,0 +1,308 @@
+"""The training loop: the same seed gives the same bits, killed or not; checkpoints are kept by rule; NaN ends a run."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from cse_core.data import synthetic
+from cse_core.data.corpora import content_hash
+from cse_core.data.senteval import pairs
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.simcse import SimCSE
+from cse_core.models.encoder import Encoder
+from cse_core.run import Corpus, Pretrained, Run
+from cse_core.training.checkpoint import MANIFEST
+from cse_core.training.dev_scoring import Development, Measured
+from cse_core.training.run_state import UNFINISHED
+from cse_core.training.train import DivergedError, History, finished, linear_decay, train
+
+KEEP = ("synthetic_dev", "last")
+TINY = Run(
+    method=SimCSE(),
+    backbone=Pretrained("wiki-tiny"),
+    corpus=Corpus("synthetic", 100),
+    batch_size=16,
+    learning_rate=3e-4,
+    dropout=0.3,
+    warmup=0.2,
+    epochs=2,
+    eval_steps=4,
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def weights(store: Path, run: Run, rule: str) -> dict[str, torch.Tensor]:
+    return load_file(store / run.key / rule / "model.safetensors")
+
+
+def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, History]:
+    torch.set_num_threads(1)
+    store = tmp_path_factory.mktemp("undisturbed")
+    return store, train(TINY, store, keep=KEEP)
+
+
+def same_run(store: Path, history: History, expected: tuple[Path, History]) -> None:
+    assert history.curves == expected[1].curves
+    assert history.kept == expected[1].kept
+    for rule in KEEP:
+        assert equal(weights(store, TINY, rule), weights(expected[0], TINY, rule))
+
+
+def test_the_run_is_what_was_declared(undisturbed: tuple[Path, History]) -> None:
+    history = undisturbed[1]
+    assert history.steps == 2 * 7  # 100 sentences in batches of 16, the last one of 4
+    assert [step for step, _ in history.curves["loss"]] == list(range(1, 15))
+    assert [step for step, _ in history.curves["dev/synthetic_dev"]] == [4, 8, 12]
+    assert history.curves["loss"] == history.curves["loss/contrastive"]
+    assert sum(loss for _, loss in history.curves["loss"][-5:]) < sum(loss for _, loss in history.curves["loss"][:5])
+
+
+def test_the_same_seed_repeats_bit_for_bit_and_another_does_not(
+    tmp_path: Path, undisturbed: tuple[Path, History]
+) -> None:
+    same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
+    other = replace(TINY, seed=1)
+    assert train(other, tmp_path, keep=KEEP).curves["loss"] != undisturbed[1].curves["loss"]
+
+
+def test_the_best_dev_checkpoint_and_the_last_one_are_kept(undisturbed: tuple[Path, History]) -> None:
+    store, history = undisturbed
+    scores = dict(history.curves["dev/synthetic_dev"])
+    best = max(scores.values())
+    kept = history.kept["synthetic_dev"]
+    assert (kept.score, kept.step) == (best, min(step for step, score in scores.items() if score == best))
+    encoder = Encoder.from_pretrained(store / TINY.key / "synthetic_dev")
+    assert Development(encoder, pairs("synthetic_dev")).measure(encoder).score == best
+    assert history.kept["last"].step == 14
+    assert not equal(weights(store, TINY, "last"), weights(store, TINY, "synthetic_dev"))
+    assert "head.0.weight" not in weights(store, TINY, "last")
+
+
+class Killed(Exception):  # noqa: N818 - it stands for a kill, not for an error
+    pass
+
+
+def stop_at(last: int) -> Callable[[int, object], None]:
+    def stop(step: int, history: object) -> None:
+        if step == last:
+            raise Killed
+
+    return stop
+
+
+@pytest.mark.parametrize("at", [4, 13])
+def test_a_run_stopped_after_any_step_ends_with_the_same_bits(
+    tmp_path: Path, undisturbed: tuple[Path, History], at: int
+) -> None:
+    with pytest.raises(Killed):
+        train(TINY, tmp_path, keep=KEEP, save_seconds=0.0, on_step=stop_at(at))
+    resumed: list[int] = []
+    history = train(TINY, tmp_path, keep=KEEP, on_step=lambda step, history: resumed.append(step))
+    assert resumed[0] == at + 1
+    same_run(tmp_path, history, undisturbed)
+
+
+def test_a_torn_state_is_passed_over_and_the_run_starts_again(
+    tmp_path: Path, undisturbed: tuple[Path, History], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Killed):
+        train(TINY, tmp_path, keep=KEEP, save_seconds=0.0, on_step=stop_at(6))
+    state = tmp_path / TINY.key / "state.pt"
+    state.write_bytes(state.read_bytes()[: state.stat().st_size // 2])
+    same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
+    assert "can't be read" in caplog.text
+
+
+def test_a_checkpoint_younger_than_the_state_starts_the_run_again(
+    tmp_path: Path, undisturbed: tuple[Path, History], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A kill between the export and its state must not leave weights that the history does not speak of."""
+
+    with pytest.raises(Killed):
+        train(TINY, tmp_path, keep=KEEP, save_seconds=0.0, on_step=stop_at(6))
+    manifest = tmp_path / TINY.key / UNFINISHED / "synthetic_dev" / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"step": 4', '"step": 8'))
+    same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
+    assert "does not fit its folder" in caplog.text
+
+
+def test_a_rankcse_run_stopped_in_the_middle_ends_with_the_same_bits(
+    tmp_path: Path, undisturbed: tuple[Path, History]
+) -> None:
+    method = RankCSE(
+        teachers=(Teacher(TINY, select="synthetic_dev"),),
+        rank="list_mle",
+        student_temperature=0.05,
+        teacher_temperature=None,
+    )
+    run = replace(TINY, method=method, epochs=1)
+    whole = train(run, undisturbed[0])
+    shutil.copytree(undisturbed[0] / TINY.key, tmp_path / TINY.key)
+
+    with pytest.raises(Killed):
+        train(run, tmp_path, save_seconds=0.0, on_step=stop_at(3))
+    assert train(run, tmp_path).curves == whole.curves
+    assert equal(weights(tmp_path, run, "last"), weights(undisturbed[0], run, "last"))
+
+
+def test_a_collapsed_encoder_is_trained_to_its_end_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undefined = Measured(*[float("nan")] * 3)
+    monkeypatch.setattr(Development, "measure", lambda self, encoder: undefined)
+    history = train(replace(TINY, epochs=1), tmp_path, keep=KEEP)
+    assert history.warnings == ["synthetic_dev undefined at step 4: every pair has the same cosine"]
+    assert "dev/synthetic_dev" not in history.curves
+    assert (history.kept["synthetic_dev"].step, history.kept["synthetic_dev"].score) == (4, None)
+
+
+SCRIPT = """
+import sys, torch
+from pathlib import Path
+from cse_core.training.train import train
+from tests.cse_core.test_train import KEEP, TINY
+torch.set_num_threads(1)
+train(TINY, Path(sys.argv[1]), keep=KEEP, save_seconds=0.0, on_step=lambda step, history: print(step, flush=True))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_killed_with_sigkill_goes_on_to_the_same_bits(
+    tmp_path: Path, undisturbed: tuple[Path, History]
+) -> None:
+    """A real process, killed at three moments that nobody chose, ends as if nothing had happened."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    seen: list[int] = []
+    for delay in (0.05, 0.3, 0.15):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
+        )
+        assert process.stdout
+        seen.append(int(process.stdout.readline()))
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    assert seen[0] == 1
+    assert seen[-1] > 1  # it did not start over
+    same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path, undisturbed: tuple[Path, History]) -> None:
+    def never(step: int, history: object) -> None:
+        raise AssertionError("trained again")
+
+    assert train(TINY, undisturbed[0], keep=KEEP, on_step=never) == undisturbed[1]
+    assert finished(TINY, undisturbed[0], KEEP) == undisturbed[1]
+    assert finished(TINY, undisturbed[0], ("avg_sts",)) is None
+    assert not (undisturbed[0] / TINY.key / "state.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("history.json", " can't be read"), ("synthetic_dev/model.safetensors", ": 5,002,700 bytes, its manifest says")],
+)
+def test_a_finished_run_of_which_a_file_is_torn_is_trained_again(
+    tmp_path: Path, undisturbed: tuple[Path, History], caplog: pytest.LogCaptureFixture, name: str, reason: str
+) -> None:
+    shutil.copytree(undisturbed[0] / TINY.key, tmp_path / TINY.key)
+    torn = tmp_path / TINY.key / name
+    torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
+    assert finished(TINY, tmp_path, KEEP) is None
+    same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
+    assert f"{torn}{reason}" in caplog.text
+
+
+def test_a_nan_ends_the_run_by_name_and_leaves_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = SimCSE.loss
+
+    def broken(self: SimCSE, encode: Any, batch: Any, modules: Any, targets: Any) -> Any:
+        loss = real(self, encode, batch, modules, targets)
+        return replace(loss, terms={"contrastive": loss.total * (float("nan") if 3 in batch.rows else 1)})
+
+    monkeypatch.setattr(SimCSE, "loss", broken)
+    with pytest.raises(DivergedError, match=rf"run {TINY.key}: loss/contrastive is nan at step \d of 14"):
+        train(TINY, tmp_path, keep=KEEP)
+    assert finished(TINY, tmp_path, KEEP) is None
+
+
+def test_an_unknown_rule_and_another_backbone_content_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="unknown selection rule best; known: last, stsb_dev"):
+        train(TINY, tmp_path, keep=("best",))
+    other = replace(TINY, backbone=Pretrained("wiki-tiny", "0" * 64))
+    with pytest.raises(ValueError, match="backbone wiki-tiny: content e22f4fc2dee1, expected 000000000000"):
+        train(other, tmp_path, keep=("last",))
+    with pytest.raises(FileNotFoundError, match="backbone 'no-such-model': neither embedded"):
+        train(replace(TINY, backbone=Pretrained("no-such-model")), tmp_path)
+
+
+def test_rankcse_trains_on_a_nested_run_and_its_null_setting_is_simcse(
+    tmp_path: Path, undisturbed: tuple[Path, History]
+) -> None:
+    teacher = Teacher(TINY, select="synthetic_dev")
+    taught = replace(TINY, method=RankCSE(teachers=(teacher,)), epochs=1)
+    assert taught.nested() == (TINY,)
+    with pytest.raises(FileNotFoundError, match=f"no synthetic_dev checkpoint of run {TINY.key}; train that run first"):
+        train(taught, tmp_path)
+    history = train(taught, undisturbed[0])
+    assert set(history.curves) == {"loss", "loss/contrastive", "loss/consistency", "loss/rank"}
+    null = replace(TINY, method=RankCSE(consistency_weight=0.0, distillation_weight=0.0))
+    train(null, tmp_path)
+    assert equal(weights(tmp_path, null, "last"), weights(undisturbed[0], TINY, "last"))
+
+
+def test_teachers_do_not_change_and_are_read_without_dropout(undisturbed: tuple[Path, History]) -> None:
+    from cse_core.data.corpora import examples
+    from cse_core.training.teacher_embeddings import Examples
+
+    student = Encoder.from_pretrained("wiki-tiny", dropout=0.3)
+    table = examples(TINY.corpus, TINY.method, student.tokenizer, TINY.max_length)
+    source = Examples(table, student, undisturbed[0], corpus=TINY.corpus, data=None, device=torch.device("cpu"))
+    vectors = source.vectors(TINY, select="last")
+    checkpoint = Encoder.from_pretrained(undisturbed[0] / TINY.key / "last")
+    assert checkpoint.backbone.config.hidden_dropout_prob == 0.3
+    assert torch.allclose(vectors, checkpoint.embed(table["text"]), atol=1e-6)
+    cosine = torch.nn.functional.normalize(vectors) @ torch.nn.functional.normalize(vectors).T
+    assert torch.equal(cosine, cosine.T)
+    assert cosine.diagonal().tolist() == pytest.approx([1.0] * len(table))
+
+
+def test_the_history_file_holds_everything(undisturbed: tuple[Path, History]) -> None:
+    content = json.loads((undisturbed[0] / TINY.key / "history.json").read_text())
+    weights = hashlib.sha256((undisturbed[0] / TINY.key / "last" / "model.safetensors").read_bytes()).hexdigest()
+    assert content["kept"]["last"] == {"step": 14, "score": None, "weights": weights}
+    assert content["data"]["backbone"].startswith("e22f4fc2dee1")
+    assert content["data"]["corpus"] == content_hash(synthetic.sentences(100))
+    assert content["seconds"] > 0
+
+
+def test_the_rate_rises_to_the_end_of_the_warmup_and_falls_to_nothing() -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule, rates = linear_decay(optimizer, 2, 6), []
+    for _ in range(7):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates == pytest.approx([0, 0.5, 1, 0.75, 0.5, 0.25, 0])

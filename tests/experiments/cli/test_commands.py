@@ -1,0 +1,184 @@
+"""The command lines as people meet them: a real run, an encoder scored, and words for what can't be done."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tyro
+
+from cse_core.methods.rankcse import RankCSE
+from cse_core.run import Run
+from experiments import run as run_command
+from experiments.results import csv_record
+from experiments.results.mlflow_log import Tracker
+from experiments.run import build
+from tests.support.polling import until
+
+ROOT = Path(__file__).parents[3]
+
+
+def parsed(*arguments: str) -> Any:
+    return tyro.cli(run_command.options_for(arguments[0]), args=list(arguments[1:]))
+
+
+def built(*arguments: str) -> Run:
+    return build(arguments[0], parsed(*arguments))
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    return " ".join((captured.out + captured.err).split())
+
+
+def test_a_run_without_options_is_the_studys_own() -> None:
+    assert built("simcse").key == "c4bb688a65d9"
+    assert built("simcse", "--seed", "1").key != "c4bb688a65d9"
+
+
+def test_options_reach_the_method_and_the_run() -> None:
+    run = built("rankcse", "--rank", "list_mle", "--student-temperature", "0.1", "--seed", "3", "--dropout", "0.2")
+    assert isinstance(run.method, RankCSE)
+    assert (run.method.rank, run.method.student_temperature, run.seed, run.dropout) == ("list_mle", 0.1, 3, 0.2)
+    assert [teacher.weight for teacher in run.method.teachers] == [1 / 3, 2 / 3]
+    assert built("rankcse", "--distillation-weight", "0").nested() == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("simcse", "--temperature", "-0.05"), "temperature must be positive, got -0.05"),
+        (("simcse", "--batch-size", "1"), "batch_size must be at least 2, got 1: a batch of one has no negatives"),
+        (("simcse", "--scale", "huge"), "unknown scale 'huge'; known: quickstart, small"),
+        (("simcse", "--backbone", "roberta-base"), "scale small has no backbone 'roberta-base'; known: bert-base-unc"),
+        (("rankcse", "--variant", "mine"), "variant must be one of paper, released_code, got 'mine'"),
+        (("simcse", "--pooling", "max"), "pooling must be one of cls, mean"),
+    ],
+)
+def test_impossible_runs_are_refused_in_words(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        built(*arguments)
+
+
+def test_an_unknown_field_or_method_is_met_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run_command.main(["rankcse", "--temprature", "0.05"])
+    assert stop.value.code == 2
+    assert "--temperature" in said(capsys)
+    with pytest.raises(ValueError, match=r"unknown method 'rankcs' \(did you mean rankcse\?\); known: simcse, rankcse"):
+        run_command.main(["rankcs"])
+
+
+def command(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script = [sys.executable, str(ROOT / "experiments" / name), *arguments]
+    return subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+
+
+@pytest.mark.slow
+def test_one_run_from_the_command_line(tmp_path: Path) -> None:
+    arguments = ("--scale", "quickstart", "--eval-steps", "64", "--batch-size", "512", "--mlruns", str(tmp_path))
+    done = command("run.py", "simcse", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "batch_size=512" in done.stdout
+    assert "synthetic_dev" in done.stdout
+    folders = [path.parent for path in tmp_path.glob("own/*/result.json")]
+    assert len(folders) == 1
+    scored = command("evaluate.py", str(folders[0] / "last"), "--tasks", "synthetic", "--mlruns", str(tmp_path))
+    assert scored.returncode == 0, scored.stderr
+    last, again = (
+        [line for line in out.splitlines() if "│ synthetic " in line and "1000" in line][-1]
+        for out in (done.stdout, scored.stdout)
+    )
+    assert last.split("│")[3:7] == again.split("│")[3:7]  # the same four scores, from the exported folder
+
+
+@pytest.mark.slow
+def test_an_encoder_is_scored_on_every_kind_of_task(tmp_path: Path, real_data: Path) -> None:
+    """Printed, written as rows, logged; a second call adds what is new and finds the cached vectors."""
+    place = ("--data", str(real_data), "--mlruns", str(tmp_path), "--cache")
+    done = command("evaluate.py", "wiki-tiny", *place, "--tasks", "stsb", "stsb_groups", "trec_fast", "phrases")
+    assert done.returncode == 0, done.stderr
+    assert all(task in done.stdout for task in ("stsb", "stsb_groups", "trec_fast", "phrases", "embedding"))
+    rows = csv_record.read_results("own", tmp_path / csv_record.OWN)
+    found = {task: set(mine["metric"]) for task, mine in rows.groupby("task")}
+    assert found["trec_fast"] == {"acc", "devacc"}
+    assert found["stsb"] == {"spearman.all", "spearman.mean", "spearman.wmean", "pearson.all"}
+    assert {"kendall", "ndcg.linear", "ndcg.linear.random", "kendall.dropped"} <= found["stsb_groups"]
+    again = command("evaluate.py", "wiki-tiny", *place, "--tasks", "stsb", "stsb_dissimilar")
+    assert again.returncode == 0, again.stderr
+    assert "embedding" not in again.stdout
+    more = csv_record.read_results("own", tmp_path / csv_record.OWN)
+    assert set(more["task"]) == {*found, "stsb_dissimilar"}
+    assert len(more) == len(rows) + 4
+    (logged,) = Tracker(tmp_path).client.search_runs([Tracker(tmp_path).experiment])
+    score = more[(more["task"] == "trec_fast") & (more["metric"] == "acc")]["score"].item()
+    assert logged.data.metrics["test/trec_fast/acc"] == score
+    assert "test/stsb_dissimilar" in logged.data.metrics
+
+
+@pytest.mark.slow
+def test_ranks_against_a_corpus_score_pairs_and_count_shared_neighbours(tmp_path: Path, real_data: Path) -> None:
+    place = ("--data", str(real_data), "--mlruns", str(tmp_path))
+    corpus = ("--corpus", "synthetic", "--corpus-lines", "2000", "--corpus-size", "500")
+    done = command("evaluate.py", "wiki-tiny", *place, *corpus, "--tasks", "stsb", "neighbours")
+    assert done.returncode == 0, done.stderr
+    rows = csv_record.read_results("own", tmp_path / csv_record.OWN)
+    (scorer,) = set(rows["scorer"])
+    assert re.fullmatch(r"rank 0.1 of 500 from synthetic:2000:[0-9a-f]{8} seed 42", scorer)  # pinned by its content
+    shared = rows[rows["metric"] == "shared"]["score"].item()
+    assert 0 < shared < 100
+    (path,) = tmp_path.glob("own/*/figure_data/stsb_neighbours*.npz")
+    with np.load(path) as arrays:
+        assert arrays["shared"].mean() == pytest.approx(shared)
+        assert arrays["cosines"].shape == arrays["pair_scores"].shape == (1379,)
+    refused = command("evaluate.py", "wiki-tiny", *place, "--tasks", "neighbours")
+    assert refused.returncode == 1
+    assert "stsb_neighbours: neighbours are looked for in a corpus" in refused.stderr
+
+
+@pytest.mark.slow
+def test_errors_are_one_line_and_a_status(tmp_path: Path) -> None:
+    missing = command("evaluate.py", "no-such-model", "--mlruns", str(tmp_path))
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("error: backbone 'no-such-model': neither embedded (wiki-mini, wiki-tiny)")
+    unknown = command("sweep.py", "rankcse-table99", "--mlruns", str(tmp_path))
+    assert unknown.returncode == 1
+    assert unknown.stderr.startswith("error: unknown study 'rankcse-table99' (did you mean rankcse-table")
+    task = command("evaluate.py", "wiki-tiny", "--tasks", "sts11", "--mlruns", str(tmp_path))
+    assert task.returncode == 1
+    assert task.stderr.startswith("error: unknown task 'sts11' (did you mean sts16 or ")
+    blocked = command("sweep.py", "quickstart", "--mlruns", "/proc/sys")
+    assert blocked.returncode == 1
+    assert "error: /proc/sys: can't be written" in blocked.stderr
+    assert not any("Traceback" in done.stderr for done in (missing, unknown, task, blocked))
+
+
+@pytest.mark.slow
+def test_with_mlflow_away_rows_are_kept_and_no_password_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:not-to-be-told@127.0.0.1:9")
+    away = command("evaluate.py", "wiki-tiny", "--tasks", "synthetic", "--mlruns", str(tmp_path))
+    assert away.returncode == 0, away.stderr
+    assert set(csv_record.read_results("own", tmp_path / csv_record.OWN)["task"]) == {"synthetic", "synthetic_dev"}
+    assert "1 run is not in MLflow" in " ".join(away.stdout.split())
+    assert "re-run the same command to log them" in " ".join(away.stdout.split())
+    assert "not-to-be-told" not in away.stdout + away.stderr
+    assert "Traceback" not in away.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_run_with_one_line(tmp_path: Path) -> None:
+    script = [sys.executable, str(ROOT / "experiments" / "run.py"), "simcse", "--scale", "quickstart"]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen([*script, "--mlruns", str(tmp_path)], cwd=ROOT, stdout=log, stderr=subprocess.PIPE)
+    until(lambda: list(tmp_path.glob("own/*/environment.json")))
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert b"Traceback" not in said
+    assert b"re-run the same command to resume" in said

@@ -1,0 +1,82 @@
+"""What evaluate.py makes of its options, and how scores are named in MLflow."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cse_core.evaluation.scorers import Cosine, Ranked
+from cse_core.evaluation.tasks import Correlations
+from cse_core.run import Corpus
+from experiments.evaluate import Options, main, scorer_for
+from experiments.results import csv_record, mlflow_log
+
+
+def scorer(**options: Any) -> Any:
+    return scorer_for(Options(encoder="wiki-tiny", **options))
+
+
+def test_without_a_corpus_the_scorer_is_cosine_under_the_pooling_asked_for() -> None:
+    assert scorer() == Cosine()
+    assert scorer(pooling="mean") == Cosine("mean")
+    assert scorer(pooling="mask", template="{} [MASK].") == Cosine("mask", "{} [MASK].")
+
+
+def test_a_corpus_is_pinned_by_what_it_holds(tmp_path: Path, cache: Path) -> None:
+    """Two folders with other sentences under one name are two scorers, in the record as in the key."""
+    found = []
+    for folder, text in (("a", "one"), ("b", "two")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "c.txt").write_text("".join(f"{text} {i}\n" for i in range(20)))
+        found.append(scorer(corpus="c", corpus_lines=20, data=tmp_path / folder))
+    assert [type(s) for s in found] == [Ranked, Ranked]
+    assert (found[0].size, found[0].weight) == (20, 0.1)
+    assert str(found[0]) != str(found[1])
+    assert len(found[0].corpus.sha256) == 64
+    ranks = scorer(corpus="c", corpus_lines=20, corpus_size=7, rank_weight=1.0, data=tmp_path / "a")
+    assert ranks == Ranked(corpus=Corpus("c", 20, found[0].corpus.sha256), size=7, weight=1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"corpus": "c"}, "--corpus c: wants --corpus-lines of at least 2, .* got 0"),
+        ({"corpus": "c", "corpus_lines": 9, "pooling": "mean"}, "the encoder's own pooling and template, got 9, mean"),
+        ({"corpus": "c", "corpus_lines": 9, "template": "{} [MASK]"}, "and template, got 9, None and '{} .MASK.'"),
+        ({"corpus_lines": 9}, "--corpus-lines, --corpus-size and --rank-weight want --corpus beside them"),
+        ({"rank_weight": 0.7}, "want --corpus beside them"),
+        ({"corpus_size": 7}, "want --corpus beside them"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        scorer(**options)
+
+
+def test_the_first_scored_checkpoint_has_the_short_names_whatever_is_scored_first() -> None:
+    def cell(task: str, metric: str, select: str = "as is") -> dict[str, Any]:
+        return {"task": task, "metric": metric, "select": select, "scorer": "cosine", "score": 0.5}
+
+    def names(*cells: dict[str, Any]) -> list[str]:
+        result = {"cells": list(cells), "seconds": 0, "scoring_seconds": 0}
+        return [metric.key for metric in mlflow_log._scores(result, 0) if metric.key.startswith(("test", "avg"))]
+
+    acc, rho, last = cell("trec", "acc"), cell("stsb", "spearman.all"), cell("stsb", "spearman.all", "last")
+    assert names(acc) == ["test/trec/acc"]
+    assert names(acc, rho, last) == ["avg", "test/trec/acc", "test/stsb", "test/stsb/last"]
+    part = cell("stsb_similar", "spearman.all")
+    assert names(part) == ["test/stsb_similar"]  # a part of a set is no part of an average
+
+
+def test_a_task_that_fails_is_named_and_the_others_are_shown_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(self: Correlations, name: str, inputs: object) -> None:
+        raise ValueError(f"{name}: something of its own")
+
+    monkeypatch.setattr(Correlations, "outcome", broken)
+    with pytest.raises(ValueError, match="synthetic_dev: something of its own"):
+        main(Options(encoder="wiki-tiny", tasks=("synthetic_dev", "phrases"), mlruns=tmp_path))
+    assert "phrases" in capsys.readouterr().out
+    rows = csv_record.read_results("own", tmp_path / csv_record.OWN)
+    assert rows["task"].tolist() == ["phrases"]

@@ -1,0 +1,133 @@
+"""Options that nothing could be done with are refused at once, in one line that names them; what a dry run says."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import tyro
+
+from cse_core.evaluation.suite import GROUPS
+from cse_core.run import Pretrained
+from experiments import sweep
+from experiments.cli import console
+from experiments.cli.command import run_command
+from experiments.cli.options import check_device
+from experiments.execution.plan import jobs_of, plan
+from experiments.studies.catalogue import chosen
+from tests.experiments.execution.test_plan import BASE, TAUGHT, frame, row, study, weights
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--device tpu", "--device: expected cpu or cuda (Ray chooses among several GPUs), got 'tpu'"),
+        ("--device cuda:7", "--device: expected cpu or cuda (Ray chooses among several GPUs), got 'cuda:7'"),
+        ("--workers -1", "--workers: expected a number of at least 0, got -1"),
+        ("--gpus-per-run 0", "--gpus-per-run: expected a number above 0, got 0"),
+        ("--gpus-per-run 1.5", "--gpus-per-run: expected a share of one GPU or a whole number of them, got 1.5"),
+        ("--gpus-per-run nan", "--gpus-per-run: expected a number above 0, got nan"),
+        ("--share-seconds -3", "--share-seconds: expected a number of at least 0, got -3"),
+        ("--share-seconds inf", "--share-seconds: expected a number of at least 0, got inf"),
+        ("--plan --gpus 0", "--gpus: expected a number of at least 1, got 0"),
+        ("--plan --gpus 2 --gpus-per-run 3", "--gpus-per-run 3: expected no more GPUs than --plan has, --gpus 2"),
+        ("--plan --price -1", "--price: expected a number of at least 0, got -1"),
+        ("--plan --gpu-memory 0", "--gpu-memory: expected a number above 0, got 0"),
+        ("--plan --seconds-per-run 0", "--seconds-per-run: expected a number above 0, got 0"),
+        ("--audit 0", "--audit: expected a number of at least 1, got 0"),
+        ("--search --workers -2", "--workers: expected a number of at least 0, got -2"),
+    ],
+)
+def test_sweep_refuses_values_before_it_starts_anything(tmp_path: Path, options: str, message: str) -> None:
+    given = tyro.cli(sweep.Options, args=["quickstart", *options.split(), "--mlruns", str(tmp_path / "mlruns")])
+    with pytest.raises(ValueError) as caught:
+        sweep.main(given)
+    assert str(caught.value) == message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_gpu_is_asked_for_where_one_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="--device cuda: expected a GPU on this machine, found none"):
+        check_device("cuda")
+    check_device("cuda", "auto")  # a cluster's may join later
+    check_device("cpu")
+    check_device("")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    check_device("cuda")
+
+
+def test_half_precision_on_a_cpu_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    half = replace(BASE, precision="fp16")
+    console.slow_precision([half, BASE, half, Pretrained("wiki-tiny")], "cpu")
+    assert "warning: 2 of 4 runs train in fp16, which is slow on a CPU" in capsys.readouterr().out
+    console.slow_precision([half], "cuda")
+    console.slow_precision([BASE, replace(BASE, precision="bf16")], "cpu")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_dry_run_names_each_job_and_what_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The teacher is recorded, but its weights are gone; one student is trained; one task of a third run is scored."""
+    rows = [row("taught", TAUGHT), row("alone", replace(BASE, epochs=7)), row("half", replace(BASE, epochs=9))]
+    jobs = jobs_of([study(*rows, columns=GROUPS["sts"]), study(rows[1], name="two"), study(rows[1], name="three")])
+    alone, half = (replace(BASE, epochs=epochs) for epochs in (7, 9))
+    weights(tmp_path, alone, "stsb_dev")
+    scored = frame(jobs[BASE.key], jobs[half.key])
+    record = scored[(scored["key"] == BASE.key) | (scored["task"] == "sts12")]
+    console.work(plan(jobs, record, tmp_path), record, 1, each=True)
+    lines = {line.split()[0]: line.strip() for line in capsys.readouterr().out.splitlines()}
+    said = {key: line.partition("  ")[2] for key, line in lines.items() if key in jobs}
+    rest = " ".join(task for task in GROUPS["sts"] if task != "sts12")
+    assert said[BASE.key] == "simcse wiki-tiny s42 (one): training, for its weights; stsb_dev, cosine: stsb_dev"
+    assert said[TAUGHT.key] == "taught s42 (one): training; stsb_dev, cosine: sts"
+    assert said[alone.key] == "alone s42 (one and 2 more): stsb_dev, cosine: sts"
+    assert said[half.key] == f"half s42 (one): training; stsb_dev, cosine: {rest}"
+    assert len(said) == len(plan(jobs, record, tmp_path).pending)
+
+
+def test_a_dry_run_of_a_study_lists_every_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep.main(sweep.Options(studies=("rankcse-table4",), dry_run=True, mlruns=tmp_path)) == 0
+    out = capsys.readouterr().out
+    jobs = jobs_of(chosen(["rankcse-table4"], "small"))
+    for key, job in jobs.items():
+        (line,) = [line for line in out.splitlines() if key in line]
+        assert f"{job.name} (rankcse-table4): training; " in line
+    assert f"{len(jobs)} runs, 0 done, {len(jobs)} to do" in out
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_read_enough_is_no_error(tmp_path: Path) -> None:
+    script = f"{sys.executable} experiments/sweep.py all --dry-run --mlruns {tmp_path} | head -1"
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert " runs, 0 done, " in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("x must be positive, got -1"), "error: x must be positive, got -1"),
+        (FileNotFoundError("https://ann:secret@host/x: gone"), "error: https://***@host/x: gone"),
+        (BrokenPipeError("of a server"), "error: of a server"),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_errors_that_a_user_can_mend_end_a_command_in_one_line(error: BaseException, status: str | int) -> None:
+    def command() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as caught:
+        run_command(command)
+    assert caught.value.code == status
+
+
+def test_a_fault_of_ours_keeps_its_traceback_and_a_status_is_handed_on() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_command(lambda: 1 // 0)
+    with pytest.raises(SystemExit) as caught:
+        run_command(lambda: 3)
+    assert caught.value.code == 3

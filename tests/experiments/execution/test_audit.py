@@ -1,0 +1,298 @@
+"""An audit trains recorded runs anew, finds what was altered, and leaves record, store and MLflow as they are."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from experiments.execution.audit import MARKER, audit, draw
+from experiments.execution.job import Job, Place, execute
+from experiments.execution.log_queue import record_results
+from experiments.execution.plan import jobs_of
+from experiments.results import csv_record
+from experiments.results.agreement import Recorded, compare, processor
+from experiments.results.mlflow_log import Tracker
+from experiments.results.provenance import environment
+from tests.support import tiny_study
+from tests.support.polling import until
+
+ROOT = Path(__file__).parents[3]
+STUDY = tiny_study.healthy(tiny_study.SCALE)
+TEACHER, OTHER, STUDENT = tiny_study.run(seed=1), tiny_study.run(seed=2), tiny_study.taught(tiny_study.run(seed=1))
+SEED = 7
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """Every file but locks, with its content's hash; a database is read as a file."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".lock")
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def command(mlruns: Path, store: Path, *options: str) -> list[str]:
+    script = "from tests.support.tiny_study import main; main()"
+    words = ["--scale", "tiny", "--mlruns", str(mlruns), "--store", str(store), "--study", "healthy", "--audit", "5"]
+    return [sys.executable, "-c", script, *words, "--audit-seed", str(SEED), *options]
+
+
+def surroundings(folder: Path) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT), "TINY_MARKER": str(folder / "came"), "COLUMNS": "120"}
+
+
+def words(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+@pytest.fixture(scope="module")
+def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A record as a sweep leaves it: CSVs, a store, MLflow's database."""
+    folder = tmp_path_factory.mktemp("recorded") / "mlruns"
+    tracker = Tracker(folder)
+    for job in jobs_of([STUDY]).values():
+        execute(job, Place(folder / "store"))
+        tracker.log(folder / "store" / job.key)
+    record_results(folder / "store", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def audited(mlruns: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], str]:
+    """The store that an audit of the whole record leaves, its report, what it printed."""
+    folder = tmp_path_factory.mktemp("audited")
+    store, report, before = folder / "store", folder / "report.json", hashes(mlruns)
+    done = subprocess.run(
+        command(mlruns, store, "--audit-report", str(report)),
+        env=surroundings(folder),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert hashes(mlruns) == before
+    return store, json.loads(report.read_text()), words(done.stdout)
+
+
+@pytest.fixture
+def altered(mlruns: Path, tmp_path: Path) -> Path:
+    """A copy of the record to be altered."""
+    for name in ("runs.csv", "results.csv", "curves.csv"):
+        (tmp_path / "mlruns").mkdir(exist_ok=True)
+        shutil.copy(mlruns / name, tmp_path / "mlruns")
+    return tmp_path / "mlruns"
+
+
+def alter(path: Path, lines: dict[str, str], column: str, value: Any) -> str:
+    """Change a column of the one line that has these values; what it said before."""
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    mine = (frame[list(lines)] == pd.Series(lines)).all(axis=1)
+    assert mine.sum() == 1
+    before = frame.loc[mine, column].item()
+    frame.loc[mine, column] = value(before) if callable(value) else value
+    frame.to_csv(path, index=False)
+    return before
+
+
+@pytest.mark.slow
+def test_an_untouched_record_agrees_to_the_bit(audited: tuple[Path, dict[str, Any], str]) -> None:
+    store, report, said = audited
+    assert "3 of 3 recorded runs drawn with seed 7, and 0 that they need" in said
+    assert "the record agrees" in said
+    runs = {run["key"]: run for run in report["runs"]}
+    assert set(runs) == {TEACHER.key, OTHER.key, STUDENT.key}
+    assert all(run["cells"] >= 4 and run["points"] >= 25 for run in runs.values())
+    assert [(run["largest_cell"], run["largest_point"], run["differences"]) for run in runs.values()] == 3 * [
+        (0, 0, [])
+    ]
+    assert {run["studies"][0] for run in runs.values()} == {"healthy"}
+    assert (store / STUDENT.key / "result.json").is_file()
+    assert (
+        f"{STUDENT.key}, healthy, student s42: recorded on {environment('cpu', 1)['device']}, trained anew on" in said
+    )
+
+
+SCORE = {"key": STUDENT.key, "select": "synthetic_dev", "scorer": "cosine", "task": "synthetic"}
+POINT = {"key": OTHER.key, "name": "dev/synthetic_dev", "step": "8"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "line", "column", "value", "named"),
+    [
+        (
+            "results.csv",
+            SCORE | {"metric": "spearman.all"},
+            "score",
+            lambda old: str(float(old) + 1e-9),
+            "spearman.all",
+        ),
+        ("results.csv", SCORE | {"metric": "pearson.all"}, "pairs", "17", "pearson.all, pairs"),
+        ("results.csv", SCORE | {"metric": "pearson.all"}, "step", "17", "pearson.all, step"),
+        ("curves.csv", POINT, "value", lambda old: f"{float(old) + 1e-6:.6f}", "dev/synthetic_dev, step 8"),
+        ("curves.csv", POINT, "step", "9", "dev/synthetic_dev, step 9"),
+        ("runs.csv", {"key": OTHER.key}, "settings", "learning_rate=0.1", "runs.csv, settings"),
+    ],
+)
+def test_an_altered_value_is_found_and_named(
+    file: str,
+    line: dict[str, str],
+    column: str,
+    value: Any,
+    named: str,
+    altered: Path,
+    audited: tuple[Path, dict[str, Any], str],
+    cache: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    alter(altered / file, line, column, value)
+    assert audit([STUDY], 3, SEED, mlruns=altered, store=audited[0]) == 1
+    said = words(capsys.readouterr().out)
+    row = "student s42" if line["key"] == STUDENT.key else "b s2"
+    place = f"synthetic_dev, cosine, synthetic, {named}" if file == "results.csv" else named
+    assert re.search(rf"{line['key']}, healthy, {row}, [\w ,]*{re.escape(place)}: recorded \S+", said)
+    assert "1 runs differ or failed" in said
+
+
+@pytest.mark.slow
+def test_an_interrupted_audit_goes_on_with_the_same_seed_and_store(mlruns: Path, tmp_path: Path) -> None:
+    store, log, before = tmp_path / "store", tmp_path / "log", hashes(mlruns)
+    with log.open("w") as output:
+        process = subprocess.Popen(command(mlruns, store), env=surroundings(tmp_path), stdout=output)
+        try:
+            finished = until(lambda: list(store.glob("*/result.json")), seconds=300)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=120)
+    assert process.returncode == 130
+    assert f"the same command with --audit-seed {SEED} --store {store} goes on" in words(log.read_text())
+    trained = finished[0].with_name("history.json").stat().st_mtime_ns
+    again = subprocess.run(
+        command(mlruns, store), env=surroundings(tmp_path), capture_output=True, text=True, timeout=600
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert finished[0].with_name("history.json").stat().st_mtime_ns == trained
+    assert hashes(mlruns) == before
+
+
+@pytest.mark.slow
+def test_a_store_of_sweeps_is_refused(mlruns: Path, cache: Path) -> None:
+    with pytest.raises(ValueError, match="holds files that no audit made; name an empty folder"):
+        audit([STUDY], 3, mlruns=mlruns, store=mlruns / "store")
+    assert not (mlruns / "store" / MARKER).exists()
+
+
+def test_an_empty_record_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the record has no trained run of the chosen studies"):
+        audit([STUDY], 3, mlruns=tmp_path)
+
+
+def recorded(device: str = "A processor, 2 cores", **scores: float) -> Recorded:
+    """A record of the three runs and of one that no study declares; scores by task."""
+    keys = (TEACHER.key, OTHER.key, STUDENT.key, "undeclared")
+    about = {"scale": "tiny", "method": "simcse", "backbone": "wiki-tiny", "device": device} | dict.fromkeys(
+        ("settings", "teachers"), ""
+    )
+    runs = pd.DataFrame([about | {"key": key, "seed": 42, "seconds": 1.0} for key in keys])[csv_record.RUNS]
+    cell = {"select": "synthetic_dev", "scorer": "cosine", "pairs": 10, "step": 4, "version": 1, "commit": ""}
+    lines = [cell | {"key": k, "task": t, "metric": m, "score": s} for k in keys for (t, m), s in _named(scores)]
+    points = [{"scale": "tiny", "key": k, "name": "loss", "step": 4, "value": 1.5} for k in keys]
+    return Recorded(
+        runs, pd.DataFrame(lines, columns=csv_record.SCORES), pd.DataFrame(points, columns=csv_record.CURVES)
+    )
+
+
+def _named(scores: dict[str, float]) -> list[tuple[tuple[str, str], float]]:
+    metrics = {"mr": "acc", "sts12": "spearman.mean"}
+    return [((task, metrics.get(task, "spearman.all")), score) for task, score in scores.items()]
+
+
+def result(device: str, loss: float = 1.5, **scores: float) -> dict[str, Any]:
+    """A result.json of the student."""
+    cell = {"select": "synthetic_dev", "scorer": "cosine", "pairs": 10, "step": 4, "version": 1}
+    about = {"key": STUDENT.key, "scale": "tiny", "method": "simcse", "backbone": "wiki-tiny", "seed": 42}
+    return about | {
+        "settings": "",
+        "seconds": 1.0,
+        "eval_steps": 4,
+        "environment": {"device": device, "commit": "c", "dirty": "false"},
+        "cells": [cell | {"task": t, "metric": m, "score": s} for (t, m), s in _named(scores)],
+        "curves": {"loss": [(4, loss)]},
+    }
+
+
+def job(*tasks: str) -> Job:
+    """The student's, with these tasks."""
+    mine = jobs_of([STUDY])[STUDENT.key]
+    return replace(mine, scorings=(replace(mine.scorings[0], tasks=tasks),))
+
+
+def test_a_draw_is_repeatable_and_grows() -> None:
+    known = recorded(synthetic=0.5)
+    two, three = draw([STUDY], known, 2, SEED), draw([STUDY], known, 3, SEED)
+    assert draw([STUDY], known, 2, SEED) == two
+    assert three.drawn[:2] == two.drawn
+    assert sorted(three.drawn) == sorted([TEACHER.key, OTHER.key, STUDENT.key])
+    assert len({draw([STUDY], known, 1, seed).drawn for seed in range(20)}) == 3
+    assert (two.candidates, two.undeclared) == (3, 1)
+
+
+def test_what_a_drawn_run_needs_is_trained_before_it_and_compared_on_dev() -> None:
+    known = recorded(synthetic=0.5, synthetic_dev=0.6)
+    alone = next(found for seed in range(20) if (found := draw([STUDY], known, 1, seed)).drawn == (STUDENT.key,))
+    assert [one.key for one in alone.jobs] == [TEACHER.key, STUDENT.key]
+    tasks = [{task for scoring in one.scorings for task in scoring.tasks} for one in alone.jobs]
+    assert tasks == [{"synthetic_dev"}, {"synthetic"}]
+    assert alone.jobs[0].rules == jobs_of([STUDY])[TEACHER.key].rules
+
+
+def test_tasks_that_the_record_lacks_are_not_scored() -> None:
+    (one, *_) = draw([STUDY], recorded(sts12=0.5), 1, SEED).jobs
+    assert [scoring.tasks for scoring in one.scorings] == [()] * len(one.scorings)
+
+
+@pytest.mark.parametrize(
+    ("here", "scores", "loss", "differing"),
+    [
+        ("A processor, 2 cores", {"synthetic": 0.5, "mr": 0.8}, 1.5, []),
+        ("A processor, 64 cores", {"synthetic": 0.5 + 1e-13, "mr": 0.8}, 1.5, []),
+        ("A processor, 2 cores", {"synthetic": 0.5 + 1e-11, "mr": 0.8}, 1.5, ["synthetic"]),
+        ("A processor, 2 cores", {"synthetic": 0.5, "mr": 0.8}, 1.500001, ["loss"]),
+        ("Another, 2 cores", {"synthetic": 0.50004, "mr": 0.81}, 1.50004, []),
+        ("Another, 2 cores", {"synthetic": 0.50006, "mr": 0.81}, 1.50004, ["synthetic"]),
+        ("Another, 2 cores", {"synthetic": 0.5, "mr": 0.83}, 1.5002, ["mr", "loss"]),
+        ("Another, 2 cores", {"sts12": 0.5004}, 1.5, []),
+        ("Another, 2 cores", {"sts12": 0.5006}, 1.5, ["sts12"]),
+        ("A processor, 2 cores", {"sts12": 0.5004}, 1.5, ["sts12"]),
+        ("Another, 2 cores", {"synthetic": float("nan"), "mr": 0.8}, 1.5, ["synthetic"]),
+    ],
+)
+def test_bits_count_on_one_kind_of_processor_and_tolerances_on_another(
+    here: str, scores: dict[str, float], loss: float, differing: list[str]
+) -> None:
+    known = recorded(device="A processor, 2 cores", **{task: 0.8 if task == "mr" else 0.5 for task in scores})
+    found = compare(job(*scores), result(here, loss, **scores), known)
+    assert [one.task for one in found.differences] == differing
+
+
+def test_a_score_that_one_side_lacks_differs_with_its_pairs_and_step() -> None:
+    found = compare(job("synthetic", "mr"), result("A", synthetic=0.5), recorded("A", synthetic=0.5, mr=0.8))
+    lost = [(one.metric, one.recorded, one.found, one.amount) for one in found.differences]
+    assert lost == [("acc", 0.8, None, None), ("acc, pairs", "10", None, None), ("acc, step", "4", None, None)]
+    found = compare(job("synthetic"), result("A", synthetic=0.5), recorded("A", mr=0.8))
+    assert next((one.metric, one.recorded, one.found) for one in found.differences) == ("spearman.all", None, 0.5)
+
+
+def test_a_kind_of_processor_has_no_number_of_cores_but_a_model() -> None:
+    assert processor("AMD EPYC, 2 cores") == processor("AMD EPYC, 64 cores") == "AMD EPYC"
+    assert processor("NVIDIA H100 80GB HBM3") == "NVIDIA H100 80GB HBM3"
+    if Path("/proc/cpuinfo").is_file() and "cpu family" in Path("/proc/cpuinfo").read_text():
+        assert re.fullmatch(r".+ \(family \d+, model \d+\)", processor(environment("cpu", 1)["device"]))

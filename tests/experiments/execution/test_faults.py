@@ -1,0 +1,121 @@
+"""What fails while a sweep runs: nothing that finished is lost or done twice, and the bits are an undisturbed run's."""
+
+import random
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from ray.cluster_utils import Cluster
+from safetensors.torch import load_file
+
+from cse_core.training.train import train
+from experiments.results import csv_record
+from tests.cse_core.training.test_train import equal
+from tests.experiments.execution.test_sweep import command, environment, finished_at, scores, sweep
+from tests.support import tiny_study
+from tests.support.polling import until
+
+pytestmark = pytest.mark.slow
+KILLS = 10
+
+
+def weights(store: Path, key: str) -> dict[str, torch.Tensor]:
+    return load_file(store / key / "synthetic_dev" / "model.safetensors")
+
+
+def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path) -> None:
+    mlruns, runs = tmp_path / "mlruns", {row.label: row.runs()[0] for row in tiny_study.lost(tiny_study.SCALE).rows}
+    done = sweep(mlruns, "lost")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert {fault for fault in runs if Path(f"{mlruns.with_suffix('.came')}-{fault}").exists()} == set(runs)
+    said = re.sub(r"\s+", " ", done.stdout)
+    assert f"failed: full s42 ({runs['full'].key}): OSError: [Errno 28] No space left on device" in said
+    assert said.count("failed:") == 1
+    killed = {runs["kill_saving"].key, runs["kill_scoring"].key}
+    assert set(csv_record.read_results("tiny", mlruns)["key"]) == killed
+    before = finished_at(mlruns)
+    again = sweep(mlruns, "lost")  # there is room now
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "3 runs, 2 done, 1 to do" in again.stdout
+    assert before.items() <= finished_at(mlruns).items()
+    torch.set_num_threads(1)
+    train(tiny_study.run(), tmp_path, keep=("synthetic_dev",))
+    expected = weights(tmp_path, tiny_study.run().key)
+    assert all(equal(weights(mlruns / "store", run.key), expected) for run in runs.values())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """A sweep that nothing happens to, and its seconds."""
+    started, mlruns = time.monotonic(), tmp_path_factory.mktemp("undisturbed") / "mlruns"
+    assert sweep(mlruns, "healthy").returncode == 0
+    return mlruns, time.monotonic() - started
+
+
+def held(mlruns: Path) -> list[list[str]]:
+    """Of each worker that came to the step at which runs wait, its number and that of the node's process above it."""
+    path = Path(f"{mlruns.with_suffix('.came')}-held")
+    return [line.split() for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def test_a_node_that_is_removed_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlruns = tmp_path / "mlruns"
+    for name, value in environment(mlruns).items():  # which workers have of their node, not of the driver
+        monkeypatch.setenv(name, value)
+    cluster = Cluster(initialize_head=True)
+    node = cluster.add_node()
+    try:
+        with (tmp_path / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command(mlruns, "held"), "--address", cluster.address], stdout=log, stderr=subprocess.STDOUT
+            )
+        until(lambda: len(held(mlruns)) == 2)
+        raylet = str(node.all_processes["raylet"][0].process.pid)
+        assert [above for _, above in held(mlruns)].count(raylet) == 1  # one on each node
+        cluster.remove_node(node)
+        Path(f"{mlruns.with_suffix('.came')}-released").touch()
+        assert process.wait(timeout=600) == 0, (tmp_path / "log").read_text()
+    finally:
+        cluster.shutdown()
+    assert [above for _, above in held(mlruns)].count(raylet) == 1
+    assert len(held(mlruns)) == 3  # the run on the node came there again, on the other one
+    torch.set_num_threads(1)
+    train(tiny_study.run(), tmp_path, keep=("synthetic_dev",))
+    expected = weights(tmp_path, tiny_study.run().key)
+    for row in tiny_study.held(tiny_study.SCALE).rows:
+        assert equal(weights(mlruns / "store", row.runs()[0].key), expected)
+
+
+def test_a_driver_killed_at_random_moments_loses_nothing(tmp_path: Path, undisturbed: tuple[Path, float]) -> None:
+    expected, takes = undisturbed
+    chance, kills, folder = random.Random(7), 0, 0
+    mlruns = tmp_path / "0"
+    while kills < KILLS:
+        before = finished_at(mlruns)
+        process = subprocess.Popen(
+            command(mlruns, "healthy"),
+            env=environment(mlruns),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            assert process.wait(timeout=chance.uniform(0, takes)) == 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+        else:  # it came to its end in spite of all
+            assert scores(mlruns) == scores(expected)
+            folder += 1
+            mlruns = tmp_path / str(folder)
+            continue
+        assert before.items() <= finished_at(mlruns).items()  # none of them was trained again
+    last = sweep(mlruns, "healthy")
+    assert last.returncode == 0, last.stdout + last.stderr
+    assert scores(mlruns) == scores(expected)
+    for row in tiny_study.healthy(tiny_study.SCALE).rows:
+        key = row.runs()[0].key
+        assert equal(weights(mlruns / "store", key), weights(expected / "store", key))

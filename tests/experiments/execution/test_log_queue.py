@@ -1,0 +1,216 @@
+"""A server or storage that is away holds nothing up and loses nothing."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.execution import log_queue
+from experiments.execution.job import Place
+from experiments.execution.log_queue import Logbook, record_results
+from experiments.execution.ray_sweep import Follow
+from experiments.results import csv_record
+from experiments.results.mlflow_log import MlflowException, Tracker
+from experiments.storage.shared_storage import Shared
+from tests.experiments.execution.test_sweep import ROOT, command, environment, scores
+from tests.support import tiny_study
+from tests.support.polling import until
+
+
+class Server:
+    """Stands for the tracker: while it is away it raises."""
+
+    def __init__(self, mlruns: Path, *, away: int = 0) -> None:
+        self.mlruns, self.away = mlruns, away
+        self.tracked: list[str] = []
+
+    def log(self, folder: Path) -> None:
+        if self.away:
+            self.away = max(0, self.away - 1)
+            raise MlflowException("no connection")
+        self.tracked.append(folder.name)
+
+
+def kept(server: Server, tmp_path: Path) -> Logbook:
+    return Logbook(server, Place(tmp_path))  # ty: ignore[invalid-argument-type]
+
+
+def test_what_could_not_be_tracked_is_with_a_later_one(tmp_path: Path) -> None:
+    server = Server(tmp_path, away=1)
+    book = kept(server, tmp_path)
+    book.add("a")
+    assert "no connection" in book.unlogged["a"]
+    book.add("b")  # a server that does not answer is left alone for a while
+    assert server.tracked == []
+    book.log_again = 0.0
+    book.add("c")
+    assert sorted(server.tracked) == ["a", "b", "c"]
+    assert not book.waiting
+    assert not book.unlogged
+
+
+def result(key: str, /, **other: object) -> dict[str, object]:
+    """What a run of a study leaves, as far as the record reads it."""
+    cell = {"select": "last", "scorer": "cosine", "task": "synthetic", "metric": "spearman.all", "score": 0.5}
+    about: dict[str, object] = {
+        "key": key,
+        "scale": "tiny",
+        "method": "simcse",
+        "backbone": "b",
+        "seed": 1,
+        "settings": "",
+        "seconds": 1,
+    }
+    about |= {"cells": [cell | {"pairs": 9, "step": 1, "version": 1}], "curves": {}, "eval_steps": 1, "kept": {}}
+    about |= {"name": key, "label": key, "warnings": [], "data": {}, "parameters": {}, "scoring_seconds": 1}
+    about |= {"environment": {"commit": "0" * 40, "dirty": "false", "device": "cpu"}, "studies": ["one"]}
+    return about | {"finished": "2026-01-01T00:00:00+00:00"} | other
+
+
+def leave(store: Path, key: str, /, **other: object) -> None:
+    (store / key).mkdir(parents=True)
+    (store / key / "result.json").write_text(json.dumps(result(key, **other)))
+
+
+def keys(mlruns: Path) -> set[str]:
+    return set(csv_record.read_results("tiny", mlruns)["key"])
+
+
+def test_the_end_waits_for_storage_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter([OSError("no route")] * 3)
+
+    def fetch(key: str, place: Place) -> None:
+        for error in left:
+            raise error
+
+    monkeypatch.setattr(log_queue, "PAUSE", 0.001)
+    monkeypatch.setattr(log_queue, "fetch_recorded", fetch)
+    leave(tmp_path / "store", "a")
+    book = Logbook(Server(tmp_path), Place(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book.add("a")
+    assert "not recorded (no route)" in book.waiting["a"]
+    assert book.settle() == {}
+    assert keys(tmp_path) == {"a"}
+
+
+def test_the_record_is_complete_while_mlflow_is_away(tmp_path: Path) -> None:
+    for key in "ab":
+        leave(tmp_path / "store", key)
+    book = Logbook(Server(tmp_path, away=100), Place(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book.add("a")
+    book.add("b")
+    assert book.settle() == {}  # no failure
+    assert keys(tmp_path) == {"a", "b"}
+    assert set(book.unlogged) == {"a", "b"}
+
+
+def test_a_start_records_what_a_killed_driver_left_in_the_store(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    leave(store, "a")
+    leave(store, "hand", studies=[])  # of no study, so not in the record
+    leave(store, "other", key="a")  # another run's result in the folder
+    (store / "torn").mkdir()
+    (store / "torn" / "result.json").write_text('{"key": "to')
+    record_results(store, tmp_path)
+    assert keys(tmp_path) == {"a"}
+    before = (tmp_path / "results.csv").read_bytes()
+    changed = result("a")["cells"][0] | {"score": 0.9}  # ty: ignore
+    (store / "a" / "result.json").write_text(json.dumps(result("a", cells=[changed])))
+    record_results(store, tmp_path)
+    assert (tmp_path / "results.csv").read_bytes() == before  # the earlier line stays
+
+
+def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    follow = Follow(kept(server, tmp_path), SimpleNamespace(end=lambda key: None))  # ty: ignore[invalid-argument-type]
+    for key, scored in (("half", True), ("none", False)):
+        told = {"failed": "why", "scored": scored}
+        follow.on_trial_complete(1, [], SimpleNamespace(config={"key": key}, last_result=told))
+    assert follow.failed == {"half": "why", "none": "why"}
+    assert server.tracked == ["half"]
+
+
+@pytest.mark.slow
+def test_mlflow_away_costs_a_sweep_a_warning_and_the_next_one_logs_the_runs(tmp_path: Path) -> None:
+    mlruns = tmp_path / "mlruns"
+    away = environment(mlruns) | {"MLFLOW_TRACKING_URI": "http://ann:not/to@be-told@127.0.0.1:9"}
+    given = command(mlruns, "healthy")
+    done = subprocess.run(given, env=away, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = {one.key for row in tiny_study.healthy(tiny_study.SCALE).rows for one in row.runs()}
+    assert keys(mlruns) == runs
+    assert "3 runs are not in MLflow" in " ".join(done.stdout.split())
+    assert not any(secret in done.stdout + done.stderr for secret in ("not/to", "be-told", "ann:"))
+    here = {name: value for name, value in environment(mlruns).items() if name != "MLFLOW_TRACKING_URI"}
+    again = subprocess.run(given, env=here, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert Tracker(mlruns).keys() == runs
+
+
+@contextmanager
+def mlflow_server(folder: Path, port: int) -> Generator[subprocess.Popen[bytes]]:
+    folder.mkdir(exist_ok=True)
+    given = ["server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    given += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "kept")]
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mlflow", *given], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        until(lambda: answers(port))
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+def test_a_sweep_outlives_mlflows_server_and_the_storage_and_all_is_there_when_they_are_back(tmp_path: Path) -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    mlruns = tmp_path / "mlruns"
+    surroundings = environment(mlruns) | {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}
+    shared = tmp_path / "shared"
+    given = [*command(mlruns, "healthy"), "--shared", shared.as_uri()]
+    with (tmp_path / "log").open("wb") as log:
+        with mlflow_server(tmp_path / "server", port):
+            process = subprocess.Popen(given, env=surroundings, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            begun = ("*/state.pt", "*/result.json")
+            until(lambda: len({path.parent for name in begun for path in (mlruns / "store").glob(name)}) == 2)
+        # The first level has begun; it comes to its end while nothing can be tracked or published.
+        shared.rename(tmp_path / "away")  # a mount that is gone
+        until(lambda: len(list((mlruns / "store").glob("*/result.json"))) == 2)
+        time.sleep(10)
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        assert not shared.exists()
+        (tmp_path / "away").rename(shared)
+        with mlflow_server(tmp_path / "server", port):
+            assert process.wait(timeout=600) == 0, (tmp_path / "log").read_text()
+    runs = {one.key for row in tiny_study.healthy(tiny_study.SCALE).rows for one in row.runs()}
+    assert {key for key, *_ in scores(mlruns)} == runs
+    finished = {path.parent.name: json.loads(path.read_text()) for path in (mlruns / "store").glob("*/result.json")}
+    assert set(finished) == runs
+    lines = [line for result in finished.values() for line in csv_record.result_lines(result)]
+    assert scores(mlruns) == {tuple(line[name] for name in csv_record.CELL): line["score"] for line in lines}
+    for key in runs:
+        assert Shared(shared.as_uri()).fetch(key, tmp_path / "fetched") == 1
+        assert json.loads((tmp_path / "fetched" / key / "result.json").read_text()) == finished[key]

@@ -1,0 +1,221 @@
+"""From studies to work: jobs once each, finished ones dropped, teachers first, lost weights trained again."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import save_file
+
+from cse_core.evaluation import suite
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.simcse import SimCSE
+from cse_core.metrics import correlation
+from cse_core.run import Corpus, Pretrained, Run
+from cse_core.training.checkpoint import write_manifest
+from cse_core.training.run_state import History, Kept
+from experiments.execution.job import Job
+from experiments.execution.plan import blocked, differences, jobs_of, missing, plan, scored
+from experiments.results import csv_record
+from experiments.schema.study import Row, Scale, Study, reseeded
+from experiments.storage.shared_storage import Shared
+from experiments.studies.catalogue import STUDIES, chosen
+from tests.experiments.execution.test_log_queue import leave
+
+BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
+TAUGHT = replace(BASE, method=RankCSE(teachers=(Teacher(BASE, select="stsb_dev"),)))
+SCALE = Scale(name="test", title="", backbones={}, corpus=BASE.corpus, seeds=(42, 1))
+
+
+def study(*rows: Row, name: str = "one", columns: tuple[str, ...] = ("stsb",)) -> Study:
+    return Study(name=name, source="", question="", scale=SCALE, rows=rows, columns=columns)
+
+
+def row(label: str, run: Run, **more: object) -> Row:
+    return Row(label=label, encoder=run, seeds=(42, 1), **more)  # ty: ignore[invalid-argument-type]
+
+
+def lines(job: Job, *, skip: str = "") -> list[dict[str, object]]:
+    empty: dict[str, object] = {**dict.fromkeys(csv_record.RESULTS, "x"), "scale": job.scale, "key": job.key}
+    empty |= {
+        "version": correlation.VERSION,
+        "score": 0.5,
+        "method": "simcse",
+        "backbone": "wiki-tiny",
+        "seconds": 10.0,
+    }
+    cells = [(s.select, str(s.scorer), task) for s in job.scorings for task in s.tasks if task != skip]
+    names = ("select", "scorer", "task", "metric")
+    return [
+        empty | dict(zip(names, (*cell, metric), strict=True)) | {"version": suite.version(cell[2])}
+        for cell in cells
+        for metric in suite.TASKS[cell[2]].metrics
+        if metric not in csv_record.UNRECORDED
+    ]
+
+
+def frame(*jobs: Job, skip: str = "") -> pd.DataFrame:
+    found = pd.DataFrame([one for job in jobs for one in lines(job, skip=skip)], columns=csv_record.RESULTS)
+    return found.astype({name: kind for name, kind in csv_record.TEXT.items() if name in found})  # as it is read
+
+
+def weights(store: Path, run: Run, *rules: str) -> None:
+    history = History(steps=1)
+    for rule in rules:
+        (store / run.key / rule).mkdir(parents=True)
+        save_file({"weight": np.zeros(1)}, store / run.key / rule / "model.safetensors")
+        manifest = write_manifest(store / run.key / rule, key=run.key, rule=rule, step=1)
+        history.kept[rule] = Kept(1, None, manifest.weights)
+    history.write(store / run.key)
+
+
+def test_a_run_of_two_studies_is_one_job_with_both_their_tasks() -> None:
+    one, two = study(row("a", BASE)), study(row("b", BASE), name="two", columns=("sickr", "stsb"))
+    jobs = jobs_of([one, two])
+    assert len(jobs) == 2
+    job = jobs[BASE.key]
+    assert job.studies == ("one", "two")
+    assert [(s.select, s.tasks) for s in job.scorings] == [("stsb_dev", ("stsb", "sickr"))]
+
+
+def test_nested_runs_are_jobs_and_come_first(tmp_path: Path) -> None:
+    jobs = jobs_of([study(row("taught", TAUGHT))])
+    assert set(jobs) == {BASE.key, TAUGHT.key, reseeded(TAUGHT, 1, nested=False).key}
+    work = plan(jobs, frame(), tmp_path)
+    assert [job.key for job in work.levels[0]] == [BASE.key]
+    assert len(work.levels[1]) == 2
+
+
+def test_vary_all_gives_teachers_the_students_seed() -> None:
+    fixed, varied = row("f", TAUGHT), row("v", TAUGHT, vary="all")
+    assert [run.nested()[0].seed for run in fixed.runs()] == [42, 42]
+    assert [run.nested()[0].seed for run in varied.runs()] == [42, 1]
+    assert fixed.runs()[0].key == varied.runs()[0].key
+    assert fixed.runs()[1].key != varied.runs()[1].key
+
+
+def test_what_the_record_has_is_dropped_and_what_it_lacks_is_kept(tmp_path: Path) -> None:
+    jobs = jobs_of([study(row("a", BASE), columns=("stsb", "sickr"))])
+    first, second = jobs.values()
+    assert missing(first, scored(frame(first))) is None
+    left = missing(first, scored(frame(first, skip="sickr")))
+    assert left is not None
+    assert {s.tasks for s in left.scorings} == {("sickr",)}
+    assert [job.key for job in plan(jobs, frame(first), tmp_path).pending] == [second.key]
+    assert plan(jobs, frame(first, second), tmp_path).pending == ()
+
+
+@pytest.mark.parametrize("metric", ["spearman.all", "spearman.mean", "spearman.wmean", "pearson.all"])
+def test_a_task_that_lacks_one_metric_is_scored_again(metric: str) -> None:
+    job = jobs_of([study(row("a", BASE), columns=("stsb", "sickr"))])[BASE.key]
+    recorded = frame(job)
+    lost = (recorded["task"] == "stsb") & (recorded["metric"] == metric)
+    assert lost.sum() == 1
+    left = missing(job, scored(recorded[~lost]))
+    assert left is not None
+    assert [(s.select, s.tasks) for s in left.scorings] == [("stsb_dev", ("stsb",))]
+
+
+def test_a_transfer_column_is_work_for_the_selected_checkpoint_until_both_accuracies_are_recorded() -> None:
+    job = jobs_of([study(row("a", BASE), columns=("stsb", "mr", "trec_fast"))])[BASE.key]
+    assert [(s.select, s.tasks) for s in job.scorings] == [("stsb_dev", ("stsb", "mr", "trec_fast"))]
+    recorded = frame(job)
+    assert missing(job, scored(recorded)) is None
+    left = missing(job, scored(recorded[(recorded["task"] != "mr") | (recorded["metric"] != "devacc")]))
+    assert left is not None
+    assert [(s.select, s.tasks) for s in left.scorings] == [("stsb_dev", ("mr",))]
+
+
+def test_scores_of_an_older_evaluator_do_not_count() -> None:
+    job = jobs_of([study(row("a", BASE))])[BASE.key]
+    assert missing(job, scored(frame(job).assign(version=correlation.VERSION - 1))) is not None
+
+
+def test_a_recorded_teacher_is_trained_again_only_if_its_weights_are_needed_and_gone(tmp_path: Path) -> None:
+    jobs = jobs_of([study(row("taught", TAUGHT))])
+    recorded = frame(jobs[BASE.key])
+    work = plan(jobs, recorded, tmp_path)
+    assert work.again == {BASE.key}
+    assert work.levels[0][0].key == BASE.key
+    weights(tmp_path, BASE, "stsb_dev")
+    work = plan(jobs, recorded, tmp_path)
+    assert work.again == frozenset()
+    assert BASE.key not in {job.key for job in work.pending}
+    assert plan(jobs, frame(*jobs.values()), tmp_path / "elsewhere").pending == ()
+
+
+def test_on_a_cluster_weights_count_where_every_machine_finds_them(tmp_path: Path) -> None:
+    jobs, url = jobs_of([study(row("taught", TAUGHT))]), (tmp_path / "shared").as_uri()
+    recorded = frame(jobs[BASE.key])
+    weights(tmp_path / "store", BASE, "stsb_dev")
+    assert plan(jobs, recorded, tmp_path / "store", url).again == {BASE.key}  # to be published from here
+    Shared(url).prepare()
+    assert Shared(url).publish(tmp_path / "store" / BASE.key, 0)
+    work = plan(jobs, recorded, tmp_path / "elsewhere", url)
+    assert work.again == frozenset()
+    assert BASE.key not in {job.key for job in work.pending}
+
+
+def test_a_run_trained_again_for_one_score_keeps_every_rules_checkpoint(tmp_path: Path) -> None:
+    job = jobs_of([study(row("a", BASE), row("b", BASE, select="last"))])[BASE.key]
+    recorded = frame(job)
+    recorded = recorded[recorded["select"] != "last"]
+    left = plan({job.key: job}, recorded, tmp_path).pending[0]
+    assert {s.select: s.tasks for s in left.scorings} == {"last": ("stsb",), "stsb_dev": ()}
+
+
+def test_a_job_whose_teacher_failed_is_named_with_it() -> None:
+    jobs = jobs_of([study(row("taught", TAUGHT))])
+    reason = blocked(jobs[TAUGHT.key], {BASE.key: "no"})
+    assert reason == f"not started: it needs run {BASE.key}, which failed"
+    assert blocked(jobs[BASE.key], {TAUGHT.key: "no"}) == ""
+
+
+def test_a_rerun_that_differs_from_the_record_is_noticed(tmp_path: Path) -> None:
+    job = jobs_of([study(row("a", BASE))])[BASE.key]
+    name = {"select": "stsb_dev", "scorer": "cosine", "task": "stsb", "metric": "spearman.all"}
+    cell = {**name, "pairs": 9, "step": 1, "version": 1}
+    leave(tmp_path / "same", job.key, cells=[cell | {"score": 0.5}])
+    assert differences(tmp_path / "same" / job.key, frame(job)) == []
+    leave(tmp_path / "other", job.key, cells=[cell | {"score": 0.501}])
+    found = differences(tmp_path / "other" / job.key, frame(job))
+    assert found == ["stsb_dev, cosine, stsb, spearman.all is 0.501000, recorded 0.500000"]
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    expected = (
+        r"unknown study 'rankcse-table99' \(did you mean rankcse-table\d+ or .*\?\); known: all, quickstart, rankcse, "
+    )
+    with pytest.raises(ValueError, match=expected):
+        chosen(["rankcse-table99"], "small")
+    with pytest.raises(ValueError, match="unknown scale 'tiny'; known: quickstart, small"):
+        chosen(["rankcse"], "tiny")
+    assert [study.name for study in chosen(["all"], "small")] == list(STUDIES)
+
+
+def test_paper_scale_takes_the_published_settings_and_teachers() -> None:
+    table = {one.label: one for one in chosen(["rankcse-table2"], "paper")[0].rows}
+    run = table["RankCSE-listMLE BERT-base"].encoder
+    assert isinstance(run, Run)
+    assert (run.batch_size, run.learning_rate, run.epochs, run.warmup, run.dropout) == (128, 2e-5, 4, 0.05, 0.1)
+    assert isinstance(run.method, RankCSE)
+    base, large = run.method.teachers
+    assert (base.weight, large.weight) == (1 / 3, 2 / 3)
+    assert [t.encoder.backbone.name for t in (base, large)] == ["bert-base-uncased", "bert-large-uncased"]  # ty: ignore
+    assert isinstance(table["DiffCSE BERT-base"].encoder, Run)
+    assert table["PCL BERT-base"].why.startswith("imported")
+
+
+def test_a_teacher_trained_again_keeps_the_checkpoint_that_is_read(tmp_path: Path) -> None:
+    jobs = jobs_of([study(row("taught", TAUGHT, select="last"))])
+    recorded = frame(jobs[BASE.key])
+    weights(tmp_path, BASE, "last")  # and not stsb_dev's
+    assert plan(jobs, recorded, tmp_path).again == {BASE.key}
+
+
+def test_levels_are_as_deep_as_teachers_of_teachers(tmp_path: Path) -> None:
+    deeper = replace(BASE, method=RankCSE(teachers=(Teacher(TAUGHT, select="stsb_dev"),)))
+    work = plan(jobs_of([study(row("deeper", deeper))]), frame(), tmp_path)
+    assert [[job.key for job in level] for level in work.levels[:2]] == [[BASE.key], [TAUGHT.key]]
+    assert len(work.levels[2]) == 2

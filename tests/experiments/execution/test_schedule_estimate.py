@@ -1,0 +1,114 @@
+"""How long a plan takes on N GPUs, against schedules that can be worked out by hand, and bounds that always hold."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tyro
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.execution.plan import jobs_of, plan
+from experiments.execution.schedule_estimate import (
+    chains,
+    expected,
+    forecast,
+    longest_first,
+    measured,
+    seconds_for,
+    simulate,
+)
+from experiments.results.csv_record import read_results
+from experiments.studies.catalogue import chosen
+from experiments.sweep import Options, main
+from tests.experiments.execution.test_plan import BASE, TAUGHT, frame, row, study
+
+
+def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
+    first, second = jobs_of([study(row("a", BASE))]).values()
+    assert seconds_for([first], frame()) is None
+    assert seconds_for([], frame()) == 0
+    assert seconds_for([first, second], frame(first)) == pytest.approx(20)
+    slower = frame(second).assign(seconds=30.0)
+    both = pd.concat([frame(first), slower])
+    assert seconds_for([first, second], both) == pytest.approx(40)
+    third = jobs_of([study(row("a", replace(BASE, learning_rate=1.0)))])
+    assert measured(third.values(), both) == dict.fromkeys(third, 20)
+    assert set(measured(jobs_of([study(row("b", TAUGHT))]).values(), both).values()) == {
+        10,
+        None,
+    }  # its teacher was measured
+
+
+def test_what_was_never_measured_is_estimated_from_the_published_epoch() -> None:
+    jobs = jobs_of(chosen(["rankcse-table1"], "paper")).values()
+    found = expected(jobs, read_results("paper"))
+    hours = {job.name: found[job.key] / 3600 for job in jobs}
+    assert hours["SimCSE s42"] == pytest.approx(20 / 60)
+    assert hours["RankCSE-listNet s42"] == pytest.approx(4 * 1.5 * 20 / 60)
+
+
+def test_schedules_worked_out_by_hand() -> None:
+    seconds = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 6.0}
+    assert simulate(seconds, {}, 1, list(seconds)).makespan == 12
+    assert simulate(seconds, {}, 2, list(seconds)).makespan == 8  # a then c beside b then d
+    assert simulate(seconds, {}, 2, longest_first(seconds)).makespan == 6  # d beside c, b, a
+    taught = simulate(seconds, {"c": ["b"]}, 2, longest_first(seconds))
+    assert taught.makespan == 6  # d beside b, c, a
+    assert taught.used == 1
+    waits = simulate(seconds, {"d": ["c"]}, 3, list(seconds))
+    assert (waits.makespan, waits.used) == (9, pytest.approx(12 / 27))
+    assert chains(seconds, {"d": ["c"], "c": ["a"]}) == {"a": 10, "b": 2, "c": 9, "d": 6}
+
+
+def test_runs_that_need_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 runs need each other"):
+        simulate({"a": 1.0, "b": 1.0, "c": 1.0}, {"a": ["b"], "b": ["a"]}, 2, ["a", "b", "c"])
+    with pytest.raises(ValueError, match="slots must be at least 1"):
+        simulate({}, {}, 0, [])
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 10), st.sets(st.integers(0, 11))), min_size=1, max_size=12), st.integers(1, 5))
+def test_no_schedule_is_shorter_than_its_bounds_or_longer_than_twice_them(
+    runs: list[tuple[float, set[int]]], slots: int
+) -> None:
+    seconds = {str(i): length for i, (length, _) in enumerate(runs)}
+    needs = {str(i): {str(j) for j in before if j < i} for i, (_, before) in enumerate(runs)}
+    found = simulate(seconds, needs, slots, longest_first(seconds))
+    least = max(sum(seconds.values()) / slots, *chains(seconds, needs).values())
+    assert found.makespan >= least - 1e-9
+    assert found.makespan <= sum(seconds.values()) / slots + max(chains(seconds, needs).values()) + 1e-9  # Graham, 1969
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        # Two runs of SimCSE, then four that they teach, an hour each; four at a time on two GPUs.
+        (("--gpus", "2", "--gpus-per-run", "0.5"), "2.0 h │ 75 % │ 4.0 │ 12"),
+        (("--gpus", "2"), "3.0 h │ 100 % │ 6.0 │ 18"),
+        (("--gpus", "3", "--gpus-per-run", "2"), "6.0 h │ 100 % │ 18.0 │ 54"),  # one at a time, a GPU stands still
+    ],
+)
+def test_the_plan_that_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], line: str
+) -> None:
+    words = ["quickstart", "--plan", "--mlruns", str(tmp_path), "--price", "3", "--seconds-per-run", "3600", *options]
+    assert main(tyro.cli(Options, args=[*words, "--gpu-memory", "1"])) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count(line) == 3  # in each of the three orders
+    assert "longest chain: 2.0 h, SimCSE s" in said
+    assert (
+        "holds 1 such at a time: " + ("--gpus-per-run 0.5 is too little" if "0.5" in options else "a share of") in said
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_waits_for_its_teachers(tmp_path) -> None:
+    work = plan(jobs_of([study(row("a", TAUGHT))]), frame(), tmp_path)
+    seconds = {job.key: 10.0 if job.key == BASE.key else 1.0 for job in work.pending}
+    found = forecast(work, seconds, 8)
+    assert {way.makespan for way in found.ways.values()} == {11}
+    assert found.critical == 11
+    assert found.chain[0] == BASE.key
+    assert len(found.chain) == 2

@@ -1,0 +1,168 @@
+"""Real sweeps in real processes: failures are named, nothing finished is lost or repeated, kills change no bit."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from cse_core.training.train import train
+from experiments.results import csv_record
+from experiments.sweep import Options, main
+from tests.support import tiny_study
+from tests.support.polling import until
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[3]
+
+
+def command(mlruns: Path, study: str) -> list[str]:
+    script = "from tests.support.tiny_study import main; main()"
+    return [sys.executable, "-c", script, study, "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "2"]
+
+
+def environment(mlruns: Path) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT), "TINY_MARKER": str(mlruns.with_suffix(".came")), "COLUMNS": "120"}
+
+
+def sweep(mlruns: Path, study: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(mlruns, study), env=environment(mlruns), capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+def scores(mlruns: Path) -> dict[tuple[str, ...], float]:
+    frame = csv_record.read_results("tiny", mlruns)
+    return frame.set_index(csv_record.CELL)["score"].to_dict()
+
+
+def finished_at(mlruns: Path) -> dict[str, int]:
+    """When each run's training ended; training it again would write the file again."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in (mlruns / "store").glob("*/history.json")}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    mlruns = tmp_path_factory.mktemp("undisturbed") / "mlruns"
+    done = sweep(mlruns, "healthy")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return mlruns
+
+
+def test_a_sweep_runs_teachers_first_and_fills_the_record(undisturbed: Path) -> None:
+    runs = {one.key for row in tiny_study.healthy(tiny_study.SCALE).rows for one in row.runs()}
+    frame = csv_record.read_results("tiny", undisturbed)
+    assert set(frame["key"]) == runs
+    assert set(frame["select"]) == {"synthetic_dev"}
+    assert frame["score"].between(-1, 1).all()
+    curves = csv_record.read_curves("tiny", undisturbed)
+    assert set(curves["key"]) == runs
+    assert "loss/rank" in set(curves["name"])
+
+
+def test_the_same_command_again_has_nothing_to_do(undisturbed: Path) -> None:
+    before, lines = finished_at(undisturbed), (undisturbed / "results.csv").read_bytes()
+    done = sweep(undisturbed, "healthy")
+    assert done.returncode == 0
+    assert "3 runs, 3 done, 0 to do" in done.stdout
+    assert finished_at(undisturbed) == before
+    assert (undisturbed / "results.csv").read_bytes() == lines
+
+
+def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
+    mlruns = tmp_path / "mlruns"
+    done = sweep(mlruns, "faulty")
+    assert done.returncode == 1
+    runs = {row.label: row.runs()[0] for row in tiny_study.faulty(tiny_study.SCALE).rows}
+    said = re.sub(r"\s+", " ", done.stdout)
+    assert f"failed: raises s42 ({runs['raises'].key}): RuntimeError: told to fail" in said
+    assert f"failed: nan s42 ({runs['nan'].key}): DivergedError: run {runs['nan'].key}: loss is nan at step 6" in said
+    assert f"failed: after s42 ({runs['after'].key}): not started: it needs run {runs['raises'].key}" in said
+    kept = {runs["well"].key, runs["lost"].key}
+    assert set(csv_record.read_results("tiny", mlruns)["key"]) == kept
+    # The run whose process was killed once went on in another one, to the same bits as SimCSE undisturbed.
+    assert Path(f"{mlruns.with_suffix('.came')}-kill").exists()
+    torch.set_num_threads(1)
+    train(tiny_study.run(), tmp_path, keep=("synthetic_dev",))
+    expected = load_file(tmp_path / tiny_study.run().key / "synthetic_dev" / "model.safetensors")
+    found = load_file(mlruns / "store" / runs["lost"].key / "synthetic_dev" / "model.safetensors")
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    before = finished_at(mlruns)
+    again = sweep(mlruns, "faulty")
+    assert again.returncode == 1
+    assert "5 runs, 2 done, 3 to do" in again.stdout
+    assert finished_at(mlruns) == before
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_sweep_goes_on_with_the_same_command(tmp_path: Path, undisturbed: Path, kind: int) -> None:
+    mlruns = tmp_path / "mlruns"
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command(mlruns, "healthy"), env=environment(mlruns), stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            until(lambda: list((mlruns / "store").glob("*/synthetic_dev")), seconds=200)
+        finally:
+            process.send_signal(kind)
+            process.wait(timeout=120)
+    assert process.returncode == (-signal.SIGKILL if kind == signal.SIGKILL else 130), log.read_text()
+    if kind == signal.SIGINT:
+        assert "the same command goes on" in log.read_text()
+    before = finished_at(mlruns)
+    done = sweep(mlruns, "healthy")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert scores(mlruns) == scores(undisturbed)
+    assert before.items() <= finished_at(mlruns).items()
+
+
+def test_a_teacher_that_does_not_reproduce_its_record_stops_the_sweep(tmp_path: Path, undisturbed: Path) -> None:
+    mlruns = tmp_path / "mlruns"
+    mlruns.mkdir()
+    frame = pd.read_csv(undisturbed / "results.csv", dtype=str)
+    teacher = tiny_study.run(seed=1).key
+    student = tiny_study.taught(tiny_study.run(seed=1)).key
+    frame.loc[frame["key"] == teacher, "score"] = "0.123"
+    frame[frame["key"] != student].to_csv(mlruns / "results.csv", index=False)
+    shutil.copy(undisturbed / "runs.csv", mlruns)
+    for _ in range(2):  # the second time the false weights are there already
+        done = sweep(mlruns, "healthy")
+        assert done.returncode != 0
+        assert f"run {teacher} (a s1), trained again for its weights, does not give its recorded scores" in done.stderr
+        assert student not in finished_at(mlruns)
+
+
+def test_dry_run_and_list_start_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(Options(studies=("rankcse-table4",), dry_run=True, mlruns=tmp_path)) == 0
+    assert "34 runs, 0 done, 34 to do" in capsys.readouterr().out
+    assert main(Options(list=True, mlruns=tmp_path)) == 0
+    assert "rankcse-table6" in capsys.readouterr().out
+    assert not (tmp_path / "store").exists()
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+LISTENING = """
+import psutil
+from experiments.execution.ray_sweep import Cluster
+Cluster(workers=1).start()
+mine = psutil.Process()
+for process in [mine, *mine.children(recursive=True)]:
+    for one in process.net_connections(kind="inet"):
+        if one.status == psutil.CONN_LISTEN:
+            print(one.laddr.ip)
+"""
+
+
+def test_a_local_sweep_listens_on_this_machine_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", LISTENING], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    found = done.stdout.split()
+    assert len(found) > 3, done.stderr  # Ray's own servers
+    assert set(found) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}

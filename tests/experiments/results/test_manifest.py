@@ -1,0 +1,188 @@
+"""SHA256SUMS: what was changed by anything but a merge is noticed, and a kill at any moment is not."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.results import csv_record
+from experiments.results.csv_table import Table
+from experiments.results.manifest import ChangedFileError, Manifest
+
+TABLE = Table("curves.csv", {"key": str, "value": float}, ("key",))
+# Merges lines of `lines` and is killed before or after the n-th file that it gives its name.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import pandas as pd
+from experiments.csv_table import Table
+folder, keys, moment, when = Path(sys.argv[1]), sys.argv[2].split(), int(sys.argv[3]), sys.argv[4]
+replace, count = Path.replace, 0
+def counted(path, target):
+    global count
+    count += 1
+    if count == moment and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(path, target)
+    if count == moment and when == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+Path.replace = counted
+lines = pd.DataFrame([{"key": key, "value": 0.5} for key in keys])
+Table("curves.csv", {"key": str, "value": float}, ("key",)).merge(folder, lines)
+"""
+
+
+def lines(*keys: str) -> pd.DataFrame:
+    return pd.DataFrame([{"key": key, "value": 0.5} for key in keys])
+
+
+def keys(folder: Path) -> list[str]:
+    return TABLE.read(folder)["key"].to_list()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [[], ["a", "b"]], ids=["new", "more"])
+@pytest.mark.parametrize("moment", [1, 2, 3])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_at_any_moment_of_a_merge_leaves_a_record_that_can_be_read_and_added_to(
+    tmp_path: Path, before: list[str], moment: int, when: str
+) -> None:
+    if before:
+        TABLE.merge(tmp_path, lines(*before))
+    words = [sys.executable, "-c", KILLED, str(tmp_path), "c d", str(moment), when]
+    assert subprocess.run(words, check=False).returncode == -9
+    assert keys(tmp_path) in (before, [*before, "c", "d"])
+    TABLE.merge(tmp_path, lines("c", "d"))
+    assert keys(tmp_path) == [*before, "c", "d"]
+    assert Manifest(tmp_path).differences() == {}
+    assert len((tmp_path / "SHA256SUMS").read_text().splitlines()) == 1
+
+
+def test_a_changed_digit_is_neither_read_nor_added_to(tmp_path: Path) -> None:
+    TABLE.merge(tmp_path, lines("a"))
+    path = tmp_path / "curves.csv"
+    path.write_text(path.read_text().replace("0.5", "0.6"))
+    altered = path.read_bytes()
+    for act in (lambda: TABLE.read(tmp_path), lambda: TABLE.merge(tmp_path, lines("b"))):
+        with pytest.raises(ChangedFileError) as told:
+            act()
+        for part in (str(path), "its SHA-256 is", "SHA256SUMS has", f"git checkout -- {path}", "delete"):
+            assert part in str(told.value)
+    assert path.read_bytes() == altered
+    assert list(Manifest(tmp_path).differences()) == [path]
+
+
+def test_a_deleted_file_is_no_empty_one(tmp_path: Path) -> None:
+    TABLE.merge(tmp_path, lines("a"))
+    (tmp_path / "curves.csv").unlink()
+    with pytest.raises(ChangedFileError, match=r"curves\.csv: missing; SHA256SUMS has [0-9a-f]{12}"):
+        TABLE.merge(tmp_path, lines("a"))
+    assert not (tmp_path / "curves.csv").exists()
+
+
+def test_a_file_put_beside_the_others_is_not_taken_for_the_records(tmp_path: Path) -> None:
+    TABLE.merge(tmp_path, lines("a"))
+    (tmp_path / "pairs.csv").write_text("anything\n")
+    (tmp_path / "figure_data" / "k").mkdir(parents=True)
+    (tmp_path / "figure_data" / "k" / "a.npz").write_text("")
+    assert {path.name: what.partition(" in ")[0] for path, what in Manifest(tmp_path).differences().items()} == {
+        "pairs.csv": "not listed",
+        "a.npz": "not listed",
+    }
+    with pytest.raises(ChangedFileError, match=r"pairs\.csv: its SHA-256 is .*, SHA256SUMS has no file"):
+        csv_record.read_pairs("small", tmp_path)
+
+
+def test_an_older_record_is_taken_as_it_is_and_gets_a_manifest_of_everything(tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text("key,value\na,0.25\n")
+    (tmp_path / "pairs.csv").write_text(",".join(csv_record.PAIRS) + "\n")
+    (tmp_path / "figure_data" / "k").mkdir(parents=True)
+    (tmp_path / "figure_data" / "k" / "a.npz").write_text("1")
+    (tmp_path / "mlflow.db").write_text("")
+    assert keys(tmp_path) == ["a"]
+    assert list(Manifest(tmp_path).differences()) == [tmp_path / "SHA256SUMS"]
+    TABLE.merge(tmp_path, lines("b"))
+    assert Manifest(tmp_path).differences() == {}
+    listed = [line.split("  ")[1] for line in (tmp_path / "SHA256SUMS").read_text().splitlines()]
+    assert listed == ["curves.csv", "figure_data/k/a.npz", "pairs.csv"]
+
+
+@pytest.mark.parametrize("text", ["nonsense\n", "0" * 64 + "  curves.csv", "0" * 63 + "  curves.csv\n"])
+def test_a_manifest_that_is_none_is_named_with_its_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "SHA256SUMS").write_text(text)
+    with pytest.raises(ChangedFileError, match=r"SHA256SUMS, line 1: expected a SHA-256"):
+        TABLE.merge(tmp_path, lines("a"))
+
+
+def test_sha256sum_reads_it_whatever_the_names(tmp_path: Path) -> None:
+    names = ["a b.npz", "back\\slash.npz", "new\nline.npz", "both\\\n\\n\u2028.npz", "\r.npz"]
+    sources = {tmp_path / "record" / "figure_data" / "k" / name: tmp_path / f"{i}" for i, name in enumerate(names)}
+    for i, source in enumerate(sources.values()):
+        source.write_text(str(i))
+    assert csv_record._copy(sources, tmp_path / "record") == len(names)
+    assert Manifest(tmp_path / "record").differences() == {}
+    words = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
+    assert subprocess.run(words, cwd=tmp_path / "record", check=False).returncode == 0
+    (tmp_path / "record" / "figure_data" / "k" / names[3]).write_text("other")
+    assert list(Manifest(tmp_path / "record").differences()) == [tmp_path / "record" / "figure_data" / "k" / names[3]]
+
+
+def test_arrays_that_are_gone_can_be_copied_again_only_as_they_were(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "record" / "figure_data" / "k" / "a.npz"
+    source.write_text("1")
+    assert csv_record._copy({target: source}, tmp_path / "record") == 1
+    target.unlink()
+    source.write_text("2")
+    with pytest.raises(ChangedFileError, match=r"a\.npz: missing"):
+        csv_record._copy({target: source}, tmp_path / "record")
+    source.write_text("1")
+    assert csv_record._copy({target: source}, tmp_path / "record") == 1
+    assert Manifest(tmp_path / "record").differences() == {}
+
+
+def test_what_is_read_while_another_process_merges_is_never_called_altered(tmp_path: Path) -> None:
+    TABLE.merge(tmp_path, lines("a"))
+    code = (
+        "import sys; from pathlib import Path; import pandas as pd; from experiments.csv_table import Table\n"
+        "table = Table('curves.csv', {'key': str, 'value': float}, ('key',))\n"
+        "for i in range(50): table.merge(Path(sys.argv[1]), pd.DataFrame([{'key': f'k{i:02}', 'value': 0.5}]))"
+    )
+    writer, found = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]), 1
+    while writer.poll() is None:
+        now = len(keys(tmp_path))
+        assert now >= found
+        found = now
+    assert writer.returncode == 0
+    assert len(keys(tmp_path)) == 51
+
+
+def test_outputs_are_taken_as_made_and_quickstarts_are_not_listed(tmp_path: Path) -> None:
+    made = [tmp_path / "tables" / "small" / "a.md", tmp_path / "tables" / "quickstart" / "q.md"]
+    for path in made:
+        path.parent.mkdir(parents=True)
+        path.write_text("1")
+    Manifest(tmp_path).accept(made)
+    made[0].write_text("2")
+    assert list(Manifest(tmp_path).differences()) == [made[0]]
+    Manifest(tmp_path).accept(made)
+    made[0].unlink()
+    assert list(Manifest(tmp_path).differences().values()) != []
+    Manifest(tmp_path).accept(made)
+    assert (tmp_path / "SHA256SUMS").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "folder", [csv_record.MLRUNS, csv_record.outputs(csv_record.MLRUNS)], ids=["record", "outputs"]
+)
+def test_git_has_what_the_committed_manifests_list(folder: Path) -> None:
+    listed = {line.split("  ", 1)[1] for line in (folder / "SHA256SUMS").read_text().splitlines()}
+    words = ["git", "ls-files", "-z", "--", "*.csv", "figure_data", "tables", "figures"]
+    if not shutil.which("git") or not (csv_record.MLRUNS.parent / ".git").exists():
+        pytest.skip("no git checkout")
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    tracked = {name for name in done.stdout.split("\0") if name and not name.startswith("measured/")}
+    assert listed == tracked
+    assert Manifest(folder).differences() == {}

@@ -1,0 +1,298 @@
+"""MLflow has a copy of each run's folder, once; its database is made whole or not at all."""
+
+import json
+import os
+import pickle
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cse_core.evaluation.scorers import Cosine, PairScores
+from cse_core.run import Pretrained
+from experiments.execution.job import AS_IS, Job, Place, Scoring, execute
+from experiments.results.mlflow_log import Tracker, check_database, make_database, parameters
+from tests.support import tiny_study
+from tests.support.polling import until
+
+SCORINGS = tuple(Scoring(rule, Cosine(), ("synthetic",)) for rule in ("synthetic_dev", "last"))
+JOB = Job(tiny_study.run(), "tiny", "Net -cons", SCORINGS, ("one",))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = Place(tmp_path_factory.mktemp("done") / "store")
+    execute(JOB, place)
+    return place.store
+
+
+@pytest.fixture(scope="module")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made once: a new database takes MLflow seconds."""
+    folder = tmp_path_factory.mktemp("database")
+    make_database(folder)
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def tracker(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Tracker:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copy(empty_database, tmp_path / "mlflow.db")
+    return Tracker(tmp_path)
+
+
+def test_keys_are_those_of_all_that_is_logged(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+    assert tracker.keys() == set()
+    own = tmp_path / "0123456789ab"
+    shutil.copytree(store / JOB.key, own)
+    result = json.loads((own / "result.json").read_text())
+    (own / "result.json").write_text(json.dumps(result | {"studies": [], "key": own.name}))
+    for folder in (store / JOB.key, own):
+        tracker.log(folder)
+    assert tracker.keys() == {JOB.key, own.name}
+
+
+def test_a_torn_result_is_scored_again(store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shutil.copytree(store / JOB.key, tmp_path / JOB.key)
+    torn = tmp_path / JOB.key / "result.json"
+    expected = json.loads(torn.read_text())["cells"]
+    torn.write_text(torn.read_text()[:100])
+    assert execute(JOB, Place(tmp_path))["cells"] == expected
+    assert f"{torn} can't be read" in caplog.text
+
+
+def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, store: Path) -> None:
+    run_id = tracker.log(store / JOB.key)
+    run = tracker.client.get_run(run_id)
+    result = json.loads((store / JOB.key / "result.json").read_text())
+    assert run.info.run_name == "Net -cons s42"
+    assert run.info.status == "FINISHED"
+    assert run.data.params["learning_rate"] == "0.0003"
+    assert run.data.params["student_temperature"] == "none"  # SimCSE has none, but the compare page wants the key
+    tags = run.data.tags
+    assert (tags["key"], tags["studies"], tags["scale"]) == (JOB.key, "one", "tiny")
+    assert len(tags["mlflow.source.git.commit"]) == 40
+    assert tags["env.dirty"] in ("true", "false")
+    assert {"env.torch", "env.device", "env.threads", "data"} <= set(tags)
+    metrics = run.data.metrics
+    cells = {(c["select"], c["metric"]): c["score"] for c in result["cells"]}
+    assert metrics["avg"] == metrics["test/synthetic"] == cells["synthetic_dev", "spearman.all"]
+    assert metrics["test/synthetic/last"] == cells["last", "spearman.all"]
+    assert metrics["test/synthetic/pearson.all/last"] == cells["last", "pearson.all"]
+    history = tracker.client.get_metric_history(run_id, "loss/contrastive")
+    assert [[p.step, p.value] for p in sorted(history, key=lambda p: p.step)] == result["curves"]["loss/contrastive"]
+    assert len(tracker.client.get_metric_history(run_id, "dev/synthetic_dev")) == 5
+    artifacts = {item.path for item in tracker.client.list_artifacts(run_id)}
+    assert {"result.json", "history.json", "last", "synthetic_dev", "pair_scores"} <= artifacts
+
+
+def test_logging_twice_changes_nothing_and_new_scores_join(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+    first = tracker.log(store / JOB.key)
+    assert tracker.log(store / JOB.key) == first
+    copy = tmp_path / JOB.key
+    shutil.copytree(store / JOB.key, copy)
+    result = json.loads((copy / "result.json").read_text())
+    result["cells"].append(result["cells"][0] | {"task": "more", "score": 0.25})
+    result["cells"].append(result["cells"][0] | {"task": "more", "score": 0.5, "scorer": 'mask "{}" [MASK].'})
+    result["studies"].append("two")
+    (copy / "result.json").write_text(json.dumps(result))
+    assert tracker.log(copy) == first
+    run = tracker.client.get_run(first)
+    assert run.data.metrics["test/more"] == 0.25
+    assert run.data.metrics["test/more/mask  MASK."] == 0.5  # MLflow takes no brackets and no quotes
+    assert run.data.tags["studies"] == "one two"
+    assert len(tracker.client.search_runs([tracker.experiment])) == 1
+
+
+def test_what_a_killed_driver_left_half_logged_is_logged_anew(tracker: Tracker, store: Path) -> None:
+    half = tracker.client.create_run(tracker.experiment, tags={"key": JOB.key})
+    whole = tracker.log(store / JOB.key)
+    assert whole != half.info.run_id
+    assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment])] == [whole]
+
+
+def test_a_kill_while_new_scores_are_logged_loses_nothing(
+    tracker: Tracker, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker.log(store / JOB.key)
+    copy = tmp_path / JOB.key
+    shutil.copytree(store / JOB.key, copy)
+    result = json.loads((copy / "result.json").read_text())
+    result["cells"] += [cell | {"task": "more"} for cell in result["cells"]]
+    (copy / "result.json").write_text(json.dumps(result))
+    with monkeypatch.context() as killed:
+        killed.setattr(tracker.client, "log_artifact", None)  # stops where the artifacts would follow
+        with pytest.raises(TypeError):
+            tracker.log(copy)
+    assert tracker.lacks([result]) == [result]
+    tracker.log(copy)
+    assert tracker.lacks([result]) == []
+    assert "test/more" in tracker.client.get_run(tracker.logged(JOB.key).info.run_id).data.metrics  # ty: ignore
+
+
+def test_a_run_made_by_hand_is_logged_beside_the_studys(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+    own = tmp_path / JOB.key
+    shutil.copytree(store / JOB.key, own)
+    result = json.loads((own / "result.json").read_text())
+    (own / "result.json").write_text(json.dumps(result | {"studies": []}))
+    assert tracker.log(own) != tracker.log(store / JOB.key)
+
+
+MAKE = """
+import sys
+from pathlib import Path
+from experiments.results.mlflow_log import Tracker
+Tracker(Path(sys.argv[1])).experiment
+"""
+
+
+def making(mlruns: Path) -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    return subprocess.Popen([sys.executable, "-c", MAKE, str(mlruns)], env=environment)
+
+
+@pytest.mark.slow
+def test_a_kill_while_the_database_is_made_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
+    """Twelve moments, from the first file on."""
+    for moment in range(12):
+        mlruns = tmp_path / str(moment)
+        process = making(mlruns)
+        until(lambda at=mlruns: at.is_dir() and list(at.iterdir()))
+        time.sleep(0.4 * moment)
+        process.kill()
+        process.wait()
+        check_database(mlruns)
+    for moment in (1, 5):
+        assert making(tmp_path / str(moment)).wait(timeout=180) == 0
+        assert not list((tmp_path / str(moment)).glob("*.part*"))
+
+
+@pytest.mark.slow
+def test_three_drivers_that_start_at_once_all_work(tmp_path: Path) -> None:
+    processes = [making(tmp_path) for _ in range(3)]
+    assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["garbage", "empty", "folder", "half"])
+def test_a_file_that_is_no_database_is_named_with_the_remedy(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "mlflow.db"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "half":
+        with sqlite3.connect(path) as database:
+            database.execute("CREATE TABLE experiments (name TEXT)")
+    else:
+        path.write_bytes(b"no database at all " * 100 * (kind == "garbage"))
+    with pytest.raises(ValueError, match=r"mlflow.db: expected MLflow's database, found .* Move it away"):
+        check_database(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a b", "ü", "a#b"])
+def test_a_folder_of_any_other_name_holds_its_own_database(tmp_path: Path, empty_database: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    shutil.copy(empty_database, tmp_path / name / "mlflow.db")
+    tracker = Tracker(tmp_path / name)
+    tracker.client.create_run(tracker.experiment)
+    with sqlite3.connect(tmp_path / name / "mlflow.db") as database:
+        assert database.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("name", ["a?b", "%41"])
+def test_a_folder_whose_name_a_database_url_cannot_hold_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=r"MLflow needs a folder without \? and % in its path"):
+        Tracker(tmp_path / name).client  # noqa: B018
+
+
+def test_a_server_can_be_named(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(empty_database, tmp_path / "elsewhere.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere.db'}")
+    assert Tracker(tmp_path / "mlruns").uri.endswith("elsewhere.db")
+    assert not (tmp_path / "mlruns" / "mlflow.db").exists()
+
+
+def test_every_run_has_the_same_parameter_names() -> None:
+    place = {"label": "a", "parameters": tiny_study.run().settings()}
+    other = {"label": "b", "parameters": tiny_study.taught(tiny_study.run()).settings()}
+    assert set(parameters(place)) == set(parameters(other))
+    assert parameters(place)["arm"] == "a"
+
+
+def test_scores_are_added_to_a_finished_run_without_training_it_again(store: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path / "store")
+    shutil.copytree(store, place.store)
+
+    def never(step: int, history: object) -> None:
+        raise AssertionError("trained again")
+
+    more = replace(JOB, scorings=(Scoring("last", Cosine("mean"), ("synthetic", "synthetic_dev")),), studies=("two",))
+    old = json.loads((store / JOB.key / "result.json").read_text())
+    new = execute(more, place, on_step=never)
+    assert new["cells"][: len(old["cells"])] == old["cells"]
+    assert {(c["scorer"], c["task"]) for c in new["cells"]} == {
+        ("cosine", "synthetic"),
+        ("cosine mean", "synthetic"),
+        ("cosine mean", "synthetic_dev"),
+    }
+    assert new["studies"] == ["one", "two"]
+    assert new["finished"] == old["finished"]
+    assert (place.store / JOB.key / "pair_scores" / "last cosine mean.npz").is_file()
+
+
+def test_a_run_is_described_by_what_it_was_trained_with(store: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path / "store", threads=2)
+    shutil.copytree(store, place.store)
+    later = execute(replace(JOB, scorings=(Scoring("last", Cosine("mean"), ("synthetic",)),)), place)
+    assert later["environment"]["threads"] == "1"
+
+
+def test_undefined_scores_fail_by_name_and_cost_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def equal(self: Cosine, encoder: object, tasks: dict, *, data: Path | None) -> dict:
+        return {task: PairScores(np.ones(len(first))) for task, (first, _) in tasks.items()}
+
+    monkeypatch.setattr(Cosine, "pair_scores", equal)
+    tasks = ("synthetic", "phrases")
+    job = Job(tiny_study.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), tasks),), ("one",))
+    with pytest.raises(ValueError, match=r"synthetic by cosine: spearman.all, .* undefined; are all its") as failure:
+        execute(job, Place(tmp_path))
+    assert str(pickle.loads(pickle.dumps(failure.value))) == str(failure.value)  # a worker's error travels
+    kept = json.loads((tmp_path / job.key / "result.json").read_text())
+    assert [cell["task"] for cell in kept["cells"]] == ["phrases"]
+    monkeypatch.undo()
+    assert {cell["task"] for cell in execute(job, Place(tmp_path))["cells"]} == set(tasks)
+
+
+def test_what_earlier_scores_came_from_stays_told(tmp_path: Path, real_data: Path) -> None:
+    """A later call for other tasks adds to hashes and warnings; it does not replace them."""
+    words = Pretrained("glove-6b-50d")
+    first, second = (Job(words, "own", "GloVe", (Scoring(AS_IS, Cosine(), (t,)),)) for t in ("stsb_dev", "sickr_dev"))
+    place = Place(tmp_path, real_data)
+    before = execute(first, place)
+    path = tmp_path / first.key / "result.json"
+    path.write_text(json.dumps(before | {"warnings": ["a pair counts as 0"]}))
+    after = execute(second, place)
+    assert before["data"].items() < after["data"].items()
+    assert "a pair counts as 0" in after["warnings"]
+
+
+def test_a_pinned_encoder_with_other_content_is_not_scored(tmp_path: Path) -> None:
+    pinned = Pretrained("wiki-tiny", "0" * 64)
+    job = Job(pinned, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
+    with pytest.raises(ValueError, match="backbone wiki-tiny: content e22f4fc2dee1, expected 000000000000"):
+        execute(job, Place(tmp_path))
+
+
+def test_an_untrained_encoder_is_scored_as_it_is(tmp_path: Path) -> None:
+    job = Job(tiny_study.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
+    result = execute(job, Place(tmp_path))
+    assert result["method"] == "none"
+    assert result["seed"] == 0
+    assert [c["step"] for c in result["cells"]] == [0] * 6
+    assert 0.3 < result["cells"][0]["score"] < 0.8

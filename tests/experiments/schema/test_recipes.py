@@ -1,0 +1,113 @@
+"""Every method as a run: as published, rescaled where the width doesn't allow that, with its bases."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+import torch
+
+from cse_core.method import innermost
+from cse_core.methods import METHODS, compcse, diffcse, whitenedcse
+from cse_core.run import Corpus, Pretrained, Run
+from cse_core.training.train import train
+from experiments.run import build, options_for
+from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run
+from experiments.schema.scales import SCALES
+from experiments.schema.study import Row
+from experiments.studies.robustness import methods
+
+BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
+SMALL, PAPER = SCALES["small"], SCALES["paper"]
+
+
+def made(name: str, scale: Any = SMALL, backbone: str = BASE, **changes: Any) -> Run:
+    run = RUNS[name](scale, backbone, **changes)
+    assert run is not None
+    return run
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_method_is_a_run_at_every_scale(name: str, scale: str) -> None:
+    run = made(name, SCALES[scale])
+    assert run.method.name == name
+    assert run.backbone == SCALES[scale].backbones[BASE]
+    assert ("first" in {f.name for f in fields(innermost(run.method))}) == bool(run.template)  # ty: ignore[invalid-argument-type]
+    assert RUNS[name](SMALL, "roberta-base") is None
+
+
+def test_the_small_scales_rescale_what_the_width_does_not_allow_and_nothing_else() -> None:
+    for name, module in (("whitenedcse", whitenedcse), ("compcse", compcse), ("diffcse", diffcse)):
+        published: Any = module.PUBLISHED[BASE].method
+        assert made(name, PAPER).method == published
+        assert made(name).method == replace(published, **module.SMALL[BASE])
+    large = made("compcse", SMALL, LARGE).method
+    assert large == compcse.PUBLISHED[LARGE].method  # all its dimensions, whatever their number
+    assert made("whitenedcse", SMALL, LARGE, groups=16).method == whitenedcse.WhitenedCSE(groups=16)
+
+
+@pytest.mark.parametrize("base", ["simcse", "promptbert", "sncse"])
+def test_rankencoder_trains_as_its_base_was_trained(base: str) -> None:
+    run, taught = made("rankencoder", base=base), made(base)
+    method: Any = run.method
+    assert run.reads() == ((taught, "stsb_dev"),)
+    assert method.inner == taught.method
+    assert (run.pooling, run.template) == (taught.pooling, taught.template)
+    assert (method.corpus_size, method.rank_weight) == (10_000, 0.05)
+    released: Any = rankencoder_run(PAPER, BASE, base, "released_code")
+    assert released.method.combination == ("maximum" if base == "promptbert" else "sum")
+    assert released.method.upper == (0.8 if base == "promptbert" else 0.9999)
+
+
+def test_what_is_not_published_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="no published settings for bert-large-uncased; there are some for bert-base"):
+        made("promptbert", SMALL, LARGE)
+    with pytest.raises(ValueError, match=r"no published settings for \('paper', 'compcse', 'bert-base-uncased'\)"):
+        made("rankencoder", base="compcse")
+
+
+def test_the_masked_language_loss_goes_on_top_of_any_method() -> None:
+    run, inner = made("mlm", inner="rankencoder", mlm_weight=0.2), made("rankencoder")
+    method: Any = run.method
+    assert replace(run, method=inner.method) == inner
+    assert (method.inner, method.mlm_weight) == (inner.method, 0.2)
+    assert run.nested() == inner.nested()
+
+
+def test_the_command_line_names_bases_and_changes_fields() -> None:
+    kind = options_for("rankencoder")
+    run = build("rankencoder", kind(base="promptbert", lower=0.4, seed=3))
+    assert run == replace(made("rankencoder", base="promptbert", lower=0.4), seed=3)
+    assert build("mlm", options_for("mlm")(inner="compcse")) == made("mlm", inner="compcse")
+    whitened: Any = build("whitenedcse", options_for("whitenedcse")(detach=False, groups=32)).method
+    assert (whitened.detach, whitened.groups) == (False, 32)
+
+
+def test_a_substitute_is_said_by_the_method_through_all_that_hold_it() -> None:
+    rows = {row.label: row.substitute for row in methods(SMALL).rows}
+    found = {label for label, text in rows.items() if text}
+    assert found == {"SNCSE", "RankEncoder on SNCSE"}
+    cut = made("compcse", subsampling="overlapping")
+    assert "clause splitter" in Row(label="a", encoder=cut).substitute
+    assert "clause splitter" in Row(label="a", encoder=made("compcse", SMALL, LARGE)).substitute
+    assert Row(label="a", encoder=cut, why="another reason").substitute == "another reason"
+    assert Row(label="a", encoder=Pretrained("a")).substitute == Row(label="a", encoder=None, why="no").substitute == ""
+    assert rankcse_run(SMALL, "roberta-base") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*METHODS, "rankencoder on sncse"])
+def test_every_method_learns_on_real_sentences(name: str, tmp_path: Path, real_data: Path) -> None:
+    torch.set_num_threads(1)
+    rescaled = {**SMALL.rescaled, "rankencoder": {BASE: {"corpus_size": 500}}}
+    scale = replace(SMALL, corpus=Corpus("wiki_sentences_1m", 1024), rescaled=rescaled)
+    # Of one pass WhitenedCSE's views are so alike that its loss is next to nothing from the first step on.
+    changes = {"whitenedcse": {"views": "dropout"}, "rankencoder on sncse": {"base": "sncse"}}.get(name, {})
+    run = made(name.partition(" ")[0], scale, **changes)
+    for nested in run.nested():
+        train(nested, tmp_path, data=real_data, keep=("stsb_dev",))
+    losses = [value for _, value in train(run, tmp_path, data=real_data).curves["loss"]]
+    assert len(losses) == 16
+    assert mean(losses[-4:]) < 0.9 * mean(losses[:4])

@@ -1,0 +1,259 @@
+"""Searches: their declarations, and real ones in real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cse_core.run import Run
+from experiments.execution.job import Place
+from experiments.execution.log_queue import Logbook
+from experiments.execution.ray_sweep import Cluster
+from experiments.results import csv_record
+from experiments.schema.scales import SCALES
+from experiments.search.ray_search import CLOCK, Watch, distributions, halving, pending, run_search
+from experiments.search.spaces import SEARCHES, SEEDS, Between, Search, chosen, settings_text
+from experiments.storage.shared_storage import Shared
+from tests.experiments.execution.test_sweep import environment
+from tests.experiments.storage.test_shared_storage import prepared, saved
+from tests.support import tiny_study
+from tests.support.polling import until
+
+ROOT = Path(__file__).parents[3]
+TINY = tiny_study.searches()["tiny"](tiny_study.SCALE)
+
+
+def command(mlruns: Path, *names: str) -> list[str]:
+    script = "from tests.support.tiny_study import main; main()"
+    options = ["--search", *names, "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "2"]
+    return [sys.executable, "-c", script, *options]
+
+
+def search(mlruns: Path, *names: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(mlruns, *names), env=environment(mlruns), capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+@pytest.mark.parametrize(("name", "runs"), [("rankcse-listnet-grid", 18), ("rankcse-listmle-grid", 6)])
+def test_rankcse_grids_are_as_many_runs_as_the_paper_says(name: str, runs: int) -> None:
+    for scale in ("small", "paper"):
+        one = SEARCHES[name](SCALES[scale])
+        keys = [job.key for settings in one.combinations() for job in one.jobs(settings)]
+        assert len(keys) == len(set(keys)) == runs * len(SEEDS)
+    assert sorted({settings["learning_rate"] for settings in one.combinations()}) == pytest.approx([2e-5, 3e-5])
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_no_search_scores_a_task_or_trains_a_seed_that_a_study_reports(name: str) -> None:
+    one = SEARCHES[name](SCALES["small"])
+    settings = {key: v.low if isinstance(v, Between) else v[0] for key, v in one.space.items()}
+    jobs = one.jobs(settings)
+    assert not {job.encoder.seed for job in jobs if isinstance(job.encoder, Run)} & set(SCALES["paper"].seeds)
+    assert all(not s.tasks and s.select == "stsb_dev" for job in jobs for s in job.scorings)
+    assert len({job.key for job in jobs}) == len(SEEDS)
+    for key, value in settings.items():  # what is searched reaches the run
+        assert all(job.encoder.settings()[key] == value for job in jobs if isinstance(job.encoder, Run))
+
+
+def test_nested_runs_come_first_with_the_checkpoint_that_is_read() -> None:
+    small = SEARCHES["rankcse-listnet"](SCALES["small"])
+    (level,) = small.nested()
+    assert {job.encoder for job in level} == set(small.start.nested())
+    assert all([s.select for s in job.scorings] == ["stsb_dev"] for job in level)
+    over = replace(TINY, start=tiny_study.run(teachers=(tiny_study.Teacher(TINY.start, select="last"),)))
+    assert [[job.encoder for job in level] for level in over.nested()] == [list(TINY.start.nested()), [TINY.start]]
+    assert SEARCHES["simcse"](SCALES["small"]).nested() == []
+
+
+def test_names_are_of_searches_or_of_methods() -> None:
+    assert [one.name for one in chosen(["rankcse"], "small")] == [name for name in SEARCHES if name != "simcse"]
+    assert [one.name for one in chosen(["simcse", "simcse"], "paper")] == ["simcse"]
+    with pytest.raises(
+        ValueError, match=r"unknown search 'rankcs' \(did you mean rankcse\?\); known: all, rankcse, simcse"
+    ):
+        chosen(["rankcs"], "small")
+    with pytest.raises(ValueError, match="no name of a search"):
+        chosen([], "small")
+    with pytest.raises(ValueError, match="dropout must be in"):
+        replace(TINY, space={"dropout": (0.1, 1.0)})
+    with pytest.raises(ValueError, match="a grid wants values for learning_rate, got a range"):
+        Search(
+            name="x", source="", scale=tiny_study.SCALE, start=tiny_study.run(), space={"learning_rate": Between(1, 2)}
+        )
+
+
+def test_what_is_left_of_a_search(tmp_path: Path) -> None:
+    first, second, third = ({"learning_rate": rate, "student_temperature": 0.05} for rate in (1e-4, 2e-4, 3e-4))
+    started = tmp_path / "started"
+    own = {"learning_rate": 3e-4, "student_temperature": 0.025}
+    assert pending(TINY, [], started) == (5, [own])
+    started.write_text("".join(settings_text(s) + "\n" for s in (first, own, second, first, third, {"gone": 1.0})))
+    assert pending(TINY, [(first, 0.5)], started) == (4, [own, second, third])
+    assert pending(TINY, [(first, 0.5), (own, 0.5)], started) == (3, [second, third])
+    assert pending(TINY, [(first, 0.5)] * 4, started) == (1, [own])
+    assert pending(TINY, [(first, 0.5)] * 7, started) == (0, [])
+    grid = replace(TINY, space={"learning_rate": (1e-4, 2e-4), "student_temperature": (0.05,)}, trials=0)
+    assert pending(grid, [(first, float("nan"))], started) == (1, [second])
+
+
+def test_spaces_in_optunas_terms() -> None:
+    found = distributions(TINY.space)
+    assert (found["learning_rate"].low, found["learning_rate"].high, found["learning_rate"].log) == (1e-5, 1e-3, True)
+    assert found["student_temperature"].choices == (0.025, 0.05)
+
+
+def trials(mlruns: Path, name: str) -> pd.DataFrame:
+    lines = csv_record.read_searches("tiny", mlruns)
+    return lines[lines["search"] == name]
+
+
+def test_the_worse_half_is_stopped_where_trials_are_compared() -> None:
+    search = SEARCHES["simcse"](SCALES["small"])
+    asha, first = halving(search), search.evaluations // 2
+    started = [SimpleNamespace(trial_id=str(i)) for i in range(4)]
+    for one in started:
+        asha.on_trial_add(None, one)  # ty: ignore[invalid-argument-type]
+
+    def told(one: int, at: int, score: float) -> str:
+        return asha.on_trial_result(None, started[one], {CLOCK: at, "score": score})  # ty: ignore[invalid-argument-type]
+
+    assert told(0, first - 1, 0.1) == "CONTINUE"  # too early to be compared
+    assert [told(i, first, score) for i, score in enumerate((0.60, 0.64, 0.61, 0.65))] == [
+        "CONTINUE",
+        "CONTINUE",
+        "STOP",
+        "CONTINUE",
+    ]
+    assert told(1, 2 * first, 0.66) == "CONTINUE"
+    assert told(3, 2 * first, 0.65) == "STOP"
+
+
+def ended(search: Search, place: Place, **result: object) -> Watch:
+    """A trial that came to its end with such a result."""
+    tracker = SimpleNamespace(mlruns=place.store.parent, log=lambda folder: logged.append(folder.name))
+    logged: list[str] = []
+    watch = Watch(search, Logbook(tracker, place), SimpleNamespace(end=lambda key: None))  # ty: ignore
+    settings = {"learning_rate": 3e-4, "student_temperature": 0.025}
+    watch.on_trial_complete(0, [], SimpleNamespace(config=settings, trial_id="a", last_result=result))
+    assert logged == [job.key for job in search.jobs(settings)][: int(str(result["ended"]))]
+    return watch
+
+
+def test_an_error_that_settings_did_not_bring_about_leaves_the_trial_to_the_next_time(tmp_path: Path) -> None:
+    place, nothing = Place(tmp_path / "store"), {"score": float("nan"), CLOCK: 0}
+    lost = ended(TINY, place, state="error", failed="OSError: no route to host", ended=0, **nothing)
+    assert list(lost.failed.values()) == ["OSError: no route to host"]
+    assert not (tmp_path / "searches.csv").exists()
+    diverged = ended(TINY, place, state="failed", failed="DivergedError: nan", ended=1, **nothing)
+    assert list(diverged.failed.values()) == ["DivergedError: nan"]
+    (line,) = trials(tmp_path, "tiny").to_dict("records")
+    assert (line["state"], line["evaluations"]) == ("failed", 0)
+
+
+def test_of_a_stopped_trial_the_seeds_that_ended_are_tracked(tmp_path: Path) -> None:
+    ended(TINY, Place(tmp_path / "store"), score=0.5, state="stopped", failed="", ended=1, **{CLOCK: TINY.evaluations})
+    (line,) = trials(tmp_path, "tiny").to_dict("records")
+    assert (line["state"], line["score"]) == ("stopped", 0.5)
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed"])
+def test_of_a_trial_that_nobody_goes_on_with_no_state_stays(tmp_path: Path, state: str) -> None:
+    shared = Shared(prepared((tmp_path / "shared").as_uri()))
+    keys = [job.key for job in TINY.jobs({"learning_rate": 3e-4, "student_temperature": 0.025})]
+    for key in keys:
+        shared.share_state(saved(tmp_path / "other" / key, 4, ("synthetic_dev",)), ("synthetic_dev",))
+    ended(
+        TINY,
+        Place(tmp_path / "store", shared=shared.url),
+        score=float("nan"),
+        state=state,
+        failed="",
+        ended=0,
+        **{CLOCK: 0},
+    )
+    assert not [path for key in keys for path in (tmp_path / "shared" / key).glob("*")]
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: Path, away: bool) -> None:
+    grid = replace(TINY, start=tiny_study.run(), space={"learning_rate": (1e-4, 2e-4)}, trials=0)
+    place, logged = Place(tmp_path / "store"), [""]
+    for settings in grid.combinations():
+        keys = [job.key for job in grid.jobs(settings)]
+        trial = {"scale": "tiny", "search": "tiny", "trial": settings_text(settings), "keys": " ".join(keys)}
+        line = {**trial, "state": "finished", "score": 0.5, CLOCK: 5, "commit": ""}
+        csv_record.merge_searches(tmp_path, pd.DataFrame([line]))
+    tracked, gone, *left = sorted(" ".join(csv_record.read_searches("tiny", tmp_path)["keys"]).split())
+    for key in (tracked, *left):
+        (place.store / key).mkdir(parents=True)
+        (place.store / key / "result.json").touch()
+
+    def log(folder: Path) -> None:
+        logged.append(folder.name)
+        if len(logged) == 2:
+            raise OSError("MLflow is away for a moment")
+
+    def keys_of() -> set[str]:
+        if away:
+            raise OSError("MLflow is away for a moment")
+        return {tracked}
+
+    tracker = SimpleNamespace(mlruns=tmp_path, keys=keys_of, log=log)
+    assert run_search(grid, place, Cluster(), tracker) == ({}, True)  # ty: ignore[invalid-argument-type]
+    assert set(logged[2:]) == {tracked, *left} if away else set(left)
+    assert gone not in logged
+
+
+@pytest.mark.slow
+def test_a_search_killed_and_started_again_ends_with_its_trials_and_reads_dev_alone(tmp_path: Path) -> None:
+    mlruns, log = tmp_path / "mlruns", tmp_path / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command(mlruns, "tiny"), env=environment(mlruns), stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            until(lambda: (mlruns / "searches.csv").is_file())
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    begun = (mlruns / "store" / "tiny-tiny.started").read_text().split("\n\n")
+    begun = [line.strip() for line in begun if line.strip()]
+    before = trials(mlruns, "tiny")
+    assert 0 < len(before) < 5, log.read_text()
+    done = search(mlruns, "tiny")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = trials(mlruns, "tiny")
+    assert len(lines) == 5
+    assert set(begun) <= set(lines["trial"])  # what was under way was not given up
+    assert set(lines["state"]) <= {"finished", "stopped"}
+    assert set(before["trial"]) <= set(lines["trial"])
+    for line in lines[lines["state"] == "finished"].itertuples():
+        kept = [json.loads((mlruns / "store" / key / "history.json").read_text())["kept"] for key in line.keys.split()]
+        assert line.score == pytest.approx(sum(one["synthetic_dev"]["score"] for one in kept) / 2)
+    scored = [set(np.load(path)) for path in (mlruns / "store").glob("*/pair_scores/*.npz")]
+    assert scored == [{"synthetic_dev"}]  # of the nested run, whose weights must give the recorded score
+    assert not (mlruns / "results.csv").exists()
+    nothing = search(mlruns, "tiny")
+    assert nothing.returncode == 0
+    assert "5 trials recorded" in nothing.stdout
+    assert trials(mlruns, "tiny").equals(lines)
+
+
+@pytest.mark.slow
+def test_a_grid_takes_every_combination_and_names_what_fails(tmp_path: Path) -> None:
+    done = search(tmp_path, "tiny-grid")
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = trials(tmp_path, "tiny-grid")
+    assert sorted(lines["state"]) == ["failed", "failed", "finished", "finished"]
+    assert lines["score"].isna().tolist() == (lines["state"] == "failed").tolist()
+    assert 'failed: {"learning_rate": 0.001, "temperature": 1e-40}: DivergedError: run' in said

@@ -1,0 +1,305 @@
+"""Run folders by URL: nothing is lost, nothing is written twice, and who comes late spoils nothing."""
+
+import threading
+import uuid
+from collections.abc import Collection
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from cse_core.training.checkpoint import MANIFEST, WEIGHTS, CheckpointError, write_manifest
+from cse_core.training.run_state import History, Kept
+from experiments.execution.job import Job
+from experiments.storage import retry
+from experiments.storage.retry import patiently
+from experiments.storage.shared_storage import COMPLETE, Shared
+from tests.support import tiny_study
+
+RULES = ("stsb_dev", "last")
+FILES = {
+    "history.json": b"history",
+    "result.json": b"result",
+    "stsb_dev/model.safetensors": b"weights",
+    "stsb_dev/config.json": b"{}",
+    "pair_scores/x.npz": b"scores",
+}
+
+
+@pytest.fixture(params=["file", "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return prepared((tmp_path / "shared").as_uri() if request.param == "file" else f"memory://{uuid.uuid4().hex}")
+
+
+def prepared(url: str) -> str:
+    Shared(url).prepare()
+    return url
+
+
+def fill(folder: Path, **more: bytes) -> Path:
+    for name, content in (FILES | {k.replace("_json", ".json"): v for k, v in more.items()}).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    found = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {name: data for name, data in found.items() if name != "shared"}
+
+
+def test_a_published_folder_is_found_whole_by_others(url: str, tmp_path: Path) -> None:
+    assert Shared(url).fetch("key", tmp_path / "b") == 0
+    assert not (tmp_path / "b").exists()
+    folder = fill(tmp_path / "a" / "key")
+    (folder / "state.part").touch()  # under way
+    assert Shared(url).publish(folder, 0)
+    assert Shared(url).fetch("key", tmp_path / "b") == 1
+    assert content(tmp_path / "b" / "key") == FILES
+    Shared(url).fetch("key", tmp_path / "c", weights=False)
+    assert content(tmp_path / "c" / "key") == {k: v for k, v in FILES.items() if not k.startswith("stsb_dev")}
+    Shared(url).fetch("key", tmp_path / "c")  # a driver's machine that is given a run that needs them
+    assert content(tmp_path / "c" / "key") == FILES
+
+
+def test_who_finishes_late_changes_nothing(url: str, tmp_path: Path) -> None:
+    late, first = Shared(url), Shared(url)
+    assert first.publish(fill(tmp_path / "a" / "key", result_json=b"first"), 0)
+    assert not late.publish(fill(tmp_path / "b" / "key", result_json=b"late"), 0)
+    late.share_state(saved(tmp_path / "late" / "key", 7), RULES)
+    assert len(late._states("key")) == 1
+    Shared(url).fetch("key", tmp_path / "c")
+    assert content(tmp_path / "c" / "key") == FILES | {"result.json": b"first"}
+
+
+def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
+    url, won = prepared((tmp_path / "shared").as_uri()), []
+    folders = [fill(tmp_path / str(i) / "key", result_json=str(i).encode()) for i in range(8)]
+    ready = threading.Barrier(len(folders))
+
+    def publish(folder: Path) -> None:
+        ready.wait()
+        if Shared(url).publish(folder, 0):
+            won.append(folder)
+
+    threads = [threading.Thread(target=publish, args=(folder,)) for folder in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    Shared(url).fetch("key", tmp_path / "found")
+    assert content(tmp_path / "found" / "key") == content(won[0])
+
+
+def test_scores_that_were_lacking_make_a_later_folder(url: str, tmp_path: Path) -> None:
+    assert Shared(url).publish(fill(tmp_path / "a" / "key"), 0)
+    more = Shared(url)
+    last = more.fetch("key", tmp_path / "b")
+    assert more.publish(fill(tmp_path / "b" / "key", result_json=b"more"), last)
+    assert Shared(url).fetch("key", tmp_path / "a") == 2  # this machine's own is no longer the last
+    assert (tmp_path / "a" / "key" / "result.json").read_bytes() == b"more"
+
+
+def test_the_furthest_whole_state_is_gone_on_from(url: str, tmp_path: Path) -> None:
+    one, other = Shared(url), Shared(url)
+    for step in (4, 12, 8):
+        one.share_state(saved(tmp_path / "a" / "key", step), RULES)
+    for _ in range(2):  # the same one again
+        other.share_state(saved(tmp_path / "a" / "key", 5), RULES)
+    assert len(other._states("key")) == 2
+    other._upload(saved(tmp_path / "a" / "key", 99), f"{other.root}/key/state-99-last+stsb_dev-0123456789ab")
+    other.files.rm(f"{other.root}/key/state-99-last+stsb_dev-0123456789ab/complete")  # written last
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert torch.load(tmp_path / "b" / "key" / "state.pt")["step"] == 8  # of `one`, whose earlier ones are gone
+    assert one.publish(fill(tmp_path / "c" / "key"), 0)
+    assert not one._states("key")
+
+
+def saved(folder: Path, step: int, rules: Collection[str] = RULES, **kept: Kept) -> Path:
+    """A run's folder with a state of that step."""
+    folder.mkdir(parents=True, exist_ok=True)
+    history = asdict(History(steps=20, kept=kept))
+    torch.save({"key": folder.name, "step": step, "keep": sorted(rules), "history": history}, folder / "state.pt")
+    return folder
+
+
+@pytest.mark.parametrize(("own", "shared", "found"), [(4, 8, 8), (8, 4, 8), (8, 8, 8)])
+def test_the_further_of_a_machines_own_and_the_shared_state_is_gone_on_from(
+    url: str, tmp_path: Path, own: int, shared: int, found: int
+) -> None:
+    Shared(url).share_state(saved(tmp_path / "a" / "key", shared), RULES)
+    mine = saved(tmp_path / "b" / "key", own)
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert torch.load(mine / "state.pt")["step"] == found
+
+
+def test_states_of_other_selection_rules_are_neither_fetched_nor_kept_to(url: str, tmp_path: Path) -> None:
+    Shared(url).share_state(saved(tmp_path / "a" / "key", 12, ("last",)), ("last",))
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert not (tmp_path / "b").exists()
+    Shared(url).share_state(saved(tmp_path / "c" / "key", 4), RULES)
+    mine = saved(tmp_path / "b" / "key", 8, ("last",))
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES[::-1])
+    found = torch.load(mine / "state.pt")
+    assert (found["step"], found["keep"]) == (4, sorted(RULES))
+
+
+def test_a_state_of_which_half_was_brought_is_brought_again(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, folder = Shared(url), saved(tmp_path / "a" / "key", 4)
+
+    def away(place: str, content: bytes) -> None:
+        raise OSError(place)
+
+    monkeypatch.setattr(shared.files, "pipe_file", away)
+    with pytest.raises(OSError, match=COMPLETE):
+        shared.share_state(folder, RULES)
+    monkeypatch.undo()
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert not (tmp_path / "b").exists()
+    shared.share_state(folder, RULES)
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert torch.load(tmp_path / "b" / "key" / "state.pt")["step"] == 4
+
+
+def test_a_torn_state_of_ones_own_gives_way(url: str, tmp_path: Path) -> None:
+    Shared(url).share_state(saved(tmp_path / "a" / "key", 4), RULES)
+    mine = saved(tmp_path / "b" / "key", 8) / "state.pt"
+    mine.write_bytes(mine.read_bytes()[:100])
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert torch.load(mine)["step"] == 4
+
+
+def test_a_state_of_ones_own_that_training_would_not_go_on_from_gives_way(url: str, tmp_path: Path) -> None:
+    Shared(url).share_state(saved(tmp_path / "a" / "key", 4), RULES)
+    mine = saved(tmp_path / "b" / "key", 8, last=Kept(8, None)) / "state.pt"  # beside no such checkpoint
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert torch.load(mine)["step"] == 4
+
+
+def test_a_state_that_goes_while_it_is_fetched_is_looked_for_again(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Shared(url)
+    other.share_state(saved(tmp_path / "a" / "key", 4), RULES)
+    download = Shared._download
+
+    def late(self: Shared, source: str, folder: Path, *, weights: bool) -> None:
+        monkeypatch.setattr(Shared, "_download", download)
+        assert other.publish(fill(tmp_path / "c" / "key"), 0)  # and the states go
+        download(self, source, folder, weights=weights)
+
+    monkeypatch.setattr(Shared, "_download", late)
+    assert Shared(url).fetch("key", tmp_path / "b", rules=RULES) == 1
+    assert content(tmp_path / "b" / "key") == FILES
+
+
+def test_a_published_folder_of_which_a_file_is_gone_is_not_taken_for_whole(url: str, tmp_path: Path) -> None:
+    shared = Shared(url)
+    shared.publish(fill(tmp_path / "a" / "key"), 0)
+    shared.files.rm(f"{shared.root}/key/{shared.attempt}-1/pair_scores/x.npz")
+    with pytest.raises(FileNotFoundError):
+        Shared(url).fetch("key", tmp_path / "b")
+    assert not (tmp_path / "b" / "key" / "shared").exists()
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(url: str, tmp_path: Path) -> None:
+    shared = Shared(url)
+    shared.publish(fill(tmp_path / "a" / "key"), 0)
+    for name in ("../stolen", "/stolen"):
+        shared.files.pipe_file(f"{shared.root}/key/{shared.attempt}-1/complete", name.encode())
+        with pytest.raises(ValueError, match="outside the run's folder"):
+            Shared(url).fetch("key", tmp_path / "b")
+
+
+def test_what_is_published_is_not_written_again_where_tidying_up_fails(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, folder = Shared(url), fill(tmp_path / "a" / "key")
+    shared.share_state(saved(tmp_path / "b" / "key", 4), RULES)
+
+    def not_empty(*given: object, **how: object) -> None:
+        raise OSError("directory not empty")
+
+    monkeypatch.setattr(shared.files, "rm", not_empty)
+    assert shared.publish(folder, 0)
+    monkeypatch.setattr(shared, "_upload", not_empty)
+    assert shared.publish(folder, 0)  # the same attempt, tried again
+
+
+def test_of_a_loser_nothing_stays(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    loser = Shared(prepared(shared.as_uri()))
+    assert Shared(shared.as_uri()).publish(fill(tmp_path / "a" / "key"), 0)
+    before = content(shared)
+    loser.share_state(saved(tmp_path / "late" / "key", 7), RULES)
+    assert content(shared) != before
+    assert not loser.publish(fill(tmp_path / "b" / "key"), 0)
+    assert content(shared) == before
+
+
+def test_a_folder_that_is_not_mounted_here_is_not_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "PATIENCE", 0.0)
+    shared = tmp_path / "shared"
+    job = Job(tiny_study.run(), "tiny", "a")
+    with pytest.raises(OSError, match="no sweep has prepared this folder; is it mounted"):
+        Shared(shared.as_uri()).publish(fill(tmp_path / "a" / "key"), 0)
+    with pytest.raises(OSError, match="is it mounted"):
+        patiently(lambda: Shared(shared.as_uri()).share_state(saved(tmp_path / "b" / job.key, 4), RULES))
+    assert not shared.exists()
+
+
+def test_storage_on_which_two_could_both_be_first_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(self: Shared, path: str, name: str) -> bool:
+        self.files.pipe_file(path, name.encode())
+        return True
+
+    def unable(self: Shared, path: str, name: str) -> bool:
+        raise ValueError("mode xb of ann:secret://ann:secret@host")
+
+    for claim, reason in ((careless, "can be created once more"), (unable, r"mode xb of ann:secret://\*\*\*@host")):
+        monkeypatch.setattr(Shared, "_claim", claim)
+        with pytest.raises(OSError, match=f"can't be shared.*{reason}"):
+            Shared(url).prepare()
+
+
+def test_a_file_that_could_run_code_is_not_fetched(url: str, tmp_path: Path) -> None:
+    folder = fill(tmp_path / "a" / "key")
+    (folder / "stsb_dev" / "pytorch_model.bin").write_bytes(b"code")
+    assert Shared(url).publish(folder, 0)
+    with pytest.raises(ValueError, match=r"pytorch_model\.bin is none of"):
+        Shared(url).fetch("key", tmp_path / "b")
+    assert not list(tmp_path.glob("b/key/**/*.bin*"))
+
+
+def test_what_is_published_with_which_checkpoints(url: str, tmp_path: Path) -> None:
+    shared = Shared(url)
+    assert not shared.holds("key", ())
+    shared.publish(trained(tmp_path / "a" / "key"), 0)
+    assert shared.holds("key", ("stsb_dev",))
+    assert not shared.holds("key", ("stsb_dev", "last"))
+
+
+def trained(folder: Path) -> Path:
+    """A run's folder with one checkpoint and the history that fits it."""
+    fill(folder)
+    manifest = write_manifest(folder / "stsb_dev", key=folder.name, rule="stsb_dev", step=4)
+    History(steps=8, kept={"stsb_dev": Kept(4, 0.5, manifest.weights)}).write(folder)
+    return folder
+
+
+def test_checkpoints_that_do_not_fit_their_history_are_neither_published_nor_counted(url: str, tmp_path: Path) -> None:
+    shared, folder = Shared(url), trained(tmp_path / "a" / "key")
+    (folder / "stsb_dev" / WEIGHTS).write_bytes(b"weightz")
+    with pytest.raises(CheckpointError, match=r"stsb_dev/model.safetensors: SHA-256"):
+        shared.publish(folder, 0)
+    assert not shared.holds("key", ("stsb_dev",))
+    other = trained(tmp_path / "b" / "key")
+    shared.publish(other, 0)
+    write_manifest(other / "stsb_dev", key="key", rule="stsb_dev", step=5)  # an attempt that was not finished
+    shared.files.put_file(str(other / "stsb_dev" / MANIFEST), f"{shared._folder('key', 1)}/stsb_dev/{MANIFEST}")
+    assert not shared.holds("key", ("stsb_dev",))

@@ -1,0 +1,118 @@
+"""Seeds, backbones, scorers and checkpoints of declared rows, as their labels and the papers have them."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Scorer, Whitened
+from cse_core.run import Corpus, Pretrained, Run
+from experiments.schema.scales import SCALES
+from experiments.schema.study import Row
+from experiments.studies.catalogue import chosen
+
+
+def rows(name: str, scale: str) -> dict[str, Row]:
+    (found,) = chosen([name], scale)
+    return {row.label: row for row in found.rows}
+
+
+def scored_by(scorer: Scorer) -> tuple[float, int, str] | None:
+    """A scorer by ranks: its weight, corpus size and similarity; None for plain cosine."""
+    if scorer == Cosine():
+        return None
+    assert isinstance(scorer, Ranked)
+    assert (scorer.seed, scorer.normalise) == (42, True)
+    return scorer.weight, scorer.size, scorer.similarity
+
+
+@pytest.mark.parametrize(("name", "size"), [("small", 10_000), ("small-1m", 10_000), ("paper", 100_000)])
+def test_what_is_scored_by_ranks_is_said_by_its_label(name: str, size: int) -> None:
+    """Eq. 2 is ranks alone, Eq. 7 a tenth of them; a run's own base varies with its seed."""
+    for label, row in rows("rankencoder-table5", name).items():
+        wanted = {"RankEncoder_E1 (Eq2)": (1.0, size, "rank"), "retrain+inf (Eq7)": (0.1, size, "rank")}
+        assert scored_by(row.scorer) == wanted.get(label.partition(", ")[2])
+        assert row.vary == ("all" if "retrain" in label else "student")
+    for label, row in rows("rankencoder-table4", name).items():
+        assert scored_by(row.scorer) == ((0.1, size, "rank") if label.endswith(", +RankEncoder") else None)
+        assert row.vary == ("student" if label.endswith(", base") else "all")
+    for label, row in rows("rankencoder-table2", name).items():
+        assert scored_by(row.scorer) == ((1.0, size, "rank") if "rank vectors" in label else None)
+    for label, row in rows("rankencoder-lambda", name).items():
+        weight = float(label.rpartition(" ")[2])
+        assert scored_by(row.scorer) == ((weight, size, "rank") if weight else None)
+    for label, row in rows("rankencoder-corpus", name).items():
+        drawn = label.removesuffix(" corpus sentences").replace(",", "")
+        assert scored_by(row.scorer) == ((1.0, int(drawn), "rank") if drawn != "cosine" else None)
+    for label, row in rows("rankencoder-ranks", name).items():
+        if isinstance(row.scorer, Ranked):
+            assert row.scorer.similarity == ("centred" if "centred" in label else "rank"), label
+
+
+FIVE = (42, 1, 2, 3, 4)
+SEEDS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    "quickstart": {"bert-base-uncased": (42, 1)},
+    "small": {"bert-base-uncased": (42, 1, 2), "bert-large-uncased": (42,)},
+    "small-1m": {"bert-base-uncased": (42, 1, 2), "bert-large-uncased": (42, 1, 2)},
+    "paper": dict.fromkeys(("bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large"), FIVE),
+}
+ONE_SEED = {"rankcse-table1", "rankcse-table10", "rankcse-table12", "rankcse-figure5", "rankencoder-figure7"}
+ONE_SEED |= {"rankencoder-lambda", "whitenedcse-figure1", "compcse-figure4"}
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_every_row_has_the_seeds_of_its_backbone(name: str) -> None:
+    for one in chosen(["quickstart" if name == "quickstart" else "all"], name):
+        for row in one.rows:
+            if not isinstance(row.encoder, Run):
+                continue
+            wanted = (42,) if one.name in ONE_SEED else SEEDS[name].get(row.backbone, ())
+            wanted = (101, 102) if one.name == "search" else wanted
+            wanted = FIVE if one.name == "rankcse-table9" else wanted  # settings of the paper's scale, at any
+            assert row.seeds == wanted, f"{one.name}: {row.label}"
+            assert row.select in (SCALES[name].dev, "last", "transfer_dev", "stsb_dev"), f"{one.name}: {row.label}"
+
+
+def test_a_row_is_of_the_backbone_that_it_names() -> None:
+    titles = {"BERT-base": "bert-base-uncased", "BERT-large": "bert-large-uncased"}
+    titles |= {"RoBERTa-base": "roberta-base", "RoBERTa-large": "roberta-large"}
+    count = 0
+    for one in chosen(["all"], "paper"):
+        for row in one.rows:
+            named = [title for title in titles if title in row.label.replace(",", "").split(" ")]
+            if not isinstance(row.encoder, Run) or one.name == "rankcse-table4":
+                continue
+            for title in named[:1]:
+                assert row.encoder.backbone == Pretrained(titles[title]), f"{one.name}: {row.label}"
+                count += 1
+    assert count > 100
+
+
+def test_scorers_have_the_papers_defaults() -> None:
+    """They enter the record as text, so that a changed one would give old scores a new meaning."""
+    assert str(Cosine()) == "cosine"
+    assert (Cosine().pooling, Cosine().template) == (None, "")
+    ranked = Ranked(corpus=Corpus("synthetic", 200_000))
+    assert (ranked.size, ranked.seed, ranked.weight) == (100_000, 42, 0.1)
+    assert (ranked.normalise, ranked.similarity) == (True, "rank")
+    whitened = Whitened()  # Su et al. (2021): layers 1 and last, the whole width, 64 tokens
+    assert (whitened.pooling, whitened.dims, whitened.corpus, whitened.longest) == ("layer1_last_mean", None, None, 64)
+    flowed = Flowed()  # Li et al. (2020): the last two layers
+    assert (flowed.pooling, flowed.corpus, flowed.seed) == ("top2_mean", None, 42)
+
+
+def test_untrained_rows_are_scored_as_the_papers_name_them() -> None:
+    wanted = {
+        "first-last avg BERT-base": Cosine("first_last_mean"),
+        "last avg BERT-base": Cosine("mean"),
+        "[CLS] BERT-base": Cosine("cls"),
+        "whitening BERT-base": Whitened(),
+        "flow BERT-base": Flowed(pooling="first_last_mean"),
+    }
+    seen = set()
+    for one in chosen(["all"], "paper"):
+        for row in one.rows:
+            if row.label in wanted and row.encoder is not None:
+                assert row.scorer == wanted[row.label], f"{one.name}: {row.label}"
+                assert row.select == "as is"
+                seen.add(row.label)
+    assert seen == set(wanted)

@@ -1,0 +1,127 @@
+"""What every study declares, pinned: its rows' keys, checkpoints, scorers and metrics, and what is compared for claims.
+
+The pins were checked against the papers' tables and CLAIMS.md, line by line. A change that is meant is pinned anew by
+`python -m tests.experiments.test_pinned_declarations`; the diff of the two CSVs is what is to be read.
+"""
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cse_core.run import Pretrained
+from experiments.schema.hypotheses import Comparison
+from experiments.schema.scales import SCALES
+from experiments.schema.study import Row, Study
+from experiments.studies.catalogue import STUDIES, chosen
+
+FOLDER = Path(__file__).with_name("pinned")
+SIZES = ("small", "small-1m", "paper")
+STUDY_FIELDS = ("study", "scale", "columns", "rows", "sha256")
+CLAIM_FIELDS = ("study", "claim", "kind", "better", "worse", "column", "more", "scales")
+
+
+@cache
+def declared(scale: str) -> tuple[Study, ...]:
+    return tuple(chosen(["quickstart" if scale == "quickstart" else "all"], scale))
+
+
+def row_of(study: Study, one: Row) -> list[Any]:
+    """What decides which numbers a row shows, and beside which published ones."""
+    published = one.published and [
+        one.published.table,
+        one.published.backbone,
+        one.published.method,
+        one.published.variant,
+        dict(one.published.columns),
+        one.published_runs,
+    ]
+    encoder = one.encoder.identity if isinstance(one.encoder, Pretrained) else list(one.keys().items())
+    metrics = [study.metric_of(one, name, name) for name in study.columns]
+    return [one.label, encoder, one.select, str(one.scorer), metrics, published, one.why, one.substitute]
+
+
+def pinned_study(study: Study) -> dict[str, str]:
+    rows = [row_of(study, one) for one in study.rows]
+    content = json.dumps([rows, study.columns, study.metric, study.transfer_metric, study.twin], sort_keys=True)
+    columns = " ".join(study.columns) if len(study.columns) < 8 else f"{study.columns[0]} ... {study.columns[-1]}"
+    found = hashlib.sha256(content.encode()).hexdigest()[:16]
+    return dict(zip(STUDY_FIELDS, (study.name, study.scale.name, columns, str(len(rows)), found), strict=True))
+
+
+def compared(study: Study) -> Iterator[tuple[str, ...]]:
+    """Each comparison and finding of a study, in words."""
+    for one in study.comparisons:
+        more = {} if one.kind not in ("same", "beyond") else {"margin": one.margin}
+        more |= {name: getattr(one, name) for name in ("given", "acts", "reading") if getattr(one, name)}
+        yield (study.name, one.claim, one.kind, one.better, one.worse, one.task, json.dumps(more) if more else "")
+    for other in study.findings:
+        assert not isinstance(other, Comparison)
+        fields = asdict(other)
+        claim = fields.pop("claim")
+        yield (study.name, claim, type(other).__name__, "", "", "", json.dumps(fields))
+
+
+@cache
+def pinned_claims() -> list[dict[str, str]]:
+    """One line a comparison, with the scales that declare it."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for scale in ("quickstart", *SIZES):
+        for study in declared(scale):
+            for line in compared(study):
+                found.setdefault(line, []).append(scale)
+    lines = [dict(zip(CLAIM_FIELDS, (*line, " ".join(scales)), strict=True)) for line, scales in found.items()]
+    return sorted(lines, key=lambda line: [*STUDIES, "quickstart"].index(line["study"]))
+
+
+def pinned_studies() -> list[dict[str, str]]:
+    return [pinned_study(study) for scale in ("quickstart", *SIZES) for study in declared(scale)]
+
+
+def read(name: str) -> list[dict[str, str]]:
+    with (FOLDER / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def write(name: str, fields: tuple[str, ...], lines: list[dict[str, str]]) -> None:
+    with (FOLDER / name).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fields, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+@pytest.mark.parametrize("scale", ["quickstart", *SIZES])
+def test_every_study_has_the_runs_scorers_and_metrics_that_are_pinned(scale: str) -> None:
+    pinned = {line["study"]: line for line in read("studies.csv") if line["scale"] == scale}
+    found = {study.name: pinned_study(study) for study in declared(scale)}
+    assert found.keys() == pinned.keys()
+    assert {name for name in found if found[name] != pinned[name]} == set()
+
+
+@pytest.mark.parametrize("name", ["quickstart", *STUDIES])
+def test_every_comparison_is_for_its_claim_in_its_direction(name: str) -> None:
+    pinned = [line for line in read("claims.csv") if line["study"] == name]
+    found = [line for line in pinned_claims() if line["study"] == name]
+    assert found == pinned
+
+
+def test_every_comparison_is_of_two_rows_that_have_the_columns_scores() -> None:
+    """A comparison of rows that are scored by different tasks would never be tested."""
+    for scale in SCALES:
+        for study in declared(scale):
+            labels = {row.label for row in study.rows}
+            for one in study.comparisons:
+                assert {one.better, one.worse, *(one.given or ()), *(one.acts or ())} <= labels, study.name
+                assert (one.better == one.worse) == (one.kind in ("positive", "bins")), study.name
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    write("studies.csv", STUDY_FIELDS, pinned_studies())
+    write("claims.csv", CLAIM_FIELDS, pinned_claims())

@@ -1,0 +1,185 @@
+"""For every field of every method two methods that differ in it alone, where it matters; and methods to train with."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from torch import Tensor
+
+from cse_core.method import Method, Tokens, innermost
+from cse_core.methods.compcse import CompCSE
+from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.mlm import MLM
+from cse_core.methods.promptbert import PromptBERT
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.rankencoder import RankEncoder
+from cse_core.methods.simcse import SimCSE
+from cse_core.methods.sncse import SNCSE
+from cse_core.methods.whitenedcse import WhitenedCSE
+from cse_core.models.encoder import Encoder
+from cse_core.run import Pretrained
+
+A, B = Pretrained("a"), Pretrained("b")
+TEACHER, OTHER = Teacher(A), Teacher(B)
+TAUGHT = RankCSE(teachers=(TEACHER,))
+MLE = RankCSE(teachers=(TEACHER,), rank="list_mle")
+BOTH = RankCSE(teachers=(replace(TEACHER, weight=0.3), replace(OTHER, weight=0.7)))
+SWAPPED = RankCSE(teachers=(replace(TEACHER, weight=0.7), replace(OTHER, weight=0.3)))
+BASED = RankEncoder(base=A, corpus_size=50, lower=-1.0, upper=1.0, combination="sum")
+DROPPED = WhitenedCSE(groups=64, views="dropout")
+WIDE = SNCSE(margin_weight=1.0, nearest=0.0, farthest=0.0)
+EDITED = DiffCSE(generator=Pretrained("wiki-mini"), detection_weight=1.0)
+TEMPLATE = 'The words "{}" say [MASK].'
+
+
+def _moves(base: Any, /, **changes: Any) -> dict[str, tuple[Method, Method]]:
+    """A change a field; a value that is a pair of methods stands for itself."""
+    moved = {name: v if isinstance(v, tuple) and name != "weights" else None for name, v in changes.items()}
+    return {name: pair or (base, replace(base, **{name: changes[name]})) for name, pair in moved.items()}
+
+
+MOVES: dict[str, dict[str, tuple[Method, Method]]] = {
+    "simcse": _moves(SimCSE(), temperature=0.06),
+    "rankcse": _moves(
+        TAUGHT,
+        teachers=(TAUGHT, replace(TAUGHT, teachers=(OTHER,))),
+        rank="list_mle",
+        temperature=0.06,
+        student_temperature=0.03,
+        teacher_temperature=0.02,
+        contrastive_weight=0.9,
+        consistency_weight=0.9,
+        distillation_weight=0.9,
+        list_reduction=(MLE, replace(MLE, list_reduction="mean")),
+        variant="released_code",
+        teacher_order="shuffled",
+    ),
+    "rankencoder": _moves(
+        BASED,
+        base=B,
+        select="last",
+        inner=SimCSE(temperature=0.06),
+        corpus_size=51,
+        corpus_seed=1,
+        rank_weight=0.06,
+        lower=0.05,
+        upper=0.5,
+        combination="maximum",
+        similarity="centred",
+        start="base",
+    ),
+    "whitenedcse": _moves(
+        DROPPED,
+        temperature=0.06,
+        groups=32,
+        whitening="group",
+        views="shared",
+        positives=2,
+        objective="inside",
+        weights=(0.5, 1.0),
+        normalise=True,
+        momentum=(replace(DROPPED, whitening="zca"), replace(DROPPED, whitening="zca", momentum=0.9)),
+        detach=False,
+        eps=1e-3,
+        variant="released_code",
+        feature_dropout=0.1,
+    ),
+    "compcse": _moves(
+        CompCSE(),
+        temperature=0.06,
+        parts=3,
+        split_on="truncated",
+        compose="sum",
+        side="anchor",
+        order="after_head",
+        dims=43,
+        subsampling="overlapping",
+    ),
+    "promptbert": _moves(PromptBERT(), temperature=0.06, first=TEMPLATE, second=TEMPLATE, denoise=False),
+    "sncse": _moves(
+        WIDE,
+        temperature=0.06,
+        first=TEMPLATE,
+        second=TEMPLATE,
+        margin_weight=0.9,
+        nearest=(replace(WIDE, farthest=0.1), replace(WIDE, nearest=0.1, farthest=0.1)),
+        farthest=0.001,
+        negation="spacy",
+    ),
+    "diffcse": _moves(
+        EDITED,
+        temperature=0.06,
+        head="tanh",
+        generator=Pretrained("wiki-tiny"),
+        mask_share=0.6,
+        detection_weight=0.9,
+    ),
+    "mlm": _moves(MLM(), inner=SimCSE(temperature=0.06), mlm_weight=0.2, mlm_share=0.6),
+}
+TEACHER_MOVES = {
+    "encoder": (TAUGHT, replace(TAUGHT, teachers=(OTHER,))),
+    "weight": (BOTH, SWAPPED),
+    "select": (TAUGHT, replace(TAUGHT, teachers=(replace(TEACHER, select="last"),))),
+}
+TRAINED: dict[str, Method] = {
+    "simcse": SimCSE(),
+    "rankcse list_net": TAUGHT,
+    "rankcse list_mle": MLE,
+    "rankcse mse of a shuffled teacher": replace(TAUGHT, rank="mse", teacher_order="shuffled"),
+    "rankcse released_code": replace(TAUGHT, variant="released_code"),
+    "rankencoder": BASED,
+    "rankencoder on cosines": replace(BASED, similarity="centred"),
+    "rankencoder on promptbert": replace(BASED, inner=PromptBERT()),
+    "whitenedcse": DROPPED,
+    # Of one pass the views are so alike that at the usual temperature there is next to nothing to learn.
+    "whitenedcse shared": replace(DROPPED, views="shared", temperature=1.0),
+    "whitenedcse zca": replace(DROPPED, whitening="zca"),
+    "whitenedcse rotated": replace(DROPPED, whitening="rotation"),
+    "whitenedcse feature dropout": replace(DROPPED, whitening="none", views="shared", feature_dropout=0.1),
+    "whitenedcse released_code": replace(DROPPED, variant="released_code"),
+    "compcse": CompCSE(),
+    "compcse projected": CompCSE(compose="difference_project"),
+    "promptbert": PromptBERT(),
+    "promptbert without denoising": PromptBERT(denoise=False),
+    "sncse": WIDE,
+    "diffcse": EDITED,
+    "diffcse tanh": replace(EDITED, head="tanh"),
+    "mlm": MLM(mlm_weight=1.0),
+}
+
+
+def centred(method: Method) -> bool:
+    """Whether something takes a constant out of the features (whitening, denoising): no bias before it is taught."""
+    inner = innermost(method)
+    head: str = getattr(inner, "head", "")
+    return inner.name == "whitenedcse" or head == "batch_norm" or getattr(inner, "denoise", False)
+
+
+class Encoded:
+    """An Encode made of a function from Tokens to vectors."""
+
+    def __init__(self, embed: Callable[..., tuple[Tensor, ...]]) -> None:
+        self.embed = embed
+
+    def __call__(self, *tokens: Tokens) -> tuple[Tensor, ...]:
+        return self.embed(*tokens)
+
+    def states(self, tokens: Tokens) -> Tensor:
+        raise NotImplementedError
+
+
+def encoder_for(method: Method, dropout: float = 0.3) -> Encoder:
+    """wiki-tiny, with the method's first template where it has templates. Shared: reset what a test changes."""
+    return _encoder(getattr(innermost(method), "first", ""), dropout)
+
+
+@cache
+def _encoder(template: str, dropout: float) -> Encoder:
+    pooling = "mask" if template else "cls"
+    return Encoder.from_pretrained("wiki-tiny", pooling=pooling, template=template, dropout=dropout)
+
+
+def length_for(method: Method) -> int:
+    """Of examples: short, so that truncation shows, but with room for SNCSE's templates."""
+    return 24 if innermost(method).name == "sncse" else 8
