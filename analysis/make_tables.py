@@ -20,7 +20,8 @@ from analysis.report.bootstrap_tables import estimates_block
 from analysis.report.record_differences import altered, committed_folders, differences, read_text, stale
 from analysis.report.search_tables import searches_block
 from analysis.report.undeclared_runs import undeclared_page
-from analysis.verdicts.claims import judge, overall
+from analysis.verdicts.claims import overall
+from analysis.verdicts.comparisons import judge
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
 from experiments.results import csv_record
@@ -30,7 +31,7 @@ from experiments.schema.study import Study
 from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[1]
-KINDS = "table|verdicts|estimates|benchmarks|claims|decided|power|published|runs|searches|audit"
+KINDS = "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit"
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
 
@@ -60,13 +61,13 @@ class Places:
 
     mlruns: Path
     tables: Path
-    report: Path | None  # none for a record that is not the project's own
+    pages: tuple[Path, ...]  # with blocks from the record; none for a record that is not the project's own
 
     @classmethod
     def of(cls, mlruns: Path) -> "Places":
-        """The committed tables and REPORT.md for the project's own record; another one has tables beside it."""
-        report = ROOT / "REPORT.md" if csv_record.is_own(mlruns) else None
-        return cls(mlruns=mlruns, tables=csv_record.outputs(mlruns) / "tables", report=report)
+        """The committed tables, README.md and REPORT.md for the project's own record; another has tables beside it."""
+        pages = (ROOT / "README.md", ROOT / "REPORT.md") if csv_record.is_own(mlruns) else ()
+        return cls(mlruns=mlruns, tables=csv_record.outputs(mlruns) / "tables", pages=pages)
 
 
 def documents(results: Results) -> dict[str, str]:
@@ -96,7 +97,7 @@ def verdicts_block(results: Results) -> str:
 
 def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
     """The chosen studies at each scale; quickstart has one scale of its own."""
-    found = [study for scale in scales for study in catalogue.chosen(list(names) or ["all"], scale)]
+    found = [study for scale in scales for study in catalogue.choose_studies(list(names) or ["all"], scale)]
     return list({(study.scale.name, study.name): study for study in found}.values())
 
 
@@ -110,10 +111,11 @@ def generated(studies: Sequence[Study], recorded: Record, *, tables: Path) -> di
 
 
 def filled(report: str, recorded: Record) -> str:
-    """The report with every block replaced by what the record and the benchmarks' figures give."""
+    """The page with every block replaced by what the record and the benchmarks' figures give."""
     if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
         raise ValueError(
-            "REPORT.md: a block is not `<!-- table STUDY SCALE -->` to `<!-- end -->`; opened or named wrongly"
+            "README.md or REPORT.md: a block is not `<!-- table STUDY SCALE -->` to `<!-- end -->`; "
+            "opened or named wrongly"
         )
 
     def fill(match: re.Match[str]) -> str:
@@ -132,16 +134,21 @@ WHOLE: dict[str, Callable[[str, str, Record], str]] = {
     "audit": lambda name, scale, recorded: audit_block(scale),
     "benchmarks": lambda name, device, recorded: benchmark_tables.block(name, device),
     "claims": lambda name, scale, recorded: report_blocks.claims_block(
-        map(recorded.of, catalogue.chosen([name], scale))
+        map(recorded.of, catalogue.choose_studies([name], scale))
     ),
     "decided": lambda name, scale, recorded: report_blocks.decided_block(
-        map(recorded.of, catalogue.chosen([name], scale))
+        map(recorded.of, catalogue.choose_studies([name], scale))
     ),
-    "power": lambda name, scale, recorded: report_blocks.power_block(map(recorded.of, catalogue.chosen([name], scale))),
+    "headline": lambda name, scale, recorded: report_blocks.headline_block(
+        map(recorded.of, catalogue.choose_studies([name], scale))
+    ),
+    "power": lambda name, scale, recorded: report_blocks.power_block(
+        map(recorded.of, catalogue.choose_studies([name], scale))
+    ),
     "published": lambda name, scale, recorded: report_blocks.PUBLISHED[name](),
     "searches": lambda name, scale, recorded: searches_block(recorded.searches(scale), scale),
     "runs": lambda name, scale, recorded: report_blocks.runs_block(
-        catalogue.chosen([name], scale), recorded.results(scale)
+        catalogue.choose_studies([name], scale), recorded.results(scale)
     ),
 }
 
@@ -160,8 +167,8 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, pla
         wanted |= _undeclared_pages(scales, recorded, places.tables)
         folders = [places.tables / scale] if scale else committed_folders(places.tables)
         extra = stale(folders, wanted)
-    if places.report and places.report.is_file() and list(names) != ["quickstart"]:
-        wanted[places.report] = filled(read_text(places.report), recorded)
+    for page in places.pages if list(names) != ["quickstart"] else ():
+        wanted[page] = filled(read_text(page), recorded)
     found = differences(wanted) + [f"{path}: stale, no study gives it" for path in extra]
     if not check:
         for path, text in wanted.items():
@@ -171,7 +178,7 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, pla
             _write_pages(scales, recorded, places)
         for path in extra:
             path.unlink()
-        Manifest(places.tables.parent).accept(path for path in [*wanted, *extra] if path != places.report)
+        Manifest(places.tables.parent).accept(path for path in [*wanted, *extra] if path not in places.pages)
     return found
 
 
@@ -192,7 +199,7 @@ def check_all(names: Sequence[str], scale: str, places: Places) -> list[str]:
 def _undeclared_pages(scales: Sequence[str], recorded: Record, tables: Path) -> dict[Path, str]:
     pages = {
         tables / scale / "undeclared-runs.md": undeclared_page(
-            scale, catalogue.chosen(["all"], scale), recorded.runs(scale), recorded.results(scale)
+            scale, catalogue.choose_studies(["all"], scale), recorded.runs(scale), recorded.results(scale)
         )
         for scale in scales
     }
@@ -202,7 +209,7 @@ def _undeclared_pages(scales: Sequence[str], recorded: Record, tables: Path) -> 
 def _write_pages(scales: Sequence[str], recorded: Record, places: Places) -> None:
     """A page of everything, with the figures as they are; it is neither compared nor committed."""
     for scale in scales:
-        found = [recorded.of(study) for study in catalogue.chosen(["all"], scale)]
+        found = [recorded.of(study) for study in catalogue.choose_studies(["all"], scale)]
         figures = places.tables.with_name("figures") / scale
         atomic_write(places.tables.with_name(f"{scale}.html"), html_page.page(SCALES[scale], found, figures))
 

@@ -17,8 +17,8 @@ from analysis.stats.bootstrap import RESAMPLES, paired_bootstrap
 from cse_core.data.senteval import pairs
 from cse_core.evaluation import suite
 from experiments.cli.command import run_command
-from experiments.execution.job import Place, opened
-from experiments.execution.plan import SAME
+from experiments.execution.job import ExecutionSettings, load_encoder
+from experiments.execution.plan import SCORE_TOLERANCE
 from experiments.results import csv_record
 from experiments.results.provenance import environment
 from experiments.schema.columns import column
@@ -29,22 +29,22 @@ from experiments.studies import catalogue
 Scored = Mapping[str, np.ndarray]  # scores of a set's pairs by its name
 
 
-def scored(row: Row, tasks: tuple[str, ...], place: Place) -> tuple[Scored, float]:
+def scored(row: Row, tasks: tuple[str, ...], place: ExecutionSettings) -> tuple[Scored, float]:
     """A row's scores of every pair under its first seed, and the mean of the sets' correlations with gold."""
     encoder = next(iter(row.runs()), row.encoder)
     if encoder is None:
         raise ValueError(f"{row.label}: {row.why}; wanted a row with runs")
-    found, _ = suite.evaluate(opened(encoder, row.select, place), row.scorer, tasks, data=place.data)
+    found, _ = suite.evaluate(load_encoder(encoder, row.select, place), row.scorer, tasks, data=place.data)
     mean = float(np.mean([found[task].metrics["spearman.all"] for task in tasks]))
     return {task: found[task].arrays["pair_scores"] for task in tasks}, mean
 
 
 def compared(study: Study) -> list[Comparison]:
     """The study's differences of means over STS sets: what pairs can be drawn for."""
-    found = [one for one in study.comparisons if one.kind == "mean" and column(one.task).tasks]
+    found = [one for one in study.comparisons if one.kind == "mean" and column(one.column).tasks]
     silent = {row.label for row in study.rows if row.encoder is None}
     found = [one for one in found if not {one.better, one.worse} & silent]
-    whole = [one for one in found if all(suite.TASKS[task].pair_sets == (task,) for task in column(one.task).tasks)]
+    whole = [one for one in found if all(suite.TASKS[task].pair_sets == (task,) for task in column(one.column).tasks)]
     if not whole:
         raise ValueError(
             f"{study.name}: wanted a study that compares rows on whole STS sets, it has no such comparison"
@@ -54,7 +54,7 @@ def compared(study: Study) -> list[Comparison]:
 
 def line(study: Study, one: Comparison, sides: tuple[Scored, Scored], data: Path | None) -> dict[str, object]:
     """A comparison as a line of pairs.csv, in points."""
-    tasks = column(one.task).tasks
+    tasks = column(one.column).tasks
     gold = [np.asarray(pairs(task, data).table["score"][:]) for task in tasks]
     first, second = ([side[task] for task in tasks] for side in sides)
     found = paired_bootstrap(first, second, gold)
@@ -83,22 +83,22 @@ def main(
     chosen = catalogue.single(study, scale)
     results = join(chosen, csv_record.read_results(scale, mlruns))
     rows = {row.label: row for row in chosen.rows}
-    place = Place(store=mlruns / "store", data=data)
+    place = ExecutionSettings(store=mlruns / "store", data=data)
     wanted = compared(chosen)
-    labels = dict.fromkeys((label, one.task) for one in wanted for label in (one.better, one.worse))
+    labels = dict.fromkeys((label, one.column) for one in wanted for label in (one.better, one.worse))
     scores: dict[tuple[str, str], Scored] = {}
     for label, name in track(labels, "pairs scored"):
         scores[label, name], mean = scored(rows[label], column(name).tasks, place)
         told = next(iter(results.cells[label, name].scores.values()), None)
-        if told is None or abs(told - 100 * mean) > 100 * SAME:
+        if told is None or abs(told - 100 * mean) > 100 * SCORE_TOLERANCE:
             raise ValueError(f"{study}: {label} has {100 * mean:.4f} in {name}; the record says {told}")
     commit = csv_record.commit_of(environment(place.device, place.threads))
     for one in track(wanted, f"{RESAMPLES:,} draws"):
-        about = {"scale": scale, "column": one.task, "resamples": RESAMPLES, "commit": commit}
+        about = {"scale": scale, "column": one.column, "resamples": RESAMPLES, "commit": commit}
         about |= {
             side: csv_record.scored_by(rows[label]) for side, label in (("first", one.better), ("second", one.worse))
         }
-        found = line(chosen, one, (scores[one.better, one.task], scores[one.worse, one.task]), data)
+        found = line(chosen, one, (scores[one.better, one.column], scores[one.worse, one.column]), data)
         csv_record.merge_pairs(scale, mlruns, pd.DataFrame([about | found]))
 
 

@@ -15,8 +15,6 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from cse_core.run import Pretrained, Run
-
 
 @dataclass(frozen=True)
 class Tokens:
@@ -27,7 +25,7 @@ class Tokens:
     positions: Int[Tensor, "n t"] | None = None
 
     @property
-    def placed(self) -> Int[Tensor, "n t"]:
+    def position_ids(self) -> Int[Tensor, "n t"]:
         """The positions, or the usual ones where none are given."""
         if self.positions is not None:
             return self.positions
@@ -46,7 +44,7 @@ class Batch:
         return self.columns[column]
 
 
-def moved(tensor: Tensor, device: torch.device) -> Tensor:
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """On the device; to a GPU from pinned memory, so that nobody waits for the copy."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
@@ -60,7 +58,7 @@ class Targets:
 
     def at(self, rows: Int[Tensor, " n"], device: torch.device) -> dict[str, Tensor]:
         """The targets of a batch, under their names."""
-        picked = {name: moved(values[rows], device) for name, values in self.rows.items()}
+        picked = {name: to_device(values[rows], device) for name, values in self.rows.items()}
         return picked | dict(self.shared)
 
     def on(self, device: torch.device) -> "Targets":
@@ -92,16 +90,24 @@ class Encode(Protocol):
 
 
 @runtime_checkable
+class EncoderRef(Protocol):
+    """What names a finished encoder: a Run or a Pretrained (run.py)."""
+
+    @property
+    def identity(self) -> str:
+        """What tells its weights apart from others'."""
+        ...
+
+
+@runtime_checkable
 class Source(Protocol):
     """Where targets come from: training examples and corpus as finished encoders see them, in eval mode."""
 
-    def vectors(
-        self, encoder: "Run | Pretrained", *, select: str, column: str | None = None
-    ) -> Float[Tensor, "examples d"]:
+    def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> Float[Tensor, "examples d"]:
         """Embeddings of every training example, from the same truncated ids of a column (else the first one)."""
         ...
 
-    def sample(self, encoder: "Run | Pretrained", *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
+    def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
         """Embeddings of `size` sentences drawn from the run's corpus without replacement, at their full length."""
         ...
 
@@ -162,7 +168,7 @@ def innermost(method: Method) -> Method:
     return method
 
 
-def starting_encoder(method: Method) -> "tuple[Run | Pretrained, str] | None":
+def starting_encoder(method: Method) -> tuple[EncoderRef, str] | None:
     """A finished encoder, and its selection rule, whose weights training starts from; None: the run's backbone.
 
     A method that wants one (RankEncoder) says so in a property `starts_from`, as does one that holds it as `inner`.

@@ -100,6 +100,10 @@ class Run:
         """Twelve hex digits that name this run's result."""
         return key_of(canonical(self) | {"train": TRAIN_VERSION})
 
+    @property
+    def identity(self) -> str:
+        return self.key
+
     def nested(self) -> tuple["Run", ...]:
         """The runs that must have been trained before this one: teachers, bases."""
         return tuple(dict.fromkeys(run for run, _ in self.reads()))

@@ -15,20 +15,22 @@ import torch
 import tyro
 from rich.progress import MofNCompleteColumn, Progress, TaskID
 
-from cse_core.data.corpora import content_of, data_folder, sentences
+from cse_core.data.arrow_cache import content_of
+from cse_core.data.corpora import sentences
+from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from cse_core.models.pretrained import identity, resolve
 from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
 from cse_core.run import Corpus, Pretrained
-from experiments.cli import console
 from experiments.cli.command import run_command
+from experiments.cli.console import console
 from experiments.cli.options import at_least
-from experiments.cli.score_tables import print_scores
-from experiments.execution.job import AS_IS, FailedTasksError, Job, Place, Scoring, execute
+from experiments.execution.job import AS_IS, ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
-from experiments.results.mlflow_log import AWAY, Tracker, check_database
+from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker, check_database
+from experiments.results.score_tables import print_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ class Bars:
     """A progress bar for each thing under way."""
 
     def __init__(self) -> None:
-        self.progress = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console.console)
+        self.progress = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console)
         self.tasks: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, of: int) -> None:
@@ -106,7 +108,7 @@ def main(options: Options) -> None:
     job = Job(encoder, "own", Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
     own = options.mlruns / csv_record.OWN
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = Place(own.resolve(), data, device=device, threads=options.threads, cache=options.cache)
+    place = ExecutionSettings(own.resolve(), data, device=device, threads=options.threads, cache=options.cache)
     bars, failed = Bars(), None
     with bars.progress:
         try:
@@ -115,10 +117,10 @@ def main(options: Options) -> None:
             result, failed = error.result, error
     csv_record.merge_lines("own", own, [result])
     print_scores(result, only=set(tasks), scorer=str(scorer))
-    console.console.print(f"rows: {own / 'results.csv'}")
+    console.print(f"rows: {own / 'results.csv'}")
     try:
         Tracker(options.mlruns).log(place.store / job.key)
-    except AWAY as error:
+    except UNREACHABLE_ERRORS as error:
         say_not_logged(1, error)
     if failed:
         raise failed

@@ -17,21 +17,22 @@ import torch
 import tyro
 from rich.progress import Progress, TaskID
 
-from cse_core.data.corpora import data_folder
+from cse_core.data.locate import data_folder
 from cse_core.data.senteval import STS_TEST
 from cse_core.evaluation.scorers import Cosine
 from cse_core.lookup import look_up
 from cse_core.methods import METHODS
 from cse_core.run import Run
-from cse_core.training.train import History
-from experiments.cli import console
+from cse_core.training.run_state import History
 from experiments.cli.command import run_command
+from experiments.cli.console import console
 from experiments.cli.options import at_least
-from experiments.cli.score_tables import print_scores
-from experiments.execution.job import Job, Place, Scoring, execute
+from experiments.execution import sweep_report
+from experiments.execution.job import ExecutionSettings, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
-from experiments.results.mlflow_log import AWAY, Tracker, check_database
+from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker, check_database
+from experiments.results.score_tables import print_scores
 from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
 
@@ -88,13 +89,13 @@ def train_and_score(run: Run, options: Where) -> Mapping[str, Any]:
     tasks = ("synthetic",) if scale.name == "quickstart" else STS_TEST
     data = data_folder(options.data)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = Place((options.mlruns / csv_record.OWN).resolve(), data, device=device, threads=options.threads)
-    console.slow_precision([*run.nested(), run], device)
+    place = ExecutionSettings((options.mlruns / csv_record.OWN).resolve(), data, device=device, threads=options.threads)
+    sweep_report.slow_precision([*run.nested(), run], device)
     result: Mapping[str, Any] = {}
     for each in (*run.nested(), run):
         scorings = tuple(Scoring(rule, Cosine(), tasks) for rule in (scale.dev, "last"))
         job = Job(each, scale.name, f"{each.method.name} {each.backbone.name}", scorings)
-        with Progress(console=console.console) as progress:
+        with Progress(console=console) as progress:
             result = execute(job, place, on_step=partial(_move, progress, progress.add_task(job.name)))
     return result
 
@@ -115,7 +116,7 @@ def main(arguments: list[str]) -> None:
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     result = train_and_score(run, options)
-    console.console.print(f"run {run.key}: {result['settings']}")
+    console.print(f"run {run.key}: {result['settings']}")
     print_scores(result)
     keys = [each.key for each in (*run.nested(), run)]
     tracker = Tracker(options.mlruns)
@@ -123,7 +124,7 @@ def main(arguments: list[str]) -> None:
         for key in tuple(keys):
             tracker.log(options.mlruns / csv_record.OWN / key)
             keys = keys[1:]
-    except AWAY as error:
+    except UNREACHABLE_ERRORS as error:
         say_not_logged(len(keys), error)
 
 

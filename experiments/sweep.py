@@ -20,27 +20,28 @@ import pandas as pd
 import torch
 import tyro
 
-from cse_core.data.corpora import data_folder
+from cse_core.data.locate import data_folder
 from cse_core.run import Run
-from experiments.cli import console
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.options import above_zero, at_least, check_device, whole_gpus
+from experiments.execution import sweep_report
 from experiments.execution.audit import audit
 from experiments.execution.gpu_memory import fit
-from experiments.execution.job import Place
+from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import log_results, record_results
 from experiments.execution.plan import Plan, jobs_of, plan
-from experiments.execution.ray_sweep import Cluster, run
+from experiments.execution.ray_sweep import RayConfig, run
 from experiments.execution.schedule_estimate import expected, forecast
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import AWAY, Tracker, check_database
+from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker, check_database
 from experiments.schema.study import Study
+from experiments.search import search_report
 from experiments.search.ray_search import run_search
-from experiments.search.spaces import chosen as chosen_searches
-from experiments.storage.retry import patiently
+from experiments.search.spaces import choose_searches as chosen_searches
+from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
-from experiments.studies.catalogue import STUDIES, chosen
+from experiments.studies.catalogue import STUDIES, choose_studies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ class Options:
     shared: str = os.environ.get("CSE_SHARED", "")
     """URL of a folder that every machine of a cluster reaches, s3://... or the like, for the runs' folders. Else
     CSE_SHARED. Without one, --mlruns must be on such a disk."""
-    share_seconds: float = Place.share_seconds
+    share_seconds: float = ExecutionSettings.share_seconds
     """How often a run under way brings its state there: about what a lost machine costs, beside scoring."""
 
 
@@ -118,10 +119,10 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
     # Two thirds of a GPU leave a third unused.
     slots = options.gpus * int(1 / options.gpus_per_run) or options.gpus // int(options.gpus_per_run)
-    console.forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
+    sweep_report.forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
     if options.gpu_memory is not None:
         runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]
-        console.memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
+        sweep_report.memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
 
 
 def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:
@@ -135,20 +136,20 @@ def _keep_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
     try:
         there = partial(csv_record.arrays_in, place.store)
         for key in dict.fromkeys(key for key, target in lacking if not there(key, target).is_file()):
-            patiently(partial(fetch_recorded, key, place))
+            retry(partial(fetch_recorded, key, place))
     except OSError as error:
         return {"figure_data": f"not brought up to date ({error}): the same command does it"}
     csv_record.keep_arrays(lacking, place.store)
     return {}
 
 
-def _cluster(options: Options) -> Cluster:
-    return Cluster(options.address, options.workers, options.gpus_per_run, options.device)
+def _cluster(options: Options) -> RayConfig:
+    return RayConfig(options.address, options.workers, options.gpus_per_run, options.device)
 
 
-def _place(options: Options) -> Place:
+def _place(options: Options) -> ExecutionSettings:
     data = data_folder(options.data)  # resolved here, because Ray's workers have another current folder
-    return Place(
+    return ExecutionSettings(
         _store(options),
         data.resolve() if data else None,
         compiled=options.compiled,
@@ -170,7 +171,7 @@ def search(options: Options) -> int:
     """Run searches one after the other; the exit status as of `main`."""
     searches = chosen_searches(options.studies, options.scale)
     if options.dry_run or options.list:
-        console.searches(searches, options.mlruns)
+        search_report.searches(searches, options.mlruns)
         return 0
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
@@ -180,7 +181,7 @@ def search(options: Options) -> int:
     status = 0
     for one in searches:
         failed, ended = run_search(one, place, cluster, tracker)
-        console.searched(one, failed, ended, options.mlruns)
+        search_report.searched(one, failed, ended, options.mlruns)
         if not ended:
             return INTERRUPTED
         status |= bool(failed)
@@ -190,7 +191,7 @@ def search(options: Options) -> int:
 
 def audit_record(options: Options) -> int:
     """Audit the runs of the chosen studies, or of all; the exit status as of `main`."""
-    studies = chosen(list(options.studies) or ["all"], options.scale)
+    studies = choose_studies(list(options.studies) or ["all"], options.scale)
     return audit(
         studies,
         options.audit or 0,
@@ -212,7 +213,7 @@ def main(options: Options) -> int:
     if options.search:
         return search(options)
     names = list(options.studies) or (list(STUDIES) if options.list else ["quickstart"])
-    studies = chosen(names, options.scale)
+    studies = choose_studies(names, options.scale)
     scales = {study.scale.name for study in studies}
     if len(scales) > 1:
         raise ValueError("quickstart runs at a scale of its own; run it by itself")
@@ -223,7 +224,7 @@ def main(options: Options) -> int:
     scale = scales.pop()
     results = csv_record.read_results(scale, options.mlruns)
     if options.list:
-        console.studies(studies, results, _store(options))
+        sweep_report.studies(studies, results, _store(options))
         return 0
     jobs = jobs_of(studies)
     work = plan(jobs, results, _store(options), options.shared)
@@ -231,15 +232,15 @@ def main(options: Options) -> int:
         show_forecast(work, results, options)
         return 0
     here = os.cpu_count() or 1 if options.address == "local" else 0  # of a cluster nobody knows it before it is joined
-    console.work(work, results, options.workers or here, each=options.dry_run)
+    sweep_report.work(work, results, options.workers or here, each=options.dry_run)
     if options.dry_run:
         return 0
     failed, ended = _run(work, results, options) if work.pending else ({}, True)
     failed |= _keep_arrays(studies, options)
     log_results(_store(options), Tracker(options.mlruns))
-    console.outcome(names, scale, jobs, failed, ended, options.mlruns)
+    sweep_report.outcome(names, scale, jobs, failed, ended, options.mlruns)
     return 1 if failed else 0 if ended else INTERRUPTED
 
 
 if __name__ == "__main__":
-    run_command(lambda: main(tyro.cli(Options)), (ValueError, *AWAY))
+    run_command(lambda: main(tyro.cli(Options)), (ValueError, *UNREACHABLE_ERRORS))

@@ -1,7 +1,9 @@
 """Who may import whom, how long files and functions may be, and which names are no names."""
 
 import ast
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Container, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -9,16 +11,37 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("cse_core", "experiments", "analysis")
-FORBIDDEN = {
-    "cse_core": {"experiments", "analysis", "ray", "mlflow", "pandas", "matplotlib", "seaborn", "tyro", "rich"},
-    "experiments": {"analysis"},
-    "analysis": {"torch", "ray", "mlflow"},
+LIBRARIES = {  # that no file of a package imports
+    "cse_core": {"ray", "mlflow", "pandas", "matplotlib", "seaborn", "tyro", "rich"},
+    "experiments": set(),
+    "analysis": {"ray", "mlflow"},
 }
 ONLY_IN = {
     "umap": ["cse_core/metrics/geometry.py"],
     "mlflow": ["experiments/results/mlflow_log.py"],
     "ray": ["experiments/execution/ray_sweep.py", "experiments/search/ray_search.py"],
 }
+# A room imports only rooms of lines above its own, or itself. A file beside the rooms is a room by itself.
+ROOMS = """
+cse_core.functional cse_core.metrics cse_core.text cse_core.lookup cse_core.seeding cse_core.method
+cse_core.run
+cse_core.data
+cse_core.models
+cse_core.evaluation cse_core.methods cse_core.training
+experiments.schema experiments.storage
+experiments.cli experiments.studies
+experiments.results
+experiments.execution
+experiments.search
+experiments.sweep experiments.run experiments.evaluate experiments.merge
+analysis.stats
+analysis.benchmark_ratios analysis.cells
+analysis.verdicts
+analysis.report
+analysis.plots
+analysis.make_tables analysis.make_figures analysis.pair_bootstrap
+"""
+MOST_FILES = 12
 UNSAFE = {  # calls that may run code out of what they read, unless they have this argument
     "torch.load": "weights_only=True",
     "pickle.load": None,
@@ -45,16 +68,43 @@ def tree(name: str) -> ast.Module:
 
 
 def imported(module: ast.Module) -> set[str]:
-    """The packages that a file imports anywhere in it; a relative import is named by its dots."""
+    """Return what a file imports anywhere in it, by dotted name; a relative import is named by its dots."""
     found = set()
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add("." * node.level or (node.module or "").partition(".")[0])
+            found |= {f"{node.module}.{alias.name}" if not node.level else "." for alias in node.names}
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "__import__"):
-            found.add(ast.unparse(node.args[0]).strip("'\"").partition(".")[0])
+            found.add(ast.unparse(node.args[0]).strip("'\""))
     return found
+
+
+def libraries(name: str) -> set[str]:
+    return {dotted.partition(".")[0] or "." for dotted in imported(tree(name))}
+
+
+def module_of(name: str) -> str:
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+@cache
+def modules() -> dict[str, set[str]]:
+    """Every module of the packages with the modules of theirs that it imports, inside functions too."""
+    names = {module_of(name): name for name in files(*PACKAGES) if not name.startswith(RECORD)}
+    return {
+        module: {one for one in (owner(dotted, names) for dotted in imported(tree(name))) if one and one != module}
+        for module, name in names.items()
+    }
+
+
+def owner(dotted: str, names: Container[str]) -> str:
+    """The module that a dotted name is of: itself, or the one that holds it; empty if it is none of ours."""
+    return next((one for one in (dotted, dotted.rpartition(".")[0]) if one in names), "")
+
+
+def room(module: str) -> str:
+    return ".".join(module.split(".")[:2])
 
 
 def functions(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -79,21 +129,65 @@ def test_all_packages_are_read() -> None:
     for package in PACKAGES:
         assert len(files(package)) > 5
     assert "cse_core/methods/rankcse.py" in files("cse_core")
-    assert {"torch", "transformers", "cse_core"} <= imported(tree("cse_core/models/encoder.py"))
+    assert {"torch", "transformers", "cse_core"} <= libraries("cse_core/models/encoder.py")
     nested = ast.parse("def f():\n    import ray.tune as t\n    from mlflow.x import y\n    from . import z")
-    assert imported(nested) == {"ray", "mlflow", "."}
+    assert imported(nested) == {"ray.tune", "mlflow.x.y", "."}
+    assert "cse_core.functional.contrastive" in modules()["cse_core.methods.simcse"]
+    assert owner("cse_core.run.Run", modules()) == "cse_core.run"
+
+
+def test_rooms_import_only_rooms_before_them() -> None:
+    levels: dict[str, int] = {name: i for i, line in enumerate(ROOMS.strip().split("\n")) for name in line.split()}
+    wrong = [
+        f"{module} imports {other}"
+        for module, others in modules().items()
+        for other in others
+        if room(module) != room(other) and room(other) in levels and levels[room(other)] >= levels[room(module)]
+    ]
+    assert wrong == []
+    assert {room(module) for module in modules()} <= {*levels, *PACKAGES}
+
+
+def test_no_modules_import_each_other() -> None:
+    """Not even by way of others, or inside a function."""
+    left = dict(modules())
+    while free := [module for module, others in left.items() if not others & left.keys()]:
+        for module in free:
+            del left[module]
+    assert left == {}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_imports_point_from_analysis_to_experiments_to_the_core(package: str) -> None:
+def test_no_package_imports_what_it_should_not_need(package: str) -> None:
     names = [name for name in files(package) if not name.startswith(RECORD)]
-    wrong = {name: imported(tree(name)) & (FORBIDDEN[package] | {".", ".."}) for name in names}
+    wrong = {name: libraries(name) & (LIBRARIES[package] | {"."}) for name in names}
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
 @pytest.mark.parametrize("library", ONLY_IN)
-def test_ray_and_mlflow_have_files_of_their_own(library: str) -> None:
-    assert [name for name in files(*PACKAGES) if library in imported(tree(name))] == ONLY_IN[library]
+def test_a_library_has_files_of_its_own(library: str) -> None:
+    assert [name for name in files(*PACKAGES) if library in libraries(name)] == ONLY_IN[library]
+
+
+def test_no_folder_has_more_than_a_dozen_files() -> None:
+    counts = Counter(str(Path(name).parent) for name in files(*PACKAGES) if not name.endswith("__init__.py"))
+    assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}
+
+
+def test_no_two_files_have_one_name() -> None:
+    """But run.py: a run is the core's contract, and the command that users know."""
+    names = Counter(Path(name).name for name in files(*PACKAGES) if not name.endswith("__init__.py"))
+    assert [name for name, count in names.items() if count > 1] == ["run.py"]
+
+
+def test_no_test_imports_a_test() -> None:
+    """What several share is in tests/support/; fixtures are in a conftest."""
+    wrong = {
+        name: found
+        for name in files("tests")
+        if (found := [one for one in imported(tree(name)) if re.search(r"\.(test_|conftest|two_hosts)", f".{one}")])
+    }
+    assert {name: found for name, found in wrong.items() if any(one.startswith("tests.") for one in found)} == {}
 
 
 def test_no_file_is_longer_than_three_hundred_lines() -> None:

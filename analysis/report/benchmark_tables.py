@@ -5,11 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from analysis.benchmark_ratios import FOLDER
 from analysis.report.formats import DASH, Grid, markdown, number
-from analysis.stats.significance import Interval, Spread
-
-FOLDER = Path(__file__).parents[1] / "measured"
-SCALE = "small"  # whose models and batches the benchmarks of methods have
 
 
 def block(name: str, device: str, folder: Path = FOLDER) -> str:
@@ -23,18 +20,6 @@ def block(name: str, device: str, folder: Path = FOLDER) -> str:
     if frame.empty:
         return f"Not measured yet on a {'GPU' if device == 'cuda' else device}."
     return "\n\n".join([markdown(makers[name](frame)), _where(frame)])
-
-
-def ratio(what: str, device: str = "cpu", folder: Path = FOLDER) -> Spread | None:
-    """A measured ratio with its quartiles and turns; None where it is not measured."""
-    path = folder / "ratios.csv"
-    frame = pd.read_csv(path) if path.is_file() else pd.DataFrame({"what": [], "on": []})
-    rows = frame[(frame["what"] == what) & (frame["on"] == device)]
-    if rows.empty:
-        return None
-    row = rows.iloc[0]
-    turns = int(row["turns"])
-    return Spread(float(row["ratio"]), Interval(float(row["low"]), float(row["high"])), None, (turns, turns))
 
 
 def met(ratio: float, wanted: str) -> str:

@@ -32,8 +32,8 @@ def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
     """The study's differences over several sets, by seeds and by pairs (`drawn`: lines of pairs.csv), as Markdown."""
     rows = {row.label: scored_by(row) for row in results.study.rows if row.encoder is not None}
     lines = {(line["first"], line["second"], line["column"]): line for _, line in drawn.iterrows()}
-    wanted = [one for one in results.study.comparisons if one.kind == "mean" and len(column(one.task).tasks) > 1]
-    found = [lines.get((rows.get(one.better), rows.get(one.worse), one.task)) for one in wanted]
+    wanted = [one for one in results.study.comparisons if one.kind == "mean" and len(column(one.column).tasks) > 1]
+    found = [lines.get((rows.get(one.better), rows.get(one.worse), one.column)) for one in wanted]
     adjusted = iter(significance.holm([line["p"] for line in found if line is not None]))
     cells = [
         (f"{one.better} {MINUS} {one.worse}", *_seeds(results, one), *_pairs(line, adjusted))
@@ -46,7 +46,7 @@ def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
 
 def _seeds(results: Results, one: Comparison) -> tuple[str, str, str]:
     """By the seeds of both: the difference of means, of the scores' middle halves, the probability of improvement."""
-    a, b = (_matrix(results, label, one.task) for label in (one.better, one.worse))
+    a, b = (_matrix(results, label, one.column) for label in (one.better, one.worse))
     common = a.index.intersection(b.index)
     if common.empty:
         return DASH, DASH, DASH

@@ -1,7 +1,7 @@
 """The blocks of REPORT.md that are of no single study: all claims, the published tables as they are, the cost."""
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from statistics import median
 
@@ -11,17 +11,23 @@ from analysis.cells import Results
 from analysis.report.formats import MINUS, Grid, markdown
 from analysis.report.verdict_tables import outcome, verdict_grid
 from analysis.stats import significance
-from analysis.verdicts.claims import claims, judge, overall
-from analysis.verdicts.comparisons import Judged
+from analysis.verdicts.claims import count_verdicts, judge_claims
+from analysis.verdicts.comparisons import Verdict, judge
 from cse_core.run import Run
 from experiments.execution.job import Job
 from experiments.execution.plan import Done, jobs_of, missing, scored
 from experiments.execution.schedule_estimate import gpu_hours
 from experiments.schema.columns import PUBLISHED_NAMES, STS, TRANSFER
-from experiments.schema.hypotheses import Comparison, Finding
+from experiments.schema.hypotheses import Comparison
 from experiments.schema.study import PUBLISHED_FOLDER, Study, published_rows
 
 SEVEN = 7
+WORDS = {
+    "supported": "are supported",
+    "contradicted": "contradicted",
+    "undecided": "undecided",
+    "not tested": "not tested",
+}
 UNDRAWN = ("table", "examples")  # views of studies that have no figure
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 
@@ -32,39 +38,24 @@ def claims_block(found: Iterable[Results]) -> str:
 
 
 def claims_grid(found: Iterable[Results], called: Callable[[Study], str] = lambda study: study.name) -> Grid:
-    """Every claim with its verdict over all studies that judge it, and which these are.
-
-    The same runs compared in several tables count once, by the verdict under the strictest correction.
-    """
-    by_claim: dict[str, dict[Hashable, Judged]] = defaultdict(dict)
-    where: dict[str, dict[str, None]] = defaultdict(dict)
-    for results in found:
-        for one in judge(results):
-            mine, what = by_claim[one.comparison.claim], _measured(results.study, one.comparison)
-            if what not in mine or (one.adjusted or 0) > (mine[what].adjusted or 0):
-                mine[what] = one
-            where[one.comparison.claim][called(results.study)] = None
+    """Every claim with its verdict over all studies that judge it, and which these are."""
     rows = []
-    for claim, text in claims().items():
+    for claim in judge_claims(found):
         parts = [
             f"{one.reading}: {outcome(one, brief=True)}" if one.reading else outcome(one, brief=True)
-            for one in overall(list(by_claim[claim].values()))
+            for one in claim.verdicts
         ]
         verdict = "; ".join(parts) or "**not tested** (no study)"
-        rows.append((claim, text, verdict, ", ".join(where[claim])))
+        rows.append((claim.id, claim.text, verdict, ", ".join(map(called, claim.studies))))
     return Grid("", ("id", "claim", "verdict", "studies"), tuple(rows))
 
 
-def _measured(study: Study, compared: Comparison | Finding) -> Hashable:
-    """What a comparison compares, whatever its table calls it: the scores of two rows, in one column, in one way."""
-    if not isinstance(compared, Comparison):
-        return compared
-    rows = {row.label: row for row in study.rows}
-    sides = [rows[label] for label in (compared.better, compared.worse) if label in rows]
-    scored = [
-        (*row.keys().values(), row.select, str(row.scorer), row.metric) if row.encoder else row.label for row in sides
-    ]
-    return (*scored, study.scale.name, compared.task, compared.kind)
+def headline_block(found: Iterable[Results]) -> str:
+    """One sentence: how many claims have which verdict. A claim of several readings counts by its strongest."""
+    judged = judge_claims(found)
+    counts = count_verdicts(judged)
+    parts = [f"{counts[verdict]} {WORDS[verdict]}" for verdict in WORDS]
+    return f"Of {len(judged)} claims {', '.join(parts[:-1])} and {parts[-1]}."
 
 
 def decided_block(found: Iterable[Results]) -> str:
@@ -100,7 +91,7 @@ def power_block(found: Iterable[Results]) -> str:
     return markdown(Grid("", header, (*rows, ("together", *total, ""))))
 
 
-def _kind_of(one: Judged) -> str:
+def _kind_of(one: Verdict) -> str:
     return one.comparison.kind if isinstance(one.comparison, Comparison) else ""
 
 

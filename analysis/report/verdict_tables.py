@@ -7,7 +7,7 @@ from analysis.report.study_tables import name_of
 from analysis.stats import significance
 from analysis.stats.bootstrap import Estimate
 from analysis.verdicts.claims import Overall
-from analysis.verdicts.comparisons import AGREES, Judged
+from analysis.verdicts.comparisons import AGREES, Verdict
 from experiments.schema.columns import column
 from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
 
@@ -28,13 +28,13 @@ HOW = {
 }
 
 
-def verdict_grid(judged: Sequence[Judged]) -> Grid:
+def verdict_grid(judged: Sequence[Verdict]) -> Grid:
     """One line a comparison."""
     tests = _tested(judged)
     return Grid("", (*HEADER, "seeds", "published", "verdict"), tuple(_line(one, tests) for one in judged))
 
 
-def how_judged(judged: Sequence[Judged]) -> str:
+def how_judged(judged: Sequence[Verdict]) -> str:
     """How the verdicts were reached."""
     kinds = dict.fromkeys(_kind(one.comparison) for one in judged)
     return (
@@ -45,7 +45,7 @@ def how_judged(judged: Sequence[Judged]) -> str:
     )
 
 
-def _tested(judged: Sequence[Judged]) -> int:
+def _tested(judged: Sequence[Verdict]) -> int:
     return sum(one.p is not None for one in judged)
 
 
@@ -87,10 +87,10 @@ def _names(compared: Comparison | Finding) -> tuple[str, str]:
         "positive": a,
         "bins": a,
     }
-    return names.get(compared.kind, f"{a} {MINUS} {b}"), name_of(compared.task)
+    return names.get(compared.kind, f"{a} {MINUS} {b}"), name_of(compared.column)
 
 
-def _line(one: Judged, tests: int) -> tuple[str, ...]:
+def _line(one: Verdict, tests: int) -> tuple[str, ...]:
     what, where = _names(one.comparison)
     signed = _kind(one.comparison) in ("mean", "same", "beyond", "positive", "trend")
     verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
@@ -98,12 +98,12 @@ def _line(one: Judged, tests: int) -> tuple[str, ...]:
     return (one.comparison.claim, what, where, *_numbers(one, tests), one.seeds, published, verdict)
 
 
-def _digits(one: Judged) -> int:
+def _digits(one: Verdict) -> int:
     """As many as the column has, at least two."""
-    return max(2, column(one.comparison.task).digits or 2) if isinstance(one.comparison, Comparison) else 2
+    return max(2, column(one.comparison.column).digits or 2) if isinstance(one.comparison, Comparison) else 2
 
 
-def _numbers(one: Judged, tests: int) -> tuple[str, str, str, str]:
+def _numbers(one: Verdict, tests: int) -> tuple[str, str, str, str]:
     """Estimate, interval, corrected p and what could have been detected."""
     found = one.estimate
     p = p_value(one.adjusted)

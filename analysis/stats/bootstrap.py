@@ -130,13 +130,6 @@ def probability_of_improvement(
     return _bootstrap(_two(a, b), _wins, resamples, seed, whole_runs, False, level)
 
 
-def performance_profile(
-    scores: Scores, thresholds: Sequence[float] | Float[np.ndarray, " thresholds"]
-) -> Float[np.ndarray, " thresholds"]:
-    """Which share of the seed x task scores lies above each threshold? (Agarwal et al., NeurIPS 2021, section 4.2)"""
-    return (_matrix(scores, "scores")[..., None] > checked(thresholds, "thresholds")).mean(axis=(0, 1))
-
-
 def order_agreement(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Do two measures order the methods alike? Kendall's tau-b of their mean scores; None if one ties them all."""
     a, b = checked(first, "first"), checked(second, "second")

@@ -60,25 +60,6 @@ class Spread:
     n: tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Welch:
-    """A difference of means; interval, p and degrees of freedom are None for one score or without any spread."""
-
-    difference: float
-    interval: Interval | None
-    p: float | None
-    df: float | None
-    n: tuple[int, int]
-
-
-class Williams(NamedTuple):
-    """Williams' t, its two-sided p and degrees of freedom."""
-
-    t: float
-    p: float
-    df: int
-
-
 def summary(scores: Sequence[float]) -> Summary:
     """What was measured: mean and sample deviation of the scores of n seeds."""
     values = checked(scores, "scores")
@@ -86,12 +67,6 @@ def summary(scores: Sequence[float]) -> Summary:
     if len(values) < 2:
         return Summary(mean, None, 1)
     return Summary(mean, 0.0 if _constant(values) else float(np.std(values, ddof=1)), len(values))
-
-
-def mean_interval(scores: Sequence[float], *, level: float = LEVEL) -> Interval | None:
-    """Where does the method's mean over all seeds lie? None for one score."""
-    found = summary(scores)
-    return _around(found, math.sqrt(1 / found.n), level)
 
 
 def prediction_interval(scores: Sequence[float], *, runs: int = 1, level: float = LEVEL) -> Interval | None:
@@ -113,10 +88,9 @@ def paired(first: Sequence[float], second: Sequence[float], *, level: float = LE
     found = summary(a - b)
     if not found.sd:
         return Paired(found.mean, found.sd, found.n, None, None)
-    error = found.sd / math.sqrt(found.n)
-    student = stats.t(found.n - 1)
-    p = float(2 * student.sf(abs(found.mean) / error))
-    return Paired(found.mean, found.sd, found.n, _around(found, math.sqrt(1 / found.n), level), p)
+    test = stats.ttest_rel(a, b)
+    low, high = map(float, test.confidence_interval(level))
+    return Paired(found.mean, found.sd, found.n, Interval(low, high), float(test.pvalue))
 
 
 def detectable(found: Paired, tests: int) -> float | None:
@@ -151,41 +125,6 @@ def spread(first: Sequence[float], second: Sequence[float], *, level: float = LE
     low, high = (ratio / math.sqrt(float(law.ppf(q))) for q in (1 - tail, tail))
     p = float(min(1.0, 2 * min(law.cdf(ratio**2), law.sf(ratio**2))))
     return Spread(ratio, Interval(low, high), p, (a.n, b.n))
-
-
-def welch(a: Sequence[float], b: Sequence[float], *, level: float = LEVEL) -> Welch:
-    """Is a's mean over seeds another than b's, where seeds are no pairs and a and b may vary differently?
-
-    Welch's t test of a - b with Satterthwaite's degrees of freedom (Welch, Biometrika 1947).
-    """
-    first, second = summary(a), summary(b)
-    difference, n = first.mean - second.mean, (first.n, second.n)
-    if first.sd is None or second.sd is None or first.sd == second.sd == 0:
-        return Welch(difference, None, None, None, n)
-    one, other = first.sd**2 / first.n, second.sd**2 / second.n
-    df = (one + other) ** 2 / (one**2 / (first.n - 1) + other**2 / (second.n - 1))
-    error, student = math.sqrt(one + other), stats.t(df)
-    half = float(student.ppf((1 + level) / 2)) * error
-    p = float(2 * student.sf(abs(difference) / error))
-    return Welch(difference, Interval(difference - half, difference + half), p, df, n)
-
-
-def steiger(r12: float, r13: float, r23: float, n: int) -> Williams | None:
-    """Does 1 correlate more with 2 than with 3, over the same n pairs? 1: the gold scores; 2 and 3: two encoders'.
-
-    Williams' t with n - 3 degrees of freedom (Steiger, Psychological Bulletin 1980).
-    It holds for Pearson's r of normal variables and approximates for Spearman's rho. None where 2 and 3 are the same.
-    """
-    determinant = 1 - r12**2 - r13**2 - r23**2 + 2 * r12 * r13 * r23
-    if not (max(abs(r12), abs(r13), abs(r23)) <= 1 and determinant >= -ROUNDING):
-        raise ValueError(f"wanted correlations that three variables can have, got {r12}, {r13} and {r23}")
-    if n < 4:
-        raise ValueError(f"n must be at least 4, got {n}")
-    square = 2 * (n - 1) / (n - 3) * max(determinant, 0.0) + ((r12 + r13) / 2) ** 2 * (1 - r23) ** 3
-    if square <= ROUNDING:
-        return None
-    t = (r12 - r13) * math.sqrt((n - 1) * (1 + r23) / square)
-    return Williams(t, float(2 * stats.t(n - 3).sf(abs(t))), n - 3)
 
 
 def expected_maximum(scores: Sequence[float]) -> np.ndarray:

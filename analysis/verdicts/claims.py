@@ -1,16 +1,17 @@
-"""The verdicts of a study's comparisons, and of each claim over all its comparisons."""
+"""The verdict of each claim over all its comparisons."""
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from analysis.cells import Results
 from analysis.stats import significance
-from analysis.verdicts.comparisons import Judged, compared, costly, ordered, trending
-from experiments.schema.hypotheses import Finding, Order, Trend, Untested
+from analysis.verdicts.comparisons import Verdict, judge
+from experiments.schema.hypotheses import Comparison, Finding
+from experiments.schema.study import Study
 
 CLAIMS = Path(__file__).parents[2] / "experiments/CLAIMS.md"
 
@@ -28,33 +29,69 @@ class Overall:
     reasons: tuple[str, ...]  # why comparisons were not tested
 
 
-def judge(results: Results) -> tuple[Judged, ...]:
-    """Every comparison of the study with its verdict, Holm-corrected among those that could be tested."""
-    found = [compared(results, comparison) for comparison in results.study.comparisons]
-    found += [_found(results, finding) for finding in results.study.findings]
-    adjusted = iter(significance.holm([one.p for one in found if one.p is not None]))
-    final = [replace(one, adjusted=None if one.p is None else next(adjusted)) for one in found]
-    return tuple(one if one.verdict != significance.NOT_TESTED else _decided(one) for one in final)
+@dataclass(frozen=True)
+class Claim:
+    """A claim of CLAIMS.md, its verdicts over all studies (one for each reading), and the studies that judge it."""
+
+    id: str
+    text: str
+    verdicts: tuple[Overall, ...]
+    studies: tuple[Study, ...]
 
 
-def _found(results: Results, finding: Finding) -> Judged:
-    if isinstance(finding, Untested):
-        return Judged(comparison=finding, reason=finding.why)
-    if isinstance(finding, Order):
-        return ordered(results, finding)
-    return trending(results, finding) if isinstance(finding, Trend) else costly(results, finding)
+def judge_claims(found: Iterable[Results]) -> tuple[Claim, ...]:
+    """Return every claim with its verdicts over all studies that judge it, in the order of CLAIMS.md.
+
+    The same runs compared in several tables count once, by the verdict under the strictest correction.
+    """
+    by_claim: dict[str, dict[Hashable, Verdict]] = defaultdict(dict)
+    studies: dict[str, dict[str, Study]] = defaultdict(dict)
+    for results in found:
+        for one in judge(results):
+            name, what = one.comparison.claim, _compared(results.study, one.comparison)
+            earlier = by_claim[name].get(what)
+            if earlier is None or (one.adjusted or 0) > (earlier.adjusted or 0):
+                by_claim[name][what] = one
+            studies[name][results.study.name] = results.study
+    return tuple(
+        Claim(name, text, overall(list(by_claim[name].values())), tuple(studies[name].values()))
+        for name, text in claims().items()
+    )
 
 
-def _decided(one: Judged) -> Judged:
-    return replace(one, verdict=significance.comparison_verdict(one.effect, one.adjusted))
+def count_verdicts(judged: Iterable[Claim]) -> Counter[str]:
+    """Count claims by verdict: contradicted if any reading is, supported if any is and none is contradicted.
+
+    Claims that are supported where they could be tested count as supported.
+    """
+    return Counter(_strongest({one.verdict for one in claim.verdicts}) for claim in judged)
 
 
-def overall(judged: Sequence[Judged]) -> tuple[Overall, ...]:
+def _strongest(verdicts: set[str]) -> str:
+    for word in ("contradicted", "supported", "supported where tested", "undecided"):
+        if word in verdicts:
+            return word.removesuffix(" where tested")
+    return significance.NOT_TESTED
+
+
+def _compared(study: Study, compared: Comparison | Finding) -> Hashable:
+    """Return what a comparison compares, whatever its table calls it: the scores of two rows, in one column and way."""
+    if not isinstance(compared, Comparison):
+        return compared
+    rows = {row.label: row for row in study.rows}
+    sides = [rows[label] for label in (compared.better, compared.worse) if label in rows]
+    scored = [
+        (*row.keys().values(), row.select, str(row.scorer), row.metric) if row.encoder else row.label for row in sides
+    ]
+    return (*scored, study.scale.name, compared.column, compared.kind)
+
+
+def overall(judged: Sequence[Verdict]) -> tuple[Overall, ...]:
     """Each claim, or each reading of it: contradicted if any comparison is, supported if all are, undecided otherwise.
 
     Where some comparisons can't be tested and the others support it, it is "supported where tested".
     """
-    groups: dict[tuple[str, str], list[Judged]] = {}
+    groups: dict[tuple[str, str], list[Verdict]] = {}
     for one in judged:
         groups.setdefault((one.comparison.claim, getattr(one.comparison, "reading", "")), []).append(one)
     return tuple(_overall(*about, group) for about, group in groups.items())
@@ -66,7 +103,7 @@ def claims() -> dict[str, str]:
     return dict(re.findall(r"^\| ([A-Z]\d+) \| (.+?) \| .+ \|$", CLAIMS.read_text(encoding="utf-8"), re.MULTILINE))
 
 
-def _overall(claim: str, reading: str, group: Sequence[Judged]) -> Overall:
+def _overall(claim: str, reading: str, group: Sequence[Verdict]) -> Overall:
     tested = [one.verdict for one in group if one.verdict != significance.NOT_TESTED]
     if not tested:
         verdict = significance.NOT_TESTED

@@ -6,20 +6,20 @@ from dataclasses import dataclass, replace
 
 from scipy.stats import norm
 
+from analysis import benchmark_ratios
 from analysis.cells import Cell, Results
-from analysis.report import benchmark_tables
 from analysis.stats import significance
 from analysis.stats.bootstrap import Estimate, order_bootstrap
 from experiments.schema.columns import column
-from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend
+from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
 
 BINS = 10  # of neighbours.bins, before the small ones are merged
 AGREES = 0.8  # of Kendall's tau from which two orders are the same: nine of ten pairs of methods keep theirs
-Judge = Callable[["Judged", Cell, Cell], "Judged"]
+Judge = Callable[["Verdict", Cell, Cell], "Verdict"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class Verdict:
     """A comparison and its outcome. `effect` is positive in the claim's direction; `reason`: why not tested."""
 
     comparison: Comparison | Finding
@@ -33,21 +33,37 @@ class Judged:
     reason: str = ""
 
 
-def compared(results: Results, comparison: Comparison) -> Judged:
+def judge(results: Results) -> tuple[Verdict, ...]:
+    """Judge every comparison of a study, Holm-corrected among those that could be tested."""
+    declared = (*results.study.comparisons, *results.study.findings)
+    found = [JUDGES[type(one)](results, one) for one in declared]
+    adjusted = iter(significance.holm([one.p for one in found if one.p is not None]))
+    final = [replace(one, adjusted=None if one.p is None else next(adjusted)) for one in found]
+    return tuple(one if one.verdict != significance.NOT_TESTED else _decided(one) for one in final)
+
+
+def _decided(one: Verdict) -> Verdict:
+    return replace(one, verdict=significance.comparison_verdict(one.effect, one.adjusted))
+
+
+def judge_comparison(results: Results, comparison: Comparison) -> Verdict:
     """Two rows in one column."""
-    better, worse = (results.cells[label, comparison.task] for label in (comparison.better, comparison.worse))
+    better, worse = (results.cells[label, comparison.column] for label in (comparison.better, comparison.worse))
     if comparison.kind not in KINDS:
         raise ValueError(
             f"{results.study.name}: comparison {comparison.claim} is of kind {comparison.kind!r}; "
             f"known: {', '.join(KINDS)}"
         )
-    blank = Judged(comparison=comparison, published=_published(better, worse, comparison.kind))
+    blank = Verdict(comparison=comparison, published=_published(better, worse, comparison.kind))
     given, acts = (
-        [results.cells[label, comparison.task] for label in pair or ()] for pair in (comparison.given, comparison.acts)
+        [results.cells[label, comparison.column] for label in pair or ()]
+        for pair in (comparison.only_if_better, comparison.requires_difference)
     )
     empty = [cell.row for cell in (better, worse, *given, *acts) if not cell.scores]
     if empty:
-        return replace(blank, reason="; ".join(dict.fromkeys(_why(results, label, comparison.task) for label in empty)))
+        return replace(
+            blank, reason="; ".join(dict.fromkeys(_why(results, label, comparison.column) for label in empty))
+        )
     if given and not _higher(*given):
         return replace(blank, reason=f"{given[0].row} is no better than {given[1].row} here")
     if acts and _alike(*acts):
@@ -59,12 +75,12 @@ def _higher(first: Cell, second: Cell) -> bool:
     return first.summary is not None and second.summary is not None and first.summary.mean > second.summary.mean
 
 
-def ordered(results: Results, order: Order) -> Judged:
+def judge_order(results: Results, order: Order) -> Verdict:
     """The means of many rows in two columns, or in one column under two rules of selection: do they agree?
 
     Rows without two seeds in both are left out. Supported where the whole interval of tau is at least AGREES.
     """
-    blank = Judged(comparison=order)
+    blank = Verdict(comparison=order)
     first = [results.cells[label, order.column] for label in order.rows]
     second = [results.cells[label + order.suffix, order.other] for label in order.rows]
     both = [_common(a, b) for a, b in zip(first, second, strict=True)]
@@ -80,9 +96,9 @@ def ordered(results: Results, order: Order) -> Judged:
     return replace(blank, estimate=found, seeds=seeds, verdict=verdict)
 
 
-def trending(results: Results, trend: Trend) -> Judged:
+def judge_trend(results: Results, trend: Trend) -> Verdict:
     """By seed, Spearman over columns of the gain with another row's value; a t test of the seeds' rho against 0."""
-    blank = Judged(comparison=trend)
+    blank = Verdict(comparison=trend)
     by = [results.cells[trend.row, name].summary for name in trend.by]
     gains = [[results.cells[label, name] for name in trend.over] for label in (trend.better, trend.worse)]
     seeds = [seed for seed in gains[0][0].scores if all(seed in cell.scores for side in gains for cell in side)]
@@ -96,12 +112,12 @@ def trending(results: Results, trend: Trend) -> Judged:
     return _above_zero(blank, [rho for rho in rhos if rho is not None])
 
 
-def costly(results: Results, cost: Cost) -> Judged:
+def judge_cost(results: Results, cost: Cost) -> Verdict:
     """A benchmark's ratio with its quartiles over turns: do they hold the claim's number, or lie below it?"""
-    blank = Judged(comparison=cost, published=None if cost.at_most else cost.times)
-    if results.study.scale.name != benchmark_tables.SCALE:
-        return replace(blank, reason=f"benchmarks are of the scale {benchmark_tables.SCALE}")
-    found = benchmark_tables.ratio(cost.what)
+    blank = Verdict(comparison=cost, published=None if cost.at_most else cost.times)
+    if results.study.scale.name != benchmark_ratios.SCALE:
+        return replace(blank, reason=f"benchmarks are of the scale {benchmark_ratios.SCALE}")
+    found = benchmark_ratios.ratio(cost.what)
     if found is None or found.interval is None:
         return replace(blank, reason=f"no benchmark of {cost.what!r}")
     low, high = found.interval
@@ -124,7 +140,7 @@ def _alike(first: Cell, second: Cell) -> bool:
     return all(abs(a - b) < shown for a, b in zip(*_common(first, second), strict=True))
 
 
-def _mean(blank: Judged, better: Cell, worse: Cell) -> Judged:
+def _mean(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
     """A paired t test, unless the two are the same on every seed but for rounding."""
     found = _difference(blank, better, worse)
     if found.p is not None and _alike(better, worse):
@@ -135,7 +151,7 @@ def _mean(blank: Judged, better: Cell, worse: Cell) -> Judged:
     return found
 
 
-def _difference(blank: Judged, better: Cell, worse: Cell) -> Judged:
+def _difference(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
     first, second = _common(better, worse)
     if not first:
         return replace(blank, reason="no seed in common")
@@ -146,7 +162,7 @@ def _difference(blank: Judged, better: Cell, worse: Cell) -> Judged:
     return replace(blank, estimate=pair, seeds=str(pair.n), p=pair.p, effect=pair.mean, reason=reason)
 
 
-def _same(blank: Judged, better: Cell, worse: Cell) -> Judged:
+def _same(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
     """Two one-sided tests within the margin; beyond it, one that the difference is larger."""
     found = _difference(blank, better, worse)
     if found.p is None:
@@ -156,7 +172,7 @@ def _same(blank: Judged, better: Cell, worse: Cell) -> Judged:
     return replace(found, p=p, effect=1.0 if within else -1.0)
 
 
-def _beyond(blank: Judged, better: Cell, worse: Cell) -> Judged:
+def _beyond(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
     """A paired t test of the difference against the margin."""
     found = _difference(blank, better, worse)
     if found.p is None:
@@ -167,7 +183,7 @@ def _beyond(blank: Judged, better: Cell, worse: Cell) -> Judged:
     return replace(found, p=test.p, effect=test.mean)
 
 
-def _above_zero(blank: Judged, scores: list[float]) -> Judged:
+def _above_zero(blank: Verdict, scores: list[float]) -> Verdict:
     if not scores:
         return replace(blank, reason="undefined on every seed")
     found = significance.paired(scores, [0.0] * len(scores))
@@ -175,7 +191,7 @@ def _above_zero(blank: Judged, scores: list[float]) -> Judged:
     return replace(blank, estimate=found, seeds=str(found.n), p=found.p, effect=found.mean, reason=reason)
 
 
-def _over_bins(blank: Judged, better: Cell, worse: Cell) -> Judged:
+def _over_bins(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
     """A rank correlation over at most BINS bins of pairs, which all seeds share: more seeds make it no surer."""
     if not better.summary:
         return replace(blank, reason="undefined on every seed")
@@ -187,7 +203,7 @@ def _over_bins(blank: Judged, better: Cell, worse: Cell) -> Judged:
     )
 
 
-def _spread(blank: Judged, better: Cell, worse: Cell) -> Judged:
+def _spread(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
     ratio = significance.spread(list(better.scores.values()), list(worse.scores.values()))
     seeds = str(ratio.n[0]) if ratio.n[0] == ratio.n[1] else f"{ratio.n[0]}, {ratio.n[1]}"
     if ratio.ratio is None:
@@ -218,4 +234,11 @@ KINDS: dict[str, Judge] = {
     "spread": _spread,
     "bins": _over_bins,
     "positive": lambda blank, better, worse: _above_zero(blank, list(better.scores.values())),
+}
+JUDGES: dict[type, Callable[..., Verdict]] = {
+    Comparison: judge_comparison,
+    Order: judge_order,
+    Trend: judge_trend,
+    Cost: judge_cost,
+    Untested: lambda results, finding: Verdict(comparison=finding, reason=finding.why),
 }

@@ -8,7 +8,7 @@ from datasets import Dataset
 from jaxtyping import Int
 from torch import Tensor
 
-from cse_core.method import Batch, Tokens, moved
+from cse_core.method import Batch, Tokens, to_device
 from cse_core.seeding import generator_for, seed_for
 
 
@@ -48,7 +48,7 @@ def stack(tokens: Sequence[Tokens], pad_id: int) -> Tokens:
 
     positions = None
     if any(part.positions is not None for part in tokens):
-        positions = torch.cat([fill(part.placed, 0) for part in tokens])
+        positions = torch.cat([fill(part.position_ids, 0) for part in tokens])
     ids = torch.cat([fill(part.ids, pad_id) for part in tokens])
     return Tokens(ids, torch.cat([fill(part.mask, 0) for part in tokens]), positions)
 
@@ -90,6 +90,6 @@ class Batches:
         columns = {}
         for name, column in self.columns.items():
             tokens = pad([column[row] for row in rows], self.pad_id, self.width)
-            columns[name] = Tokens(moved(tokens.ids, self.device), moved(tokens.mask, self.device))
+            columns[name] = Tokens(to_device(tokens.ids, self.device), to_device(tokens.mask, self.device))
         generator = generator_for(self.seed, f"loss/{step}", self.device)
         return Batch(torch.from_numpy(rows), columns, generator)

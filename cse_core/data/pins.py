@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from cse_core.data.atomic_write import atomic_write
-from cse_core.run import Corpus, Pretrained, Run
+from cse_core.run import Corpus, Pretrained
 
 PINS = "pins.json"
 
@@ -46,32 +46,6 @@ def hold(store: Path, found: Mapping[str, str], by: str) -> None:
                 )
         if set(found) - set(pinned):
             atomic_write(path, json.dumps(pinned | dict(found), indent=1, sort_keys=True) + "\n")
-
-
-def hold_run(run: Run, content: Mapping[str, str], store: Path) -> None:
-    """Hold a run's `corpus` and `backbone` to the pins, and the runs that it builds on to the same ones.
-
-    A teacher may have come from another machine; its history says what it was trained on.
-    """
-    from cse_core.training.run_state import known  # which imports, by way of the encoder, what imports this module
-
-    for nested in run.nested():
-        if history := known(store / nested.key):
-            hold(store, _by_name(nested, history.data), f"run {nested.key}, which run {run.key} builds on")
-    hold(store, _by_name(run, content), f"run {run.key}")
-
-
-def hold_corpus(corpus: Corpus | None, store: Path, data: Path | None, by: str) -> None:
-    """Hold a corpus that scores are made with to the pins."""
-    from cse_core.data.corpora import content_of, sentences  # whose imports are of everything that a method is made of
-
-    if corpus and not corpus.sha256:
-        hold(store, {name_of(corpus): content_of(sentences(corpus, data))}, by)
-
-
-def _by_name(run: Run, content: Mapping[str, str]) -> dict[str, str]:
-    names = {"corpus": run.corpus, "backbone": run.backbone}
-    return {name_of(taken): content[kind] for kind, taken in names.items() if not taken.sha256 and content.get(kind)}
 
 
 def name_of(taken: Corpus | Pretrained) -> str:

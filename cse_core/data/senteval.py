@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pyarrow as pa
 from datasets import Dataset
 
-from cse_core.data.arrow_table import arrow_table
-from cse_core.data.corpora import cache_folder, locate_senteval, read_lines
+from cse_core.data.arrow_cache import arrow_table, cache_folder
+from cse_core.data.locate import locate_senteval, read_lines
 from cse_core.run import key_of
 
 FORMAT = 1  # of the tables: bump with any change of what is read from the same files
@@ -107,7 +107,7 @@ class TruncatedTask(ValueError):  # noqa: N818 (it refuses a task)
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EvalDataset:
     """One task's rows, the hash found for each file they come from, and what a reader of its scores must know."""
 
     task: str
@@ -116,7 +116,7 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
 
 
-def pairs(task: str, folder: Path | None = None) -> Evaluation:
+def pairs(task: str, folder: Path | None = None) -> EvalDataset:
     """Scored pairs in file order, parts in alphabetical order: part, sentence1, sentence2, score as in the file."""
     if task in SYNTHETIC:
         return _synthetic(task)
@@ -138,7 +138,7 @@ def distinct_sentences(task: str, folder: Path | None = None) -> list[str]:
     return list(dict.fromkeys(sentence for row in both for sentence in row if sentence))
 
 
-def labelled(task: str, folder: Path | None = None) -> Evaluation:
+def labelled(task: str, folder: Path | None = None) -> EvalDataset:
     """Labelled sentences in file order, before SentEval's sorting: split, sentence1, sentence2, label."""
     if task not in CLASSES:
         raise ValueError(f"task {task}: not among {', '.join(TRANSFER)}")
@@ -148,7 +148,7 @@ def labelled(task: str, folder: Path | None = None) -> Evaluation:
 
 def _evaluation(
     task: str, names: list[str], folder: Path | None, schema: pa.Schema, rows: Callable[[Path], Iterable[tuple]]
-) -> Evaluation:
+) -> EvalDataset:
     root = locate_senteval(folder)
     files = {name: _sha256(root / name) for name in names}
     table = _table({"task": task, "files": files}, schema, lambda: rows(root))
@@ -159,14 +159,14 @@ def _evaluation(
         for name, found in files.items()
         if found != known[name]
     )
-    return Evaluation(task, table, files, warnings)
+    return EvalDataset(task, table, files, warnings)
 
 
-def _synthetic(task: str) -> Evaluation:
+def _synthetic(task: str) -> EvalDataset:
     from cse_core.data import synthetic
 
     rows = [tuple(row) for row in synthetic.pairs(SYNTHETIC[task])]
-    return Evaluation(task, _table({"task": task, "rows": rows}, PAIRS, lambda: rows), {})
+    return EvalDataset(task, _table({"task": task, "rows": rows}, PAIRS, lambda: rows), {})
 
 
 def _table(content: dict, schema: pa.Schema, rows: Callable[[], Iterable[tuple]]) -> Dataset:

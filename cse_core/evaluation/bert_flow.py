@@ -12,9 +12,8 @@ Inferred: the shift net as three linear layers with torch's initialisation (the 
 one position is linear layers; the code normalises the activations inside it), unequal halves of odd widths, no weight
 decay and no clipping of gradients (the code has 0.01 and 1), log-scales without Glow's factor 3.
 
-`mixing` is what stands between activation normalisation and coupling: "rotation" is Glow's learnt linear map in LU
-form, initialised to a random orthogonal matrix; "permutation" a fixed random permutation, which the paper puts in its
-place "to avoid numerical errors" (the code's is the reversal of the channels).
+Between activation normalisation and coupling stands a fixed random permutation, which the paper puts in the place of
+Glow's learnt linear map "to avoid numerical errors" (the code's is the reversal of the channels).
 """
 
 import math
@@ -28,7 +27,6 @@ from torch import Tensor, nn
 from cse_core.method import check
 from cse_core.seeding import generator_for
 
-MIXINGS = ("rotation", "permutation")
 CONSTANT = 1e-6  # spread of a channel, as a share of the largest one's, from which on it counts as constant
 
 
@@ -50,46 +48,6 @@ class ActivationNorm(nn.Module):
         """y and log |det dy/dx|."""
         return (x - self.centre) * self.log_scale.exp(), self.log_scale.sum()
 
-    def inverse(self, y: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """The x of y."""
-        return y * (-self.log_scale).exp() + self.centre
-
-
-class Rotation(nn.Module):
-    """y = P L (U + diag(s)) x: P fixed, L unit lower and U strictly upper triangular, the signs of s fixed (Glow, 3.2).
-
-    Initialised to a random orthogonal matrix.
-    """
-
-    order: Tensor
-    sign: Tensor
-
-    def __init__(self, width: int, generator: torch.Generator | None) -> None:
-        super().__init__()
-        orthogonal, r = torch.linalg.qr(torch.randn(width, width, generator=generator, dtype=torch.float64))
-        p, lower, upper = torch.linalg.lu(orthogonal * r.diagonal().sign())
-        self.register_buffer("order", p.argmax(1))  # (P x)_i = x_order[i]
-        self.register_buffer("sign", upper.diagonal().sign().float())
-        self.lower, self.upper = nn.Parameter(lower.tril(-1).float()), nn.Parameter(upper.triu(1).float())
-        self.log_diagonal = nn.Parameter(upper.diagonal().abs().log().float())
-
-    def _factors(self) -> tuple[Float[Tensor, "d d"], Float[Tensor, "d d"]]:
-        identity = torch.eye(len(self.order), dtype=self.lower.dtype, device=self.lower.device)
-        diagonal = torch.diag(self.sign * self.log_diagonal.exp())
-        return self.lower.tril(-1) + identity, self.upper.triu(1) + diagonal
-
-    def forward(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], Float[Tensor, ""]]:
-        """y and log |det dy/dx| = sum log |s|."""
-        lower, upper = self._factors()
-        return (x @ upper.T @ lower.T)[:, self.order], self.log_diagonal.sum()
-
-    def inverse(self, y: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """The x of y, by two triangular systems."""
-        lower, upper = self._factors()
-        right = y[:, self.order.argsort()].T
-        right = torch.linalg.solve_triangular(lower, right, upper=False, unitriangular=True)
-        return torch.linalg.solve_triangular(upper, right, upper=True).T
-
 
 class Permutation(nn.Module):
     """y_i = x_order[i], a fixed random permutation of the channels."""
@@ -103,10 +61,6 @@ class Permutation(nn.Module):
     def forward(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], Float[Tensor, ""]]:
         """y and log |det dy/dx| = 0."""
         return x[:, self.order], x.new_zeros(())
-
-    def inverse(self, y: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """The x of y."""
-        return y[:, self.order.argsort()]
 
 
 class AdditiveCoupling(nn.Module):
@@ -130,16 +84,11 @@ class AdditiveCoupling(nn.Module):
         first, second = x[:, : self.fixed], x[:, self.fixed :]
         return torch.cat([first, second + self.shift(first)], 1), x.new_zeros(())
 
-    def inverse(self, y: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """The x of y."""
-        first, second = y[:, : self.fixed], y[:, self.fixed :]
-        return torch.cat([first, second - self.shift(first)], 1)
-
 
 class Flow(nn.Module):
     """A Glow: `levels` times `depth` steps, and after each level but the last half of its channels is factored out.
 
-    A step is activation normalisation, mixing and additive coupling. A new flow is a rotation, or a permutation: the
+    A step is activation normalisation, permutation and additive coupling. A new flow is a permutation: the
     normalisations wait for `initialise`. A width that is odd leaves the larger half in the flow.
     """
 
@@ -152,27 +101,23 @@ class Flow(nn.Module):
         depth: int = 3,
         hidden: int = 32,
         generator: torch.Generator | None = None,
-        *,
-        mixing: str = "rotation",
     ) -> None:
         super().__init__()
         _at_least(1, levels=levels, depth=depth, hidden=hidden)
-        if mixing not in MIXINGS:
-            raise ValueError(f"mixing must be one of {', '.join(MIXINGS)}, got {mixing!r}")
         least = 2 ** (levels - 1) + 1
         if width < least:
             raise ValueError(
                 f"a flow of {levels} levels needs vectors of at least {least} dimensions, got {width}: each level's "
                 "coupling splits what the one before it left"
             )
-        mix = {"rotation": Rotation, "permutation": Permutation}[mixing]
         self.widths = [width]
         for _ in range(levels - 1):
             self.widths.append(self.widths[-1] - self.widths[-1] // 2)
         self.levels = nn.ModuleList()
         for w in self.widths:
             steps = [
-                (ActivationNorm(w), mix(w, generator), AdditiveCoupling(w, hidden, generator)) for _ in range(depth)
+                (ActivationNorm(w), Permutation(w, generator), AdditiveCoupling(w, hidden, generator))
+                for _ in range(depth)
             ]
             self.levels.append(nn.ModuleList(layer for step in steps for layer in step))
 
@@ -197,16 +142,6 @@ class Flow(nn.Module):
             x = x[:, :kept]
         return torch.cat(parts, 1), log_determinant
 
-    def inverse(self, z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """The x of z."""
-        sizes = [w - kept for w, kept in zip(self.widths, [*self.widths[1:], 0], strict=True)]
-        x = z[:, :0]
-        for part, layers in zip(reversed(z.split(sizes, 1)), reversed(self.levels), strict=True):
-            x = torch.cat([x, part], 1)
-            for layer in reversed(layers):
-                x = layer.inverse(x)
-        return x
-
 
 def negative_log_likelihood(z: Float[Tensor, "n d"], log_determinant: Float[Tensor, ""]) -> Float[Tensor, " n"]:
     """-log p(u) / d of each vector, in nats a dimension (Eq. 4): (|z|^2/2 + d/2 log 2 pi - log |det|) / d."""
@@ -224,7 +159,6 @@ def fit_flow(
     epochs: int = 1,
     batch_size: int = 64,
     seed: int = 42,
-    mixing: str = "rotation",
 ) -> Flow:
     """A flow of maximum likelihood for n vectors, in float32 on their device: Adam over shuffled minibatches.
 
@@ -240,7 +174,7 @@ def fit_flow(
     _at_least(0, epochs=epochs)
     _at_least(2, batch_size=batch_size)
     vectors = vectors.detach().float()
-    flow = Flow(d, levels, depth, hidden, generator_for(seed, "flow/parameters"), mixing=mixing).to(vectors.device)
+    flow = Flow(d, levels, depth, hidden, generator_for(seed, "flow/parameters")).to(vectors.device)
     optimiser = torch.optim.Adam(flow.parameters(), lr=learning_rate)
     flow.initialise(vectors[_order(n, seed, 0)[:batch_size]])
     for epoch in range(epochs):

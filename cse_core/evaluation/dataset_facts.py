@@ -7,11 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from cse_core.data.senteval import TRANSFER, Evaluation
-from cse_core.evaluation.scorers import Cosine, Scorer, pair_cosines
+from cse_core.data.senteval import TRANSFER, EvalDataset
+from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.evaluation.subsets import SIMILAR, scored, unordered
-from cse_core.evaluation.task import Inputs, Outcome, Reads, directed
+from cse_core.evaluation.task import BaseTask, Inputs, Outcome, check_nonzero
 from cse_core.evaluation.transfer import SPLITS
+from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics.correlation import correlations
 
 VERSION = 1  # a column of every score: bump with any change that could move one
@@ -65,7 +66,7 @@ EXAMPLES: dict[str, tuple[str, Mapping[str, float]]] = {
 
 
 @dataclass(frozen=True)
-class Sizes(Reads):
+class Sizes(BaseTask):
     """How many pairs or labelled sentences each split has (RankCSE, Tables 7 and 8).
 
     A set without fixed splits, which is cross-validated, counts as `train`, as there.
@@ -97,7 +98,7 @@ def _split(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Gold(Reads):
+class Gold(BaseTask):
     """Gold scores over 5, the share of similar pairs, and which pairs STS-B's dev and train sets have as well.
 
     `similar`: gold / 5 from 0.67 on (RankEncoder, A.3 and Fig. 9; SICK-R's scores, 1 to 5, are divided by 5 too).
@@ -123,7 +124,7 @@ class Gold(Reads):
         return Outcome(metrics, len(gold), {"gold": gold.astype(np.float32)})
 
 
-def shared(own: Evaluation, other: Evaluation) -> dict[str, int]:
+def shared(own: EvalDataset, other: EvalDataset) -> dict[str, int]:
     """Pairs of the one set that are in the other: "", those with the same gold; and ".other_way", of the other."""
     mine, theirs = unordered(own), unordered(other)
     scores: dict[frozenset[str], set[float]] = {}
@@ -139,7 +140,7 @@ def shared(own: Evaluation, other: Evaluation) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Example(Reads):
+class Example(BaseTask):
     """How a query's targets are ranked: the score of each, in their order, and Spearman with the human labels."""
 
     version: ClassVar[int] = VERSION
@@ -163,7 +164,7 @@ class Example(Reads):
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are targets."""
-        vectors = directed(name, inputs.vectors(self.sentences), self.sentences)
+        vectors = check_nonzero(name, inputs.vectors(self.sentences), self.sentences)
         cosines, _ = pair_cosines(vectors[:1].expand(len(self.human), -1), vectors[1:])
         rho = correlations(cosines, np.array(self.human), ["all"] * len(self.human))["spearman.all"]
         values = (*map(float, cosines), rho)
@@ -171,7 +172,7 @@ class Example(Reads):
 
 
 @dataclass(frozen=True)
-class Halves(Reads):
+class Halves(BaseTask):
     """Whether sentences lie nearer to their left or their right half (what CompCSE, Fig. 4, shows of one sentence).
 
     Over distinct sentences x of at least four words: `imbalance`, the mean of | cos(x, left) - cos(x, right) |, and
@@ -195,7 +196,7 @@ class Halves(Reads):
             raise ValueError(f"{name}: sentences of at least {SHORTEST} words wanted, got none among {len(found):,}")
         left, right = zip(*map(halves, whole), strict=True)
         texts = [*whole, *left, *right]
-        x, y, z = directed(name, inputs.vectors(texts), texts).chunk(3)
+        x, y, z = check_nonzero(name, inputs.vectors(texts), texts).chunk(3)
         gap = pair_cosines(x, y)[0] - pair_cosines(x, z)[0]
         return Outcome({"imbalance": float(np.abs(gap).mean()), "left": float((gap > 0).mean())}, len(whole))
 

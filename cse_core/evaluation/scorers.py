@@ -11,16 +11,15 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
 from torch import Tensor
 
-from cse_core.data.corpora import sentences
+from cse_core.data.corpora import sample, sentences
 from cse_core.data.senteval import pairs
 from cse_core.evaluation.bert_flow import fit_flow
-from cse_core.functional.rank_vectors import PROFILES, pair_rank_similarity, profile_vectors
+from cse_core.functional.contrastive import pair_cosines
+from cse_core.functional.rank_vectors import PROFILES, interpolate, pair_rank_similarity, profile_vectors
 from cse_core.functional.whitening import whitening
 from cse_core.method import check
-from cse_core.methods.rankencoder import interpolate
-from cse_core.models.embedding_cache import Embeds, Memory
+from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder
 from cse_core.run import Corpus, check_pooling
-from cse_core.training.teacher_embeddings import sample
 
 Pairs = tuple[Sequence[str], Sequence[str]]
 SPLITS = {"stsb": ("stsb_train", "stsb_dev", "stsb"), "sickr": ("sickr_train", "sickr_dev", "sickr")}
@@ -30,7 +29,7 @@ SPLITS = {"stsb": ("stsb_train", "stsb_dev", "stsb"), "sickr": ("sickr_train", "
 class Scorer(Protocol):
     """A frozen value that turns sentence pairs into scores."""
 
-    def view(self, encoder: Embeds) -> Memory:
+    def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """The encoder under the pooling that this scorer reads: what it embeds, it embeds with this, each text once."""
         ...
 
@@ -39,12 +38,14 @@ class Scorer(Protocol):
         ...
 
     def pair_scores(
-        self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
+        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, "PairScores"]:
         """Scores of every task's pairs; `data` is where a corpus or a task's other splits are looked for."""
         ...
 
-    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+    def vectors(
+        self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
+    ) -> Float[Tensor, "n d"]:
         """Vectors whose cosines are this scorer's scores, for measures of a space rather than of pairs."""
         ...
 
@@ -55,14 +56,6 @@ class PairScores:
 
     scores: Float[np.ndarray, " n"]
     undefined: int = 0
-
-
-def pair_cosines(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"]) -> tuple[Float[np.ndarray, " n"], int]:
-    """Cosine of a[i] with b[i] in double precision; an undefined one is 0 and counted."""
-    x, y = a.double(), b.double()
-    cosine = (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1))
-    undefined = ~torch.isfinite(cosine)
-    return torch.where(undefined, 0.0, cosine).numpy(), int(undefined.sum())
 
 
 @dataclass(frozen=True)
@@ -80,22 +73,24 @@ class Cosine:
         return " ".join(filter(None, ("cosine", self.pooling, self.template)))
 
     def pair_scores(
-        self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
+        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer."""
         view = _filled(self.view(encoder), tasks)
         return {task: PairScores(*pair_cosines(*map(view.encode, sides))) for task, sides in tasks.items()}
 
-    def view(self, encoder: Embeds) -> Memory:
+    def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
-        own = Memory.of(encoder)
-        return own.under(self.pooling, self.template) if self.pooling else own
+        own = CachedEncoder.wrap(encoder)
+        return own.with_pooling(self.pooling, self.template) if self.pooling else own
 
     def texts(self, data: Path | None = None) -> Sequence[str]:
         """See Scorer."""
         return ()
 
-    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+    def vectors(
+        self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
+    ) -> Float[Tensor, "n d"]:
         """See Scorer."""
         return self.view(encoder).encode(sentences)
 
@@ -127,7 +122,7 @@ class Ranked:
         return f"{self.similarity} {self.weight:g} of {self.size} from {_brief(self.corpus)} seed {self.seed}{lengths}"
 
     def pair_scores(
-        self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
+        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer."""
         corpus, scores = self.corpus_vectors(encoder, data=data), {}
@@ -140,19 +135,21 @@ class Ranked:
             scores[task] = PairScores(mixed.numpy(), undefined)
         return scores
 
-    def view(self, encoder: Embeds) -> Memory:
+    def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
-        return Memory.of(encoder)
+        return CachedEncoder.wrap(encoder)
 
     def texts(self, data: Path | None = None) -> Sequence[str]:
         """See Scorer."""
         return sample(self.corpus, self.size, self.seed, data)
 
-    def corpus_vectors(self, encoder: Embeds, *, data: Path | None = None) -> Float[Tensor, "size d"]:
+    def corpus_vectors(self, encoder: SentenceEncoder, *, data: Path | None = None) -> Float[Tensor, "size d"]:
         """Embeddings of the corpus's sentences."""
         return self.view(encoder).encode(self.texts(data))
 
-    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+    def vectors(
+        self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
+    ) -> Float[Tensor, "n d"]:
         """See Scorer: rank vectors (with weight 1, RankEncoder's Table 2) and, with less, directions beside them."""
         own = self.view(encoder).encode(sentences)
         corpus, how = self.corpus_vectors(encoder, data=data), {"normalise": self.normalise}
@@ -180,20 +177,22 @@ class Whitened:
         return f"whitened {self.pooling}{dims} on {_brief(self.corpus)}, {self.longest} tokens"
 
     def pair_scores(
-        self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
+        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer."""
         return _fitted(self.view(encoder), tasks, self.corpus, data, self._fit)
 
-    def view(self, encoder: Embeds) -> Memory:
+    def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
-        return Memory.of(encoder).under(self.pooling, longest=self.longest)
+        return CachedEncoder.wrap(encoder).with_pooling(self.pooling, longest=self.longest)
 
     def texts(self, data: Path | None = None) -> Sequence[str]:
         """See Scorer."""
         return _texts(self.corpus, data) if self.corpus else ()
 
-    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+    def vectors(
+        self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
+    ) -> Float[Tensor, "n d"]:
         """See Scorer; without a corpus, fitted on the sentences themselves."""
         return _mapped(self.view(encoder), sentences, self.corpus, data, self._fit)
 
@@ -216,35 +215,37 @@ class Flowed:
         return f"flow {self.pooling} on {_brief(self.corpus)} seed {self.seed}"
 
     def pair_scores(
-        self, encoder: Embeds, tasks: Mapping[str, Pairs], *, data: Path | None = None
+        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer."""
         return _fitted(self.view(encoder), tasks, self.corpus, data, self._fit)
 
-    def view(self, encoder: Embeds) -> Memory:
+    def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
-        return Memory.of(encoder).under(self.pooling)
+        return CachedEncoder.wrap(encoder).with_pooling(self.pooling)
 
     def texts(self, data: Path | None = None) -> Sequence[str]:
         """See Scorer."""
         return _texts(self.corpus, data) if self.corpus else ()
 
-    def vectors(self, encoder: Embeds, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+    def vectors(
+        self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
+    ) -> Float[Tensor, "n d"]:
         """See Scorer; without a corpus, fitted on the sentences themselves."""
         return _mapped(self.view(encoder), sentences, self.corpus, data, self._fit)
 
     def _fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
-        flow = fit_flow(texts, mixing="permutation", seed=self.seed).eval()
+        flow = fit_flow(texts, seed=self.seed).eval()
         return torch.no_grad()(lambda x: flow(x)[0])
 
 
-def _filled(view: Memory, tasks: Mapping[str, Pairs], more: Sequence[str] = ()) -> Memory:
+def _filled(view: CachedEncoder, tasks: Mapping[str, Pairs], more: Sequence[str] = ()) -> CachedEncoder:
     view.fill([*(s for sides in tasks.values() for side in sides for s in side), *more])
     return view
 
 
 def _fitted(
-    view: Memory,
+    view: CachedEncoder,
     tasks: Mapping[str, Pairs],
     corpus: Corpus | None,
     data: Path | None,
@@ -261,7 +262,7 @@ def _fitted(
 
 
 def _mapped(
-    view: Memory,
+    view: CachedEncoder,
     sentences: Sequence[str],
     corpus: Corpus | None,
     data: Path | None,

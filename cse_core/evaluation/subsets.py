@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from cse_core.data.senteval import STS_TEST, Evaluation
+from cse_core.data.senteval import STS_TEST, EvalDataset
 
 Rows = Int[np.ndarray, " _"]
 SEEN = ("stsb_dev", "stsb_train")
@@ -19,7 +19,7 @@ def normalised(sentence: str) -> str:
     return " ".join(re.sub(r"[\W_]+", " ", sentence.lower()).split())
 
 
-def disjoint(evaluation: Evaluation, others: Mapping[str, Evaluation]) -> Rows:
+def disjoint(evaluation: EvalDataset, others: Mapping[str, EvalDataset]) -> Rows:
     """Rows of pairs that, after normalisation and in either order, are in neither STS-B's dev nor its train set.
 
     Three of four dev pairs are test pairs of STS12 to STS16, so a checkpoint chosen on them has seen test labels. No
@@ -29,17 +29,17 @@ def disjoint(evaluation: Evaluation, others: Mapping[str, Evaluation]) -> Rows:
     return np.array([row for row, pair in enumerate(unordered(evaluation)) if pair not in seen], dtype=np.int64)
 
 
-def unordered(evaluation: Evaluation) -> list[frozenset[str]]:
+def unordered(evaluation: EvalDataset) -> list[frozenset[str]]:
     """Each pair after normalisation, whichever sentence is first."""
     table = evaluation.table
     sides = zip(table["sentence1"][:], table["sentence2"][:], strict=True)
     return [frozenset(map(normalised, pair)) for pair in sides]
 
 
-def scored(lowest: float, highest: float) -> Callable[[Evaluation, Mapping[str, Evaluation]], Rows]:
+def scored(lowest: float, highest: float) -> Callable[[EvalDataset, Mapping[str, EvalDataset]], Rows]:
     """Rows of pairs whose gold, divided by 5, is from `lowest` to below `highest` (RankEncoder, Fig. 5)."""
 
-    def chosen(evaluation: Evaluation, others: Mapping[str, Evaluation]) -> Rows:
+    def chosen(evaluation: EvalDataset, others: Mapping[str, EvalDataset]) -> Rows:
         gold = np.asarray(evaluation.table["score"][:]) / 5
         return np.flatnonzero((gold >= lowest) & (gold < highest))
 
@@ -50,7 +50,7 @@ class Subset(NamedTuple):
     """A set, which of its rows, and the other sets that decide it."""
 
     base: str
-    rows: Callable[[Evaluation, Mapping[str, Evaluation]], Rows]
+    rows: Callable[[EvalDataset, Mapping[str, EvalDataset]], Rows]
     reads: tuple[str, ...] = ()
 
 

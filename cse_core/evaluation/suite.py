@@ -4,14 +4,22 @@ import math
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from cse_core.data.senteval import STS_DEV, STS_TEST, STS_TRAIN, SYNTHETIC, TRANSFER, Evaluation, labelled, pairs
+from cse_core.data.senteval import STS_DEV, STS_TEST, STS_TRAIN, SYNTHETIC, TRANSFER, EvalDataset, labelled, pairs
 from cse_core.evaluation.dataset_facts import EXAMPLES, Example, Gold, Halves, Sizes
 from cse_core.evaluation.scorers import SPLITS, Scorer
 from cse_core.evaluation.subsets import SEEN, SUBSETS
 from cse_core.evaluation.task import Inputs, Outcome, Task
-from cse_core.evaluation.tasks import Classified, Correlations, Grouped, Neighbours, Pairwise, Projection, Space
+from cse_core.evaluation.tasks import (
+    GeometryTask,
+    Neighbours,
+    Projection,
+    RankingTask,
+    SimilarityMatrixTask,
+    STSTask,
+    TransferTask,
+)
 from cse_core.lookup import unknown
-from cse_core.models.embedding_cache import Embeds, Memory, Progress
+from cse_core.models.embedding_cache import CachedEncoder, Progress, SentenceEncoder
 
 # CompCSE, Fig. 4.
 PHRASES = (
@@ -25,16 +33,16 @@ PHRASES = (
 
 
 TASKS: dict[str, Task] = {
-    **{name: Correlations((name,)) for name in (*STS_TEST, *STS_DEV, *STS_TRAIN, *SYNTHETIC)},
-    **{name: Correlations((base,), read_sets=reads, subset=name) for name, (base, _, reads) in SUBSETS.items()},
-    **{f"{name}_groups": Grouped(SPLITS.get(name, (name,))) for name in STS_TEST},
-    **{f"{name}_test_groups": Grouped((name,)) for name in SPLITS},
-    **{name: Classified(labelled_sets=(name,)) for name in TRANSFER},
-    **{f"{name}_fast": Classified(labelled_sets=(name,), setting="fast") for name in TRANSFER},
-    "stsb_dev_geometry": Space(("stsb_dev",)),
-    "stsb_geometry": Space(SPLITS["stsb"]),
+    **{name: STSTask((name,)) for name in (*STS_TEST, *STS_DEV, *STS_TRAIN, *SYNTHETIC)},
+    **{name: STSTask((base,), read_sets=reads, subset=name) for name, (base, _, reads) in SUBSETS.items()},
+    **{f"{name}_groups": RankingTask(SPLITS.get(name, (name,))) for name in STS_TEST},
+    **{f"{name}_test_groups": RankingTask((name,)) for name in SPLITS},
+    **{name: TransferTask(labelled_sets=(name,)) for name in TRANSFER},
+    **{f"{name}_fast": TransferTask(labelled_sets=(name,), setting="fast") for name in TRANSFER},
+    "stsb_dev_geometry": GeometryTask(("stsb_dev",)),
+    "stsb_geometry": GeometryTask(SPLITS["stsb"]),
     "stsb_dev_projection": Projection(("stsb_dev",)),
-    "phrases": Pairwise(sentences=PHRASES),
+    "phrases": SimilarityMatrixTask(sentences=PHRASES),
     "stsb_neighbours": Neighbours(("stsb",)),
     "stsb_sample_projection": Projection(("stsb",), size=1000),
     "stsb_dev_halves": Halves(read_sets=("stsb_dev",)),
@@ -88,14 +96,14 @@ def _known(names: Iterable[str]) -> dict[str, Task]:
 
 
 def evaluate(
-    encoder: Embeds,
+    encoder: SentenceEncoder,
     scorer: Scorer,
     names: Iterable[str],
     *,
     data: Path | None = None,
     progress: Progress | None = None,
     failed: dict[str, str] | None = None,
-) -> tuple[dict[str, Outcome], dict[str, Evaluation]]:
+) -> tuple[dict[str, Outcome], dict[str, EvalDataset]]:
     """Every task's outcome, and the sets that they were read from.
 
     All sets and a scorer's corpus are read before anything is embedded, so that a damaged file costs nothing; then
@@ -110,7 +118,7 @@ def evaluate(
     others = _all(task.read_sets for task in tasks.values())
     read = {name: (labelled if name in TRANSFER else pairs)(name, data) for name in others}
     sets = read | scored | classed
-    memory = Memory.of(encoder)
+    memory = CachedEncoder.wrap(encoder)
     every = [s for found in (scored | classed).values() for side in _sides(found) for s in side]
     own = [s for task in tasks.values() for s in task.sentences]
     if every or own:  # else a scorer's corpus would be embedded for nothing
@@ -141,6 +149,6 @@ def _all(names: Iterable[Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(name for some in names for name in some))
 
 
-def _sides(evaluation: Evaluation) -> list[list[str]]:
+def _sides(evaluation: EvalDataset) -> list[list[str]]:
     first, second = (evaluation.table[side][:] for side in ("sentence1", "sentence2"))
     return [first, second] if any(second) else [first]

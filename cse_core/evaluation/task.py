@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cse_core.data.senteval import Evaluation
+from cse_core.data.senteval import EvalDataset
 from cse_core.evaluation.scorers import PairScores, Scorer
-from cse_core.models.embedding_cache import Memory, Progress
+from cse_core.models.embedding_cache import CachedEncoder, Progress
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Outcome:
 class Inputs:
     """What evaluations are made from: sets by name, their pair scores, the scorer and what it embeds with."""
 
-    sets: Mapping[str, Evaluation]
+    sets: Mapping[str, EvalDataset]
     scores: Mapping[str, PairScores]
     scorer: Scorer
-    encoder: Memory
+    encoder: CachedEncoder
     data: Path | None
     progress: Progress | None
 
@@ -107,7 +107,7 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True)
-class Reads:
+class BaseTask:
     """What a kind of task reads: nothing but what it names."""
 
     pair_sets: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ class Reads:
         """Every scorer will do."""
 
 
-def finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+def check_finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
     """The vectors of sentences, refused under the task's name if one is not finite."""
     bad = (~torch.isfinite(vectors)).any(1).nonzero()
     if len(bad):
@@ -127,9 +127,9 @@ def finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -
     return vectors
 
 
-def directed(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+def check_nonzero(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
     """Vectors that have a direction: finite and not zero."""
-    zero = (finite(name, vectors, sentences) == 0).all(1).nonzero()
+    zero = (check_finite(name, vectors, sentences) == 0).all(1).nonzero()
     if len(zero):
         raise ValueError(f"{name}: the vector of {sentences[int(zero[0])]!r} is zero and has no direction")
     return vectors

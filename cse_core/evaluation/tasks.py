@@ -11,19 +11,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cse_core.data.senteval import Evaluation
+from cse_core.data.senteval import EvalDataset
 from cse_core.evaluation import transfer
-from cse_core.evaluation.scorers import Cosine, Ranked, Scorer, pair_cosines
+from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from cse_core.evaluation.subsets import SUBSETS
-from cse_core.evaluation.task import Inputs, Outcome, PairList, Reads, directed, finite
-from cse_core.functional.contrastive import cosine_matrix
+from cse_core.evaluation.task import BaseTask, Inputs, Outcome, PairList, check_finite, check_nonzero
+from cse_core.functional.contrastive import cosine_matrix, pair_cosines
 from cse_core.metrics import correlation, geometry, neighbours, ranking
 
 MOST_RANKS = 30_000_000  # numbers of rank vectors held at once: with the copies that geometry makes, 2 GiB
 
 
 @dataclass(frozen=True)
-class Correlations(Reads):
+class STSTask(BaseTask):
     """Correlations of a set's pair scores with gold (sts.py), of all its pairs or of a subset."""
 
     version: ClassVar[int] = correlation.VERSION
@@ -43,7 +43,7 @@ class Correlations(Reads):
 
 
 @dataclass(frozen=True)
-class Grouped(Reads):
+class RankingTask(BaseTask):
     """The ranking task on one set, or on its splits merged (ranking.py)."""
 
     version: ClassVar[int] = ranking.VERSION
@@ -58,7 +58,7 @@ class Grouped(Reads):
 
 
 @dataclass(frozen=True)
-class Classified(Reads):
+class TransferTask(BaseTask):
     """A transfer task under one of SentEval's settings (transfer.py)."""
 
     version: ClassVar[int] = transfer.VERSION
@@ -73,7 +73,7 @@ class Classified(Reads):
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are labelled sentences."""
         (task,) = self.labelled_sets
-        vectors, labels = features(inputs.sets[task], lambda side: finite(name, inputs.vectors(side), side))
+        vectors, labels = features(inputs.sets[task], lambda side: check_finite(name, inputs.vectors(side), side))
         if all(bool((x == next(iter(vectors.values()))[0]).all()) for x in vectors.values()):
             raise ValueError(
                 f"{name}: all {sum(map(len, vectors.values())):,} vectors are equal, nothing to learn from"
@@ -85,7 +85,7 @@ class Classified(Reads):
 
 
 @dataclass(frozen=True)
-class Space(Reads):
+class GeometryTask(BaseTask):
     """Alignment, uniformity, cosines by gold and the pull of length on scored pairs (geometry.py).
 
     The cosine of each pair and its gold score are kept beside them (RankCSE, Fig. 5).
@@ -106,7 +106,7 @@ class Space(Reads):
 
 
 @dataclass(frozen=True)
-class Projection(Reads):
+class Projection(BaseTask):
     """Two coordinates a sentence (UMAP), with its number of words (CompCSE, Fig. 5), and how much of it is kept.
 
     Of all distinct sentences of the pairs or, drawn with a seed, of `size` of them (RankEncoder, Fig. 7, has 1,000).
@@ -147,7 +147,7 @@ class Projection(Reads):
 
 
 @dataclass(frozen=True)
-class Pairwise(Reads):
+class SimilarityMatrixTask(BaseTask):
     """Cosines of a few sentences with each other, for a heat map."""
 
     version: ClassVar[int] = geometry.VERSION
@@ -155,13 +155,13 @@ class Pairwise(Reads):
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task."""
-        matrix = cosine_matrix(*[directed(name, inputs.vectors(self.sentences), self.sentences)] * 2)
+        matrix = cosine_matrix(*[check_nonzero(name, inputs.vectors(self.sentences), self.sentences)] * 2)
         others = matrix[~torch.eye(len(matrix), dtype=torch.bool)]
         return Outcome({"cosine.mean": float(others.mean())}, len(matrix), {"cosines": matrix.numpy()})
 
 
 @dataclass(frozen=True)
-class Neighbours(Reads):
+class Neighbours(BaseTask):
     """How many of their 100 nearest corpus sentences a pair shares (neighbours.py); the corpus is the scorer's."""
 
     version: ClassVar[int] = neighbours.VERSION
@@ -176,7 +176,7 @@ class Neighbours(Reads):
         """See Task; cosines and the scorer's scores are kept beside what is shared, to be compared bin by bin."""
         found, scorer = inputs.pairs(self.pair_sets), cast(Ranked, inputs.scorer)
         corpus = scorer.corpus_vectors(inputs.encoder, data=inputs.data)
-        x, y = (directed(name, inputs.encoder.encode(side), side) for side in (found.first, found.second))
+        x, y = (check_nonzero(name, inputs.encoder.encode(side), side) for side in (found.first, found.second))
         shared = neighbours.overlap(x, y, corpus)
         cosines = pair_cosines(x, y)[0]
         trend = neighbours.gain_trend(neighbours.gains(cosines, found.scores, found.gold, shared))
@@ -202,7 +202,7 @@ def _distinct(
             f"{name}: {len(distinct):,} rank vectors of {inputs.scorer.size:,} numbers do not fit, at most "
             f"{MOST_RANKS:,} numbers do; wants a smaller corpus"
         )
-    return distinct, directed(name, inputs.vectors(distinct), distinct)
+    return distinct, check_nonzero(name, inputs.vectors(distinct), distinct)
 
 
 class Split(NamedTuple):
@@ -212,7 +212,7 @@ class Split(NamedTuple):
     labels: list[int]
 
 
-def splits(evaluation: Evaluation) -> dict[str, Split]:
+def splits(evaluation: EvalDataset) -> dict[str, Split]:
     """Sentences and labels of each split in SentEval's order; MRPC has two sides."""
     table = evaluation.table
     first, second, labels = (table[name][:] for name in ("sentence1", "sentence2", "label"))
@@ -229,7 +229,7 @@ def splits(evaluation: Evaluation) -> dict[str, Split]:
 
 
 def features(
-    evaluation: Evaluation, encode: Callable[[list[str]], Float[Tensor, "n d"]]
+    evaluation: EvalDataset, encode: Callable[[list[str]], Float[Tensor, "n d"]]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """What transfer.accuracy takes, by split: classifier features of the sentences, and their labels."""
     found, labels = {}, {}

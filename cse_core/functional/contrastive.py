@@ -3,6 +3,7 @@
 Every function takes plain tensors, computes in the precision it is given and returns a differentiable value.
 """
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
@@ -31,3 +32,11 @@ def info_nce(
     candidates = keys if hard_negatives is None else torch.cat([keys, hard_negatives])
     logits = cosine_matrix(queries[:, :dims], candidates[:, :dims]) / temperature
     return F.cross_entropy(logits, torch.arange(len(queries), device=queries.device))
+
+
+def pair_cosines(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"]) -> tuple[Float[np.ndarray, " n"], int]:
+    """Cosine of a[i] with b[i] in double precision; an undefined one is 0 and counted."""
+    x, y = a.double(), b.double()
+    cosine = (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1))
+    undefined = ~torch.isfinite(cosine)
+    return torch.where(undefined, 0.0, cosine).numpy(), int(undefined.sum())

@@ -180,3 +180,10 @@ def pair_rank_similarity(
     rank = partial(profile_vectors, corpus=corpus, ties=ties, normalise=normalise, similarity=similarity)
     parts = [(rank(left) * rank(right)).sum(-1) for left, right in zip(a.split(block), b.split(block), strict=True)]
     return torch.cat(parts).clamp_(-1, 1)
+
+
+def interpolate(
+    rank_similarity: Float[Tensor, "*n"], cosine: Float[Tensor, "*n"], weight: float
+) -> Float[Tensor, "*n"]:
+    """weight * rho + (1 - weight) * cosine (Eq. 7)."""
+    return weight * rank_similarity + (1 - weight) * cosine

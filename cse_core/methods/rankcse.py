@@ -232,7 +232,7 @@ class RankCSE:
         return list_net(student, teacher, student_temperature, float(teacher_temperature or 0))
 
 
-def taught(recipe: Recipe, teachers: tuple[Teacher, ...]) -> Recipe:
+def with_teachers(recipe: Recipe, teachers: tuple[Teacher, ...]) -> Recipe:
     """A published recipe with its teachers, which are runs of the study at hand."""
     return replace(recipe, method=with_fields(recipe.method, teachers=teachers, distillation_weight=1.0))
 

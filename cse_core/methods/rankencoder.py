@@ -28,11 +28,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix
-from cse_core.functional.rank_vectors import BLOCK as BLOCK  # names of this paper that are of use without its training
-from cse_core.functional.rank_vectors import PROFILES
-from cse_core.functional.rank_vectors import pair_rank_similarity as pair_rank_similarity
-from cse_core.functional.rank_vectors import rank_similarity as rank_similarity
-from cse_core.functional.rank_vectors import rank_vectors as rank_vectors
+from cse_core.functional.rank_vectors import PROFILES, rank_similarity
 from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, check, with_fields
 from cse_core.methods import promptbert, simcse, sncse
 from cse_core.methods.simcse import SimCSE
@@ -62,13 +58,6 @@ def combine(contrastive: Float[Tensor, ""], rank: Float[Tensor, ""], weight: flo
     """max(weight * rank, contrastive): only the larger term gets a gradient (Eq. 5)."""
     weighted = weight * rank
     return torch.where(weighted > contrastive, weighted, contrastive)
-
-
-def interpolate(
-    rank_similarity: Float[Tensor, "*n"], cosine: Float[Tensor, "*n"], weight: float
-) -> Float[Tensor, "*n"]:
-    """weight * rho + (1 - weight) * cosine (Eq. 7)."""
-    return weight * rank_similarity + (1 - weight) * cosine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +148,7 @@ class RankEncoder:
         return Loss(total, terms, inner.views)
 
 
-def based(recipe: Recipe, base: Run | Pretrained, select: str) -> Recipe:
+def with_base(recipe: Recipe, base: Run | Pretrained, select: str) -> Recipe:
     """A published recipe with its base, which is a run of the study at hand, and the paper's weight."""
     method = with_fields(recipe.method, base=base, select=select, rank_weight=0.05)
     return replace(recipe, method=method)

@@ -14,8 +14,8 @@ import transformers
 from jaxtyping import Float
 from torch import Tensor
 
+from cse_core.data.arrow_cache import cache_folder
 from cse_core.data.atomic_write import atomic_path
-from cse_core.data.corpora import cache_folder
 from cse_core.models.encoder import Encoder
 from cse_core.models.word_vectors import WordVectors
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 @runtime_checkable
-class Embeds(Protocol):
+class SentenceEncoder(Protocol):
     """What has vectors for sentences: an Encoder, WordVectors, or either with a Memory."""
 
     name: str
@@ -37,32 +37,32 @@ class Embeds(Protocol):
         ...
 
 
-class Memory:
+class CachedEncoder:
     """An encoder that embeds what it has not seen and looks up what it has.
 
     `content` names the encoder's weights by their hash; with it, vectors are also kept on disk, by checkpoint, pooling
     and text, and found again by later processes.
     """
 
-    def __init__(self, encoder: Embeds, content: str = "") -> None:
+    def __init__(self, encoder: SentenceEncoder, content: str = "") -> None:
         self.encoder, self.name, self.content = encoder, encoder.name, content
         self._rows: dict[bytes, int] = {}  # by a hash: a million sentences and their vectors fit side by side
         self._vectors: Float[Tensor, "n d"] = torch.empty(0, 0)
-        self._views: dict[tuple, Memory] = {}
+        self._views: dict[tuple, CachedEncoder] = {}
 
     @classmethod
-    def of(cls, encoder: Embeds) -> "Memory":
+    def wrap(cls, encoder: SentenceEncoder) -> "CachedEncoder":
         """The encoder itself, if it has a memory already."""
-        return encoder if isinstance(encoder, Memory) else cls(encoder)
+        return encoder if isinstance(encoder, CachedEncoder) else cls(encoder)
 
-    def under(self, pooling: str, template: str = "", longest: int | None = None) -> "Memory":
+    def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> "CachedEncoder":
         """The encoder under another pooling and template, with a memory that all who ask for this view share."""
         if not isinstance(self.encoder, Encoder):
             raise ValueError(f"{self.name}: word vectors have no pooling, got {pooling!r}")
         key = (pooling, template, longest)
         if key not in self._views:
             content = f"{self.content} {key}" if self.content else ""
-            self._views[key] = Memory(self.encoder.under(*key), content)
+            self._views[key] = CachedEncoder(self.encoder.with_pooling(*key), content)
         return self._views[key]
 
     def fill(self, sentences: Iterable[str], progress: Progress | None = None) -> None:

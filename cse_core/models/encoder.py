@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from cse_core.data.batches import pad, stack
 from cse_core.method import Tokens
 from cse_core.models import packed_forward
-from cse_core.models.loading import SHIFTED, load
+from cse_core.models.loading import OFFSET_POSITIONS, load
 from cse_core.models.pretrained import resolve
 from cse_core.models.sentence_transformers_format import describe, kept_pooling
 from cse_core.run import check_pooling
@@ -86,7 +86,7 @@ class Encoder(nn.Module):
             pooling, template = kept_pooling(folder)
         return cls(model, tokenizer, pooling=pooling, template=template, name=str(name_or_path))
 
-    def under(self, pooling: str, template: str = "", longest: int | None = None) -> "Encoder":
+    def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> "Encoder":
         """The same weights under another pooling and template, reading no more than `longest` tokens."""
         return Encoder(
             self.backbone, self.tokenizer, pooling=pooling, template=template, name=self.name, longest=longest
@@ -109,7 +109,7 @@ class Encoder(nn.Module):
     @property
     def _first_position(self) -> int:
         embeddings: Any = self.backbone.embeddings
-        return embeddings.padding_idx + 1 if self.backbone.config.model_type in SHIFTED else 0
+        return embeddings.padding_idx + 1 if self.backbone.config.model_type in OFFSET_POSITIONS else 0
 
     def compile_training(self) -> None:
         """Hand training passes to torch.compile, where they are the backbone's own."""
@@ -168,7 +168,7 @@ class Encoder(nn.Module):
             return [layout.spread(state.float()) for state in (states if self._reads_layers else states[-1:])]
         positions = {}
         if self._packable or tokens.positions is not None:
-            positions = {"position_ids": tokens.placed + self._first_position}
+            positions = {"position_ids": tokens.position_ids + self._first_position}
         # Of a mask in this form transformers doesn't ask a GPU, in every step, whether it hides anything.
         plain = not self._packable or self.backbone.config._attn_implementation != "sdpa"
         mask = tokens.mask.long() if plain else tokens.mask[:, None, None]
@@ -191,7 +191,7 @@ class Encoder(nn.Module):
     ) -> tuple[list[Float[Tensor, "_ d"]], packed_forward.Layout]:
         """The states of real tokens; with `column`, of the last layer one token a row alone."""
         layout = packed_forward.Layout.of(tokens.mask, self.backbone.config.num_attention_heads)
-        positions = tokens.placed.flatten()[layout.places]
+        positions = tokens.position_ids.flatten()[layout.places]
         lengths = tokens.mask.sum(1)
         only = None if column is None else lengths.cumsum(0) - lengths + column
         ids = tokens.ids.flatten()[layout.places]
@@ -247,14 +247,11 @@ class Encoder(nn.Module):
                 progress(len(rows))
         return vectors
 
-    def save(self, path: str | Path) -> None:
-        """A folder that AutoModel and sentence-transformers open and score the same ([CLS] and mean poolings)."""
-        if self.pooling not in ("cls", "mean"):
-            raise ValueError(f"an encoder with pooling {self.pooling!r} has no form that sentence-transformers reads")
-        self.keep(path)
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write a folder that `from_pretrained` reads.
 
-    def keep(self, path: str | Path) -> None:
-        """A folder that `from_pretrained` reads: as `save`, and what only this project has a form for."""
+        With the poolings "cls" and "mean" AutoModel and sentence-transformers open it too, and score the same.
+        """
         folder = Path(path)
         shutil.rmtree(folder, ignore_errors=True)
         self.tokenizer.backend_tokenizer.no_truncation()  # the last call's limits are no part of the encoder

@@ -17,9 +17,9 @@ from cse_core.models.sentence_transformers_format import REMEDY, read_json
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-SHIFTED = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions count on from the padding's index
-POOLERLESS = ("distilbert", "electra")  # have no pooling layer to leave out
-KINDS = ("bert", *SHIFTED, *POOLERLESS)
+OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions count on from the padding's index
+WITHOUT_POOLER = ("distilbert", "electra")  # have no pooling layer to leave out
+KINDS = ("bert", *OFFSET_POSITIONS, *WITHOUT_POOLER)
 JSON_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 TOKENIZER_FILES = "tokenizer.json, vocab.txt, or vocab.json with merges.txt"
 LEAST_FILLED = 0.9  # share of embedding rows that have a token; padding of the matrix takes a few rows in a hundred
@@ -57,7 +57,7 @@ def _model(folder: Path, config: "PreTrainedConfig") -> "PreTrainedModel":
     path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if path is None:
         raise FileNotFoundError(f"{folder}: holds neither {' nor '.join(WEIGHTS)}; sharded weights are not read")
-    pooler = {"add_pooling_layer": False} if config.model_type not in POOLERLESS else {}
+    pooler = {"add_pooling_layer": False} if config.model_type not in WITHOUT_POOLER else {}
     try:
         model, info = AutoModel.from_pretrained(
             folder,

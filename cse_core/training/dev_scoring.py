@@ -6,14 +6,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from cse_core.data.senteval import Evaluation
-from cse_core.evaluation.scorers import pair_cosines
+from cse_core.data.senteval import EvalDataset
+from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics import geometry
 from cse_core.metrics.correlation import correlations
 from cse_core.models.encoder import Encoder
 
 
-class Measured(NamedTuple):
+class DevScore(NamedTuple):
     """Spearman over all pairs; alignment of those with gold above 4, uniformity over all slots. nan where undefined."""
 
     score: float
@@ -21,10 +21,10 @@ class Measured(NamedTuple):
     uniformity: float
 
 
-class Development:
+class DevSet:
     """A dev set tokenised once; each distinct sentence is embedded once a call."""
 
-    def __init__(self, encoder: Encoder, evaluation: Evaluation) -> None:
+    def __init__(self, encoder: Encoder, evaluation: EvalDataset) -> None:
         table = evaluation.table
         first, second = table["sentence1"][:], table["sentence2"][:]
         slots = Counter(first + second)
@@ -35,13 +35,13 @@ class Development:
         self.gold, self.parts = np.asarray(table["score"][:]), table["part"][:]
         self.positives = geometry.positives(self.gold)
 
-    def measure(self, encoder: Encoder) -> Measured:
+    def measure(self, encoder: Encoder) -> DevScore:
         """By plain cosine; an encoder that gives every pair the same has no score, one with zero vectors no space."""
         vectors = encoder.embed(self.ids)
         x, y = vectors[self.first], vectors[self.second]
         score = correlations(pair_cosines(x, y)[0], self.gold, self.parts)["spearman.all"]
         norms = vectors.norm(dim=1)
         if not len(self.positives) or not bool((norms.isfinite() & (norms > 0)).all()):
-            return Measured(score, float("nan"), float("nan"))
+            return DevScore(score, float("nan"), float("nan"))
         aligned = geometry.alignment(x[self.positives], y[self.positives])
-        return Measured(score, aligned, geometry.uniformity(vectors, self.counts))
+        return DevScore(score, aligned, geometry.uniformity(vectors, self.counts))

@@ -13,7 +13,7 @@ import math
 import pickle
 import shutil
 import zipfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from cse_core.data.atomic_write import atomic_write, sync
+from cse_core.data.pins import hold, name_of
 from cse_core.run import Run
 from cse_core.training.checkpoint import MANIFEST, CheckpointError, Manifest, check_content, check_sizes, read_manifest
 
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class Kept:
+class Checkpoint:
     """The step, dev score and weights (their SHA-256) of a saved checkpoint."""
 
     step: int
@@ -45,7 +46,7 @@ class History:
 
     steps: int
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    kept: dict[str, Kept] = field(default_factory=dict)
+    kept: dict[str, Checkpoint] = field(default_factory=dict)
     seconds: float = 0.0
     skipped: int = 0  # steps that the fp16 scaler dropped
     data: dict[str, str] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class History:
         """Read the plain form that JSON or a saved state holds; ValueError where it is no history."""
         try:
             content = dict(content)
-            content["kept"] = {rule: Kept(**kept) for rule, kept in content["kept"].items()}
+            content["kept"] = {rule: Checkpoint(**kept) for rule, kept in content["kept"].items()}
             content["curves"] = {name: [(s, v) for s, v in points] for name, points in content["curves"].items()}
             history = cls(**content)
             steps = [history.steps, *(kept.step for kept in history.kept.values())]
@@ -76,7 +77,7 @@ class History:
         atomic_write(folder / HISTORY, json.dumps(asdict(self)))
 
 
-def readable(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path) -> dict[str, Any] | None:
     """Return the object in a JSON file of a run's folder; None, with a warning, where it can't be read."""
     try:
         content = json.loads(path.read_text()) if path.is_file() else None
@@ -88,9 +89,9 @@ def readable(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def known(folder: Path) -> History | None:
+def load_history(folder: Path) -> History | None:
     """Return the history in a folder, if there is one that can be read."""
-    content = readable(folder / HISTORY)
+    content = read_json(folder / HISTORY)
     try:
         return None if content is None else History.of(content)
     except ValueError as error:
@@ -102,16 +103,16 @@ def finished(run: Run, store: Path, keep: Sequence[str], *, content: bool = Fals
     """Return the history of a run that is finished with the checkpoints of these rules, else None.
 
     Checkpoints are compared with the history by manifest and size; with `content` every byte is read, which a plan of
-    hundreds of runs does not: whoever loads a checkpoint does (vectors.kept_folder).
+    hundreds of runs does not: whoever loads a checkpoint does (teacher_embeddings.kept_folder).
     """
     folder = store / run.key
-    history = known(folder)
+    history = load_history(folder)
     if not history or not set(keep) <= set(history.kept):
         return None
     check = check_content if content else check_sizes
     try:
         for rule in keep:
-            check(folder / rule, fitting(read_manifest(folder / rule), run.key, rule, history))
+            check(folder / rule, check_manifest(read_manifest(folder / rule), run.key, rule, history))
     except CheckpointError as error:
         if any((folder / rule).is_dir() for rule in keep):  # else the weights were removed, which is no fault
             logger.warning("%s: the run is trained again", error)
@@ -121,15 +122,31 @@ def finished(run: Run, store: Path, keep: Sequence[str], *, content: bool = Fals
 
 def check_finished(folder: Path) -> None:
     """Refuse a run's folder of which a checkpoint is not, in every byte, the one that its history speaks of."""
-    history = known(folder) or History(steps=0)  # an encoder that was not trained here has none
+    history = load_history(folder) or History(steps=0)  # an encoder that was not trained here has none
     strays = [path.parent.name for path in folder.glob(f"*/{MANIFEST}") if path.parent.name not in history.kept]
     if strays:
         raise CheckpointError(f"{folder}: its history says nothing of the checkpoints {', '.join(sorted(strays))}")
     for rule in history.kept:
-        check_content(folder / rule, fitting(read_manifest(folder / rule), folder.name, rule, history))
+        check_content(folder / rule, check_manifest(read_manifest(folder / rule), folder.name, rule, history))
 
 
-def fitting(manifest: Manifest, key: str, rule: str, history: History) -> Manifest:
+def hold_run(run: Run, content: Mapping[str, str], store: Path) -> None:
+    """Hold a run's `corpus` and `backbone` to the pins, and the runs that it builds on to the same ones.
+
+    A teacher may have come from another machine; its history says what it was trained on.
+    """
+    for nested in run.nested():
+        if history := load_history(store / nested.key):
+            hold(store, _names_taken(nested, history.data), f"run {nested.key}, which run {run.key} builds on")
+    hold(store, _names_taken(run, content), f"run {run.key}")
+
+
+def _names_taken(run: Run, content: Mapping[str, str]) -> dict[str, str]:
+    names = {"corpus": run.corpus, "backbone": run.backbone}
+    return {name_of(taken): content[kind] for kind, taken in names.items() if not taken.sha256 and content.get(kind)}
+
+
+def check_manifest(manifest: Manifest, key: str, rule: str, history: History) -> Manifest:
     """Return a checkpoint's manifest; CheckpointError unless it is the one that the run's history speaks of."""
     saved = history.kept.get(rule)
     if (
@@ -152,7 +169,7 @@ def adopt(folder: Path) -> None:
     counts as unfinished; the new history comes last.
     """
     attempt = folder / UNFINISHED
-    if not known(attempt):
+    if not load_history(attempt):
         return
     for checkpoint in sorted(path for path in attempt.iterdir() if path.is_dir() and not path.name.startswith(".")):
         shutil.rmtree(folder / checkpoint.name, ignore_errors=True)
@@ -164,7 +181,7 @@ def adopt(folder: Path) -> None:
     shutil.rmtree(attempt)
 
 
-def resumable(
+def load_state(
     path: Path, key: str, keep: Collection[str], device: str | torch.device = "cpu", *, mapped: bool = False
 ) -> dict[str, Any] | None:
     """Return a saved state, if there is one that can be read, of this run, for these rules, beside its checkpoints.
@@ -180,7 +197,7 @@ def resumable(
             raise ValueError(f"step {state['step']} of {history.steps}")
         for rule in history.kept:
             checkpoint = path.parent / UNFINISHED / rule
-            check_sizes(checkpoint, fitting(read_manifest(checkpoint), key, rule, history))
+            check_sizes(checkpoint, check_manifest(read_manifest(checkpoint), key, rule, history))
     except ValueError as error:
         # Also after a kill between an export and its state. Where arithmetic repeats itself, training on would export
         # the same again; elsewhere the folder could keep weights that the history does not speak of.

@@ -30,7 +30,7 @@ def snapshot_steps(rules: Sequence[str], steps: int) -> dict[str, int]:
 def export(encoder: Encoder, folder: Path, *, key: str, step: int) -> Manifest:
     """Save the encoder, as it is after a step, in place of what the folder held; the folder is named by its rule."""
     part = folder.with_name(f".{folder.name}.part")
-    encoder.keep(part)
+    encoder.save_pretrained(part)
     manifest = write_manifest(part, key=key, rule=folder.name, step=step)
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)

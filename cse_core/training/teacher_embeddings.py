@@ -1,7 +1,6 @@
 """Training examples and corpus as finished encoders see them: computed once per checkpoint, shared by all runs."""
 
 import hashlib
-import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,53 +11,46 @@ from filelock import FileLock
 from jaxtyping import Float
 from torch import Tensor
 
+from cse_core.data.arrow_cache import cache_folder, content_of
 from cse_core.data.atomic_write import atomic_path
 from cse_core.data.batches import Column
-from cse_core.data.corpora import cache_folder, content_of, sentences
+from cse_core.data.corpora import sample, sentences
 from cse_core.data.sealed import is_whole, seal, warn_of_damage
-from cse_core.method import Method, starting_encoder
+from cse_core.method import EncoderRef, Method, starting_encoder
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import identity, resolve_pinned
-from cse_core.run import TRAIN_VERSION, Corpus, Pretrained, Run
+from cse_core.run import TRAIN_VERSION, Corpus, Pretrained
 from cse_core.training.checkpoint import CheckpointError, check_content, read_manifest
-from cse_core.training.run_state import fitting, known
+from cse_core.training.run_state import check_manifest, load_history
 
 
-def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> list[str]:
-    """Sentences drawn from a corpus without replacement, as RankEncoder's code draws them: Python's `random.sample`."""
-    if size > corpus.lines:
-        raise ValueError(f"{size:,} sentences wanted from {corpus}, which has fewer")
-    rows = random.Random(seed).sample(range(corpus.lines), size)
-    return sentences(corpus, data).select(rows)["text"][:]
-
-
-def kept_folder(store: Path, encoder: Run | Pretrained, select: str) -> Path:
+def checkpoint_folder(store: Path, encoder: EncoderRef, select: str) -> Path:
     """Return the folder of a pre-trained encoder, or of a run's checkpoint that fits its history in every byte."""
     if isinstance(encoder, Pretrained):
         return resolve_pinned(encoder, store)
-    folder = store / encoder.key / select
-    history = known(store / encoder.key)
+    folder = store / encoder.identity / select
+    history = load_history(store / encoder.identity)
     if not history or not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: no {select} checkpoint of run {encoder.key}; train that run first")
+        raise FileNotFoundError(f"{folder}: no {select} checkpoint of run {encoder.identity}; train that run first")
     try:
-        check_content(folder, fitting(read_manifest(folder), encoder.key, select, history))
+        check_content(folder, check_manifest(read_manifest(folder), encoder.identity, select, history))
     except CheckpointError as error:
-        raise CheckpointError(f"{error}; delete {store / encoder.key} to have the run trained again") from error
+        raise CheckpointError(f"{error}; delete {store / encoder.identity} to have the run trained again") from error
     return folder
 
 
-def start(encoder: Encoder, method: Method, store: Path) -> None:
+def load_starting_weights(encoder: Encoder, method: Method, store: Path) -> None:
     """Put the weights in place that the method starts from; pooling, template and dropout stay the encoder's own."""
     if (wanted := starting_encoder(method)) is None:
         return
-    folder = kept_folder(store, *wanted)
+    folder = checkpoint_folder(store, *wanted)
     weights, own = Encoder.from_pretrained(folder).backbone.state_dict(), encoder.backbone.state_dict()
     if {name: value.shape for name, value in weights.items()} != {name: value.shape for name, value in own.items()}:
         raise ValueError(f"{folder}: weights of other shapes than those of {encoder.name}; start from one of its kind")
     encoder.backbone.load_state_dict(weights)
 
 
-class Examples:
+class TargetEncoder:
     """A Source (method.py) over the tokenised examples of one run."""
 
     def __init__(
@@ -74,11 +66,9 @@ class Examples:
         self.table, self.student, self.store, self.device = table, student, store, device
         self.corpus, self.data = corpus, data
 
-    def vectors(
-        self, encoder: Run | Pretrained, *, select: str, column: str | None = None
-    ) -> Float[Tensor, "examples d"]:
+    def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> Float[Tensor, "examples d"]:
         """Embeddings of a column's ids (else the first's): eval mode, fp32, the encoder's own pooling, no head."""
-        folder, column = kept_folder(self.store, encoder, select), column or self.table.column_names[0]
+        folder, column = checkpoint_folder(self.store, encoder, select), column or self.table.column_names[0]
 
         def compute() -> Float[Tensor, "examples d"]:
             teacher = Encoder.from_pretrained(folder).to(self.device)
@@ -92,12 +82,12 @@ class Examples:
 
         return self._cached(f"{identity(folder)} {content_of(self.table)} {column}", compute)
 
-    def sample(self, encoder: Run | Pretrained, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
+    def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
         """Embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's own limit.
 
         Most are training examples as well: only sentences whose full ids are no example's are embedded anew.
         """
-        folder, examples = kept_folder(self.store, encoder, select), self.table.column_names[0]
+        folder, examples = checkpoint_folder(self.store, encoder, select), self.table.column_names[0]
 
         def compute() -> Float[Tensor, "size d"]:
             base = Encoder.from_pretrained(folder).to(self.device)

@@ -19,12 +19,12 @@ from typing import Any
 
 from cse_core.data.atomic_write import atomic_write
 from cse_core.run import Run
-from cse_core.training.train import History
-from experiments.cli import console
+from cse_core.training.run_state import History
 from experiments.cli.command import INTERRUPTED
-from experiments.execution.job import Job, Place, execute
+from experiments.cli.console import Bar, console
+from experiments.execution.agreement import ELSEWHERE, EXACT, Agreement, Difference, Recorded, compare
+from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.plan import jobs_of
-from experiments.results.agreement import ELSEWHERE, EXACT, Agreement, Difference, Recorded, compare
 from experiments.results.csv_record import commit_of
 from experiments.results.provenance import commit
 from experiments.schema.study import Study
@@ -115,7 +115,7 @@ def audit(
     """
     recorded = Recorded.read(studies[0].scale.name, mlruns)
     found = draw(studies, recorded, count, random.randrange(10**6) if seed is None else seed)
-    place = Place(_prepared(store), data, device=device)
+    place = ExecutionSettings(_prepared(store), data, device=device)
     _announce(found, place.store)
     audited: list[Audited] = []
     try:
@@ -125,7 +125,7 @@ def audit(
                 atomic_write(report, json.dumps(_summary(found, audited, studies[0].scale.name), indent=1) + "\n")
     except KeyboardInterrupt:
         again = f"--audit-seed {found.seed} --store {place.store}"
-        console.console.print(f"interrupted: the same command with {again} goes on", soft_wrap=True)
+        console.print(f"interrupted: the same command with {again} goes on", soft_wrap=True)
         return INTERRUPTED
     passed = all(one.passed for one in audited)
     _conclude(audited, place.store)
@@ -147,17 +147,17 @@ def _prepared(store: Path | None) -> Path:
 
 def _announce(found: Draw, store: Path) -> None:
     nested = len(found.jobs) - len(found.drawn)
-    console.console.print(
+    console.print(
         f"{len(found.drawn)} of {found.candidates} recorded runs drawn with seed {found.seed}, "
         f"and {nested} that they need; trained anew in {store}"
     )
     if found.undeclared:
         left = f"{found.undeclared} recorded runs belong to none of these studies: they are not drawn"
-        console.console.print(left, style="yellow")
+        console.print(left, style="yellow")
 
 
-def _train_all(found: Draw, recorded: Recorded, place: Place) -> Iterator[Audited]:
-    with console.Bar([job.key for job in found.jobs]) as bar:
+def _train_all(found: Draw, recorded: Recorded, place: ExecutionSettings) -> Iterator[Audited]:
+    with Bar([job.key for job in found.jobs]) as bar:
         for job in found.jobs:
             one = _train(job, recorded, place, bar, drawn=job.key in found.drawn)
             bar.end(job.key)
@@ -165,7 +165,7 @@ def _train_all(found: Draw, recorded: Recorded, place: Place) -> Iterator[Audite
             yield one
 
 
-def _train(job: Job, recorded: Recorded, place: Place, bar: console.Bar, *, drawn: bool) -> Audited:
+def _train(job: Job, recorded: Recorded, place: ExecutionSettings, bar: Bar, *, drawn: bool) -> Audited:
     def move(step: int, history: History) -> None:
         bar.move(job.key, 0.8 * step / history.steps)  # scoring takes the rest
 
@@ -183,9 +183,9 @@ def _print(one: Audited) -> None:
     job, agreement = one.job, one.agreement
     head = f"{job.key}, {_shown(job.studies)}, {job.name}"
     if agreement is None:
-        console.console.print(f"{head}: failed: {one.failure}", style="red")
+        console.print(f"{head}: failed: {one.failure}", style="red")
         return
-    console.console.print(
+    console.print(
         f"{head}: recorded on {agreement.recorded_on}, trained anew on {agreement.trained_on}; "
         f"{agreement.cells} scores, largest difference {agreement.largest_cell:.2g}; "
         f"{agreement.points} points of curves, {agreement.largest_point:.2g}: "
@@ -195,7 +195,7 @@ def _print(one: Audited) -> None:
     for each in one.differences:
         place = ", ".join(filter(None, (each.select, each.scorer, each.task, each.metric)))
         apart = "" if each.amount is None else f", difference {each.amount:.2g}"
-        console.console.print(f"  {head}, {place}: recorded {each.recorded}, found {each.found}{apart}", style="red")
+        console.print(f"  {head}, {place}: recorded {each.recorded}, found {each.found}{apart}", style="red")
 
 
 def _shown(studies: Sequence[str]) -> str:
@@ -207,14 +207,14 @@ def _conclude(audited: Sequence[Audited], store: Path) -> None:
     cells, points = sum(one.cells for one in compared), sum(one.points for one in compared)
     wrong = [one for one in audited if not one.passed]
     elsewhere = ", ".join(f"{name} {value:g}" for name, value in ELSEWHERE.items())
-    console.console.print(
+    console.print(
         f"{len(audited)} runs trained anew; {cells} scores and {points} points of curves compared. "
         f"Tolerances: {EXACT:g} on the same kind of processor; on another {elsewhere}"
     )
     if wrong:
-        console.console.print(f"{len(wrong)} runs differ or failed; their folders are in {store}", style="red")
+        console.print(f"{len(wrong)} runs differ or failed; their folders are in {store}", style="red")
     else:
-        console.console.print("the record agrees")
+        console.print("the record agrees")
 
 
 def _summary(found: Draw, audited: Sequence[Audited], scale: str) -> dict[str, Any]:

@@ -17,17 +17,17 @@ import torch
 from filelock import FileLock
 
 from cse_core.data.atomic_write import atomic_write
-from cse_core.data.pins import hold_corpus
+from cse_core.data.corpora import hold_corpus
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Scorer
-from cse_core.models.embedding_cache import Memory, Progress
+from cse_core.models.embedding_cache import CachedEncoder, Progress
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import identity
 from cse_core.models.word_vectors import WordVectors, is_word_vectors
 from cse_core.run import Pretrained, Run
-from cse_core.training.run_state import HISTORY, STATE, readable
-from cse_core.training.teacher_embeddings import kept_folder
-from cse_core.training.train import History, train
+from cse_core.training.run_state import HISTORY, STATE, History, read_json
+from cse_core.training.teacher_embeddings import checkpoint_folder
+from cse_core.training.train import train
 from experiments.results.provenance import environment
 from experiments.results.run_arrays import discard_damaged, save_arrays
 from experiments.results.run_result import RESULT, read_result
@@ -85,11 +85,11 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Place:
+class ExecutionSettings:
     """Where a job works: the store of run folders, the data folder, the device, torch's threads.
 
     With `cache`, embeddings are kept on disk and found again by later processes; `compiled` as in train; `shared` is a
-    URL that other machines reach (sharing.py), to which a run brings its state every `share_seconds`.
+    URL that other machines reach (shared_job.py), to which a run brings its state every `share_seconds`.
     """
 
     store: Path
@@ -105,7 +105,7 @@ class Place:
 
 def execute(
     job: Job,
-    place: Place,
+    place: ExecutionSettings,
     *,
     on_step: Callable[[int, History], object] | None = None,
     on_score: Progress | None = None,
@@ -118,7 +118,7 @@ def execute(
 
 
 def _execute(
-    job: Job, place: Place, on_step: Callable[[int, History], object] | None, on_score: Progress | None
+    job: Job, place: ExecutionSettings, on_step: Callable[[int, History], object] | None, on_score: Progress | None
 ) -> dict[str, Any]:
     torch.set_num_threads(place.threads)
     started = time.monotonic()
@@ -148,7 +148,7 @@ def _execute(
     return result
 
 
-def _train(job: Job, place: Place, on_step: Callable[[int, History], object] | None) -> History:
+def _train(job: Job, place: ExecutionSettings, on_step: Callable[[int, History], object] | None) -> History:
     if isinstance(job.encoder, Pretrained):
         return History(steps=0)
     _remember_environment(job.encoder, place)
@@ -164,7 +164,7 @@ def _train(job: Job, place: Place, on_step: Callable[[int, History], object] | N
     )
 
 
-def _remember_environment(run: Run, place: Place) -> None:
+def _remember_environment(run: Run, place: ExecutionSettings) -> None:
     """What a run was trained with, written as it starts: scores may be added much later by other code."""
     folder = place.store / run.key
     if not any((folder / name).is_file() for name in (STATE, HISTORY)):
@@ -173,7 +173,7 @@ def _remember_environment(run: Run, place: Place) -> None:
 
 def _trained_with(folder: Path, present: Mapping[str, str]) -> Mapping[str, str]:
     """Return what a run was trained with: not the present environment, where weights are there and its file is not."""
-    known = readable(folder / ENVIRONMENT)
+    known = read_json(folder / ENVIRONMENT)
     if known and known.keys() >= {"commit", "dirty", "device"}:
         return known
     if not (folder / HISTORY).is_file():  # an encoder that was not trained here
@@ -186,7 +186,7 @@ def _score(
     job: Job,
     scoring: Scoring,
     history: History,
-    place: Place,
+    place: ExecutionSettings,
     on_score: Progress | None,
     *,
     known: list[dict[str, Any]],
@@ -199,7 +199,7 @@ def _score(
     names = [task for task in dict.fromkeys((*scoring.tasks, *again)) if task not in done or task in again]
     if not names:
         return [], {}, []
-    encoder = opened(job.encoder, select, place)
+    encoder = load_encoder(job.encoder, select, place)
     hold_corpus(getattr(scoring.scorer, "corpus", None), place.store, place.data, f"run {job.key}, scored by {scorer}")
     found, sets = suite.evaluate(encoder, scoring.scorer, names, data=place.data, progress=on_score, failed=failed)
     kept = history.kept.get(select)
@@ -222,16 +222,16 @@ def _done(cells: list[dict[str, Any]]) -> set[str]:
     return {task for (task, version), metrics in have.items() if suite.complete(task, version, metrics)}
 
 
-def opened(encoder: Run | Pretrained, select: str, place: Place) -> Memory:
+def load_encoder(encoder: Run | Pretrained, select: str, place: ExecutionSettings) -> CachedEncoder:
     """A run's kept checkpoint, a pre-trained encoder or word vectors, ready to embed each sentence once."""
     if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
-        return Memory(WordVectors.load(encoder.name), encoder.identity if place.cache else "")
-    folder = kept_folder(place.store, encoder, select)
+        return CachedEncoder(WordVectors.load(encoder.name), encoder.identity if place.cache else "")
+    folder = checkpoint_folder(place.store, encoder, select)
     content = f"{identity(folder)} {place.device}" if place.cache else ""
-    return Memory(Encoder.from_pretrained(folder).to(place.device), content)
+    return CachedEncoder(Encoder.from_pretrained(folder).to(place.device), content)
 
 
-def _described(job: Job, history: History, place: Place) -> dict[str, Any]:
+def _described(job: Job, history: History, place: ExecutionSettings) -> dict[str, Any]:
     run = job.encoder
     settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
     changed = run.changed() if isinstance(run, Run) else {}

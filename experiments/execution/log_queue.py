@@ -9,22 +9,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.cli import console
-from experiments.execution.job import Place
+from experiments.cli.console import console
+from experiments.execution.job import ExecutionSettings
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import AWAY, Tracker
+from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker
 from experiments.results.run_result import read_result
 from experiments.storage.credentials import redact_credentials
-from experiments.storage.retry import PATIENCE, PAUSE
+from experiments.storage.retries import RETRY_INTERVAL_SECONDS, RETRY_TIMEOUT_SECONDS
 
-REST = 30.0  # seconds after a failure in which nothing new is tried: a server that does not answer takes its time
+BACKOFF_SECONDS = (
+    30.0  # seconds after a failure in which nothing new is tried: a server that does not answer takes its time
+)
 
 
 class Logbook:
     """Results of runs that have ended, by key: `waiting` are those that the record lacks, and why."""
 
-    def __init__(self, tracker: Tracker, place: Place) -> None:
+    def __init__(self, tracker: Tracker, place: ExecutionSettings) -> None:
         self.tracker, self.place = tracker, place
         self.waiting: dict[str, str] = {}
         self.unlogged: dict[str, str] = {}
@@ -45,7 +47,7 @@ class Logbook:
             except OSError as error:
                 del self.waiting[key]
                 self.waiting[key] = f"trained and scored, but not recorded ({error}): re-run the same command"
-                self.again = time.monotonic() + REST
+                self.again = time.monotonic() + BACKOFF_SECONDS
                 return
             del self.waiting[key]
             self.unlogged[key] = ""
@@ -62,19 +64,19 @@ class Logbook:
         for key in list(self.unlogged):
             try:
                 self.tracker.log(self.place.store / key)
-            except AWAY as error:
+            except UNREACHABLE_ERRORS as error:
                 del self.unlogged[key]
                 self.unlogged[key] = str(error)
-                self.log_again = time.monotonic() + REST
+                self.log_again = time.monotonic() + BACKOFF_SECONDS
                 return
             del self.unlogged[key]
 
-    def settle(self, patience: float = PATIENCE) -> dict[str, str]:
+    def settle(self, patience: float = RETRY_TIMEOUT_SECONDS) -> dict[str, str]:
         """Wait for storage that can't be reached, then log; return what is not recorded in the end, and why."""
         until = time.monotonic() + patience
         self.catch_up()
         while self.waiting and time.monotonic() < until:
-            time.sleep(PAUSE)
+            time.sleep(RETRY_INTERVAL_SECONDS)
             self.catch_up()
         self.log()
         return self.waiting
@@ -106,14 +108,14 @@ def log_results(store: Path, tracker: Tracker) -> None:
         for result in tuple(left):
             tracker.log(store / result["key"])
             left = left[1:]
-    except AWAY as error:
+    except UNREACHABLE_ERRORS as error:
         say_not_logged(len(left), error)
 
 
 def say_not_logged(runs: int, error: object) -> None:
     """Warn that MLflow lacks runs; the reason without its secrets."""
     many = "1 run is" if runs == 1 else f"up to {runs} runs are"
-    console.console.print(
+    console.print(
         f"warning: {many} not in MLflow ({redact_credentials(error)}). Their scores are kept; "
         "re-run the same command to log them.",
         style="yellow",

@@ -11,7 +11,7 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
 from cse_core.metrics import correlation
 from cse_core.run import Pretrained, Run
-from cse_core.training.train import finished
+from cse_core.training.run_state import finished
 from experiments.execution.job import Job, Scoring
 from experiments.results.csv_record import UNRECORDED
 from experiments.results.run_result import read_result
@@ -20,7 +20,7 @@ from experiments.storage.shared_storage import Shared
 
 # A score that was trained again counts as the same if no table could show the difference. On one kind of processor the
 # bits are equal; AVX2 instead of AVX-512 moved SimCSE's dev scores by at most 2e-6.
-SAME = 5e-5
+SCORE_TOLERANCE = 5e-5
 CELL_OF_METRICS = ["key", "select", "scorer", "task", "version"]
 Done = Mapping[str, Set[tuple[str, str, str]]]  # by key, every (select, scorer, task) that is scored
 
@@ -113,7 +113,8 @@ class Plan:
 def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path, shared: str = "") -> Plan:
     """What is left to do. A recorded run is trained again only where a pending run needs weights that are not there.
 
-    With `shared` (storage.py), `there` is what every machine reaches: a run of this store alone is handed in again.
+    With `shared` (shared_storage.py), a run counts as trained only if it is published there: one found only locally is
+    submitted again.
     """
     storage = Shared(shared) if shared else None
 
@@ -161,7 +162,7 @@ def _levels(jobs: Mapping[str, Job]) -> tuple[tuple[Job, ...], ...]:
     return tuple(tuple(jobs[key] for key in jobs if depth[key] == level) for level in levels)
 
 
-def blocked(job: Job, failed: Mapping[str, str]) -> str:
+def blocking_reason(job: Job, failed: Mapping[str, str]) -> str:
     """Why a job can't start: a nested run failed. Empty if it can."""
     lost = [n.key for n in job.encoder.nested() if n.key in failed] if isinstance(job.encoder, Run) else []
     return f"not started: it needs run {lost[0]}, which failed" if lost else ""
@@ -183,13 +184,13 @@ def differences(folder: Path, results: pd.DataFrame) -> list[str]:
         if (
             cell["metric"] in correlation.METRICS
             and name in recorded.index
-            and not abs(recorded[name] - cell["score"]) <= SAME
+            and not abs(recorded[name] - cell["score"]) <= SCORE_TOLERANCE
         ):
             found.append(f"{', '.join(name)} is {cell['score']:.6f}, recorded {recorded[name]:.6f}")
     return found
 
 
-def insist_on_the_record(nested: Mapping[str, str], results: pd.DataFrame, store: Path) -> None:
+def verify_reproduces_record(nested: Mapping[str, str], results: pd.DataFrame, store: Path) -> None:
     """Stop before anything is built on a nested run, name by key, whose weights do not give its recorded scores."""
     for key, name in nested.items():
         found = differences(store / key, results)

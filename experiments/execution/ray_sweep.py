@@ -1,4 +1,4 @@
-"""Jobs as Ray Tune's trials, of studies and of searches. Ray is imported here and in searching.py alone."""
+"""Jobs as Ray Tune's trials, of studies and of searches. Ray is imported here and in ray_search.py alone."""
 
 import logging
 import os
@@ -17,20 +17,21 @@ from ray._private import ray_constants
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from cse_core.run import Run
-from cse_core.training.train import History
-from experiments.cli import console
-from experiments.execution.job import FailedTasksError, Job, Place
+from cse_core.training.run_state import History
+from experiments.cli.console import Bar, console
+from experiments.execution import sweep_report
+from experiments.execution.job import ExecutionSettings, FailedTasksError, Job
 from experiments.execution.log_queue import Logbook
-from experiments.execution.plan import Plan, blocked, insist_on_the_record
+from experiments.execution.plan import Plan, blocking_reason, verify_reproduces_record
 from experiments.execution.schedule_estimate import expected, longest_first
 from experiments.execution.shared_job import execute_shared, fetch_recorded
 from experiments.results.mlflow_log import Tracker
 from experiments.storage.credentials import redact_credentials
-from experiments.storage.retry import patiently
+from experiments.storage.retries import retry
 
 
 @dataclass(frozen=True)
-class Cluster:
+class RayConfig:
     """Ray's address, how many trials at a time (0: one a core or GPU), the share of a GPU that each takes.
 
     `device` is for a cluster whose GPUs come only when they are asked for.
@@ -47,9 +48,9 @@ class Cluster:
         if self.address != "local":
             ray.init(address=self.address, **quiet)
             resources = ray.cluster_resources()
-            console.console.print(f"cluster: {resources.get('CPU', 0):g} cores, {resources.get('GPU', 0):g} GPUs")
+            console.print(f"cluster: {resources.get('CPU', 0):g} cores, {resources.get('GPU', 0):g} GPUs")
             if self.device == "cuda" and not resources.get("GPU"):
-                console.console.print("--device cuda: runs wait until a machine with a GPU joins")
+                console.print("--device cuda: runs wait until a machine with a GPU joins")
         else:
             cores = self.workers or os.cpu_count()
             # Ray listens on all interfaces, but where it holds clusters for impossible: there on the loopback alone.
@@ -59,7 +60,7 @@ class Cluster:
         return self.device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
 
 
-def trial(config: Mapping[str, Any], jobs: Mapping[str, Job], place: Place) -> None:
+def trial(config: Mapping[str, Any], jobs: Mapping[str, Job], place: ExecutionSettings) -> None:
     """One job in a Ray worker. What it raises is a result, for it would raise it again; a lost worker is retried."""
     job = jobs[config["key"]]
     try:
@@ -81,10 +82,10 @@ def _reporter(job: Job) -> Callable[[int, History], None]:
     return report
 
 
-class Follow(tune.Callback):
+class SweepCallback(tune.Callback):
     """Tracks each job as it ends and moves the progress bar; all of it in the driver."""
 
-    def __init__(self, logbook: Logbook, bar: console.Bar) -> None:
+    def __init__(self, logbook: Logbook, bar: Bar) -> None:
         self.logbook, self.bar = logbook, bar
         self.failed: dict[str, str] = {}
         self.finished: set[str] = set()
@@ -121,7 +122,13 @@ class Follow(tune.Callback):
 
 
 def tuner(
-    trainable: Callable[..., None], cluster: Cluster, place: Place, callback: tune.Callback, *, space: Any, **how: Any
+    trainable: Callable[..., None],
+    cluster: RayConfig,
+    place: ExecutionSettings,
+    callback: tune.Callback,
+    *,
+    space: Any,
+    **how: Any,
 ) -> tune.Tuner:
     """Ray Tune over a space, with what trials of studies and of searches have in common."""
     gpu = cluster.gpus_per_run if place.device == "cuda" else 0.0
@@ -147,39 +154,39 @@ def names() -> dict[str, Callable[[Any], str]]:
     return dict.fromkeys(("trial_name_creator", "trial_dirname_creator"), lambda started: started.config["key"])
 
 
-def listed(keys: Sequence[str], workers: int) -> dict[str, Any]:
+def fixed_list_search(keys: Sequence[str], workers: int) -> dict[str, Any]:
     """Trials of these keys in this order, so many at a time. Of a grid of them Tune would copy the whole for each."""
     points = BasicVariantGenerator(points_to_evaluate=[{"key": key} for key in keys], max_concurrent=workers)
     return {"space": {"key": ""}, "num_samples": len(keys), "search_alg": points}
 
 
-def run_level(jobs: Sequence[Job], place: Place, cluster: Cluster, follow: Follow) -> None:
+def run_level(jobs: Sequence[Job], place: ExecutionSettings, cluster: RayConfig, follow: SweepCallback) -> None:
     """Hand jobs that need nothing of each other to Ray Tune and wait for them."""
     by_key = {job.key: job for job in jobs}
     trainable = tune.with_parameters(trial, jobs=by_key, place=place)
-    tuner(trainable, cluster, place, follow, **listed(list(by_key), cluster.workers), **names()).fit()
+    tuner(trainable, cluster, place, follow, **fixed_list_search(list(by_key), cluster.workers), **names()).fit()
 
 
 def run(
-    work: Plan, results: pd.DataFrame, place: Place, cluster: Cluster, tracker: Tracker
+    work: Plan, results: pd.DataFrame, place: ExecutionSettings, cluster: RayConfig, tracker: Tracker
 ) -> tuple[dict[str, str], bool]:
     """Run a plan level by level; returns key -> reason of what failed, and whether it came to its end."""
     place = replace(place, device=cluster.start())
-    console.slow_precision([job.encoder for job in work.pending], place.device)
-    with console.Bar([job.key for job in work.pending]) as bar:
-        follow = Follow(Logbook(tracker, place), bar)
+    sweep_report.slow_precision([job.encoder for job in work.pending], place.device)
+    with Bar([job.key for job in work.pending]) as bar:
+        follow = SweepCallback(Logbook(tracker, place), bar)
         for level in work.levels:
             ready = []
             for job in level:
-                reason = blocked(job, follow.failed)
+                reason = blocking_reason(job, follow.failed)
                 if reason:
                     follow.fail(job.key, reason)
                 else:
                     ready.append(job)
             nested = {run.key for job in ready if isinstance(job.encoder, Run) for run in job.encoder.nested()}
             for key in nested:
-                patiently(partial(fetch_recorded, key, place))
-            insist_on_the_record({key: work.declared[key].name for key in nested}, results, place.store)
+                retry(partial(fetch_recorded, key, place))
+            verify_reproduces_record({key: work.declared[key].name for key in nested}, results, place.store)
             if ready:
                 by_key = {job.key: job for job in ready}
                 first = [by_key[key] for key in longest_first(expected(ready, results))]

@@ -1,4 +1,4 @@
-"""A job with run folders on shared storage (storage.py): fetched before it, published after it."""
+"""A job with run folders on shared storage (shared_storage.py): fetched before it, published after it."""
 
 import logging
 import shutil
@@ -9,34 +9,34 @@ from pathlib import Path
 from typing import Any
 
 from cse_core.run import Run
-from cse_core.training.train import History
-from experiments.execution.job import FailedTasksError, Job, Place, execute
+from cse_core.training.run_state import History
+from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, execute
 from experiments.results.run_result import read_result
 from experiments.storage.credentials import redact_credentials
-from experiments.storage.retry import patiently
+from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
 
 logger = logging.getLogger(__name__)
 
 
-def fetch_recorded(key: str, place: Place) -> None:
+def fetch_recorded(key: str, place: ExecutionSettings) -> None:
     """Bring what the record needs of a run that may have been trained on another machine."""
     if place.shared:
         Shared(place.shared).fetch(key, place.store, weights=False)
 
 
 def execute_shared(
-    job: Job, place: Place, *, on_step: Callable[[int, History], object] | None = None
+    job: Job, place: ExecutionSettings, *, on_step: Callable[[int, History], object] | None = None
 ) -> dict[str, Any]:
     """`execute`; where there is shared storage, folders are fetched from there before, and what is new is published."""
     if not place.shared:
         return execute(job, place, on_step=on_step)
     shared, folder = Shared(place.shared), place.store / job.key
-    patiently(partial(shared.exchange_pins, place.store))
+    retry(partial(shared.exchange_pins, place.store))
     nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
     for run in nested:
-        patiently(partial(shared.fetch, run.key, place.store))
-    last = patiently(partial(shared.fetch, job.key, place.store, rules=job.rules))
+        retry(partial(shared.fetch, run.key, place.store))
+    last = retry(partial(shared.fetch, job.key, place.store, rules=job.rules))
     sent = time.monotonic()
 
     def share(step: int, history: History) -> None:
@@ -55,13 +55,13 @@ def execute_shared(
         result = execute(job, place, on_step=share)
     except FailedTasksError:
         if _content(folder) != before:
-            patiently(partial(shared.exchange_pins, place.store))
-            patiently(partial(shared.publish, folder, last))  # what the other tasks found is not lost
+            retry(partial(shared.exchange_pins, place.store))
+            retry(partial(shared.publish, folder, last))  # what the other tasks found is not lost
         _drop_weights(folder)
         raise
     # Two machines may have used a name for the first time at once: the one that comes second publishes nothing.
-    patiently(partial(shared.exchange_pins, place.store))
-    if _content(folder) != before and not patiently(partial(shared.publish, folder, last)):
+    retry(partial(shared.exchange_pins, place.store))
+    if _content(folder) != before and not retry(partial(shared.publish, folder, last)):
         return execute_shared(job, place, on_step=on_step)  # another was first: its folder, and what that still lacks
     _drop_weights(folder)
     return result

@@ -20,7 +20,7 @@ from typing import Any, cast
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # two lines a run, across the progress bar
-# The driver must not stand still while a server is away: runs that wait are tried again (logbook.py).
+# The driver must not stand still while a server is away: runs that wait are tried again (log_queue.py).
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 
@@ -42,9 +42,13 @@ logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports each table o
 EXPERIMENT = "cse-study"
 CONTENT = ("cells", "studies")  # tags that say what a logged run holds; the record takes runs that a study names
 OWN = " (own)"
-AWAY = (OSError, MlflowException, SQLAlchemyError)  # what a server or storage that can't be reached raises
+UNREACHABLE_ERRORS = (
+    OSError,
+    MlflowException,
+    SQLAlchemyError,
+)  # what a server or storage that can't be reached raises
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # else the interface hides the metrics
-MOST = 1000  # MLflow takes at most so many metrics in a call
+MAX_METRICS_PER_CALL = 1000  # MLflow takes at most so many metrics in a call
 
 
 class Tracker:
@@ -107,8 +111,8 @@ class Tracker:
             params = [Param(name, str(value)[:500]) for name, value in parameters(result).items()]
             self.client.log_batch(run_id, params=params)
             metrics = [*_scores(result, now), *_curves(result, now)]
-            for start in range(0, len(metrics), MOST):
-                self.client.log_batch(run_id, metrics=metrics[start : start + MOST])
+            for start in range(0, len(metrics), MAX_METRICS_PER_CALL):
+                self.client.log_batch(run_id, metrics=metrics[start : start + MAX_METRICS_PER_CALL])
         for path in sorted(folder.iterdir()):
             if not path.name.startswith(".") and path.suffix not in (".part", ".lock"):
                 self.client.log_artifact(run_id, str(path))

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from cse_core.training.run_state import readable
+from cse_core.training.run_state import read_json
 
 RESULT = "result.json"
 FIELDS = {
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 def read_result(folder: Path) -> dict[str, Any] | None:
     """Return the result in a run's folder; None, with a warning, where it is torn, of a wrong form or another run's."""
     path = folder / RESULT
-    result = readable(path)
+    result = read_json(path)
     if result is None:
         return None
     try:

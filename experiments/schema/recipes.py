@@ -54,7 +54,7 @@ def rankcse_run(scale: Scale, backbone: str, rank: str = "list_net", **fields: A
     """A RankCSE run with this scale's teachers. Without the rank loss it has none."""
     if backbone not in scale.backbones:
         return None
-    recipe = rankcse.taught(recipe_for(rankcse.PUBLISHED, (rank, backbone)), teachers(scale, backbone))
+    recipe = rankcse.with_teachers(recipe_for(rankcse.PUBLISHED, (rank, backbone)), teachers(scale, backbone))
     if fields.get("distillation_weight", 1) == 0:
         fields = fields | {"teachers": ()}
     return scale.run(recipe, backbone, **fields)
@@ -73,7 +73,7 @@ def rankencoder_run(
         return None
     recipe = recipe_for(rankencoder.PUBLISHED, (source, base, backbone))
     trained = RUNS[base](scale, backbone)
-    return scale.run(rankencoder.based(recipe, trained, scale.dev), backbone, **fields) if trained else None
+    return scale.run(rankencoder.with_base(recipe, trained, scale.dev), backbone, **fields) if trained else None
 
 
 def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -> Run | None:

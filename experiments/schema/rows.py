@@ -50,23 +50,27 @@ def untrained(scale: Scale, label: str, how: str, backbone: str, published: Publ
 
 def rows_of(
     scale: Scale, table: str, ours: Mapping[str, MakeRun], columns: Mapping[str, str] | None = None, **more: Any
-) -> list[Row]:
-    """Every row of a published table: of `ours`, of other methods that the core has, or imported."""
+) -> dict[tuple[str, str], Row]:
+    """Return every row of a published table by its method and backbone, as the table spells them.
+
+    A row is run if its method is one of `ours` or another that the core has, and the scale has its backbone.
+    """
     makers = {**TRAINED, **ours}
-    found = []
+    rows: dict[tuple[str, str], Row] = {}
     for backbone, method, variant in lines_of(table):
         published = Published(table, backbone, method, variant, columns or {})
         name = next((name for name, title in BACKBONES.items() if title == backbone), "")
         label = f"{method} {backbone}" if name else method
         if name and method in UNTRAINED:
-            found.append(untrained(scale, label, method, name, published))
+            made = untrained(scale, label, method, name, published)
         elif name and method in makers and name in scale.backbones:
-            found.append(row(scale, label, makers[method](scale, name), name, published, **more))
+            made = row(scale, label, makers[method](scale, name), name, published, **more)
         elif name and method in makers:
-            found.append(row(scale, label, None, name, published))
+            made = row(scale, label, None, name, published)
         else:
-            found.append(Row(label=label, encoder=None, backbone=name, published=published, why=IMPORTED))
-    return found
+            made = Row(label=label, encoder=None, backbone=name, published=published, why=IMPORTED)
+        rows[method, backbone] = made
+    return rows
 
 
 def lines_of(table: str) -> Iterable[tuple[str, str, str]]:

@@ -227,7 +227,7 @@ class Study:
     @property
     def read(self) -> tuple[str, ...]:
         """The columns that are shown, compared or looked at."""
-        compared = (comparison.task for comparison in self.comparisons)
+        compared = (comparison.column for comparison in self.comparisons)
         return tuple(dict.fromkeys((*self.columns, *compared, *(c for f in self.findings for c in f.columns))))
 
     @property

@@ -19,26 +19,26 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
-from cse_core.training.train import DivergedError
-from experiments.cli import console
-from experiments.execution.job import Place
+from cse_core.training.loop import DivergedError
+from experiments.cli.console import Bar
+from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import Logbook
-from experiments.execution.plan import insist_on_the_record
-from experiments.execution.ray_sweep import Cluster, Follow, run_level, tuner
+from experiments.execution.plan import verify_reproduces_record
+from experiments.execution.ray_sweep import RayConfig, SweepCallback, run_level, tuner
 from experiments.execution.shared_job import execute_shared, fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import AWAY, Tracker
+from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker
 from experiments.results.provenance import commit
 from experiments.results.run_result import RESULT
 from experiments.search.spaces import Search, distributions, settings_text
 from experiments.storage.credentials import redact_credentials
-from experiments.storage.retry import patiently
+from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
 
 Trials = list[tuple[dict[str, float], float]]  # settings and scores
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 AIM: Any = {"metric": "score", "mode": "max"}
-CLOCK = "evaluations"  # what trials are compared at
+TIME_ATTR = "evaluations"  # what trials are compared at
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 ERROR = "error"  # of no trial in the record: the same command tries it again
 
@@ -47,7 +47,7 @@ class UndefinedError(ArithmeticError):
     """A run without any dev score."""
 
 
-def attempt(config: Mapping[str, float], search: Search, place: Place) -> None:
+def run_trial(config: Mapping[str, float], search: Search, place: ExecutionSettings) -> None:
     """One trial in a Ray worker, seed after seed. What its settings bring about is a result; other errors are none."""
     scores: list[float] = []
     clock = 0
@@ -59,7 +59,7 @@ def attempt(config: Mapping[str, float], search: Search, place: Place) -> None:
         for at, best in enumerate(accumulate((score for _, score in points), max), 1):
             if clock < at < search.evaluations:
                 clock = at
-                tune.report(_told([best], at, 0))
+                tune.report(_trial_report([best], at, 0))
 
     try:
         for job in search.jobs(config):
@@ -70,26 +70,26 @@ def attempt(config: Mapping[str, float], search: Search, place: Place) -> None:
                 raise UndefinedError(f"run {job.key}: its dev scores are undefined")
             scores.append(score)
             if len(scores) < len(search.seeds):  # between seeds' ends means of them and of a run under way say nothing
-                tune.report(_told(scores, len(scores) * search.evaluations, len(scores)))
+                tune.report(_trial_report(scores, len(scores) * search.evaluations, len(scores)))
     except (DivergedError, UndefinedError) as error:
         failed = f"{type(error).__name__}: {error}"
-        tune.report({"score": math.nan, CLOCK: 0, "ended": len(scores), "state": FAILED, "failed": failed})
+        tune.report({"score": math.nan, TIME_ATTR: 0, "ended": len(scores), "state": FAILED, "failed": failed})
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver names it with the settings
         failed = redact_credentials(f"{type(error).__name__}: {error}")
-        tune.report({"score": math.nan, CLOCK: 0, "ended": len(scores), "state": ERROR, "failed": failed})
+        tune.report({"score": math.nan, TIME_ATTR: 0, "ended": len(scores), "state": ERROR, "failed": failed})
     else:
-        tune.report(_told(scores, len(scores) * search.evaluations, len(scores)) | {"state": FINISHED})
+        tune.report(_trial_report(scores, len(scores) * search.evaluations, len(scores)) | {"state": FINISHED})
 
 
-def _told(scores: Sequence[float], at: int, ended: int) -> dict[str, Any]:
+def _trial_report(scores: Sequence[float], at: int, ended: int) -> dict[str, Any]:
     """What a trial reports at some point of its clock, of which so many seeds have ended."""
-    return {"score": sum(scores) / len(scores), CLOCK: at, "ended": ended, "state": STOPPED, "failed": ""}
+    return {"score": sum(scores) / len(scores), TIME_ATTR: at, "ended": ended, "state": STOPPED, "failed": ""}
 
 
-class Watch(tune.Callback):
+class SearchCallback(tune.Callback):
     """Puts each trial into the record as it ends; all of it in the driver."""
 
-    def __init__(self, search: Search, logbook: Logbook, bar: console.Bar) -> None:
+    def __init__(self, search: Search, logbook: Logbook, bar: Bar) -> None:
         self.search, self.logbook, self.bar = search, logbook, bar
         self.mlruns = logbook.tracker.mlruns
         self.failed: dict[str, str] = {}
@@ -110,7 +110,7 @@ class Watch(tune.Callback):
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
         """Ray Tune's hook."""
         of = len(self.search.seeds) * self.search.evaluations
-        self.bar.move(self._place(trial), result[CLOCK] / of)
+        self.bar.move(self._place(trial), result[TIME_ATTR] / of)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Ray Tune's hook."""
@@ -125,7 +125,7 @@ class Watch(tune.Callback):
                 Shared(self.logbook.place.shared).drop_states(keys[last["ended"] :])
         if last["state"] != ERROR:
             line = {"scale": self.search.scale.name, "search": self.search.name, "trial": text, "keys": " ".join(keys)}
-            line |= {name: last[name] for name in ("state", "score", CLOCK)} | {
+            line |= {name: last[name] for name in ("state", "score", TIME_ATTR)} | {
                 "commit": csv_record.commit_of(commit())
             }
             csv_record.merge_searches(self.mlruns, pd.DataFrame([line]))
@@ -144,7 +144,9 @@ class Watch(tune.Callback):
         return self.places.setdefault(trial.trial_id, str(len(self.places)))
 
 
-def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker) -> tuple[dict[str, str], bool]:
+def run_search(
+    search: Search, place: ExecutionSettings, cluster: RayConfig, tracker: Tracker
+) -> tuple[dict[str, str], bool]:
     """Go on with a search until it has its trials; settings -> reason of what failed, and whether it came to its end.
 
     A search that was interrupted tells the sampler what is recorded and begins with the settings that were under way,
@@ -153,16 +155,16 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
     results = csv_record.read_results(search.scale.name, tracker.mlruns)
     logbook = Logbook(tracker, place)
     for level in search.nested():
-        with console.Bar([job.key for job in level]) as bar:
-            follow = Follow(logbook, bar)
+        with Bar([job.key for job in level]) as bar:
+            follow = SweepCallback(logbook, bar)
             run_level(level, place, cluster, follow)
         if follow.failed or len(follow.finished) < len(level):
             return follow.failed | logbook.settle(), bool(follow.failed)
         for job in level:
-            patiently(partial(fetch_recorded, job.key, place))
-        insist_on_the_record({job.key: job.name for job in level}, results, place.store)
+            retry(partial(fetch_recorded, job.key, place))
+        verify_reproduces_record({job.key: job.name for job in level}, results, place.store)
     known = recorded(search, tracker.mlruns)
-    for key in _untold(search, place, tracker):  # of trials recorded while MLflow was away
+    for key in _unlogged_runs(search, place, tracker):  # of trials recorded while MLflow was away
         logbook.add(key)
     left, ahead = pending(search, known, _started(search, tracker.mlruns))
     if not left:
@@ -172,9 +174,9 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
     asked = OptunaSearch(distributions(search.space), points_to_evaluate=ahead, sampler=sampler, **AIM)
     for settings, score in known:
         asked.add_evaluated_point(settings, score, error=math.isnan(score))
-    with console.Bar([str(i) for i in range(left)]) as bar:
-        watch = Watch(search, logbook, bar)
-        trainable = tune.with_parameters(attempt, search=search, place=place)
+    with Bar([str(i) for i in range(left)]) as bar:
+        watch = SearchCallback(search, logbook, bar)
+        trainable = tune.with_parameters(run_trial, search=search, place=place)
         how = {"search_alg": asked, "num_samples": left, "scheduler": halving(search) if search.trials else None}
         how["max_concurrent_trials"] = cluster.workers or None
         tuner(trainable, cluster, place, watch, space={}, **how).fit()
@@ -184,7 +186,9 @@ def run_search(search: Search, place: Place, cluster: Cluster, tracker: Tracker)
 def halving(search: Search) -> ASHAScheduler:
     """Stops the worse half at half of the first seed's evaluations, and of the rest at twice and four times as many."""
     last = len(search.seeds) * search.evaluations
-    return ASHAScheduler(CLOCK, max_t=last + 1, grace_period=max(1, search.evaluations // 2), reduction_factor=2, **AIM)
+    return ASHAScheduler(
+        TIME_ATTR, max_t=last + 1, grace_period=max(1, search.evaluations // 2), reduction_factor=2, **AIM
+    )
 
 
 def recorded(search: Search, mlruns: Path) -> Trials:
@@ -209,15 +213,15 @@ def pending(search: Search, known: Trials, started: Path) -> tuple[int, list[dic
     return left, ahead[:left]
 
 
-def _untold(search: Search, place: Place, tracker: Tracker) -> list[str]:
+def _unlogged_runs(search: Search, place: ExecutionSettings, tracker: Tracker) -> list[str]:
     """Runs of recorded trials that are not tracked, and whose folders can be had: a stopped trial has none of some."""
     lines = csv_record.read_searches(search.scale.name, tracker.mlruns)
     keys = set(" ".join(lines.loc[lines["search"] == search.name, "keys"]).split())
-    with suppress(*AWAY):  # then all are handed in, and those that are tracked are not tracked twice
+    with suppress(*UNREACHABLE_ERRORS):  # then all are handed in, and those that are tracked are not tracked twice
         keys -= tracker.keys()
     for key in keys:
         if not (place.store / key / RESULT).is_file():
-            patiently(partial(fetch_recorded, key, place))
+            retry(partial(fetch_recorded, key, place))
     return [key for key in sorted(keys) if (place.store / key / RESULT).is_file()]
 
 

@@ -18,23 +18,22 @@ from cse_core.run import Run
 from experiments.execution.job import Job, Scoring
 from experiments.schema.recipes import rankcse_run, simcse_run
 from experiments.schema.rows import BASE
-from experiments.schema.scales import SCALES
+from experiments.schema.scales import SCALES, SEARCH_SEEDS
 from experiments.schema.study import Scale
 
-SEEDS = (101, 102)  # that no other study has
 PUBLISHED_RATE = 3e-5  # what a scale's learning rate stands for
 TRIALS = 24
 
 
 @dataclass(frozen=True)
-class Between:
+class LogUniform:
     """Any number from `low` to `high`, evenly on a logarithmic scale."""
 
     low: float
     high: float
 
 
-Space = Mapping[str, Between | tuple[float, ...]]
+Space = Mapping[str, LogUniform | tuple[float, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +46,10 @@ class Search:
     start: Run
     space: Space
     trials: int = 0
-    seeds: tuple[int, ...] = SEEDS
+    seeds: tuple[int, ...] = SEARCH_SEEDS
 
     def __post_init__(self) -> None:
-        ranges = [name for name, values in self.space.items() if isinstance(values, Between)]
+        ranges = [name for name, values in self.space.items() if isinstance(values, LogUniform)]
         if ranges and not self.trials:
             raise ValueError(f"search {self.name}: a grid wants values for {', '.join(ranges)}, got a range")
         for settings in self.combinations():
@@ -70,13 +69,13 @@ class Search:
 
     def combinations(self) -> list[dict[str, float]]:
         """Every combination of the space's values, of a range its ends."""
-        values = [(v.low, v.high) if isinstance(v, Between) else v for v in self.space.values()]
+        values = [(v.low, v.high) if isinstance(v, LogUniform) else v for v in self.space.values()]
         return [dict(zip(self.space, chosen, strict=True)) for chosen in product(*values)]
 
     def holds(self, settings: Mapping[str, float]) -> bool:
         """Whether settings are of this space, which may have been declared otherwise when they were tried."""
         return settings.keys() == self.space.keys() and all(
-            values.low <= settings[name] <= values.high if isinstance(values, Between) else settings[name] in values
+            values.low <= settings[name] <= values.high if isinstance(values, LogUniform) else settings[name] in values
             for name, values in self.space.items()
         )
 
@@ -116,7 +115,7 @@ def distributions(space: Space) -> dict[str, Any]:
     from optuna.distributions import CategoricalDistribution, FloatDistribution  # a second that few need
 
     return {
-        name: FloatDistribution(v.low, v.high, log=True) if isinstance(v, Between) else CategoricalDistribution(v)
+        name: FloatDistribution(v.low, v.high, log=True) if isinstance(v, LogUniform) else CategoricalDistribution(v)
         for name, v in space.items()
     }
 
@@ -135,7 +134,7 @@ def _rankcse(rank: str, trials: int) -> Callable[[Scale], Search]:
         assert start  # every scale has something for BERT-base
         rate = scale.training.get("learning_rate", PUBLISHED_RATE)
         grid = (0.0125, 0.025, 0.05)
-        space: dict[str, Any] = {"learning_rate": around(rate) if trials else (rate * 2 / 3, rate)}
+        space: dict[str, Any] = {"learning_rate": learning_rate_range(rate) if trials else (rate * 2 / 3, rate)}
         space["student_temperature"] = grid
         if rank == "list_net":
             space["teacher_temperature"] = grid
@@ -145,16 +144,19 @@ def _rankcse(rank: str, trials: int) -> Callable[[Scale], Search]:
     return at
 
 
-def around(rate: float) -> Between:
+def learning_rate_range(rate: float) -> LogUniform:
     """A tenth of a learning rate to ten thirds of it."""
-    return Between(rate / 10, rate * 10 / 3)
+    return LogUniform(rate / 10, rate * 10 / 3)
 
 
 def simcse(scale: Scale) -> Search:
     """As many trials for the baseline; temperatures from SimCSE's own ablation (Gao et al., EMNLP 2021)."""
     start = simcse_run(scale, BASE)
     assert start  # every scale has something for BERT-base
-    space: dict[str, Any] = {"learning_rate": around(start.learning_rate), "temperature": (0.01, 0.05, 0.1)}
+    space: dict[str, Any] = {
+        "learning_rate": learning_rate_range(start.learning_rate),
+        "temperature": (0.01, 0.05, 0.1),
+    }
     return Search(name="simcse", source="this project", scale=scale, start=start, space=space, trials=TRIALS)
 
 
@@ -167,7 +169,7 @@ SEARCHES: dict[str, Callable[[Scale], Search]] = {
 }
 
 
-def chosen(names: Sequence[str], scale: str) -> list[Search]:
+def choose_searches(names: Sequence[str], scale: str) -> list[Search]:
     """The searches of the given names: a search, or a method for all of its searches."""
     size = look_up("scale", scale, SCALES)
     found: dict[str, Callable[[Scale], Search]] = {}

@@ -28,7 +28,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from cse_core.data.pins import hold, pins
 from cse_core.training.checkpoint import MANIFEST, parse_manifest
-from cse_core.training.run_state import HISTORY, History, check_finished, fitting, known, resumable
+from cse_core.training.run_state import HISTORY, History, check_finished, check_manifest, load_history, load_state
 from experiments.storage.credentials import redact_credentials
 
 ARRAYS = ("pair_scores", "figure_data")
@@ -100,7 +100,7 @@ class Shared:
                 return False
             for rule in rules:
                 name = f"{place}/{rule}/{MANIFEST}"
-                fitting(parse_manifest(self.files.cat_file(name).decode(), name), key, rule, history)
+                check_manifest(parse_manifest(self.files.cat_file(name).decode(), name), key, rule, history)
         except (FileNotFoundError, ValueError) as error:
             logger.warning(
                 "%s: not a finished run with the rules %s (%s)", redact_credentials(place), ", ".join(rules), error
@@ -291,7 +291,7 @@ def _joined(rules: Collection[str]) -> str:
 
 def _own_step(folder: Path, rules: Collection[str]) -> float:
     """How far a run has come in a folder; -1 where nothing there can be gone on from with these rules."""
-    if known(folder):
+    if load_history(folder):
         return math.inf
-    state = resumable(folder / "state.pt", folder.name, rules, mapped=True)
+    state = load_state(folder / "state.pt", folder.name, rules, mapped=True)
     return state["step"] if state else -1

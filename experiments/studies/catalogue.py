@@ -6,22 +6,22 @@ from cse_core.lookup import look_up, unknown
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Study, StudyAt
 from experiments.studies import (
-    compcse,
+    compcse_tables,
     controls,
     quickstart,
-    rankcse,
     rankcse_analyses,
-    rankencoder,
+    rankcse_tables,
     rankencoder_analyses,
+    rankencoder_tables,
     robustness,
-    whitenedcse,
+    whitenedcse_tables,
 )
 
 PAPERS: dict[str, dict[str, StudyAt]] = {
-    "rankcse": rankcse.STUDIES | rankcse_analyses.STUDIES,
-    "rankencoder": rankencoder.STUDIES | rankencoder_analyses.STUDIES,
-    "whitenedcse": whitenedcse.STUDIES,
-    "compcse": compcse.STUDIES,
+    "rankcse": rankcse_tables.STUDIES | rankcse_analyses.STUDIES,
+    "rankencoder": rankencoder_tables.STUDIES | rankencoder_analyses.STUDIES,
+    "whitenedcse": whitenedcse_tables.STUDIES,
+    "compcse": compcse_tables.STUDIES,
     "beyond": robustness.STUDIES | controls.STUDIES,
 }
 
@@ -39,7 +39,7 @@ STUDIES: dict[str, StudyAt] = {
 }
 
 
-def chosen(names: list[str], scale_name: str) -> list[Study]:
+def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     """The studies of the given names: a study, a paper for all of its studies, `all`, or `quickstart`."""
     scale = look_up("scale", scale_name, SCALES)
     found: dict[str, StudyAt] = {}
@@ -59,7 +59,7 @@ def chosen(names: list[str], scale_name: str) -> list[Study]:
 
 def single(name: str, scale_name: str) -> Study:
     """The one study of a name; the names of several, as of a paper, are refused."""
-    found = chosen([name], scale_name)
+    found = choose_studies([name], scale_name)
     if len(found) != 1:
         raise ValueError(
             f"{name} names {len(found)} studies; expected the name of one: {', '.join(s.name for s in found)}"

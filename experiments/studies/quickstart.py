@@ -1,30 +1,30 @@
 """The embedded default: SimCSE and both RankCSE variants on synthetic sentences, two seeds, one teacher."""
 
-from experiments.schema.hypotheses import Comparison
-from experiments.schema.recipes import ranked, simcse_run
+from experiments.schema.hypotheses import beats
+from experiments.schema.recipes import MakeRun, ranked, simcse_run
+from experiments.schema.rows import AS_IS, BASE, row
 from experiments.schema.study import Row, Scale, Study, StudyAt
-from experiments.studies.rankcse import RANKS, SHORT_METHODS
-
-BASE = "bert-base-uncased"
+from experiments.studies.rankcse_tables import RANKS, SHORT_METHODS
 
 
 def quickstart(scale: Scale) -> Study:
     """A small table that shows every part working; its docstring in data/synthetic.py says what it cannot show."""
-    make = {"SimCSE": simcse_run} | {title: ranked(rank) for rank, title in RANKS.items()}
-    untrained = scale.backbones[BASE]
-    rows = [Row(label="wiki-tiny, untrained", short="untrained", encoder=untrained, backbone=BASE, select="as is")]
-    for label, run in make.items():
-        short, trained = SHORT_METHODS[label], run(scale, BASE)
-        row = Row(label=label, short=short, encoder=trained, backbone=BASE, seeds=scale.seeds, select=scale.dev)
-        rows.append(row)
+
+    def trained(label: str, make: MakeRun) -> Row:
+        return row(scale, label, make(scale, BASE), BASE, None, short=SHORT_METHODS[label])
+
+    backbone = scale.backbones[BASE]
+    untrained = Row(label="wiki-tiny, untrained", short="untrained", encoder=backbone, backbone=BASE, select=AS_IS)
+    simcse = trained("SimCSE", simcse_run)
+    ours = [trained(title, ranked(rank)) for rank, title in RANKS.items()]
     return Study(
         name="quickstart",
         source="this project",
         question="Do training, scoring, tracking and tables work on this machine?",
         scale=scale,
-        rows=tuple(rows),
+        rows=(untrained, simcse, *ours),
         columns=("synthetic",),
-        comparisons=tuple(Comparison("quickstart", title, "SimCSE", task="synthetic") for title in RANKS.values()),
+        comparisons=tuple(beats(one, simcse, claim="quickstart", column="synthetic") for one in ours),
     )
 
 

@@ -5,12 +5,12 @@ from typing import Any
 from cse_core.methods import rankcse
 from cse_core.run import Run
 from experiments.schema.columns import EXAMPLE_COLUMNS, STS, TRANSFER
-from experiments.schema.hypotheses import Comparison, Cost, Untested
+from experiments.schema.hypotheses import Cost, Untested, beats, is_below
 from experiments.schema.recipes import BACKBONES, RUNS, rankcse_run, recipe_for, simcse_run
 from experiments.schema.rows import AS_IS, BASE, LARGE, TRANSFER_AVG, figure, first_seed, row, rows_of, untrained
 from experiments.schema.scales import SCALES
 from experiments.schema.study import BY_TRANSFER, Published, Row, Scale, Study, StudyAt, published_rows
-from experiments.studies.rankcse import MLE, NET, OURS, RANKS
+from experiments.studies.rankcse_tables import MLE, NET, OURS, RANKS
 
 GOLD = "imported: gold scores of the data set"
 
@@ -57,31 +57,31 @@ def _compared(scale: Scale) -> dict[str, Run | None]:
     }
 
 
-def _ranking(scale: Scale) -> tuple[Row, ...]:
-    kinds = {"KCC": "kendall", "NDCG": "ndcg.linear"}
-    rows = []
-    for name, metric in kinds.items():
-        for label, run in _compared(scale).items():
-            method = {NET: None, MLE: "RankCSE"}.get(label, label)
-            published = Published("rankcse_table13", "BERT-base", method, name) if method else None
-            rows.append(row(scale, f"{label}, {name}", run, BASE, published, metric=metric, short=label))
-    return tuple(rows)
+def _ranking(scale: Scale, name: str, metric: str) -> dict[str, Row]:
+    """Table 13's rows of one measure by method."""
+    rows = {}
+    for label, run in _compared(scale).items():
+        method = {NET: None, MLE: "RankCSE"}.get(label, label)
+        published = Published("rankcse_table13", "BERT-base", method, name) if method else None
+        rows[label] = row(scale, f"{label}, {name}", run, BASE, published, metric=metric, short=label)
+    return rows
 
 
 def table13(scale: Scale) -> Study:
     """Kendall's correlation and NDCG of each set's frequent sentences."""
-    pairs = [(mine, other) for mine in OURS for other in ("SimCSE", "DiffCSE")]
+    measures = _ranking(scale, "KCC", "kendall"), _ranking(scale, "NDCG", "ndcg.linear")
     return Study(
         name="rankcse-table13",
         source="RankCSE, Table 13",
         question="Does RankCSE rank better? The published row RankCSE, whose loss is not named, stands beside ListMLE.",
         scale=scale,
-        rows=_ranking(scale),
+        rows=tuple(row for rows in measures for row in rows.values()),
         columns=(*(f"{task}_groups" for task in STS), "groups_avg"),
         comparisons=tuple(
-            Comparison("R11", f"{mine}, {kind}", f"{other}, {kind}", "groups_avg")
-            for kind in ("KCC", "NDCG")
-            for mine, other in pairs
+            beats(rows[ours], rows[other], claim="R11", column="groups_avg")
+            for rows in measures
+            for ours in OURS
+            for other in ("SimCSE", "DiffCSE")
         ),
     )
 
@@ -169,16 +169,16 @@ def table11(scale: Scale) -> Study:
 
 def figure4(scale: Scale) -> Study:
     """Alignment against uniformity, coloured by STS."""
-    rows = [untrained(scale, "untrained, mean", "last avg", BASE)]
-    rows += [row(scale, label, run, BASE, None) for label, run in _compared(scale).items()]
+    rows = {"untrained": untrained(scale, "untrained, mean", "last avg", BASE)}
+    rows |= {label: row(scale, label, run, BASE, None) for label, run in _compared(scale).items()}
     return Study(
         name="rankcse-figure4",
         source="RankCSE, Figure 4",
         question="Does RankCSE trade alignment and uniformity better?",
         scale=scale,
-        rows=tuple(rows),
+        rows=tuple(rows.values()),
         columns=("alignment", "uniformity", "sts_avg"),
-        comparisons=tuple(Comparison("R12", "SimCSE", mine, "alignment") for mine in OURS),
+        comparisons=tuple(is_below(rows[ours], rows["SimCSE"], claim="R12", column="alignment") for ours in OURS),
         view="scatter",
         caption="The paper's PCL is not here: the core has no such method.",
     )
@@ -207,12 +207,12 @@ def table10(scale: Scale) -> Study:
         source="RankCSE, Table 10",
         question="Does RankCSE improve transfer when selected on transfer dev sets? One seed, four snapshots of a run.",
         scale=scale,
-        rows=first_seed(rows, scale),
+        rows=first_seed(rows.values(), scale),
         columns=(*TRANSFER, "transfer_avg"),
         comparisons=tuple(
-            Comparison("R13", f"{mine} {b}", f"DiffCSE {b}", "transfer_avg")
+            beats(rows[ours, b], rows["DiffCSE", b], claim="R13", column="transfer_avg")
             for b in ("BERT-base", "RoBERTa-base")
-            for mine in OURS
+            for ours in OURS
         ),
     )
 

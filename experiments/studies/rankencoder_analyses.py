@@ -2,24 +2,24 @@
 
 from cse_core.evaluation.scorers import Cosine
 from experiments.schema.columns import STS
-from experiments.schema.hypotheses import Comparison, Trend, Untested
+from experiments.schema.hypotheses import Trend, Untested, beats, equals, is_positive, rises_over_bins
 from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.rows import AS_IS, BASE, first_seed, row
 from experiments.schema.study import Row, Scale, Study, StudyAt
-from experiments.studies.rankencoder import MOST, PLUS, plus, ranked
+from experiments.studies.rankencoder_tables import MOST, PLUS, plus, ranked
 
 
 def figure6(scale: Scale) -> Study:
     """What ranks gain over cosines against how many neighbours a pair shares."""
-    run = simcse_run(scale, BASE)
+    simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None, scorer=ranked(scale, 1.0))
     return Study(
         name="rankencoder-figure6",
         source="RankEncoder, Figure 6",
         question="Does the gain grow with the number of shared neighbours?",
         scale=scale,
-        rows=(row(scale, "SimCSE", run, BASE, None, scorer=ranked(scale, 1.0)),),
+        rows=(simcse,),
         columns=("shared_neighbours", "gain_trend"),
-        comparisons=(Comparison("E4", "SimCSE", "SimCSE", "gain_trend", "bins"),),
+        comparisons=(rises_over_bins(simcse, claim="E4", column="gain_trend"),),
         view="neighbours",
         caption="Bins of equal width over SimCSE's cosine, those under twenty pairs merged with a neighbour.",
     )
@@ -45,22 +45,20 @@ def figure7(scale: Scale) -> Study:
 
 def figure8(scale: Scale) -> Study:
     """The contrastive and the weighted rank loss as training goes on."""
-    more = "RankEncoder-SimCSE, lambda_train 0.5"
-    rows = [
-        row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None),
-        row(scale, "RankEncoder-SimCSE", plus(scale, "SimCSE"), BASE, None, vary="all"),
-        row(scale, more, plus(scale, "SimCSE", rank_weight=0.5), BASE, None, vary="all"),
-    ]
+    simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None)
+    ours = row(scale, "RankEncoder-SimCSE", plus(scale, "SimCSE"), BASE, None, vary="all")
+    heavier = plus(scale, "SimCSE", rank_weight=0.5)
+    more = row(scale, "RankEncoder-SimCSE, lambda_train 0.5", heavier, BASE, None, vary="all")
     return Study(
         name="rankencoder-figure8",
         source="RankEncoder, Figure 8",
         question="Does lambda_train = 0.05 balance the two losses?",
         scale=scale,
-        rows=tuple(rows),
+        rows=(simcse, ours, more),
         columns=("stsb_dev", "last_contrastive", "last_rank", "rank_larger"),
         comparisons=(
-            Comparison("E6", more, "RankEncoder-SimCSE", "last_contrastive"),
-            Comparison("E6", "RankEncoder-SimCSE", "RankEncoder-SimCSE", "rank_larger", "positive"),
+            beats(more, ours, claim="E6", column="last_contrastive"),
+            is_positive(ours, claim="E6", column="rank_larger"),
         ),
         view="losses",
         caption="The paper's supervised SimCSE is not run: it needs NLI, which no scale here has.",
@@ -134,21 +132,22 @@ def corpus_sizes(scale: Scale) -> Study:
     """Footnote 5: ranks against more and more sentences, without training."""
     run, most = simcse_run(scale, BASE), scale.corpus.lines
     sizes = sorted({size for size in (1_000, 3_000, 10_000, 30_000, 100_000, min(most, MOST)) if size <= most})
-    label = "{:,} corpus sentences"
-    rows = [row(scale, "cosine", run, BASE, None)]
-    rows += [row(scale, label.format(size), run, BASE, None, scorer=ranked(scale, 1.0, size=size)) for size in sizes]
-    small, large = (label.format(size) for size in (sizes[0], sizes[-1]))
-    middle = label.format(10_000)
+    cosine = row(scale, "cosine", run, BASE, None)
+    ranks = {
+        size: row(scale, f"{size:,} corpus sentences", run, BASE, None, scorer=ranked(scale, 1.0, size=size))
+        for size in sizes
+    }
+    small, middle, large = ranks[sizes[0]], ranks[10_000], ranks[sizes[-1]]
     return Study(
         name="rankencoder-corpus",
         source="RankEncoder, footnote 5",
         question="Do gains rise with the corpus up to 10,000 sentences and stay there?",
         scale=scale,
-        rows=tuple(rows),
+        rows=(cosine, *ranks.values()),
         columns=("sts_avg", "stsb_similar"),
         comparisons=(
-            Comparison("E7", middle, small, given=(middle, "cosine")),  # without a gain there is none to rise
-            Comparison("E7", large, middle, kind="same", given=(middle, "cosine")),
+            beats(middle, small, claim="E7", only_if_better=(middle, cosine)),  # without a gain there is none to rise
+            equals(large, middle, claim="E7", only_if_better=(middle, cosine)),
         ),
         view="lines",
     )

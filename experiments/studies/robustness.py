@@ -7,12 +7,12 @@ from cse_core.evaluation.scorers import Cosine
 from cse_core.methods import promptbert, sncse
 from cse_core.run import Corpus, Run
 from experiments.schema.columns import STS
-from experiments.schema.hypotheses import Comparison, Order, Untested
+from experiments.schema.hypotheses import Order, Untested, beats
 from experiments.schema.recipes import RUNS, rankencoder_run, simcse_run
 from experiments.schema.rows import AS_IS, BASE, row
+from experiments.schema.scales import SEARCH_SEEDS
 from experiments.schema.study import Row, Scale, Study, StudyAt
-from experiments.search.spaces import SEEDS as SEARCH_SEEDS
-from experiments.studies.rankencoder import ranked
+from experiments.studies.rankencoder_tables import ranked
 
 OTHER_LINES = 10_000  # of corpora that are no training corpus
 UNTRAINED = {
@@ -118,43 +118,43 @@ def search(scale: Scale) -> Study:
 
 def ranks(scale: Scale) -> Study:
     """RankEncoder without ranks, without its filter, continued from its base; other corpora at inference."""
-    simcse, size = simcse_run(scale, BASE), min(ranked(scale).size, OTHER_LINES)
-    made = {
-        "SimCSE": simcse,
-        "RankEncoder": rankencoder_run(scale, BASE),
-        "centred cosines for ranks": rankencoder_run(scale, BASE, similarity="centred"),
-        "no filter": rankencoder_run(scale, BASE, lower=-1.0, upper=1.0),
-        "no lower threshold": rankencoder_run(scale, BASE, lower=-1.0),
-        "continued from the base": rankencoder_run(scale, BASE, start="base"),
-        "sum, lambda 5": rankencoder_run(scale, BASE, combination="sum", rank_weight=5.0),
-        "sum, lambda 5, centred cosines": rankencoder_run(
-            scale, BASE, combination="sum", rank_weight=5.0, similarity="centred"
-        ),
-    }
-    rows = [row(scale, label, run, BASE, None, vary="all") for label, run in made.items()]
-    rows += [
-        row(scale, f"SimCSE, {label}", simcse, BASE, None, scorer=scorer)
-        for label, scorer in {
-            "ranks": ranked(scale, 1.0),
-            "centred cosines": ranked(scale, 1.0, similarity="centred"),
-            "ranks of STS-B train sentences": ranked(scale, 1.0, corpus=Corpus("stsb_train", OTHER_LINES), size=size),
-            "ranks of film reviews": ranked(scale, 1.0, corpus=Corpus("mr", OTHER_LINES), size=size),
-        }.items()
-    ]
+    base, size = simcse_run(scale, BASE), min(ranked(scale).size, OTHER_LINES)
+
+    def trained(label: str, run: Run | None) -> Row:
+        return row(scale, label, run, BASE, None, vary="all")
+
+    def scored(label: str, weight: float = 1.0, **fields: Any) -> Row:
+        return row(scale, f"SimCSE, {label}", base, BASE, None, scorer=ranked(scale, weight, **fields))
+
+    added: dict[str, Any] = {"combination": "sum", "rank_weight": 5.0}
+    simcse, ours = trained("SimCSE", base), trained("RankEncoder", rankencoder_run(scale, BASE))
+    centred = trained("centred cosines for ranks", rankencoder_run(scale, BASE, similarity="centred"))
+    no_filter = trained("no filter", rankencoder_run(scale, BASE, lower=-1.0, upper=1.0))
+    no_lower = trained("no lower threshold", rankencoder_run(scale, BASE, lower=-1.0))
+    continued = trained("continued from the base", rankencoder_run(scale, BASE, start="base"))
+    summed = trained("sum, lambda 5", rankencoder_run(scale, BASE, **added))
+    centred_sum = rankencoder_run(scale, BASE, **added, similarity="centred")
+    summed_centred = trained("sum, lambda 5, centred cosines", centred_sum)
+    by_ranks, by_centred = scored("ranks"), scored("centred cosines", similarity="centred")
+    of_stsb = scored("ranks of STS-B train sentences", corpus=Corpus("stsb_train", OTHER_LINES), size=size)
+    of_reviews = scored("ranks of film reviews", corpus=Corpus("mr", OTHER_LINES), size=size)
     return Study(
         name="rankencoder-ranks",
         source="this project, after RankEncoder, Section 3 and footnotes 2 and 3",
         question="Do ranks make the difference, and the filter, and starting anew?",
         scale=scale,
-        rows=tuple(rows),
+        rows=(
+            *(simcse, ours, centred, no_filter, no_lower, continued, summed, summed_centred),
+            *(by_ranks, by_centred, of_stsb, of_reviews),
+        ),
         columns=("sts_avg", "stsb_similar"),
         comparisons=(
-            Comparison("E8", "RankEncoder", "no lower threshold"),
-            Comparison("E12", "RankEncoder", "continued from the base", acts=("RankEncoder", "SimCSE")),
-            Comparison("E13", "RankEncoder", "centred cosines for ranks"),
-            Comparison("E13", "sum, lambda 5", "sum, lambda 5, centred cosines"),
-            Comparison("E13", "SimCSE, ranks", "SimCSE, centred cosines"),
-            Comparison("E13", "SimCSE, ranks", "SimCSE, centred cosines", "stsb_similar"),
+            beats(ours, no_lower, claim="E8"),
+            beats(ours, continued, claim="E12", requires_difference=(ours, simcse)),
+            beats(ours, centred, claim="E13"),
+            beats(summed, summed_centred, claim="E13"),
+            beats(by_ranks, by_centred, claim="E13"),
+            beats(by_ranks, by_centred, claim="E13", column="stsb_similar"),
         ),
     )
 
@@ -162,24 +162,25 @@ def ranks(scale: Scale) -> Study:
 def robustness(scale: Scale) -> Study:
     """The methods by other averages, without the pairs that STS-B dev shares, and without selection."""
     runs = {label: run for label, run in _trained(scale).items() if run}
-    rows = [row(scale, label, run, BASE, None, **_as_published(scale, label)) for label, run in runs.items()]
-    rows += [replace(one, label=f"{one.label}, last", select="last") for one in rows]
+    rows = {label: row(scale, label, run, BASE, None, **_as_published(scale, label)) for label, run in runs.items()}
+    unselected = [replace(one, label=f"{one.label}, last", select="last") for one in rows.values()]
     # The papers' own methods over what they build on; the others gain nothing that a paper here claims.
-    mine = [name for name in runs if name.startswith(("RankCSE", "WhitenedCSE", "CompCSE"))]
-    found = [Comparison("S2", name, "SimCSE") for name in mine if "released" not in name]
-    found += [Comparison("S2", f"RankEncoder on {b}", b) for b in ("SimCSE", "PromptBERT", "SNCSE")]
+    mine = [name for name in rows if name.startswith(("RankCSE", "WhitenedCSE", "CompCSE")) and "released" not in name]
     orders = (("S1", "sts_disjoint_avg"), ("S4", "sts_avg_mean"), ("S4", "sts_avg_wmean"))
     return Study(
         name="robustness",
         source="this project",
         question="Do gains exceed what seeds do, and is the order of methods the same by every way to look?",
         scale=scale,
-        rows=tuple(rows),
+        rows=(*rows.values(), *unselected),
         columns=(*STS, "sts_avg", *dict.fromkeys(column for _, column in orders)),
-        comparisons=tuple(found),
+        comparisons=(
+            *(beats(rows[name], rows["SimCSE"], claim="S2") for name in mine),
+            *(beats(rows[f"RankEncoder on {b}"], rows[b], claim="S2") for b in ("SimCSE", "PromptBERT", "SNCSE")),
+        ),
         findings=(
-            *(Order(claim, tuple(runs), "sts_avg", column) for claim, column in orders),
-            Order("S3", tuple(runs), "sts_avg", "sts_avg", suffix=", last"),
+            *(Order(claim, tuple(rows), "sts_avg", column) for claim, column in orders),
+            Order("S3", tuple(rows), "sts_avg", "sts_avg", suffix=", last"),
         ),
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.cells import join, tidy
 from experiments.schema.study import TRANSFER, Row, Study
-from tests.analysis.conftest import toy_line
+from tests.support.toy_study import toy_line
 
 
 def key_of_row(study: Study, label: str, seed: int) -> str:

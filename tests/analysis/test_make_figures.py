@@ -100,7 +100,7 @@ def recorded(tmp_path: Path):
 
 
 def test_every_view_is_drawn_but_tables_and_examples():
-    declared = {study.view for study in catalogue.chosen(["all", "quickstart"], "small")}
+    declared = {study.view for study in catalogue.choose_studies(["all", "quickstart"], "small")}
     assert declared - set(VIEWS) == {"table", "examples"}
     assert set(VIEWS) <= declared
 
@@ -108,7 +108,7 @@ def test_every_view_is_drawn_but_tables_and_examples():
 @pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_has_files_that_are_the_same_each_time(view, recorded):
-    study = next(study for study in catalogue.chosen(["all"], "small") if study.view == view)
+    study = next(study for study in catalogue.choose_studies(["all"], "small") if study.view == view)
     mlruns = recorded(study)
     first, second = (make_figures.make([study], mlruns=mlruns, figures=mlruns / name) for name in "ab")
     names = [Path(f"small/{study.name}{suffix}") for suffix in (".png", ".svg")]
@@ -136,6 +136,6 @@ def test_examples_are_no_figure_even_with_curves(recorded):
 
 
 def test_without_names_figures_and_the_reports_curves_are_drawn():
-    found = make_figures.default(catalogue.chosen(["all"], "small"))
+    found = make_figures.default(catalogue.choose_studies(["all"], "small"))
     assert {study.name for study in found if study.view == "table"} == {"rankcse-table4"}
     assert {study.view for study in found} == {"table", "examples", *VIEWS}

@@ -30,7 +30,7 @@ BLOCKS = "Prose.\n\n<!-- table toy small -->\nold\n<!-- end -->\n\nMore.\n<!-- v
 def places(tmp_path: Path, mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Places:
     """A project with the toy study alone and a report, tables written."""
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
-    found = Places(mlruns=mlruns, tables=tmp_path / "tables", report=tmp_path / "REPORT.md")
+    found = Places(mlruns=mlruns, tables=tmp_path / "tables", pages=(tmp_path / "REPORT.md",))
     (tmp_path / "REPORT.md").write_text(BLOCKS.replace("--><!--", "-->\n<!--"))
     make_tables.make(places=found)
     return found
@@ -117,7 +117,7 @@ def test_made_twice_is_the_same_and_passes_the_check(places):
 
 
 def test_blocks_are_filled_and_prose_is_left_alone(places):
-    report = places.report.read_text()
+    report = places.pages[0].read_text()
     page = (places.tables / "small" / "toy.md").read_text()
     assert report.startswith("Prose.\n\n<!-- table toy small -->\n|  | STS avg, ours |")
     assert "old" not in report
@@ -143,7 +143,7 @@ def test_blocks_are_filled_and_prose_is_left_alone(places):
 )
 def test_wrong_blocks_are_errors(places, block, message, study, monkeypatch):
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study, "two": lambda scale: study})
-    places.report.write_text(block)
+    places.pages[0].write_text(block)
     with pytest.raises(ValueError, match=message):
         check(places)
 
@@ -158,13 +158,13 @@ def test_check_finds_an_edited_table_and_writes_nothing(places):
 
 
 def test_check_finds_an_edited_block(places):
-    places.report.write_text(places.report.read_text().replace("76.25", "86.25"))
+    places.pages[0].write_text(places.pages[0].read_text().replace("76.25", "86.25"))
     (found,) = check(places)
-    assert found.startswith(str(places.report))
+    assert found.startswith(str(places.pages[0]))
 
 
 def test_check_leaves_prose_alone(places):
-    places.report.write_text("Other prose.\n" + places.report.read_text())
+    places.pages[0].write_text("Other prose.\n" + places.pages[0].read_text())
     assert check(places) == []
 
 
@@ -243,7 +243,7 @@ def test_tables_come_from_the_record_without_mlflow():
 
 def test_the_committed_tables_and_the_report_belong_to_the_projects_own_record(mlruns, tmp_path, monkeypatch):
     elsewhere = Places.of(mlruns)
-    assert (elsewhere.tables, elsewhere.report) == (mlruns / "tables", None)
+    assert (elsewhere.tables, elsewhere.pages) == (mlruns / "tables", ())
     own = Places.of(csv_record.MLRUNS)
     assert own.tables == make_tables.ROOT / "analysis" / "tables"
-    assert own.report == make_tables.ROOT / "REPORT.md"
+    assert own.pages == (make_tables.ROOT / "README.md", make_tables.ROOT / "REPORT.md")

@@ -18,12 +18,13 @@ import pytest
 import torch
 
 from cse_core.functional.contrastive import cosine_matrix
+from cse_core.functional.rank_vectors import rank_similarity
 from cse_core.method import Method
 from cse_core.methods.rankcse import RankCSE
-from cse_core.methods.rankencoder import RankEncoder, rank_loss, rank_similarity
+from cse_core.methods.rankencoder import RankEncoder, rank_loss
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Pretrained
-from cse_core.training.train import Loop
+from cse_core.training.loop import Loop
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES, WIKI_TINY
 from tests.benchmarks.bench_steps import TEACHERS

@@ -20,9 +20,9 @@ from sentence_transformers import SentenceTransformer
 
 from cse_core.data.senteval import STS_DEV, STS_TEST, TRANSFER, labelled, pairs
 from cse_core.evaluation import tasks, transfer
-from cse_core.models.embedding_cache import Memory
+from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.models.encoder import Encoder
-from cse_core.training.train import Loop
+from cse_core.training.loop import Loop
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
 from tests.benchmarks.measure import seconds
@@ -53,7 +53,7 @@ def sequential(task: str, x: dict[str, torch.Tensor], y: dict[str, torch.Tensor]
 def test_transfer_scoring(task: str, real_data: Path) -> None:
     """All folds and weight decays side by side against one classifier after another, on the same vectors."""
     torch.set_num_threads(2)
-    x, y = tasks.features(labelled(task, real_data), Memory(Encoder.from_pretrained(MODEL), "bench").encode)
+    x, y = tasks.features(labelled(task, real_data), CachedEncoder(Encoder.from_pretrained(MODEL), "bench").encode)
     ours: list[transfer.Accuracy] = []
     fast = seconds(lambda: ours.append(transfer.accuracy(task, x, y)))
     torch.set_num_threads(1)  # the oracle's steps are too small to gain from a second thread

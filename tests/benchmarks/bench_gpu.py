@@ -21,7 +21,7 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.train import Loop
+from cse_core.training.loop import Loop
 from experiments.schema.scales import WIKI_MINI, WIKI_TINY
 from tests.benchmarks.bench_training import operations
 from tests.benchmarks.measure import matmul_rate, record, share

@@ -6,7 +6,7 @@ pytest tests/benchmarks/bench_ranks.py -o python_files="bench_*.py" -o addopts= 
 import numpy as np
 import torch
 
-from cse_core.methods.rankencoder import BLOCK, rank_similarity
+from cse_core.functional.rank_vectors import BLOCK, rank_similarity
 from tests.benchmarks.measure import by_turns, quotients, record
 
 SENTENCES, CORPUS, WIDTH = 1_000, 100_000, 768

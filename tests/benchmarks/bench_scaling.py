@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from cse_core.data.corpora import sentences
-from cse_core.methods.rankencoder import rank_similarity
+from cse_core.functional.rank_vectors import rank_similarity
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus
-from cse_core.training.train import Loop
+from cse_core.training.loop import Loop
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
 from tests.benchmarks.measure import by_turns, curve

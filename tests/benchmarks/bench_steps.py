@@ -24,7 +24,7 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE, group_whiten
 from cse_core.run import Run
-from cse_core.training.train import Loop
+from cse_core.training.loop import Loop
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES, WIKI_MINI, WIKI_TINY
 from tests.benchmarks.measure import by_turns, quotients, record

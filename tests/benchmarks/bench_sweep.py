@@ -21,9 +21,9 @@ import ray
 from ray import cloudpickle, tune
 
 from cse_core.run import Corpus, Run
-from experiments.execution.job import Job, Place, execute
+from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.plan import jobs_of, plan
-from experiments.execution.ray_sweep import Cluster, listed, names, run, tuner
+from experiments.execution.ray_sweep import RayConfig, fixed_list_search, names, run, tuner
 from experiments.results import csv_record as csv
 from experiments.results.mlflow_log import Tracker
 from experiments.schema.recipes import rankcse_run, rankencoder_run, simcse_run
@@ -55,7 +55,7 @@ def sweep(studied: Study, folder: Path) -> float:
     work = plan(jobs_of([studied]), nothing, folder / "store")
 
     def all_of_it() -> None:
-        failed, ended = run(work, nothing, Place(folder / "store"), Cluster(), Tracker(folder))
+        failed, ended = run(work, nothing, ExecutionSettings(folder / "store"), RayConfig(), Tracker(folder))
         assert ended
         assert not failed
 
@@ -71,7 +71,7 @@ def alone(key: str, folder: Path) -> None:
     job: Job = jobs[key]
     nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
     for one in (*(jobs[other.key] for other in nested), job):
-        execute(one, Place(folder / "store", threads=2))
+        execute(one, ExecutionSettings(folder / "store", threads=2))
 
 
 def by_itself(key: str, folder: Path) -> float:
@@ -128,12 +128,12 @@ def test_what_ray_tune_takes_for_runs_that_do_nothing(cache: Path, tmp_path: Pat
 
     def empty(n: int) -> None:
         counted = Counted()
-        keys = listed([f"{i:012x}" for i in range(n)], cluster.workers)
-        made = tuner(nothing_done, cluster, Place(tmp_path / str(n) / "store"), counted, **keys, **names())
+        keys = fixed_list_search([f"{i:012x}" for i in range(n)], cluster.workers)
+        made = tuner(nothing_done, cluster, ExecutionSettings(tmp_path / str(n) / "store"), counted, **keys, **names())
         times[n] = seconds(made.fit)
         assert counted.ended == n
 
-    cluster = Cluster()
+    cluster = RayConfig()
     cluster.start()
     try:
         empty(50)  # the first workers' start

@@ -31,7 +31,7 @@ from cse_core.models import packed_forward
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve
 from cse_core.run import Pretrained, Run
-from cse_core.training.train import Loop
+from cse_core.training.loop import Loop
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
 from tests.benchmarks import measure

@@ -13,7 +13,7 @@ import tyro
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from experiments.studies.catalogue import chosen
+from experiments.studies.catalogue import choose_studies
 from experiments.sweep import Options
 from tests.cluster.hosts import lacking
 
@@ -56,7 +56,9 @@ def test_launched_clusters_have_the_same_checkout_and_secrets_and_listen_inside_
 def test_settings_are_names_that_the_sweep_reads(path: Path) -> None:
     command = next(line for line in loaded(path)["setup_commands"] if "environment.sh" in line)
     names = {word.split("=")[0] for word in shlex.split(command)[2:]}
-    code = "".join(part.read_text() for part in [*(ROOT / "experiments").glob("*.py"), ROOT / "cse_core" / "data.py"])
+    code = "".join(
+        part.read_text() for package in ("experiments", "cse_core") for part in (ROOT / package).rglob("*.py")
+    )
     assert names
     assert all(f'"{name}"' in code for name in names)
 
@@ -93,7 +95,7 @@ def test_kubernetes_form_runs_a_sweep_of_this_project() -> None:
     python, script, *words = shlex.split(spec["entrypoint"])
     assert (python, script) == ("python", "/cse/experiments/sweep.py")
     options = tyro.cli(Options, args=words)
-    assert chosen(list(options.studies), options.scale)
+    assert choose_studies(list(options.studies), options.scale)
     cluster = spec["rayClusterSpec"]
     assert cluster["authOptions"] == {"mode": "token"}
     templates = [cluster["headGroupSpec"]["template"], *(group["template"] for group in cluster["workerGroupSpecs"])]

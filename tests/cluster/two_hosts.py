@@ -28,8 +28,8 @@ from experiments.results.provenance import ACROSS_MACHINES
 from experiments.storage.shared_storage import Shared
 from tests.cluster.cluster import ROOT, Cluster
 from tests.cluster.hosts import HOME, Host, hosts, lacking
-from tests.experiments.storage.test_shared_storage import content
 from tests.support.polling import until
+from tests.support.shared_folders import content
 
 RUNS = "ray::ImplicitFunc"  # processes in which Ray Tune has runs
 COMPARED = [*csv_record.CELL, "score", "pairs", "step"]

@@ -17,9 +17,8 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import PRECISIONS, Corpus, Pretrained, Run, canonical, key_of
 from experiments.schema.scales import SCALES
-from experiments.studies.rankcse import table4
-from tests.cse_core.methods.test_methods import KNOBS
-from tests.support.method_variants import MOVES, TEACHER_MOVES
+from experiments.studies.rankcse_tables import table4
+from tests.support.method_variants import KNOBS, MOVES, TEACHER_MOVES
 from tests.support.pinned_defaults import DEFAULTS
 
 BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))

@@ -22,7 +22,7 @@ TERMS = ("dev/stsb_dev", "alignment/stsb_dev", "uniformity/stsb_dev", "loss/cont
 
 
 def study_of(name: str, scale: str = "small") -> Study:
-    (found,) = catalogue.chosen([name], scale)
+    (found,) = catalogue.choose_studies([name], scale)
     return found
 
 

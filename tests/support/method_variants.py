@@ -1,13 +1,14 @@
 """For every field of every method two methods that differ in it alone, where it matters; and methods to train with."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
 from torch import Tensor
 
 from cse_core.method import Method, Tokens, innermost
+from cse_core.methods import METHODS
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.diffcse import DiffCSE
 from cse_core.methods.mlm import MLM
@@ -183,3 +184,6 @@ def _encoder(template: str, dropout: float) -> Encoder:
 def length_for(method: Method) -> int:
     """Of examples: short, so that truncation shows, but with room for SNCSE's templates."""
     return 24 if innermost(method).name == "sncse" else 8
+
+
+KNOBS = [(name, field.name) for name, method in METHODS.items() for field in fields(method)]  # ty: ignore[invalid-argument-type]

@@ -21,7 +21,7 @@ from cse_core.run import Corpus, Pretrained, Run
 from cse_core.seeding import seed_for
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Row, Scale, Study
-from experiments.search.spaces import SEARCHES, Between, Search
+from experiments.search.spaces import SEARCHES, LogUniform, Search
 from experiments.studies import catalogue
 from tests.support.polling import until
 
@@ -154,7 +154,7 @@ def held(scale: Scale) -> Study:
 
 def searches() -> dict[str, Callable[[Scale], Search]]:
     """One that Optuna samples, of a run that needs another; a grid with a fault in half of it."""
-    rates = {"learning_rate": Between(1e-5, 1e-3), "student_temperature": (0.025, 0.05)}
+    rates = {"learning_rate": LogUniform(1e-5, 1e-3), "student_temperature": (0.025, 0.05)}
     sampled = Search(name="tiny", source="", scale=SCALE, start=taught(run(seed=1)), space=rates, trials=5)
     values = {"temperature": (0.05, 1e-40), "learning_rate": (3e-4, 1e-3)}  # a cosine over 1e-40 is no float32
     grid = Search(name="tiny-grid", source="", scale=SCALE, start=run(), space=values)

@@ -66,7 +66,7 @@ def test_rows_are_called_by_their_method() -> None:
 
 
 def test_no_trained_row_of_a_figure_is_of_an_unknown_method() -> None:
-    figures = [study for study in catalogue.chosen(["all"], "small") if study.view in VIEWS]
+    figures = [study for study in catalogue.choose_studies(["all"], "small") if study.view in VIEWS]
     unknown = {row.label for s in figures for row in s.rows if row.encoder and style.method_of(row) == "another method"}
     assert unknown == set()
 

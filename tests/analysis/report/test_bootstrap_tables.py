@@ -17,12 +17,12 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
 from cse_core.run import Pretrained
 from experiments.execution import job
-from experiments.execution.job import Job, Place, Scoring
+from experiments.execution.job import ExecutionSettings, Job, Scoring
 from experiments.results import csv_record
 from experiments.schema.hypotheses import Comparison
 from experiments.schema.study import Row, Study
 from experiments.studies import catalogue
-from tests.analysis.conftest import FIRST, toy_study
+from tests.support.toy_study import FIRST, toy_study
 
 NOTHING = pd.DataFrame(columns=csv_record.PAIRS)
 
@@ -88,9 +88,11 @@ def untrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     study = replace(toy_study(("synthetic_dev",)), rows=(*rows, *toy_study().rows[-1:]), comparisons=found)
     for row in rows:
         scoring = (Scoring("as is", row.scorer, ("synthetic_dev",)),)
-        result = job.execute(Job(Pretrained("wiki-tiny"), "small", row.label, scoring), Place(tmp_path / "store"))
+        result = job.execute(
+            Job(Pretrained("wiki-tiny"), "small", row.label, scoring), ExecutionSettings(tmp_path / "store")
+        )
         csv_record.merge_lines("small", tmp_path, [result])
-    monkeypatch.setattr(catalogue, "chosen", lambda names, scale: [study])
+    monkeypatch.setattr(catalogue, "choose_studies", lambda names, scale: [study])
     return study
 
 
@@ -101,7 +103,9 @@ def test_pairs_drawn_anew_are_lines_of_the_record_and_agree_with_its_scores(untr
     rho = {}
     for row in untrained.rows[:2]:
         outcomes, _ = suite.evaluate(
-            job.opened(Pretrained("wiki-tiny"), "as is", Place(tmp_path)), row.scorer, ["synthetic_dev"]
+            job.load_encoder(Pretrained("wiki-tiny"), "as is", ExecutionSettings(tmp_path)),
+            row.scorer,
+            ["synthetic_dev"],
         )
         rho[row.label] = spearmanr(outcomes["synthetic_dev"].arrays["pair_scores"], gold).statistic
     assert line["difference"] == pytest.approx(100 * (rho["mean"] - rho["cls"]), abs=1e-3)

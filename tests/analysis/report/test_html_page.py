@@ -62,7 +62,9 @@ def test_links_lead_to_sections_and_words_are_escaped(read):
     text, found = read
     assert {link.removeprefix("#") for link in found.links} == {"claims", "toy", "odd"} <= set(found.ids)
     assert "Is a &lt; b &amp; c?" in text
+    assert "<b>not tested</b> (" in text
     assert "**" not in text
+    assert "&lt;b&gt;" not in text
 
 
 def test_pictures_are_in_the_page_and_nothing_is_fetched(read):

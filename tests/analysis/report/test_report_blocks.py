@@ -11,7 +11,7 @@ from analysis.verdicts.claims import judge
 from cse_core.run import Run
 from experiments.results.csv_record import read_results
 from experiments.schema.hypotheses import Comparison
-from experiments.studies.catalogue import chosen
+from experiments.studies.catalogue import choose_studies
 
 
 def lines_of(block: str) -> list[list[str]]:
@@ -64,7 +64,7 @@ def test_the_same_runs_in_two_tables_count_once_by_the_strictest_correction(stud
 
 
 def test_hours_are_epochs_times_passes_of_the_published_epoch():
-    studied = chosen(["rankcse-table2"], "paper")[0]
+    studied = choose_studies(["rankcse-table2"], "paper")[0]
     rows = {row.label: row.encoder for row in studied.rows if isinstance(row.encoder, Run)}
     assert report_blocks.gpu_hours(rows["SimCSE BERT-base"]) == pytest.approx(20 / 60)
     assert report_blocks.gpu_hours(rows["SimCSE BERT-large"]) == pytest.approx(45 / 60)
@@ -72,7 +72,7 @@ def test_hours_are_epochs_times_passes_of_the_published_epoch():
 
 
 def test_runs_are_unique_and_count_those_that_others_need():
-    studies = chosen(["rankcse-table1", "rankcse-table12", "rankcse-table9"], "paper")
+    studies = choose_studies(["rankcse-table1", "rankcse-table12", "rankcse-table9"], "paper")
     found = {row[0]: row for row in lines_of(report_blocks.runs_block(studies, read_results("paper")))}
     assert found["rankcse-table1"][4] == found["together"][4] == "5"  # SimCSE twice, DiffCSE, both losses
     assert found["rankcse-table9"][4] == "0"
@@ -80,17 +80,17 @@ def test_runs_are_unique_and_count_those_that_others_need():
 
 
 def test_a_study_leads_to_its_table_and_its_figure():
-    line = lines_of(report_blocks.runs_block(chosen(["rankcse-figure4"], "small"), read_results("small")))[0]
+    line = lines_of(report_blocks.runs_block(choose_studies(["rankcse-figure4"], "small"), read_results("small")))[0]
     assert line[0] == "[rankcse-figure4](analysis/tables/small/rankcse-figure4.md)"
     assert line[1] == "[RankCSE, Figure 4](analysis/figures/small/rankcse-figure4.png)"
     assert line[2] == "R12"
-    table = lines_of(report_blocks.runs_block(chosen(["rankcse-table4"], "small"), read_results("small")))[0]
+    table = lines_of(report_blocks.runs_block(choose_studies(["rankcse-table4"], "small"), read_results("small")))[0]
     assert table[1] == "RankCSE, Table 4"
 
 
 def test_hours_trained_are_those_of_the_record_once_a_run():
     results = read_results("small")
-    studies = chosen(["rankcse-table1", "rankcse-table12"], "small")
+    studies = choose_studies(["rankcse-table1", "rankcse-table12"], "small")
     found = {row[0]: row for row in lines_of(report_blocks.runs_block(studies, results))}
     keys = {key for study in studies for row in study.rows for key in row.keys().values()}
     keys |= {n.key for study in studies for row in study.rows for run in row.runs() for n in run.nested()}
@@ -101,7 +101,7 @@ def test_hours_trained_are_those_of_the_record_once_a_run():
 
 def test_power_counts_published_differences_as_large_as_could_be_found():
     """Against the verdict table as it is printed."""
-    results = join(chosen(["rankcse-table4"], "small")[0], read_results("small"))
+    results = join(choose_studies(["rankcse-table4"], "small")[0], read_results("small"))
     printed = [(row[8], row[6]) for row in verdict_grid(judge(results)).rows if "–" not in (row[8], row[6])]
     large = sum(abs(float(published.replace("−", "-"))) >= float(least) for published, least in printed)
     assert lines_of(report_blocks.power_block([results]))[0][:3] == ["rankcse-table4", str(len(printed)), str(large)]

@@ -11,7 +11,7 @@ from analysis.stats import significance
 from cse_core.evaluation.suite import TASKS
 from experiments.results import csv_record
 from experiments.schema.study import Published, Row, Study
-from tests.analysis.conftest import SEEDS, toy_line, toy_run
+from tests.support.toy_study import SEEDS, toy_line, toy_run
 
 
 def frame(lines: list[dict[str, object]]) -> pd.DataFrame:

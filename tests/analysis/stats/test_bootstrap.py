@@ -17,7 +17,6 @@ from analysis.stats.bootstrap import (
     order_agreement,
     order_bootstrap,
     paired_bootstrap,
-    performance_profile,
     probability_of_improvement,
     stratified_bootstrap,
 )
@@ -243,13 +242,6 @@ def test_probability_of_improvement_has_the_interval_of_the_enumeration():
     assert_percentiles(probability_of_improvement(one, other, 20_000).interval, everything)
     two = np.tile(one, 2), np.tile(other, 2)  # as two tasks that rise and fall together
     assert_percentiles(probability_of_improvement(*two, 20_000, whole_runs=True).interval, everything)
-
-
-def test_performance_profile_counts_what_lies_above():
-    thresholds = [70.0, 80.0, 90.0, 0.0]
-    expected = [sum(score > t for row in SEEDS for score in row) / 6 for t in thresholds]
-    assert performance_profile(SEEDS, thresholds).tolist() == pytest.approx(expected)
-    assert expected == [5 / 6, 2 / 6, 0, 1]
 
 
 def test_order_agreement_is_kendalls_tau():

@@ -23,7 +23,6 @@ def test_summary_is_the_sample_deviation():
 
 def test_one_score_has_no_deviation_and_no_interval():
     assert significance.summary([0.5]) == significance.Summary(0.5, None, 1)
-    assert significance.mean_interval([0.5]) is None
     assert significance.prediction_interval([0.5]) is None
 
 
@@ -32,7 +31,7 @@ def test_equal_scores_have_deviation_zero_whatever_the_order_of_summing():
     assert significance.prediction_interval([0.3, 0.3]) == (0.3, 0.3)
 
 
-@pytest.mark.parametrize("call", [significance.summary, significance.mean_interval, significance.prediction_interval])
+@pytest.mark.parametrize("call", [significance.summary, significance.prediction_interval])
 @pytest.mark.parametrize("scores", [[], [0.1, math.nan], [math.inf, 0.1], [[0.1]]])
 def test_scores_must_be_finite_numbers_in_a_row(call, scores):
     with pytest.raises(ValueError, match="scores: wanted"):
@@ -50,18 +49,6 @@ def test_nan_is_refused_by_name():
         significance.published_verdict(math.nan, significance.Interval(0, 1))
     with pytest.raises(ValueError, match="effect is NaN"):
         significance.comparison_verdict(math.nan, 0.01)
-
-
-@given(SPREAD)
-def test_mean_interval_is_scipys(scores):
-    expected = reference.t.interval(0.95, len(scores) - 1, np.mean(scores), reference.sem(scores))
-    assert significance.mean_interval(scores) == pytest.approx(expected)
-
-
-def test_mean_interval_covers_the_mean_as_often_as_it_says():
-    draws = np.random.default_rng(0).normal(3.0, 2.0, (2000, 4))
-    bands = [significance.mean_interval(draw) for draw in draws]
-    assert np.mean([band.low <= 3.0 <= band.high for band in bands if band]) == pytest.approx(0.95, abs=0.015)
 
 
 @pytest.mark.parametrize("runs", [1, 5])
@@ -152,60 +139,6 @@ def test_spread_of_swapped_samples_is_the_reciprocal(first, second):
 @pytest.mark.parametrize(("first", "second"), [([0.5], [0.4, 0.6]), ([0.4, 0.6], [0.5]), ([0.5, 0.5], [0.4, 0.6])])
 def test_spread_needs_two_deviations(first, second):
     assert significance.spread(first, second) == significance.Spread(None, None, None, (len(first), len(second)))
-
-
-@given(SPREAD, SPREAD)
-def test_welch_is_scipys(first, second):
-    found, expected = significance.welch(first, second), reference.ttest_ind(first, second, equal_var=False)
-    assert found.p == pytest.approx(expected.pvalue)
-    assert found.df == pytest.approx(expected.df)
-    assert found.interval == pytest.approx(tuple(expected.confidence_interval()))
-    assert found.difference == pytest.approx(np.mean(first) - np.mean(second))
-    assert found.n == (len(first), len(second))
-
-
-def test_welch_needs_two_scores_each_and_some_spread():
-    for first, second in (([0.5], [0.4, 0.6]), ([0.4, 0.6], [0.5]), ([0.1 + 0.2, 0.3], [0.5, 0.5])):
-        found = significance.welch(first, second)
-        assert found.difference == pytest.approx(np.mean(first) - np.mean(second))
-        assert (found.interval, found.p, found.df, found.n) == (None, None, None, (len(first), len(second)))
-    assert significance.welch([0.5, 0.5], [0.4, 0.6]).df == pytest.approx(1)
-    with pytest.raises(ValueError, match="scores: wanted finite"):
-        significance.welch([0.5, math.nan], [0.4, 0.6])
-
-
-def williams(*arguments):
-    found = significance.steiger(*arguments)
-    assert found is not None
-    return found
-
-
-def test_steiger_gives_the_published_examples():
-    """Steiger (1980), p. 249, case A, and Silver, Hittner and May (Applied Psychological Measurement 2006)."""
-    assert williams(0.4, 0.5, 0.1, 103).t == pytest.approx(-0.8913, abs=5e-5)
-    found = williams(0.3, 0.4, 0.5, 100)
-    assert (found.t, found.p, found.df) == (pytest.approx(-1.0767, abs=5e-5), pytest.approx(0.2843, abs=5e-5), 97)
-    back = williams(0.4, 0.3, 0.5, 100)
-    assert (back.t, back.p) == (pytest.approx(-found.t), pytest.approx(found.p))
-
-
-def test_steiger_rejects_equal_correlations_as_often_as_it_says():
-    random = np.random.default_rng(3)
-    covariance = np.array([[1, 0.6, 0.6], [0.6, 1, 0.7], [0.6, 0.7, 1]])
-    p_values = []
-    for sample in random.multivariate_normal(np.zeros(3), covariance, (2000, 25)):
-        r = np.corrcoef(sample.T)
-        p_values.append(williams(r[0, 1], r[0, 2], r[1, 2], 25).p)
-    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.012)
-
-
-def test_steiger_refuses_what_is_no_correlation():
-    assert significance.steiger(0.5, 0.5, 1.0, 20) is None
-    for bad in ((1.1, 0.5, 0.5), (0.9, -0.9, 0.9), (math.nan, 0.5, 0.5)):
-        with pytest.raises(ValueError, match=f"three variables can have, got {bad[0]}"):
-            significance.steiger(*bad, 20)
-    with pytest.raises(ValueError, match="at least 4, got 3"):
-        significance.steiger(0.5, 0.4, 0.5, 3)
 
 
 @given(st.lists(st.integers(0, 9).map(float), min_size=1, max_size=7))

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
+from analysis import benchmark_ratios
 from analysis.cells import join
-from analysis.report import benchmark_tables
 from analysis.report.verdict_tables import how_judged, overall_lines, verdict_grid
 from analysis.stats import significance
 from analysis.verdicts.claims import judge, overall
@@ -17,8 +17,8 @@ from experiments.results import csv_record
 from experiments.schema.columns import STS, column
 from experiments.schema.hypotheses import MARGIN, Comparison, Cost, Order, Trend, Untested
 from experiments.schema.study import BY_TRANSFER, SNAPSHOTS, Row, Study
-from experiments.studies.catalogue import chosen
-from tests.analysis.conftest import SEEDS, toy_line, toy_run
+from experiments.studies.catalogue import choose_studies
+from tests.support.toy_study import SEEDS, toy_line, toy_run
 
 Scores = dict[str, dict[int, list[float]]]
 
@@ -63,7 +63,10 @@ def test_beyond_a_margin_is_a_test_of_the_difference_against_it(study, margin, v
 
 def test_a_treatment_that_never_acted_is_not_tested(study):
     scores = {"a": by_seed(0.52, 0.53, 0.54), "b": by_seed(0.50, 0.51, 0.53), "base": by_seed(0.52, 0.53, 0.54)}
-    acts = (Comparison("E12", "a", "b", acts=("a", "base")), Comparison("E12", "a", "b", acts=("b", "base")))
+    acts = (
+        Comparison("E12", "a", "b", requires_difference=("a", "base")),
+        Comparison("E12", "a", "b", requires_difference=("b", "base")),
+    )
     idle, other = judged(study, scores, comparisons=acts)
     assert (idle.verdict, idle.reason) == ("not tested", "a is base on every seed, but for rounding")
     assert other.p is not None
@@ -153,7 +156,7 @@ def test_a_trend_is_spearman_over_columns_by_seed(study):
 )
 def test_a_cost_is_judged_by_the_quartiles_of_its_turns(study, monkeypatch, times, at_most, verdict):
     found = significance.Spread(1.5, significance.Interval(1.4, 1.6), None, (3, 3))
-    monkeypatch.setattr(benchmark_tables, "ratio", lambda what: found if what == "an epoch" else None)
+    monkeypatch.setattr(benchmark_ratios, "ratio", lambda what: found if what == "an epoch" else None)
     (one,) = judged(study, {"a": by_seed(0.5, 0.5, 0.5)}, findings=(Cost("R14", "an epoch", times, at_most=at_most),))
     assert (one.verdict, one.seeds) == (verdict, "3 turns")
     (none,) = judged(study, {"a": by_seed(0.5, 0.5, 0.5)}, findings=(Cost("R14", "a step", times),))
@@ -161,13 +164,13 @@ def test_a_cost_is_judged_by_the_quartiles_of_its_turns(study, monkeypatch, time
 
 
 def test_the_benchmarks_that_costs_name_are_measured():
-    for study in chosen(["all"], "small"):
+    for study in choose_studies(["all"], "small"):
         for cost in (finding for finding in study.findings if isinstance(finding, Cost)):
-            found = benchmark_tables.ratio(cost.what)
+            found = benchmark_ratios.ratio(cost.what)
             assert found is not None
             assert found.interval is not None
             assert 0.5 < found.interval.low <= found.interval.high
-    assert benchmark_tables.ratio("no such ratio") is None
+    assert benchmark_ratios.ratio("no such ratio") is None
 
 
 def test_every_kind_has_a_line_and_says_how_it_was_judged(study):
@@ -266,7 +269,7 @@ def test_a_trend_over_bins_is_no_surer_with_more_seeds(study):
 
 def test_a_comparison_that_presumes_another_is_tested_only_where_that_holds(study):
     rows = {"good": by_seed(0.5, 0.51, 0.52), "bad": by_seed(0.4, 0.42, 0.41), "student": by_seed(0.6, 0.63, 0.61)}
-    given = [Comparison("R7", "student", "bad", given=pair) for pair in (("good", "bad"), ("bad", "good"))]
+    given = [Comparison("R7", "student", "bad", only_if_better=pair) for pair in (("good", "bad"), ("bad", "good"))]
     tested, untested = judged(study, rows, comparisons=tuple(given))
     assert tested.verdict == "supported"
     assert (untested.verdict, untested.reason, untested.p) == ("not tested", "bad is no better than good here", None)
@@ -280,7 +283,7 @@ def test_the_margin_of_sameness_is_the_comparisons_own(study):
 
 def test_costs_are_of_the_scale_that_was_benchmarked(study, monkeypatch):
     monkeypatch.setattr(
-        benchmark_tables, "ratio", lambda what: significance.Spread(1.5, significance.Interval(1.4, 1.6), None, (3, 3))
+        benchmark_ratios, "ratio", lambda what: significance.Spread(1.5, significance.Interval(1.4, 1.6), None, (3, 3))
     )
     large = replace(study, scale=replace(study.scale, name="paper"))
     (one,) = judged(large, {"a": by_seed(0.5, 0.5, 0.5)}, findings=(Cost("R14", "an epoch", 1.5),))

@@ -13,13 +13,14 @@ from scipy import stats as scipy_stats
 from analysis.cells import join
 from analysis.report import report_blocks
 from analysis.stats import significance
+from analysis.verdicts import claims as claims_module
 from analysis.verdicts.claims import judge
-from analysis.verdicts.comparisons import Judged
+from analysis.verdicts.comparisons import Verdict
 from cse_core.data.senteval import STS_TEST
 from experiments.results import csv_record
 from experiments.schema.hypotheses import Comparison, Order, Trend
 from experiments.schema.study import Published, Row, Study
-from tests.analysis.conftest import SEEDS, toy_line, toy_run
+from tests.support.toy_study import SEEDS, toy_line, toy_run
 
 BySeed = Mapping[int, float]
 
@@ -48,7 +49,7 @@ def frame(lines: Sequence[Mapping[str, object]]) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=csv_record.RESULTS)
 
 
-def judged(study: Study, scores: Mapping[str, BySeed], *claims: Comparison, **more: object) -> tuple[Judged, ...]:
+def judged(study: Study, scores: Mapping[str, BySeed], *claims: Comparison, **more: object) -> tuple[Verdict, ...]:
     changed = replace(study, rows=rows_of(scores), comparisons=claims, **more)
     return judge(join(changed, frame(lines_of(scores))))
 
@@ -66,7 +67,7 @@ def test_a_seed_on_which_two_rows_coincide_is_one_of_the_tests_seeds(study: Stud
 
 def test_a_treatment_that_acted_on_some_seeds_acted(study: Study) -> None:
     scores = {"a": by_seed(0.52, 0.53, 0.55), "b": by_seed(0.50, 0.51, 0.50), "base": by_seed(0.52, 0.53, 0.50)}
-    (one,) = judged(study, scores, Comparison("E12", "a", "b", acts=("a", "base")))
+    (one,) = judged(study, scores, Comparison("E12", "a", "b", requires_difference=("a", "base")))
     assert one.reason == ""
     assert one.p is not None
 
@@ -193,11 +194,11 @@ def test_other_columns_kinds_checkpoints_and_scorers_are_other_comparisons(study
 
     def table(one: Comparison = pair, **row: object) -> object:
         changed = replace(study, rows=rows_of(CLOSE, **row), comparisons=(one,))
-        return report_blocks._measured(changed, one)
+        return claims_module._compared(changed, one)
 
     variants = [
         table(),
-        table(replace(pair, task="sts12")),
+        table(replace(pair, column="sts12")),
         table(replace(pair, kind="same")),
         table(replace(pair, better="b", worse="a")),
         table(replace(pair, better="c")),
@@ -236,10 +237,10 @@ def test_rows_that_lack_what_a_comparison_presumes_are_named(study: Study) -> No
         study,
         rows=(*rows_of(scores), gone),
         comparisons=(
-            Comparison("R7", "a", "b", given=("gone", "b")),
-            Comparison("R7", "a", "b", acts=("a", "gone")),
-            Comparison("R7", "a", "b", given=("a", "b")),
-            Comparison("R7", "a", "b", given=("b", "a")),
+            Comparison("R7", "a", "b", only_if_better=("gone", "b")),
+            Comparison("R7", "a", "b", requires_difference=("a", "gone")),
+            Comparison("R7", "a", "b", only_if_better=("a", "b")),
+            Comparison("R7", "a", "b", only_if_better=("b", "a")),
         ),
     )
     found = judge(join(changed, frame(lines_of(scores))))
@@ -258,14 +259,14 @@ def test_thresholds_are_as_declared() -> None:
     from analysis.verdicts import comparisons
     from cse_core.metrics import geometry
     from experiments.execution import plan
-    from experiments.schema import hypotheses
+    from experiments.schema import hypotheses, scales
     from experiments.search import spaces
-    from experiments.studies import compcse
+    from experiments.studies import compcse_tables
 
     assert (significance.LEVEL, significance.ALPHA, significance.POWER) == (0.95, 0.05, 0.8)
     assert (comparisons.BINS, comparisons.AGREES) == (10, 0.8)
     assert cells.POINT == 0.01
-    assert (hypotheses.LITTLE, hypotheses.MARGIN, compcse.COLLAPSE) == (1.1, 0.2, 5.0)
-    assert plan.SAME == 5e-5
-    assert (spaces.SEEDS, spaces.PUBLISHED_RATE, spaces.TRIALS) == ((101, 102), 3e-5, 24)
+    assert (hypotheses.NEGLIGIBLE_COST_RATIO, hypotheses.MARGIN, compcse_tables.COLLAPSE) == (1.1, 0.2, 5.0)
+    assert plan.SCORE_TOLERANCE == 5e-5
+    assert (scales.SEARCH_SEEDS, spaces.PUBLISHED_RATE, spaces.TRIALS) == ((101, 102), 3e-5, 24)
     assert geometry.positives(pd.Series([3.9, 4.0, 4.01, 5.0]).to_numpy()).tolist() == [2, 3]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModel
 
-from cse_core.data import corpora
+from cse_core.data import examples
 from cse_core.data.batches import Batches, Column, pad, stack, steps_per_epoch
 from cse_core.method import Tokens
 from cse_core.methods.simcse import SimCSE
@@ -201,8 +201,8 @@ def test_a_column_of_the_examples_is_the_table_in_any_number_of_pieces(
     tokenizer = Encoder.from_pretrained("wiki-tiny").tokenizer
     found = {}
     for chunk, lines in ((4096, 40), (7, 41)):  # another number of lines, for another table in the cache
-        monkeypatch.setattr(corpora, "CHUNK", chunk)
-        table = corpora.examples(Corpus("synthetic", lines), SimCSE(), tokenizer, 12)
+        monkeypatch.setattr(examples, "CHUNK", chunk)
+        table = examples.examples(Corpus("synthetic", lines), SimCSE(), tokenizer, 12)
         assert table.data.column("text").num_chunks == -(-lines // chunk)
         column = Column(table, "text")
         found[chunk] = [column[row].tolist() for row in range(len(column))]

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from cse_core.data import corpora, synthetic
+from cse_core.data import corpora, locate, synthetic
+from cse_core.data import examples as training_examples
 from cse_core.method import no_targets, single_column, tanh_head
 from cse_core.models.pretrained import ASSETS
 from cse_core.run import Corpus
@@ -84,7 +85,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def examples(corpus: Corpus, method: Any, tokenizer: Any, max_length: int, folder: Path | None = None) -> Any:
-    return corpora.examples(corpus, method, tokenizer, max_length, folder)
+    return training_examples.examples(corpus, method, tokenizer, max_length, folder)
 
 
 def sha(path: Path) -> str:
@@ -100,35 +101,35 @@ class TestReadLines:
             for suffix, pack in ((".txt", bytes), (".gz", gzip.compress), (".xz", lzma.compress)):
                 path = Path(folder) / f"text{suffix}"
                 path.write_bytes(pack(content))
-                assert corpora.read_lines(path) == lines
+                assert locate.read_lines(path) == lines
 
     def test_only_newlines_end_a_line_and_one_carriage_return_goes(self, tmp_path: Path):
         path = tmp_path / "text.txt"
         path.write_bytes("a\r\nb\rc\u2028d\x0be\r\r\n\nlast".encode())
-        assert corpora.read_lines(path) == ["a", "b\rc\u2028d\x0be\r", "", "last"]
+        assert locate.read_lines(path) == ["a", "b\rc\u2028d\x0be\r", "", "last"]
 
     def test_encoding(self, tmp_path: Path):
         path = tmp_path / "text.txt"
         path.write_bytes(b"sister\xf0city\n")
-        assert corpora.read_lines(path, "latin-1") == ["sister\u00f0city"]
+        assert locate.read_lines(path, "latin-1") == ["sister\u00f0city"]
         with pytest.raises(ValueError, match=r"text\.txt: not utf-8 .*; convert it"):
-            corpora.read_lines(path)
+            locate.read_lines(path)
 
     @pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("xz", lzma.compress)])
     def test_a_cut_file_is_an_error_only_where_the_cut_is_reached(self, suffix: str, pack, tmp_path: Path):
         lines = [os.urandom(40).hex() for _ in range(20_000)]
         path = tmp_path / f"text.{suffix}"
         path.write_bytes(pack("\n".join(lines).encode())[:-200])
-        assert corpora.read_lines(path, lines=3) == lines[:3]
+        assert locate.read_lines(path, lines=3) == lines[:3]
         with pytest.raises(ValueError, match=rf"text\.{suffix}: cut short or damaged .*; delete it and copy or fetch"):
-            corpora.read_lines(path)
+            locate.read_lines(path)
 
     @pytest.mark.parametrize("suffix", ["gz", "xz"])
     def test_a_file_that_only_bears_the_suffix(self, suffix: str, tmp_path: Path):
         path = tmp_path / f"text.{suffix}"
         path.write_bytes(b"plain text\n" * 100)
         with pytest.raises(ValueError, match="cut short or damaged"):
-            corpora.read_lines(path)
+            locate.read_lines(path)
 
 
 class TestSentences:
@@ -139,7 +140,7 @@ class TestSentences:
         assert [Path(file["filename"]) for file in table.cache_files] == [cache / "corpora" / digest / "table.arrow"]
 
     def test_the_hash_is_that_of_the_file(self, source: Path):
-        assert corpora.content_hash(corpora.read_lines(source)) == sha(source)
+        assert corpora.content_hash(locate.read_lines(source)) == sha(source)
 
     def test_a_pinned_corpus_is_not_read_again(self, source: Path, cache: Path):
         corpus = Corpus(str(source), len(LINES), sha(source))
@@ -208,6 +209,7 @@ class TestExamples:
         whole = examples(Corpus(str(source), 6), Halves(), tokenizer, 8)[:]
         monkeypatch.setenv("CSE_CACHE", str(cache / "other"))
         monkeypatch.setattr(corpora, "CHUNK", 1)
+        monkeypatch.setattr(training_examples, "CHUNK", 1)
         assert examples(Corpus(str(source), 6), Halves(), tokenizer, 8)[:] == whole
         assert len(whole["left"]) == len(whole["right"]) == 6
 

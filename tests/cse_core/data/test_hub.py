@@ -8,31 +8,32 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from cse_core.data import corpora
+from cse_core.data import locate
+from tests.support.archives import add, member
 
-PREFIX = f"/datasets/{corpora.REPOSITORY}/resolve/main/"
+PREFIX = f"/datasets/{locate.REPOSITORY}/resolve/main/"
 CORPUS = b"The first line.\n\nThe third line.\n"
 
 CHILD = """
 import json, sys
 from pathlib import Path
-from cse_core import data, senteval
+from cse_core.data import corpora, locate, senteval
 from cse_core.run import Corpus
 folder, seen = Path(sys.argv[1]), {}
 name = "wiki1m_for_simcse"
-seen["folder"] = str(data.locate_corpus(name, folder))
-seen["fetched"] = data.locate_corpus(name).read_text()
-seen["again"] = data.locate_corpus(name).read_text()
-seen["folder_before_cache"] = str(data.locate_corpus(name, folder))
-seen["sentences"] = data.sentences(Corpus(name, 3))["text"][:]
+seen["folder"] = str(locate.locate_corpus(name, folder))
+seen["fetched"] = locate.locate_corpus(name).read_text()
+seen["again"] = locate.locate_corpus(name).read_text()
+seen["folder_before_cache"] = str(locate.locate_corpus(name, folder))
+seen["sentences"] = corpora.sentences(Corpus(name, 3))["text"][:]
 if sys.argv[2] == "archive":
-    data.locate_senteval(), data.locate_senteval()
+    locate.locate_senteval(), locate.locate_senteval()
     seen["counts"] = {task: len(senteval.pairs(task).table) for task in senteval.STS_TEST}
     seen["counts"]["cr"] = len(senteval.labelled("cr").table)
     try:
@@ -41,7 +42,7 @@ if sys.argv[2] == "archive":
         seen["refused"] = str(error)
 else:
     try:
-        data.locate_senteval()
+        locate.locate_senteval()
     except FileNotFoundError as error:
         seen["absent"] = str(error)
 print(json.dumps(seen))
@@ -53,7 +54,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What the hub has: a small corpus and, where the real data is at hand, an archive of it with SUBJ cut short."""
     found = {"wiki1m_for_simcse.txt": CORPUS}
     if os.environ.get("CSE_DATA"):
-        root = corpora.locate_senteval(Path(os.environ["CSE_DATA"]))
+        root = locate.locate_senteval(Path(os.environ["CSE_DATA"]))
         stream = io.BytesIO()
         with tarfile.open(fileobj=stream, mode="w") as tar:
             for path in sorted(root.rglob("*")):
@@ -119,44 +120,38 @@ def seen(hub: tuple[str, list[str]], files: dict[str, bytes], tmp_path_factory: 
     return json.loads(done.stdout) | {"home": str(home), "requests": list(hub[1])}
 
 
-def add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    tar.addfile(member, io.BytesIO(content))
-
-
 class TestLocate:
     @pytest.mark.parametrize("suffix", ["", ".txt", ".txt.xz", ".txt.gz"])
     def test_in_the_folder_with_any_suffix(self, suffix: str, tmp_path: Path, cache: Path):
         (tmp_path / f"mine{suffix}").write_bytes(b"x")
-        assert corpora.locate_corpus("mine", tmp_path) == tmp_path / f"mine{suffix}"
+        assert locate.locate_corpus("mine", tmp_path) == tmp_path / f"mine{suffix}"
 
     def test_the_argument_goes_before_the_variable(self, tmp_path: Path, cache: Path, monkeypatch):
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
             (tmp_path / name / "mine.txt").write_text(name)
         monkeypatch.setenv("CSE_DATA", str(tmp_path / "a"))
-        assert corpora.locate_corpus("mine").read_text() == "a"
-        assert corpora.locate_corpus("mine", tmp_path / "b").read_text() == "b"
+        assert locate.locate_corpus("mine").read_text() == "a"
+        assert locate.locate_corpus("mine", tmp_path / "b").read_text() == "b"
 
     def test_a_path_is_a_name(self, tmp_path: Path, cache: Path):
         (tmp_path / "mine.txt").touch()
-        assert corpora.locate_corpus(str(tmp_path / "mine.txt")) == tmp_path / "mine.txt"
+        assert locate.locate_corpus(str(tmp_path / "mine.txt")) == tmp_path / "mine.txt"
 
     def test_a_missing_corpus_says_where_it_was_looked_for(self, tmp_path: Path, cache: Path):
         with pytest.raises(FileNotFoundError, match=r"corpus mine: .*mine\.txt\.xz.*; name the folder .*CSE_DATA"):
-            corpora.locate_corpus("mine", tmp_path)
+            locate.locate_corpus("mine", tmp_path)
 
     def test_a_missing_data_folder_is_an_error(self, tmp_path: Path, cache: Path, monkeypatch):
-        assert corpora.data_folder(None) is None
+        assert locate.data_folder(None) is None
         monkeypatch.setenv("CSE_DATA", str(tmp_path / "nowhere"))
         with pytest.raises(FileNotFoundError, match="nowhere: no such folder; correct"):
-            corpora.data_folder(None)
+            locate.data_folder(None)
 
     @pytest.mark.parametrize("layout", ["senteval/downstream", "SentEval/data/downstream", "."])
     def test_senteval_in_any_layout(self, layout: str, tmp_path: Path, cache: Path):
         (tmp_path / layout / "STS").mkdir(parents=True)
-        assert corpora.locate_senteval(tmp_path) == tmp_path / layout
+        assert locate.locate_senteval(tmp_path) == tmp_path / layout
 
 
 def test_a_folder_goes_before_the_cache_and_the_cache_before_the_hub(seen: dict):
@@ -193,19 +188,12 @@ def test_an_archive_that_the_hub_lacks(seen: dict):
     assert seen["absent"].startswith("senteval.tar: not among")
 
 
-@pytest.mark.parametrize("locate", [corpora.locate_senteval, lambda: corpora.locate_corpus("wiki1m_for_simcse")])
-def test_offline_with_nothing_cached(locate, cache: Path):
+@pytest.mark.parametrize("find", [locate.locate_senteval, lambda: locate.locate_corpus("wiki1m_for_simcse")])
+def test_offline_with_nothing_cached(find: Callable[[], Path], cache: Path):
     with pytest.raises(FileNotFoundError) as caught:
-        locate()
-    for word in ("not in the Hugging Face cache", corpora.REPOSITORY, "HF_HUB_OFFLINE", "HF_ENDPOINT", "CSE_DATA"):
+        find()
+    for word in ("not in the Hugging Face cache", locate.REPOSITORY, "HF_HUB_OFFLINE", "HF_ENDPOINT", "CSE_DATA"):
         assert word in str(caught.value)
-
-
-def member(name: str, **fields: object) -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    for field, value in fields.items():
-        setattr(made, field, value)
-    return made
 
 
 HOSTILE = {
@@ -223,11 +211,11 @@ def test_an_archive_that_is_refused_leaves_nothing(name: str, tmp_path: Path, ca
     with tarfile.open(archive, "w") as tar:
         for item in members:
             tar.fileobj.write(item.tobuf())  # the header alone: no test writes three gigabytes
-    monkeypatch.setattr(corpora, "MOST_MEMBERS", 100)
-    monkeypatch.setattr(corpora, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(corpora, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    monkeypatch.setattr(locate, "MOST_MEMBERS", 100)
+    monkeypatch.setattr(locate, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(locate, "hf_hub_download", lambda *args, **kwargs: str(archive))
     with pytest.raises(ValueError, match=rf"senteval\.tar: refused \(.*{reason}"):
-        corpora.locate_senteval()
+        locate.locate_senteval()
     assert [path.name for path in cache.rglob("*")] == ["senteval.lock"]
     assert not list(tmp_path.rglob("outside*"))
 
@@ -237,10 +225,10 @@ def test_an_archive_that_is_cut_is_refused(tmp_path: Path, cache: Path, monkeypa
     with tarfile.open(archive, "w") as tar:
         add(tar, "STS/a.txt", b"x" * 5000)
     archive.write_bytes(archive.read_bytes()[:3000])
-    monkeypatch.setattr(corpora, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(corpora, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    monkeypatch.setattr(locate, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(locate, "hf_hub_download", lambda *args, **kwargs: str(archive))
     with pytest.raises(ValueError, match=r"senteval\.tar: refused"):
-        corpora.locate_senteval()
+        locate.locate_senteval()
     assert not (cache / "senteval").exists()
 
 
@@ -250,8 +238,8 @@ def test_any_top_folder_will_do_and_links_are_left_out(top: str, tmp_path: Path,
     with tarfile.open(archive, "w") as tar:
         add(tar, f"{top}/a.txt", b"content")
         tar.addfile(member(f"{top}/link", type=tarfile.SYMTYPE, linkname="a.txt"))
-    monkeypatch.setattr(corpora, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(corpora, "hf_hub_download", lambda *args, **kwargs: str(archive))
-    found = corpora.locate_senteval()
+    monkeypatch.setattr(locate, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(locate, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    found = locate.locate_senteval()
     assert sorted(path.name for path in (found / "STS").iterdir()) == ["a.txt"]
     assert (found / "STS" / "a.txt").read_bytes() == b"content"

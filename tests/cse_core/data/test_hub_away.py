@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from cse_core.data import corpora
-from tests.cse_core.data.test_hub import add
+from cse_core.data import locate
+from tests.support.archives import add
 
 AWAY = """
 import sys
 from pathlib import Path
-from cse_core import data
+from cse_core.data import locate
 import time
-for find in (lambda f: data.locate_corpus("wiki1m_for_simcse", f), data.locate_senteval):
+for find in (lambda f: locate.locate_corpus("wiki1m_for_simcse", f), locate.locate_senteval):
     start = time.monotonic()
     try:
         find(Path(sys.argv[1]))
@@ -53,8 +53,8 @@ def damage_one(root: Path) -> None:
 UNPACKED = {
     "a file is empty": damage_one,
     "a file is gone": lambda root: (root / "STS" / "a.txt").unlink(),
-    "the list is cut": lambda root: (root / corpora.UNPACKED).write_bytes(b'{"STS'),
-    "the list is gone": lambda root: (root / corpora.UNPACKED).unlink(),
+    "the list is cut": lambda root: (root / locate.UNPACKED).write_bytes(b'{"STS'),
+    "the list is gone": lambda root: (root / locate.UNPACKED).unlink(),
 }
 
 
@@ -65,14 +65,14 @@ def test_a_damaged_folder_of_an_archive_is_unpacked_again(
     archive = tmp_path / "senteval.tar"
     with tarfile.open(archive, "w") as tar:
         add(tar, "STS/a.txt", b"content")
-    monkeypatch.setattr(corpora, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(corpora, "hf_hub_download", lambda *args, **kwargs: str(archive))
-    found = corpora.locate_senteval()
+    monkeypatch.setattr(locate, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(locate, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    found = locate.locate_senteval()
     assert caplog.messages == []
     UNPACKED[damage](found)
-    assert (corpora.locate_senteval() / "STS" / "a.txt").read_bytes() == b"content"
+    assert (locate.locate_senteval() / "STS" / "a.txt").read_bytes() == b"content"
     assert caplog.messages
     assert all(str(cache / "senteval") in said for said in caplog.messages)
     caplog.clear()
-    corpora.locate_senteval()
+    locate.locate_senteval()
     assert caplog.messages == []

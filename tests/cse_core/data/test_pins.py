@@ -48,7 +48,7 @@ def other_weights(backbone: Path) -> None:
     encoder = Encoder.from_pretrained(backbone)
     with torch.no_grad():
         next(encoder.backbone.parameters()).mul_(2)
-    encoder.keep(backbone)
+    encoder.save_pretrained(backbone)
 
 
 def test_the_first_run_pins_what_it_takes_by_name(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:

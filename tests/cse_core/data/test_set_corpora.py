@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cse_core.data.corpora import content_hash, content_of, sentences
+from cse_core.data.arrow_cache import content_of
+from cse_core.data.corpora import content_hash, sentences
 from cse_core.data.senteval import SETS, distinct_sentences, labelled, pairs
 from cse_core.run import Corpus
 

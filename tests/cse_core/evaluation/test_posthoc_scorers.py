@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from cse_core.data import synthetic
-from cse_core.data.senteval import Evaluation
+from cse_core.data.senteval import EvalDataset
 from cse_core.evaluation import scorers
 from cse_core.evaluation.bert_flow import fit_flow
 from cse_core.evaluation.scorers import Cosine, Flowed, Pairs, Ranked, Scorer, Whitened, whitening
@@ -133,9 +133,9 @@ def texts_of(split: str) -> list[str]:
 def by_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every encoder's vectors are Hashed's of its pooling and the text, every set's pairs are those of texts_of."""
 
-    def own(task: str, data: Path | None) -> Evaluation:
+    def own(task: str, data: Path | None) -> EvalDataset:
         texts = texts_of(task)
-        return Evaluation(task, Dataset.from_dict({"sentence1": texts[::2], "sentence2": texts[1::2]}), {})
+        return EvalDataset(task, Dataset.from_dict({"sentence1": texts[::2], "sentence2": texts[1::2]}), {})
 
     monkeypatch.setattr(Encoder, "encode", lambda self, sentences: hashed(self.pooling, sentences))
     monkeypatch.setattr(scorers, "pairs", own)
@@ -182,7 +182,7 @@ def test_whitened_and_flowed_score_under_their_pooling_and_fit(
         return [cosine(*pair) for pair in zip(first, second, strict=True)]
 
     def flow(seed: int) -> Callable[[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]:
-        return lambda x: lambda vectors: fit_flow(x, mixing="permutation", seed=seed)(vectors)[0]
+        return lambda x: lambda vectors: fit_flow(x, seed=seed)(vectors)[0]
 
     whitened = expected("layer1_last_mean", lambda x: whitening(x, 4))
     assert scores(Whitened(dims=4)) == pytest.approx(whitened, abs=1e-9)
@@ -226,10 +226,10 @@ def test_states_behind_a_layer_norm_span_a_dimension_less(cache: Path, encoder: 
 
 def test_the_cosine_is_under_the_encoders_own_template_or_another(encoder: Encoder) -> None:
     own, other = '"{}" means [MASK].', "{} is [MASK] ."
-    prompted = encoder.under("mask", own)
+    prompted = encoder.with_pooling("mask", own)
     for scorer, template in ((Cosine(), own), (Cosine("mask", other), other)):
         found = scorer.pair_scores(prompted, TASKS)["second"].scores.tolist()
-        sides = (encoder.under("mask", template).encode(side).tolist() for side in TASKS["second"])
+        sides = (encoder.with_pooling("mask", template).encode(side).tolist() for side in TASKS["second"])
         assert found == pytest.approx([cosine(*pair) for pair in zip(*sides, strict=True)], abs=1e-5)
     assert Cosine("cls").pair_scores(prompted, TASKS)["second"].scores.tolist() == pytest.approx(
         Cosine().pair_scores(encoder, TASKS)["second"].scores.tolist(), abs=1e-6

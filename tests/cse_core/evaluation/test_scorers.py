@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cse_core.evaluation.scorers import Cosine, pair_cosines
+from cse_core.evaluation.scorers import Cosine
+from cse_core.functional.contrastive import pair_cosines
 from cse_core.models.encoder import Encoder
 from cse_core.run import POOLINGS
 

@@ -12,28 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from cse_core.data.senteval import STS_TEST, TRANSFER, Evaluation, pairs
+from cse_core.data.senteval import STS_TEST, TRANSFER, EvalDataset, pairs
 from cse_core.evaluation.subsets import SUBSETS, disjoint, normalised, scored
 from cse_core.metrics.correlation import correlations
-from experiments.cli import score_tables
-from tests.cse_core.evaluation.test_suite import columns, cosines, exact
-from tests.cse_core.evaluation.test_suite import scored as outcomes
+from experiments.results import score_tables
+from tests.support.outcomes import SHARED_WITH_DEV, Pair, columns, cosines, evaluation_of, exact, words_of
+from tests.support.outcomes import scored as outcomes
 
-Pair = tuple[str, str]
 LEFT = {"sts12": 1854, "sts13": 822, "sts14": 1697, "sts15": 1319, "sts16": 967, "stsb": 1364, "sickr": 4864}
-SHARED_WITH_DEV = {"sts12": 259, "sts13": 81, "sts14": 193, "sts15": 580, "sts16": 22}
 GONE = {"sts14": {"deft-forum", "deft-news"}, "sts15": {"answers-forums"}}  # parts, which no mean over parts holds
 INTERVALS = {"stsb_dissimilar": 407, "stsb_between": 438, "stsb_similar": 534}
-
-
-def words_of(sentence: str) -> str:
-    """Letters and digits as they stand, lower-cased; everything else only separates."""
-    return " ".join("".join(c if c.isalnum() else " " for c in sentence.lower()).split())
 
 
 def plainer(sentence: str) -> str:
@@ -53,7 +45,7 @@ def kept(task: str, splits: Sequence[str], data: Path, normal=words_of) -> list[
     return [row for row, pair in enumerate(sides(task, data)) if tuple(sorted(map(normal, pair))) not in known]
 
 
-def seen(data: Path) -> dict[str, Evaluation]:
+def seen(data: Path) -> dict[str, EvalDataset]:
     return {split: pairs(split, data) for split in ("stsb_dev", "stsb_train")}
 
 
@@ -80,13 +72,6 @@ def test_the_dev_set_alone_shares_pairs_with_the_older_sets(task: str, real_data
     assert removed.isdisjoint(disjoint(pairs(task, real_data), seen(real_data)).tolist())
     assert without_both == without_dev & without_train
     assert len(without_both) < min(len(without_dev), len(without_train))
-
-
-def evaluation_of(rows: Sequence[Pair], gold: Sequence[float] = ()) -> Evaluation:
-    first, second = ([pair[side] for pair in rows] for side in (0, 1))
-    scores = [float(score) for score in gold] or [1.0] * len(rows)
-    table = {"part": ["all"] * len(rows), "sentence1": first, "sentence2": second, "score": scores}
-    return Evaluation("mine", Dataset.from_dict(table), {})
 
 
 def left_of(rows: Sequence[Pair], dev: Sequence[Pair], train: Sequence[Pair]) -> list[int]:

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -19,13 +19,11 @@ from cse_core.evaluation.suite import GROUPS, PHRASES, TASKS, evaluate, named
 from cse_core.evaluation.transfer import Accuracy
 from cse_core.metrics import geometry, neighbours, ranking
 from cse_core.metrics.correlation import correlations
-from cse_core.models.embedding_cache import Memory
+from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.models.encoder import Encoder
-from cse_core.run import Corpus
-from tests.cse_core.models.test_embedding_cache import Recording
+from tests.support.encoders import Recording
+from tests.support.outcomes import CORPUS, RANKED, columns, cosines, exact, scored
 
-CORPUS = Corpus("synthetic", 512)
-RANKED = Ranked(corpus=CORPUS, size=400)
 LARGE = ("mr", "subj", "mpqa", "sst2")
 FAST_GEOMETRY = ("stsb_dev_geometry", "stsb_dissimilar", "stsb_between", "stsb_similar", "phrases")
 torch.set_num_threads(1)
@@ -46,34 +44,13 @@ def classified(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple]:
 
 
 @pytest.fixture(scope="module")
-def memory() -> Memory:
-    return Memory(Encoder.from_pretrained("wiki-tiny"))
+def memory() -> CachedEncoder:
+    return CachedEncoder(Encoder.from_pretrained("wiki-tiny"))
 
 
 class Constant(Recording):
     def vector(self, sentence: str) -> list[float]:
         return [0.5, -0.25, 0.125]
-
-
-def scored(names: Sequence[str], data: Path | None = None, encoder: Any = None, scorer: Any = None) -> dict[str, Any]:
-    """Outcomes of groups and tasks."""
-    return evaluate(encoder or Recording(), scorer or Cosine(), named(names), data=data)[0]
-
-
-def columns(*names: str, data: Path) -> tuple[list[str], list[str], np.ndarray]:
-    tables = [pairs(name, data).table for name in names]
-    first, second, gold = ([v for table in tables for v in table[c][:]] for c in ("sentence1", "sentence2", "score"))
-    return first, second, np.array(gold)
-
-
-def cosines(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-    """Summed up here; of equal sentences they may be the last bit from 1, so what ranks them takes the scorer's."""
-    a, b = (np.array([Recording().vector(s) for s in side], np.float32).astype(np.float64) for side in (first, second))
-    return np.array([x @ y / math.sqrt((x @ x) * (y @ y)) for x, y in zip(a, b, strict=True)])
-
-
-def exact(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-    return Cosine().pair_scores(Recording(), {"all": (first, second)})["all"].scores
 
 
 def test_groups_and_names_become_tasks_each_once_and_in_order() -> None:
@@ -222,7 +199,7 @@ def test_rank_vectors_have_the_rank_scores(weight: float, normalise: bool, cache
 
 
 @pytest.mark.parametrize("scorer", [Whitened(), Whitened(pooling="mean", dims=9, corpus=CORPUS), Flowed(corpus=CORPUS)])
-def test_fitted_vectors_have_the_fitted_scores(scorer: Scorer, memory: Memory) -> None:
+def test_fitted_vectors_have_the_fitted_scores(scorer: Scorer, memory: CachedEncoder) -> None:
     table = pairs("synthetic_dev").table
     first, second = table["sentence1"][:], table["sentence2"][:]
     scores = scorer.pair_scores(memory, {"synthetic_dev": (first, second)})["synthetic_dev"].scores

@@ -12,7 +12,8 @@ from scipy.stats import pearsonr
 
 from cse_core.data.batches import pad
 from cse_core.data.senteval import distinct_sentences
-from cse_core.evaluation.scorers import Ranked, pair_cosines
+from cse_core.evaluation.scorers import Ranked
+from cse_core.functional.contrastive import pair_cosines
 from cse_core.functional.rank_vectors import (
     centred_vectors,
     pair_rank_similarity,

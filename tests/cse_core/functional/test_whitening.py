@@ -87,7 +87,7 @@ def test_whitened_fits_on_all_texts_of_a_real_task(real_data: Path, task: str, c
     texts = [text for side in ("sentence1", "sentence2") for table in tables for text in table[side]]
     assert len(texts) == count
     encoder = Encoder.from_pretrained("wiki-tiny")
-    vectors = encoder.under("layer1_last_mean", longest=64).encode(texts)
+    vectors = encoder.with_pooling("layer1_last_mean", longest=64).encode(texts)
     mapped = whitening(vectors)(vectors)
     assert np.allclose(np.cov(mapped.numpy(), rowvar=False, bias=True), np.eye(128), atol=1e-6)
     sides: Pairs = (tables[-1]["sentence1"][:], tables[-1]["sentence2"][:])

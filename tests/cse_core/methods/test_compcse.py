@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 from transformers import PreTrainedTokenizerFast
 
-from cse_core.data import corpora
+from cse_core.data import corpora, examples
 from cse_core.data.batches import pad
 from cse_core.method import Batch, Tokens
 from cse_core.methods.compcse import PUBLISHED, CompCSE, compose, split
@@ -244,7 +244,7 @@ def test_phrases_follow_their_sentence(strategy: Any, split_on: str, tokenizer: 
 @pytest.mark.parametrize("split_on", ["wordpieces", "words", "truncated"])
 def test_parts_of_real_sentences_rebuild_them(split_on: str, real_data: Path, cache: Path, encoder: Encoder) -> None:
     corpus, tokenizer = Corpus("wiki_sentences_1m", 2000), encoder.tokenizer
-    table = corpora.examples(corpus, CompCSE(split_on=split_on), tokenizer, 512, real_data)
+    table = examples.examples(corpus, CompCSE(split_on=split_on), tokenizer, 512, real_data)
     texts = list(corpora.sentences(corpus, real_data)["text"])
     whole = tokenizer(texts, add_special_tokens=False)["input_ids"]
     for row, text, ids in zip(table.to_list(), texts, whole, strict=True):

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cse_core.data import corpora
+from cse_core.data import examples
 from cse_core.methods.compcse import CompCSE, compose, crops, shuffled, split
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
@@ -96,7 +96,7 @@ def test_real_sentences_are_cached_apart_and_as_long(
 ) -> None:
     corpus = Corpus("wiki_sentences_1m", 2000)
     usual, drawn = (
-        corpora.examples(corpus, CompCSE(split_on=on), tokenizer, 512, real_data) for on in ("wordpieces", split_on)
+        examples.examples(corpus, CompCSE(split_on=on), tokenizer, 512, real_data) for on in ("wordpieces", split_on)
     )
     alike = 0
     for row, other in zip(usual.to_list(), drawn.to_list(), strict=True):

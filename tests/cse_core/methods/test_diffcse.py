@@ -24,10 +24,8 @@ from cse_core.models.pretrained import resolve
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
 from experiments.schema.scales import WIKI_MINI
-from tests.cse_core.models import test_roberta
-from tests.cse_core.training.test_train import Killed, stop_at
+from tests.support.training import Killed, stop_at
 
-roberta = test_roberta.roberta  # the fixture
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no ☃ x", "x y"]
 MINI = DiffCSE(generator=Pretrained("wiki-mini"))
 

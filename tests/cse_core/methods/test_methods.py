@@ -15,15 +15,25 @@ from torch import nn
 from transformers import BertConfig, BertModel
 
 from cse_core.data.batches import pad
-from cse_core.method import Batch, Loss, Method, Targets, Tokens, no_targets, single_column, tanh_head, with_fields
+from cse_core.method import (
+    Batch,
+    EncoderRef,
+    Loss,
+    Method,
+    Targets,
+    Tokens,
+    no_targets,
+    single_column,
+    tanh_head,
+    with_fields,
+)
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
-from cse_core.run import Pretrained, Run
 from cse_core.seeding import generator_for, seed_for
 from cse_core.text import negation
-from tests.support.method_variants import BOTH, MOVES, TEACHER_MOVES, TRAINED, centred, encoder_for, length_for
+from tests.support.method_variants import BOTH, KNOBS, MOVES, TEACHER_MOVES, TRAINED, centred, encoder_for, length_for
 
 TEXTS = [
     "a cat sat on a mat",
@@ -33,7 +43,6 @@ TEXTS = [
     "no",
     "x y",
 ]
-KNOBS = [(name, field.name) for name, method in METHODS.items() for field in fields(method)]  # ty: ignore[invalid-argument-type]
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +54,10 @@ def encoder() -> Encoder:
 class Known:
     """A source whose vectors follow from the encoder and the rule that are asked for."""
 
-    def vectors(self, encoder: Run | Pretrained, *, select: str, column: str | None = None) -> torch.Tensor:
+    def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> torch.Tensor:
         return torch.randn(len(TEXTS), 16, generator=generator_for(0, f"{encoder}/{select}/{column}"))
 
-    def sample(self, encoder: Run | Pretrained, *, select: str, size: int, seed: int) -> torch.Tensor:
+    def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> torch.Tensor:
         return torch.randn(size, 16, generator=generator_for(seed, f"{encoder}/{select}"))
 
 

@@ -273,7 +273,7 @@ def test_the_head_is_a_copy_of_its_own_that_is_trained() -> None:
 
 def test_a_backbone_without_a_head_is_refused(tmp_path: Path, encoder: Encoder) -> None:
     bare, distil = tmp_path / "bare", tmp_path / "distil"
-    encoder.save(bare)
+    encoder.save_pretrained(bare)
     with pytest.raises(ValueError, match=rf"backbone {bare}: holds no masked-language-model head.* missing cls\."):
         MLM().modules(Encoder.from_pretrained(bare), seeded())
     assert list(MLM(mlm_weight=0.0).modules(Encoder.from_pretrained(bare), seeded())) == ["head"]

@@ -19,7 +19,6 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
-from tests.cse_core.models.test_roberta import roberta  # noqa: F401 - a fixture
 
 CUT = 9  # of word pieces
 LONG = "the old man walked his dog along the river before breakfast"
@@ -121,7 +120,7 @@ def loss_loop(method: PromptBERT, family: str, folder: Path, head: Any, texts: l
 @pytest.mark.parametrize("texts", [TEXTS, TEXTS[1:3]], ids=["six", "two"])
 @pytest.mark.parametrize("denoise", [True, False])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_the_loss_is_the_equation(family: str, denoise: bool, texts: list[str], roberta: Path) -> None:  # noqa: F811
+def test_the_loss_is_the_equation(family: str, denoise: bool, texts: list[str], roberta: Path) -> None:
     folder = roberta if family == "roberta" else ASSETS / "wiki-tiny"
     method = replace(ROBERTA if family == "roberta" else BERT, denoise=denoise)
     encoder = prompting(folder, template=method.first).train()

@@ -13,19 +13,11 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from cse_core.data.batches import pad
-from cse_core.method import Batch, Loss, Method, Targets
+from cse_core.functional.rank_vectors import interpolate, pair_rank_similarity, rank_similarity
+from cse_core.method import Batch, EncoderRef, Loss, Method, Targets
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE
-from cse_core.methods.rankencoder import (
-    PUBLISHED,
-    RankEncoder,
-    based,
-    combine,
-    interpolate,
-    pair_rank_similarity,
-    rank_loss,
-    rank_similarity,
-)
+from cse_core.methods.rankencoder import PUBLISHED, RankEncoder, combine, rank_loss, with_base
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.sncse import SNCSE
 from cse_core.models.encoder import Encoder
@@ -124,11 +116,11 @@ class Known:
         self.asked: list[tuple] = []
         self.given: list[torch.Tensor] = []
 
-    def vectors(self, encoder: Run | Pretrained, *, select: str, column: str | None = None) -> torch.Tensor:
+    def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> torch.Tensor:
         self.asked.append((encoder, select, column))
         return self._draw(len(TEXTS), 0, f"{select}/{column}")
 
-    def sample(self, encoder: Run | Pretrained, *, select: str, size: int, seed: int) -> torch.Tensor:
+    def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> torch.Tensor:
         self.asked.append((encoder, select, size, seed))
         return self._draw(size, seed, select)
 
@@ -141,7 +133,7 @@ class Known:
 def encoders() -> dict[str, Encoder]:
     encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.3)
     templates = {name: getattr(inner, "first", "") for name, inner in INNER.items()}
-    return {name: encoder.under("mask" if template else "cls", template) for name, template in templates.items()}
+    return {name: encoder.with_pooling("mask" if template else "cls", template) for name, template in templates.items()}
 
 
 def trained(method: Method, encoder: Encoder, source: Known | None = None) -> tuple[Loss, Targets]:
@@ -260,7 +252,7 @@ def test_published_settings_are_the_papers_and_the_scripts() -> None:
         ):
             batch = 128 if (recipe, base) == (released, "sncse") else batch_size
             assert (recipe.batch_size, recipe.learning_rate, recipe.epochs) == (batch, learning_rate, 1)
-            method = based(recipe, BASE, "stsb_dev").method
+            method = with_base(recipe, BASE, "stsb_dev").method
             assert isinstance(method, RankEncoder)
             assert method.inner.name == base
             assert method == RankEncoder(

@@ -22,7 +22,6 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
 from cse_core.text.negation import negations
 from cse_core.text.prompts import prompted
-from tests.cse_core.models.test_roberta import roberta  # noqa: F401 - a fixture
 
 LENGTH = 20  # ten tokens are the template's
 TEXTS = ["A cat sat on the mat.", "He is old", "no", "Did the men argue about the price?", "Snow fell " * 9]
@@ -40,7 +39,7 @@ def encoder() -> Encoder:
 
 
 @pytest.fixture(scope="module")
-def bytewise(roberta: Path) -> Any:  # noqa: F811
+def bytewise(roberta: Path) -> Any:
     return AutoTokenizer.from_pretrained(roberta)
 
 

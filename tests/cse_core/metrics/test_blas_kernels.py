@@ -16,13 +16,13 @@ import numpy as np, torch
 from cse_core.models.encoder import Encoder
 from cse_core.evaluation import suite
 from cse_core.metrics import correlation, neighbours, ranking
-from cse_core.models.embedding_cache import Memory
+from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.run import Corpus
 from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Whitened
 from experiments.results.provenance import blas
 
 torch.set_num_threads(1)
-encoder, corpus, found = Memory(Encoder.from_pretrained("wiki-tiny")), Corpus("synthetic", 512), {"blas": blas()}
+encoder, corpus, found = CachedEncoder(Encoder.from_pretrained("wiki-tiny")), Corpus("synthetic", 512), {"blas": blas()}
 
 
 def keep(name, numbers):

@@ -17,7 +17,7 @@ from cse_core.data.senteval import PARTS, STS_TEST, pairs
 from cse_core.evaluation.scorers import Cosine
 from cse_core.metrics.correlation import correlations
 from cse_core.models.encoder import Encoder
-from cse_core.training.dev_scoring import Development
+from cse_core.training.dev_scoring import DevSet
 
 AGGREGATIONS = ("all", "mean", "wmean")
 PAIRS = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186, "stsb": 1379, "sickr": 4927}
@@ -163,7 +163,7 @@ def test_a_dev_score_is_spearman_of_the_cosines(pooling: str) -> None:
     evaluation = pairs("synthetic_dev")
     table = evaluation.table[:80]
     short = type(evaluation)(**vars(evaluation) | {"table": evaluation.table.select(range(80))})
-    development = Development(encoder, short)
+    development = DevSet(encoder, short)
     index = {sentence: i for i, sentence in enumerate(dict.fromkeys([*table["sentence1"], *table["sentence2"]]))}
     vectors = encoder.embed(encoder.tokenise(list(index))).double().tolist()
     scores = []
@@ -178,7 +178,7 @@ def test_a_dev_score_is_spearman_of_the_cosines(pooling: str) -> None:
 
 def test_a_dev_score_follows_the_encoder_that_is_scored() -> None:
     encoder = Encoder.from_pretrained("wiki-tiny")
-    development = Development(encoder, pairs("synthetic_dev"))
+    development = DevSet(encoder, pairs("synthetic_dev"))
     before = development.measure(encoder).score
     encoder.pooling = "mean"
     assert development.measure(encoder).score != before
@@ -193,7 +193,7 @@ def test_the_untrained_backbone_scores_what_its_card_says(real_data: Path) -> No
     assert len(evaluation.table) == 1500
     for pooling, points in (("cls", 57.6), ("mean", 64.1)):
         encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
-        assert 100 * Development(encoder, evaluation).measure(encoder).score == pytest.approx(points, abs=0.1)
+        assert 100 * DevSet(encoder, evaluation).measure(encoder).score == pytest.approx(points, abs=0.1)
 
 
 @pytest.mark.slow

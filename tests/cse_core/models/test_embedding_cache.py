@@ -1,7 +1,6 @@
 """An encoder with a memory: what reaches the encoder, what comes back, and what is found again on disk."""
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,38 +10,15 @@ import torch
 from torch import Tensor
 
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer, Whitened
-from cse_core.models.embedding_cache import Memory
+from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.models.encoder import Encoder
 from cse_core.models.word_vectors import WordVectors
 from cse_core.run import Corpus
+from tests.support.encoders import TEXTS, Recording, same
 
-TEXTS = ("a cat sat", "the river", "a dog", "snow fell on the hills", "no")
 TASKS = {"first": (TEXTS[:3], TEXTS[2:]), "second": (TEXTS[1:3], (TEXTS[3], "a cat"))}
 EVERY = {text for sides in TASKS.values() for side in sides for text in side}
 torch.set_num_threads(1)
-
-
-class Recording:
-    """An encoder without weights: each text's vector is eight numbers of its hash, or a given one; keeps each call."""
-
-    name = "recording"
-
-    def __init__(self, known: Mapping[str, Sequence[float]] | None = None) -> None:
-        self.known, self.calls = known or {}, list[list[str]]()
-
-    def encode(self, sentences: Sequence[str], *args: Any, **kwargs: Any) -> Tensor:
-        self.calls.append(list(sentences))
-        return torch.tensor(np.array([self.vector(sentence) for sentence in sentences])).float()
-
-    def vector(self, sentence: str) -> Sequence[float] | np.ndarray:
-        if sentence in self.known:
-            return self.known[sentence]
-        digest = hashlib.sha256(sentence.encode("utf-8", "surrogatepass")).digest()
-        return np.frombuffer(digest, np.uint32) / 2**32 - 0.5
-
-    @property
-    def passed(self) -> list[str]:
-        return [sentence for call in self.calls for sentence in call]
 
 
 class Shaped:
@@ -76,13 +52,9 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int | None, str
     return passed
 
 
-def same(a: Tensor, b: Tensor) -> bool:
-    return a.numpy().tobytes() == b.numpy().tobytes() and a.shape == b.shape
-
-
 def test_only_new_sentences_reach_the_encoder_all_in_one_go() -> None:
     fake = Recording()
-    memory = Memory(fake)
+    memory = CachedEncoder(fake)
     memory.fill(["b", "a", "b", "a"])
     assert memory.encode(["a", "c", "b", "c", "d"]).shape == (5, 8)
     memory.fill(iter(["d", "a"]))
@@ -92,14 +64,14 @@ def test_only_new_sentences_reach_the_encoder_all_in_one_go() -> None:
 
 
 def test_vectors_come_in_the_order_asked_for_duplicates_and_all() -> None:
-    memory = Memory(Recording())
+    memory = CachedEncoder(Recording())
     for asked in (["b", "a", "b", "b"], ["c", "b", "d", "a", "c"], ["a"]):
         assert same(memory.encode(asked), torch.cat([Recording().encode([text]) for text in asked]))
 
 
 def test_scorers_share_what_is_embedded(cache: Path) -> None:
     fake = Recording()
-    memory = Memory(fake)
+    memory = CachedEncoder(fake)
     ranked = Ranked(corpus=Corpus("synthetic", 60), size=40)
     scorers: list[Scorer] = [Cosine(), ranked, Ranked(corpus=ranked.corpus, size=20, seed=1, weight=1.0), Cosine()]
     for scorer in scorers:
@@ -109,12 +81,12 @@ def test_scorers_share_what_is_embedded(cache: Path) -> None:
         scorer.vectors(memory, TEXTS)
     assert len(fake.passed) == len(set(fake.passed)) > len(EVERY)
     assert set(fake.passed) >= EVERY
-    assert Memory.of(memory) is memory
-    assert Memory.of(fake).encoder is fake
+    assert CachedEncoder.wrap(memory) is memory
+    assert CachedEncoder.wrap(fake).encoder is fake
 
 
 def test_views_share_what_is_embedded(encoder: Encoder, embedded: list, cache: Path) -> None:
-    memory = Memory(encoder)
+    memory = CachedEncoder(encoder)
     corpus = Corpus("synthetic", 300)
     for _ in range(2):
         for scorer in (Cosine(), Cosine("mean"), Whitened(pooling="mean", corpus=corpus, dims=20)):
@@ -125,27 +97,27 @@ def test_views_share_what_is_embedded(encoder: Encoder, embedded: list, cache: P
 
 
 def test_a_view_is_the_encoder_under_that_pooling_and_shared(encoder: Encoder) -> None:
-    memory = Memory(encoder)
+    memory = CachedEncoder(encoder)
     keys = [("cls", "", None), ("mean", "", None), ("mean", "", 4), ("mask", "{} is [MASK] .", None)]
-    found = [memory.under(*key).encode(TEXTS) for key in keys]
+    found = [memory.with_pooling(*key).encode(TEXTS) for key in keys]
     for key, vectors in zip(keys, found, strict=True):
-        assert memory.under(*key) is memory.under(*key)
-        torch.testing.assert_close(vectors, encoder.under(*key).encode(TEXTS))
+        assert memory.with_pooling(*key) is memory.with_pooling(*key)
+        torch.testing.assert_close(vectors, encoder.with_pooling(*key).encode(TEXTS))
     assert all(not torch.allclose(a, b, atol=1e-3) for i, a in enumerate(found) for b in found[:i])
     torch.testing.assert_close(found[0], memory.encode(TEXTS))
-    assert (memory.under("mean").name, encoder.pooling) == ("wiki-tiny", "cls")
+    assert (memory.with_pooling("mean").name, encoder.pooling) == ("wiki-tiny", "cls")
 
 
 def test_word_vectors_have_no_views() -> None:
     words = WordVectors("my words", {"a": 0}, np.ones((1, 3), np.float32))
     with pytest.raises(ValueError, match="my words: word vectors have no pooling, got 'mean'"):
-        Memory(words).under("mean")
-    assert Memory(words).encode(["a", "b", "a"]).tolist() == [[1] * 3, [0] * 3, [1] * 3]
+        CachedEncoder(words).with_pooling("mean")
+    assert CachedEncoder(words).encode(["a", "b", "a"]).tolist() == [[1] * 3, [0] * 3, [1] * 3]
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 4), (4, 4), (3, 4, 1), ()])
 def test_an_encoder_that_gives_anything_but_a_row_a_sentence_is_refused(shape: tuple[int, ...]) -> None:
-    memory, shown = Memory(Shaped(*shape)), str(shape)
+    memory, shown = CachedEncoder(Shaped(*shape)), str(shape)
     for _ in range(2):  # and nothing of it is remembered
         with pytest.raises(ValueError) as caught:
             memory.encode(["a", "b", "a", "c"])
@@ -155,9 +127,9 @@ def test_an_encoder_that_gives_anything_but_a_row_a_sentence_is_refused(shape: t
 
 def test_no_sentences_need_no_encoder(encoder: Encoder, cache: Path) -> None:
     fake = Recording()
-    for memory in (Memory(fake), Memory(encoder), Memory(encoder, "content")):
+    for memory in (CachedEncoder(fake), CachedEncoder(encoder), CachedEncoder(encoder, "content")):
         assert len(memory.encode([])) == 0
-    memory = Memory(fake)
+    memory = CachedEncoder(fake)
     memory.encode(["a"])
     assert memory.encode([]).shape == (0, 8)
     assert fake.calls == [["a"]]
@@ -167,16 +139,16 @@ def test_no_sentences_need_no_encoder(encoder: Encoder, cache: Path) -> None:
 def test_sentences_are_the_same_only_letter_for_letter(cache: Path) -> None:
     texts = ["", " ", "a cat", "a  cat", "a cat ", "A cat", "\ud800", "\udfff", "caf\u00e9", "cafe\u0301", "\0"]
     fake = Recording()
-    memory = Memory(fake, "content")
+    memory = CachedEncoder(fake, "content")
     vectors = memory.encode([*texts, *texts])
     assert fake.calls == [texts]
     assert len({tuple(row) for row in vectors.tolist()}) == len(texts)
     assert same(vectors[: len(texts)], vectors[len(texts) :])
-    assert same(Memory(Recording(), "content").encode(texts[::-1]), vectors[: len(texts)].flip(0))
+    assert same(CachedEncoder(Recording(), "content").encode(texts[::-1]), vectors[: len(texts)].flip(0))
 
 
 def test_an_empty_sentence_has_a_vector(encoder: Encoder) -> None:
-    found = Memory(encoder).encode(["", "a cat", ""])
+    found = CachedEncoder(encoder).encode(["", "a cat", ""])
     assert torch.isfinite(found).all()
     assert same(found[0], found[2])
     assert not torch.allclose(found[0], found[1])
@@ -185,8 +157,8 @@ def test_an_empty_sentence_has_a_vector(encoder: Encoder) -> None:
 class TestOnDisk:
     def test_the_next_process_embeds_nothing_and_gets_the_same_bits(self, cache: Path) -> None:
         first, second = Recording(), Recording()
-        vectors = Memory(first, "some content").encode(TEXTS)
-        memory = Memory(second, "some content")
+        vectors = CachedEncoder(first, "some content").encode(TEXTS)
+        memory = CachedEncoder(second, "some content")
         assert same(memory.encode(TEXTS[::-1]), vectors.flip(0))
         assert second.calls == []
         assert memory.encode([*TEXTS, "new"]).shape == (len(TEXTS) + 1, 8)
@@ -194,44 +166,44 @@ class TestOnDisk:
         assert {path.suffix for path in (cache / "embeddings").rglob("*") if path.is_file()} == {".npz"}
 
     def test_another_content_is_another_encoder(self, cache: Path) -> None:
-        Memory(Recording(), "some content").encode(TEXTS)
+        CachedEncoder(Recording(), "some content").encode(TEXTS)
         for content in ("some other content", ""):
             fake = Recording()
-            Memory(fake, content).encode(TEXTS)
+            CachedEncoder(fake, content).encode(TEXTS)
             assert fake.calls == [list(TEXTS)]
 
     def test_every_filling_is_found(self, cache: Path) -> None:
-        memory = Memory(Recording(), "content")
+        memory = CachedEncoder(Recording(), "content")
         vectors = [memory.encode(TEXTS[:2]), memory.encode(TEXTS[1:])[1:]]
-        other = Memory(Recording(), "content")
+        other = CachedEncoder(Recording(), "content")
         other.encode(TEXTS[:1])
         other.encode(["a third"])
         assert len(list(cache.rglob("*.npz"))) == 3
         fake = Recording()
-        found = Memory(fake, "content").encode([*TEXTS, "a third"])
+        found = CachedEncoder(fake, "content").encode([*TEXTS, "a third"])
         assert fake.calls == []
         assert same(found, torch.cat([*vectors, Recording().encode(["a third"])]))
 
     def test_two_that_have_kept_the_same_do_not_get_in_each_others_way(self, cache: Path) -> None:
         fakes = [Recording() for _ in range(3)]
-        one, two = (Memory(fake, "content") for fake in fakes[:2])
+        one, two = (CachedEncoder(fake, "content") for fake in fakes[:2])
         two.encode(["apart"])  # from here on it knows what was on disk
         one.encode(TEXTS)
         two.encode(TEXTS[1:])
         assert fakes[1].calls == [["apart"], list(TEXTS[1:])]
-        assert same(Memory(fakes[2], "content").encode([*TEXTS, "apart"]), Recording().encode([*TEXTS, "apart"]))
+        assert same(CachedEncoder(fakes[2], "content").encode([*TEXTS, "apart"]), Recording().encode([*TEXTS, "apart"]))
         assert fakes[2].calls == []
 
     def test_a_half_written_file_is_not_read(self, cache: Path) -> None:
-        Memory(Recording(), "content").encode(TEXTS)
+        CachedEncoder(Recording(), "content").encode(TEXTS)
         (path,) = cache.rglob("*.npz")
         path.with_suffix(".part").write_bytes(path.read_bytes()[:100])
         path.unlink()
         fake = Recording()
-        assert same(Memory(fake, "content").encode(TEXTS), Recording().encode(TEXTS))
+        assert same(CachedEncoder(fake, "content").encode(TEXTS), Recording().encode(TEXTS))
         assert fake.calls == [list(TEXTS)]
         assert path.is_file()
-        assert Memory(Shaped(), "content").encode(TEXTS).shape == (len(TEXTS), 8)
+        assert CachedEncoder(Shaped(), "content").encode(TEXTS).shape == (len(TEXTS), 8)
 
     def test_what_could_not_be_written_leaves_no_whole_file(self, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(file: Any, **arrays: Any) -> None:
@@ -241,34 +213,34 @@ class TestOnDisk:
         with monkeypatch.context() as patched:
             patched.setattr(np, "savez", full)
             with pytest.raises(OSError, match="no space left"):
-                Memory(Recording(), "content").encode(TEXTS)
+                CachedEncoder(Recording(), "content").encode(TEXTS)
         assert list(cache.rglob("*.npz")) == []
-        assert same(Memory(Recording(), "content").encode(TEXTS), Recording().encode(TEXTS))
+        assert same(CachedEncoder(Recording(), "content").encode(TEXTS), Recording().encode(TEXTS))
 
     def test_without_content_nothing_is_written(self, encoder: Encoder, cache: Path) -> None:
-        Memory(Recording()).encode(TEXTS)
-        memory = Memory(encoder)
+        CachedEncoder(Recording()).encode(TEXTS)
+        memory = CachedEncoder(encoder)
         memory.encode(TEXTS)
-        memory.under("mean").encode(TEXTS)
+        memory.with_pooling("mean").encode(TEXTS)
         assert not cache.exists()
 
     def test_each_view_has_its_own(self, encoder: Encoder, embedded: list, cache: Path) -> None:
         keys = [("mean", "", None), ("mean", "", 4), ("cls", "", None), ("mask", "{} is [MASK] .", None)]
-        memory = Memory(encoder, "content")
-        before = [memory.encode(TEXTS), *(memory.under(*key).encode(TEXTS) for key in keys)]
+        memory = CachedEncoder(encoder, "content")
+        before = [memory.encode(TEXTS), *(memory.with_pooling(*key).encode(TEXTS) for key in keys)]
         assert len(embedded) == 5 * len(TEXTS)
-        again = Memory(encoder, "content")
-        after = [again.encode(TEXTS), *(again.under(*key).encode(TEXTS) for key in keys)]
+        again = CachedEncoder(encoder, "content")
+        after = [again.encode(TEXTS), *(again.with_pooling(*key).encode(TEXTS) for key in keys)]
         assert len(embedded) == 5 * len(TEXTS)
         assert all(same(a, b) for a, b in zip(before, after, strict=True))
-        Memory(encoder, "content").under("top2_mean").encode(TEXTS)
+        CachedEncoder(encoder, "content").with_pooling("top2_mean").encode(TEXTS)
         assert len(embedded) == 6 * len(TEXTS)
 
 
 def test_progress_counts_what_is_embedded(encoder: Encoder) -> None:
     told: list[tuple[str, int, int]] = []
     texts = [f"{'very ' * (i % 3)}small number {i}" for i in range(300)]
-    memory = Memory(encoder)
+    memory = CachedEncoder(encoder)
     memory.fill(texts[:20])
     memory.fill([*texts, *texts], progress=lambda *news: told.append(news))
     assert {(what, of) for what, _, of in told} == {("embedding", 280)}
@@ -282,7 +254,7 @@ def test_progress_counts_what_is_embedded(encoder: Encoder) -> None:
 
 def test_an_encoder_without_progress_is_asked_for_none() -> None:
     told: list[tuple[str, int, int]] = []
-    memory = Memory(Recording())
+    memory = CachedEncoder(Recording())
     memory.fill(TEXTS, progress=lambda *news: told.append(news))
     assert same(memory.encode(TEXTS), Recording().encode(TEXTS))
     assert told == []

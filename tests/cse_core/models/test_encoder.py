@@ -78,7 +78,7 @@ def test_a_saved_folder_gives_the_same_vectors_through_automodel(tmp_path: Path,
     with torch.no_grad():
         for parameter in encoder.backbone.parameters():
             parameter.mul_(1.01)
-    encoder.save(tmp_path / "saved")
+    encoder.save_pretrained(tmp_path / "saved")
     expected = torch.tensor([by_hand(tmp_path / "saved", text, pooling) for text in TEXTS])
     assert torch.allclose(encoder.encode(TEXTS), expected, atol=1e-5, rtol=0)
     again = Encoder.from_pretrained(tmp_path / "saved")
@@ -93,17 +93,17 @@ def test_a_saved_folder_gives_the_same_vectors_through_automodel(tmp_path: Path,
 def test_a_saved_folder_can_be_saved_into_again(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "left_over.txt").write_text("x")
-    Encoder.from_pretrained("wiki-tiny").save(tmp_path / "old")
+    Encoder.from_pretrained("wiki-tiny").save_pretrained(tmp_path / "old")
     assert not (tmp_path / "old" / "left_over.txt").exists()
     before = load_file(tmp_path / "old" / "model.safetensors")
-    Encoder.from_pretrained(tmp_path / "old").save(tmp_path / "old")
+    Encoder.from_pretrained(tmp_path / "old").save_pretrained(tmp_path / "old")
     after = load_file(tmp_path / "old" / "model.safetensors")
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert before.keys() == after.keys()
 
 
 def test_dropout_is_kept_by_a_saved_folder_and_can_be_overridden(tmp_path: Path) -> None:
-    Encoder.from_pretrained("wiki-tiny", dropout=0.3).save(tmp_path / "saved")
+    Encoder.from_pretrained("wiki-tiny", dropout=0.3).save_pretrained(tmp_path / "saved")
 
     def rates(encoder: Encoder) -> set[float]:
         return {module.p for module in encoder.modules() if isinstance(module, torch.nn.Dropout)}
@@ -117,7 +117,7 @@ def test_dropout_is_kept_by_a_saved_folder_and_can_be_overridden(tmp_path: Path)
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_a_saved_folder_says_what_sentence_transformers_reads(tmp_path: Path, pooling: str) -> None:
-    Encoder.from_pretrained("wiki-tiny", pooling=pooling).save(tmp_path / "saved")
+    Encoder.from_pretrained("wiki-tiny", pooling=pooling).save_pretrained(tmp_path / "saved")
 
     def read(name: str) -> Any:
         return json.loads((tmp_path / "saved" / name).read_text())
@@ -139,13 +139,13 @@ def test_a_saved_folder_does_not_depend_on_the_last_text_that_was_tokenised(tmp_
     for length in (5, 32):
         encoder = Encoder.from_pretrained("wiki-tiny")
         encoder.tokenizer(["a cat sat"], truncation=True, max_length=length)
-        encoder.save(tmp_path / "saved")
+        encoder.save_pretrained(tmp_path / "saved")
         hashes.add(content_hash(tmp_path / "saved"))
     assert len(hashes) == 1
 
 
 def test_a_folder_that_pools_in_another_way_is_refused_unless_told(tmp_path: Path) -> None:
-    Encoder.from_pretrained("wiki-tiny").save(tmp_path / "saved")
+    Encoder.from_pretrained("wiki-tiny").save_pretrained(tmp_path / "saved")
     both = '{"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true}'
     (tmp_path / "saved" / "1_Pooling" / "config.json").write_text(both)
     with pytest.raises(ValueError, match=r"1_Pooling/config.json: wants pooling by \[CLS\] or mean, found"):
@@ -155,7 +155,7 @@ def test_a_folder_that_pools_in_another_way_is_refused_unless_told(tmp_path: Pat
 
 def test_no_random_pooler_slips_in(tmp_path: Path) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny")
-    encoder.save(tmp_path / "saved")
+    encoder.save_pretrained(tmp_path / "saved")
     names = [*encoder.state_dict(), *load_file(tmp_path / "saved" / "model.safetensors")]
     assert [name for name in names if "pooler" in name] == []
 
@@ -173,7 +173,7 @@ def test_the_content_hash_follows_weights_and_words_but_not_the_folder(tmp_path:
         encoder = Encoder.from_pretrained("wiki-tiny")
         if name == "c":
             next(encoder.backbone.parameters()).data[7, 7] += 0.001
-        encoder.save(tmp_path / name)
+        encoder.save_pretrained(tmp_path / name)
     a, b, c = (content_hash(tmp_path / name) for name in ("a", "b", "c"))
     assert a == b != c
     words = tmp_path / "a" / "tokenizer.json"

@@ -14,7 +14,6 @@ from cse_core.methods import promptbert, sncse
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS, content_hash, identity
 from cse_core.text.prompts import prompted
-from tests.cse_core.models.test_roberta import roberta  # noqa: F401 - a fixture
 
 FIRST, SECOND = promptbert.TEMPLATES["bert"]
 TEXTS = [
@@ -71,7 +70,7 @@ def test_a_vector_is_the_state_at_the_mask_of_the_filled_in_template(template: s
 
 
 @pytest.mark.parametrize("template", promptbert.TEMPLATES["roberta"])
-def test_and_for_roberta_likewise(roberta: Path, template: str) -> None:  # noqa: F811
+def test_and_for_roberta_likewise(roberta: Path, template: str) -> None:
     texts = ["dogs", "The dog runs.", "no?"]
     expected = torch.stack([by_hand(roberta, text, template) for text in texts])
     assert torch.allclose(prompting(template, roberta).encode(texts), expected, atol=1e-5, rtol=0)
@@ -107,8 +106,8 @@ def test_given_ids_are_embedded_at_their_mask_under_any_template(encoder: Encode
 def test_no_sentences_and_templates_without_room(encoder: Encoder) -> None:
     assert encoder.encode([]).shape == (0, 128)
     with pytest.raises(ValueError, match="leaves room for 0 word pieces of the sentence, expected at least one"):
-        encoder.under("mask", FIRST, 10).tokenise(["a"])
-    assert [len(ids) for ids in encoder.under("mask", FIRST, 11).tokenise(["a b c d"])] == [11]
+        encoder.with_pooling("mask", FIRST, 10).tokenise(["a"])
+    assert [len(ids) for ids in encoder.with_pooling("mask", FIRST, 11).tokenise(["a b c d"])] == [11]
 
 
 def test_a_template_and_the_pooling_mask_go_together() -> None:
@@ -123,7 +122,7 @@ def test_a_template_and_the_pooling_mask_go_together() -> None:
             Encoder.from_pretrained("wiki-tiny", pooling=pooling, template=template)
     for encoder in (Encoder.from_pretrained("wiki-tiny"), prompting()):
         with pytest.raises(ValueError, match=go_together):
-            encoder.under("mask")
+            encoder.with_pooling("mask")
 
 
 @pytest.mark.parametrize("pooling", ["top2_mean", "first_last_mean", "mask"])
@@ -133,8 +132,8 @@ def test_a_kept_folder_gives_the_same_vectors(tmp_path: Path, pooling: str) -> N
     with torch.no_grad():
         for parameter in encoder.backbone.parameters():
             parameter.mul_(1.01)
-    encoder.under("cls").save(tmp_path / "kept")  # what another pooling left there is gone
-    encoder.keep(tmp_path / "kept")
+    encoder.with_pooling("cls").save_pretrained(tmp_path / "kept")  # what another pooling left there is gone
+    encoder.save_pretrained(tmp_path / "kept")
     again = Encoder.from_pretrained(tmp_path / "kept", dropout=0.0)
     assert (again.pooling, again.template) == (pooling, FIRST if pooling == "mask" else "")
     assert torch.equal(again.encode(TEXTS), encoder.encode(TEXTS))
@@ -144,31 +143,9 @@ def test_a_kept_folder_gives_the_same_vectors(tmp_path: Path, pooling: str) -> N
     assert named & {"modules.json", "1_Pooling", "sentence_bert_config.json"} == set()
     other = Encoder.from_pretrained(tmp_path / "kept", pooling="mean")
     assert (other.pooling, other.template) == ("mean", "")
-    assert torch.allclose(other.encode(TEXTS), encoder.under("mean").encode(TEXTS), atol=1e-6)
+    assert torch.allclose(other.encode(TEXTS), encoder.with_pooling("mean").encode(TEXTS), atol=1e-6)
     told = prompting(SECOND, tmp_path / "kept")
     assert torch.equal(told.encode(["a"]), told.embed(prompted(["a."], SECOND, told.tokenizer, 9)))
-
-
-@pytest.mark.parametrize("pooling", OURS_ALONE)
-def test_poolings_without_an_exported_form_are_not_saved(tmp_path: Path, encoder: Encoder, pooling: str) -> None:
-    with pytest.raises(ValueError, match=f"pooling '{pooling}' has no form that sentence-transformers reads"):
-        encoder.under(pooling, FIRST if pooling == "mask" else "").save(tmp_path / "saved")
-    assert not (tmp_path / "saved").exists()
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_keeping_is_saving_where_others_can_read_it(tmp_path: Path, pooling: str) -> None:
-    encoder = prompting()
-    encoder.keep(tmp_path / "kept")
-    encoder.under(pooling).keep(tmp_path / "kept")
-    encoder.under(pooling).save(tmp_path / "saved")
-    kept, saved = (
-        {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        for folder in (tmp_path / "kept", tmp_path / "saved")
-    )
-    assert kept == saved
-    assert "encoder.json" not in kept
-    assert "1_Pooling/config.json" in kept
 
 
 def test_hashes_tell_templates_and_poolings_apart(tmp_path: Path) -> None:
@@ -180,7 +157,7 @@ def test_hashes_tell_templates_and_poolings_apart(tmp_path: Path) -> None:
         ("top2", "top2_mean", ""),
         ("cls", "cls", ""),
     ):
-        encoder.under(pooling, template).keep(tmp_path / name)
+        encoder.with_pooling(pooling, template).save_pretrained(tmp_path / name)
     for hashed in (content_hash, identity):
         found = {folder.name: hashed(folder) for folder in tmp_path.iterdir()}
         assert found["first"] == found["again"]
@@ -189,14 +166,14 @@ def test_hashes_tell_templates_and_poolings_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "first_last_mean"])
 def test_the_same_weights_under_another_pooling(encoder: Encoder, pooling: str) -> None:
-    plain, view = made(pooling), encoder.under(pooling)
+    plain, view = made(pooling), encoder.with_pooling(pooling)
     assert (view.pooling, view.template, view.max_length) == (pooling, "", LIMIT)
     assert view.backbone is encoder.backbone
     assert torch.equal(view.encode(TEXTS), plain.encode(TEXTS))
-    back = plain.under("mask", FIRST)
+    back = plain.with_pooling("mask", FIRST)
     assert (back.pooling, back.template, back.name) == ("mask", FIRST, "wiki-tiny")
     assert torch.equal(back.encode(TEXTS), encoder.encode(TEXTS))
-    assert not torch.allclose(plain.under("mask", SECOND).encode(TEXTS), encoder.encode(TEXTS), atol=1e-2)
+    assert not torch.allclose(plain.with_pooling("mask", SECOND).encode(TEXTS), encoder.encode(TEXTS), atol=1e-2)
     assert (encoder.pooling, encoder.template, plain.pooling, plain.template) == ("mask", FIRST, pooling, "")
 
 
@@ -204,10 +181,10 @@ def test_the_same_weights_under_another_pooling(encoder: Encoder, pooling: str) 
 def test_the_same_pooling_of_fewer_tokens(pooling: str) -> None:
     encoder, long = made(pooling), " ".join(["river", "stone", "bird"] * 10)
     for longest, expected in ((14, 14), (LIMIT, LIMIT), (1_000, LIMIT), (None, LIMIT)):
-        view = encoder.under(pooling, encoder.template, longest)
+        view = encoder.with_pooling(pooling, encoder.template, longest)
         assert (view.pooling, view.template, view.max_length) == (pooling, encoder.template, expected)
         assert max(map(len, view.tokenise([*TEXTS, long * 5]))) == expected
-    cut = encoder.under(pooling, encoder.template, 14).encode([long])
+    cut = encoder.with_pooling(pooling, encoder.template, 14).encode([long])
     words = " ".join(long.split()[: 4 if encoder.template else 12])
     ids = encoder.tokenizer(FIRST.replace("{}", words) if encoder.template else words)["input_ids"]
     assert torch.allclose(cut, encoder.embed([ids]), atol=1e-5)
@@ -224,7 +201,7 @@ def tokens_of(encoder: Encoder, shift: int | None, texts: list[str]) -> Tokens:
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "mask"])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_positions_count_from_the_first_token(family: str, pooling: str, roberta: Path) -> None:  # noqa: F811
+def test_positions_count_from_the_first_token(family: str, pooling: str, roberta: Path) -> None:
     folder = roberta if family == "roberta" else ASSETS / "wiki-tiny"
     encoder, texts = made(pooling, folder), ["The dog runs.", "no"]
     (usual,), (given,) = (encoder(tokens_of(encoder, shift, texts)) for shift in (None, 0))

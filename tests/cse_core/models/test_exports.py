@@ -18,7 +18,7 @@ SENTENCES = ["A man is playing a guitar.", "", "two dogs  run", "Ünïcödé —
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_sentence_transformers_gives_the_same_vectors(pooling: str, tmp_path: Path) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
-    encoder.save(tmp_path / "saved")
+    encoder.save_pretrained(tmp_path / "saved")
     theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(SENTENCES, convert_to_tensor=True)
     ours = encoder.encode(SENTENCES)
     assert torch.allclose(theirs, ours, atol=1e-5, rtol=0)
@@ -76,7 +76,7 @@ def test_a_model_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def _saved(tmp_path: Path) -> Path:
-    Encoder.from_pretrained("wiki-tiny", pooling="mean").save(tmp_path / "saved")
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "saved")
     return tmp_path / "saved"
 
 

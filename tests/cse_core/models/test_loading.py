@@ -201,7 +201,7 @@ def test_a_damaged_pickle_is_named(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["encoder.json", "1_Pooling/config.json", "modules.json"])
 def test_a_damaged_description_of_the_pooling_is_named(name: str, tmp_path: Path) -> None:
     pooling, template = ("mask", "{} [MASK]") if name == "encoder.json" else ("mean", "")
-    Encoder.from_pretrained("wiki-tiny", pooling=pooling, template=template).keep(tmp_path / "kept")
+    Encoder.from_pretrained("wiki-tiny", pooling=pooling, template=template).save_pretrained(tmp_path / "kept")
     path = tmp_path / "kept" / name
     whole = path.read_bytes()
     for damaged in (b"", whole[:10], b"3"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cse_core.data.batches import Batches, pad
-from cse_core.data.corpora import examples
+from cse_core.data.examples import examples
 from cse_core.method import Method
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE, Teacher
@@ -16,7 +16,7 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.train import Loop
+from cse_core.training.loop import Loop
 
 TINY = Pretrained("wiki-tiny")
 CORPUS = Corpus("synthetic", 256)
@@ -78,7 +78,7 @@ def test_batches_have_one_shape_on_a_gpu(
     kind: str, method: Method, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy itself is left out here, for it needs a GPU."""
-    monkeypatch.setattr("cse_core.data.batches.moved", lambda tensor, device: tensor)
+    monkeypatch.setattr("cse_core.data.batches.to_device", lambda tensor, device: tensor)
     monkeypatch.setattr("cse_core.data.batches.generator_for", lambda *_: torch.Generator())
     encoder = Encoder.from_pretrained("wiki-tiny")
     table = examples(CORPUS, method, encoder.tokenizer, 32)

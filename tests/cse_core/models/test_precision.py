@@ -9,7 +9,8 @@ import torch
 
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.train import History, train
+from cse_core.training.run_state import History
+from cse_core.training.train import train
 
 RUN = Run(
     method=SimCSE(),

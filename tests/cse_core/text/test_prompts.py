@@ -11,7 +11,6 @@ from transformers import AddedToken, AutoTokenizer
 from cse_core.methods import promptbert, sncse
 from cse_core.models.pretrained import ASSETS
 from cse_core.text.prompts import check_template, prompted, sides, with_final_period
-from tests.cse_core.models.test_roberta import roberta  # noqa: F401 - a fixture
 
 BERT = (*promptbert.TEMPLATES["bert"], *sncse.TEMPLATES, "{} [MASK]", "so it says: {}, that is [MASK] and no more")
 ROBERTA = (*promptbert.TEMPLATES["roberta"], *sncse.TEMPLATES)
@@ -22,7 +21,7 @@ TOKENIZER: Any = AutoTokenizer.from_pretrained(ASSETS / "wiki-tiny")
 
 
 @pytest.fixture(scope="module")
-def bytewise(roberta: Path) -> Any:  # noqa: F811
+def bytewise(roberta: Path) -> Any:
     """A byte-level tokenizer whose mask takes the blank before it, as RoBERTa's does."""
     tokenizer: Any = AutoTokenizer.from_pretrained(roberta)
     tokenizer.add_special_tokens({"mask_token": AddedToken("<mask>", lstrip=True)})

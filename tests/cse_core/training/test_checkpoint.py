@@ -16,21 +16,20 @@ import torch
 
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.training.checkpoint import MANIFEST, WEIGHTS, CheckpointError, read_manifest
-from cse_core.training.run_state import HISTORY, STATE, UNFINISHED, History, adopt, finished, known
-from cse_core.training.teacher_embeddings import kept_folder
-from cse_core.training.train import DivergedError, train
-from tests.cse_core.training.test_train import TINY, Killed, stop_at
+from cse_core.training.loop import DivergedError
+from cse_core.training.run_state import HISTORY, STATE, UNFINISHED, History, adopt, finished, load_history
+from cse_core.training.teacher_embeddings import checkpoint_folder
+from cse_core.training.train import train
 from tests.support.polling import until
+from tests.support.training import NEW, OLD, RUN, Killed, stop_at
 
-RUN = replace(TINY, epochs=1)
-OLD, NEW = ("synthetic_dev",), ("last", "synthetic_dev")
 OTHER = replace(RUN, seed=7)
 
 RETRAIN = """
 import sys, torch
 from pathlib import Path
 from cse_core.training.train import train
-from tests.cse_core.test_checkpoint import NEW, RUN, OLD
+from tests.support.training import NEW, RUN, OLD
 torch.set_num_threads(1)
 def wait(step, history):
     if "dev/synthetic_dev" in history.curves:
@@ -82,7 +81,7 @@ def test_train_killed_in_a_retraining_leaves_the_finished_run(stores: tuple[Path
         process.send_signal(signal.SIGKILL)
     assert (store / RUN.key / UNFINISHED / "synthetic_dev" / MANIFEST).is_file()
     assert {name: data for name, data in content(store / RUN.key).items() if name in before} == before
-    assert finished(RUN, store, OLD) == known(stores[0] / RUN.key)
+    assert finished(RUN, store, OLD) == load_history(stores[0] / RUN.key)
     assert finished(RUN, store, NEW) is None
 
     student = replace(RUN, method=RankCSE(teachers=(Teacher(RUN, select="synthetic_dev"),)))
@@ -93,7 +92,7 @@ def test_train_killed_in_a_retraining_leaves_the_finished_run(stores: tuple[Path
     history = train(RUN, store, keep=NEW, on_step=lambda step, history: steps.append(step))
     assert steps[0] > 1  # it continued
     assert content(store / RUN.key) == content(stores[1] / RUN.key)
-    assert replace(history, seconds=0.0) == replace(known(stores[1] / RUN.key) or History(0), seconds=0.0)
+    assert replace(history, seconds=0.0) == replace(load_history(stores[1] / RUN.key) or History(0), seconds=0.0)
 
 
 def killed_at(call: int, work: Callable[[], object]) -> bool:
@@ -130,10 +129,10 @@ def test_adopt_killed_before_any_change_of_a_name_is_completed(stores: tuple[Pat
         if not killed_at(call, lambda folder=folder: adopt(folder)):
             break
         seen = finished(RUN, folder.parent, OLD, content=True)
-        assert seen in (None, known(old), known(new))
+        assert seen in (None, load_history(old), load_history(new))
         adopt(folder)
         assert content(folder) == content(new)
-        assert known(folder) == known(new)
+        assert load_history(folder) == load_history(new)
     assert call > 12  # every removed and renamed file was a moment
     assert content(folder) == content(new)
 
@@ -142,11 +141,11 @@ def test_weights_of_another_seed_are_refused(store: Path) -> None:
     mine, other = (store / run.key / "synthetic_dev" for run in (RUN, OTHER))
     shutil.copyfile(other / WEIGHTS, mine / WEIGHTS)  # of the same size
     with pytest.raises(CheckpointError, match=f"{WEIGHTS}: SHA-256 .* its manifest says .* trained again"):
-        kept_folder(store, RUN, "synthetic_dev")
+        checkpoint_folder(store, RUN, "synthetic_dev")
     shutil.rmtree(mine)
     shutil.copytree(other, mine)
     with pytest.raises(CheckpointError, match=f"holds run {OTHER.key}, .*; the run's history says step"):
-        kept_folder(store, RUN, "synthetic_dev")
+        checkpoint_folder(store, RUN, "synthetic_dev")
     assert finished(RUN, store, OLD) is None
 
 
@@ -189,12 +188,12 @@ def flip(path: Path, at: int) -> None:
 )
 def test_a_history_of_a_wrong_form_is_none(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / HISTORY).write_text(text)
-    assert known(tmp_path) is None
+    assert load_history(tmp_path) is None
     assert str(tmp_path / HISTORY) in caplog.text
 
 
 def test_a_history_comes_back_as_it_was_written(stores: tuple[Path, Path]) -> None:
-    history = known(stores[1] / RUN.key)
+    history = load_history(stores[1] / RUN.key)
     assert history
     assert set(history.kept) == set(NEW)
     assert history.kept["last"].weights == read_manifest(stores[1] / RUN.key / "last").weights

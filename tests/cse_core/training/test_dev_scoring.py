@@ -9,10 +9,10 @@ import torch
 from datasets import Dataset
 from scipy.stats import spearmanr
 
-from cse_core.data.senteval import Evaluation
+from cse_core.data.senteval import EvalDataset
 from cse_core.metrics import geometry
 from cse_core.models.encoder import Encoder
-from cse_core.training.dev_scoring import Development, Measured
+from cse_core.training.dev_scoring import DevScore, DevSet
 
 # One sentence stands in four slots and another in two; two pairs are above 4, and one is exactly 4.
 PAIRS = (
@@ -25,10 +25,10 @@ PAIRS = (
 )
 
 
-def evaluation(rows: Sequence[tuple[str, str, float]]) -> Evaluation:
+def evaluation(rows: Sequence[tuple[str, str, float]]) -> EvalDataset:
     first, second, gold = (list(column) for column in zip(*rows, strict=True))
     table = Dataset.from_dict({"part": ["all"] * len(rows), "sentence1": first, "sentence2": second, "score": gold})
-    return Evaluation("stsb_dev", table, {})
+    return EvalDataset("stsb_dev", table, {})
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +36,18 @@ def encoder() -> Encoder:
     return Encoder.from_pretrained("wiki-tiny", pooling="cls")
 
 
-def by_hand(x: np.ndarray, y: np.ndarray, gold: np.ndarray) -> Measured:
+def by_hand(x: np.ndarray, y: np.ndarray, gold: np.ndarray) -> DevScore:
     """SimCSE's definitions over single slots."""
     x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
     aligned = [((a - b) ** 2).sum() for a, b, score in zip(x, y, gold, strict=True) if score > 4]
     slots = np.concatenate([x, y])
     kernel = [math.exp(-2 * ((a - b) ** 2).sum()) for i, a in enumerate(slots) for b in slots[i + 1 :]]
     score = spearmanr((x * y).sum(1), gold).statistic
-    return Measured(float(score), float(np.mean(aligned)), math.log(np.mean(kernel)))
+    return DevScore(float(score), float(np.mean(aligned)), math.log(np.mean(kernel)))
 
 
 def test_dev_figures_are_the_suites_over_all_slots_repeated_sentences_included(encoder: Encoder) -> None:
-    found = Development(encoder, evaluation(PAIRS)).measure(encoder)
+    found = DevSet(encoder, evaluation(PAIRS)).measure(encoder)
     first, second, gold = zip(*PAIRS, strict=True)
     x, y = encoder.encode(first), encoder.encode(second)
     suite = geometry.summary(x, y, np.array(gold), first, second)
@@ -60,17 +60,17 @@ def test_dev_figures_are_the_suites_over_all_slots_repeated_sentences_included(e
 
 def test_a_dev_score_is_over_all_parts_at_once(encoder: Encoder) -> None:
     """Not the mean of parts: a set's two parts, each in perfect order of its own, are not in order together."""
-    one = Development(encoder, evaluation(PAIRS)).measure(encoder).score
+    one = DevSet(encoder, evaluation(PAIRS)).measure(encoder).score
     parts = evaluation(PAIRS).table.remove_columns("part").add_column("part", ["x"] * 3 + ["y"] * 3)
-    assert Development(encoder, Evaluation("stsb_dev", parts, {})).measure(encoder).score == one
+    assert DevSet(encoder, EvalDataset("stsb_dev", parts, {})).measure(encoder).score == one
 
 
 def test_dropout_is_off_and_training_goes_on_as_it_was(encoder: Encoder) -> None:
     noisy = Encoder.from_pretrained("wiki-tiny", pooling="cls", dropout=0.3)
     noisy.train()
-    dev = Development(noisy, evaluation(PAIRS))
+    dev = DevSet(noisy, evaluation(PAIRS))
     state = torch.random.get_rng_state()
-    assert dev.measure(noisy) == dev.measure(noisy) == Development(encoder, evaluation(PAIRS)).measure(encoder)
+    assert dev.measure(noisy) == dev.measure(noisy) == DevSet(encoder, evaluation(PAIRS)).measure(encoder)
     assert noisy.training
     assert noisy.backbone.training
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -78,7 +78,7 @@ def test_dropout_is_off_and_training_goes_on_as_it_was(encoder: Encoder) -> None
 
 def test_a_set_without_positives_has_a_score_and_no_space(encoder: Encoder) -> None:
     low = [(a, b, min(score, 4.0) - i / 10) for i, (a, b, score) in enumerate(PAIRS)]
-    found = Development(encoder, evaluation(low)).measure(encoder)
+    found = DevSet(encoder, evaluation(low)).measure(encoder)
     assert math.isfinite(found.score)
     assert math.isnan(found.alignment)
     assert math.isnan(found.uniformity)

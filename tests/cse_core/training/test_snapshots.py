@@ -9,13 +9,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cse_core.training import train as training
+from cse_core.training import loop
 from cse_core.training.checkpoint import Manifest, read_manifest
-from cse_core.training.dev_scoring import Development
-from cse_core.training.run_state import UNFINISHED
+from cse_core.training.dev_scoring import DevSet
+from cse_core.training.loop import DivergedError
+from cse_core.training.run_state import UNFINISHED, History, finished
 from cse_core.training.selection import SELECTION, snapshot_steps
-from cse_core.training.train import DivergedError, History, finished, train
-from tests.cse_core.training.test_train import KEEP, TINY, Killed, equal, stop_at, weights
+from cse_core.training.train import train
+from tests.support.training import KEEP, TINY, Killed, equal, stop_at, weights
 
 QUARTERS = ("quarter_1", "quarter_2", "quarter_3")
 STEPS = {"quarter_1": 4, "quarter_2": 7, "quarter_3": 10}  # of 14: 3.5 and 10.5 are rounded to even
@@ -100,7 +101,7 @@ def test_a_run_stopped_around_a_quarter_ends_with_the_same_bits(
 def test_a_kill_between_a_quarter_and_its_state_ends_with_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quartered: tuple[Path, History]
 ) -> None:
-    rules, real = (*KEEP, *QUARTERS), training.export
+    rules, real = (*KEEP, *QUARTERS), loop.export
 
     def killed(encoder: Any, folder: Path, **about: Any) -> Manifest:
         manifest = real(encoder, folder, **about)
@@ -108,7 +109,7 @@ def test_a_kill_between_a_quarter_and_its_state_ends_with_the_same_bits(
             raise Killed
         return manifest
 
-    monkeypatch.setattr(training, "export", killed)
+    monkeypatch.setattr(loop, "export", killed)
     with pytest.raises(Killed):
         train(TINY, tmp_path, keep=rules)
     monkeypatch.undo()
@@ -120,7 +121,7 @@ def test_quarters_ask_for_no_dev_set(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def never(*args: Any) -> None:
         raise AssertionError("a dev set was read")
 
-    monkeypatch.setattr(Development, "__init__", never)
+    monkeypatch.setattr(DevSet, "__init__", never)
     history = train(replace(TINY, epochs=1), tmp_path, keep=(*QUARTERS, "last"))
     assert set(history.curves) == {"loss", "loss/contrastive"}
     assert {rule: kept.step for rule, kept in history.kept.items()} == dict(zip(QUARTERS, (2, 4, 5), strict=True)) | {

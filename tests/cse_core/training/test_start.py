@@ -14,9 +14,9 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained
-from cse_core.training.teacher_embeddings import start
+from cse_core.training.teacher_embeddings import load_starting_weights
 from cse_core.training.train import train
-from tests.cse_core.training.test_train import KEEP, TINY, Killed, equal, stop_at, weights
+from tests.support.training import KEEP, TINY, Killed, equal, stop_at, weights
 
 BASE = replace(TINY, epochs=1)
 METHOD = RankEncoder(base=BASE, select="synthetic_dev", corpus_size=50, lower=-1.0, upper=1.0, combination="sum")
@@ -48,9 +48,9 @@ def test_the_method_says_where_it_starts() -> None:
 def test_the_weights_are_the_bases_and_all_else_is_the_runs(store: Path) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", pooling="mean", dropout=0.2).train()
     before = {name: value.clone() for name, value in encoder.backbone.state_dict().items()}
-    start(encoder, METHOD, store)
+    load_starting_weights(encoder, METHOD, store)
     assert equal(dict(encoder.backbone.state_dict()), before)
-    start(encoder, replace(METHOD, start="base"), store)
+    load_starting_weights(encoder, replace(METHOD, start="base"), store)
     base = Encoder.from_pretrained(store / BASE.key / "synthetic_dev")
     assert equal(dict(encoder.backbone.state_dict()), dict(base.backbone.state_dict()))
     assert not equal(dict(encoder.backbone.state_dict()), before)
@@ -99,5 +99,5 @@ def test_a_pretrained_base_is_a_start_too(tmp_path: Path) -> None:
     encoder = Encoder.from_pretrained("wiki-mini")
     with torch.no_grad():
         next(encoder.backbone.parameters()).zero_()
-    start(encoder, RankEncoder(base=other, inner=PromptBERT(), start="base"), tmp_path)
+    load_starting_weights(encoder, RankEncoder(base=other, inner=PromptBERT(), start="base"), tmp_path)
     assert equal(dict(encoder.backbone.state_dict()), dict(Encoder.from_pretrained("wiki-mini").backbone.state_dict()))

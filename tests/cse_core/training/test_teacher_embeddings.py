@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from cse_core.data.corpora import examples
+from cse_core.data.corpora import sample
+from cse_core.data.examples import examples
 from cse_core.data.synthetic import sentences
 from cse_core.method import Method
 from cse_core.methods.promptbert import PromptBERT
@@ -16,34 +17,36 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained
 from cse_core.training import teacher_embeddings
-from cse_core.training.teacher_embeddings import Examples, sample
+from cse_core.training.teacher_embeddings import TargetEncoder
 
 TINY, CORPUS = Pretrained("wiki-tiny"), Corpus("synthetic", 40)
 LONG = " ".join(["the old river rose and fell"] * 15)
 
 
-def source_of(store: Path, corpus: Corpus = CORPUS, method: Method | None = None, data: Path | None = None) -> Examples:
+def source_of(
+    store: Path, corpus: Corpus = CORPUS, method: Method | None = None, data: Path | None = None
+) -> TargetEncoder:
     torch.set_num_threads(1)
     student = Encoder.from_pretrained("wiki-tiny")
     table = examples(corpus, method or SimCSE(), student.tokenizer, 32, data)
-    return Examples(table, student, store, corpus=corpus, data=data, device=torch.device("cpu"))
+    return TargetEncoder(table, student, store, corpus=corpus, data=data, device=torch.device("cpu"))
 
 
 @pytest.fixture
-def source(tmp_path: Path, cache: Path) -> Examples:
+def source(tmp_path: Path, cache: Path) -> TargetEncoder:
     return source_of(tmp_path)
 
 
-def test_encoders_that_differ_in_pooling_alone_have_vectors_of_their_own(source: Examples, tmp_path: Path) -> None:
+def test_encoders_that_differ_in_pooling_alone_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
     for pooling in ("cls", "mean"):
-        Encoder.from_pretrained("wiki-tiny", pooling=pooling).save(tmp_path / pooling)
+        Encoder.from_pretrained("wiki-tiny", pooling=pooling).save_pretrained(tmp_path / pooling)
         found = source.vectors(Pretrained(str(tmp_path / pooling)), select="last")
         expected = Encoder.from_pretrained("wiki-tiny", pooling=pooling).embed(source.table["text"])
         assert torch.allclose(found, expected, atol=1e-6)
 
 
-def test_encoders_that_differ_in_configuration_have_vectors_of_their_own(source: Examples, tmp_path: Path) -> None:
-    Encoder.from_pretrained("wiki-tiny").save(tmp_path / "two")
+def test_encoders_that_differ_in_configuration_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
+    Encoder.from_pretrained("wiki-tiny").save_pretrained(tmp_path / "two")
     shutil.copytree(tmp_path / "two", tmp_path / "four")
     config = tmp_path / "four" / "config.json"
     config.write_text(config.read_text().replace('"num_attention_heads": 2', '"num_attention_heads": 4'))
@@ -51,7 +54,7 @@ def test_encoders_that_differ_in_configuration_have_vectors_of_their_own(source:
     assert not torch.allclose(two, four, atol=1e-2)
 
 
-def test_the_second_reader_computes_nothing(source: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_reader_computes_nothing(source: TargetEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     first = source.vectors(Pretrained("wiki-tiny"), select="last")
     monkeypatch.setattr(teacher_embeddings.Encoder, "from_pretrained", None)  # calling it would raise
     assert torch.equal(source.vectors(Pretrained("wiki-tiny"), select="last"), first)
@@ -72,7 +75,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_vectors_are_made_again_with_a_warning(
-    damage: str, source: Examples, cache: Path, caplog: pytest.LogCaptureFixture
+    damage: str, source: TargetEncoder, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = source.vectors(TINY, select="last").clone()
     (path,) = (cache / "vectors").glob("*.npy")
@@ -86,9 +89,9 @@ def test_damaged_vectors_are_made_again_with_a_warning(
 
 
 def test_vectors_of_another_encoder_under_the_name_are_made_again(
-    source: Examples, cache: Path, tmp_path: Path
+    source: TargetEncoder, cache: Path, tmp_path: Path
 ) -> None:
-    Encoder.from_pretrained("wiki-tiny", pooling="mean").save(tmp_path / "mean")
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "mean")
     first = source.vectors(TINY, select="last").clone()
     (own,) = (cache / "vectors").glob("*.npy")
     source.vectors(Pretrained(str(tmp_path / "mean")), select="last")
@@ -97,11 +100,11 @@ def test_vectors_of_another_encoder_under_the_name_are_made_again(
     assert torch.equal(source.vectors(TINY, select="last"), first)
 
 
-def test_a_teacher_with_another_vocabulary_is_refused(source: Examples, tmp_path: Path) -> None:
+def test_a_teacher_with_another_vocabulary_is_refused(source: TargetEncoder, tmp_path: Path) -> None:
     other = Encoder.from_pretrained("wiki-tiny")
     other.tokenizer.add_tokens(["[NEW]"])
     other.backbone.resize_token_embeddings(len(other.tokenizer))
-    other.save(tmp_path / "other")
+    other.save_pretrained(tmp_path / "other")
     with pytest.raises(ValueError, match="different vocabularies; a teacher reads the student's ids"):
         source.vectors(Pretrained(str(tmp_path / "other")), select="last")
 
@@ -115,7 +118,7 @@ def test_columns_have_vectors_of_their_own(tmp_path: Path, cache: Path) -> None:
     assert not torch.allclose(first, second, atol=1e-2)
 
 
-def test_the_first_column_is_computed_once_by_name_and_without(source: Examples, cache: Path) -> None:
+def test_the_first_column_is_computed_once_by_name_and_without(source: TargetEncoder, cache: Path) -> None:
     for column in (None, "text"):
         source.vectors(TINY, select="last", column=column)
     assert len(list((cache / "vectors").glob("*.npy"))) == 1
@@ -130,7 +133,7 @@ def test_a_sample_is_drawn_as_python_draws_line_numbers(cache: Path, size: int, 
         assert sorted(expected) == sorted(lines) != expected
 
 
-def test_more_than_the_corpus_has_is_refused(source: Examples) -> None:
+def test_more_than_the_corpus_has_is_refused(source: TargetEncoder) -> None:
     message = "41 sentences wanted from synthetic, first 40 lines, which has fewer"
     with pytest.raises(ValueError, match=message):
         sample(CORPUS, 41, 42)
@@ -139,9 +142,9 @@ def test_more_than_the_corpus_has_is_refused(source: Examples) -> None:
 
 
 def test_samples_are_the_encoders_vectors_and_computed_once(
-    source: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: TargetEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Encoder.from_pretrained("wiki-tiny", pooling="mean").save(tmp_path / "mean")
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "mean")
     other = source_of(tmp_path, Corpus("synthetic", 30))
     asked = [
         (source, TINY, 12, 42),
@@ -193,7 +196,7 @@ def test_a_sample_under_a_template_is_compared_with_examples_under_the_same(tmp_
     method, source = PromptBERT(), source_of(tmp_path, method=PromptBERT())
     plain = Encoder.from_pretrained("wiki-tiny")
     for name, template in (("first", method.first), ("second", method.second)):
-        plain.under("mask", template).keep(tmp_path / name)
+        plain.with_pooling("mask", template).save_pretrained(tmp_path / name)
         base = Encoder.from_pretrained(tmp_path / name)
         found = source.sample(Pretrained(str(tmp_path / name)), select="last", size=40, seed=42)
         assert torch.allclose(found, base.encode(sample(CORPUS, 40, 42)), atol=1e-5)

@@ -8,14 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from cse_core.data import synthetic
 from cse_core.data.corpora import content_hash
@@ -23,37 +21,18 @@ from cse_core.data.senteval import pairs
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
-from cse_core.run import Corpus, Pretrained, Run
+from cse_core.run import Pretrained
 from cse_core.training.checkpoint import MANIFEST
-from cse_core.training.dev_scoring import Development, Measured
-from cse_core.training.run_state import UNFINISHED
-from cse_core.training.train import DivergedError, History, finished, linear_decay, train
-
-KEEP = ("synthetic_dev", "last")
-TINY = Run(
-    method=SimCSE(),
-    backbone=Pretrained("wiki-tiny"),
-    corpus=Corpus("synthetic", 100),
-    batch_size=16,
-    learning_rate=3e-4,
-    dropout=0.3,
-    warmup=0.2,
-    epochs=2,
-    eval_steps=4,
-)
+from cse_core.training.dev_scoring import DevScore, DevSet
+from cse_core.training.loop import DivergedError, linear_decay
+from cse_core.training.run_state import UNFINISHED, History, finished
+from cse_core.training.train import train
+from tests.support.training import KEEP, TINY, Killed, equal, stop_at, weights
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-def weights(store: Path, run: Run, rule: str) -> dict[str, torch.Tensor]:
-    return load_file(store / run.key / rule / "model.safetensors")
-
-
-def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.fixture(scope="module")
@@ -94,22 +73,10 @@ def test_the_best_dev_checkpoint_and_the_last_one_are_kept(undisturbed: tuple[Pa
     kept = history.kept["synthetic_dev"]
     assert (kept.score, kept.step) == (best, min(step for step, score in scores.items() if score == best))
     encoder = Encoder.from_pretrained(store / TINY.key / "synthetic_dev")
-    assert Development(encoder, pairs("synthetic_dev")).measure(encoder).score == best
+    assert DevSet(encoder, pairs("synthetic_dev")).measure(encoder).score == best
     assert history.kept["last"].step == 14
     assert not equal(weights(store, TINY, "last"), weights(store, TINY, "synthetic_dev"))
     assert "head.0.weight" not in weights(store, TINY, "last")
-
-
-class Killed(Exception):  # noqa: N818 - it stands for a kill, not for an error
-    pass
-
-
-def stop_at(last: int) -> Callable[[int, object], None]:
-    def stop(step: int, history: object) -> None:
-        if step == last:
-            raise Killed
-
-    return stop
 
 
 @pytest.mark.parametrize("at", [4, 13])
@@ -170,8 +137,8 @@ def test_a_rankcse_run_stopped_in_the_middle_ends_with_the_same_bits(
 def test_a_collapsed_encoder_is_trained_to_its_end_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    undefined = Measured(*[float("nan")] * 3)
-    monkeypatch.setattr(Development, "measure", lambda self, encoder: undefined)
+    undefined = DevScore(*[float("nan")] * 3)
+    monkeypatch.setattr(DevSet, "measure", lambda self, encoder: undefined)
     history = train(replace(TINY, epochs=1), tmp_path, keep=KEEP)
     assert history.warnings == ["synthetic_dev undefined at step 4: every pair has the same cosine"]
     assert "dev/synthetic_dev" not in history.curves
@@ -182,7 +149,7 @@ SCRIPT = """
 import sys, torch
 from pathlib import Path
 from cse_core.training.train import train
-from tests.cse_core.test_train import KEEP, TINY
+from tests.support.training import KEEP, TINY
 torch.set_num_threads(1)
 train(TINY, Path(sys.argv[1]), keep=KEEP, save_seconds=0.0, on_step=lambda step, history: print(step, flush=True))
 """
@@ -274,12 +241,12 @@ def test_rankcse_trains_on_a_nested_run_and_its_null_setting_is_simcse(
 
 
 def test_teachers_do_not_change_and_are_read_without_dropout(undisturbed: tuple[Path, History]) -> None:
-    from cse_core.data.corpora import examples
-    from cse_core.training.teacher_embeddings import Examples
+    from cse_core.data.examples import examples
+    from cse_core.training.teacher_embeddings import TargetEncoder
 
     student = Encoder.from_pretrained("wiki-tiny", dropout=0.3)
     table = examples(TINY.corpus, TINY.method, student.tokenizer, TINY.max_length)
-    source = Examples(table, student, undisturbed[0], corpus=TINY.corpus, data=None, device=torch.device("cpu"))
+    source = TargetEncoder(table, student, undisturbed[0], corpus=TINY.corpus, data=None, device=torch.device("cpu"))
     vectors = source.vectors(TINY, select="last")
     checkpoint = Encoder.from_pretrained(undisturbed[0] / TINY.key / "last")
     assert checkpoint.backbone.config.hidden_dropout_prob == 0.3

@@ -15,7 +15,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.seeding import seed_for
 from cse_core.training.train import MemoryExceededError, train
-from tests.cse_core.training.test_train import KEEP, TINY, equal, weights
+from tests.support.training import KEEP, TINY, equal, weights
 
 
 @pytest.fixture(autouse=True)

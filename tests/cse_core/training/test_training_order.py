@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from cse_core.data.senteval import pairs
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training import train as training
+from cse_core.training import loop as loop_module
 from cse_core.training.checkpoint import read_manifest
-from cse_core.training.dev_scoring import Measured
+from cse_core.training.dev_scoring import DevScore
+from cse_core.training.loop import Loop
 from cse_core.training.run_state import UNFINISHED
 from cse_core.training.selection import SELECTION
-from cse_core.training.train import Loop
+from cse_core.training.train import train
 
 RUN = Run(
     method=SimCSE(),
@@ -125,9 +126,9 @@ class Scripted:
     def __init__(self, scores: Sequence[float]) -> None:
         self.scores = iter(scores)
 
-    def measure(self, encoder: object) -> Measured:
+    def measure(self, encoder: object) -> DevScore:
         score = next(self.scores)
-        return Measured(score, 10 + score, 20 + score)
+        return DevScore(score, 10 + score, 20 + score)
 
 
 NAN = float("nan")
@@ -137,7 +138,7 @@ def selected(
     store: Path, monkeypatch: pytest.MonkeyPatch, keep: Sequence[str], **scores: Sequence[float]
 ) -> tuple[Loop, list[bool]]:
     """A loop whose dev sets score so at steps 1, 2, ...; the weights of step n are all n."""
-    monkeypatch.setattr(training, "pairs", lambda task, data: pairs("synthetic_dev"))
+    monkeypatch.setattr(loop_module, "pairs", lambda task, data: pairs("synthetic_dev"))
     loop = loop_of(replace(RUN, precision="fp32"), store, *keep)
     assert loop.dev.keys() == scores.keys()
     loop.dev = {task: Scripted(found) for task, found in scores.items()}  # ty: ignore[invalid-assignment]
@@ -224,7 +225,7 @@ def test_quarters_and_the_end_are_kept_at_their_steps(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Loop, "train_step", spied)
-        history = training.train(run, tmp_path, keep=tuple(rules))
+        history = train(run, tmp_path, keep=tuple(rules))
     assert {rule: kept.step for rule, kept in history.kept.items()} == rules
     for rule, step in rules.items():
         found = load_file(tmp_path / run.key / rule / "model.safetensors")

@@ -20,7 +20,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.seeding import seed_for
-from cse_core.training.train import Loop
+from cse_core.training.loop import Loop
 
 SENTENCES, BATCH, EPOCHS = 20, 8, 2
 STEPS = EPOCHS * 3  # batches of 8, 8 and 4: the last one is smaller, and of more than two

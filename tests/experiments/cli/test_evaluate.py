@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cse_core.evaluation.scorers import Cosine, Ranked
-from cse_core.evaluation.tasks import Correlations
+from cse_core.evaluation.tasks import STSTask
 from cse_core.run import Corpus
 from experiments.evaluate import Options, main, scorer_for
 from experiments.results import csv_record, mlflow_log
@@ -71,10 +71,10 @@ def test_the_first_scored_checkpoint_has_the_short_names_whatever_is_scored_firs
 def test_a_task_that_fails_is_named_and_the_others_are_shown_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(self: Correlations, name: str, inputs: object) -> None:
+    def broken(self: STSTask, name: str, inputs: object) -> None:
         raise ValueError(f"{name}: something of its own")
 
-    monkeypatch.setattr(Correlations, "outcome", broken)
+    monkeypatch.setattr(STSTask, "outcome", broken)
     with pytest.raises(ValueError, match="synthetic_dev: something of its own"):
         main(Options(encoder="wiki-tiny", tasks=("synthetic_dev", "phrases"), mlruns=tmp_path))
     assert "phrases" in capsys.readouterr().out

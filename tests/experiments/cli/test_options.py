@@ -12,12 +12,12 @@ import tyro
 from cse_core.evaluation.suite import GROUPS
 from cse_core.run import Pretrained
 from experiments import sweep
-from experiments.cli import console
 from experiments.cli.command import run_command
 from experiments.cli.options import check_device
+from experiments.execution import sweep_report
 from experiments.execution.plan import jobs_of, plan
-from experiments.studies.catalogue import chosen
-from tests.experiments.execution.test_plan import BASE, TAUGHT, frame, row, study, weights
+from experiments.studies.catalogue import choose_studies
+from tests.support.plans import BASE, TAUGHT, frame, row, study, weights
 
 ROOT = Path(__file__).parents[3]
 
@@ -63,10 +63,10 @@ def test_a_gpu_is_asked_for_where_one_may_come(monkeypatch: pytest.MonkeyPatch) 
 
 def test_half_precision_on_a_cpu_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     half = replace(BASE, precision="fp16")
-    console.slow_precision([half, BASE, half, Pretrained("wiki-tiny")], "cpu")
+    sweep_report.slow_precision([half, BASE, half, Pretrained("wiki-tiny")], "cpu")
     assert "warning: 2 of 4 runs train in fp16, which is slow on a CPU" in capsys.readouterr().out
-    console.slow_precision([half], "cuda")
-    console.slow_precision([BASE, replace(BASE, precision="bf16")], "cpu")
+    sweep_report.slow_precision([half], "cuda")
+    sweep_report.slow_precision([BASE, replace(BASE, precision="bf16")], "cpu")
     assert capsys.readouterr().out == ""
 
 
@@ -78,7 +78,7 @@ def test_a_dry_run_names_each_job_and_what_it_lacks(tmp_path: Path, capsys: pyte
     weights(tmp_path, alone, "stsb_dev")
     scored = frame(jobs[BASE.key], jobs[half.key])
     record = scored[(scored["key"] == BASE.key) | (scored["task"] == "sts12")]
-    console.work(plan(jobs, record, tmp_path), record, 1, each=True)
+    sweep_report.work(plan(jobs, record, tmp_path), record, 1, each=True)
     lines = {line.split()[0]: line.strip() for line in capsys.readouterr().out.splitlines()}
     said = {key: line.partition("  ")[2] for key, line in lines.items() if key in jobs}
     rest = " ".join(task for task in GROUPS["sts"] if task != "sts12")
@@ -92,7 +92,7 @@ def test_a_dry_run_names_each_job_and_what_it_lacks(tmp_path: Path, capsys: pyte
 def test_a_dry_run_of_a_study_lists_every_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep.main(sweep.Options(studies=("rankcse-table4",), dry_run=True, mlruns=tmp_path)) == 0
     out = capsys.readouterr().out
-    jobs = jobs_of(chosen(["rankcse-table4"], "small"))
+    jobs = jobs_of(choose_studies(["rankcse-table4"], "small"))
     for key, job in jobs.items():
         (line,) = [line for line in out.splitlines() if key in line]
         assert f"{job.name} (rankcse-table4): training; " in line

@@ -15,12 +15,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from experiments.execution.agreement import Recorded, compare, processor
 from experiments.execution.audit import MARKER, audit, draw
-from experiments.execution.job import Job, Place, execute
+from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.log_queue import record_results
 from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
-from experiments.results.agreement import Recorded, compare, processor
 from experiments.results.mlflow_log import Tracker
 from experiments.results.provenance import environment
 from tests.support import tiny_study
@@ -58,7 +58,7 @@ def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded") / "mlruns"
     tracker = Tracker(folder)
     for job in jobs_of([STUDY]).values():
-        execute(job, Place(folder / "store"))
+        execute(job, ExecutionSettings(folder / "store"))
         tracker.log(folder / "store" / job.key)
     record_results(folder / "store", folder)
     return folder

@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 
 from cse_core.training.train import train
 from experiments.results import csv_record
-from tests.cse_core.training.test_train import equal
-from tests.experiments.execution.test_sweep import command, environment, finished_at, scores, sweep
 from tests.support import tiny_study
 from tests.support.polling import until
+from tests.support.sweeps import command, environment, finished_at, scores, sweep
+from tests.support.training import equal
 
 pytestmark = pytest.mark.slow
 KILLS = 10

@@ -16,15 +16,15 @@ from types import SimpleNamespace
 import pytest
 
 from experiments.execution import log_queue
-from experiments.execution.job import Place
+from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import Logbook, record_results
-from experiments.execution.ray_sweep import Follow
+from experiments.execution.ray_sweep import SweepCallback
 from experiments.results import csv_record
 from experiments.results.mlflow_log import MlflowException, Tracker
 from experiments.storage.shared_storage import Shared
-from tests.experiments.execution.test_sweep import ROOT, command, environment, scores
 from tests.support import tiny_study
 from tests.support.polling import until
+from tests.support.sweeps import ROOT, command, environment, leave, result, scores
 
 
 class Server:
@@ -42,7 +42,7 @@ class Server:
 
 
 def kept(server: Server, tmp_path: Path) -> Logbook:
-    return Logbook(server, Place(tmp_path))  # ty: ignore[invalid-argument-type]
+    return Logbook(server, ExecutionSettings(tmp_path))  # ty: ignore[invalid-argument-type]
 
 
 def test_what_could_not_be_tracked_is_with_a_later_one(tmp_path: Path) -> None:
@@ -59,29 +59,6 @@ def test_what_could_not_be_tracked_is_with_a_later_one(tmp_path: Path) -> None:
     assert not book.unlogged
 
 
-def result(key: str, /, **other: object) -> dict[str, object]:
-    """What a run of a study leaves, as far as the record reads it."""
-    cell = {"select": "last", "scorer": "cosine", "task": "synthetic", "metric": "spearman.all", "score": 0.5}
-    about: dict[str, object] = {
-        "key": key,
-        "scale": "tiny",
-        "method": "simcse",
-        "backbone": "b",
-        "seed": 1,
-        "settings": "",
-        "seconds": 1,
-    }
-    about |= {"cells": [cell | {"pairs": 9, "step": 1, "version": 1}], "curves": {}, "eval_steps": 1, "kept": {}}
-    about |= {"name": key, "label": key, "warnings": [], "data": {}, "parameters": {}, "scoring_seconds": 1}
-    about |= {"environment": {"commit": "0" * 40, "dirty": "false", "device": "cpu"}, "studies": ["one"]}
-    return about | {"finished": "2026-01-01T00:00:00+00:00"} | other
-
-
-def leave(store: Path, key: str, /, **other: object) -> None:
-    (store / key).mkdir(parents=True)
-    (store / key / "result.json").write_text(json.dumps(result(key, **other)))
-
-
 def keys(mlruns: Path) -> set[str]:
     return set(csv_record.read_results("tiny", mlruns)["key"])
 
@@ -89,14 +66,14 @@ def keys(mlruns: Path) -> set[str]:
 def test_the_end_waits_for_storage_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([OSError("no route")] * 3)
 
-    def fetch(key: str, place: Place) -> None:
+    def fetch(key: str, place: ExecutionSettings) -> None:
         for error in left:
             raise error
 
-    monkeypatch.setattr(log_queue, "PAUSE", 0.001)
+    monkeypatch.setattr(log_queue, "RETRY_INTERVAL_SECONDS", 0.001)
     monkeypatch.setattr(log_queue, "fetch_recorded", fetch)
     leave(tmp_path / "store", "a")
-    book = Logbook(Server(tmp_path), Place(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book = Logbook(Server(tmp_path), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
     book.add("a")
     assert "not recorded (no route)" in book.waiting["a"]
     assert book.settle() == {}
@@ -106,7 +83,7 @@ def test_the_end_waits_for_storage_that_cannot_be_reached(tmp_path: Path, monkey
 def test_the_record_is_complete_while_mlflow_is_away(tmp_path: Path) -> None:
     for key in "ab":
         leave(tmp_path / "store", key)
-    book = Logbook(Server(tmp_path, away=100), Place(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book = Logbook(Server(tmp_path, away=100), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
     book.add("a")
     book.add("b")
     assert book.settle() == {}  # no failure
@@ -132,7 +109,7 @@ def test_a_start_records_what_a_killed_driver_left_in_the_store(tmp_path: Path) 
 
 def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(tmp_path: Path) -> None:
     server = Server(tmp_path)
-    follow = Follow(kept(server, tmp_path), SimpleNamespace(end=lambda key: None))  # ty: ignore[invalid-argument-type]
+    follow = SweepCallback(kept(server, tmp_path), SimpleNamespace(end=lambda key: None))  # ty: ignore[invalid-argument-type]
     for key, scored in (("half", True), ("none", False)):
         told = {"failed": "why", "scored": scored}
         follow.on_trial_complete(1, [], SimpleNamespace(config={"key": key}, last_result=told))

@@ -3,71 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
-from safetensors.numpy import save_file
 
-from cse_core.evaluation import suite
 from cse_core.methods.rankcse import RankCSE, Teacher
-from cse_core.methods.simcse import SimCSE
 from cse_core.metrics import correlation
-from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.checkpoint import write_manifest
-from cse_core.training.run_state import History, Kept
-from experiments.execution.job import Job
-from experiments.execution.plan import blocked, differences, jobs_of, missing, plan, scored
-from experiments.results import csv_record
-from experiments.schema.study import Row, Scale, Study, reseeded
+from cse_core.run import Run
+from experiments.execution.plan import blocking_reason, differences, jobs_of, missing, plan, scored
+from experiments.schema.study import reseeded
 from experiments.storage.shared_storage import Shared
-from experiments.studies.catalogue import STUDIES, chosen
-from tests.experiments.execution.test_log_queue import leave
-
-BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
-TAUGHT = replace(BASE, method=RankCSE(teachers=(Teacher(BASE, select="stsb_dev"),)))
-SCALE = Scale(name="test", title="", backbones={}, corpus=BASE.corpus, seeds=(42, 1))
-
-
-def study(*rows: Row, name: str = "one", columns: tuple[str, ...] = ("stsb",)) -> Study:
-    return Study(name=name, source="", question="", scale=SCALE, rows=rows, columns=columns)
-
-
-def row(label: str, run: Run, **more: object) -> Row:
-    return Row(label=label, encoder=run, seeds=(42, 1), **more)  # ty: ignore[invalid-argument-type]
-
-
-def lines(job: Job, *, skip: str = "") -> list[dict[str, object]]:
-    empty: dict[str, object] = {**dict.fromkeys(csv_record.RESULTS, "x"), "scale": job.scale, "key": job.key}
-    empty |= {
-        "version": correlation.VERSION,
-        "score": 0.5,
-        "method": "simcse",
-        "backbone": "wiki-tiny",
-        "seconds": 10.0,
-    }
-    cells = [(s.select, str(s.scorer), task) for s in job.scorings for task in s.tasks if task != skip]
-    names = ("select", "scorer", "task", "metric")
-    return [
-        empty | dict(zip(names, (*cell, metric), strict=True)) | {"version": suite.version(cell[2])}
-        for cell in cells
-        for metric in suite.TASKS[cell[2]].metrics
-        if metric not in csv_record.UNRECORDED
-    ]
-
-
-def frame(*jobs: Job, skip: str = "") -> pd.DataFrame:
-    found = pd.DataFrame([one for job in jobs for one in lines(job, skip=skip)], columns=csv_record.RESULTS)
-    return found.astype({name: kind for name, kind in csv_record.TEXT.items() if name in found})  # as it is read
-
-
-def weights(store: Path, run: Run, *rules: str) -> None:
-    history = History(steps=1)
-    for rule in rules:
-        (store / run.key / rule).mkdir(parents=True)
-        save_file({"weight": np.zeros(1)}, store / run.key / rule / "model.safetensors")
-        manifest = write_manifest(store / run.key / rule, key=run.key, rule=rule, step=1)
-        history.kept[rule] = Kept(1, None, manifest.weights)
-    history.write(store / run.key)
+from experiments.studies.catalogue import STUDIES, choose_studies
+from tests.support.plans import BASE, TAUGHT, frame, row, study, weights
+from tests.support.sweeps import leave
 
 
 def test_a_run_of_two_studies_is_one_job_with_both_their_tasks() -> None:
@@ -167,9 +113,9 @@ def test_a_run_trained_again_for_one_score_keeps_every_rules_checkpoint(tmp_path
 
 def test_a_job_whose_teacher_failed_is_named_with_it() -> None:
     jobs = jobs_of([study(row("taught", TAUGHT))])
-    reason = blocked(jobs[TAUGHT.key], {BASE.key: "no"})
+    reason = blocking_reason(jobs[TAUGHT.key], {BASE.key: "no"})
     assert reason == f"not started: it needs run {BASE.key}, which failed"
-    assert blocked(jobs[BASE.key], {TAUGHT.key: "no"}) == ""
+    assert blocking_reason(jobs[BASE.key], {TAUGHT.key: "no"}) == ""
 
 
 def test_a_rerun_that_differs_from_the_record_is_noticed(tmp_path: Path) -> None:
@@ -188,14 +134,14 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
         r"unknown study 'rankcse-table99' \(did you mean rankcse-table\d+ or .*\?\); known: all, quickstart, rankcse, "
     )
     with pytest.raises(ValueError, match=expected):
-        chosen(["rankcse-table99"], "small")
+        choose_studies(["rankcse-table99"], "small")
     with pytest.raises(ValueError, match="unknown scale 'tiny'; known: quickstart, small"):
-        chosen(["rankcse"], "tiny")
-    assert [study.name for study in chosen(["all"], "small")] == list(STUDIES)
+        choose_studies(["rankcse"], "tiny")
+    assert [study.name for study in choose_studies(["all"], "small")] == list(STUDIES)
 
 
 def test_paper_scale_takes_the_published_settings_and_teachers() -> None:
-    table = {one.label: one for one in chosen(["rankcse-table2"], "paper")[0].rows}
+    table = {one.label: one for one in choose_studies(["rankcse-table2"], "paper")[0].rows}
     run = table["RankCSE-listMLE BERT-base"].encoder
     assert isinstance(run, Run)
     assert (run.batch_size, run.learning_rate, run.epochs, run.warmup, run.dropout) == (128, 2e-5, 4, 0.05, 0.1)

@@ -8,7 +8,7 @@ from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
-from experiments.execution.plan import SAME, jobs_of, missing
+from experiments.execution.plan import SCORE_TOLERANCE, jobs_of, missing
 from experiments.schema.study import Row, Scale, Study, reseeded
 
 CORPUS = Corpus("synthetic", 100)
@@ -106,4 +106,4 @@ def test_rows_are_reseeded_with_their_teachers_only_where_these_vary() -> None:
 
 
 def test_the_same_score_is_one_that_no_table_tells_apart() -> None:
-    assert SAME == 5e-5  # half of the last of two digits, in points
+    assert SCORE_TOLERANCE == 5e-5  # half of the last of two digits, in points

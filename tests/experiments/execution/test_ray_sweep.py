@@ -13,11 +13,11 @@ import ray
 from ray import cloudpickle, tune
 
 from experiments.execution import ray_sweep
-from experiments.execution.job import Place
-from experiments.execution.ray_sweep import Cluster, run_level
+from experiments.execution.job import ExecutionSettings
+from experiments.execution.ray_sweep import RayConfig, run_level
 
 
-def noted(config: Mapping[str, str], jobs: object, place: Place) -> None:
+def noted(config: Mapping[str, str], jobs: object, place: ExecutionSettings) -> None:
     """In place of a run: when it began and ended."""
     began = time.time()
     time.sleep(0.5)
@@ -25,7 +25,7 @@ def noted(config: Mapping[str, str], jobs: object, place: Place) -> None:
     tune.report({"fraction": 1.0, "failed": ""})
 
 
-def together(config: Mapping[str, str], jobs: object, place: Place) -> None:
+def together(config: Mapping[str, str], jobs: object, place: ExecutionSettings) -> None:
     """The same, once another one is there: the second worker may take its time to start."""
     (place.store / f"{config['key']}.there").touch()
     end = time.time() + 100
@@ -35,32 +35,34 @@ def together(config: Mapping[str, str], jobs: object, place: Place) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Place]:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[ExecutionSettings]:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # which workers can't import
     monkeypatch.setattr(ray_sweep, "trial", noted)
     (tmp_path / "store").mkdir()
-    yield Place(tmp_path / "store")
+    yield ExecutionSettings(tmp_path / "store")
     ray.shutdown()
 
 
-def times(keys: Sequence[str], place: Place, cluster: Cluster) -> list[tuple[float, ...]]:
+def times(keys: Sequence[str], place: ExecutionSettings, cluster: RayConfig) -> list[tuple[float, ...]]:
     """When each began and ended."""
     run_level([SimpleNamespace(key=key) for key in keys], place, cluster, tune.Callback())  # ty: ignore
     return [tuple(map(float, (place.store / key).read_text().split())) for key in keys]
 
 
 @pytest.mark.slow
-def test_runs_that_want_half_a_gpu_are_two_at_a_time_on_one(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_want_half_a_gpu_are_two_at_a_time_on_one(
+    place: ExecutionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ray_sweep, "trial", together)
     ray.init(address="local", num_cpus=4, num_gpus=1, include_dashboard=False, log_to_driver=False)  # Ray only counts
-    found = times("abcdef", replace(place, device="cuda"), Cluster(gpus_per_run=0.5))
+    found = times("abcdef", replace(place, device="cuda"), RayConfig(gpus_per_run=0.5))
     assert max(sum(began <= at < end for began, end in found) for at, _ in found) == 2
 
 
 @pytest.mark.slow
-def test_no_more_runs_at_a_time_than_asked_for_in_their_order(place: Place) -> None:
-    Cluster(workers=2).start()
-    found = times("dbca", place, Cluster(workers=1))
+def test_no_more_runs_at_a_time_than_asked_for_in_their_order(place: ExecutionSettings) -> None:
+    RayConfig(workers=2).start()
+    found = times("dbca", place, RayConfig(workers=1))
     assert found == sorted(found)
     assert all(end < began for (_, end), (began, _) in itertools.pairwise(found))
     assert [path.name for path in place.store.parent.iterdir()] == ["store"]  # nothing of Tune's is left beside it

@@ -20,9 +20,9 @@ from experiments.execution.schedule_estimate import (
     simulate,
 )
 from experiments.results.csv_record import read_results
-from experiments.studies.catalogue import chosen
+from experiments.studies.catalogue import choose_studies
 from experiments.sweep import Options, main
-from tests.experiments.execution.test_plan import BASE, TAUGHT, frame, row, study
+from tests.support.plans import BASE, TAUGHT, frame, row, study
 
 
 def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
@@ -42,7 +42,7 @@ def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
 
 
 def test_what_was_never_measured_is_estimated_from_the_published_epoch() -> None:
-    jobs = jobs_of(chosen(["rankcse-table1"], "paper")).values()
+    jobs = jobs_of(choose_studies(["rankcse-table1"], "paper")).values()
     found = expected(jobs, read_results("paper"))
     hours = {job.name: found[job.key] / 3600 for job in jobs}
     assert hours["SimCSE s42"] == pytest.approx(20 / 60)

@@ -14,17 +14,17 @@ from safetensors.torch import load_file
 from cse_core.data.synthetic import sentences
 from cse_core.evaluation.scorers import Cosine, PairScores
 from cse_core.run import Corpus
-from cse_core.training.train import History
+from cse_core.training.run_state import History
 from experiments.execution import shared_job
-from experiments.execution.job import AS_IS, FailedTasksError, Job, Place, Scoring
+from experiments.execution.job import AS_IS, ExecutionSettings, FailedTasksError, Job, Scoring
 from experiments.execution.shared_job import execute_shared
 from experiments.results import csv_record
-from experiments.storage import retry
-from experiments.storage.retry import patiently
+from experiments.storage import retries
+from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
 from experiments.sweep import Options, _keep_arrays
-from tests.experiments.storage.test_shared_storage import FILES, content, fill, prepared, saved
 from tests.support import tiny_study
+from tests.support.shared_folders import FILES, content, fill, prepared, saved
 
 
 class CutOffError(Exception):
@@ -36,7 +36,7 @@ def test_a_run_goes_on_on_another_machine_with_the_same_bits(tmp_path: Path) -> 
     run = tiny_study.run()
     job = Job(run, "tiny", "a", (Scoring("synthetic_dev", Cosine(), ("synthetic",)),), ("x",))
     url, other = prepared((tmp_path / "shared").as_uri()), prepared((tmp_path / "other").as_uri())
-    here = Place(tmp_path / "here", shared=url, save_seconds=-1.0, share_seconds=-1.0)
+    here = ExecutionSettings(tmp_path / "here", shared=url, save_seconds=-1.0, share_seconds=-1.0)
     steps: list[int] = []
 
     def cut(step: int, history: History) -> None:
@@ -73,7 +73,7 @@ def test_a_store_that_takes_longer_than_the_interval_does_not_stop_training(
         brought.append(clock[0])
         clock[0] += 700
 
-    def steps(job: Job, place: Place, *, on_step: Callable[[int, History], None]) -> dict:
+    def steps(job: Job, place: ExecutionSettings, *, on_step: Callable[[int, History], None]) -> dict:
         folder = saved(place.store / job.key, 1)
         for step in range(1, 21):
             clock[0] += 100
@@ -84,7 +84,7 @@ def test_a_store_that_takes_longer_than_the_interval_does_not_stop_training(
     monkeypatch.setattr(shared_job, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(shared_job, "execute", steps)
     monkeypatch.setattr(Shared, "share_state", slow)
-    execute_shared(job, Place(tmp_path / "store", shared=url))
+    execute_shared(job, ExecutionSettings(tmp_path / "store", shared=url))
     assert brought == [700, 2100]  # between them seven steps, as long as it took to bring one
 
 
@@ -111,7 +111,7 @@ def test_what_the_other_tasks_found_is_published_once(tmp_path: Path, monkeypatc
     job = Job(tiny_study.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), tasks),), ("x",))
     for store in ("a", "b"):
         with pytest.raises(FailedTasksError, match="synthetic"):
-            execute_shared(job, Place(tmp_path / store, shared=url))
+            execute_shared(job, ExecutionSettings(tmp_path / store, shared=url))
     assert Shared(url).fetch(job.key, tmp_path / "c", weights=False) == 1
     cells = json.loads((tmp_path / "c" / job.key / "result.json").read_text())["cells"]
     assert {cell["task"] for cell in cells} == {"phrases"}
@@ -122,7 +122,7 @@ class StoreError(Exception):
 
 
 def test_storage_that_is_away_for_a_while_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "PAUSE", 0.01)
+    monkeypatch.setattr(retries, "RETRY_INTERVAL_SECONDS", 0.01)
     shared, tried = Shared(prepared((tmp_path / "shared").as_uri())), []
     put = shared.files.put_file
 
@@ -134,14 +134,14 @@ def test_storage_that_is_away_for_a_while_costs_no_run(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(shared.files, "put_file", away)
     folder = fill(tmp_path / "a" / "key")
-    assert patiently(lambda: shared.publish(folder, 0))
+    assert retry(lambda: shared.publish(folder, 0))
     assert len(tried) == 3 + len(FILES)
     assert Shared(shared.url).fetch("key", tmp_path / "b") == 1
     assert content(tmp_path / "b" / "key") == FILES
     tried.clear()
-    monkeypatch.setattr(retry, "PATIENCE", 0.0)
+    monkeypatch.setattr(retries, "RETRY_TIMEOUT_SECONDS", 0.0)
     with pytest.raises(OSError, match="StoreError: no endpoint"):
-        patiently(lambda: shared.publish(folder, 1))
+        retry(lambda: shared.publish(folder, 1))
 
 
 class TestPins:
@@ -151,10 +151,10 @@ class TestPins:
         run = replace(tiny_study.run(), corpus=Corpus("mine", 64), batch_size=32, seed=seed)
         return Job(run, "tiny", "a", (Scoring("last", Cosine(), ("synthetic",)),), ("x",))
 
-    def machine(self, tmp_path: Path, name: str, url: str, lines: list[str]) -> Place:
+    def machine(self, tmp_path: Path, name: str, url: str, lines: list[str]) -> ExecutionSettings:
         (tmp_path / name / "data").mkdir(parents=True)
         (tmp_path / name / "data" / "mine.txt").write_text("\n".join(lines) + "\n")
-        return Place(tmp_path / name / "store", tmp_path / name / "data", shared=url)
+        return ExecutionSettings(tmp_path / name / "store", tmp_path / name / "data", shared=url)
 
     def test_a_machine_with_other_sentences_is_refused_before_it_trains(self, tmp_path: Path) -> None:
         url = prepared((tmp_path / "shared").as_uri())

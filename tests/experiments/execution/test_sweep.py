@@ -1,6 +1,5 @@
 """Real sweeps in real processes: failures are named, nothing finished is lost or repeated, kills change no bit."""
 
-import os
 import re
 import shutil
 import signal
@@ -18,34 +17,9 @@ from experiments.results import csv_record
 from experiments.sweep import Options, main
 from tests.support import tiny_study
 from tests.support.polling import until
+from tests.support.sweeps import ROOT, command, environment, finished_at, scores, sweep
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[3]
-
-
-def command(mlruns: Path, study: str) -> list[str]:
-    script = "from tests.support.tiny_study import main; main()"
-    return [sys.executable, "-c", script, study, "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "2"]
-
-
-def environment(mlruns: Path) -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT), "TINY_MARKER": str(mlruns.with_suffix(".came")), "COLUMNS": "120"}
-
-
-def sweep(mlruns: Path, study: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(mlruns, study), env=environment(mlruns), capture_output=True, text=True, timeout=600, check=False
-    )
-
-
-def scores(mlruns: Path) -> dict[tuple[str, ...], float]:
-    frame = csv_record.read_results("tiny", mlruns)
-    return frame.set_index(csv_record.CELL)["score"].to_dict()
-
-
-def finished_at(mlruns: Path) -> dict[str, int]:
-    """When each run's training ended; training it again would write the file again."""
-    return {path.parent.name: path.stat().st_mtime_ns for path in (mlruns / "store").glob("*/history.json")}
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +125,8 @@ def test_dry_run_and_list_start_nothing(tmp_path: Path, capsys: pytest.CaptureFi
 
 LISTENING = """
 import psutil
-from experiments.execution.ray_sweep import Cluster
-Cluster(workers=1).start()
+from experiments.execution.ray_sweep import RayConfig
+RayConfig(workers=1).start()
 mine = psutil.Process()
 for process in [mine, *mine.children(recursive=True)]:
     for one in process.net_connections(kind="inet"):

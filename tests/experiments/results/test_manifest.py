@@ -18,7 +18,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import pandas as pd
-from experiments.csv_table import Table
+from experiments.results.csv_table import Table
 folder, keys, moment, when = Path(sys.argv[1]), sys.argv[2].split(), int(sys.argv[3]), sys.argv[4]
 replace, count = Path.replace, 0
 def counted(path, target):
@@ -146,7 +146,7 @@ def test_arrays_that_are_gone_can_be_copied_again_only_as_they_were(tmp_path: Pa
 def test_what_is_read_while_another_process_merges_is_never_called_altered(tmp_path: Path) -> None:
     TABLE.merge(tmp_path, lines("a"))
     code = (
-        "import sys; from pathlib import Path; import pandas as pd; from experiments.csv_table import Table\n"
+        "import sys; from pathlib import Path; import pandas as pd; from experiments.results.csv_table import Table\n"
         "table = Table('curves.csv', {'key': str, 'value': float}, ('key',))\n"
         "for i in range(50): table.merge(Path(sys.argv[1]), pd.DataFrame([{'key': f'k{i:02}', 'value': 0.5}]))"
     )

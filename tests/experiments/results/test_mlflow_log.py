@@ -16,7 +16,7 @@ import pytest
 
 from cse_core.evaluation.scorers import Cosine, PairScores
 from cse_core.run import Pretrained
-from experiments.execution.job import AS_IS, Job, Place, Scoring, execute
+from experiments.execution.job import AS_IS, ExecutionSettings, Job, Scoring, execute
 from experiments.results.mlflow_log import Tracker, check_database, make_database, parameters
 from tests.support import tiny_study
 from tests.support.polling import until
@@ -27,7 +27,7 @@ JOB = Job(tiny_study.run(), "tiny", "Net -cons", SCORINGS, ("one",))
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = Place(tmp_path_factory.mktemp("done") / "store")
+    place = ExecutionSettings(tmp_path_factory.mktemp("done") / "store")
     execute(JOB, place)
     return place.store
 
@@ -63,7 +63,7 @@ def test_a_torn_result_is_scored_again(store: Path, tmp_path: Path, caplog: pyte
     torn = tmp_path / JOB.key / "result.json"
     expected = json.loads(torn.read_text())["cells"]
     torn.write_text(torn.read_text()[:100])
-    assert execute(JOB, Place(tmp_path))["cells"] == expected
+    assert execute(JOB, ExecutionSettings(tmp_path))["cells"] == expected
     assert f"{torn} can't be read" in caplog.text
 
 
@@ -224,7 +224,7 @@ def test_every_run_has_the_same_parameter_names() -> None:
 
 
 def test_scores_are_added_to_a_finished_run_without_training_it_again(store: Path, tmp_path: Path) -> None:
-    place = Place(tmp_path / "store")
+    place = ExecutionSettings(tmp_path / "store")
     shutil.copytree(store, place.store)
 
     def never(step: int, history: object) -> None:
@@ -245,7 +245,7 @@ def test_scores_are_added_to_a_finished_run_without_training_it_again(store: Pat
 
 
 def test_a_run_is_described_by_what_it_was_trained_with(store: Path, tmp_path: Path) -> None:
-    place = Place(tmp_path / "store", threads=2)
+    place = ExecutionSettings(tmp_path / "store", threads=2)
     shutil.copytree(store, place.store)
     later = execute(replace(JOB, scorings=(Scoring("last", Cosine("mean"), ("synthetic",)),)), place)
     assert later["environment"]["threads"] == "1"
@@ -261,19 +261,19 @@ def test_undefined_scores_fail_by_name_and_cost_the_others_nothing(
     tasks = ("synthetic", "phrases")
     job = Job(tiny_study.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), tasks),), ("one",))
     with pytest.raises(ValueError, match=r"synthetic by cosine: spearman.all, .* undefined; are all its") as failure:
-        execute(job, Place(tmp_path))
+        execute(job, ExecutionSettings(tmp_path))
     assert str(pickle.loads(pickle.dumps(failure.value))) == str(failure.value)  # a worker's error travels
     kept = json.loads((tmp_path / job.key / "result.json").read_text())
     assert [cell["task"] for cell in kept["cells"]] == ["phrases"]
     monkeypatch.undo()
-    assert {cell["task"] for cell in execute(job, Place(tmp_path))["cells"]} == set(tasks)
+    assert {cell["task"] for cell in execute(job, ExecutionSettings(tmp_path))["cells"]} == set(tasks)
 
 
 def test_what_earlier_scores_came_from_stays_told(tmp_path: Path, real_data: Path) -> None:
     """A later call for other tasks adds to hashes and warnings; it does not replace them."""
     words = Pretrained("glove-6b-50d")
     first, second = (Job(words, "own", "GloVe", (Scoring(AS_IS, Cosine(), (t,)),)) for t in ("stsb_dev", "sickr_dev"))
-    place = Place(tmp_path, real_data)
+    place = ExecutionSettings(tmp_path, real_data)
     before = execute(first, place)
     path = tmp_path / first.key / "result.json"
     path.write_text(json.dumps(before | {"warnings": ["a pair counts as 0"]}))
@@ -286,12 +286,12 @@ def test_a_pinned_encoder_with_other_content_is_not_scored(tmp_path: Path) -> No
     pinned = Pretrained("wiki-tiny", "0" * 64)
     job = Job(pinned, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
     with pytest.raises(ValueError, match="backbone wiki-tiny: content e22f4fc2dee1, expected 000000000000"):
-        execute(job, Place(tmp_path))
+        execute(job, ExecutionSettings(tmp_path))
 
 
 def test_an_untrained_encoder_is_scored_as_it_is(tmp_path: Path) -> None:
     job = Job(tiny_study.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
-    result = execute(job, Place(tmp_path))
+    result = execute(job, ExecutionSettings(tmp_path))
     assert result["method"] == "none"
     assert result["seed"] == 0
     assert [c["step"] for c in result["cells"]] == [0] * 6

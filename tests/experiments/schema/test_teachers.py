@@ -41,7 +41,7 @@ def test_a_runs_teachers_are_keys_rules_and_weights() -> None:
 
 
 def test_the_committed_record_has_the_teachers_that_are_declared() -> None:
-    jobs, runs = jobs_of(catalogue.chosen(["all"], "small")), csv_record.read_runs("small")
+    jobs, runs = jobs_of(catalogue.choose_studies(["all"], "small")), csv_record.read_runs("small")
     found = runs.set_index("key")["teachers"].to_dict()
     declared = {key: teachers_of(jobs[key].encoder) for key in found if key in jobs}
     assert {key: found[key] for key in declared} == declared
@@ -52,7 +52,7 @@ def test_the_committed_record_has_the_teachers_that_are_declared() -> None:
 
 
 def test_runs_that_share_all_columns_were_trained_by_different_versions_of_the_code() -> None:
-    jobs, runs = jobs_of(catalogue.chosen(["all"], "small")), csv_record.read_runs("small")
+    jobs, runs = jobs_of(catalogue.choose_studies(["all"], "small")), csv_record.read_runs("small")
     columns = [name for name in csv_record.RUNS if name not in ("key", "device", "seconds")]
     same = runs[runs.duplicated(columns, keep=False)].assign(declared=lambda found: found["key"].isin(jobs))
     assert (same.groupby(columns)["declared"].agg(["sum", "size"]) == [1, 2]).all(axis=None)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cse_core.run import Run
-from cse_core.training.train import DivergedError
-from experiments.execution.job import Job, Place
+from cse_core.training.loop import DivergedError
+from experiments.execution.job import ExecutionSettings, Job
 from experiments.search import ray_search
 from experiments.search.spaces import Search
 from tests.support import tiny_study
@@ -31,7 +31,7 @@ def attempted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, A
         left = list(curves)
         seeds: list[int] = []
 
-        def execute(job: Job, place: Place, *, on_step: Callable[[int, Any], None]) -> Mapping[str, Any]:
+        def execute(job: Job, place: ExecutionSettings, *, on_step: Callable[[int, Any], None]) -> Mapping[str, Any]:
             number, curve = len(curves) - len(left), left.pop(0)
             assert isinstance(job.encoder, Run)
             seeds.append(job.encoder.seed)
@@ -45,7 +45,7 @@ def attempted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, A
 
         monkeypatch.setattr(ray_search, "execute_shared", execute)
         monkeypatch.setattr(ray_search.tune, "report", lambda found: told.append(found))
-        ray_search.attempt(SETTINGS, search, Place(Path("store")))
+        ray_search.run_trial(SETTINGS, search, ExecutionSettings(Path("store")))
         assert seeds == list(search.seeds[: len(seeds)])
         return told
 
@@ -57,9 +57,9 @@ def test_a_trials_score_is_the_mean_over_its_seeds(attempted: Callable[..., list
         told = attempted(SEARCH, first, second)
         assert told[-1]["score"] == pytest.approx(0.2)
         assert (told[-1]["state"], told[-1]["ended"], told[-1]["failed"]) == ("finished", 2, "")
-        assert told[-1][ray_search.CLOCK] == 2 * SEARCH.evaluations
+        assert told[-1][ray_search.TIME_ATTR] == 2 * SEARCH.evaluations
         assert told[-2]["score"] == pytest.approx(first[0])  # as the first seed ended
-        assert (told[-2]["ended"], told[-2][ray_search.CLOCK]) == (1, SEARCH.evaluations)
+        assert (told[-2]["ended"], told[-2][ray_search.TIME_ATTR]) == (1, SEARCH.evaluations)
 
 
 def test_a_trial_of_three_seeds_has_the_mean_of_three(attempted: Callable[..., list[dict[str, Any]]]) -> None:
@@ -79,7 +79,7 @@ def test_while_the_first_seed_trains_its_best_so_far_is_told_at_each_evaluation(
 ) -> None:
     told = attempted(SEARCH, [0.2, 0.6, 0.4], [0.9, 0.95, 0.3])
     assert SEARCH.evaluations == 5
-    running = [(one[ray_search.CLOCK], one["score"]) for one in told if not one["ended"]]
+    running = [(one[ray_search.TIME_ATTR], one["score"]) for one in told if not one["ended"]]
     assert running == [(1, 0.2), (2, 0.6), (3, 0.6)]
     assert {one["state"] for one in told[:-1]} == {"stopped"}  # what a trial is that goes no further
 
@@ -92,7 +92,7 @@ def test_a_trial_that_fails_has_no_score(
 ) -> None:
     last = attempted(SEARCH, [0.2], error)[-1]
     assert math.isnan(last["score"])
-    assert (last["state"], last["ended"], last[ray_search.CLOCK]) == (state, 1, 0)
+    assert (last["state"], last["ended"], last[ray_search.TIME_ATTR]) == (state, 1, 0)
     assert last["failed"] == f"{type(error).__name__}: {error}"
 
 
@@ -105,14 +105,14 @@ def test_a_run_without_a_dev_score_fails_its_trial(attempted: Callable[..., list
 @pytest.mark.parametrize(("name", "trials"), [("simcse", 24), ("rankcse-listnet", 24), ("rankcse-listmle-grid", 0)])
 def test_searches_are_as_declared(name: str, trials: int) -> None:
     from experiments.schema.scales import SCALES
-    from experiments.search.spaces import SEARCHES, Between
+    from experiments.search.spaces import SEARCHES, LogUniform
 
     small, paper = (SEARCHES[name](SCALES[scale]) for scale in ("small", "paper"))
     assert (small.trials, small.seeds) == (trials, (101, 102))
     if trials:  # a tenth of the study's rate to ten thirds of it
         for search, rate in ((small, 3e-4), (paper, 3e-5)):
             found = search.space["learning_rate"]
-            assert isinstance(found, Between)
+            assert isinstance(found, LogUniform)
             assert (found.low, found.high) == pytest.approx((rate / 10, rate * 10 / 3))
     else:
         assert paper.space["learning_rate"] == pytest.approx((2e-5, 3e-5))

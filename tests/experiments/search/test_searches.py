@@ -14,18 +14,18 @@ import pandas as pd
 import pytest
 
 from cse_core.run import Run
-from experiments.execution.job import Place
+from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import Logbook
-from experiments.execution.ray_sweep import Cluster
+from experiments.execution.ray_sweep import RayConfig
 from experiments.results import csv_record
-from experiments.schema.scales import SCALES
-from experiments.search.ray_search import CLOCK, Watch, distributions, halving, pending, run_search
-from experiments.search.spaces import SEARCHES, SEEDS, Between, Search, chosen, settings_text
+from experiments.schema.scales import SCALES, SEARCH_SEEDS
+from experiments.search.ray_search import TIME_ATTR, SearchCallback, distributions, halving, pending, run_search
+from experiments.search.spaces import SEARCHES, LogUniform, Search, choose_searches, settings_text
 from experiments.storage.shared_storage import Shared
-from tests.experiments.execution.test_sweep import environment
-from tests.experiments.storage.test_shared_storage import prepared, saved
 from tests.support import tiny_study
 from tests.support.polling import until
+from tests.support.shared_folders import prepared, saved
+from tests.support.sweeps import environment
 
 ROOT = Path(__file__).parents[3]
 TINY = tiny_study.searches()["tiny"](tiny_study.SCALE)
@@ -48,18 +48,18 @@ def test_rankcse_grids_are_as_many_runs_as_the_paper_says(name: str, runs: int) 
     for scale in ("small", "paper"):
         one = SEARCHES[name](SCALES[scale])
         keys = [job.key for settings in one.combinations() for job in one.jobs(settings)]
-        assert len(keys) == len(set(keys)) == runs * len(SEEDS)
+        assert len(keys) == len(set(keys)) == runs * len(SEARCH_SEEDS)
     assert sorted({settings["learning_rate"] for settings in one.combinations()}) == pytest.approx([2e-5, 3e-5])
 
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_no_search_scores_a_task_or_trains_a_seed_that_a_study_reports(name: str) -> None:
     one = SEARCHES[name](SCALES["small"])
-    settings = {key: v.low if isinstance(v, Between) else v[0] for key, v in one.space.items()}
+    settings = {key: v.low if isinstance(v, LogUniform) else v[0] for key, v in one.space.items()}
     jobs = one.jobs(settings)
     assert not {job.encoder.seed for job in jobs if isinstance(job.encoder, Run)} & set(SCALES["paper"].seeds)
     assert all(not s.tasks and s.select == "stsb_dev" for job in jobs for s in job.scorings)
-    assert len({job.key for job in jobs}) == len(SEEDS)
+    assert len({job.key for job in jobs}) == len(SEARCH_SEEDS)
     for key, value in settings.items():  # what is searched reaches the run
         assert all(job.encoder.settings()[key] == value for job in jobs if isinstance(job.encoder, Run))
 
@@ -75,19 +75,25 @@ def test_nested_runs_come_first_with_the_checkpoint_that_is_read() -> None:
 
 
 def test_names_are_of_searches_or_of_methods() -> None:
-    assert [one.name for one in chosen(["rankcse"], "small")] == [name for name in SEARCHES if name != "simcse"]
-    assert [one.name for one in chosen(["simcse", "simcse"], "paper")] == ["simcse"]
+    assert [one.name for one in choose_searches(["rankcse"], "small")] == [
+        name for name in SEARCHES if name != "simcse"
+    ]
+    assert [one.name for one in choose_searches(["simcse", "simcse"], "paper")] == ["simcse"]
     with pytest.raises(
         ValueError, match=r"unknown search 'rankcs' \(did you mean rankcse\?\); known: all, rankcse, simcse"
     ):
-        chosen(["rankcs"], "small")
+        choose_searches(["rankcs"], "small")
     with pytest.raises(ValueError, match="no name of a search"):
-        chosen([], "small")
+        choose_searches([], "small")
     with pytest.raises(ValueError, match="dropout must be in"):
         replace(TINY, space={"dropout": (0.1, 1.0)})
     with pytest.raises(ValueError, match="a grid wants values for learning_rate, got a range"):
         Search(
-            name="x", source="", scale=tiny_study.SCALE, start=tiny_study.run(), space={"learning_rate": Between(1, 2)}
+            name="x",
+            source="",
+            scale=tiny_study.SCALE,
+            start=tiny_study.run(),
+            space={"learning_rate": LogUniform(1, 2)},
         )
 
 
@@ -124,7 +130,7 @@ def test_the_worse_half_is_stopped_where_trials_are_compared() -> None:
         asha.on_trial_add(None, one)  # ty: ignore[invalid-argument-type]
 
     def told(one: int, at: int, score: float) -> str:
-        return asha.on_trial_result(None, started[one], {CLOCK: at, "score": score})  # ty: ignore[invalid-argument-type]
+        return asha.on_trial_result(None, started[one], {TIME_ATTR: at, "score": score})  # ty: ignore[invalid-argument-type]
 
     assert told(0, first - 1, 0.1) == "CONTINUE"  # too early to be compared
     assert [told(i, first, score) for i, score in enumerate((0.60, 0.64, 0.61, 0.65))] == [
@@ -137,11 +143,11 @@ def test_the_worse_half_is_stopped_where_trials_are_compared() -> None:
     assert told(3, 2 * first, 0.65) == "STOP"
 
 
-def ended(search: Search, place: Place, **result: object) -> Watch:
+def ended(search: Search, place: ExecutionSettings, **result: object) -> SearchCallback:
     """A trial that came to its end with such a result."""
     tracker = SimpleNamespace(mlruns=place.store.parent, log=lambda folder: logged.append(folder.name))
     logged: list[str] = []
-    watch = Watch(search, Logbook(tracker, place), SimpleNamespace(end=lambda key: None))  # ty: ignore
+    watch = SearchCallback(search, Logbook(tracker, place), SimpleNamespace(end=lambda key: None))  # ty: ignore
     settings = {"learning_rate": 3e-4, "student_temperature": 0.025}
     watch.on_trial_complete(0, [], SimpleNamespace(config=settings, trial_id="a", last_result=result))
     assert logged == [job.key for job in search.jobs(settings)][: int(str(result["ended"]))]
@@ -149,7 +155,7 @@ def ended(search: Search, place: Place, **result: object) -> Watch:
 
 
 def test_an_error_that_settings_did_not_bring_about_leaves_the_trial_to_the_next_time(tmp_path: Path) -> None:
-    place, nothing = Place(tmp_path / "store"), {"score": float("nan"), CLOCK: 0}
+    place, nothing = ExecutionSettings(tmp_path / "store"), {"score": float("nan"), TIME_ATTR: 0}
     lost = ended(TINY, place, state="error", failed="OSError: no route to host", ended=0, **nothing)
     assert list(lost.failed.values()) == ["OSError: no route to host"]
     assert not (tmp_path / "searches.csv").exists()
@@ -160,7 +166,15 @@ def test_an_error_that_settings_did_not_bring_about_leaves_the_trial_to_the_next
 
 
 def test_of_a_stopped_trial_the_seeds_that_ended_are_tracked(tmp_path: Path) -> None:
-    ended(TINY, Place(tmp_path / "store"), score=0.5, state="stopped", failed="", ended=1, **{CLOCK: TINY.evaluations})
+    ended(
+        TINY,
+        ExecutionSettings(tmp_path / "store"),
+        score=0.5,
+        state="stopped",
+        failed="",
+        ended=1,
+        **{TIME_ATTR: TINY.evaluations},
+    )
     (line,) = trials(tmp_path, "tiny").to_dict("records")
     assert (line["state"], line["score"]) == ("stopped", 0.5)
 
@@ -173,12 +187,12 @@ def test_of_a_trial_that_nobody_goes_on_with_no_state_stays(tmp_path: Path, stat
         shared.share_state(saved(tmp_path / "other" / key, 4, ("synthetic_dev",)), ("synthetic_dev",))
     ended(
         TINY,
-        Place(tmp_path / "store", shared=shared.url),
+        ExecutionSettings(tmp_path / "store", shared=shared.url),
         score=float("nan"),
         state=state,
         failed="",
         ended=0,
-        **{CLOCK: 0},
+        **{TIME_ATTR: 0},
     )
     assert not [path for key in keys for path in (tmp_path / "shared" / key).glob("*")]
 
@@ -186,11 +200,11 @@ def test_of_a_trial_that_nobody_goes_on_with_no_state_stays(tmp_path: Path, stat
 @pytest.mark.parametrize("away", [False, True])
 def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: Path, away: bool) -> None:
     grid = replace(TINY, start=tiny_study.run(), space={"learning_rate": (1e-4, 2e-4)}, trials=0)
-    place, logged = Place(tmp_path / "store"), [""]
+    place, logged = ExecutionSettings(tmp_path / "store"), [""]
     for settings in grid.combinations():
         keys = [job.key for job in grid.jobs(settings)]
         trial = {"scale": "tiny", "search": "tiny", "trial": settings_text(settings), "keys": " ".join(keys)}
-        line = {**trial, "state": "finished", "score": 0.5, CLOCK: 5, "commit": ""}
+        line = {**trial, "state": "finished", "score": 0.5, TIME_ATTR: 5, "commit": ""}
         csv_record.merge_searches(tmp_path, pd.DataFrame([line]))
     tracked, gone, *left = sorted(" ".join(csv_record.read_searches("tiny", tmp_path)["keys"]).split())
     for key in (tracked, *left):
@@ -208,7 +222,7 @@ def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: P
         return {tracked}
 
     tracker = SimpleNamespace(mlruns=tmp_path, keys=keys_of, log=log)
-    assert run_search(grid, place, Cluster(), tracker) == ({}, True)  # ty: ignore[invalid-argument-type]
+    assert run_search(grid, place, RayConfig(), tracker) == ({}, True)  # ty: ignore[invalid-argument-type]
     assert set(logged[2:]) == {tracked, *left} if away else set(left)
     assert gone not in logged
 

@@ -2,52 +2,24 @@
 
 import threading
 import uuid
-from collections.abc import Collection
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 
 from cse_core.training.checkpoint import MANIFEST, WEIGHTS, CheckpointError, write_manifest
-from cse_core.training.run_state import History, Kept
+from cse_core.training.run_state import Checkpoint, History
 from experiments.execution.job import Job
-from experiments.storage import retry
-from experiments.storage.retry import patiently
+from experiments.storage import retries
+from experiments.storage.retries import retry
 from experiments.storage.shared_storage import COMPLETE, Shared
 from tests.support import tiny_study
-
-RULES = ("stsb_dev", "last")
-FILES = {
-    "history.json": b"history",
-    "result.json": b"result",
-    "stsb_dev/model.safetensors": b"weights",
-    "stsb_dev/config.json": b"{}",
-    "pair_scores/x.npz": b"scores",
-}
+from tests.support.shared_folders import FILES, RULES, content, fill, prepared, saved
 
 
 @pytest.fixture(params=["file", "memory"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return prepared((tmp_path / "shared").as_uri() if request.param == "file" else f"memory://{uuid.uuid4().hex}")
-
-
-def prepared(url: str) -> str:
-    Shared(url).prepare()
-    return url
-
-
-def fill(folder: Path, **more: bytes) -> Path:
-    for name, content in (FILES | {k.replace("_json", ".json"): v for k, v in more.items()}).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    return folder
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    found = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    return {name: data for name, data in found.items() if name != "shared"}
 
 
 def test_a_published_folder_is_found_whole_by_others(url: str, tmp_path: Path) -> None:
@@ -118,14 +90,6 @@ def test_the_furthest_whole_state_is_gone_on_from(url: str, tmp_path: Path) -> N
     assert not one._states("key")
 
 
-def saved(folder: Path, step: int, rules: Collection[str] = RULES, **kept: Kept) -> Path:
-    """A run's folder with a state of that step."""
-    folder.mkdir(parents=True, exist_ok=True)
-    history = asdict(History(steps=20, kept=kept))
-    torch.save({"key": folder.name, "step": step, "keep": sorted(rules), "history": history}, folder / "state.pt")
-    return folder
-
-
 @pytest.mark.parametrize(("own", "shared", "found"), [(4, 8, 8), (8, 4, 8), (8, 8, 8)])
 def test_the_further_of_a_machines_own_and_the_shared_state_is_gone_on_from(
     url: str, tmp_path: Path, own: int, shared: int, found: int
@@ -176,7 +140,7 @@ def test_a_torn_state_of_ones_own_gives_way(url: str, tmp_path: Path) -> None:
 
 def test_a_state_of_ones_own_that_training_would_not_go_on_from_gives_way(url: str, tmp_path: Path) -> None:
     Shared(url).share_state(saved(tmp_path / "a" / "key", 4), RULES)
-    mine = saved(tmp_path / "b" / "key", 8, last=Kept(8, None)) / "state.pt"  # beside no such checkpoint
+    mine = saved(tmp_path / "b" / "key", 8, last=Checkpoint(8, None)) / "state.pt"  # beside no such checkpoint
     Shared(url).fetch("key", tmp_path / "b", rules=RULES)
     assert torch.load(mine)["step"] == 4
 
@@ -243,13 +207,13 @@ def test_of_a_loser_nothing_stays(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_mounted_here_is_not_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "PATIENCE", 0.0)
+    monkeypatch.setattr(retries, "RETRY_TIMEOUT_SECONDS", 0.0)
     shared = tmp_path / "shared"
     job = Job(tiny_study.run(), "tiny", "a")
     with pytest.raises(OSError, match="no sweep has prepared this folder; is it mounted"):
         Shared(shared.as_uri()).publish(fill(tmp_path / "a" / "key"), 0)
     with pytest.raises(OSError, match="is it mounted"):
-        patiently(lambda: Shared(shared.as_uri()).share_state(saved(tmp_path / "b" / job.key, 4), RULES))
+        retry(lambda: Shared(shared.as_uri()).share_state(saved(tmp_path / "b" / job.key, 4), RULES))
     assert not shared.exists()
 
 
@@ -288,7 +252,7 @@ def trained(folder: Path) -> Path:
     """A run's folder with one checkpoint and the history that fits it."""
     fill(folder)
     manifest = write_manifest(folder / "stsb_dev", key=folder.name, rule="stsb_dev", step=4)
-    History(steps=8, kept={"stsb_dev": Kept(4, 0.5, manifest.weights)}).write(folder)
+    History(steps=8, kept={"stsb_dev": Checkpoint(4, 0.5, manifest.weights)}).write(folder)
     return folder
 
 

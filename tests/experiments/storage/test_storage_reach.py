@@ -6,7 +6,7 @@ import pytest
 
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.shared_storage import Shared
-from tests.experiments.storage.test_shared_storage import prepared
+from tests.support.shared_folders import prepared
 
 
 @pytest.mark.parametrize(

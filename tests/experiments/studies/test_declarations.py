@@ -12,7 +12,7 @@ from cse_core.run import Pretrained, Run
 from experiments.schema.columns import column
 from experiments.schema.scales import SCALES
 from experiments.schema.study import PUBLISHED_FOLDER, Study, published_rows
-from experiments.studies.catalogue import STUDIES, chosen
+from experiments.studies.catalogue import STUDIES, choose_studies
 
 SIZES = ("small", "small-1m", "paper")
 CONTROLS = {
@@ -45,7 +45,7 @@ def printed(study: Study) -> Counter[tuple[str, ...]]:
 
 @pytest.mark.parametrize("scale", SIZES)
 def test_every_published_value_stands_in_exactly_one_cell_of_a_table(scale: str) -> None:
-    studies = {study.name: study for study in chosen(["all"], scale)}
+    studies = {study.name: study for study in choose_studies(["all"], scale)}
     used = sum((printed(study) for study in studies.values() if not study.twin), Counter())
     files = [path.stem for path in sorted(PUBLISHED_FOLDER.glob("*.csv")) if not path.stem.startswith("_")]
     assert len(files) == sum(TABLES.values())
@@ -58,7 +58,7 @@ def test_every_published_value_stands_in_exactly_one_cell_of_a_table(scale: str)
 
 @pytest.mark.parametrize("scale", SIZES)
 def test_a_twin_shows_numbers_of_its_table_and_judges_nothing(scale: str) -> None:
-    studies = {study.name: study for study in chosen(["all"], scale)}
+    studies = {study.name: study for study in choose_studies(["all"], scale)}
     twins = [study for study in studies.values() if study.twin]
     assert {study.name for study in twins} == {"rankcse-figure1", "rankencoder-figure4", "rankencoder-figure5"}
     for study in twins:
@@ -74,14 +74,14 @@ def test_every_table_and_figure_is_a_study_by_its_papers_number() -> None:
     wanted |= {f"{paper}-figure{number}" for paper, numbers in FIGURES.items() for number in numbers}
     assert len(wanted) == 30 + 17
     assert wanted <= set(STUDIES)
-    for study in chosen(sorted(wanted), "small"):
+    for study in choose_studies(sorted(wanted), "small"):
         paper, _, number = study.name.partition("-")
         kind = "Table " if "table" in number else "Figure "
         assert study.source.lower() == f"{paper}, {kind}{number.removeprefix('table').removeprefix('figure')}".lower()
 
 
 def test_every_claim_is_judged_somewhere() -> None:
-    studies = chosen(["all"], "small")
+    studies = choose_studies(["all"], "small")
     found = {one.claim for study in studies for one in (*study.comparisons, *study.findings)}
     assert set(claims()) - found == set()
     assert found <= set(claims())
@@ -89,7 +89,7 @@ def test_every_claim_is_judged_somewhere() -> None:
 
 @pytest.mark.parametrize("scale", SIZES)
 def test_every_declared_study_is_sound(scale: str) -> None:
-    for declared in chosen(["all"], scale):
+    for declared in choose_studies(["all"], scale):
         for one in declared.rows:
             assert len(set(one.keys().values())) == len(one.keys()), f"{declared.name}: {one.label} has a key twice"
             assert one.encoder is not None or one.why
@@ -99,11 +99,11 @@ def test_every_declared_study_is_sound(scale: str) -> None:
             assert runs or all(isinstance(one.encoder, Pretrained) for one in declared.rows if one.encoder)
             assert all(run.corpus == SCALES[scale].corpus for run in runs)
         for one in declared.comparisons:
-            column(one.task)
+            column(one.column)
 
 
 def test_small_scale_is_as_declared() -> None:
-    studies = [one for one in chosen(["all"], "small") if one.name not in CONTROLS and one.tasks]
+    studies = [one for one in choose_studies(["all"], "small") if one.name not in CONTROLS and one.tasks]
     for run in (run for one in studies for line in one.rows for run in line.runs()):
         assert (run.batch_size, run.learning_rate, run.dropout, run.max_length) == (64, 3e-4, 0.3, 32)
         assert (run.epochs, run.eval_steps, run.warmup, run.corpus.lines) == (1, 32, 0.0, 256 * 64)
@@ -111,17 +111,19 @@ def test_small_scale_is_as_declared() -> None:
 
 
 def test_the_search_is_on_dev_and_on_seeds_of_its_own() -> None:
-    (search,) = chosen(["search"], "small")
+    (search,) = choose_studies(["search"], "small")
     assert search.columns == ("stsb_dev",)
     mine = {run.seed for one in search.rows for run in one.runs()}
-    others = {run.seed for s in chosen(["all"], "small") if s.name != "search" for r in s.rows for run in r.runs()}
+    others = {
+        run.seed for s in choose_studies(["all"], "small") if s.name != "search" for r in s.rows for run in r.runs()
+    }
     assert mine
     assert not mine & others
 
 
 def test_methods_of_the_core_point_to_runs_where_the_scale_has_their_backbone() -> None:
     ours = ("SimCSE", "DiffCSE", "PromptBERT", "SNCSE", "RankCSE", "RankEncoder", "WhitenedCSE", "CompCSE")
-    for study in chosen(["all"], "paper"):
+    for study in choose_studies(["all"], "paper"):
         for one in study.rows:
             if one.published and one.published.method.split(" ")[0] in ours and one.published.table != "rankcse_table9":
                 assert isinstance(one.encoder, Run), f"{study.name}: {one.label}"
@@ -134,7 +136,7 @@ def test_the_claims_are_those_of_the_list() -> None:
 
 @pytest.mark.parametrize(("scale", "width"), [("small", 128), ("paper", 768)])
 def test_groups_of_channels_are_those_of_the_labels(scale: str, width: int) -> None:
-    (found,) = chosen(["whitenedcse-table4"], scale)
+    (found,) = choose_studies(["whitenedcse-table4"], scale)
     for one in found.rows:
         for run in one.runs():
             assert isinstance(run.method, WhitenedCSE)
@@ -147,7 +149,7 @@ def test_sides_and_widths_of_composition_are_those_of_the_labels() -> None:
     methods = {
         one.label: run.method
         for table, scale in (("compcse-table4", "paper"), ("compcse-table6", "small"))
-        for one in chosen([table], scale)[0].rows
+        for one in choose_studies([table], scale)[0].rows
         for run in one.runs()[:1]
         if isinstance(run.method, CompCSE)
     }
@@ -159,10 +161,12 @@ def test_sides_and_widths_of_composition_are_those_of_the_labels() -> None:
 
 def test_the_papers_own_numbers_are_on_the_side_of_what_is_compared() -> None:
     against, count = set(), 0
-    for declared in chosen(["all"], "paper"):
+    for declared in choose_studies(["all"], "paper"):
         rows = {one.label: one.published for one in declared.rows}
         for one in (one for one in declared.comparisons if one.kind == "mean"):
-            first, second = (row.value(one.task) if (row := rows[label]) else None for label in (one.better, one.worse))
+            first, second = (
+                row.value(one.column) if (row := rows[label]) else None for label in (one.better, one.worse)
+            )
             if first is not None and second is not None:
                 count += 1
                 against |= {(one.claim, one.better, one.worse)} if first <= second else set()

@@ -8,11 +8,11 @@ from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Scorer, Whitened
 from cse_core.run import Corpus, Pretrained, Run
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Row
-from experiments.studies.catalogue import chosen
+from experiments.studies.catalogue import choose_studies
 
 
 def rows(name: str, scale: str) -> dict[str, Row]:
-    (found,) = chosen([name], scale)
+    (found,) = choose_studies([name], scale)
     return {row.label: row for row in found.rows}
 
 
@@ -61,7 +61,7 @@ ONE_SEED |= {"rankencoder-lambda", "whitenedcse-figure1", "compcse-figure4"}
 
 @pytest.mark.parametrize("name", SCALES)
 def test_every_row_has_the_seeds_of_its_backbone(name: str) -> None:
-    for one in chosen(["quickstart" if name == "quickstart" else "all"], name):
+    for one in choose_studies(["quickstart" if name == "quickstart" else "all"], name):
         for row in one.rows:
             if not isinstance(row.encoder, Run):
                 continue
@@ -76,7 +76,7 @@ def test_a_row_is_of_the_backbone_that_it_names() -> None:
     titles = {"BERT-base": "bert-base-uncased", "BERT-large": "bert-large-uncased"}
     titles |= {"RoBERTa-base": "roberta-base", "RoBERTa-large": "roberta-large"}
     count = 0
-    for one in chosen(["all"], "paper"):
+    for one in choose_studies(["all"], "paper"):
         for row in one.rows:
             named = [title for title in titles if title in row.label.replace(",", "").split(" ")]
             if not isinstance(row.encoder, Run) or one.name == "rankcse-table4":
@@ -109,7 +109,7 @@ def test_untrained_rows_are_scored_as_the_papers_name_them() -> None:
         "flow BERT-base": Flowed(pooling="first_last_mean"),
     }
     seen = set()
-    for one in chosen(["all"], "paper"):
+    for one in choose_studies(["all"], "paper"):
         for row in one.rows:
             if row.label in wanted and row.encoder is not None:
                 assert row.scorer == wanted[row.label], f"{one.name}: {row.label}"

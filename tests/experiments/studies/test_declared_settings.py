@@ -10,11 +10,11 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Run
-from cse_core.training.train import CLIP
+from cse_core.training.loop import CLIP
 from experiments.schema.recipes import RUNS, simcse_run, teachers
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Row, Scale
-from experiments.studies.catalogue import chosen
+from experiments.studies.catalogue import choose_studies
 
 SIZES = ("small", "small-1m", "paper")
 BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
@@ -22,7 +22,7 @@ DROPOUT = ", dropout views"
 
 
 def rows(name: str, scale: str = "paper") -> dict[str, Row]:
-    (found,) = chosen([name], scale)
+    (found,) = choose_studies([name], scale)
     return {row.label: row for row in found.rows}
 
 

@@ -1,7 +1,7 @@
 """What every study declares, pinned: its rows' keys, checkpoints, scorers and metrics, and what is compared for claims.
 
 The pins were checked against the papers' tables and CLAIMS.md, line by line. A change that is meant is pinned anew by
-`python -m tests.experiments.test_pinned_declarations`; the diff of the two CSVs is what is to be read.
+`python -m tests.experiments.studies.test_pinned_declarations`; the diff of the two CSVs is what is to be read.
 """
 
 import csv
@@ -19,17 +19,19 @@ from cse_core.run import Pretrained
 from experiments.schema.hypotheses import Comparison
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Row, Study
-from experiments.studies.catalogue import STUDIES, chosen
+from experiments.studies.catalogue import STUDIES, choose_studies
 
 FOLDER = Path(__file__).with_name("pinned")
 SIZES = ("small", "small-1m", "paper")
 STUDY_FIELDS = ("study", "scale", "columns", "rows", "sha256")
+# Names of the pinned file, and the fields of a Comparison.
+MORE = {"given": "only_if_better", "acts": "requires_difference", "reading": "reading"}
 CLAIM_FIELDS = ("study", "claim", "kind", "better", "worse", "column", "more", "scales")
 
 
 @cache
 def declared(scale: str) -> tuple[Study, ...]:
-    return tuple(chosen(["quickstart" if scale == "quickstart" else "all"], scale))
+    return tuple(choose_studies(["quickstart" if scale == "quickstart" else "all"], scale))
 
 
 def row_of(study: Study, one: Row) -> list[Any]:
@@ -59,8 +61,8 @@ def compared(study: Study) -> Iterator[tuple[str, ...]]:
     """Each comparison and finding of a study, in words."""
     for one in study.comparisons:
         more = {} if one.kind not in ("same", "beyond") else {"margin": one.margin}
-        more |= {name: getattr(one, name) for name in ("given", "acts", "reading") if getattr(one, name)}
-        yield (study.name, one.claim, one.kind, one.better, one.worse, one.task, json.dumps(more) if more else "")
+        more |= {name: getattr(one, field) for name, field in MORE.items() if getattr(one, field)}
+        yield (study.name, one.claim, one.kind, one.better, one.worse, one.column, json.dumps(more) if more else "")
     for other in study.findings:
         assert not isinstance(other, Comparison)
         fields = asdict(other)
@@ -117,7 +119,12 @@ def test_every_comparison_is_of_two_rows_that_have_the_columns_scores() -> None:
         for study in declared(scale):
             labels = {row.label for row in study.rows}
             for one in study.comparisons:
-                assert {one.better, one.worse, *(one.given or ()), *(one.acts or ())} <= labels, study.name
+                assert {
+                    one.better,
+                    one.worse,
+                    *(one.only_if_better or ()),
+                    *(one.requires_difference or ()),
+                } <= labels, study.name
                 assert (one.better == one.worse) == (one.kind in ("positive", "bins")), study.name
 
 

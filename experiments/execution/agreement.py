@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 
 from cse_core.evaluation import suite
-from cse_core.evaluation.tasks import Classified
+from cse_core.evaluation.tasks import TransferTask
 from experiments.execution.job import Job
-from experiments.execution.plan import SAME
+from experiments.execution.plan import SCORE_TOLERANCE
 from experiments.results import csv_record
 
 EXACT = 1e-12
@@ -23,12 +23,12 @@ EXACT = 1e-12
 # 459 and 14 of 399, so that the mean of its parts moves by up to 2.2e-4 (measured), its score over all pairs by 2e-5.
 # A classifier that stops an epoch earlier labels some test sentences differently. Losses are rounded in every step:
 # 1.2e-5 was seen.
-ELSEWHERE = {"score": SAME, "mean of parts": 5e-4, "accuracy": 0.02, "curve": 1e-4}
+ELSEWHERE = {"score": SCORE_TOLERANCE, "mean of parts": 5e-4, "accuracy": 0.02, "curve": 1e-4}
 MEANS = ("spearman.mean", "spearman.wmean")
 CURVE = "curve"
 FACTS = ("scale", "method", "backbone", "seed", "settings")  # columns of runs.csv that follow from a declared run
-Place = tuple[str, str, str, str]  # select, scorer, task, metric; of a curve "", "curve", its name, its step
-Values = dict[Place, float | str]  # numbers are compared within a tolerance, texts to the letter
+CellAddress = tuple[str, str, str, str]  # select, scorer, task, metric; of a curve "", "curve", its name, its step
+Values = dict[CellAddress, float | str]  # numbers are compared within a tolerance, texts to the letter
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,6 @@ class Agreement:
     points: int
     largest_point: float
     differences: tuple[Difference, ...]
-
-    @property
-    def same_processor(self) -> bool:
-        """Whether the run was trained on the kind of processor that its record names."""
-        return processor(self.recorded_on) == processor(self.trained_on)
 
 
 def processor(device: str) -> str:
@@ -147,7 +142,7 @@ def _recorded_points(job: Job, recorded: Recorded) -> Values:
     return _points(recorded.curves[recorded.curves["key"] == job.key].to_dict("records"))
 
 
-def _tolerance(place: Place, *, same: bool) -> float:
+def _tolerance(place: CellAddress, *, same: bool) -> float:
     _, scorer, task, metric = place
     if same:
         return EXACT
@@ -155,7 +150,7 @@ def _tolerance(place: Place, *, same: bool) -> float:
         return ELSEWHERE["curve"]
     if metric in MEANS:
         return ELSEWHERE["mean of parts"]
-    return ELSEWHERE["accuracy" if isinstance(suite.TASKS.get(task), Classified) else "score"]
+    return ELSEWHERE["accuracy" if isinstance(suite.TASKS.get(task), TransferTask) else "score"]
 
 
 def _agree(before: float | str | None, after: float | str | None, tolerance: float) -> bool:

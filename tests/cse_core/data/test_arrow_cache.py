@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cse_core.data.arrow_table import arrow_table
+from cse_core.data.arrow_cache import arrow_table
 
 
 def flipped(content: bytes) -> bytes:

@@ -4,7 +4,7 @@ from typing import Any
 
 from cse_core.run import Run
 from experiments.schema.columns import STS
-from experiments.schema.hypotheses import LITTLE, Comparison, Cost
+from experiments.schema.hypotheses import NEGLIGIBLE_COST_RATIO, Cost, beats, beats_by, is_below, varies_less
 from experiments.schema.recipes import BACKBONES, RUNS, simcse_run
 from experiments.schema.rows import BASE, LARGE, fine, first_seed, row, rows_of
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
@@ -21,26 +21,28 @@ HOW = {
     "concat w/ abs. difference + project": "difference_project",
 }
 SIDES = {"compose z": "anchor", "compose z+": "positive", "compose both": "both"}
-DEV = ("stsb_dev",)
+DEV = "stsb_dev"
 
 COLLAPSE = 5.0  # points from which a composition is said to collapse; the paper's lose fifteen
 
 
 def table1(scale: Scale) -> Study:
     """STS: on each backbone the setting that Table 2 found best on STS-B dev."""
-    ours = dict.fromkeys(("SimCSE (w/ comp.)", "SimCSE (+ subsum.)"), COMPOSED)
-    rows = rows_of(scale, "compcse_table1", ours)
-    label = {b: f"SimCSE ({'+ subsum.' if b == 'BERT-large' else 'w/ comp.'}) {b}" for b in BACKBONES.values()}
-    pairs = [(label[b], f"SimCSE {b}") for b in ("BERT-base", "BERT-large", "RoBERTa-base")]
-    pairs += [("SimCSE RoBERTa-large", label["RoBERTa-large"])]
+    composed, subsampled = "SimCSE (w/ comp.)", "SimCSE (+ subsum.)"
+    rows = rows_of(scale, "compcse_table1", dict.fromkeys((composed, subsampled), COMPOSED))
     return Study(
         name="compcse-table1",
         source="CompCSE, Table 1",
         question="Is composition better than SimCSE on three backbones, and worse on RoBERTa-large?",
         scale=scale,
-        rows=tuple(rows),
+        rows=tuple(rows.values()),
         columns=(*STS, "sts_avg"),
-        comparisons=tuple(Comparison("C1", *pair) for pair in pairs),
+        comparisons=(
+            beats(rows[composed, "BERT-base"], rows["SimCSE", "BERT-base"], claim="C1"),
+            beats(rows[subsampled, "BERT-large"], rows["SimCSE", "BERT-large"], claim="C1"),
+            beats(rows[composed, "RoBERTa-base"], rows["SimCSE", "RoBERTa-base"], claim="C1"),
+            beats(rows["SimCSE", "RoBERTa-large"], rows[composed, "RoBERTa-large"], claim="C1"),
+        ),
     )
 
 
@@ -57,115 +59,114 @@ def table2(scale: Scale) -> Study:
     rows, comparisons = [], []
     for backbone, title in BACKBONES.items():
         published = _published("table2", backbone, "SimCSE", "SimCSE")
-        rows.append(row(scale, f"SimCSE {title}", simcse_run(scale, backbone), backbone, published))
-        plain = f"w/ composition {title}"
-        for name, kind in {"w/ composition": "none", **SUBSAMPLED}.items():
-            run = _composed(scale, backbone, subsampling=kind)
-            published = _published("table2", backbone, name)
-            rows.append(row(scale, f"{name} {title}", run, backbone, published, short=f"{name[:6]} {title[-4:]}"))
-        better = [(f"{name} {title}", plain) for name in SUBSAMPLED]
-        if backbone in (BASE, LARGE):
-            comparisons += [Comparison("C2", *(pair if backbone == LARGE else pair[::-1]), *DEV) for pair in better]
+        simcse = row(scale, f"SimCSE {title}", simcse_run(scale, backbone), backbone, published)
+        plain = _sampled(scale, backbone, "w/ composition", "none")
+        subsampled = [_sampled(scale, backbone, name, kind) for name, kind in SUBSAMPLED.items()]
+        rows += [simcse, plain, *subsampled]
+        if backbone == LARGE:
+            comparisons += [beats(one, plain, claim="C2", column=DEV) for one in subsampled]
+        if backbone == BASE:
+            comparisons += [beats(plain, one, claim="C2", column=DEV) for one in subsampled]
     return Study(
         name="compcse-table2",
         source="CompCSE, Table 2",
         question="Does subsampling help the large BERT and harm the base one?",
         scale=scale,
         rows=tuple(rows),
-        columns=DEV,
+        columns=(DEV,),
         comparisons=tuple(comparisons),
     )
 
 
+def _sampled(scale: Scale, backbone: str, name: str, subsampling: str) -> Row:
+    run, title = _composed(scale, backbone, subsampling=subsampling), BACKBONES[backbone]
+    published = _published("table2", backbone, name)
+    return row(scale, f"{name} {title}", run, backbone, published, short=f"{name[:6]} {title[-4:]}")
+
+
 def table3(scale: Scale) -> Study:
     """How two parts become one; the caption says BERT-base, the rows have RoBERTa-base too."""
-    rows = []
-    for backbone in (BASE, "roberta-base"):
-        for name, how in HOW.items():
-            run = _composed(scale, backbone, compose=how)
-            label = f"{name} {BACKBONES[backbone]}"
-            rows.append(row(scale, label, run, backbone, _published("table3", backbone, name), short=f"C {how[:10]}"))
-    good, collapsed = ("sum", "avg"), tuple(HOW)[3:]
+
+    def composed(name: str, backbone: str) -> Row:
+        run, label = _composed(scale, backbone, compose=HOW[name]), f"{name} {BACKBONES[backbone]}"
+        return row(scale, label, run, backbone, _published("table3", backbone, name), short=f"C {HOW[name][:10]}")
+
+    rows = {(name, backbone): composed(name, backbone) for backbone in (BASE, "roberta-base") for name in HOW}
+    summed, averaged, joined, projected, differences = (rows[name, BASE] for name in HOW)
     return Study(
         name="compcse-table3",
         source="CompCSE, Table 3",
         question="Which composition is best?",
         scale=scale,
-        rows=tuple(rows),
-        columns=DEV,
+        rows=tuple(rows.values()),
+        columns=(DEV,),
         comparisons=(
-            *(Comparison("C3", f"{a} BERT-base", "concat first & last half BERT-base", *DEV) for a in good),
+            *(beats(good, joined, claim="C3", column=DEV) for good in (summed, averaged)),
             *(
-                Comparison("C3", f"{a} BERT-base", f"{b} BERT-base", *DEV, kind="beyond", margin=COLLAPSE)
-                for a in good
-                for b in collapsed
+                beats_by(COLLAPSE, good, collapsed, claim="C3", column=DEV)
+                for good in (summed, averaged)
+                for collapsed in (projected, differences)
             ),
         ),
     )
 
 
-def _variants(scale: Scale, table: str, field: str, values: dict[str, Any]) -> list[Row]:
-    return [
-        row(
-            scale,
-            name,
-            _composed(scale, BASE, **{field: value}),
-            BASE,
-            _published(table, BASE, name),
-            short=f"C {name}",
-        )
-        for name, value in values.items()
-    ]
+def _variant(scale: Scale, table: str, name: str, **fields: Any) -> Row:
+    run = _composed(scale, BASE, **fields)
+    return row(scale, name, run, BASE, _published(table, BASE, name), short=f"C {name}")
 
 
 def table4(scale: Scale) -> Study:
     """Which side is composed."""
+    anchor, positive, both = (_variant(scale, "table4", name, side=side) for name, side in SIDES.items())
     return Study(
         name="compcse-table4",
         source="CompCSE, Table 4",
         question="Is composing the positive best?",
         scale=scale,
-        rows=tuple(_variants(scale, "table4", "side", SIDES)),
-        columns=DEV,
-        comparisons=tuple(Comparison("C4", "compose z+", other, *DEV) for other in ("compose z", "compose both")),
+        rows=(anchor, positive, both),
+        columns=(DEV,),
+        comparisons=tuple(beats(positive, other, claim="C4", column=DEV) for other in (anchor, both)),
     )
 
 
 def table5(scale: Scale) -> Study:
     """How many parts."""
+    two, three, four = (_variant(scale, "table5", f"{n} partitions", parts=n) for n in (2, 3, 4))
     return Study(
         name="compcse-table5",
         source="CompCSE, Table 5",
         question="Are two parts best?",
         scale=scale,
-        rows=tuple(_variants(scale, "table5", "parts", {f"{n} partitions": n for n in (2, 3, 4)})),
-        columns=DEV,
-        comparisons=tuple(Comparison("C5", "2 partitions", f"{n} partitions", *DEV) for n in (3, 4)),
+        rows=(two, three, four),
+        columns=(DEV,),
+        comparisons=tuple(beats(two, more, claim="C5", column=DEV) for more in (three, four)),
     )
 
 
 def table6(scale: Scale) -> Study:
     """The loss on the first coordinates only; at another width the same shares of it."""
-    widths = {BASE: (768, (192, 256, 384, 768)), LARGE: (1024, (320, 384, 512, 1024))}
-    rows, labels = [], {}
-    for backbone, (whole, found) in widths.items():
-        title = BACKBONES[backbone]
-        labels[backbone] = [f"d0={d0} {title}" for d0 in found]
-        for d0, label in zip(found, labels[backbone], strict=True):
-            dims = None if d0 == whole else _share(scale, d0, whole)
-            run = _composed(scale, backbone, dims=dims) if backbone in scale.backbones else None
-            published = _published("table6", backbone, f"d0={d0}")
-            rows.append(row(scale, label, run, backbone, published, short=f"C {label[:6]} {title[-4:]}"))
-    comparisons = [Comparison("C6", labels[BASE][1], labels[BASE][-1], *DEV)]  # the one d0 that helps in the paper
-    comparisons += [Comparison("C6", labels[LARGE][-1], labels[LARGE][i], *DEV) for i in range(3)]
+
+    def cut(d0: int, backbone: str, whole: int) -> Row:
+        dims = None if d0 == whole else _share(scale, d0, whole)
+        run = _composed(scale, backbone, dims=dims) if backbone in scale.backbones else None
+        label = f"d0={d0} {BACKBONES[backbone]}"
+        published = _published("table6", backbone, f"d0={d0}")
+        return row(scale, label, run, backbone, published, short=f"C {label[:6]} {label[-4:]}")
+
+    base = {d0: cut(d0, BASE, 768) for d0 in (192, 256, 384, 768)}
+    large = {d0: cut(d0, LARGE, 1024) for d0 in (320, 384, 512, 1024)}
     return Study(
         name="compcse-table6",
         source="CompCSE, Table 6",
         question="Does a loss on part of the vector help the base, not the large backbone?",
         scale=scale,
-        rows=tuple(rows),
-        columns=DEV,
-        comparisons=tuple(comparisons),
+        rows=(*base.values(), *large.values()),
+        columns=(DEV,),
+        comparisons=(
+            beats(base[256], base[768], claim="C6", column=DEV),  # the one d0 that helps in the paper
+            *(beats(large[1024], large[d0], claim="C6", column=DEV) for d0 in (320, 384, 512)),
+        ),
     )
 
 
@@ -174,25 +175,27 @@ def _share(scale: Scale, d0: int, whole: int) -> int:
     return round(d0 * (scale.width or whole) / whole)
 
 
-def _trajectories(scale: Scale) -> list[Row]:
-    made = {"SimCSE": simcse_run(scale, BASE), "w/ composition": _composed(scale, BASE)}
-    made |= {name: _composed(scale, BASE, subsampling=kind) for name, kind in SUBSAMPLED.items()}
-    return [row(scale, label, fine(run), BASE, None, short=f"{label[:7]} fine") for label, run in made.items()]
+def _trajectory(scale: Scale, label: str, run: Run | None) -> Row:
+    return row(scale, label, fine(run), BASE, None, short=f"{label[:7]} fine")
 
 
 def figure2(scale: Scale) -> Study:
     """Alignment and uniformity as training goes on."""
-    subsampled, plain = tuple(SUBSAMPLED), "w/ composition"
+    simcse = _trajectory(scale, "SimCSE", simcse_run(scale, BASE))
+    plain = _trajectory(scale, "w/ composition", _composed(scale, BASE))
+    subsampled = [
+        _trajectory(scale, name, _composed(scale, BASE, subsampling=kind)) for name, kind in SUBSAMPLED.items()
+    ]
     return Study(
         name="compcse-figure2",
         source="CompCSE, Figure 2",
         question="Does subsampling improve uniformity, and has the plain partition the best alignment?",
         scale=scale,
-        rows=tuple(_trajectories(scale)),
+        rows=(simcse, plain, *subsampled),
         columns=("alignment", "uniformity"),
-        comparisons=tuple(
-            [Comparison("C8", plain, name, "uniformity") for name in subsampled]
-            + [Comparison("C8", other, plain, "alignment") for other in ("SimCSE", *subsampled)]
+        comparisons=(
+            *(is_below(one, plain, claim="C8", column="uniformity") for one in subsampled),
+            *(is_below(plain, other, claim="C8", column="alignment") for other in (simcse, *subsampled)),
         ),
         view="paths",
         caption="Every tenth step to the end of training, which has more steps where phrases are further "
@@ -202,31 +205,30 @@ def figure2(scale: Scale) -> Study:
 
 def figure3(scale: Scale) -> Study:
     """Dev scores as training goes on."""
-    rows = _trajectories(scale)[:2]
+    simcse = _trajectory(scale, "SimCSE", simcse_run(scale, BASE))
+    ours = _trajectory(scale, "w/ composition", _composed(scale, BASE))
     return Study(
         name="compcse-figure3",
         source="CompCSE, Figure 3",
         question="Does composition converge faster and more stably than SimCSE?",
         scale=scale,
-        rows=tuple(rows),
-        columns=(*DEV, "near_best", "below_best"),
+        rows=(simcse, ours),
+        columns=(DEV, "near_best", "below_best"),
         comparisons=(
-            Comparison("C7", "SimCSE", "w/ composition", "near_best"),
-            Comparison("C7", "SimCSE", "w/ composition", "below_best"),
-            Comparison("C7", "w/ composition", "SimCSE", *DEV, kind="spread"),
+            is_below(ours, simcse, claim="C7", column="near_best"),
+            is_below(ours, simcse, claim="C7", column="below_best"),
+            varies_less(ours, simcse, claim="C7", column=DEV),
         ),
-        findings=(Cost("C7", "CompCSE, step", LITTLE, at_most=True),),
+        findings=(Cost("C7", "CompCSE, step", NEGLIGIBLE_COST_RATIO, at_most=True),),
         view="curves",
     )
 
 
-def _three(scale: Scale) -> list[Row]:
-    made = {
-        "SimCSE": simcse_run(scale, BASE),
-        "DiffCSE": RUNS["diffcse"](scale, BASE),
-        "CompCSE": COMPOSED(scale, BASE),
-    }
-    return [row(scale, label, run, BASE, None) for label, run in made.items()]
+def _three(scale: Scale) -> tuple[Row, Row, Row]:
+    """SimCSE, DiffCSE and CompCSE."""
+    names = {"SimCSE": "simcse", "DiffCSE": "diffcse", "CompCSE": "compcse"}
+    simcse, diffcse, ours = (row(scale, label, RUNS[name](scale, BASE), BASE, None) for label, name in names.items())
+    return simcse, diffcse, ours
 
 
 def figure4(scale: Scale) -> Study:
@@ -246,29 +248,31 @@ def figure4(scale: Scale) -> Study:
 
 def halves(scale: Scale) -> Study:
     """Figure 4's question on all dev sentences."""
+    simcse, diffcse, ours = _three(scale)
     return Study(
         name="compcse-halves",
         source="this project, after CompCSE, Figure 4",
         question="How unlike are a sentence's cosines with its two halves?",
         scale=scale,
-        rows=tuple(_three(scale)),
+        rows=(simcse, diffcse, ours),
         columns=("imbalance", "left_nearer"),
-        comparisons=tuple(Comparison("C10", other, "CompCSE", "imbalance") for other in ("SimCSE", "DiffCSE")),
+        comparisons=tuple(is_below(ours, other, claim="C10", column="imbalance") for other in (simcse, diffcse)),
     )
 
 
 def figure5(scale: Scale) -> Study:
     """Dev sentences in two dimensions, coloured by length; as a number, the pull of length on scores."""
+    simcse, diffcse, ours = _three(scale)
     return Study(
         name="compcse-figure5",
         source="CompCSE, Figure 5",
         question="Does CompCSE rely less on length than SimCSE? Length shortcut: 0 is none; below 0, unequal lengths "
         "read as unlike.",
         scale=scale,
-        rows=tuple(_three(scale)),
+        rows=(simcse, diffcse, ours),
         columns=("stsb_dev_projection", "length_shortcut"),
         metric="trustworthiness",
-        comparisons=(Comparison("C9", "CompCSE", "SimCSE", "length_shortcut"),),
+        comparisons=(beats(ours, simcse, claim="C9", column="length_shortcut"),),
         view="spaces",
         caption="UMAP, cosine distance, one seed.",
     )

@@ -3,6 +3,7 @@
 A stream that ends between two of its batches would pass for a shorter table, so each ends with a digest (sealed.py).
 """
 
+import os
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
@@ -17,6 +18,11 @@ from cse_core.data.sealed import is_whole, seal, warn_of_damage
 TABLE = "table.arrow"
 
 
+def cache_folder() -> Path:
+    """Where derived tables lie: $CSE_CACHE, else ~/.cache/cse-study. Everything in it can be deleted at any time."""
+    return Path(os.environ.get("CSE_CACHE") or "~/.cache/cse-study").expanduser()
+
+
 def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -> Dataset:
     """The table kept in `folder`, memory-mapped. If missing or damaged, written from `batches()`: once, and whole."""
     path = folder / TABLE
@@ -27,6 +33,11 @@ def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -
                 warn_of_damage(path)
                 _write(path, batches())
     return Dataset.from_file(str(path))
+
+
+def content_of(table: Dataset) -> str:
+    """What a cached table holds, as a hash: its folder is named by it."""
+    return Path(table.cache_files[0]["filename"]).parent.name
 
 
 def _write(path: Path, batches: Iterable[pa.RecordBatch]) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from cse_core.run import Run
 from experiments.schema.columns import STS, TRANSFER
-from experiments.schema.hypotheses import Comparison
+from experiments.schema.hypotheses import Comparison, beats, equals, is_below
 from experiments.schema.recipes import RUNS, mlm_run, rankencoder_run, simcse_run
 from experiments.schema.rows import BASE, TRANSFER_AVG, figure, row, rows_of
-from experiments.schema.study import Published, Scale, Study, StudyAt
+from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
 BASES = {"SimCSE": "simcse", "PromptBERT": "promptbert", "SNCSE": "sncse"}
 PLUS = "+RankEncoder"
@@ -35,86 +35,91 @@ def table1(scale: Scale) -> Study:
     """
     ours = {"RankEncoder": lambda scale, backbone: rankencoder_run(scale, backbone, "sncse")}
     rows = rows_of(scale, "rankencoder_table1", ours)
-    rows = [
-        replace(one, scorer=ranked(scale), vary="all") if one.label.startswith("RankEncoder") else one for one in rows
-    ]
+    mine = "RankEncoder", "BERT-base"
+    rows[mine] = replace(rows[mine], scorer=ranked(scale), vary="all")
     return Study(
         name="rankencoder-table1",
         source="RankEncoder, Table 1",
         question="Is RankEncoder, on SNCSE, better than its base?",
         scale=scale,
-        rows=tuple(rows),
+        rows=tuple(rows.values()),
         columns=(*STS, "sts_avg"),
-        comparisons=(Comparison("E3", "RankEncoder BERT-base", "SNCSE BERT-base"),),
+        comparisons=(beats(rows[mine], rows["SNCSE", "BERT-base"], claim="E3"),),
     )
 
 
 def table2(scale: Scale) -> Study:
     """Alignment and uniformity of three bases' vectors and of their rank vectors."""
-    rows = []
-    for base, name in BASES.items():
-        run = RUNS[name](scale, BASE)
-        for label, scorer in {"base": Cosine(), "rank vectors (Eq2)": ranked(scale, 1.0)}.items():
-            published = Published("rankencoder_table2", "BERT-base", base, label)
-            rows.append(row(scale, f"{base}, {label}", run, BASE, published, scorer=scorer, short=base))
-    pairs = [(f"{base}, base", f"{base}, rank vectors (Eq2)") for base in BASES]
-    # "Little" is what the paper's own rank vectors lose on the same base.
-    own = [[row.published.value("alignment") for row in rows if row.label in pair and row.published] for pair in pairs]
-    little = [(ranks or 0.0) - (base or 0.0) for base, ranks in own]
+
+    def scored(base: str, label: str, scorer: Scorer) -> Row:
+        published = Published("rankencoder_table2", "BERT-base", base, label)
+        run = RUNS[BASES[base]](scale, BASE)
+        return row(scale, f"{base}, {label}", run, BASE, published, scorer=scorer, short=base)
+
+    vectors = {base: scored(base, "base", Cosine()) for base in BASES}
+    ranks = {base: scored(base, "rank vectors (Eq2)", ranked(scale, 1.0)) for base in BASES}
     return Study(
         name="rankencoder-table2",
         source="RankEncoder, Table 2",
         question="Do rank vectors improve uniformity much and worsen alignment little?",
         scale=scale,
-        rows=tuple(rows),
+        rows=tuple(one for base in BASES for one in (vectors[base], ranks[base])),
         columns=("uniformity", "alignment"),
-        comparisons=tuple(
-            [Comparison("E5", *pair, "uniformity") for pair in pairs]
-            + [
-                Comparison("E5", *pair[::-1], "alignment", "same", margin=round(lost, 3))
-                for pair, lost in zip(pairs, little, strict=True)
-            ]
+        comparisons=(
+            *(is_below(ranks[base], vectors[base], claim="E5", column="uniformity") for base in BASES),
+            *(
+                equals(ranks[b], vectors[b], claim="E5", column="alignment", margin=_lost(ranks[b], vectors[b]))
+                for b in BASES
+            ),
         ),
     )
 
 
+def _lost(ranks: Row, vectors: Row) -> float:
+    """What "little" is: how much alignment the paper's own rank vectors lose on the same base."""
+    printed = [one.published.value("alignment") if one.published else None for one in (ranks, vectors)]
+    return round((printed[0] or 0.0) - (printed[1] or 0.0), 3)
+
+
 def table3(scale: Scale) -> Study:
     """Transfer with the masked-language loss added."""
+
+    def as_published(label: str, run: Run | None) -> Row:
+        published = Published("rankencoder_table3", "BERT-base", label, columns=TRANSFER_AVG)
+        return row(scale, label, run, BASE, published)
+
     base = RUNS["rankencoder"](scale, BASE, "simcse")
-    made = {
-        "SimCSE": simcse_run(scale, BASE),
-        "SimCSE w/ MLM": mlm_run(scale, BASE),
-        "RankEncoder-SimCSE w/ MLM": mlm_run(scale, BASE, "rankencoder") if base else None,
-    }
-    rows = [
-        row(scale, label, run, BASE, Published("rankencoder_table3", "BERT-base", label, columns=TRANSFER_AVG))
-        for label, run in made.items()
-    ]
+    simcse = as_published("SimCSE", simcse_run(scale, BASE))
+    with_mlm = as_published("SimCSE w/ MLM", mlm_run(scale, BASE))
+    both = as_published("RankEncoder-SimCSE w/ MLM", mlm_run(scale, BASE, "rankencoder") if base else None)
     return Study(
         name="rankencoder-table3",
         source="RankEncoder, Table 3",
         question="Does RankEncoder with the MLM loss improve transfer slightly?",
         scale=scale,
-        rows=tuple(rows),
+        rows=(simcse, with_mlm, both),
         columns=(*TRANSFER, "transfer_avg"),
         comparisons=tuple(
-            Comparison("E10", list(made)[2], other, "transfer_avg", acts=(list(made)[2], list(made)[1]))
-            for other in list(made)[:2]
+            beats(both, other, claim="E10", column="transfer_avg", requires_difference=(both, with_mlm))
+            for other in (simcse, with_mlm)
         ),
     )
 
 
 def table4(scale: Scale) -> Study:
     """Three bases with and without RankEncoder; each run has a base of its own seed."""
-    rows, comparisons = [], []
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
     for base, name in BASES.items():
         published = {v: Published("rankencoder_table4", "BERT-base", base, v) for v in ("base", PLUS)}
-        plain, run = RUNS[name](scale, BASE), plus(scale, base)
-        rows.append(row(scale, f"{base}, base", plain, BASE, published["base"], published_runs=3, short=base))
-        for label, scorer in {PLUS: ranked(scale), RETRAINED: Cosine()}.items():
-            about: dict[str, Any] = {"vary": "all", "published_runs": 3, "scorer": scorer, "short": f"RE {base}"}
-            rows.append(row(scale, f"{base}, {label}", run, BASE, published.get(label), **about))
-        comparisons.append(Comparison("E3", f"{base}, {PLUS}", f"{base}, base"))
+        plain = RUNS[name](scale, BASE)
+        without = row(scale, f"{base}, base", plain, BASE, published["base"], published_runs=3, short=base)
+        about: dict[str, Any] = {"vary": "all", "published_runs": 3, "short": f"RE {base}"}
+        run = plus(scale, base)
+        with_ranks = row(scale, f"{base}, {PLUS}", run, BASE, published[PLUS], scorer=ranked(scale), **about)
+        cosine = row(scale, f"{base}, {RETRAINED}", run, BASE, None, scorer=Cosine(), **about)
+        rows += [without, with_ranks, cosine]
+        comparisons.append(beats(with_ranks, without, claim="E3"))
     return Study(
         name="rankencoder-table4",
         source="RankEncoder, Table 4",
@@ -133,26 +138,19 @@ def figure4(scale: Scale) -> Study:
 
 def table5(scale: Scale) -> Study:
     """The most similar pairs of STS-B: four ways to score them."""
-    column = {"stsb_similar": "STS-B similar pairs (0.67-1.0) spearman"}
-    rows, comparisons = [], []
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
     for base, name in BASES.items():
         plain, run = RUNS[name](scale, BASE), plus(scale, base)
-        ways: dict[str, tuple[Run | None, Scorer, str]] = {
-            "E1": (plain, Cosine(), "student"),
-            "RankEncoder_E1 (Eq2)": (plain, ranked(scale, 1.0), "student"),
-            "retrain (Eq5)": (run, Cosine(), "all"),
-            "retrain+inf (Eq7)": (run, ranked(scale), "all"),
-        }
-        for label, (encoder, scorer, vary) in ways.items():
-            published = Published("rankencoder_table5", "BERT-base", base, label, column)
-            rows.append(
-                row(scale, f"{base}, {label}", encoder, BASE, published, scorer=scorer, vary=vary, short=f"RE {base}")
-            )
-        first, ranks, retrain, both = (f"{base}, {label}" for label in ways)
-        comparisons.append(Comparison("E1", ranks, first, "stsb_similar"))
+        first = _similar(scale, base, "E1", plain, Cosine())
+        ranks = _similar(scale, base, "RankEncoder_E1 (Eq2)", plain, ranked(scale, 1.0))
+        retrained = _similar(scale, base, "retrain (Eq5)", run, Cosine(), vary="all")
+        both = _similar(scale, base, "retrain+inf (Eq7)", run, ranked(scale), vary="all")
+        rows += [first, ranks, retrained, both]
+        comparisons.append(beats(ranks, first, claim="E1", column="stsb_similar"))
         comparisons += [
-            Comparison("E2", a, b, "stsb_similar", acts=(retrain, first))
-            for a, b in ((retrain, ranks), (both, retrain))
+            beats(better, worse, claim="E2", column="stsb_similar", requires_difference=(retrained, first))
+            for better, worse in ((retrained, ranks), (both, retrained))
         ]
     return Study(
         name="rankencoder-table5",
@@ -163,6 +161,12 @@ def table5(scale: Scale) -> Study:
         columns=("stsb_similar",),
         comparisons=tuple(comparisons),
     )
+
+
+def _similar(scale: Scale, base: str, way: str, run: Run | None, scorer: Scorer, vary: str = "student") -> Row:
+    heading = {"stsb_similar": "STS-B similar pairs (0.67-1.0) spearman"}
+    published = Published("rankencoder_table5", "BERT-base", base, way, heading)
+    return row(scale, f"{base}, {way}", run, BASE, published, scorer=scorer, vary=vary, short=f"RE {base}")
 
 
 def figure5(scale: Scale) -> Study:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from experiments.schema.columns import STS, TRANSFER
-from experiments.schema.hypotheses import Comparison, Untested
+from experiments.schema.hypotheses import Comparison, Untested, beats, equals, is_below
 from experiments.schema.recipes import BACKBONES, RUNS, simcse_run
 from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, fine, first_seed, lines_of, row, rows_of, untrained
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
@@ -16,61 +16,68 @@ from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 WHITENED = RUNS["whitenedcse"]
 DROPOUT = ", dropout views"
 VIEWS = {"": "shared", DROPOUT: "dropout"}
-READINGS = {"": "shared views, as the text says", DROPOUT: "dropout views, as the released code does"}
+READINGS = {"shared": "shared views, as the text says", "dropout": "dropout views, as the released code does"}
 CHANNELS = (2, 3, 4, 6, 8, 12, 16, 24)  # a group at 768 dimensions, for k of 384 down to 32
 NO_GROUPS = "not run: {} dimensions have no groups of {}"
 
 
-def _both(scale: Scale, label: str, published: Published | None, short: str, **fields: Any) -> list[Row]:
-    """A row for each reading of the views."""
-    rows = []
+def _both(scale: Scale, label: str, published: Published | None, short: str, **fields: Any) -> dict[str, Row]:
+    """Return a row for each reading of the views, by its name."""
+    rows = {}
     for suffix, views in VIEWS.items():
         run = WHITENED(scale, BASE, views=views, **fields)
         about = published if views == "shared" else None
-        rows.append(row(scale, label + suffix, run, BASE, about, short=f"W {short}{' d' if suffix else ''}"))
+        rows[views] = row(scale, label + suffix, run, BASE, about, short=f"W {short}{' d' if suffix else ''}")
     return rows
 
 
-def _dropout_rows(scale: Scale) -> list[Row]:
-    made = {name: WHITENED(scale, name, views="dropout") for name in BACKBONES if name in scale.backbones}
-    return [row(scale, f"WhitenedCSE {BACKBONES[name]}{DROPOUT}", run, name, None) for name, run in made.items()]
+def _with_dropout_views(scale: Scale, rows: dict[tuple[str, str], Row], *backbones: str) -> dict[tuple[str, str], Row]:
+    """Add to a published table's rows those of WhitenedCSE with dropout views."""
+    for name in backbones:
+        if name in scale.backbones:
+            run, title = WHITENED(scale, name, views="dropout"), BACKBONES[name]
+            rows["dropout", title] = row(scale, f"WhitenedCSE {title}{DROPOUT}", run, name, None)
+    return rows
 
 
-def _against_simcse(task: str, titles: tuple[str, ...]) -> tuple[Comparison, ...]:
+def _against_simcse(rows: dict[tuple[str, str], Row], column: str, titles: tuple[str, ...]) -> tuple[Comparison, ...]:
+    """Declare for both readings that WhitenedCSE beats SimCSE."""
+    ours = {"shared": "WhitenedCSE", "dropout": "dropout"}
     return tuple(
-        Comparison("W1", f"WhitenedCSE {b}{views}", f"SimCSE {b}", task, reading=reading)
-        for b in titles
+        beats(rows[ours[views], title], rows["SimCSE", title], claim="W1", column=column, reading=reading)
+        for title in titles
         for views, reading in READINGS.items()
     )
 
 
 def table1(scale: Scale) -> Study:
     """STS; RoBERTa-large is announced in the paper's text and has no row."""
-    rows = rows_of(scale, "whitenedcse_table1", {"WhitenedCSE": WHITENED}) + _dropout_rows(scale)
+    rows = rows_of(scale, "whitenedcse_table1", {"WhitenedCSE": WHITENED})
+    rows = _with_dropout_views(scale, rows, *BACKBONES)
     titles = tuple(BACKBONES[name] for name in (BASE, LARGE, "roberta-base") if name in scale.backbones)
     return Study(
         name="whitenedcse-table1",
         source="WhitenedCSE, Table 1",
         question="Is WhitenedCSE better than SimCSE on STS?",
         scale=scale,
-        rows=tuple(rows),
+        rows=tuple(rows.values()),
         columns=(*STS, "sts_avg"),
-        comparisons=_against_simcse("sts_avg", titles),
+        comparisons=_against_simcse(rows, "sts_avg", titles),
     )
 
 
 def table2(scale: Scale) -> Study:
     """Transfer."""
     rows = rows_of(scale, "whitenedcse_table2", {"WhitenedCSE": WHITENED}, TRANSFER_AVG)
-    rows += [one for one in _dropout_rows(scale) if one.backbone in (BASE, LARGE)]
+    rows = _with_dropout_views(scale, rows, BASE, LARGE)
     return Study(
         name="whitenedcse-table2",
         source="WhitenedCSE, Table 2",
         question="Is WhitenedCSE better than SimCSE on transfer?",
         scale=scale,
-        rows=tuple(rows),
+        rows=tuple(rows.values()),
         columns=(*TRANSFER, "transfer_avg"),
-        comparisons=_against_simcse("transfer_avg", ("BERT-base", "BERT-large")),
+        comparisons=_against_simcse(rows, "transfer_avg", ("BERT-base", "BERT-large")),
     )
 
 
@@ -85,22 +92,22 @@ KINDS = {
 def table3(scale: Scale) -> Study:
     """Kinds of whitening, three views each."""
     table, none = "whitenedcse_table3", "none (SimCSE)"
-    rows = [row(scale, none, simcse_run(scale, BASE), BASE, Published(table, "BERT-base", "WhitenedCSE", none))]
-    for name, kind in KINDS.items():
-        rows += _both(scale, name, Published(table, "BERT-base", "WhitenedCSE", name), kind[:6], whitening=kind)
-    order = ["Shuffled-Group-whitening", "Group-whitening", none, "ZCA-whitening", "PCA-whitening"]
-    labels = {views: [name if name == none else name + views for name in order] for views in VIEWS}
+    simcse = row(scale, none, simcse_run(scale, BASE), BASE, Published(table, "BERT-base", "WhitenedCSE", none))
+    pca, zca, group, shuffled = (
+        _both(scale, name, Published(table, "BERT-base", "WhitenedCSE", name), kind[:6], whitening=kind)
+        for name, kind in KINDS.items()
+    )
     return Study(
         name="whitenedcse-table3",
         source="WhitenedCSE, Table 3",
         question="Which kind of whitening is best?",
         scale=scale,
-        rows=tuple(rows),
+        rows=(simcse, *(one for kind in (pca, zca, group, shuffled) for one in kind.values())),
         columns=("sts_avg",),
         comparisons=tuple(
-            Comparison("W2", better, worse, reading=reading)
+            beats(better, worse, claim="W2", reading=reading)
             for views, reading in READINGS.items()
-            for better, worse in pairwise(labels[views])
+            for better, worse in pairwise((shuffled[views], group[views], simcse, zca[views], pca[views]))
         ),
     )
 
@@ -108,24 +115,15 @@ def table3(scale: Scale) -> Study:
 def table4(scale: Scale) -> Study:
     """How many groups (the paper's k, here by the channels of each), with and without shuffling."""
     width = scale.width or 768
-    rows, compared = [], []
-    for channels in CHANNELS:
-        labels = {how: f"{channels} channels a group, {how}" for how in ("shuffled", "not shuffled")}
-        for (how, label), kind in zip(labels.items(), ("shuffled_group", "group"), strict=True):
-            published = Published("whitenedcse_table4", "BERT-base", "WhitenedCSE", f"k={768 // channels} {how}")
-            if width % channels:
-                why = NO_GROUPS.format(width, channels)
-                rows.append(Row(label=label, encoder=None, backbone=BASE, published=published, why=why))
-                continue
-            short = f"{channels} {'sh' if how == 'shuffled' else 'no'}"
-            rows += _both(scale, label, published, short, whitening=kind, groups=width // channels)
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
+    for channels in (*CHANNELS, *([32] if width < 768 else [])):
+        shuffled, plain = (_grouped(scale, channels, shuffle=shuffle) for shuffle in (True, False))
+        rows += [*shuffled.values(), *plain.values()]
         if width % channels == 0:
-            compared.append(labels)
-    if width < 768:
-        labels = {how: f"32 channels a group, {how}" for how in ("shuffled", "not shuffled")}
-        for label, kind in zip(labels.values(), ("shuffled_group", "group"), strict=True):
-            rows += _both(scale, label, None, f"32 {kind[:2]}", whitening=kind, groups=width // 32)
-        compared.append(labels)
+            comparisons += [
+                beats(shuffled[views], plain[views], claim="W3", reading=reading) for views, reading in READINGS.items()
+            ]
     return Study(
         name="whitenedcse-table4",
         source="WhitenedCSE, Table 4",
@@ -133,32 +131,44 @@ def table4(scale: Scale) -> Study:
         scale=scale,
         rows=tuple(rows),
         columns=("sts_avg",),
-        comparisons=tuple(
-            Comparison("W3", labels["shuffled"] + views, labels["not shuffled"] + views, reading=reading)
-            for labels in compared
-            for views, reading in READINGS.items()
-        ),
+        comparisons=tuple(comparisons),
     )
+
+
+def _grouped(scale: Scale, channels: int, *, shuffle: bool) -> dict[str, Row]:
+    """Return the rows of a group size, by reading; one row without a run where the width has no such groups."""
+    width, how = scale.width or 768, "shuffled" if shuffle else "not shuffled"
+    label, kind = f"{channels} channels a group, {how}", "shuffled_group" if shuffle else "group"
+    published, short = None, f"{channels} {kind[:2]}"
+    if channels in CHANNELS:
+        published = Published("whitenedcse_table4", "BERT-base", "WhitenedCSE", f"k={768 // channels} {how}")
+        short = f"{channels} {how[:2]}"
+    if width % channels:
+        why = NO_GROUPS.format(width, channels)
+        return {"": Row(label=label, encoder=None, backbone=BASE, published=published, why=why)}
+    return _both(scale, label, published, short, whitening=kind, groups=width // channels)
 
 
 def table5(scale: Scale) -> Study:
     """How many positives, the anchor counted."""
-    rows: list[Row] = []
-    label = "m={} positives"
-    for m in (2, 3, 4, 5):
-        published = Published("whitenedcse_table5", "BERT-base", "WhitenedCSE", label.format(m))
-        rows += _both(scale, label.format(m), published, f"m{m}", positives=m)
+
+    def of(positives: int) -> dict[str, Row]:
+        label = f"m={positives} positives"
+        published = Published("whitenedcse_table5", "BERT-base", "WhitenedCSE", label)
+        return _both(scale, label, published, f"m{positives}", positives=positives)
+
+    two, three, four, five = map(of, (2, 3, 4, 5))
     return Study(
         name="whitenedcse-table5",
         source="WhitenedCSE, Table 5",
         question="Are more than two positives better than two?",
         scale=scale,
-        rows=tuple(rows),
+        rows=tuple(row for rows in (two, three, four, five) for row in rows.values()),
         columns=("sts_avg",),
         comparisons=tuple(
-            Comparison("W4", label.format(m) + views, label.format(2) + views, reading=reading)
+            beats(more[views], two[views], claim="W4", reading=reading)
             for views, reading in READINGS.items()
-            for m in (3, 4, 5)
+            for more in (three, four, five)
         ),
     )
 
@@ -166,42 +176,45 @@ def table5(scale: Scale) -> Study:
 def table6(scale: Scale) -> Study:
     """Which module brings the gain."""
     variants = [variant for _, _, variant in lines_of("whitenedcse_table6")]
-    simcse, sgw, three, four, full = variants
     published = {name: Published("whitenedcse_table6", "BERT-base", "WhitenedCSE", name) for name in variants}
-    rows = [row(scale, simcse, simcse_run(scale, BASE), BASE, published[simcse])]
-    rows += _both(scale, sgw, published[sgw], "m2", positives=2)
-    for name, m in ((three, 3), (four, 4)):
-        run = WHITENED(scale, BASE, whitening="none", views="dropout", positives=m)
-        rows.append(row(scale, name, run, BASE, published[name], short=f"W drop m{m}"))
-    rows += _both(scale, full, published[full], "full")
-    compared = [Comparison("W5", more, simcse, kind="same") for more in (three, four)]
-    compared += [Comparison("W5", full + views, sgw + views, reading=reading) for views, reading in READINGS.items()]
+
+    def more_views(label: str, positives: int) -> Row:
+        run = WHITENED(scale, BASE, whitening="none", views="dropout", positives=positives)
+        return row(scale, label, run, BASE, published[label], short=f"W drop m{positives}")
+
+    base_label, whitened_label, three_label, four_label, full_label = variants
+    simcse = row(scale, base_label, simcse_run(scale, BASE), BASE, published[base_label])
+    whitened = _both(scale, whitened_label, published[whitened_label], "m2", positives=2)
+    three, four = more_views(three_label, 3), more_views(four_label, 4)
+    full = _both(scale, full_label, published[full_label], "full")
     return Study(
         name="whitenedcse-table6",
         source="WhitenedCSE, Table 6",
         question="Do extra positives help only with shuffled group whitening?",
         scale=scale,
-        rows=tuple(rows),
+        rows=(simcse, *whitened.values(), three, four, *full.values()),
         columns=("sts_avg",),
-        comparisons=tuple(compared),
+        comparisons=(
+            *(equals(more, simcse, claim="W5") for more in (three, four)),
+            *(beats(full[views], whitened[views], claim="W5", reading=reading) for views, reading in READINGS.items()),
+        ),
     )
 
 
 def objectives(scale: Scale) -> Study:
     """Section 3.3: where the sum over positives stands."""
     kinds = {"outside (Eq. 7)": "outside", "inside (Eq. 8 as meant)": "inside", "Eq. 8 as printed": "inside_printed"}
-    rows = [one for name, kind in kinds.items() for one in _both(scale, name, None, kind[:9], objective=kind)]
-    names = list(kinds)
+    outside, inside, printed = (_both(scale, name, None, kind[:9], objective=kind) for name, kind in kinds.items())
     return Study(
         name="whitenedcse-objective",
         source="WhitenedCSE, Section 3.3",
         question="Is the sum outside the logarithm better than inside?",
         scale=scale,
-        rows=tuple(rows),
+        rows=tuple(row for rows in (outside, inside, printed) for row in rows.values()),
         columns=("sts_avg",),
         # As printed, Eq. 8 draws positives apart: a slip, which no claim is about.
         comparisons=tuple(
-            Comparison("W7", names[0] + views, names[1] + views, reading=reading) for views, reading in READINGS.items()
+            beats(outside[views], inside[views], claim="W7", reading=reading) for views, reading in READINGS.items()
         ),
     )
 
@@ -209,7 +222,8 @@ def objectives(scale: Scale) -> Study:
 def figure1(scale: Scale) -> Study:
     """Dev sentences in two dimensions."""
     rows = [untrained(scale, "untrained, mean", "last avg", BASE)]
-    rows += [row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None), *_both(scale, "WhitenedCSE", None, "full")]
+    rows += [row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None)]
+    rows += _both(scale, "WhitenedCSE", None, "full").values()
     return Study(
         name="whitenedcse-figure1",
         source="WhitenedCSE, Figure 1",
@@ -225,19 +239,21 @@ def figure1(scale: Scale) -> Study:
 
 def figure3(scale: Scale) -> Study:
     """Alignment and uniformity over steps."""
-    rows = [row(scale, "SimCSE", fine(simcse_run(scale, BASE)), BASE, None)]
-    for suffix, views in VIEWS.items():
-        rows.append(row(scale, f"WhitenedCSE{suffix}", fine(WHITENED(scale, BASE, views=views)), BASE, None))
+    simcse = row(scale, "SimCSE", fine(simcse_run(scale, BASE)), BASE, None)
+    ours = {
+        views: row(scale, f"WhitenedCSE{suffix}", fine(WHITENED(scale, BASE, views=views)), BASE, None)
+        for suffix, views in VIEWS.items()
+    }
     return Study(
         name="whitenedcse-figure3",
         source="WhitenedCSE, Figure 3",
         question="Has WhitenedCSE better alignment and uniformity than SimCSE, uniformity from the start?",
         scale=scale,
-        rows=tuple(rows),
+        rows=(simcse, *ours.values()),
         columns=("alignment", "uniformity"),
         comparisons=tuple(
-            Comparison("W6", "SimCSE", f"WhitenedCSE{views}", task, reading=reading)
-            for task in ("alignment", "uniformity")
+            is_below(ours[views], simcse, claim="W6", column=column, reading=reading)
+            for column in ("alignment", "uniformity")
             for views, reading in READINGS.items()
         ),
         findings=(Untested("W6", "better uniformity from the start", "the figure shows it, nothing tests it"),),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
 from experiments.schema.columns import STS, TRANSFER
-from experiments.schema.hypotheses import Comparison
+from experiments.schema.hypotheses import Comparison, beats, varies_less
 from experiments.schema.recipes import BACKBONES, RUNS, rankcse_run, ranked, simcse_run
 from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row, rows_of
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
@@ -19,16 +19,16 @@ OURS = {title: ranked(rank) for rank, title in RANKS.items()}
 
 def table2(scale: Scale) -> Study:
     """STS of all backbones."""
-    titles = tuple(BACKBONES.values())
-    comparisons = [Comparison("R1", f"{m} {b}", f"SimCSE {b}") for b in titles for m in OURS]
-    comparisons += [Comparison("R2", f"{MLE} {b}", f"{NET} {b}") for b in titles]
-    comparisons += [Comparison("R15", f"{m} BERT-base", "SimCSE BERT-large") for m in OURS]
+    rows = rows_of(scale, "rankcse_table2", OURS)
+    comparisons = [beats(rows[ours, b], rows["SimCSE", b], claim="R1") for b in BACKBONES.values() for ours in OURS]
+    comparisons += [beats(rows[MLE, b], rows[NET, b], claim="R2") for b in BACKBONES.values()]
+    comparisons += [beats(rows[ours, "BERT-base"], rows["SimCSE", "BERT-large"], claim="R15") for ours in OURS]
     return Study(
         name="rankcse-table2",
         source="RankCSE, Table 2",
         question="Is RankCSE better than SimCSE on every backbone?",
         scale=scale,
-        rows=tuple(map(_shortened, rows_of(scale, "rankcse_table2", OURS))),
+        rows=tuple(map(_shortened, rows.values())),
         columns=(*STS, "sts_avg"),
         comparisons=tuple(comparisons),
     )
@@ -36,15 +36,15 @@ def table2(scale: Scale) -> Study:
 
 def table3(scale: Scale) -> Study:
     """Transfer of all backbones."""
-    titles = tuple(BACKBONES.values())
-    comparisons = [Comparison("R13", f"{m} {b}", f"SimCSE {b}", "transfer_avg") for b in titles for m in OURS]
-    comparisons += [Comparison("R2", f"{NET} {b}", f"{MLE} {b}", "transfer_avg") for b in titles]
+    rows, column = rows_of(scale, "rankcse_table3", OURS, TRANSFER_AVG), "transfer_avg"
+    comparisons = [beats(rows[ours, b], rows["SimCSE", b], "R13", column) for b in BACKBONES.values() for ours in OURS]
+    comparisons += [beats(rows[NET, b], rows[MLE, b], "R2", column) for b in BACKBONES.values()]
     return Study(
         name="rankcse-table3",
         source="RankCSE, Table 3",
         question="Does RankCSE improve transfer?",
         scale=scale,
-        rows=tuple(map(_shortened, rows_of(scale, "rankcse_table3", OURS, TRANSFER_AVG))),
+        rows=tuple(map(_shortened, rows.values())),
         columns=(*TRANSFER, "transfer_avg"),
         comparisons=tuple(comparisons),
     )
@@ -56,13 +56,18 @@ def _shortened(one: Row) -> Row:
 
 
 VARIED = ", teachers vary"
-ABLATIONS = {
+ABLATIONS: dict[str, dict[str, float]] = {
     "full": {},
     "w/o consistency": {"consistency_weight": 0.0},
     "w/o infoNCE": {"contrastive_weight": 0.0},
     "w/o consistency,infoNCE": {"consistency_weight": 0.0, "contrastive_weight": 0.0},
 }
-SHORT_ABLATIONS = dict(zip(ABLATIONS, ("", " -cons", " -nce", " alone"), strict=True))
+SHORT_ABLATIONS = {
+    "full": "",
+    "w/o consistency": " -cons",
+    "w/o infoNCE": " -nce",
+    "w/o consistency,infoNCE": " alone",
+}
 TEACHER = "second teacher: SimCSE BERT-large"  # not a row of the paper's table, but its claim is about both teachers
 STS_ONLY = {"sts_avg": "STS Avg"}
 TABLE4_COLUMNS = STS_ONLY | {"transfer_avg": "TR Avg"}
@@ -84,59 +89,55 @@ def table4(scale: Scale) -> Study:
     def published(method: str) -> Published:
         return Published("rankcse_table4", "BERT-base", method, columns=TABLE4_COLUMNS)
 
-    rows = [row(scale, "SimCSE", simcse_run(scale, BASE), BASE, published("SimCSE"))]
-    for rank, title in RANKS.items():
-        for name, changes in ABLATIONS.items():
-            label = f"{title} {name}"
-            short = SHORT_METHODS[title] + SHORT_ABLATIONS[name]
-            rows.append(
-                row(scale, label, rankcse_run(scale, BASE, rank, **changes), BASE, published(label), short=short)
-            )
-    rows.append(row(scale, TEACHER, simcse_run(scale, LARGE), LARGE, None))
-    for name, contrastive, short in (
-        ("RankCSE w/o rank", 1.0, "no rank"),
-        ("RankCSE w/o infoNCE,rank", 0.0, "cons alone"),
-    ):
+    def ours(rank: str, part: str) -> Row:
+        label, short = f"{RANKS[rank]} {part}", SHORT_METHODS[RANKS[rank]] + SHORT_ABLATIONS[part]
+        run = rankcse_run(scale, BASE, rank, **ABLATIONS[part])
+        return row(scale, label, run, BASE, published(label), short=short)
+
+    def without_rank(label: str, contrastive: float, short: str) -> Row:
         run = rankcse_run(scale, BASE, distillation_weight=0.0, contrastive_weight=contrastive)
-        rows.append(row(scale, name, run, BASE, published(name), short=short))
+        return row(scale, label, run, BASE, published(label), short=short)
+
+    simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, published("SimCSE"))
+    net = {part: ours("list_net", part) for part in ABLATIONS}
+    mle = {part: ours("list_mle", part) for part in ABLATIONS}
+    teacher = row(scale, TEACHER, simcse_run(scale, LARGE), LARGE, None)
+    no_rank = without_rank("RankCSE w/o rank", 1.0, "no rank")
+    consistency_alone = without_rank("RankCSE w/o infoNCE,rank", 0.0, "cons alone")
+    _, *less = ABLATIONS
+    *without_one, without_both = less
     return Study(
         name="rankcse-table4",
         source="RankCSE, Table 4",
         question="Which of the three losses matters?",
         scale=scale,
-        rows=tuple(rows),
+        rows=(simcse, *net.values(), *mle.values(), teacher, no_rank, consistency_alone),
         columns=("sts_avg", "transfer_avg"),
-        comparisons=_table4_comparisons(),
+        comparisons=(
+            *(beats(rows["full"], simcse, claim="R1") for rows in (net, mle)),
+            beats(mle["full"], net["full"], claim="R2"),
+            beats(net["full"], mle["full"], claim="R2", column="transfer_avg"),
+            *(beats(rows["full"], rows[part], claim="R3") for rows in (net, mle) for part in less),
+            *(beats(rows[part], no_rank, claim="R4") for rows in (net, mle) for part in without_one),
+            *(beats(rows[without_both], one, claim="R5") for rows in (net, mle) for one in (simcse, teacher)),
+            beats(simcse, consistency_alone, claim="R6"),
+        ),
     )
-
-
-def _table4_comparisons() -> tuple[Comparison, ...]:
-    full = [f"{title} full" for title in RANKS.values()]
-    less = ("w/o consistency", "w/o infoNCE", "w/o consistency,infoNCE")
-    alone = [f"{title} w/o consistency,infoNCE" for title in RANKS.values()]
-    found = [Comparison("R1", f, "SimCSE") for f in full]
-    found += [Comparison("R2", full[1], full[0]), Comparison("R2", full[0], full[1], task="transfer_avg")]
-    found += [Comparison("R3", f"{t} full", f"{t} {part}") for t in RANKS.values() for part in less]
-    found += [Comparison("R4", f"{t} {part}", "RankCSE w/o rank") for t in RANKS.values() for part in less[:2]]
-    found += [Comparison("R5", a, teacher) for a in alone for teacher in ("SimCSE", TEACHER)]
-    found += [Comparison("R6", "SimCSE", "RankCSE w/o infoNCE,rank")]
-    return tuple(found)
 
 
 def table6(scale: Scale) -> Study:
     """Mean and deviation over seeds; RankCSE once with fixed teachers and once with teachers of the same seed."""
-    rows, comparisons = [], []
-    for backbone, title in BACKBONES.items():
-        make = {"SimCSE": simcse_run} | OURS
-        for method, vary in [*((name, "student") for name in make), *((name, "all") for name in RANKS.values())]:
-            label = f"{method} {title}{VARIED if vary == 'all' else ''}"
-            published = None  # of the paper's one row, beside fixed teachers
-            if vary == "student":
-                published = Published("rankcse_table6", title, method, columns=TABLE4_COLUMNS)
-            run = make[method](scale, backbone)
-            short = SHORT_METHODS[method] + SHORT[backbone] + (" tv" if vary == "all" else "")
-            rows.append(row(scale, label, run, backbone, published, published_runs=5, vary=vary, short=short))
-        comparisons += _table6_comparisons(title)
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
+    for backbone in BACKBONES:
+        simcse = _over_seeds(scale, backbone, "SimCSE")
+        net, mle = (_over_seeds(scale, backbone, method) for method in (NET, MLE))
+        net_varied, mle_varied = (_over_seeds(scale, backbone, method, vary="all") for method in (NET, MLE))
+        rows += [simcse, net, mle, net_varied, mle_varied]
+        comparisons += [varies_less(one, simcse, claim="R10") for one in (net, net_varied, mle, mle_varied)]
+        comparisons += [varies_less(mle, net, claim="R10"), varies_less(mle_varied, net_varied, claim="R10")]
+        comparisons += [beats(mle, net, claim="R2"), beats(net, mle, claim="R2", column="transfer_avg")]
+        comparisons += [beats(net, simcse, claim="R1"), beats(mle, simcse, claim="R1")]
     return Study(
         name="rankcse-table6",
         source="RankCSE, Table 6",
@@ -148,39 +149,51 @@ def table6(scale: Scale) -> Study:
     )
 
 
-def _table6_comparisons(title: str) -> list[Comparison]:
-    base, (net, mle) = f"SimCSE {title}", (f"{name} {title}" for name in RANKS.values())
-    found = [Comparison("R10", f"{m}{how}", base, kind="spread") for m in (net, mle) for how in ("", VARIED)]
-    found += [Comparison("R10", f"{mle}{how}", f"{net}{how}", kind="spread") for how in ("", VARIED)]
-    found += [Comparison("R2", mle, net), Comparison("R2", net, mle, task="transfer_avg")]
-    return found + [Comparison("R1", method, base) for method in (net, mle)]
+def _over_seeds(scale: Scale, backbone: str, method: str, vary: str = "student") -> Row:
+    """A row of Table 6; the paper's one row stands beside fixed teachers."""
+    title, varied = BACKBONES[backbone], vary == "all"
+    published = None if varied else Published("rankcse_table6", title, method, columns=TABLE4_COLUMNS)
+    run = ({"SimCSE": simcse_run} | OURS)[method](scale, backbone)
+    short = SHORT_METHODS[method] + SHORT[backbone] + (" tv" if varied else "")
+    label = f"{method} {title}{VARIED if varied else ''}"
+    return row(scale, label, run, backbone, published, published_runs=5, vary=vary, short=short)
 
 
 def table5(scale: Scale) -> Study:
     """One or two of three teachers, by both losses."""
-    rows, comparisons = [], []
-    for rank, title in RANKS.items():
-        named = {name: f"{title}, {name}" for name in TEACHERS}
-        for name, label in named.items():
-            run = rankcse_run(scale, BASE, rank, teachers=_teachers(scale, name))
-            published = Published("rankcse_table5", "BERT-base", title, f"teacher={name}", STS_ONLY)
-            short = f"{SHORT_METHODS[title]} {name.replace('SimCSE-', '').replace('-base', '')}"
-            rows.append(row(scale, label, run, BASE, published, short=short))
-        single, pairs = list(named)[:3], list(named)[3:]
+    singles = [name for name in TEACHERS if "+" not in name]
+    pairs = [name for name in TEACHERS if "+" in name]
+    teachers = {name: row(scale, name, _teacher(scale, name), _of(name), None) for name in singles}
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
+    for rank in RANKS:
+        students = {name: _student(scale, rank, name) for name in TEACHERS}
+        rows += students.values()
+        first, *better = singles
         # In the paper both are better than the first, and as good as each other; here it depends.
-        comparisons += [Comparison("R7", named[a], named[single[0]], given=(a, single[0])) for a in single[1:]]
-        comparisons += [Comparison("R7", named[s], s) for s in single]
-        comparisons += [Comparison("R8", named[p], named[one]) for p in pairs for one in p.split("+")]
-    rows += [row(scale, name, _teacher(scale, name), _of(name), None) for name in list(TEACHERS)[:3]]
+        comparisons += [
+            beats(students[one], students[first], claim="R7", only_if_better=(teachers[one], teachers[first]))
+            for one in better
+        ]
+        comparisons += [beats(students[one], teachers[one], claim="R7") for one in singles]
+        comparisons += [beats(students[pair], students[one], claim="R8") for pair in pairs for one in pair.split("+")]
     return Study(
         name="rankcse-table5",
         source="RankCSE, Table 5",
         question="Which teachers make the best student?",
         scale=scale,
-        rows=tuple(rows),
+        rows=(*rows, *teachers.values()),
         columns=("sts_avg",),
         comparisons=tuple(comparisons),
     )
+
+
+def _student(scale: Scale, rank: str, names: str) -> Row:
+    title = RANKS[rank]
+    run = rankcse_run(scale, BASE, rank, teachers=_teachers(scale, names))
+    published = Published("rankcse_table5", "BERT-base", title, f"teacher={names}", STS_ONLY)
+    short = f"{SHORT_METHODS[title]} {names.replace('SimCSE-', '').replace('-base', '')}"
+    return row(scale, f"{title}, {names}", run, BASE, published, short=short)
 
 
 def _of(teacher: str) -> str:
@@ -228,24 +241,25 @@ def _mixed(scale: Scale, alpha: float) -> tuple[Teacher, ...]:
 
 def figure3a(scale: Scale) -> Study:
     """ListNet's student temperature by its teacher's."""
-    rows, label = [], "tau2 {:g}, tau3 {:g}"
-    for tau2 in TEMPERATURES:
-        for tau3 in TEMPERATURES:
-            run = rankcse_run(scale, BASE, student_temperature=tau2, teacher_temperature=tau3)
-            rows.append(row(scale, label.format(tau2, tau3), run, BASE, None, short=f"Net {tau2:g}/{tau3:g}"))
-    best = [label.format(2 * t, t) for t in TEMPERATURES[:2]]
-    equal = [label.format(t, t) for t in TEMPERATURES[1:]]
-    far = [label.format(TEMPERATURES[i], TEMPERATURES[-1 - i]) for i in (0, -1)]
+
+    def at(tau2: float, tau3: float) -> Row:
+        run = rankcse_run(scale, BASE, student_temperature=tau2, teacher_temperature=tau3)
+        return row(scale, f"tau2 {tau2:g}, tau3 {tau3:g}", run, BASE, None, short=f"Net {tau2:g}/{tau3:g}")
+
+    rows = {(tau2, tau3): at(tau2, tau3) for tau2 in TEMPERATURES for tau3 in TEMPERATURES}
+    low, middle, high = TEMPERATURES
+    doubled = rows[middle, low], rows[high, middle]
     return Study(
         name="rankcse-figure3a",
         source="RankCSE, Figure 3a",
         question="Which temperatures are best for ListNet?",
         scale=scale,
-        rows=tuple(rows),
+        rows=tuple(rows.values()),
         columns=("sts_avg",),
-        comparisons=tuple(
-            [Comparison("R9", b, e) for b, e in zip(best, equal, strict=True)]
-            + [Comparison("R9", b, f) for b in best for f in far]
+        comparisons=(
+            beats(rows[middle, low], rows[middle, middle], claim="R9"),
+            beats(rows[high, middle], rows[high, high], claim="R9"),
+            *(beats(best, far, claim="R9") for best in doubled for far in (rows[low, high], rows[high, low])),
         ),
         view="grid",
         caption="The paper's figure has no printed numbers and clips what lies below 78.",
@@ -254,22 +268,22 @@ def figure3a(scale: Scale) -> Study:
 
 def figure3b(scale: Scale) -> Study:
     """ListMLE's student temperature on every backbone."""
-    rows, comparisons = [], []
-    for backbone, title in BACKBONES.items():
-        labels = [f"{title}, tau2 {tau2:g}" for tau2 in TEMPERATURES]
-        for tau2, label in zip(TEMPERATURES, labels, strict=True):
-            run = rankcse_run(scale, backbone, "list_mle", student_temperature=tau2)
-            short = f"MLE{SHORT[backbone]} {tau2:g}"
-            rows.append(row(scale, label, run, backbone, None, short=short))
-        comparisons += [Comparison("R9", labels[1], labels[0])]
+
+    def at(tau2: float, backbone: str) -> Row:
+        run = rankcse_run(scale, backbone, "list_mle", student_temperature=tau2)
+        label, short = f"{BACKBONES[backbone]}, tau2 {tau2:g}", f"MLE{SHORT[backbone]} {tau2:g}"
+        return row(scale, label, run, backbone, None, short=short)
+
+    rows = {(tau2, backbone): at(tau2, backbone) for backbone in BACKBONES for tau2 in TEMPERATURES}
+    low, middle, _ = TEMPERATURES
     return Study(
         name="rankcse-figure3b",
         source="RankCSE, Figure 3b",
         question="Which temperature is best for ListMLE?",
         scale=scale,
-        rows=tuple(rows),
+        rows=tuple(rows.values()),
         columns=("sts_avg",),
-        comparisons=tuple(comparisons),
+        comparisons=tuple(beats(rows[middle, b], rows[low, b], claim="R9") for b in BACKBONES),
         view="lines",
     )
 

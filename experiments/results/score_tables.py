@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from cse_core.evaluation.suite import GROUPS, TASKS
-from cse_core.evaluation.tasks import Classified, Correlations, Grouped
+from cse_core.evaluation.tasks import RankingTask, STSTask, TransferTask
 from experiments.cli.console import console
 from experiments.results import csv_record
 
@@ -22,7 +22,7 @@ def print_scores(result: Mapping[str, Any], only: set[str] | None = None, scorer
     for cell in cells:
         kinds.setdefault(type(TASKS[cell["task"]]), []).append(cell)
     for kind, found in kinds.items():
-        points = kind in (Correlations, Grouped, Classified)
+        points = kind in (STSTask, RankingTask, TransferTask)
         for select in dict.fromkeys(cell["select"] for cell in found):
             mine = [cell for cell in found if cell["select"] == select]
             console.print(_table(f"{result['name']}, {select}", mine, points=points))

@@ -1,0 +1,63 @@
+"""A method's training examples: sentences as token ids, in Arrow tables cached by content."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from datasets import Dataset
+
+from cse_core.data.arrow_cache import arrow_table, cache_folder
+from cse_core.data.corpora import content_hash, read_source, sentences
+from cse_core.method import Method, innermost, single_column
+from cse_core.run import Corpus, canonical, key_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+EXAMPLES_FORMAT = 1  # of the tables: bump with any change of single_column or of what is stored
+CHUNK = 4096  # sentences tokenised and written at a time
+
+
+def examples(
+    corpus: Corpus, method: Method, tokenizer: "PreTrainedTokenizerFast", max_length: int, folder: Path | None = None
+) -> Dataset:
+    """The method's training examples: a table with a column of int32 lists for each of its columns of token ids."""
+    maker = innermost(method)
+    key = key_of(
+        {
+            "format": EXAMPLES_FORMAT,
+            "corpus": corpus.sha256 or content_hash(read_source(corpus, folder)),
+            "lines": corpus.lines,
+            "tokenizer": _tokenizer_hash(tokenizer),
+            "max_length": max_length,
+            "examples": "single_column" if type(maker).examples is single_column else canonical(maker),
+        }
+    )
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        texts = sentences(corpus, folder)
+        for start in range(0, len(texts), CHUNK):
+            chunk = texts[start : start + CHUNK]["text"]
+            yield _ids_batch(method, method.examples(chunk, tokenizer, max_length))
+
+    table = arrow_table(cache_folder() / "examples" / key, batches)
+    if not len(table):
+        raise ValueError(f"method {method.name}: no example from {corpus}, expected at least one")
+    return table
+
+
+def _ids_batch(method: Method, columns: dict[str, list[list[int]]]) -> pa.RecordBatch:
+    lengths = {name: len(ids) for name, ids in columns.items()}
+    if len(set(lengths.values())) != 1:
+        raise ValueError(f"method {method.name}: columns of token ids must be equally long, got {lengths}")
+    return pa.record_batch([pa.array(ids, pa.list_(pa.int32())) for ids in columns.values()], names=list(columns))
+
+
+def _tokenizer_hash(tokenizer: "PreTrainedTokenizerFast") -> str:
+    """The hash of everything that decides the ids of a text, without the state that the last call left behind."""
+    state = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
+    content = [state, tokenizer.special_tokens_map, tokenizer.truncation_side]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,215 @@
+"""What a run holds while it trains, and its single steps: update, dev scores, checkpoints, saved state."""
+
+import logging
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from cse_core.data.arrow_cache import content_of
+from cse_core.data.atomic_write import atomic_path
+from cse_core.data.batches import Batches
+from cse_core.data.corpora import sentences
+from cse_core.data.examples import examples
+from cse_core.data.senteval import pairs
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import content_hash, resolve_pinned
+from cse_core.run import Run
+from cse_core.seeding import generator_for, seed_for
+from cse_core.training.dev_scoring import DevSet
+from cse_core.training.run_state import PARTS, STATE, UNFINISHED, Checkpoint, History, adopt, hold_run, load_state
+from cse_core.training.selection import SELECTION, export, snapshot_steps
+from cse_core.training.teacher_embeddings import TargetEncoder, load_starting_weights
+
+CLIP = 1.0  # largest norm of the gradient
+logger = logging.getLogger(__name__)
+
+
+class DivergedError(ArithmeticError):
+    """A loss term or a weight is no longer finite."""
+
+
+def linear_decay(optimizer: torch.optim.Optimizer, warmup: int, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
+    """Up from 0 over the first `warmup` steps, then down to 0 at the last."""
+    from transformers import get_linear_schedule_with_warmup  # takes seconds, and many import this file for its names
+
+    return get_linear_schedule_with_warmup(optimizer, warmup, steps)
+
+
+class Loop:
+    """Everything a run holds while it trains."""
+
+    def __init__(
+        self,
+        run: Run,
+        store: Path,
+        *,
+        data: Path | None,
+        keep: Sequence[str],
+        device: torch.device,
+        compiled: bool = False,
+    ) -> None:
+        unknown = [rule for rule in keep if rule not in SELECTION]
+        if unknown:
+            raise ValueError(f"unknown selection rule {', '.join(unknown)}; known: {', '.join(SELECTION)}")
+        self.run, self.keep, self.device, self.step = run, tuple(sorted(set(keep))), device, 0
+        for text in self._slow():  # before teachers are asked for vectors
+            logger.warning("run %s: %s", run.key, text)
+        self.encoder = Encoder.from_pretrained(
+            run.backbone.name, pooling=run.pooling, template=run.template, dropout=run.dropout
+        ).to(device)
+        load_starting_weights(self.encoder, run.method, store)
+        self.encoder.precision = run.precision
+        if compiled:
+            self.encoder.compile_training()
+        corpus = content_of(sentences(run.corpus, data))
+        content = {"backbone": content_hash(resolve_pinned(run.backbone)), "corpus": corpus}
+        hold_run(run, content, store)
+        table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
+        if run.template and self.encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
+            raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")
+        if run.batch_size > len(table):
+            raise ValueError(
+                f"run {run.key}: batch_size must be at most the number of training examples, {len(table):,}, "
+                f"got {run.batch_size:,}"
+            )
+        self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
+        self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
+        source = TargetEncoder(table, self.encoder, store, corpus=run.corpus, data=data, device=device)
+        self.targets = run.method.targets(source).on(device)
+        self.history = History(steps=run.epochs * self.batches.per_epoch, data=content, warnings=self._slow())
+        self.snapshots = snapshot_steps(self.keep, self.history.steps)
+        self.dev = self._development(data)
+        trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(trained, lr=run.learning_rate, weight_decay=0.0, fused=True)
+        self.schedule = linear_decay(self.optimizer, round(run.warmup * self.history.steps), self.history.steps)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=run.precision == "fp16")
+        self.trained, self._pending = trained, []
+        self.encoder.train()
+        self.modules.train()
+
+    def _slow(self) -> list[str]:
+        text = "precision fp16 is slow on a CPU: fp32 is many times as fast, and another run"
+        return [text] if self.run.precision == "fp16" and self.device.type == "cpu" else []
+
+    def recompute(self) -> None:
+        """Keep of a layer's activations its input alone, and compute the rest anew in the backward pass."""
+        self.encoder.backbone.activation_checkpointing_enable()
+        text = "activations were computed twice, as a step did not fit into memory"
+        self.history.warnings = list(dict.fromkeys([*self.history.warnings, text]))
+
+    def _development(self, data: Path | None) -> dict[str, DevSet]:
+        sets = {}
+        for task in dict.fromkeys(task for rule in self.keep for task in SELECTION[rule]):
+            evaluation = pairs(task, data)
+            self.history.data |= evaluation.files
+            self.history.warnings += evaluation.warnings
+            sets[task] = DevSet(self.encoder, evaluation)
+        return sets
+
+    def train_step(self, step: int) -> None:
+        """One optimiser step; losses stay on the device until they are asked for."""
+        torch.manual_seed(seed_for(self.run.seed, f"dropout/{step}"))
+        batch = self.batches.at(step)
+        loss = self.run.method.loss(self.encoder, batch, self.modules, self.targets.at(batch.rows, self.device))
+        self.scaler.scale(loss.total).backward()
+        self.scaler.unscale_(self.optimizer)
+        nn.utils.clip_grad_norm_(self.trained, CLIP)
+        scale = self.scaler.get_scale() if self.scaler.is_enabled() else 0.0
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.history.skipped += self.scaler.is_enabled() and self.scaler.get_scale() < scale
+        self.schedule.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        terms = {"loss": loss.total} | {f"loss/{name}": term for name, term in loss.terms.items()}
+        self._pending.append((step + 1, {name: term.detach() for name, term in terms.items()}))
+        self.step = step + 1
+
+    def flush(self) -> None:
+        """Move losses since the last flush into the history; a loss or weight that is not finite ends the run."""
+        pending, self._pending = self._pending, []
+        for step, terms in pending:
+            for name, value in terms.items():
+                number = float(value)
+                if not math.isfinite(number):
+                    raise DivergedError(
+                        f"run {self.run.key}: {name} is {number} at step {step} of {self.history.steps}"
+                    )
+                self.history.curves.setdefault(name, []).append((step, number))
+        # One number is copied from a GPU, however many tensors there are.
+        if pending and not torch.stack([weight.isfinite().all() for weight in self.trained]).all():
+            raise DivergedError(
+                f"run {self.run.key}: weights are not finite after step {self.step} of {self.history.steps}; "
+                f"a lower learning rate than {self.run.learning_rate:g} may help"
+            )
+
+    def select(self, folder: Path, step: int) -> bool:
+        """Score the dev sets; keep this checkpoint for every rule under which it is strictly the best so far."""
+        self.flush()
+        measured = {task: dev.measure(self.encoder) for task, dev in self.dev.items()}
+        scores = {task: found.score for task, found in measured.items()}
+        for task, found in measured.items():
+            if math.isnan(found.score):
+                self.history.warnings.append(f"{task} undefined at step {step}: every pair has the same cosine")
+            for name, value in zip(("dev", "alignment", "uniformity"), found, strict=True):
+                if not math.isnan(value):
+                    self.history.curves.setdefault(f"{name}/{task}", []).append((step, value))
+        kept = False
+        for rule in (rule for rule in self.keep if SELECTION[rule]):
+            tasks = SELECTION[rule]
+            score = sum(scores[task] for task in tasks) / len(tasks)
+            best = self.history.kept.get(rule)
+            if best is None or best.score is None or score > best.score:
+                self._export(folder, rule, step, None if math.isnan(score) else score)
+                kept = True
+        return kept
+
+    def snapshot(self, folder: Path, step: int) -> bool:
+        """Keep this checkpoint for every rule that names its step beforehand, whatever the dev scores."""
+        due = [rule for rule, at in self.snapshots.items() if at == step]
+        if due:
+            self.flush()  # a run that has diverged leaves none
+        for rule in due:
+            self._export(folder, rule, step, None)
+        return bool(due)
+
+    def _export(self, folder: Path, rule: str, step: int, score: float | None) -> None:
+        manifest = export(self.encoder, folder / UNFINISHED / rule, key=self.run.key, step=step)
+        self.history.kept[rule] = Checkpoint(step, score, manifest.weights)
+
+    def save(self, path: Path) -> None:
+        """The whole state, complete or not at all."""
+        self.flush()
+        state = {"key": self.run.key, "step": self.step, "history": asdict(self.history), "keep": list(self.keep)}
+        state |= {name: part.state_dict() for name, part in self._parts().items()}
+        with atomic_path(path) as part:
+            torch.save(state, part)
+
+    def resume(self, folder: Path) -> None:
+        """Continue from the folder's saved state, if there is one that fits; else clear what an attempt left."""
+        state = load_state(folder / STATE, self.run.key, self.keep, self.device)
+        if not state:
+            shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
+            return
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
+        self.step, self.history = state["step"], History.of(state["history"])
+
+    def _parts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in PARTS}
+
+    def finish(self, folder: Path) -> History:
+        """Save the last checkpoint, and a rule's that no evaluation step reached; put the finished run in place."""
+        if self.dev and not any(SELECTION[rule] for rule in self.history.kept):
+            self.select(folder, self.step)
+        self.flush()
+        if "last" in self.keep:
+            self._export(folder, "last", self.step, None)
+        self.history.write(folder / UNFINISHED)
+        adopt(folder)
+        return self.history

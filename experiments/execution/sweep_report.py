@@ -1,0 +1,170 @@
+"""What a sweep prints: the list of studies, the plan, what it would cost, the outcome."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+from rich.table import Table
+
+from cse_core.evaluation.suite import GROUPS
+from cse_core.run import Pretrained, Run
+from experiments.cli.console import console, print_failures
+from experiments.execution.gpu_memory import GIB, Fit
+from experiments.execution.job import Job
+from experiments.execution.plan import Plan, jobs_of, plan
+from experiments.execution.schedule_estimate import Forecast, seconds_for
+from experiments.results import csv_record
+from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker
+from experiments.schema.study import Study
+from experiments.storage.credentials import redact_credentials
+
+COMPARED = 50  # more runs than MLflow's compare page can show side by side
+
+
+def hours(seconds: float | None) -> str:
+    """Seconds for people; a question mark where nothing like it was ever measured."""
+    if seconds is None:
+        return "?"
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
+
+
+def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None:
+    """Every study by its paper's number: claims, rows, imported cells, rows not run, runs, those left, their hours.
+
+    Runs count once in a study, those that others need among them.
+    """
+    table = Table(title=f"Studies at scale {chosen[0].scale.name}")
+    for heading, width in {"study": 21, "source": 20, "claims": 8}.items():
+        table.add_column(heading, min_width=width)
+    for heading in ("rows", "imported", "not run", "runs", "pending", "time left"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for study in chosen:
+        table.add_row(*_line(study, results, store))
+    console.print(table)
+    unique = jobs_of(chosen)
+    pending = plan(unique, results, store).pending
+    console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, results))}")
+
+
+def _line(study: Study, results: pd.DataFrame, store: Path) -> tuple[str, ...]:
+    jobs = jobs_of([study])
+    pending = plan(jobs, results, store).pending
+    finished = len(jobs) - len(pending)
+    silent = [row for row in study.rows if row.encoder is None]
+    alone = [row for row in silent if row.why.startswith("imported")]
+    cells = sum(one.line(name) is not None for row in alone if (one := row.published) for name in study.columns)
+    claims = dict.fromkeys(one.claim for one in (*study.comparisons, *study.findings))
+    state = "no runs" if not jobs else "done" if not pending else "started" if finished else "to do"
+    counts = (len(study.rows), cells, len(silent) - len(alone), len(jobs), len(pending))
+    return (study.name, study.source, " ".join(claims), *map(str, counts), hours(seconds_for(pending, results)), state)
+
+
+def work(found: Plan, results: pd.DataFrame, workers: int, *, each: bool = False) -> None:
+    """Show what would run, level by level; with `each`, a line for each job that says what of it is missing."""
+    pending = found.pending
+    seconds = seconds_for(pending, results)
+    about = f", about {hours(seconds / workers)} with {workers} at a time" if seconds and workers else ""
+    console.print(f"{len(found.declared)} runs, {len(found.declared) - len(pending)} done, {len(pending)} to do{about}")
+    for i, level in enumerate(found.levels, 1):
+        if each:
+            console.print(f"  {i}.", *(_missing(found, job) for job in level), sep="\n     ")
+        else:
+            again = dict.fromkeys(found.again, " (again, for its weights)")
+            console.print(f"  {i}. {', '.join(job.name + again.get(job.key, '') for job in level)}")
+
+
+def _missing(found: Plan, job: Job) -> str:
+    """A job's key, row, studies, and what is missing: training, and the tasks by selection rule and scorer."""
+    first, *others = job.studies
+    studies = f"{first} and {len(others)} more" if others else first
+    missing = ["training, for its weights" if job.key in found.again else "training"] * (job.key in found.untrained)
+    missing += [f"{s.select}, {s.scorer}: {' '.join(_groups(s.tasks))}" for s in job.scorings if s.tasks]
+    return f"{job.key}  {job.name} ({studies}): {'; '.join(missing)}"
+
+
+def _groups(tasks: Sequence[str]) -> list[str]:
+    """Task names, those of a whole group under the group's name."""
+    left, names = dict.fromkeys(tasks), []
+    for group, members in GROUPS.items():
+        if len(members) > 1 and set(members) <= left.keys():
+            names.append(group)
+            left = {task: None for task in left if task not in members}
+    return names + list(left)
+
+
+def slow_precision(encoders: Sequence[Run | Pretrained], device: str) -> None:
+    """Warn before runs in fp16 start on a CPU, which takes many times as long as on a GPU or in fp32."""
+    slow = [run for run in encoders if isinstance(run, Run) and run.precision == "fp16"]
+    if slow and device == "cpu":
+        console.print(
+            f"warning: {len(slow)} of {len(encoders)} runs train in fp16, which is slow on a CPU; "
+            "use a machine with a GPU, or a scale that trains in fp32",
+            style="yellow",
+        )
+
+
+def forecast(work: Plan, found: Forecast, *, gpus: int, price: float) -> None:
+    """A simulated sweep: how long in which order, and its longest chain of runs."""
+    slots = next(iter(found.ways.values())).slots
+    shared = f"{slots} at a time, each taken to be as fast as with a GPU of its own" if slots > gpus else None
+    table = Table(title=f"{len(work.pending)} runs on {gpus} GPUs", caption=shared)
+    table.add_column("order")
+    for heading in ("time", "GPUs used", "GPU-hours", *(["cost"] if price else [])):
+        table.add_column(heading, justify="right")
+    for name, way in found.ways.items():
+        spent = gpus * way.makespan / 3600
+        cost = [f"{price * spent:,.0f}"] if price else []
+        table.add_row(name, hours(way.makespan), f"{100 * way.used:.0f} %", f"{spent:,.1f}", *cost)
+    console.print(table)
+    names = {job.key: job.name for job in work.pending}
+    console.print("training alone: scoring comes on top")
+    console.print(f"longest chain: {hours(found.critical)}, {', then '.join(names[key] for key in found.chain)}")
+
+
+def memory(found: Fit | None, *, gib: float, share: float) -> None:
+    """Whether the share of a GPU that a run is given is enough for the largest."""
+    if not found:
+        console.print("memory: no run whose backbone's size is known")
+        return
+    run, takes = found.largest, found.takes / GIB
+    name = f"{run.method.name}, {run.backbone.name}, batch {run.batch_size}, {run.precision}"
+    fits = share * gib >= takes
+    ask = f"a share of {share:g} is enough" if fits else f"--gpus-per-run {share:g} is too little"
+    console.print(
+        f"memory: the largest run ({name}) takes about {takes:.1f} GiB, so a GPU of {gib:g} GiB holds "
+        f"{found.at_once} such at a time: {ask}",
+        style=None if fits else "red",
+    )
+
+
+def outcome(
+    names: Sequence[str], scale: str, jobs: Mapping[str, Job], failed: Mapping[str, str], ended: bool, mlruns: Path
+) -> None:
+    """Where results are and what failed; quickstart draws its table and its figure itself."""
+    place = ["--mlruns", str(mlruns)]
+    if scale == "quickstart" and ended and not failed:
+        for module in ("make_tables", "make_figures"):
+            made = [sys.executable, "-m", f"analysis.{module}", *names, *place]
+            subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
+        console.print(f"table: {csv_record.outputs(mlruns) / 'tables/quickstart/quickstart.md'}")
+        console.print(f"loss curves: {csv_record.outputs(mlruns) / 'figures/quickstart/quickstart-curves.png'}")
+    else:
+        elsewhere = "" if csv_record.is_own(mlruns) else f" --mlruns {mlruns}"
+        console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
+    try:
+        _in_mlflow([key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)
+    except UNREACHABLE_ERRORS as error:
+        console.print(f"MLflow is away: {redact_credentials(error)}", style="red")
+    names_of = {key: f"{job.name} ({key})" for key, job in jobs.items()}
+    print_failures({names_of.get(key, key): reason for key, reason in failed.items()}, ended)
+
+
+def _in_mlflow(trained: Sequence[str], mlruns: Path) -> None:
+    tracker = Tracker(mlruns)
+    how = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
+    console.print(f"runs in MLflow: {how}{redact_credentials(tracker.uri)}")
+    if len(trained) <= COMPARED:
+        console.print(f"then compare them at {tracker.compare_page(trained)}")

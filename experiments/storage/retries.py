@@ -1,0 +1,37 @@
+"""Retry while storage or a server can't be reached."""
+
+import errno
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+from experiments.storage.credentials import redact_credentials
+
+T = TypeVar("T")
+RETRY_TIMEOUT_SECONDS, RETRY_INTERVAL_SECONDS = 600.0, 5.0
+PERMANENT = (PermissionError, FileNotFoundError, FileExistsError)
+
+logger = logging.getLogger(__name__)
+
+
+def retry(operation: Callable[[], T]) -> T:
+    """Return what an operation returns, repeated while storage can't be reached; then raise its own error."""
+    retrying = Retrying(
+        retry=retry_if_exception(_may_pass),
+        stop=stop_after_delay(RETRY_TIMEOUT_SECONDS),
+        wait=wait_fixed(RETRY_INTERVAL_SECONDS),
+        before_sleep=_warn,
+        reraise=True,
+    )
+    return retrying(operation)
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, OSError) and not isinstance(error, PERMANENT) and error.errno != errno.ENOSPC
+
+
+def _warn(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    logger.warning("%s; retrying", redact_credentials(error))

@@ -1,0 +1,38 @@
+"""Encoders that note what they are asked."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+TEXTS = ("a cat sat", "the river", "a dog", "snow fell on the hills", "no")
+
+
+class Recording:
+    """An encoder without weights: each text's vector is eight numbers of its hash, or a given one; keeps each call."""
+
+    name = "recording"
+
+    def __init__(self, known: Mapping[str, Sequence[float]] | None = None) -> None:
+        self.known, self.calls = known or {}, list[list[str]]()
+
+    def encode(self, sentences: Sequence[str], *args: Any, **kwargs: Any) -> Tensor:
+        self.calls.append(list(sentences))
+        return torch.tensor(np.array([self.vector(sentence) for sentence in sentences])).float()
+
+    def vector(self, sentence: str) -> Sequence[float] | np.ndarray:
+        if sentence in self.known:
+            return self.known[sentence]
+        digest = hashlib.sha256(sentence.encode("utf-8", "surrogatepass")).digest()
+        return np.frombuffer(digest, np.uint32) / 2**32 - 0.5
+
+    @property
+    def passed(self) -> list[str]:
+        return [sentence for call in self.calls for sentence in call]
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    return a.numpy().tobytes() == b.numpy().tobytes() and a.shape == b.shape

@@ -1,0 +1,59 @@
+"""Scores of evaluations by other ways than the suite's."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from cse_core.data.senteval import EvalDataset, pairs
+from cse_core.evaluation.scorers import Cosine, Ranked
+from cse_core.evaluation.suite import evaluate, named
+from cse_core.run import Corpus
+from tests.support.encoders import Recording
+
+CORPUS = Corpus("synthetic", 512)
+
+
+RANKED = Ranked(corpus=CORPUS, size=400)
+
+
+def scored(names: Sequence[str], data: Path | None = None, encoder: Any = None, scorer: Any = None) -> dict[str, Any]:
+    """Outcomes of groups and tasks."""
+    return evaluate(encoder or Recording(), scorer or Cosine(), named(names), data=data)[0]
+
+
+def columns(*names: str, data: Path) -> tuple[list[str], list[str], np.ndarray]:
+    tables = [pairs(name, data).table for name in names]
+    first, second, gold = ([v for table in tables for v in table[c][:]] for c in ("sentence1", "sentence2", "score"))
+    return first, second, np.array(gold)
+
+
+def cosines(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+    """Summed up here; of equal sentences they may be the last bit from 1, so what ranks them takes the scorer's."""
+    a, b = (np.array([Recording().vector(s) for s in side], np.float32).astype(np.float64) for side in (first, second))
+    return np.array([x @ y / math.sqrt((x @ x) * (y @ y)) for x, y in zip(a, b, strict=True)])
+
+
+def exact(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+    return Cosine().pair_scores(Recording(), {"all": (first, second)})["all"].scores
+
+
+Pair = tuple[str, str]
+
+
+SHARED_WITH_DEV = {"sts12": 259, "sts13": 81, "sts14": 193, "sts15": 580, "sts16": 22}
+
+
+def words_of(sentence: str) -> str:
+    """Letters and digits as they stand, lower-cased; everything else only separates."""
+    return " ".join("".join(c if c.isalnum() else " " for c in sentence.lower()).split())
+
+
+def evaluation_of(rows: Sequence[Pair], gold: Sequence[float] = ()) -> EvalDataset:
+    first, second = ([pair[side] for pair in rows] for side in (0, 1))
+    scores = [float(score) for score in gold] or [1.0] * len(rows)
+    table = {"part": ["all"] * len(rows), "sentence1": first, "sentence2": second, "score": scores}
+    return EvalDataset("mine", Dataset.from_dict(table), {})
