@@ -20,7 +20,9 @@ from analysis.plots.curves import all_curves
 from analysis.plots.figure_data import Drawn, curves_of
 from analysis.plots.registry import VIEWS
 from analysis.plots.search_history import searches
+from analysis.plots.verdict_strip import verdict_strip
 from analysis.report.search_tables import searched
+from analysis.verdicts.claims import judge_claims
 from experiments.cli.command import run_command
 from experiments.results import csv_record, manifest
 from experiments.results.manifest import Manifest
@@ -28,7 +30,7 @@ from experiments.schema.study import Row, Study
 from experiments.studies import catalogue
 
 TABLE = "table"
-SEARCHES = "searches"  # the name of the figure of all searches
+SEARCHES, VERDICTS = "searches", "verdicts"  # the names of the figures that are of no single study
 WITH_CURVES = ("rankcse-table4",)  # the tables whose curves the report shows
 
 
@@ -84,11 +86,15 @@ def stem_of(study: Study) -> str:
     return f"{study.name}-curves" if study.view == TABLE else study.name
 
 
-def make_searches(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
-    """Draw what the searches of a scale found, if there are any."""
+def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
+    """Draw the claims by verdict, and what the searches of a scale found, if there are any."""
+    results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
+    studies = catalogue.choose_studies(["all"], scale)
     with plt.rc_context(style.RC):
-        figure = searches(searched(csv_record.read_searches(scale, mlruns), scale))
-        return save(figure, figures / scale / SEARCHES) if figure is not None else []
+        judged = judge_claims(cells.join(study, results, curves) for study in studies)
+        written = save(verdict_strip(judged, scale), figures / scale / VERDICTS)
+        found = searches(searched(csv_record.read_searches(scale, mlruns), scale))
+        return written + (save(found, figures / scale / SEARCHES) if found is not None else [])
 
 
 def differences(scale: str, *, mlruns: Path, figures: Path) -> list[str]:
@@ -100,7 +106,7 @@ def differences(scale: str, *, mlruns: Path, figures: Path) -> list[str]:
     for path, what in Manifest(figures.parent).differences().items():
         if path.is_relative_to(figures) or path.name == manifest.NAME:
             found[path] = what
-    stems = {stem_of(study) for study in catalogue.chosen(["all"], scale)} | {SEARCHES}
+    stems = {stem_of(study) for study in catalogue.choose_studies(["all"], scale)} | {SEARCHES, VERDICTS}
     stale = (path for path in sorted((figures / scale).glob("*")) if path.stem not in stems)
     return [f"{path}: {what}" for path, what in found.items()] + [
         f"{path}: stale, no study gives it" for path in stale if scale != "quickstart"
@@ -133,10 +139,12 @@ def main(
         found = differences("quickstart" if studies == ("quickstart",) else scale, mlruns=mlruns, figures=figures)
         print("\n".join([*found, f"{len(found)} differences from {manifest.NAME}"]))
         return 1 if found else 0
-    chosen = catalogue.chosen(list(studies), scale) if studies else default(catalogue.chosen(["all"], scale))
+    chosen = (
+        catalogue.choose_studies(list(studies), scale) if studies else default(catalogue.choose_studies(["all"], scale))
+    )
     written = make(chosen, mlruns=mlruns, figures=figures)
     if not studies:
-        written += make_searches(scale, mlruns=mlruns, figures=figures)
+        written += make_summaries(scale, mlruns=mlruns, figures=figures)
     Manifest(figures.parent).accept(written)
     told = f"{len(written)} files for {len(chosen)} studies; a study without anything to draw has none"
     print("\n".join([*map(str, written), told]))

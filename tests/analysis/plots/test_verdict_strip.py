@@ -1,0 +1,42 @@
+"""The strip of verdicts shows each claim once, under its paper."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from analysis.cells import join
+from analysis.plots.verdict_strip import PAPERS, verdict_strip
+from analysis.verdicts.claims import Claim, Overall, claims, count_verdicts, judge_claims
+from experiments.schema.study import Study
+
+
+def claim(name: str, *verdicts: str) -> Claim:
+    return Claim(name, "", tuple(Overall(name, "", "", verdict, {}, 1, ()) for verdict in verdicts), ())
+
+
+def test_numbers_are_the_claims_of_each_paper_by_verdict() -> None:
+    judged = [claim("R1", "supported"), claim("R2", "undecided"), claim("R3", "undecided"), claim("W1", "contradicted")]
+    (axes, *_) = verdict_strip([*judged, claim("E1")], "small").axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(PAPERS.values())
+    written = [(round(text.get_position()[1]), text.get_text()) for text in axes.texts]
+    assert written == [(0, "1"), (0, "2"), (1, "1"), (2, "1")]
+
+
+def test_a_claim_counts_once_by_its_strongest_reading() -> None:
+    counts = count_verdicts(
+        [
+            claim("W1", "supported", "contradicted"),
+            claim("W2", "undecided", "supported where tested"),
+            claim("W3", "undecided", "not tested"),
+            claim("W4"),
+        ]
+    )
+    assert counts == {"contradicted": 1, "supported": 1, "undecided": 1, "not tested": 1}
+
+
+def test_every_claim_is_there_judged_or_not(study: Study, lines: pd.DataFrame) -> None:
+    found = {one.id: one for one in judge_claims([join(study, lines), join(replace(study, name="again"), lines)])}
+    assert list(found) == list(claims())
+    assert [one.name for one in found["R1"].studies] == ["toy", "again"]
+    assert found["R1"].verdicts[0].declared == 3  # the same comparisons in two tables count once
+    assert found["E1"].verdicts == ()
