@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from cse_core.methods.rankcse import RankCSE, Teacher
-from cse_core.training.checkpoint import MANIFEST, WEIGHTS, CheckpointError, read_manifest
+from cse_core.training.checkpoint import MANIFEST, WEIGHTS, CheckpointError, read_manifest, write_manifest
 from cse_core.training.loop import DivergedError
 from cse_core.training.run_state import HISTORY, STATE, UNFINISHED, History, adopt, finished, load_history
 from cse_core.training.teacher_embeddings import checkpoint_folder
@@ -145,6 +145,20 @@ def test_weights_of_another_seed_are_refused(store: Path) -> None:
     shutil.rmtree(mine)
     shutil.copytree(other, mine)
     with pytest.raises(CheckpointError, match=f"holds run {OTHER.key}, .*; the run's history says step"):
+        checkpoint_folder(store, RUN, "synthetic_dev")
+    assert finished(RUN, store, OLD) is None
+
+
+def test_other_weights_of_the_same_step_are_refused(store: Path) -> None:
+    """As a second attempt elsewhere leaves them: whole, described, and not those of the history."""
+    folder = store / RUN.key / "synthetic_dev"
+    step = read_manifest(folder).step
+    weights = bytearray((folder / WEIGHTS).read_bytes())
+    weights[-1] ^= 1
+    (folder / WEIGHTS).write_bytes(weights)
+    (folder / MANIFEST).unlink()
+    other = write_manifest(folder, key=RUN.key, rule="synthetic_dev", step=step)
+    with pytest.raises(CheckpointError, match=f"weights {other.weights[:12]}; the run's history says step {step}"):
         checkpoint_folder(store, RUN, "synthetic_dev")
     assert finished(RUN, store, OLD) is None
 
