@@ -79,7 +79,7 @@ def documents(results: Results) -> dict[str, str]:
 
 
 def table_block(results: Results, *, brief: bool = False) -> str:
-    """The study's tables and their notes as Markdown; brief: as layout.notes."""
+    """The study's tables and their notes as Markdown; brief: as study_tables.notes."""
     notes = study_tables.notes(results, brief=brief)
     return "\n\n".join([*map(formats.markdown, study_tables.grids(results)), "\n".join(f"- {note}" for note in notes)])
 

@@ -11,7 +11,7 @@ from analysis.cells import Results
 from analysis.report.formats import MINUS, Grid, markdown
 from analysis.report.verdict_tables import outcome, verdict_grid
 from analysis.stats import significance
-from analysis.verdicts.claims import count_verdicts, judge_claims
+from analysis.verdicts.claims import VERDICTS, count_verdicts, judge_claims
 from analysis.verdicts.comparisons import Verdict, judge
 from cse_core.run import Run
 from experiments.execution.job import Job
@@ -22,12 +22,6 @@ from experiments.schema.hypotheses import Comparison
 from experiments.schema.study import PUBLISHED_FOLDER, Study, published_rows
 
 SEVEN = 7
-WORDS = {
-    "supported": "are supported",
-    "contradicted": "contradicted",
-    "undecided": "undecided",
-    "not tested": "not tested",
-}
 UNDRAWN = ("table", "examples")  # views of studies that have no figure
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 
@@ -54,8 +48,7 @@ def headline_block(found: Iterable[Results]) -> str:
     """One sentence: how many claims have which verdict. A claim of several readings counts by its strongest."""
     judged = judge_claims(found)
     counts = count_verdicts(judged)
-    parts = [f"{counts[verdict]} {WORDS[verdict]}" for verdict in WORDS]
-    return f"Of {len(judged)} claims {', '.join(parts[:-1])} and {parts[-1]}."
+    return f"{len(judged)} claims: {', '.join(f'{counts[verdict]} {verdict}' for verdict in VERDICTS)}."
 
 
 def decided_block(found: Iterable[Results]) -> str:

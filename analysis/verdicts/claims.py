@@ -13,6 +13,7 @@ from analysis.verdicts.comparisons import Verdict, judge
 from experiments.schema.hypotheses import Comparison, Finding
 from experiments.schema.study import Study
 
+VERDICTS = ("supported", "contradicted", "undecided", significance.NOT_TESTED)  # of a claim as a whole
 CLAIMS = Path(__file__).parents[2] / "experiments/CLAIMS.md"
 
 

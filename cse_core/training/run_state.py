@@ -103,7 +103,7 @@ def finished(run: Run, store: Path, keep: Sequence[str], *, content: bool = Fals
     """Return the history of a run that is finished with the checkpoints of these rules, else None.
 
     Checkpoints are compared with the history by manifest and size; with `content` every byte is read, which a plan of
-    hundreds of runs does not: whoever loads a checkpoint does (teacher_embeddings.kept_folder).
+    hundreds of runs does not. Loading a checkpoint does (teacher_embeddings.checkpoint_folder).
     """
     folder = store / run.key
     history = load_history(folder)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from experiments.cli.command import RESUME
 from experiments.storage.credentials import redact_credentials
 
 console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True)
@@ -58,4 +59,4 @@ def print_failures(failed: Mapping[str, str], ended: bool) -> None:
     for name, reason in failed.items():
         console.print(f"failed: {name}: {redact_credentials(reason)}", style="red")
     if not ended:
-        console.print("interrupted: nothing that finished is lost, the same command goes on")
+        console.print(RESUME)
