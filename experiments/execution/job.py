@@ -22,11 +22,9 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Scorer
 from cse_core.models.embedding_cache import CachedEncoder, Progress
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import identity
-from cse_core.models.word_vectors import WordVectors, is_word_vectors
 from cse_core.run import Pretrained, Run
 from cse_core.training.run_state import HISTORY, STATE, History, read_json
-from cse_core.training.teacher_embeddings import checkpoint_folder
+from cse_core.training.teacher_embeddings import content_of_finished, load_finished
 from cse_core.training.train import train
 from experiments.results.provenance import environment
 from experiments.results.run_arrays import discard_damaged, save_arrays
@@ -224,11 +222,11 @@ def _done(cells: list[dict[str, Any]]) -> set[str]:
 
 def load_encoder(encoder: Run | Pretrained, select: str, place: ExecutionSettings) -> CachedEncoder:
     """A run's kept checkpoint, a pre-trained encoder or word vectors, ready to embed each sentence once."""
-    if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
-        return CachedEncoder(WordVectors.load(encoder.name), encoder.identity if place.cache else "")
-    folder = checkpoint_folder(place.store, encoder, select)
-    content = f"{identity(folder)} {place.device}" if place.cache else ""
-    return CachedEncoder(Encoder.from_pretrained(folder).to(place.device), content)
+    finished = load_finished(place.store, encoder, select)
+    content = f"{content_of_finished(place.store, encoder, select)} {place.device}" if place.cache else ""
+    if isinstance(finished, Encoder):
+        return CachedEncoder(finished.to(place.device), content)
+    return CachedEncoder(finished, content)
 
 
 def _described(job: Job, history: History, place: ExecutionSettings) -> dict[str, Any]:

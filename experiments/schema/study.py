@@ -12,6 +12,7 @@ from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.method import Method, Recipe, innermost, with_fields
 from cse_core.run import Corpus, Pretrained, Run, key_of
 from experiments.schema.columns import PUBLISHED_NAMES, column
+from experiments.schema.contrasts import Contrast
 from experiments.schema.hypotheses import Comparison, Finding
 
 BY_TRANSFER = "transfer_dev"  # of a run's snapshots, the one that is best on the transfer tasks' dev sets
@@ -207,6 +208,7 @@ class Study:
     transfer_metric: str = "acc"
     comparisons: tuple[Comparison, ...] = ()
     findings: tuple[Finding, ...] = ()
+    contrasts: tuple[Contrast, ...] = ()  # what a plan decides, and its controls
     view: str = "table"
     twin: str = ""
     caption: str = ""  # of a figure: what the paper's has and this one lacks, or the other way round
@@ -215,6 +217,7 @@ class Study:
         labels = [row.label for row in self.rows]
         twice = sorted({label for label in labels if labels.count(label) > 1})
         unknown = {c.better for c in self.comparisons} | {c.worse for c in self.comparisons}
+        unknown |= {label for contrast in self.contrasts for label in contrast.rows}
         if twice or unknown - set(labels):
             raise ValueError(
                 f"{self.name}: rows declared twice {twice}, rows compared but unknown {unknown - set(labels)}"
@@ -228,7 +231,11 @@ class Study:
     def read(self) -> tuple[str, ...]:
         """The columns that are shown, compared or looked at."""
         compared = (comparison.column for comparison in self.comparisons)
-        return tuple(dict.fromkeys((*self.columns, *compared, *(c for f in self.findings for c in f.columns))))
+        return tuple(
+            dict.fromkeys(
+                (*self.columns, *compared, *(c for f in (*self.findings, *self.contrasts) for c in f.columns))
+            )
+        )
 
     @property
     def tasks(self) -> tuple[str, ...]:

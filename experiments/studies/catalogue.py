@@ -8,6 +8,7 @@ from experiments.schema.study import Study, StudyAt
 from experiments.studies import (
     compcse_tables,
     controls,
+    pilots,
     quickstart,
     rankcse_analyses,
     rankcse_tables,
@@ -22,7 +23,7 @@ PAPERS: dict[str, dict[str, StudyAt]] = {
     "rankencoder": rankencoder_tables.STUDIES | rankencoder_analyses.STUDIES,
     "whitenedcse": whitenedcse_tables.STUDIES,
     "compcse": compcse_tables.STUDIES,
-    "beyond": robustness.STUDIES | controls.STUDIES,
+    "beyond": robustness.STUDIES | controls.STUDIES | pilots.STUDIES,
 }
 
 
