@@ -29,7 +29,8 @@ cse_core.data
 cse_core.models
 cse_core.evaluation cse_core.methods cse_core.training
 experiments.schema experiments.storage
-experiments.cli experiments.studies
+experiments.cli experiments.plan
+experiments.studies
 experiments.results
 experiments.execution
 experiments.search

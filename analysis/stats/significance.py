@@ -98,20 +98,25 @@ def detectable(found: Paired, tests: int) -> float | None:
 
     By a two-sided paired test at ALPHA / tests, Holm's level for the smallest of so many p values.
     """
-    return None if found.p is None or not found.sd else _effect(found.n, tests) * found.sd
+    if found.p is None or not found.sd:
+        return None
+    return detectable_shift(found.n - 1, ALPHA / tests) * found.sd / math.sqrt(found.n)
 
 
 @cache
-def _effect(n: int, tests: int) -> float:
-    """In deviations of the difference. P(|t| > c) for a noncentral t is a mean over chi squared, here of its quantiles:
-    scipy's own distribution gives NaN for two degrees of freedom."""
-    critical, draws = stats.t(n - 1).ppf(1 - ALPHA / tests / 2), 20_000
-    cuts = critical * np.sqrt(stats.chi2(n - 1).ppf((np.arange(draws) + 0.5) / draws) / (n - 1))
+def detectable_shift(df: float, level: float) -> float:
+    """Which true effect, in standard errors, does a two-sided t test at this level find with 80 % power?
+
+    P(|t| > c) for a noncentral t is a mean over chi squared, here of its quantiles: scipy's own distribution gives NaN
+    for two degrees of freedom.
+    """
+    critical, draws = stats.t(df).ppf(1 - level / 2), 20_000
+    cuts = critical * np.sqrt(stats.chi2(df).ppf((np.arange(draws) + 0.5) / draws) / df)
 
     def lacking(shift: float) -> float:
         return POWER - float(np.mean(stats.norm.sf(cuts - shift) + stats.norm.cdf(-cuts - shift)))
 
-    return float(optimize.brentq(lacking, 0, cuts[-1] + 10)) / math.sqrt(n)
+    return float(optimize.brentq(lacking, 0, cuts[-1] + 10))
 
 
 def spread(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Spread:

@@ -1,10 +1,12 @@
 """What a planned study decides: one contrast of rows' scores for each claim, and each family's controls."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from experiments.schema.hypotheses import Labelled
 
 PRIMARY, POSITIVE, NEGATIVE = "primary", "positive control", "negative control"
+LOOKS = (5, 10, 20)  # seeds at which a planned contrast is tested
 MARGIN = 1.0  # points of an average over seven sets within which two rows count as equivalent
 
 
@@ -12,16 +14,17 @@ MARGIN = 1.0  # points of an average over seven sets within which two rows count
 class Contrast:
     """The sum of the rows `plus` less the sum of the rows `minus`, in one column; positive in the claim's direction.
 
-    `paired`: the rows share a seed's data order, start or base, so the contrast is taken seed by seed; else the rows'
-    seeds are independent samples (Welch). `margin` is in the column's units. `published` is the same contrast of the
-    paper's numbers. `subject` is a claim of CLAIMS.md, or what a control is about.
+    A row named n times counts n times; the sum is divided by `over`. `paired`: rows that share a seed's order of data,
+    start or base are compared seed by seed; else seeds are independent samples (Welch). `margin` is in the column's
+    units. `published` is the same contrast of the paper's numbers. `subject`: a claim's id, or what a control is about.
     """
 
     subject: str
     family: str
     kind: str = PRIMARY
     plus: tuple[str, ...]
-    minus: tuple[str, ...]
+    minus: tuple[str, ...] = ()
+    over: int = 1
     column: str = "sts_avg"
     paired: bool = False
     margin: float = MARGIN
@@ -30,13 +33,26 @@ class Contrast:
     def __post_init__(self) -> None:
         if self.kind not in (PRIMARY, POSITIVE, NEGATIVE):
             raise ValueError(f"kind must be {PRIMARY}, {POSITIVE} or {NEGATIVE}, got {self.kind!r}")
-        if self.margin <= 0:
-            raise ValueError(f"contrast {self.subject}: margin must be positive, got {self.margin}")
+        if self.margin <= 0 or self.over < 1:
+            raise ValueError(
+                f"contrast {self.subject}: margin must be positive and over at least 1, "
+                f"got {self.margin} and {self.over}"
+            )
+
+        if not self.weights:
+            raise ValueError(f"contrast {self.subject}: no row has a weight")
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each row's mean, by label."""
+        counts = Counter(self.plus)
+        counts.subtract(self.minus)
+        return {label: count / self.over for label, count in counts.items() if count}
 
     @property
     def rows(self) -> tuple[str, ...]:
         """The labels of all rows that it reads."""
-        return (*self.plus, *self.minus)
+        return tuple(dict.fromkeys((*self.plus, *self.minus)))
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -3,12 +3,12 @@
 import re
 
 from cse_core.lookup import look_up, unknown
+from experiments.plan import pilots, plan_objectives, plan_orders, plan_rankcse, plan_rankencoder
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Study, StudyAt
 from experiments.studies import (
     compcse_tables,
     controls,
-    pilots,
     quickstart,
     rankcse_analyses,
     rankcse_tables,
@@ -23,7 +23,12 @@ PAPERS: dict[str, dict[str, StudyAt]] = {
     "rankencoder": rankencoder_tables.STUDIES | rankencoder_analyses.STUDIES,
     "whitenedcse": whitenedcse_tables.STUDIES,
     "compcse": compcse_tables.STUDIES,
-    "beyond": robustness.STUDIES | controls.STUDIES | pilots.STUDIES,
+    "beyond": robustness.STUDIES | controls.STUDIES,
+}
+# What decides the claims (experiments/PLAN.md), and what chose its scale: no part of `all`, which is exploratory.
+PLANNED: dict[str, dict[str, StudyAt]] = {
+    "pilots": pilots.STUDIES,
+    "plan": plan_rankcse.STUDIES | plan_rankencoder.STUDIES | plan_objectives.STUDIES | plan_orders.STUDIES,
 }
 
 
@@ -43,18 +48,20 @@ STUDIES: dict[str, StudyAt] = {
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     """The studies of the given names: a study, a paper for all of its studies, `all`, or `quickstart`."""
     scale = look_up("scale", scale_name, SCALES)
+    groups = PAPERS | PLANNED
+    known = STUDIES | {name: study for group in PLANNED.values() for name, study in group.items()}
     found: dict[str, StudyAt] = {}
     for name in names:
         if name == "quickstart":
             found |= quickstart.STUDIES
         elif name == "all":
             found |= STUDIES
-        elif name in PAPERS:
-            found |= PAPERS[name]
-        elif name in STUDIES:
-            found[name] = STUDIES[name]
+        elif name in groups:
+            found |= groups[name]
+        elif name in known:
+            found[name] = known[name]
         else:
-            raise unknown("study", name, ["all", "quickstart", *PAPERS, *STUDIES])
+            raise unknown("study", name, ["all", "quickstart", *groups, *known])
     return [study(SCALES["quickstart"] if name == "quickstart" else scale) for name, study in found.items()]
 
 

@@ -4,14 +4,14 @@ from cse_core.evaluation.scorers import Cosine
 from experiments.schema.columns import STS
 from experiments.schema.hypotheses import Trend, Untested, beats, equals, is_positive, rises_over_bins
 from experiments.schema.recipes import RUNS, simcse_run
-from experiments.schema.rows import AS_IS, BASE, first_seed, row
+from experiments.schema.rows import AS_IS, BASE, RANK_CORPUS, first_seed, rank_scorer, row
 from experiments.schema.study import Row, Scale, Study, StudyAt
-from experiments.studies.rankencoder_tables import MOST, PLUS, plus, ranked
+from experiments.studies.rankencoder_tables import PLUS, plus
 
 
 def figure6(scale: Scale) -> Study:
     """What ranks gain over cosines against how many neighbours a pair shares."""
-    simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None, scorer=ranked(scale, 1.0))
+    simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None, scorer=rank_scorer(scale, 1.0))
     return Study(
         name="rankencoder-figure6",
         source="RankEncoder, Figure 6",
@@ -28,7 +28,7 @@ def figure6(scale: Scale) -> Study:
 def figure7(scale: Scale) -> Study:
     """A thousand sentences as base vectors and as rank vectors."""
     run = RUNS["promptbert"](scale, BASE)
-    ways = {"PromptBERT": Cosine(), "rank vectors": ranked(scale, 1.0)}
+    ways = {"PromptBERT": Cosine(), "rank vectors": rank_scorer(scale, 1.0)}
     rows = [row(scale, label, run, BASE, None, scorer=scorer) for label, scorer in ways.items()]
     return Study(
         name="rankencoder-figure7",
@@ -71,7 +71,7 @@ def figure9(scale: Scale) -> Study:
     rows = [
         Row(label="data", encoder=scale.backbones[BASE], backbone=BASE, select=AS_IS, metric="similar"),
         row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None),
-        row(scale, PLUS, plus(scale, "SimCSE"), BASE, None, vary="all", scorer=ranked(scale)),
+        row(scale, PLUS, plus(scale, "SimCSE"), BASE, None, vary="all", scorer=rank_scorer(scale)),
     ]
     return Study(
         name="rankencoder-figure9",
@@ -92,7 +92,7 @@ def lambdas(scale: Scale) -> Study:
     for train in (0.01, 0.05, 0.1, 0.5):
         run = plus(scale, "SimCSE", rank_weight=train)
         for inference in (0.0, 0.05, 0.1, 0.2, 0.5):
-            scorer = ranked(scale, inference) if inference else Cosine()
+            scorer = rank_scorer(scale, inference) if inference else Cosine()
             label = f"lambda_train {train:g}, lambda_inf {inference:g}"
             rows.append(row(scale, label, run, BASE, None, scorer=scorer, short=f"RE {train:g}"))
     return Study(
@@ -131,10 +131,10 @@ def cost(scale: Scale) -> Study:
 def corpus_sizes(scale: Scale) -> Study:
     """Footnote 5: ranks against more and more sentences, without training."""
     run, most = simcse_run(scale, BASE), scale.corpus.lines
-    sizes = sorted({size for size in (1_000, 3_000, 10_000, 30_000, 100_000, min(most, MOST)) if size <= most})
+    sizes = sorted({size for size in (1_000, 3_000, 10_000, 30_000, 100_000, min(most, RANK_CORPUS)) if size <= most})
     cosine = row(scale, "cosine", run, BASE, None)
     ranks = {
-        size: row(scale, f"{size:,} corpus sentences", run, BASE, None, scorer=ranked(scale, 1.0, size=size))
+        size: row(scale, f"{size:,} corpus sentences", run, BASE, None, scorer=rank_scorer(scale, 1.0, size=size))
         for size in sizes
     }
     small, middle, large = ranks[sizes[0]], ranks[10_000], ranks[sizes[-1]]

@@ -3,25 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
-from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
+from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.run import Run
 from experiments.schema.columns import STS, TRANSFER
 from experiments.schema.hypotheses import Comparison, beats, equals, is_below
 from experiments.schema.recipes import RUNS, mlm_run, rankencoder_run, simcse_run
-from experiments.schema.rows import BASE, TRANSFER_AVG, figure, row, rows_of
+from experiments.schema.rows import BASE, TRANSFER_AVG, figure, rank_scorer, row, rows_of
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
 BASES = {"SimCSE": "simcse", "PromptBERT": "promptbert", "SNCSE": "sncse"}
 PLUS = "+RankEncoder"
 RETRAINED = "+RankEncoder, retrained, cosine"
-MOST = 100_000  # corpus sentences, the paper's number; a scale may have fewer
-
-
-def ranked(scale: Scale, weight: float = 0.1, **fields: Any) -> Ranked:
-    """Interpolated with cosine (Eq. 7), or by ranks alone (weight 1, Eq. 2), against this scale's corpus."""
-    small = scale.rescaled.get("rankencoder", {}).get(BASE, {}).get("corpus_size", MOST)
-    about: dict[str, Any] = {"corpus": scale.corpus, "size": small, "weight": weight}
-    return Ranked(**(about | fields))
 
 
 def plus(scale: Scale, base: str, **fields: Any) -> Run | None:
@@ -36,7 +28,7 @@ def table1(scale: Scale) -> Study:
     ours = {"RankEncoder": lambda scale, backbone: rankencoder_run(scale, backbone, "sncse")}
     rows = rows_of(scale, "rankencoder_table1", ours)
     mine = "RankEncoder", "BERT-base"
-    rows[mine] = replace(rows[mine], scorer=ranked(scale), vary="all")
+    rows[mine] = replace(rows[mine], scorer=rank_scorer(scale), vary="all")
     return Study(
         name="rankencoder-table1",
         source="RankEncoder, Table 1",
@@ -57,7 +49,7 @@ def table2(scale: Scale) -> Study:
         return row(scale, f"{base}, {label}", run, BASE, published, scorer=scorer, short=base)
 
     vectors = {base: scored(base, "base", Cosine()) for base in BASES}
-    ranks = {base: scored(base, "rank vectors (Eq2)", ranked(scale, 1.0)) for base in BASES}
+    ranks = {base: scored(base, "rank vectors (Eq2)", rank_scorer(scale, 1.0)) for base in BASES}
     return Study(
         name="rankencoder-table2",
         source="RankEncoder, Table 2",
@@ -116,7 +108,7 @@ def table4(scale: Scale) -> Study:
         without = row(scale, f"{base}, base", plain, BASE, published["base"], published_runs=3, short=base)
         about: dict[str, Any] = {"vary": "all", "published_runs": 3, "short": f"RE {base}"}
         run = plus(scale, base)
-        with_ranks = row(scale, f"{base}, {PLUS}", run, BASE, published[PLUS], scorer=ranked(scale), **about)
+        with_ranks = row(scale, f"{base}, {PLUS}", run, BASE, published[PLUS], scorer=rank_scorer(scale), **about)
         cosine = row(scale, f"{base}, {RETRAINED}", run, BASE, None, scorer=Cosine(), **about)
         rows += [without, with_ranks, cosine]
         comparisons.append(beats(with_ranks, without, claim="E3"))
@@ -143,9 +135,9 @@ def table5(scale: Scale) -> Study:
     for base, name in BASES.items():
         plain, run = RUNS[name](scale, BASE), plus(scale, base)
         first = _similar(scale, base, "E1", plain, Cosine())
-        ranks = _similar(scale, base, "RankEncoder_E1 (Eq2)", plain, ranked(scale, 1.0))
+        ranks = _similar(scale, base, "RankEncoder_E1 (Eq2)", plain, rank_scorer(scale, 1.0))
         retrained = _similar(scale, base, "retrain (Eq5)", run, Cosine(), vary="all")
-        both = _similar(scale, base, "retrain+inf (Eq7)", run, ranked(scale), vary="all")
+        both = _similar(scale, base, "retrain+inf (Eq7)", run, rank_scorer(scale), vary="all")
         rows += [first, ranks, retrained, both]
         comparisons.append(beats(ranks, first, claim="E1", column="stsb_similar"))
         comparisons += [

@@ -9,10 +9,9 @@ from cse_core.run import Corpus, Run
 from experiments.schema.columns import STS
 from experiments.schema.hypotheses import Order, Untested, beats
 from experiments.schema.recipes import RUNS, rankencoder_run, simcse_run
-from experiments.schema.rows import AS_IS, BASE, row
+from experiments.schema.rows import AS_IS, BASE, rank_scorer, row
 from experiments.schema.scales import SEARCH_SEEDS
 from experiments.schema.study import Row, Scale, Study, StudyAt
-from experiments.studies.rankencoder_tables import ranked
 
 OTHER_LINES = 10_000  # of corpora that are no training corpus
 UNTRAINED = {
@@ -49,7 +48,7 @@ def _as_published(scale: Scale, label: str) -> dict[str, Any]:
     """RankEncoder scores by ranks beside cosines (Eq. 7; its code ranks by inner products), with a base a seed."""
     if not label.startswith("RankEncoder"):
         return {}
-    return {"scorer": ranked(scale, normalise="released code" not in label), "vary": "all"}
+    return {"scorer": rank_scorer(scale, normalise="released code" not in label), "vary": "all"}
 
 
 def methods(scale: Scale) -> Study:
@@ -118,13 +117,13 @@ def search(scale: Scale) -> Study:
 
 def ranks(scale: Scale) -> Study:
     """RankEncoder without ranks, without its filter, continued from its base; other corpora at inference."""
-    base, size = simcse_run(scale, BASE), min(ranked(scale).size, OTHER_LINES)
+    base, size = simcse_run(scale, BASE), min(rank_scorer(scale).size, OTHER_LINES)
 
     def trained(label: str, run: Run | None) -> Row:
         return row(scale, label, run, BASE, None, vary="all")
 
     def scored(label: str, weight: float = 1.0, **fields: Any) -> Row:
-        return row(scale, f"SimCSE, {label}", base, BASE, None, scorer=ranked(scale, weight, **fields))
+        return row(scale, f"SimCSE, {label}", base, BASE, None, scorer=rank_scorer(scale, weight, **fields))
 
     added: dict[str, Any] = {"combination": "sum", "rank_weight": 5.0}
     simcse, ours = trained("SimCSE", base), trained("RankEncoder", rankencoder_run(scale, BASE))

@@ -1,0 +1,138 @@
+"""What decides RankCSE's claims (and RankEncoder's on transfer tasks)."""
+
+from dataclasses import replace
+from typing import Any
+
+from cse_core.method import with_fields
+from cse_core.methods.rankcse import Teacher
+from experiments.plan.pilots import MINILM, TEACHERS, TRANSFER, balanced_rankencoder
+from experiments.plan.planned_rows import SEEDS, planned, planned_simcse, planned_study, primary
+from experiments.schema.contrasts import must_help, must_not_help
+from experiments.schema.recipes import mlm_run, rankcse_run, simcse_run
+from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row
+from experiments.schema.study import Published, Row, Scale, Study, StudyAt
+
+TABLE4 = {"sts_avg": "STS Avg", "transfer_avg": "TR Avg"}
+
+
+def teachers(scale: Scale) -> Study:
+    """Declare RankCSE's primaries on STS."""
+
+    def taught(label: str, rank: str = "list_net", name: str = "", **fields: Any) -> Row:
+        table = Published("rankcse_table4", "BERT-base", name, columns=TABLE4) if name else None
+        return planned(scale, label, rankcse_run(scale, BASE, rank, **fields), TEACHERS, published=table)
+
+    def by(label: str, *models: Any, **fields: Any) -> Row:
+        return taught(
+            f"ListNet, {label}", teachers=tuple(Teacher(m, 1 / len(models), scale.dev) for m in models), **fields
+        )
+
+    base, large = simcse_run(scale, BASE), simcse_run(scale, LARGE)
+    net, mle = taught("ListNet", name="RankCSE-listNet full"), taught("ListMLE", "list_mle", "RankCSE-listMLE full")
+    simcse = planned_simcse(scale, TEACHERS, Published("rankcse_table4", "BERT-base", "SimCSE", columns=TABLE4))
+    no_consistency = taught("ListNet w/o consistency", name="RankCSE-listNet w/o consistency", consistency_weight=0.0)
+    no_rank = taught("no ranking loss", name="RankCSE w/o rank", distillation_weight=0.0)
+    alone = {"consistency_weight": 0.0, "contrastive_weight": 0.0}
+    rank_alone = replace(taught("ListNet alone, teachers of its seed", **alone), vary="all")
+    teacher = row(scale, "its larger teacher", large, LARGE, None, seeds=SEEDS)
+    name = "RankCSE w/o infoNCE,rank"
+    consistency_alone = taught("consistency alone", name=name, distillation_weight=0.0, contrastive_weight=0.0)
+    untrained, small_teacher = by("the untrained backbone teaches", scale.backbones[BASE]), by("SimCSE teaches", base)
+    large_teacher = by("the larger SimCSE teaches", large) if large else small_teacher
+    reversed_ = taught("ListNet, tau2 1/4 of tau3", student_temperature=0.0125, teacher_temperature=0.05)
+    net_run = rankcse_run(scale, BASE)
+    assert net_run  # every scale has something for BERT-base
+    squared_run = replace(net_run, method=with_fields(net_run.method, rank="mse"))
+    squared = planned(scale, "squared error, same teachers", squared_run, TEACHERS)
+    minilm, shuffled = by("MiniLM teaches", MINILM), by("MiniLM in shuffled order", MINILM, teacher_order="shuffled")
+    doubled = replace(base, epochs=2 * base.epochs, batch_size=2 * base.batch_size) if base else None
+    more_compute = planned(scale, "SimCSE, twice the batch and the epochs", doubled, TEACHERS)
+    table2 = Published("rankcse_table2", "BERT-large", "SimCSE")
+    larger = planned(scale, "SimCSE, larger backbone", large, TEACHERS, LARGE, published=table2)
+    rows = [net, mle, simcse, no_consistency, no_rank, rank_alone, teacher, consistency_alone, untrained]
+    rows += [small_teacher, large_teacher, reversed_, squared, minilm, shuffled, more_compute, larger]
+    return planned_study(
+        scale,
+        "plan-teachers",
+        "Which of RankCSE's claims hold on STS?",
+        rows,
+        [
+            must_help(minilm, simcse, TEACHERS),
+            must_not_help(shuffled, simcse, TEACHERS),
+            primary("R1", TEACHERS, net, simcse),
+            primary("R2", TEACHERS, mle, net, paired=True),
+            primary("R3", TEACHERS, net, no_consistency, paired=True),
+            primary("R4", TEACHERS, no_consistency, no_rank, paired=True),
+            primary("R5", TEACHERS, rank_alone, teacher, paired=True),
+            primary("R6", TEACHERS, simcse, consistency_alone),
+            primary("R7", TEACHERS, small_teacher, untrained, paired=True),
+            primary("R8", TEACHERS, (net, net), (small_teacher, large_teacher), over=2, paired=True),
+            primary("R9", TEACHERS, net, reversed_, paired=True),
+            primary("R15", TEACHERS, net, larger),
+            primary("R16", TEACHERS, net, more_compute),
+            primary("R17", TEACHERS, net, squared, paired=True),
+        ],
+    )
+
+
+def ranking(scale: Scale) -> Study:
+    """Declare RankCSE's primary on rankings."""
+
+    def over(name: str) -> Published:
+        return Published("rankcse_table13", "BERT-base", name, "KCC", {"kcc_avg": "Avg"})
+
+    simcse = planned_simcse(scale, TEACHERS, over("SimCSE"))
+    mle = planned(scale, "ListMLE", rankcse_run(scale, BASE, "list_mle"), TEACHERS, published=over("RankCSE"))
+    contrasts = [primary("R11", TEACHERS, mle, simcse, column="kcc_avg")]
+    return planned_study(scale, "plan-ranking", "Does RankCSE rank better?", [simcse, mle], contrasts)
+
+
+def alignment(scale: Scale) -> Study:
+    """Declare RankCSE's primary on alignment, where lower is better."""
+    simcse, net = planned_simcse(scale, TEACHERS), planned(scale, "ListNet", rankcse_run(scale, BASE), TEACHERS)
+    # A tenth of what SimCSE's alignment is at this scale.
+    contrasts = [primary("R12", TEACHERS, simcse, net, column="alignment", margin=0.02)]
+    return planned_study(scale, "plan-alignment", "Has RankCSE better alignment?", [simcse, net], contrasts)
+
+
+def transfer(scale: Scale) -> Study:
+    """Declare the primaries on transfer tasks."""
+
+    def of(table: str, name: str) -> Published:
+        return Published(table, "BERT-base", name, columns=TRANSFER_AVG)
+
+    simcse = planned_simcse(scale, TRANSFER, of("rankcse_table3", "SimCSE"))
+    net = planned(
+        scale, "ListNet", rankcse_run(scale, BASE), TRANSFER, published=of("rankcse_table3", "RankCSE-listNet")
+    )
+    minilm, shuffled = (
+        planned(scale, label, rankcse_run(scale, BASE, teachers=(Teacher(MINILM),), teacher_order=order), TRANSFER)
+        for label, order in (("MiniLM teaches", "given"), ("MiniLM in shuffled order", "shuffled"))
+    )
+    mlm = mlm_run(scale, BASE)
+    inner = balanced_rankencoder(scale)
+    with_mlm = planned(scale, "SimCSE w/ MLM", mlm, TRANSFER, published=of("rankencoder_table3", "SimCSE w/ MLM"))
+    both = replace(mlm, method=replace(mlm.method, inner=inner.method)) if mlm and inner else None
+    name = "RankEncoder-SimCSE w/ MLM"
+    ranks = planned(scale, name, both, TRANSFER, published=of("rankencoder_table3", name))
+    column = "transfer_avg"
+    return planned_study(
+        scale,
+        "plan-transfer",
+        "Do RankCSE and RankEncoder improve transfer?",
+        [simcse, net, minilm, shuffled, with_mlm, ranks],
+        [
+            must_help(minilm, simcse, TRANSFER, column=column),
+            must_not_help(shuffled, simcse, TRANSFER, column=column),
+            primary("R13", TRANSFER, net, simcse, column=column),
+            primary("E10", TRANSFER, ranks, with_mlm, column=column),
+        ],
+    )
+
+
+STUDIES: dict[str, StudyAt] = {
+    "plan-teachers": teachers,
+    "plan-ranking": ranking,
+    "plan-alignment": alignment,
+    "plan-transfer": transfer,
+}
