@@ -14,10 +14,19 @@ import pandas as pd
 import tyro
 
 from analysis.cells import Results, join, tidy
-from analysis.report import benchmark_tables, formats, html_page, report_blocks, study_tables, verdict_tables
+from analysis.report import (
+    benchmark_tables,
+    formats,
+    html_page,
+    plan_tables,
+    report_blocks,
+    study_tables,
+    verdict_tables,
+)
 from analysis.report.audit_tables import audit_block
 from analysis.report.bootstrap_tables import estimates_block
 from analysis.report.record_differences import altered, committed_folders, differences, read_text, stale
+from analysis.report.reproduction_tables import reproductions_block
 from analysis.report.search_tables import searches_block
 from analysis.report.undeclared_runs import undeclared_page
 from analysis.verdicts.claims import overall
@@ -31,7 +40,9 @@ from experiments.schema.study import Study
 from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[1]
-KINDS = "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit"
+KINDS = (
+    "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|plan"
+)
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
 
@@ -66,7 +77,9 @@ class Places:
     @classmethod
     def of(cls, mlruns: Path) -> "Places":
         """The committed tables, README.md and REPORT.md for the project's own record; another has tables beside it."""
-        pages = (ROOT / "README.md", ROOT / "REPORT.md") if csv_record.is_own(mlruns) else ()
+        pages = (
+            (ROOT / "README.md", ROOT / "REPORT.md", ROOT / "experiments/PLAN.md") if csv_record.is_own(mlruns) else ()
+        )
         return cls(mlruns=mlruns, tables=csv_record.outputs(mlruns) / "tables", pages=pages)
 
 
@@ -114,7 +127,7 @@ def filled(report: str, recorded: Record) -> str:
     """The page with every block replaced by what the record and the benchmarks' figures give."""
     if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
         raise ValueError(
-            "README.md or REPORT.md: a block is not `<!-- table STUDY SCALE -->` to `<!-- end -->`; "
+            "a block of README.md, REPORT.md or experiments/PLAN.md is not `<!-- table STUDY SCALE -->` to `<!-- end -->`; "
             "opened or named wrongly"
         )
 
@@ -146,6 +159,10 @@ WHOLE: dict[str, Callable[[str, str, Record], str]] = {
         map(recorded.of, catalogue.choose_studies([name], scale))
     ),
     "published": lambda name, scale, recorded: report_blocks.PUBLISHED[name](),
+    "reproductions": lambda name, scale, recorded: reproductions_block(name),
+    "plan": lambda name, scale, recorded: plan_tables.plan_block(
+        name, list(map(recorded.of, catalogue.choose_studies(["plan"], scale)))
+    ),
     "searches": lambda name, scale, recorded: searches_block(recorded.searches(scale), scale),
     "runs": lambda name, scale, recorded: report_blocks.runs_block(
         catalogue.choose_studies([name], scale), recorded.results(scale)

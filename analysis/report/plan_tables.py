@@ -2,14 +2,22 @@
 
 from collections.abc import Sequence
 
-from analysis.report.formats import DASH, MINUS, Grid, interval, number, p_value
+from analysis.cells import Results
+from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
 from analysis.stats.significance import Interval
 from analysis.verdicts.primaries import DECIDED, PrimaryVerdict
 from experiments.schema.columns import column
 from experiments.schema.contrasts import PRIMARY, Contrast
 from experiments.schema.study import Study
 
-WEIGHTS = {1.0: "", -1.0: ""}
+
+def plan_block(name: str, found: Sequence[Results]) -> str:
+    """Return the plan's contrasts ("contrasts"), or their verdicts ("verdicts"), as Markdown."""
+    if name == "contrasts":
+        return markdown(plan_grid([results.study for results in found]))
+    if name == "verdicts":
+        return markdown(verdicts_grid(judge_contrasts(found)))
+    raise ValueError(f"plan: no block {name!r}; there are contrasts and verdicts")
 
 
 def plan_grid(studies: Sequence[Study]) -> Grid:
