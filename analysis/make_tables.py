@@ -110,7 +110,11 @@ def verdicts_block(results: Results) -> str:
 
 def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
     """The chosen studies at each scale; quickstart has one scale of its own."""
-    found = [study for scale in scales for study in catalogue.choose_studies(list(names) or ["all"], scale)]
+    found = [
+        study
+        for scale in scales
+        for study in catalogue.choose_studies(list(names) or list(catalogue.EVERYTHING), scale)
+    ]
     return list({(study.scale.name, study.name): study for study in found}.values())
 
 
@@ -127,7 +131,7 @@ def filled(report: str, recorded: Record) -> str:
     """The page with every block replaced by what the record and the benchmarks' figures give."""
     if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
         raise ValueError(
-            "a block of README.md, REPORT.md or experiments/PLAN.md is not `<!-- table STUDY SCALE -->` to `<!-- end -->`; "
+            "README.md, REPORT.md or PLAN.md: a block is not `<!-- table STUDY SCALE -->` to `<!-- end -->`; "
             "opened or named wrongly"
         )
 
@@ -216,7 +220,10 @@ def check_all(names: Sequence[str], scale: str, places: Places) -> list[str]:
 def _undeclared_pages(scales: Sequence[str], recorded: Record, tables: Path) -> dict[Path, str]:
     pages = {
         tables / scale / "undeclared-runs.md": undeclared_page(
-            scale, catalogue.choose_studies(["all"], scale), recorded.runs(scale), recorded.results(scale)
+            scale,
+            catalogue.choose_studies(list(catalogue.EVERYTHING), scale),
+            recorded.runs(scale),
+            recorded.results(scale),
         )
         for scale in scales
     }

@@ -30,6 +30,7 @@ PLANNED: dict[str, dict[str, StudyAt]] = {
     "pilots": pilots.STUDIES,
     "plan": plan_rankcse.STUDIES | plan_rankencoder.STUDIES | plan_objectives.STUDIES | plan_orders.STUDIES,
 }
+EVERYTHING = ("all", *PLANNED)
 
 
 def _place(name: str) -> tuple[int, int, str]:
