@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
 from analysis.stats.significance import Interval
-from analysis.verdicts.primaries import DECIDED, PrimaryVerdict
+from analysis.verdicts.primaries import DECIDED, PrimaryVerdict, judge_contrasts
 from experiments.schema.columns import column
 from experiments.schema.contrasts import PRIMARY, Contrast
 from experiments.schema.study import Study
