@@ -23,7 +23,7 @@ SEEDS = (1, 5, 10, 20)
 
 
 def read_reproductions() -> pd.DataFrame:
-    """Return the usable numbers: single trained runs' averages over the seven sets, without a sign of other settings."""
+    """Return the usable numbers: averages over the seven sets of single trained runs with the published settings."""
     lines = pd.read_csv(PUBLISHED_FOLDER / "_reproductions.csv")
     usable = lines["note"].fillna("").str.startswith("clean") & (lines["metric"] == "STS avg")
     return lines[usable & (lines["what"] == "trained")].reset_index(drop=True)
@@ -78,7 +78,7 @@ def selection_grid(lines: pd.DataFrame) -> Grid:
 
 
 def gains_grid(lines: pd.DataFrame) -> Grid:
-    """Return each printed gain over SimCSE in deviations of a difference: of single runs, and of means of five seeds."""
+    """Return each printed gain over SimCSE in deviations of a difference of single runs, and of means of five."""
     values = many_seeds(lines)
     deviation, typical = summary(values).sd or 0.0, summary(values).mean
     rows = []

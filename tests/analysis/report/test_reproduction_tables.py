@@ -1,4 +1,4 @@
-"""Others' re-runs: which are counted, what the best of several is, what gains are worth, against other ways to count."""
+"""Others' re-runs: which are counted, the best of several, what gains are worth, against other ways to count."""
 
 import math
 import statistics
