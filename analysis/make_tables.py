@@ -14,6 +14,9 @@ import pandas as pd
 import tyro
 
 from analysis.cells import Results, join, tidy
+from analysis.record.audit_tables import audit_block
+from analysis.record.record_differences import altered, committed_folders, differences, read_text, stale
+from analysis.record.undeclared_runs import undeclared_page
 from analysis.report import (
     benchmark_tables,
     formats,
@@ -23,12 +26,9 @@ from analysis.report import (
     study_tables,
     verdict_tables,
 )
-from analysis.report.audit_tables import audit_block
 from analysis.report.bootstrap_tables import estimates_block
-from analysis.report.record_differences import altered, committed_folders, differences, read_text, stale
 from analysis.report.reproduction_tables import reproductions_block
 from analysis.report.search_tables import searches_block
-from analysis.report.undeclared_runs import undeclared_page
 from analysis.verdicts.claims import overall
 from analysis.verdicts.comparisons import judge
 from cse_core.data.atomic_write import atomic_write

@@ -39,6 +39,7 @@ analysis.stats
 analysis.benchmark_ratios analysis.cells
 analysis.verdicts
 analysis.report
+analysis.record
 analysis.plots
 analysis.make_tables analysis.make_figures analysis.pair_bootstrap
 """

@@ -64,51 +64,68 @@ def whitened_space(scale: Scale) -> Study:
     return planned_study(scale, "plan-whitened-space", "Is WhitenedCSE more uniform?", [simcse, ours], contrasts)
 
 
+def _composed(scale: Scale, label: str, published: Published | None = None, **fields: Any) -> Row:
+    run = RUNS["compcse"](scale, BASE, **(COMPOSED | fields))
+    return planned(scale, label, run, COMPOSITION, published=published)
+
+
 def composition(scale: Scale) -> Study:
-    """Declare CompCSE's primaries: on STS where the paper's are, else on STS-B dev, as its tables."""
+    """Declare CompCSE's primaries on STS, and the family's controls."""
 
-    def ours(label: str, published: Published | None = None, **fields: Any) -> Row:
-        run = RUNS["compcse"](scale, BASE, **(COMPOSED | fields))
-        return planned(scale, label, run, COMPOSITION, published=published)
-
-    def of(table: str, variant: str) -> Published:
-        return Published(f"compcse_{table}", "BERT-base", "CompCSE", variant)
-
-    def table1(method: str) -> Published:
+    def of(method: str) -> Published:
         return Published("compcse_table1", "BERT-base", method)
 
-    simcse, full = planned_simcse(scale, COMPOSITION, table1("SimCSE")), ours("CompCSE", table1("SimCSE (w/ comp.)"))
-    words, crops = ours("halves of shuffled words", split_on="shuffled"), ours("two random crops", split_on="crops")
-    whole = ours("whole width", of("table6", "d0=768"), **WHOLE)
-    quarter = ours("a third of the width", of("table6", "d0=256"), dims=_third(scale))
-    three = ours("three parts", of("table5", "3 partitions"), **WHOLE | {"parts": 3})
-    two = ours("two parts", of("table5", "2 partitions"), **WHOLE | {"parts": 2})
-    anchor = ours("anchor composed", of("table4", "compose z"), **WHOLE | {"side": "anchor"})
-    positive = ours("positive composed", of("table4", "compose z+"), **WHOLE)
-    projected = ours(
-        "concatenated and projected", of("table3", "concat + project"), **WHOLE | {"compose": "concat_project"}
-    )
-    averaged = ours("averaged", of("table3", "avg"), **WHOLE | {"compose": "average"})
-    subsumed = ours("subsuming phrases too", of("table2", "+subsuming"), **WHOLE | {"subsampling": "subsuming"})
-    plain = ours("no phrases", of("table2", "w/ composition"), **WHOLE)
+    simcse = planned_simcse(scale, COMPOSITION, of("SimCSE"))
+    ours = _composed(scale, "CompCSE", of("SimCSE (w/ comp.)"))
+    words = _composed(scale, "halves of shuffled words", split_on="shuffled")
+    crops = _composed(scale, "two random crops", split_on="crops")
     still = without_dropout(scale, COMPOSITION)
-    rows = [simcse, full, words, crops, whole, quarter, three, two, anchor, positive, projected, averaged]
     return planned_study(
         scale,
         "plan-composition",
-        "Which of CompCSE's claims hold?",
-        [*rows, subsumed, plain, still],
+        "Is composition better than SimCSE, and is it composition?",
+        [simcse, ours, words, crops, still],
         [
             must_help(simcse, still, COMPOSITION),
             must_not_help(words, simcse, COMPOSITION),
-            primary("C1", COMPOSITION, full, simcse),
-            primary("C2", COMPOSITION, plain, subsumed, column=DEV, paired=True),
-            primary("C3", COMPOSITION, averaged, projected, column=DEV, paired=True),
-            primary("C4", COMPOSITION, positive, anchor, column=DEV, paired=True),
-            primary("C5", COMPOSITION, two, three, column=DEV, paired=True),
-            primary("C6", COMPOSITION, quarter, whole, column=DEV, paired=True),
-            primary("C11", COMPOSITION, full, crops, paired=True),
+            primary("C1", COMPOSITION, ours, simcse),
+            primary("C11", COMPOSITION, ours, crops, paired=True),
         ],
+    )
+
+
+def parts(scale: Scale) -> Study:
+    """Declare the primaries of how a sentence is composed, on STS-B dev and at the whole width, as in the paper."""
+
+    def ours(label: str, table: str, variant: str, **fields: Any) -> Row:
+        return _composed(scale, label, Published(f"compcse_{table}", "BERT-base", "CompCSE", variant), **WHOLE | fields)
+
+    plain, subsumed = (
+        ours("no phrases", "table2", "w/ composition"),
+        ours("subsuming phrases too", "table2", "+subsuming", subsampling="subsuming"),
+    )
+    averaged = ours("averaged", "table3", "avg", compose="average")
+    projected = ours("concatenated and projected", "table3", "concat + project", compose="concat_project")
+    positive, anchor = (
+        ours("positive composed", "table4", "compose z+"),
+        ours("anchor composed", "table4", "compose z", side="anchor"),
+    )
+    two, three = (ours(f"{name} parts", "table5", f"{n} partitions", parts=n) for name, n in (("two", 2), ("three", 3)))
+    third = ours("a third of the width", "table6", "d0=256", dims=_third(scale))
+    whole = ours("whole width", "table6", "d0=768")
+    pairs = {
+        "C2": (plain, subsumed),
+        "C3": (averaged, projected),
+        "C4": (positive, anchor),
+        "C5": (two, three),
+        "C6": (third, whole),
+    }
+    return planned_study(
+        scale,
+        "plan-parts",
+        "How is a sentence best composed?",
+        [one for pair in pairs.values() for one in pair],
+        [primary(claim, COMPOSITION, *pair, column=DEV, paired=True) for claim, pair in pairs.items()],
     )
 
 
@@ -153,6 +170,7 @@ STUDIES: dict[str, StudyAt] = {
     "plan-whitening": whitening,
     "plan-whitened-space": whitened_space,
     "plan-composition": composition,
+    "plan-parts": parts,
     "plan-composed-space": composed_space,
     "plan-convergence": convergence,
 }

@@ -1,10 +1,12 @@
 """What decides RankCSE's claims (and RankEncoder's on transfer tasks)."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from cse_core.method import with_fields
 from cse_core.methods.rankcse import Teacher
+from cse_core.run import Pretrained, Run
 from experiments.plan.pilots import MINILM, TEACHERS, TRANSFER, balanced_rankencoder
 from experiments.plan.planned_rows import SEEDS, planned, planned_simcse, planned_study, primary
 from experiments.schema.contrasts import must_help, must_not_help
@@ -15,62 +17,94 @@ from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 TABLE4 = {"sts_avg": "STS Avg", "transfer_avg": "TR Avg"}
 
 
-def teachers(scale: Scale) -> Study:
-    """Declare RankCSE's primaries on STS."""
+def _taught(scale: Scale, label: str, rank: str = "list_net", name: str = "", **fields: Any) -> Row:
+    """Return a row of RankCSE; `name` is the paper's row in Table 4."""
+    published = Published("rankcse_table4", "BERT-base", name, columns=TABLE4) if name else None
+    return planned(scale, label, rankcse_run(scale, BASE, rank, **fields), TEACHERS, published=published)
 
-    def taught(label: str, rank: str = "list_net", name: str = "", **fields: Any) -> Row:
-        table = Published("rankcse_table4", "BERT-base", name, columns=TABLE4) if name else None
-        return planned(scale, label, rankcse_run(scale, BASE, rank, **fields), TEACHERS, published=table)
 
-    def by(label: str, *models: Any, **fields: Any) -> Row:
-        return taught(
-            f"ListNet, {label}", teachers=tuple(Teacher(m, 1 / len(models), scale.dev) for m in models), **fields
-        )
+def _simcse(scale: Scale) -> Row:
+    return planned_simcse(scale, TEACHERS, Published("rankcse_table4", "BERT-base", "SimCSE", columns=TABLE4))
 
-    base, large = simcse_run(scale, BASE), simcse_run(scale, LARGE)
-    net, mle = taught("ListNet", name="RankCSE-listNet full"), taught("ListMLE", "list_mle", "RankCSE-listMLE full")
-    simcse = planned_simcse(scale, TEACHERS, Published("rankcse_table4", "BERT-base", "SimCSE", columns=TABLE4))
+
+def _net(scale: Scale) -> Row:
+    return _taught(scale, "ListNet", name="RankCSE-listNet full")
+
+
+def losses(scale: Scale) -> Study:
+    """Declare the primaries of RankCSE's three losses, their temperatures and the form of the ranking loss."""
+    taught = partial(_taught, scale)
+    simcse, net, mle = _simcse(scale), _net(scale), taught("ListMLE", "list_mle", "RankCSE-listMLE full")
     no_consistency = taught("ListNet w/o consistency", name="RankCSE-listNet w/o consistency", consistency_weight=0.0)
     no_rank = taught("no ranking loss", name="RankCSE w/o rank", distillation_weight=0.0)
-    alone = {"consistency_weight": 0.0, "contrastive_weight": 0.0}
-    rank_alone = replace(taught("ListNet alone, teachers of its seed", **alone), vary="all")
-    teacher = row(scale, "its larger teacher", large, LARGE, None, seeds=SEEDS)
-    name = "RankCSE w/o infoNCE,rank"
-    consistency_alone = taught("consistency alone", name=name, distillation_weight=0.0, contrastive_weight=0.0)
-    untrained, small_teacher = by("the untrained backbone teaches", scale.backbones[BASE]), by("SimCSE teaches", base)
-    large_teacher = by("the larger SimCSE teaches", large) if large else small_teacher
-    reversed_ = taught("ListNet, tau2 1/4 of tau3", student_temperature=0.0125, teacher_temperature=0.05)
-    net_run = rankcse_run(scale, BASE)
-    assert net_run  # every scale has something for BERT-base
-    squared_run = replace(net_run, method=with_fields(net_run.method, rank="mse"))
+    alone: dict[str, Any] = {"distillation_weight": 0.0, "contrastive_weight": 0.0}
+    consistency_alone = taught("consistency alone", name="RankCSE w/o infoNCE,rank", **alone)
+    reversed_ = taught("ListNet, tau2 a quarter of tau3", student_temperature=0.0125, teacher_temperature=0.05)
+    run = rankcse_run(scale, BASE)
+    assert run  # every scale has something for BERT-base
+    squared_run = replace(run, method=with_fields(run.method, rank="mse"))
     squared = planned(scale, "squared error, same teachers", squared_run, TEACHERS)
-    minilm, shuffled = by("MiniLM teaches", MINILM), by("MiniLM in shuffled order", MINILM, teacher_order="shuffled")
-    doubled = replace(base, epochs=2 * base.epochs, batch_size=2 * base.batch_size) if base else None
-    more_compute = planned(scale, "SimCSE, twice the batch and the epochs", doubled, TEACHERS)
-    table2 = Published("rankcse_table2", "BERT-large", "SimCSE")
-    larger = planned(scale, "SimCSE, larger backbone", large, TEACHERS, LARGE, published=table2)
-    rows = [net, mle, simcse, no_consistency, no_rank, rank_alone, teacher, consistency_alone, untrained]
-    rows += [small_teacher, large_teacher, reversed_, squared, minilm, shuffled, more_compute, larger]
     return planned_study(
         scale,
-        "plan-teachers",
-        "Which of RankCSE's claims hold on STS?",
-        rows,
+        "plan-losses",
+        "Which of RankCSE's losses matter, and is it the ranking?",
+        [simcse, net, mle, no_consistency, no_rank, consistency_alone, reversed_, squared],
         [
-            must_help(minilm, simcse, TEACHERS),
-            must_not_help(shuffled, simcse, TEACHERS),
             primary("R1", TEACHERS, net, simcse),
             primary("R2", TEACHERS, mle, net, paired=True),
             primary("R3", TEACHERS, net, no_consistency, paired=True),
             primary("R4", TEACHERS, no_consistency, no_rank, paired=True),
-            primary("R5", TEACHERS, rank_alone, teacher, paired=True),
             primary("R6", TEACHERS, simcse, consistency_alone),
-            primary("R7", TEACHERS, small_teacher, untrained, paired=True),
-            primary("R8", TEACHERS, (net, net), (small_teacher, large_teacher), over=2, paired=True),
             primary("R9", TEACHERS, net, reversed_, paired=True),
+            primary("R17", TEACHERS, net, squared, paired=True),
+        ],
+    )
+
+
+def teachers(scale: Scale) -> Study:
+    """Declare the primaries of teachers, of larger backbones and of more compute; the family's controls."""
+
+    def by(label: str, *models: Run | Pretrained | None, **fields: Any) -> Row:
+        given = tuple(Teacher(model, 1 / len(models), scale.dev) for model in models if model)
+        return _taught(scale, f"ListNet, {label}", teachers=given, **fields)
+
+    base, large = simcse_run(scale, BASE), simcse_run(scale, LARGE)
+    simcse, net = _simcse(scale), _net(scale)
+    minilm, shuffled = by("MiniLM teaches", MINILM), by("MiniLM in shuffled order", MINILM, teacher_order="shuffled")
+    untrained, small = by("the untrained backbone teaches", scale.backbones[BASE]), by("SimCSE teaches", base)
+    larger_teacher = by("the larger SimCSE teaches", large)
+    alone = {"consistency_weight": 0.0, "contrastive_weight": 0.0}
+    rank_alone = replace(_taught(scale, "ListNet alone, teachers of its seed", **alone), vary="all")
+    own_teacher = row(scale, "its larger teacher", large, LARGE, None, seeds=SEEDS)
+    doubled = replace(base, epochs=2 * base.epochs, batch_size=2 * base.batch_size) if base else None
+    more_compute = planned(scale, "SimCSE, twice the batch and the epochs", doubled, TEACHERS)
+    table2 = Published("rankcse_table2", "BERT-large", "SimCSE")
+    larger = planned(scale, "SimCSE, larger backbone", large, TEACHERS, LARGE, published=table2)
+    return planned_study(
+        scale,
+        "plan-teachers",
+        "What do RankCSE's teachers give?",
+        [
+            simcse,
+            net,
+            minilm,
+            shuffled,
+            untrained,
+            small,
+            larger_teacher,
+            rank_alone,
+            own_teacher,
+            more_compute,
+            larger,
+        ],
+        [
+            must_help(minilm, simcse, TEACHERS),
+            must_not_help(shuffled, simcse, TEACHERS),
+            primary("R5", TEACHERS, rank_alone, own_teacher, paired=True),
+            primary("R7", TEACHERS, small, untrained, paired=True),
+            primary("R8", TEACHERS, (net, net), (small, larger_teacher), over=2, paired=True),
             primary("R15", TEACHERS, net, larger),
             primary("R16", TEACHERS, net, more_compute),
-            primary("R17", TEACHERS, net, squared, paired=True),
         ],
     )
 
@@ -131,6 +165,7 @@ def transfer(scale: Scale) -> Study:
 
 
 STUDIES: dict[str, StudyAt] = {
+    "plan-losses": losses,
     "plan-teachers": teachers,
     "plan-ranking": ranking,
     "plan-alignment": alignment,
