@@ -89,8 +89,6 @@ def teachers(scale: Scale) -> Study:
             untrained,
             small,
             larger_teacher,
-            rank_alone,
-            own_teacher,
             more_compute,
             larger,
         ],
