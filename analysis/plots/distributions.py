@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
 from analysis.plots import style
 from analysis.plots.figure_data import Arrays, Drawn, missing_seeds, seeds_told
@@ -55,7 +55,7 @@ def _ridge(axes: Axes, grid: np.ndarray, bands: Sequence[np.ndarray], colour: st
         if len(band) < 2 or np.ptp(band) == 0:
             axes.scatter(band, np.full(len(band), at), color=colour, s=8)
             continue
-        density = stats.gaussian_kde(band)
+        density = scipy.stats.gaussian_kde(band)
         heights = RIDGE * density(grid) / density(grid).max()
         axes.fill_between(grid, at, at + heights, color=colour, alpha=0.65, linewidth=0, zorder=BANDS - at)
         axes.plot(grid, at + heights, color=colour, linewidth=0.8, zorder=BANDS - at)
@@ -143,5 +143,5 @@ def _any(drawn: Drawn, task: str) -> list[Arrays]:
 
 def reflected(values: np.ndarray, grid: np.ndarray) -> np.ndarray:
     """A kernel density on [0, 1] without loss at its ends: what leaks over an end is added back, mirrored."""
-    density = stats.gaussian_kde(values)
+    density = scipy.stats.gaussian_kde(values)
     return density(grid) + density(-grid) + density(2 - grid)

@@ -49,7 +49,7 @@ class Searched:
         trials = self.finished
         if len(trials) < FEWEST or trials["score"].nunique() < 2:
             return {}
-        import optuna  # takes a second
+        import optuna  # lazy: slow import
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         space, study = distributions(self.search.space), optuna.create_study(direction="maximize")

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from scipy.stats import norm
+import scipy
 
 NODES = 301  # of the grid on which densities between bounds are integrated
 ALPHAS = np.geomspace(1e-10, 1.0, 101)  # total levels between which a sequential p is interpolated
@@ -19,7 +19,7 @@ WIDEST = 16.0  # of a bound, in units of the whole information's deviation
 
 def spent(alpha: float, share: float) -> float:
     """Return how much of alpha may be spent by the time that `share` of the information is there."""
-    return float(4 * norm.sf(norm.isf(alpha / 4) / np.sqrt(share)))
+    return float(4 * scipy.stats.norm.sf(scipy.stats.norm.isf(alpha / 4) / np.sqrt(share)))
 
 
 @cache
@@ -37,9 +37,9 @@ def nominal_levels(alpha: float, shares: tuple[float, ...]) -> tuple[float, ...]
         step = np.sqrt(share - (shares[i - 1] if i else 0.0))
         more = spent(alpha, share) - (spent(alpha, shares[i - 1]) if i else 0.0)
         bound = _bound(grid, weights, step, more)
-        levels.append(float(2 * norm.sf(bound / np.sqrt(share))))
+        levels.append(float(2 * scipy.stats.norm.sf(bound / np.sqrt(share))))
         inner = np.linspace(-bound, bound, NODES)
-        density = norm.pdf((inner[:, None] - grid) / step) @ weights / step
+        density = scipy.stats.norm.pdf((inner[:, None] - grid) / step) @ weights / step
         grid, weights = inner, density * _simpson(inner)
     return tuple(levels)
 
@@ -49,7 +49,9 @@ def _bound(grid: np.ndarray, weights: np.ndarray, step: float, more: float) -> f
     low, high = 0.0, WIDEST
     for _ in range(60):
         middle = (low + high) / 2
-        crossing = (norm.sf((middle - grid) / step) + norm.cdf((-middle - grid) / step)) @ weights
+        crossing = (
+            scipy.stats.norm.sf((middle - grid) / step) + scipy.stats.norm.cdf((-middle - grid) / step)
+        ) @ weights
         low, high = (middle, high) if crossing > more else (low, middle)
     return high
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 LEVEL = 0.95
 ALPHA = 0.05
@@ -88,7 +88,7 @@ def paired(first: Sequence[float], second: Sequence[float], *, level: float = LE
     found = summary(a - b)
     if not found.sd:
         return Paired(found.mean, found.sd, found.n, None, None)
-    test = stats.ttest_rel(a, b)
+    test = scipy.stats.ttest_rel(a, b)
     low, high = map(float, test.confidence_interval(level))
     return Paired(found.mean, found.sd, found.n, Interval(low, high), float(test.pvalue))
 
@@ -110,13 +110,13 @@ def detectable_shift(df: float, level: float) -> float:
     P(|t| > c) for a noncentral t is a mean over chi squared, here of its quantiles: scipy's own distribution gives NaN
     for two degrees of freedom.
     """
-    critical, draws = stats.t(df).ppf(1 - level / 2), 20_000
-    cuts = critical * np.sqrt(stats.chi2(df).ppf((np.arange(draws) + 0.5) / draws) / df)
+    critical, draws = scipy.stats.t(df).ppf(1 - level / 2), 20_000
+    cuts = critical * np.sqrt(scipy.stats.chi2(df).ppf((np.arange(draws) + 0.5) / draws) / df)
 
     def lacking(shift: float) -> float:
-        return POWER - float(np.mean(stats.norm.sf(cuts - shift) + stats.norm.cdf(-cuts - shift)))
+        return POWER - float(np.mean(scipy.stats.norm.sf(cuts - shift) + scipy.stats.norm.cdf(-cuts - shift)))
 
-    return float(optimize.brentq(lacking, 0, cuts[-1] + 10))
+    return float(scipy.optimize.brentq(lacking, 0, cuts[-1] + 10))
 
 
 def spread(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Spread:
@@ -125,7 +125,7 @@ def spread(first: Sequence[float], second: Sequence[float], *, level: float = LE
     if not a.sd or not b.sd:
         return Spread(None, None, None, (a.n, b.n))
     ratio = a.sd / b.sd
-    law = stats.f(a.n - 1, b.n - 1)
+    law = scipy.stats.f(a.n - 1, b.n - 1)
     tail = (1 - level) / 2
     low, high = (ratio / math.sqrt(float(law.ppf(q))) for q in (1 - tail, tail))
     p = float(min(1.0, 2 * min(law.cdf(ratio**2), law.sf(ratio**2))))
@@ -156,14 +156,14 @@ def equivalence(first: Sequence[float], second: Sequence[float], margin: float) 
     if found.p is None or not found.sd:
         return None, within
     error = found.sd / math.sqrt(found.n)
-    tail = float(stats.t(found.n - 1).sf(abs(abs(found.mean) - margin) / error))
+    tail = float(scipy.stats.t(found.n - 1).sf(abs(abs(found.mean) - margin) / error))
     return tail if within else 2 * tail, within  # which side of the margin is seen first and tested then
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rho of two lists; None where one of them is constant."""
     a, b = checked(first, "first"), checked(second, "second")
-    return None if _constant(a) or _constant(b) else float(stats.spearmanr(a, b).statistic)
+    return None if _constant(a) or _constant(b) else float(scipy.stats.spearmanr(a, b).statistic)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -215,7 +215,7 @@ def checked(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray:
 def _around(found: Summary, factor: float, level: float) -> Interval | None:
     if found.sd is None:
         return None
-    half = float(stats.t(found.n - 1).ppf((1 + level) / 2)) * found.sd * factor
+    half = float(scipy.stats.t(found.n - 1).ppf((1 + level) / 2)) * found.sd * factor
     return Interval(found.mean - half, found.mean + half)
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from scipy.stats import norm
+import scipy
 
 from analysis import benchmark_ratios
 from analysis.cells import Cell, Results
@@ -195,7 +195,7 @@ def _over_bins(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
     """A rank correlation over at most BINS bins of pairs, which all seeds share: more seeds make it no surer."""
     if not better.summary:
         return replace(blank, reason="undefined on every seed")
-    mean, error = better.summary.mean, 1 / math.sqrt(BINS - 1)
+    mean, error, norm = better.summary.mean, 1 / math.sqrt(BINS - 1), scipy.stats.norm
     band = significance.Interval(*(max(-1.0, min(1.0, mean + sign * norm.ppf(0.975) * error)) for sign in (-1, 1)))
     found = Estimate(mean, band)
     return replace(

@@ -41,7 +41,7 @@ class Generator(nn.Module):
 
     def __init__(self, pretrained: Pretrained, encoder: Any) -> None:
         super().__init__()
-        from transformers import AutoTokenizer  # takes seconds, and methods are declared where nothing is loaded
+        from transformers import AutoTokenizer  # lazy: slow import
 
         folder = resolve_pinned(pretrained)
         tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

@@ -60,7 +60,7 @@ def masked_loss(logits: Float[Tensor, "m v"], ids: Int[Tensor, " m"]) -> Float[T
 
 def language_model(folder: Path, name: str) -> Any:
     """The masked-language model of a folder, in eval mode and fp32; refuses one whose head isn't in the folder."""
-    from transformers import AutoModelForMaskedLM  # takes seconds, and methods are declared where nothing is loaded
+    from transformers import AutoModelForMaskedLM  # lazy: slow import
 
     model, loading = AutoModelForMaskedLM.from_pretrained(
         folder, dtype=torch.float32, output_loading_info=True, trust_remote_code=False

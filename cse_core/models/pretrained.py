@@ -4,8 +4,7 @@ import hashlib
 from importlib.util import find_spec
 from pathlib import Path
 
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+import huggingface_hub
 
 from cse_core.data.pins import hold, name_of
 from cse_core.run import Pretrained
@@ -22,6 +21,8 @@ KEPT = "encoder.json"  # pooling and template of an encoder that sentence-transf
 
 def resolve(name: str) -> Path:
     """The folder of an embedded backbone, of a path or of a hub model (cache first, then download)."""
+    from huggingface_hub import errors  # lazy: slow import
+
     embedded = sorted(path.parent.name for path in ASSETS.glob("*/config.json"))
     if name in embedded:
         return ASSETS / name
@@ -32,11 +33,17 @@ def resolve(name: str) -> Path:
     files = ["config.json", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "1_Pooling/config.json"]
     files += ["modules.json", KEPT]
     try:
-        folder = Path(snapshot_download(name, allow_patterns=[*files, WEIGHTS[0]]))
+        folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=[*files, WEIGHTS[0]]))
         if not (folder / WEIGHTS[0]).is_file():
-            folder = Path(snapshot_download(name, allow_patterns=[*files, WEIGHTS[1]]))
+            folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=[*files, WEIGHTS[1]]))
         return folder
-    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, ValueError, OSError) as error:
+    except (
+        errors.HfHubHTTPError,
+        errors.LocalEntryNotFoundError,
+        errors.OfflineModeIsEnabled,
+        ValueError,
+        OSError,
+    ) as error:
         raise FileNotFoundError(
             f"backbone {name!r}: neither embedded ({', '.join(embedded)}), nor a folder with a config.json, nor to be "
             f"had from the Hugging Face hub ({type(error).__name__}); name one of these or fetch it there first"

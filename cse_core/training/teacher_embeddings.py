@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from datasets import Dataset
 from filelock import FileLock
 from jaxtyping import Float
 from torch import Tensor
@@ -23,6 +23,9 @@ from cse_core.models.word_vectors import WordVectors, is_word_vectors, word_vect
 from cse_core.run import TRAIN_VERSION, Corpus, Pretrained
 from cse_core.training.checkpoint import CheckpointError, check_content, read_manifest
 from cse_core.training.run_state import check_manifest, load_history
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def checkpoint_folder(store: Path, encoder: EncoderRef, select: str) -> Path:
@@ -82,7 +85,7 @@ class TargetEncoder:
 
     def __init__(
         self,
-        table: Dataset,
+        table: "Dataset",
         student: Encoder,
         store: Path,
         *,

@@ -1,11 +1,12 @@
 """From studies to work: which jobs there are, which are done, in which order the rest can run, how long it may take."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
@@ -17,6 +18,9 @@ from experiments.results.csv_record import UNRECORDED
 from experiments.results.run_result import read_result
 from experiments.schema.study import Row, Study
 from experiments.storage.shared_storage import Shared
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # A score that was trained again counts as the same if no table could show the difference. On one kind of processor the
 # bits are equal; AVX2 instead of AVX-512 moved SimCSE's dev scores by at most 2e-6.
@@ -73,7 +77,7 @@ def scored(results: pd.DataFrame) -> Done:
     """By key, every (select, scorer, task) that the record has with all metrics of the present evaluator."""
     metrics: dict[tuple[str, str, str, str, int], set[str]] = defaultdict(set)
     lines = results[results["score"].notna()]
-    for *cell, metric in zip(*(lines[name] for name in [*CELL_OF_METRICS, "metric"]), strict=True):
+    for *cell, metric in zip(*(lines[name].tolist() for name in [*CELL_OF_METRICS, "metric"]), strict=True):
         metrics[tuple(cell)].add(metric)
     found: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
     for (key, select, scorer, task, version), names in metrics.items():
@@ -110,18 +114,18 @@ class Plan:
         return tuple(job for level in self.levels for job in level)
 
 
-def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path, shared: str = "") -> Plan:
-    """What is left to do. A recorded run is trained again only where a pending run needs weights that are not there.
+def plan(jobs: Mapping[str, Job], done: Done, store: Path, shared: str = "") -> Plan:
+    """What is left to do where `done` is what `scored` gives.
 
-    With `shared` (shared_storage.py), a run counts as trained only if it is published there: one found only locally is
-    submitted again.
+    A recorded run is trained again only where a pending run needs weights that are not there. With `shared`
+    (shared_storage.py), a run counts as trained only if it is published there: one found only locally is submitted
+    again.
     """
     storage = Shared(shared) if shared else None
 
     def there(run: Run, rules: Sequence[str]) -> bool:
         return storage.holds(run.key, rules) if storage else finished(run, store, rules) is not None
 
-    done = scored(results)
     wanted = {key: left for key, job in jobs.items() if (left := missing(job, done))}
     untrained: set[str] = set()
     again: set[str] = set()

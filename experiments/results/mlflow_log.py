@@ -5,32 +5,19 @@ into the record: it holds copies, to look at, and what it lacks is logged by the
 """
 
 import json
-import logging
 import os
 import re
 import sqlite3
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
-
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # two lines a run, across the progress bar
-# The driver must not stand still while a server is away: runs that wait are tried again (log_queue.py).
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+from typing import TYPE_CHECKING, Any, cast
 
 from filelock import FileLock
-from mlflow.entities import ExperimentTag, Metric, Param, RunStatus, RunTag
-from mlflow.entities import Run as Tracked
-from mlflow.exceptions import MlflowException
-from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-from mlflow.tracking import MlflowClient
-from sqlalchemy.exc import SQLAlchemyError
 
 from cse_core.data.atomic_write import atomic_path
 from cse_core.evaluation.suite import GROUPS
@@ -38,23 +25,44 @@ from cse_core.methods import METHODS
 from experiments.results import csv_record
 from experiments.results.run_result import RESULT, read_result
 
-logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports each table of a new database
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, RunTag
+    from mlflow.entities import Run as Tracked
+
+# MLflow reads these when it is first imported, in the functions below.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # two lines a run, across the progress bar
+# The driver must not stand still while a server is away: runs that wait are tried again (log_queue.py).
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # it reports each table of a new database
+
 EXPERIMENT = "cse-study"
 CONTENT = ("cells", "studies")  # tags that say what a logged run holds; the record takes runs that a study names
-OWN = " (own)"
-UNREACHABLE_ERRORS = (
-    OSError,
-    MlflowException,
-    SQLAlchemyError,
-)  # what a server or storage that can't be reached raises
+OWN, FINISHED = " (own)", "FINISHED"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # else the interface hides the metrics
 MAX_METRICS_PER_CALL = 1000  # MLflow takes at most so many metrics in a call
+
+
+@contextmanager
+def _os_errors() -> Generator[None]:
+    """Raise what MLflow or its database raises as an OSError: nearly always a server or storage can't be reached."""
+    from mlflow.exceptions import MlflowException  # lazy: slow import
+    from sqlalchemy.exc import SQLAlchemyError  # lazy: slow import
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError) as error:
+        raise OSError(str(error)) from error
 
 
 class Tracker:
     """A place where runs are logged: MLFLOW_TRACKING_URI, else the database in the mlruns folder.
 
-    Nothing is opened before it is used, so a server that can't be reached doesn't keep a sweep from starting.
+    Nothing is opened before it is used, so a server that can't be reached doesn't keep a sweep from starting. What
+    can't be reached is an OSError.
     """
 
     def __init__(self, mlruns: Path) -> None:
@@ -62,8 +70,10 @@ class Tracker:
         self.uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{_database(mlruns)}"
 
     @cached_property
-    def client(self) -> MlflowClient:
+    def client(self) -> "MlflowClient":
         """MLflow's client; the local database is made first if there is none."""
+        from mlflow import MlflowClient  # lazy: slow import
+
         if not os.environ.get("MLFLOW_TRACKING_URI"):
             make_database(self.mlruns)
         return MlflowClient(self.uri)
@@ -78,21 +88,25 @@ class Tracker:
         place = (self.mlruns / "artifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
         return self.client.create_experiment(EXPERIMENT, artifact_location=place, tags=KIND)
 
+    @_os_errors()
     def lacks(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return those results that are not logged, or not with all of their scores and studies."""
         logged = {run.data.tags.get("key"): run.data.tags for run in self._finished()}
         return [result for result in results if not _same(logged.get(_key(result), {}), result)]
 
-    def logged(self, key: str) -> Tracked | None:
+    def logged(self, key: str) -> "Tracked | None":
         """The earliest finished run with this key; runs that a killed driver left half-logged are deleted."""
         runs = self.client.search_runs([self.experiment], f"tags.key = '{key}'", order_by=["attributes.start_time ASC"])
         for run in runs:
-            if run.info.status != RunStatus.to_string(RunStatus.FINISHED):
+            if run.info.status != FINISHED:
                 self.client.delete_run(run.info.run_id)
-        return next((r for r in runs if r.info.status == RunStatus.to_string(RunStatus.FINISHED)), None)
+        return next((r for r in runs if r.info.status == FINISHED), None)
 
+    @_os_errors()
     def log(self, folder: Path) -> str:
         """Log a run's folder; a key that is there already only gets the scores it lacks. Returns MLflow's run id."""
+        from mlflow.entities import Param  # lazy: slow import
+
         result = read_result(folder)
         if result is None:
             raise FileNotFoundError(f"{folder / RESULT}: no result to log")
@@ -120,16 +134,17 @@ class Tracker:
         self.client.set_terminated(run_id)
         return run_id
 
+    @_os_errors()
     def keys(self) -> set[str]:
         """Return the key of every finished run, whether a study names it or not."""
         return {run.data.tags.get("key", "").removesuffix(OWN) for run in self._finished()}
 
-    def _finished(self) -> Iterator[Tracked]:
+    def _finished(self) -> "Iterator[Tracked]":
         token = None
         while True:
             page = self.client.search_runs(
                 [self.experiment],
-                "attributes.status = 'FINISHED'",
+                f"attributes.status = '{FINISHED}'",
                 order_by=["attributes.start_time ASC"],
                 page_token=token,
             )
@@ -138,6 +153,7 @@ class Tracker:
             if not token:
                 return
 
+    @_os_errors()
     def compare_page(self, keys: Iterable[str], address: str = "http://127.0.0.1:5000") -> str:
         """The address of MLflow's compare page for these runs, on a server started as README says."""
         wanted = set(keys)  # of trained runs: one without parameters would make all of them differ
@@ -161,7 +177,9 @@ def _key(result: Mapping[str, Any]) -> str:
     return result["key"] if result["studies"] else result["key"] + OWN
 
 
-def _tags(result: Mapping[str, Any]) -> list[RunTag]:
+def _tags(result: Mapping[str, Any]) -> "list[RunTag]":
+    from mlflow.entities import RunTag  # lazy: slow import
+
     environment = {f"env.{name}": value for name, value in result["environment"].items()}
     tags = {
         "key": _key(result),
@@ -181,8 +199,10 @@ def _tags(result: Mapping[str, Any]) -> list[RunTag]:
     return [RunTag(name, value) for name, value in tags.items()]
 
 
-def _scores(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
+def _scores(result: Mapping[str, Any], now: int) -> "Iterator[Metric]":
     """`test/<task>` for plain cosine and the papers' aggregation; other checkpoints, scorers and metrics by name."""
+    from mlflow.entities import Metric  # lazy: slow import
+
     cells = [c for c in result["cells"] if c["metric"] == "spearman.all"]
     first = result["cells"][0]["select"] if result["cells"] else ""
     sets = GROUPS["synthetic"] + GROUPS["sts"] + GROUPS["dev"]
@@ -199,7 +219,9 @@ def _scores(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
     yield Metric("seconds/all", result["scoring_seconds"], now, 0)
 
 
-def _curves(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
+def _curves(result: Mapping[str, Any], now: int) -> "Iterator[Metric]":
+    from mlflow.entities import Metric  # lazy: slow import
+
     for name, points in result["curves"].items():
         shown = name if "/" in name else f"{name}/total"
         yield from (Metric(shown, value, now, step) for step, value in points)
@@ -215,6 +237,9 @@ def _database(mlruns: Path) -> Path:
 
 def make_database(mlruns: Path) -> None:
     """Make the local database if there is none: under another name first, so that a kill leaves none or a whole one."""
+    from mlflow.entities import ExperimentTag  # lazy: slow import
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # lazy: slow import
+
     check_database(mlruns)
     path = _database(mlruns)
     path.parent.mkdir(parents=True, exist_ok=True)

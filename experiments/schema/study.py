@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,10 @@ class Row:
 
     def runs(self) -> tuple[Run, ...]:
         """The row's run under each seed."""
+        return self._runs
+
+    @cached_property
+    def _runs(self) -> tuple[Run, ...]:  # the same objects at each call, so that each key is hashed once
         if not isinstance(self.encoder, Run):
             return ()
         return tuple(reseeded(self.encoder, seed, nested=self.vary == "all") for seed in self.seeds)

@@ -112,7 +112,7 @@ class Search:
 
 def distributions(space: Space) -> dict[str, Any]:
     """A space in Optuna's terms."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution  # a second that few need
+    from optuna.distributions import CategoricalDistribution, FloatDistribution  # lazy: slow import
 
     return {
         name: FloatDistribution(v.low, v.high, log=True) if isinstance(v, LogUniform) else CategoricalDistribution(v)
