@@ -34,7 +34,7 @@ def scored(row: Row, tasks: tuple[str, ...], place: ExecutionSettings) -> tuple[
     encoder = next(iter(row.runs()), row.encoder)
     if encoder is None:
         raise ValueError(f"{row.label}: {row.why}; wanted a row with runs")
-    found, _ = suite.evaluate(load_encoder(encoder, row.select, place), row.scorer, tasks, data=place.data)
+    found = suite.evaluate(load_encoder(encoder, row.select, place), row.scorer, tasks, data=place.data)
     mean = float(np.mean([found[task].metrics["spearman.all"] for task in tasks]))
     return {task: found[task].arrays["pair_scores"] for task in tasks}, mean
 

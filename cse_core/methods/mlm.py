@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.data.batches import stack
-from cse_core.method import Batch, Encode, Loss, Method, Source, Targets, Tokens, check
+from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, Tokens, check
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.pretrained import resolve
 
@@ -122,6 +122,11 @@ class MLM:
     inner: Method = SIMCSE
     mlm_weight: float = 0.1
     mlm_share: float = 0.15
+
+    @staticmethod
+    def recipes() -> Mapping[Any, Recipe]:
+        """Return none: the settings are those of the method inside."""
+        return {}
 
     def __post_init__(self) -> None:
         check("mlm_weight", self.mlm_weight, lambda w: w >= 0, "zero or positive")

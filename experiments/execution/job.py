@@ -7,8 +7,8 @@ A driver that dies between the two finds it again.
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -123,14 +123,15 @@ def _execute(
     folder = place.store / job.key
     done = read_result(folder) or {"cells": []}
     history = _train(job, place, on_step)
-    cells, warnings = done["cells"], {*history.warnings, *done.get("warnings", [])}
+    cells, warnings = list(done["cells"]), {*history.warnings, *done.get("warnings", [])}
     history.data = done.get("data", {}) | history.data
-    failed: dict[str, str] = {}
+    failures: dict[str, str] = {}
     for scoring in job.scorings:
-        new, files, told = _score(job, scoring, history, place, on_score, known=cells, failed=failed)
-        cells = cells + new
-        history.data |= files
-        warnings |= set(told)
+        new = _score(job, scoring, history, place, on_score, _tasks_to_score(job, scoring, place, cells))
+        cells += new.cells
+        history.data |= new.files
+        warnings.update(new.warnings)
+        failures |= new.failures
     result = _described(job, history, place) | {
         "studies": list(dict.fromkeys([*done.get("studies", []), *job.studies])),
         "cells": cells,
@@ -141,8 +142,8 @@ def _execute(
     }
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / RESULT, json.dumps(result, indent=1, allow_nan=False))
-    if failed:
-        raise FailedTasksError(failed, result)
+    if failures:
+        raise FailedTasksError(failures, result)
     return result
 
 
@@ -180,39 +181,55 @@ def _trained_with(folder: Path, present: Mapping[str, str]) -> Mapping[str, str]
     return dict.fromkeys(present, UNKNOWN) | {"dirty": "false"}
 
 
+@dataclass(frozen=True)
+class _Scored:
+    """New cells of one scoring, the hashes of the data files that they came from, warnings, why tasks failed."""
+
+    cells: Sequence[Mapping[str, Any]] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+def _tasks_to_score(
+    job: Job, scoring: Scoring, place: ExecutionSettings, cells: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return the tasks of a scoring that are not among the cells, and those whose arrays are damaged."""
+    scorer, select = str(scoring.scorer), scoring.select
+    done = _done([cell for cell in cells if (cell["select"], cell["scorer"]) == (select, scorer)])
+    again = discard_damaged(place.store / job.key, select, scorer, done)
+    return [task for task in dict.fromkeys((*scoring.tasks, *again)) if task not in done or task in again]
+
+
 def _score(
     job: Job,
     scoring: Scoring,
     history: History,
     place: ExecutionSettings,
     on_score: Progress | None,
-    *,
-    known: list[dict[str, Any]],
-    failed: dict[str, str],
-) -> tuple[list[dict[str, Any]], Mapping[str, str], list[str]]:
-    """New cells of one scoring, the data files they came from and warnings; arrays go beside the checkpoint."""
+    tasks: Sequence[str],
+) -> _Scored:
+    """Score tasks on the scoring's checkpoint; arrays go beside it."""
+    if not tasks:
+        return _Scored()
     scorer, select = str(scoring.scorer), scoring.select
-    done = _done([cell for cell in known if (cell["select"], cell["scorer"]) == (select, scorer)])
-    again = discard_damaged(place.store / job.key, select, scorer, done)
-    names = [task for task in dict.fromkeys((*scoring.tasks, *again)) if task not in done or task in again]
-    if not names:
-        return [], {}, []
     encoder = load_encoder(job.encoder, select, place)
     hold_corpus(getattr(scoring.scorer, "corpus", None), place.store, place.data, f"run {job.key}, scored by {scorer}")
-    found, sets = suite.evaluate(encoder, scoring.scorer, names, data=place.data, progress=on_score, failed=failed)
+    found = suite.evaluate(encoder, scoring.scorer, tasks, data=place.data, progress=on_score)
     kept = history.kept.get(select)
     cells: list[dict[str, Any]] = []
-    for name, outcome in found.items():
+    for name, outcome in found.outcomes.items():
         about = {"select": select, "scorer": scorer, "task": name, "pairs": outcome.rows}
         about |= {"step": kept.step if kept else 0, "version": suite.version(name)}
         cells += [about | {"metric": metric, "score": score} for metric, score in outcome.metrics.items()]
         save_arrays(place.store / job.key, select, scorer, name, outcome.arrays)
-    warnings = [w for evaluation in sets.values() for w in evaluation.warnings]
-    warnings += [w for outcome in found.values() for w in outcome.warnings]
-    return cells, {name: sha for e in sets.values() for name, sha in e.files.items()}, warnings
+    warnings = [w for dataset in found.datasets.values() for w in dataset.warnings]
+    warnings += [w for outcome in found.outcomes.values() for w in outcome.warnings]
+    files = {name: sha for dataset in found.datasets.values() for name, sha in dataset.files.items()}
+    return _Scored(cells, files, warnings, found.failures)
 
 
-def _done(cells: list[dict[str, Any]]) -> set[str]:
+def _done(cells: Sequence[Mapping[str, Any]]) -> set[str]:
     """Tasks that one scorer has scored on one checkpoint in full."""
     have: dict[tuple[str, int], set[str]] = {}
     for cell in cells:
