@@ -51,6 +51,7 @@ PARTICIPLES = words(  # the irregular ones; others end in -ed
 ) - {"fit", "put", "run", "come"}  # verbs too
 # Names that other files, recorded runs or their readers depend on, and data.
 ALLOWED_NAMES = {
+    "nested": "the runs inside a run or a search: used by every package",
     "substituted": "a property of methods, which results name: what replaces a piece of the paper",
 }
 WORD_LISTS = {  # their strings are English to be parsed or written, not messages

@@ -234,7 +234,7 @@ def load_encoder(encoder: Run | Pretrained, select: str, place: ExecutionSetting
 def _described(job: Job, history: History, place: ExecutionSettings) -> dict[str, Any]:
     run = job.encoder
     settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
-    changed = run.changed() if isinstance(run, Run) else {}
+    changed = run.non_defaults() if isinstance(run, Run) else {}
     told = [name for name in changed if name not in ("backbone", "corpus") and "teachers" not in name]
     return {
         "key": job.key,

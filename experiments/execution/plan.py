@@ -46,7 +46,7 @@ def _add(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row
 
 def _add_nested(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study) -> None:
     """Teachers and bases, scored on dev alone: enough to see that one trained again is the same."""
-    for nested, rule in encoder.reads() if isinstance(encoder, Run) else ():
+    for nested, rule in encoder.nested_checkpoints() if isinstance(encoder, Run) else ():
         _add_nested(jobs, nested, study)
         label = f"{nested.method.name} {nested.backbone.name}"
         _put(jobs, Job(nested, study.scale.name, label, (Scoring(rule, Cosine(), (study.scale.dev,)),), (study.name,)))
