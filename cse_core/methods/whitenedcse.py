@@ -34,7 +34,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce
-from cse_core.functional.whitening import OVER_ALL, RunningWhitening, check_groups, random_rotation
+from cse_core.functional.whitening import ALL_CHANNEL_KINDS, RunningWhitening, check_groups, random_rotation
 from cse_core.functional.whitening import (
     group_whiten as group_whiten,  # names of this paper that are of use without its training
 )
@@ -121,7 +121,7 @@ class WhitenedCSE:
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         for name, known in (
-            ("whitening", (*BY_GROUP, *OVER_ALL, "channel", "rotation", "none")),
+            ("whitening", (*BY_GROUP, *ALL_CHANNEL_KINDS, "channel", "rotation", "none")),
             ("views", ("shared", "dropout")),
             ("objective", ("outside", "inside", "inside_printed")),
             ("variant", ("paper", "released_code")),
@@ -142,7 +142,7 @@ class WhitenedCSE:
         modules = tanh_head(self, encoder, generator)
         if self.whitening in BY_GROUP:
             check_groups(self.groups, encoder.width)
-        if self.whitening in OVER_ALL:
+        if self.whitening in ALL_CHANNEL_KINDS:
             modules["whitening"] = RunningWhitening(encoder.width, self.whitening, self.momentum, self.eps, self.detach)
         return modules
 
@@ -168,7 +168,7 @@ class WhitenedCSE:
     ) -> Sequence[Float[Tensor, "n d"]]:
         if self.whitening == "none":
             return features
-        if self.whitening in OVER_ALL:
+        if self.whitening in ALL_CHANNEL_KINDS:
             return [modules["whitening"](h) for h in features]
         if self.whitening == "channel":
             return [whiten(h, "channel", self.eps, detach=self.detach) for h in features]
