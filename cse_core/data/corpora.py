@@ -11,7 +11,7 @@ from datasets import Dataset
 from cse_core.data import senteval, synthetic
 from cse_core.data.arrow_cache import arrow_table, cache_folder, content_of
 from cse_core.data.locate import locate_corpus, read_lines
-from cse_core.data.pins import hold, name_of
+from cse_core.data.pins import enforce_pins, pin_name
 from cse_core.run import Corpus
 
 CHUNK = 4096  # sentences written at a time
@@ -41,10 +41,10 @@ def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> li
     return sentences(corpus, data).select(rows)["text"][:]
 
 
-def hold_corpus(corpus: Corpus | None, store: Path, data: Path | None, by: str) -> None:
+def enforce_corpus_pin(corpus: Corpus | None, store: Path, data: Path | None, by: str) -> None:
     """Hold a corpus that scores are made with to the pins."""
     if corpus and not corpus.sha256:
-        hold(store, {name_of(corpus): content_of(sentences(corpus, data))}, by)
+        enforce_pins(store, {pin_name(corpus): content_of(sentences(corpus, data))}, by)
 
 
 def read_source(corpus: Corpus, folder: Path | None) -> list[str]:

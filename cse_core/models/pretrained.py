@@ -6,7 +6,7 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
-from cse_core.data.pins import hold, name_of
+from cse_core.data.pins import enforce_pins, pin_name
 from cse_core.run import Pretrained
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -52,7 +52,7 @@ def resolve_pinned(encoder: Pretrained, store: Path | None = None) -> Path:
     if not encoder.sha256:
         _check_known(encoder.name, folder / WEIGHTS[0])
         if store:
-            hold(store, {name_of(encoder): content_hash(folder)}, f"{folder}")
+            enforce_pins(store, {pin_name(encoder): content_hash(folder)}, f"{folder}")
     return folder
 
 

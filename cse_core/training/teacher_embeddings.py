@@ -1,4 +1,4 @@
-"""Training examples and corpus as finished encoders see them: computed once per checkpoint, shared by all runs."""
+"""Embeddings of examples and corpus by finished encoders: computed once per checkpoint, shared by all runs."""
 
 import hashlib
 from collections.abc import Callable
@@ -40,18 +40,18 @@ def checkpoint_folder(store: Path, encoder: EncoderRef, select: str) -> Path:
 
 
 def load_starting_weights(encoder: Encoder, method: Method, store: Path) -> None:
-    """Put the weights in place that the method starts from; pooling, template and dropout stay the encoder's own."""
-    if (wanted := starting_encoder(method)) is None:
+    """Load the weights that the method starts from; pooling, template and dropout of the encoder do not change."""
+    if (start := starting_encoder(method)) is None:
         return
-    folder = checkpoint_folder(store, *wanted)
-    weights, own = Encoder.from_pretrained(folder).backbone.state_dict(), encoder.backbone.state_dict()
-    if {name: value.shape for name, value in weights.items()} != {name: value.shape for name, value in own.items()}:
+    folder = checkpoint_folder(store, *start)
+    weights, present = Encoder.from_pretrained(folder).backbone.state_dict(), encoder.backbone.state_dict()
+    if {name: value.shape for name, value in weights.items()} != {name: value.shape for name, value in present.items()}:
         raise ValueError(f"{folder}: weights of other shapes than those of {encoder.name}; start from one of its kind")
     encoder.backbone.load_state_dict(weights)
 
 
 class TargetEncoder:
-    """A Source (method.py) over the tokenised examples of one run."""
+    """A Source (method.py) over the tokenised examples of one run, cached on disk."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class TargetEncoder:
         self.corpus, self.data = corpus, data
 
     def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> Float[Tensor, "examples d"]:
-        """Embeddings of a column's ids (else the first's): eval mode, fp32, the encoder's own pooling, no head."""
+        """Return embeddings of a column (by default the first): eval mode, fp32, the encoder's own pooling, no head."""
         folder, column = checkpoint_folder(self.store, encoder, select), column or self.table.column_names[0]
 
         def compute() -> Float[Tensor, "examples d"]:
@@ -80,34 +80,34 @@ class TargetEncoder:
             ids = Column(self.table, column)
             return teacher.embed([ids[row] for row in range(len(ids))])
 
-        return self._cached(f"{identity(folder)} {content_of(self.table)} {column}", compute)
+        return self._load_or_compute(f"{identity(folder)} {content_of(self.table)} {column}", compute)
 
     def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
-        """Embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's own limit.
+        """Return embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's limit.
 
-        Most are training examples as well: only sentences whose full ids are no example's are embedded anew.
+        Most are training examples too: only sentences whose full ids are no example's are embedded here.
         """
         folder, examples = checkpoint_folder(self.store, encoder, select), self.table.column_names[0]
 
         def compute() -> Float[Tensor, "size d"]:
             base = Encoder.from_pretrained(folder).to(self.device)
             ids = [tuple(row) for row in base.tokenise(sample(self.corpus, size, seed, self.data))]
-            wanted, column = set(ids), Column(self.table, examples)
-            known = {key: row for row in range(len(column)) if (key := tuple(column[row].tolist())) in wanted}
-            new = list(dict.fromkeys(key for key in ids if key not in known))
-            shared = self.vectors(encoder, select=select, column=examples)[list(known.values())]
-            place = {key: i for i, key in enumerate([*known, *new])}
-            return torch.cat([shared, base.embed(new)])[[place[key] for key in ids]]
+            distinct, column = set(ids), Column(self.table, examples)
+            embedded = {key: row for row in range(len(column)) if (key := tuple(column[row].tolist())) in distinct}
+            new = list(dict.fromkeys(key for key in ids if key not in embedded))
+            shared = self.vectors(encoder, select=select, column=examples)[list(embedded.values())]
+            index = {key: i for i, key in enumerate([*embedded, *new])}
+            return torch.cat([shared, base.embed(new)])[[index[key] for key in ids]]
 
-        # The table stands for what it shares: with other neighbours in its batch a vector is rounded differently.
+        # The table is part of the name: with other sentences in its batch a vector is rounded differently.
         what = f"{content_of(sentences(self.corpus, self.data))} {content_of(self.table)} {examples}"
-        return self._cached(f"{identity(folder)} {what} sample {size} {seed}", compute)
+        return self._load_or_compute(f"{identity(folder)} {what} sample {size} {seed}", compute)
 
-    def _cached(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
+    def _load_or_compute(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
         what = f"{what} {TRAIN_VERSION} {self.device.type}"
         path = cache_folder() / "vectors" / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):  # several runs want the same teacher at once: one computes it
+        with FileLock(path.with_suffix(".lock")):  # of several runs that need the same teacher at once, one computes it
             if not is_whole(path, what):
                 warn_of_damage(path)
                 with atomic_path(path) as part:

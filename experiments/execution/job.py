@@ -17,7 +17,7 @@ import torch
 from filelock import FileLock
 
 from cse_core.data.atomic_write import atomic_write
-from cse_core.data.corpora import hold_corpus
+from cse_core.data.corpora import enforce_corpus_pin
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Scorer
 from cse_core.models.embedding_cache import CachedEncoder, Progress
@@ -156,7 +156,7 @@ def _train(job: Job, place: ExecutionSettings, on_step: Callable[[int, History],
         job.encoder,
         place.store,
         data=place.data,
-        keep=job.rules,
+        rules=job.rules,
         device=place.device,
         compiled=place.compiled,
         save_seconds=place.save_seconds,
@@ -200,7 +200,9 @@ def _score(
     if not names:
         return [], {}, []
     encoder = load_encoder(job.encoder, select, place)
-    hold_corpus(getattr(scoring.scorer, "corpus", None), place.store, place.data, f"run {job.key}, scored by {scorer}")
+    enforce_corpus_pin(
+        getattr(scoring.scorer, "corpus", None), place.store, place.data, f"run {job.key}, scored by {scorer}"
+    )
     found, sets = suite.evaluate(encoder, scoring.scorer, names, data=place.data, progress=on_score, failed=failed)
     kept = history.kept.get(select)
     cells: list[dict[str, Any]] = []

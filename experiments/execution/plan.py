@@ -11,7 +11,7 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
 from cse_core.metrics import correlation
 from cse_core.run import Pretrained, Run
-from cse_core.training.run_state import finished
+from cse_core.training.run_state import finished_history
 from experiments.execution.job import Job, Scoring
 from experiments.results.csv_record import UNRECORDED
 from experiments.results.run_result import read_result
@@ -119,7 +119,7 @@ def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path, shared: st
     storage = Shared(shared) if shared else None
 
     def there(run: Run, rules: Sequence[str]) -> bool:
-        return storage.holds(run.key, rules) if storage else finished(run, store, rules) is not None
+        return storage.holds(run.key, rules) if storage else finished_history(run, store, rules) is not None
 
     done = scored(results)
     wanted = {key: left for key, job in jobs.items() if (left := missing(job, done))}

@@ -88,7 +88,7 @@ def test_dev_scores_in_training(real_data: Path, tmp_path: Path) -> None:
     torch.set_num_threads(2)
     run = simcse_run(SCALES["small"], "bert-base-uncased")
     assert run is not None
-    loop = Loop(run, tmp_path, data=real_data, keep=("stsb_dev",), device=torch.device("cpu"))
+    loop = Loop(run, tmp_path, data=real_data, rules=("stsb_dev",), device=torch.device("cpu"))
     (dev,) = loop.dev.values()
     steps, scores = [], []
     for step in range(40):

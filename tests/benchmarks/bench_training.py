@@ -64,7 +64,7 @@ def small_run(model: str, precision: str = "fp32") -> Run:
 
 
 def loop_of(run: Run, store: Path, data: Path) -> Loop:
-    return Loop(run, store, data=data, keep=("last",), device=torch.device("cpu"))
+    return Loop(run, store, data=data, rules=("last",), device=torch.device("cpu"))
 
 
 class Clock(TrainerCallback):

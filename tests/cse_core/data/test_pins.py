@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cse_core.data.pins import PINS, hold, pins
+from cse_core.data.pins import PINS, enforce_pins, read_pins
 from cse_core.data.synthetic import sentences
 from cse_core.method import Method
 from cse_core.methods.rankcse import RankCSE, Teacher
@@ -54,7 +54,7 @@ def other_weights(backbone: Path) -> None:
 def test_the_first_run_pins_what_it_takes_by_name(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
     store = tmp_path / "store"
     history = train(run(backbone), store, data=data)
-    assert pins(store) == {
+    assert read_pins(store) == {
         "corpus mine, first 64 lines": history.data["corpus"],
         f"backbone {backbone}": history.data["backbone"],
     }
@@ -90,7 +90,7 @@ def test_other_weights_under_the_name_are_refused(backbone: Path, data: Path, tm
 def test_what_declares_its_hash_has_no_pin(data: Path, tmp_path: Path, cache: Path) -> None:
     declared = Pretrained("wiki-tiny", content_hash(pretrained.ASSETS / "wiki-tiny"))
     resolve_pinned(declared, tmp_path / "store")
-    assert pins(tmp_path / "store") == {}
+    assert read_pins(tmp_path / "store") == {}
 
 
 def test_a_teacher_that_learnt_from_other_sentences_is_refused(
@@ -109,17 +109,17 @@ def test_a_teacher_that_learnt_from_other_sentences_is_refused(
 
 @pytest.mark.parametrize("damage", ["", "{", "[1]", '{"corpus mine": 3}'])
 def test_damaged_pins_are_an_error_and_stay(damage: str, tmp_path: Path) -> None:
-    hold(tmp_path, {"corpus mine": "a"}, "a test")
+    enforce_pins(tmp_path, {"corpus mine": "a"}, "a test")
     (tmp_path / PINS).write_text(damage)
     with pytest.raises(ValueError, match=rf"{PINS}: damaged .*; put a copy back, or delete it"):
-        hold(tmp_path, {"corpus mine": "b"}, "a test")
+        enforce_pins(tmp_path, {"corpus mine": "b"}, "a test")
     assert (tmp_path / PINS).read_text() == damage
 
 
 def pin_one(store: Path, number: int, barrier, results) -> None:
     barrier.wait(30)
     try:
-        hold(store, {f"corpus {number}": "same", "corpus shared": str(number)}, f"process {number}")
+        enforce_pins(store, {f"corpus {number}": "same", "corpus shared": str(number)}, f"process {number}")
     except ValueError:
         results.put(0)
     else:
@@ -146,4 +146,4 @@ def test_a_backbone_whose_hash_is_known_must_have_it(backbone: Path, tmp_path: P
     known = pretrained.KNOWN["bert-base-uncased"]
     with pytest.raises(ValueError, match=f"model.safetensors: sha256 [0-9a-f]{{64}}, expected {known}, as the hub's"):
         resolve_pinned(Pretrained("bert-base-uncased"), tmp_path / "store")
-    assert pins(tmp_path / "store") == {}
+    assert read_pins(tmp_path / "store") == {}

@@ -264,9 +264,9 @@ def test_an_encoder_that_does_not_pool_at_the_mask_is_refused(encoder: Encoder) 
     [
         (lambda: SNCSE(temperature=-0.1), r"temperature must be positive, got -0\.1"),
         (lambda: SNCSE(margin_weight=-1.0), r"margin_weight must be zero or positive, got -1\.0"),
-        (lambda: SNCSE(nearest=-0.1), r"margins want 0 <= nearest <= farthest, got -0\.1 and 0\.3"),
-        (lambda: SNCSE(nearest=0.4), r"margins want 0 <= nearest <= farthest, got 0\.4 and 0\.3"),
-        (lambda: SNCSE(farthest=math.nan), r"margins want 0 <= nearest <= farthest, got 0\.1 and nan"),
+        (lambda: SNCSE(nearest=-0.1), r"margins must satisfy 0 <= nearest <= farthest, got -0\.1 and 0\.3"),
+        (lambda: SNCSE(nearest=0.4), r"margins must satisfy 0 <= nearest <= farthest, got 0\.4 and 0\.3"),
+        (lambda: SNCSE(farthest=math.nan), r"margins must satisfy 0 <= nearest <= farthest, got 0\.1 and nan"),
         (lambda: SNCSE(negation="words!"), "negation must be one of words, spacy, got 'words!'"),
         (lambda: SNCSE(first="[MASK]"), r"a template has one \{\} and one \[MASK\] after it, got '\[MASK\]'"),
         (lambda: SNCSE(second="{}"), r"a template has one \{\} and one \[MASK\] after it, got '\{\}'"),

@@ -103,7 +103,7 @@ def test_bf16_passes_are_another_rounding(monkeypatch: pytest.MonkeyPatch) -> No
 
 def loop_on(device: str, method: str, store: Path) -> Loop:
     run = Run(method=METHODS[method], backbone=TINY, corpus=CORPUS, precision="bf16" if device == "cuda" else "fp32")
-    return Loop(replace(run, dropout=0.0), store, data=None, keep=("last",), device=torch.device(device))
+    return Loop(replace(run, dropout=0.0), store, data=None, rules=("last",), device=torch.device(device))
 
 
 @needs_gpu

@@ -47,7 +47,7 @@ def one_thread() -> Iterator[None]:
 
 
 def trained_by_the_loop(run: Run, store: Path) -> Loop:
-    loop = Loop(run, store, data=None, keep=("last",), device=torch.device("cpu"))
+    loop = Loop(run, store, data=None, rules=("last",), device=torch.device("cpu"))
     assert loop.history.steps == STEPS
     for step in range(STEPS):
         loop.train_step(step)

@@ -107,7 +107,7 @@ def test_every_method_learns_on_real_sentences(name: str, tmp_path: Path, real_d
     changes = {"whitenedcse": {"views": "dropout"}, "rankencoder on sncse": {"base": "sncse"}}.get(name, {})
     run = made(name.partition(" ")[0], scale, **changes)
     for nested in run.nested():
-        train(nested, tmp_path, data=real_data, keep=("stsb_dev",))
+        train(nested, tmp_path, data=real_data, rules=("stsb_dev",))
     losses = [value for _, value in train(run, tmp_path, data=real_data).curves["loss"]]
     assert len(losses) == 16
     assert mean(losses[-4:]) < 0.9 * mean(losses[:4])
