@@ -29,7 +29,7 @@ def check_pooling(pooling: str, template: str = "") -> None:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The first `lines` sentences of a named collection, pinned by a `sha256` (corpora.content_hash) or not ("")."""
+    """The first `lines` sentences of a named collection, pinned by a `sha256` (corpora.lines_hash) or not ("")."""
 
     name: str
     lines: int

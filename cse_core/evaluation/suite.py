@@ -4,7 +4,16 @@ import math
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from cse_core.data.senteval import STS_DEV, STS_TEST, STS_TRAIN, SYNTHETIC, TRANSFER, EvalDataset, labelled, pairs
+from cse_core.data.senteval import (
+    STS_DEV,
+    STS_TEST,
+    STS_TRAIN,
+    SYNTHETIC,
+    TRANSFER,
+    EvalDataset,
+    labelled_sentences,
+    pairs,
+)
 from cse_core.evaluation.dataset_facts import EXAMPLES, Example, Gold, Halves, Sizes
 from cse_core.evaluation.scorers import SPLITS, Scorer
 from cse_core.evaluation.subsets import SEEN, SUBSETS
@@ -114,9 +123,9 @@ def evaluate(
     for name, task in tasks.items():
         task.check(name, scorer)
     scored = {name: pairs(name, data) for name in _all(task.pair_sets for task in tasks.values())}
-    classed = {name: labelled(name, data) for name in _all(task.labelled_sets for task in tasks.values())}
+    classed = {name: labelled_sentences(name, data) for name in _all(task.labelled_sets for task in tasks.values())}
     others = _all(task.read_sets for task in tasks.values())
-    read = {name: (labelled if name in TRANSFER else pairs)(name, data) for name in others}
+    read = {name: (labelled_sentences if name in TRANSFER else pairs)(name, data) for name in others}
     sets = read | scored | classed
     memory = CachedEncoder.wrap(encoder)
     every = [s for found in (scored | classed).values() for side in _sides(found) for s in side]

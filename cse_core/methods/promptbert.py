@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, tanh_head
-from cse_core.text.prompts import check_template, prompted, sides
+from cse_core.text.prompts import check_template, prompt_ids, sides
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -95,7 +95,7 @@ class PromptBERT:
     ) -> dict[str, list[list[int]]]:
         """Return the sentences inside either template, cut to max_length word pieces, the template not counted."""
         templates = {"first": self.first, "second": self.second}
-        return {name: prompted(texts, template, tokenizer, max_length) for name, template in templates.items()}
+        return {name: prompt_ids(texts, template, tokenizer, max_length) for name, template in templates.items()}
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """Return the tanh head and the bare templates."""

@@ -23,7 +23,7 @@ from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets
 from cse_core.methods.promptbert import prompt_head
 from cse_core.text.negation import negations
-from cse_core.text.prompts import check_template, closed_and_prompted
+from cse_core.text.prompts import check_template, closed_prompt_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -88,7 +88,7 @@ class SNCSE:
             "negation": (negations(texts, self.negation), self.second),
         }
         return {
-            name: closed_and_prompted(sentences, template, tokenizer, max_length)
+            name: closed_prompt_ids(sentences, template, tokenizer, max_length)
             for name, (sentences, template) in columns.items()
         }
 

@@ -18,7 +18,7 @@ from cse_core.data.corpora import sentences
 from cse_core.data.examples import examples
 from cse_core.data.senteval import pairs
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import content_hash, resolve_pinned
+from cse_core.models.pretrained import backbone_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
 from cse_core.training.dev_scoring import DevSet
@@ -77,7 +77,7 @@ class Loop:
         if compiled:
             self.encoder.compile_training()
         corpus = content_of(sentences(run.corpus, data))
-        content = {"backbone": content_hash(resolve_pinned(run.backbone)), "corpus": corpus}
+        content = {"backbone": backbone_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         enforce_run_pins(run, content, store)
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
         if run.template and self.encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:

@@ -18,7 +18,7 @@ from cse_core.data.corpora import sample, sentences
 from cse_core.data.sealed import is_whole, seal, warn_of_damage
 from cse_core.method import EncoderRef, Method, starting_encoder
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import identity, resolve_pinned
+from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import TRAIN_VERSION, Corpus, Pretrained
 from cse_core.training.checkpoint import CheckpointError, check_content, read_manifest
 from cse_core.training.run_state import check_manifest, load_history
@@ -80,7 +80,7 @@ class TargetEncoder:
             ids = Column(self.table, column)
             return teacher.embed([ids[row] for row in range(len(ids))])
 
-        return self._load_or_compute(f"{identity(folder)} {content_of(self.table)} {column}", compute)
+        return self._load_or_compute(f"{encoder_hash(folder)} {content_of(self.table)} {column}", compute)
 
     def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
         """Return embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's limit.
@@ -101,7 +101,7 @@ class TargetEncoder:
 
         # The table is part of the name: with other sentences in its batch a vector is rounded differently.
         what = f"{content_of(sentences(self.corpus, self.data))} {content_of(self.table)} {examples}"
-        return self._load_or_compute(f"{identity(folder)} {what} sample {size} {seed}", compute)
+        return self._load_or_compute(f"{encoder_hash(folder)} {what} sample {size} {seed}", compute)
 
     def _load_or_compute(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
         what = f"{what} {TRAIN_VERSION} {self.device.type}"

@@ -22,7 +22,7 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Scorer
 from cse_core.models.embedding_cache import CachedEncoder, Progress
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import identity
+from cse_core.models.pretrained import encoder_hash
 from cse_core.models.word_vectors import WordVectors, is_word_vectors
 from cse_core.run import Pretrained, Run
 from cse_core.training.run_state import HISTORY, STATE, History, read_json
@@ -229,7 +229,7 @@ def load_encoder(encoder: Run | Pretrained, select: str, place: ExecutionSetting
     if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
         return CachedEncoder(WordVectors.load(encoder.name), encoder.identity if place.cache else "")
     folder = checkpoint_folder(place.store, encoder, select)
-    content = f"{identity(folder)} {place.device}" if place.cache else ""
+    content = f"{encoder_hash(folder)} {place.device}" if place.cache else ""
     return CachedEncoder(Encoder.from_pretrained(folder).to(place.device), content)
 
 

@@ -35,9 +35,9 @@ seen["sentences"] = corpora.sentences(Corpus(name, 3))["text"][:]
 if sys.argv[2] == "archive":
     locate.locate_senteval(), locate.locate_senteval()
     seen["counts"] = {task: len(senteval.pairs(task).table) for task in senteval.STS_TEST}
-    seen["counts"]["cr"] = len(senteval.labelled("cr").table)
+    seen["counts"]["cr"] = len(senteval.labelled_sentences("cr").table)
     try:
-        senteval.labelled("subj")
+        senteval.labelled_sentences("subj")
     except senteval.TruncatedTask as error:
         seen["refused"] = str(error)
 else:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from cse_core.data import synthetic
-from cse_core.data.senteval import STS_TEST, TRANSFER, labelled, pairs
+from cse_core.data.senteval import STS_TEST, TRANSFER, labelled_sentences, pairs
 from cse_core.evaluation import suite, transfer
 from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Scorer, Whitened
 from cse_core.evaluation.suite import GROUPS, PHRASES, TASKS, evaluate, named
@@ -94,9 +94,9 @@ def test_everything_asked_for_is_embedded_once_in_one_go(
     found, sets = evaluate(fake, Cosine(), names, data=real_data, progress=lambda *news: told.append(news))
     assert tuple(found) == names
     read = {name: pairs(name, real_data) for t in names for name in TASKS[t].pair_sets}
-    read |= {name: labelled(name, real_data) for t in names for name in TASKS[t].labelled_sets}
+    read |= {name: labelled_sentences(name, real_data) for t in names for name in TASKS[t].labelled_sets}
     others = [name for t in names for name in TASKS[t].read_sets]
-    only_read = {name: (labelled if name in TRANSFER else pairs)(name, real_data) for name in others}
+    only_read = {name: (labelled_sentences if name in TRANSFER else pairs)(name, real_data) for name in others}
     assert {name: e.files for name, e in sets.items()} == {name: e.files for name, e in (only_read | read).items()}
     texts = {s for e in read.values() for side in ("sentence1", "sentence2") for s in e.table[side][:]}
     texts |= {s for t in names for s in TASKS[t].sentences}
@@ -115,7 +115,7 @@ def test_classifiers_get_vectors_and_labels_in_sentevals_order(
     fake = Recording()
     found = evaluate(fake, Cosine(), [task], data=real_data, progress=lambda *_: None)[0][task]
     ((setting, (vectors, labels)),) = classified.items()
-    table, rows = labelled(task, real_data).table, dict[str, list]()
+    table, rows = labelled_sentences(task, real_data).table, dict[str, list]()
     for split, *row in zip(*(table[c][:] for c in ("split", "sentence1", "sentence2", "label")), strict=True):
         rows.setdefault(split, []).append(row)
     assert setting == f"{task} test"
@@ -242,7 +242,7 @@ def test_an_undefined_pair_counts_as_zero_and_is_told(real_data: Path) -> None:
 def test_a_vector_that_is_not_finite_is_refused_by_sentence(
     task: str, source: str, row: int, side: str, real_data: Path, classified: dict[str, tuple]
 ) -> None:
-    read = labelled if source in TRANSFER else pairs
+    read = labelled_sentences if source in TRANSFER else pairs
     bad = read(source, real_data).table[row][side] if source else PHRASES[row]
     with pytest.raises(ValueError) as caught:
         scored([task], real_data, Recording({bad: [math.inf] + [0.0] * 7}))
@@ -259,7 +259,7 @@ def test_vectors_may_have_one_dimension_but_not_none(real_data: Path, monkeypatc
     assert scored(["stsb"], real_data)["stsb"].metrics == pytest.approx(expected, abs=1e-9)
     monkeypatch.setattr(Recording, "vector", lambda self, sentence: 1.0)
     count = len({*first, *second})
-    with pytest.raises(ValueError, match=rf"recording: wants {count:,} vectors, got the shape \({count},\)"):
+    with pytest.raises(ValueError, match=rf"recording: expected {count:,} vectors, got the shape \({count},\)"):
         scored(["stsb"], real_data)
 
 

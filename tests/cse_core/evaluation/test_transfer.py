@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_core.data.senteval import TRANSFER, labelled
+from cse_core.data.senteval import TRANSFER, labelled_sentences
 from cse_core.evaluation import transfer
 from cse_core.evaluation.linear_probe import L2, SETTINGS, Fitted, Problem
 from cse_core.evaluation.transfer import SPLITS, Accuracy, accuracy, order, pair_features
@@ -93,7 +93,7 @@ def test_the_papers_setting_gives_senteval_s_numbers_of_a_cross_validation() -> 
 
 
 def glove(task: str, folder: Path) -> Data:
-    table, encoder = labelled(task, folder).table, WordVectors.load("glove-6b-50d")
+    table, encoder = labelled_sentences(task, folder).table, WordVectors.load("glove-6b-50d")
     features, labels = {}, {}
     for name in SPLITS[task]:
         rows = table.filter(lambda split, name=name: split == name, input_columns="split")
@@ -270,7 +270,7 @@ def test_pair_features_are_the_difference_s_size_and_the_product() -> None:
 
 
 def test_mr_in_senteval_s_order_is_sorted_and_stable(real_data: Path) -> None:
-    table = labelled("mr", real_data).table
+    table = labelled_sentences("mr", real_data).table
     texts, labels = list(table["sentence1"]), list(table["label"])
     at = order(texts, list(table["sentence2"]), labels)
     assert sorted(at) == list(range(10662))

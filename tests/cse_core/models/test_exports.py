@@ -35,7 +35,7 @@ def test_a_folder_with_modules_that_we_lack_is_refused_by_their_name(tmp_path: P
     assert Encoder.from_pretrained(folder).pooling == "mean"  # lengths change no cosine
     parts.append(Dense(in_features=128, out_features=8))
     parts.save(str(folder))
-    with pytest.raises(ValueError, match=r"modules.json: wants modules among Transformer, .*, found \S+Dense"):
+    with pytest.raises(ValueError, match=r"modules.json: expected modules among Transformer, .*, found \S+Dense"):
         Encoder.from_pretrained(folder)
 
 

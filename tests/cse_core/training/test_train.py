@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from cse_core.data import synthetic
-from cse_core.data.corpora import content_hash
+from cse_core.data.corpora import lines_hash
 from cse_core.data.senteval import pairs
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
@@ -261,7 +261,7 @@ def test_the_history_file_holds_everything(undisturbed: tuple[Path, History]) ->
     weights = hashlib.sha256((undisturbed[0] / TINY.key / "last" / "model.safetensors").read_bytes()).hexdigest()
     assert content["kept"]["last"] == {"step": 14, "score": None, "weights": weights}
     assert content["data"]["backbone"].startswith("e22f4fc2dee1")
-    assert content["data"]["corpus"] == content_hash(synthetic.sentences(100))
+    assert content["data"]["corpus"] == lines_hash(synthetic.sentences(100))
     assert content["seconds"] > 0
 
 
