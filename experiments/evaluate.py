@@ -99,7 +99,7 @@ def main(options: Options) -> None:
     """Score, write, print, log."""
     at_least(1, threads=options.threads)
     data = data_folder(options.data)
-    tasks, scorer = suite.named(options.tasks), scorer_for(options)
+    tasks, scorer = suite.expand_names(options.tasks), scorer_for(options)
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     words = is_word_vectors(options.encoder)

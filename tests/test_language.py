@@ -58,6 +58,7 @@ WORD_LISTS = {  # their strings are English to be parsed or written, not message
     "cse_core/data/synthetic.py",
     "cse_core/text/clauses.py",
     "cse_core/text/negation.py",
+    "cse_core/text/word_lists.py",
     "cse_core/evaluation/dataset_facts.py",
 }
 
@@ -119,7 +120,9 @@ def test_names_are_words_of_the_field(name: str) -> None:
     assert [(line, made) for line, made in names(name) if made.strip("_").lower() in NO_NAMES] == []
     functions = [n for n in ast.walk(tree(name)) if isinstance(n, ast.FunctionDef) and n.name not in ALLOWED_NAMES]
     bare = [(n.lineno, n.name, n.name.strip("_")) for n in functions]
-    assert [(line, full) for line, full, word in bare if word in PARTICIPLES or re.fullmatch(r"[a-z]+ed", word)] == []
+    assert [
+        (line, full) for line, full, word in bare if word in PARTICIPLES or re.fullmatch(r"(?!embed)[a-z]+[^e]ed", word)
+    ] == []
 
 
 def test_the_rules_catch_what_they_name() -> None:

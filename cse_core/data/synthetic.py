@@ -253,7 +253,7 @@ def _train_sentence(rng: Random) -> str:
     return text
 
 
-def _edits(rng: Random, counts: tuple[int, ...]) -> tuple[Meaning, Meaning]:
+def _draw_edits(rng: Random, counts: tuple[int, ...]) -> tuple[Meaning, Meaning]:
     """Draw a meaning and edit it in some of its slots, near or far: as many as one of the counts."""
     meaning = other = draw_meaning(rng)
     for slot in rng.sample(tuple(WEIGHTS), rng.choice(counts)):
@@ -261,7 +261,7 @@ def _edits(rng: Random, counts: tuple[int, ...]) -> tuple[Meaning, Meaning]:
     return meaning, other
 
 
-def _unrelated(rng: Random) -> tuple[Meaning, Meaning]:
+def _draw_unrelated(rng: Random) -> tuple[Meaning, Meaning]:
     """Draw two meanings independently; the second takes up to two slots from the first."""
     meaning, other = draw_meaning(rng), draw_meaning(rng)
     shared = rng.sample(tuple(WEIGHTS), rng.choice((0, 0, 1, 2)))
@@ -271,9 +271,9 @@ def _unrelated(rng: Random) -> tuple[Meaning, Meaning]:
 # Part: its meanings, and the second wording from the first. Edits keep the forms, so that words overlap where meanings
 # differ; paraphrases draw new ones, so that words differ where meanings agree.
 PARTS: dict[str, tuple[Callable[[Random], tuple[Meaning, Meaning]], Callable[[_Style, Random], _Style]]] = {
-    "paraphrases": (lambda rng: _edits(rng, (0, 0, 1, 2, 3, 4)), lambda style, rng: _draw_style(rng)),
-    "edits": (lambda rng: _edits(rng, (1, 1, 2, 3, 4)), _restyle),
-    "unrelated": (_unrelated, lambda style, rng: _draw_style(rng)),
+    "paraphrases": (lambda rng: _draw_edits(rng, (0, 0, 1, 2, 3, 4)), lambda style, rng: _draw_style(rng)),
+    "edits": (lambda rng: _draw_edits(rng, (1, 1, 2, 3, 4)), _restyle),
+    "unrelated": (_draw_unrelated, lambda style, rng: _draw_style(rng)),
 }
 
 

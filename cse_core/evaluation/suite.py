@@ -1,4 +1,4 @@
-"""Evaluations by name, all of a call scored from one embedding of each distinct sentence."""
+"""Tasks by name, and their evaluation from one embedding of each distinct sentence."""
 
 import math
 from collections.abc import Collection, Iterable
@@ -80,28 +80,28 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
-def named(names: Iterable[str]) -> tuple[str, ...]:
-    """The tasks of groups and single names, each once, in order; a group comes before a task of its name."""
-    return tuple(_known(task for name in names for task in GROUPS.get(name, (name,))))
+def expand_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the tasks of groups and single names, each once, in order; a group comes before a task of its name."""
+    return tuple(_look_up(task for name in names for task in GROUPS.get(name, (name,))))
 
 
 def version(name: str) -> int:
-    """Of a task's numbers: a column of every score."""
-    return _known([name])[name].version
+    """Return the version of a task's evaluation, which is recorded with each score."""
+    return _look_up([name])[name].version
 
 
-def complete(name: str, found_version: int, metrics: Collection[str], unrecorded: Collection[str] = ()) -> bool:
-    """Whether these are all the metrics that a task's present version gives, those left out of a record aside."""
+def complete(name: str, recorded_version: int, metrics: Collection[str], unrecorded: Collection[str] = ()) -> bool:
+    """Whether these are all metrics of a task's present version, apart from those that are never recorded."""
     task = TASKS.get(name)
-    return task is not None and found_version == task.version and set(task.metrics) - set(unrecorded) <= set(metrics)
+    return task is not None and recorded_version == task.version and set(task.metrics) - set(unrecorded) <= set(metrics)
 
 
-def _known(names: Iterable[str]) -> dict[str, Task]:
-    found = dict.fromkeys(names)
-    for name in found:
+def _look_up(names: Iterable[str]) -> dict[str, Task]:
+    distinct = dict.fromkeys(names)
+    for name in distinct:
         if name not in TASKS:
             raise unknown("task", name, [*GROUPS, *TASKS])
-    return {name: TASKS[name] for name in found}
+    return {name: TASKS[name] for name in distinct}
 
 
 def evaluate(
@@ -113,37 +113,39 @@ def evaluate(
     progress: Progress | None = None,
     failed: dict[str, str] | None = None,
 ) -> tuple[dict[str, Outcome], dict[str, EvalDataset]]:
-    """Every task's outcome, and the sets that they were read from.
+    """Return every task's outcome, and the sets that they were computed from.
 
     All sets and a scorer's corpus are read before anything is embedded, so that a damaged file costs nothing; then
-    every distinct sentence of all tasks is embedded once; nothing is, where all that is wanted are facts of the sets. A
-    task that fails ends the call; with `failed`, its reason is put there and the others go on.
+    every distinct sentence of all tasks is embedded once. Tasks that only state facts of the sets embed nothing. A
+    task that fails ends the call; with `failed`, its reason is put there and the others are evaluated.
     """
-    tasks = _known(names)
+    tasks = _look_up(names)
     for name, task in tasks.items():
         task.check(name, scorer)
-    scored = {name: pairs(name, data) for name in _all(task.pair_sets for task in tasks.values())}
-    classed = {name: labelled_sentences(name, data) for name in _all(task.labelled_sets for task in tasks.values())}
-    others = _all(task.read_sets for task in tasks.values())
+    scored = {name: pairs(name, data) for name in _distinct(task.pair_sets for task in tasks.values())}
+    classed = {
+        name: labelled_sentences(name, data) for name in _distinct(task.labelled_sets for task in tasks.values())
+    }
+    others = _distinct(task.read_sets for task in tasks.values())
     read = {name: (labelled_sentences if name in TRANSFER else pairs)(name, data) for name in others}
     sets = read | scored | classed
-    memory = CachedEncoder.wrap(encoder)
-    every = [s for found in (scored | classed).values() for side in _sides(found) for s in side]
-    own = [s for task in tasks.values() for s in task.sentences]
-    if every or own:  # else a scorer's corpus would be embedded for nothing
-        scorer.view(memory).fill([*every, *own, *scorer.texts(data)], progress)
+    cached = CachedEncoder.wrap(encoder)
+    texts = [s for dataset in (scored | classed).values() for side in _sides(dataset) for s in side]
+    texts += [s for task in tasks.values() for s in task.sentences]
+    if texts:  # else a scorer's corpus would be embedded for nothing
+        scorer.view(cached).fill([*texts, *scorer.texts(data)], progress)
     columns = {name: (e.table["sentence1"][:], e.table["sentence2"][:]) for name, e in scored.items()}
-    scores = scorer.pair_scores(memory, columns, data=data) if columns else {}
-    inputs = Inputs(sets, scores, scorer, memory, data, progress)
-    found = {}
+    scores = scorer.pair_scores(cached, columns, data=data) if columns else {}
+    inputs = Inputs(sets, scores, scorer, cached, data, progress)
+    outcomes = {}
     for name in tasks:
         try:
-            found[name] = _outcome(name, inputs)
+            outcomes[name] = _outcome(name, inputs)
         except ValueError as error:
             if failed is None:
                 raise
             failed[name] = str(error)
-    return found, sets
+    return outcomes, sets
 
 
 def _outcome(name: str, inputs: Inputs) -> Outcome:
@@ -154,8 +156,8 @@ def _outcome(name: str, inputs: Inputs) -> Outcome:
     return outcome
 
 
-def _all(names: Iterable[Iterable[str]]) -> list[str]:
-    return list(dict.fromkeys(name for some in names for name in some))
+def _distinct(names: Iterable[Iterable[str]]) -> list[str]:
+    return list(dict.fromkeys(name for group in names for name in group))
 
 
 def _sides(evaluation: EvalDataset) -> list[list[str]]:

@@ -12,7 +12,7 @@ Two controls ask whether composition is what helps, or a positive that is merely
 "crops" the parts don't add up to the sentence, with "shuffled" they are no phrases; `compose="first"` composes nothing.
 Paper against the released code, perceptiveshawty/CompCSE:
 - order: Fig. 1's caption and the code compose and then project, the default; Section 3's prose projects and then
-  composes, `order="after_head"`, under which sum and average have the same cosines, yet Table 3 tells them apart;
+  composes, `order="after_head"`, under which sum and average have the same cosines, yet differ in Table 3;
 - the code reads a ready-made file of three columns that isn't released, so whether "tokens" (Section 3) are words or
   word pieces is unknown (`split_on`), and so is whether parts are cut before truncation;
 - three and four parts are averaged here (Table 5 doesn't say); Table 3's |h1 - h2| is taken to stand beside both;
@@ -82,7 +82,7 @@ def compose(
 ) -> Float[Tensor, "n d"]:
     """Return one vector a sentence from the vectors of its parts (Table 3).
 
-    average and sum: over any number of parts; first: only the first, a control that is not in the paper. Of two parts,
+    average and sum: over any number of parts; first: only the first, a control that is not in the paper. For two parts,
     left h1 and right h2: concat = [h1[:d/2]; h2[d/2:]], concat_project = projection([h1; h2]), difference_project =
     projection([h1; h2; |h1 - h2|]).
     """
@@ -252,5 +252,5 @@ PUBLISHED = {
     "roberta-base": _recipe(3e-5, "paper, Tables 2 and 3; batch 64 against SimCSE's 512", compose="concat"),
     "roberta-large": _recipe(1e-5, "paper, Table 2; batch 64 against SimCSE's 512", compose="concat"),
 }
-# At 128 dimensions, by the backbone that is replaced: a third of them, as 256 is of 768.
+# At 128 dimensions, by the backbone stood in for: a third of them, as 256 is of 768.
 SMALL: dict[str, dict[str, Any]] = {"bert-base-uncased": {"dims": 43}}

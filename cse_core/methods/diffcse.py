@@ -198,7 +198,7 @@ PUBLISHED = {
         detection_weight=0.05,
     ),
 }
-# Where no hub can be reached: the deeper of the two embedded backbones; they share a vocabulary.
+# Where there is no hub: the deeper of the two embedded backbones, which has the other's vocabulary.
 SMALL: dict[str, dict[str, Any]] = {
     "bert-base-uncased": {
         "generator": Pretrained("wiki-mini", "f325d89d694256ad5cde6fe3b8385b002a2bc25f0130f7f79d13147b4186d9cd")

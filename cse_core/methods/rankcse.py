@@ -238,7 +238,7 @@ def with_teachers(recipe: Recipe, teachers: tuple[Teacher, ...]) -> Recipe:
 
 
 def _recipe(rank: str, learning_rate: float, tau2: float, tau3: float | None) -> Recipe:
-    # Teachers are the study's own runs, so the recipe leaves them out and has the weight 0 until `with_teachers`.
+    # Teachers are the study's own runs, so the recipe leaves them out and carries the weight 0 until `with_teachers`.
     method = RankCSE(rank=rank, student_temperature=tau2, teacher_temperature=tau3, distillation_weight=0.0)
     return Recipe(
         method, batch_size=128, epochs=4, warmup=0.05, learning_rate=learning_rate, source="paper, Table 9 and App. B"

@@ -157,7 +157,7 @@ def with_base(recipe: Recipe, base: Run | Pretrained, select: str) -> Recipe:
 
 
 def _recipes(source: str, **fields: Any) -> dict[str, Recipe]:
-    # Bases are the study's own runs, so a recipe leaves them out and has the weight 0 until `with_base`.
+    # Bases are the study's own runs, so a recipe leaves them out and carries the weight 0 until `with_base`.
     made = {}
     for name, module in (("simcse", simcse), ("promptbert", promptbert), ("sncse", sncse)):
         base: Recipe = module.PUBLISHED["bert-base-uncased"]

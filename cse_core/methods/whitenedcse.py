@@ -207,5 +207,5 @@ PUBLISHED_SCRIPT = {
         source="released README and script: 128 a device on two; negatives and whitening statistics are per replica",
     )
 }
-# At 128 channels, by the backbone that is replaced: groups as large as the paper's, two of 768 and four of 1024.
+# At 128 channels, by the backbone stood in for: as many a group as the paper has, two of 768 and four of 1024.
 SMALL: dict[str, dict[str, Any]] = {"bert-base-uncased": {"groups": 64}, "bert-large-uncased": {"groups": 32}}

@@ -180,7 +180,7 @@ class _Sentence:
         if not self._open_class(i):
             return None
         if self._past(i):
-            return None if not need and self._reduced(i) else ("ROOT", "VBD", _from_past(low))
+            return None if not need and self._is_participle(i) else ("ROOT", "VBD", _from_past(low))
         if self._sure(i + 1):
             return None
         object_follows, plural = after in DETERMINER, back.endswith("s") and back[-2:] not in ("ss", "us", "is", "'s")
@@ -210,7 +210,7 @@ class _Sentence:
         low = self.low[i]
         return (low in FINITE_BE and low != "'s") or low in MODAL or low == "has" or low in ONLY_PAST
 
-    def _reduced(self, i: int) -> bool:
+    def _is_participle(self, i: int) -> bool:
         """Whether a form that may be past or participle is a participle: in an aside, before "by", or with a rival."""
         before, after = self.low[i - 1], self.low[i + 1]
         if self.low[i] in ONLY_PAST or after in DETERMINER or before in SUBJECT:

@@ -116,7 +116,7 @@ def expected() -> list[tuple[list[float], Tensor, int]]:
 @pytest.mark.parametrize("side_by_side", [1, 2, 3, 100])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_mixed_problems_come_back_in_order_however_chunked(side_by_side, threads, expected, monkeypatch) -> None:
-    monkeypatch.setattr(linear_probe, "SIDE_BY_SIDE", side_by_side)
+    monkeypatch.setattr(linear_probe, "CHUNK", side_by_side)
     torch.set_num_threads(threads)
     done = []
     found = fit(*generated(240), mixed(), SETTINGS["fast"], 7, done.append)
@@ -241,8 +241,8 @@ def test_an_error_restores_the_threads() -> None:
 def test_an_interruption_ends_what_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = generated(60)
     torch.set_num_threads(2)
-    monkeypatch.setattr(linear_probe, "SIDE_BY_SIDE", 1)
-    begun, numbers, function = [], count(), linear_probe._side_by_side
+    monkeypatch.setattr(linear_probe, "CHUNK", 1)
+    begun, numbers, function = [], count(), linear_probe._train_chunk
     told = threading.Event()
 
     def second_one_waits(*args):
@@ -255,7 +255,7 @@ def test_an_interruption_ends_what_has_not_begun(monkeypatch: pytest.MonkeyPatch
         threading.Timer(0.3, told.set).start()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(linear_probe, "_side_by_side", second_one_waits)
+    monkeypatch.setattr(linear_probe, "_train_chunk", second_one_waits)
     with pytest.raises(KeyboardInterrupt):
         fit(x, y, [Problem(np.arange(40), np.arange(40, 60))] * 12, SETTINGS["fast"], 1, interrupted)
     assert len(begun) < 6

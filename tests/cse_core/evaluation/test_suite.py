@@ -15,7 +15,7 @@ from cse_core.data import synthetic
 from cse_core.data.senteval import STS_TEST, TRANSFER, labelled_sentences, pairs
 from cse_core.evaluation import suite, transfer
 from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Scorer, Whitened
-from cse_core.evaluation.suite import GROUPS, PHRASES, TASKS, evaluate, named
+from cse_core.evaluation.suite import GROUPS, PHRASES, TASKS, evaluate, expand_names
 from cse_core.evaluation.transfer import Accuracy
 from cse_core.metrics import geometry, neighbours, ranking
 from cse_core.metrics.correlation import correlations
@@ -54,11 +54,11 @@ class Constant(Recording):
 
 
 def test_groups_and_names_become_tasks_each_once_and_in_order() -> None:
-    assert named(["sts"]) == ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr") == STS_TEST
-    assert named(["stsb", "sts", "mr"]) == ("stsb", "sts12", "sts13", "sts14", "sts15", "sts16", "sickr", "mr")
-    assert named(["stsb_similar", "geometry"])[:3] == ("stsb_similar", "stsb_dev_geometry", "stsb_dissimilar")
-    assert named(["ranking_test", "neighbours"]) == ("stsb_test_groups", "sickr_test_groups", "stsb_neighbours")
-    assert named([]) == ()
+    assert expand_names(["sts"]) == ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr") == STS_TEST
+    assert expand_names(["stsb", "sts", "mr"]) == ("stsb", "sts12", "sts13", "sts14", "sts15", "sts16", "sickr", "mr")
+    assert expand_names(["stsb_similar", "geometry"])[:3] == ("stsb_similar", "stsb_dev_geometry", "stsb_dissimilar")
+    assert expand_names(["ranking_test", "neighbours"]) == ("stsb_test_groups", "sickr_test_groups", "stsb_neighbours")
+    assert expand_names([]) == ()
     assert {name for group in GROUPS.values() for name in group} <= set(TASKS)
     sizes = dict.fromkeys(("sts", "sts_disjoint", "transfer", "transfer_fast", "ranking"), 7)
     assert {name: len(GROUPS[name]) for name in sizes} == sizes
@@ -67,7 +67,7 @@ def test_groups_and_names_become_tasks_each_once_and_in_order() -> None:
 
 def test_an_unknown_name_is_met_with_the_known_ones() -> None:
     with pytest.raises(ValueError) as caught:
-        named(["sts", "sts11", "stsb", "mrr"])
+        expand_names(["sts", "sts11", "stsb", "mrr"])
     assert str(caught.value).startswith("unknown task 'sts11' (did you mean sts16 or ")
     assert "sickr_disjoint" in str(caught.value)
     fake = Recording()
@@ -90,7 +90,7 @@ def test_everything_asked_for_is_embedded_once_in_one_go(
     groups: tuple[str, ...], real_data: Path, classified: dict[str, tuple]
 ) -> None:
     fake, told = Recording(), []
-    names = named(groups)
+    names = expand_names(groups)
     found, sets = evaluate(fake, Cosine(), names, data=real_data, progress=lambda *news: told.append(news))
     assert tuple(found) == names
     read = {name: pairs(name, real_data) for t in names for name in TASKS[t].pair_sets}
@@ -182,7 +182,7 @@ def test_shared_neighbours_are_counted_in_the_corpus_of_the_ranks(real_data: Pat
 def test_a_task_that_the_scorer_has_nothing_for_is_refused(real_data: Path, classified: dict[str, tuple]) -> None:
     with pytest.raises(ValueError, match=r"stsb_neighbours: .* corpus, which the scorer cosine lacks"):
         scored(["neighbours"], real_data)
-    with pytest.raises(ValueError, match=r"cr: a classifier wants .* own vectors, got the scorer rank 0.1 of 400"):
+    with pytest.raises(ValueError, match=r"cr: a classifier requires .* own vectors, got the scorer rank 0.1 of 400"):
         scored(["cr"], real_data, scorer=RANKED)
     assert classified == {}
 

@@ -229,13 +229,13 @@ def test_what_is_unknown_or_does_not_fit_is_refused() -> None:
         with pytest.raises(ValueError, match=f"transfer task '{task}', setting '{setting}': unknown; {known}"):
             accuracy(task, features, labels, setting)
     without = {name: x for name, x in features.items() if name != "dev"}
-    with pytest.raises(ValueError, match="sst2: wants features and labels of train, dev, test, got train, test"):
+    with pytest.raises(ValueError, match="sst2: expected features and labels of train, dev, test, got train, test"):
         accuracy("sst2", without, labels)
-    with pytest.raises(ValueError, match="sst2: wants features and labels of train, dev, test"):
+    with pytest.raises(ValueError, match="sst2: expected features and labels of train, dev, test"):
         accuracy("sst2", features, {name: y for name, y in labels.items() if name != "dev"})
-    with pytest.raises(ValueError, match="mr: wants features and labels of all, got train, dev, test"):
+    with pytest.raises(ValueError, match="mr: expected features and labels of all, got train, dev, test"):
         accuracy("mr", features, labels)
-    with pytest.raises(ValueError, match="trec: wants features and labels of train, test, got all"):
+    with pytest.raises(ValueError, match="trec: expected features and labels of train, test, got all"):
         accuracy("trec", features["train"], labels["train"])
     with pytest.raises(ValueError, match=r"sst2, dev: 19 labels, got features \(20, 8\)"):
         accuracy("sst2", features, labels | {"dev": labels["dev"][1:]})

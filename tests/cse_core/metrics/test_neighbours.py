@@ -114,14 +114,14 @@ def test_a_vector_without_direction_is_refused_with_side_and_row(value: float) -
     for name, side in sides.items():
         broken = side.clone()
         broken[6] = value
-        with pytest.raises(ValueError, match=f"^{name}, row 6: a finite vector other than zero wanted"):
+        with pytest.raises(ValueError, match=f"^{name}, row 6: expected a finite vector other than zero"):
             overlap(*(sides | {name: broken}).values(), k=3)
 
 
 def test_more_neighbours_than_the_corpus_has_are_refused() -> None:
     x, corpus = drawn(2, 3), drawn(20, 3)
     for k in (21, 0):
-        with pytest.raises(ValueError, match=f"k from 1 to 20 wanted, got {k}"):
+        with pytest.raises(ValueError, match=f"expected k from 1 to 20, got {k}"):
             overlap(x, x, corpus, k)
     with pytest.raises(ValueError, match="block must be at least 1, got 0"):
         overlap(x, x, corpus, 5, block=0)
@@ -194,7 +194,7 @@ def test_equal_similarities_are_one_bin() -> None:
 def test_what_has_no_bins_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one pair, got 0"):
         bins(np.zeros(0))
-    with pytest.raises(ValueError, match="pair 1: a finite similarity wanted, got nan"):
+    with pytest.raises(ValueError, match="pair 1: expected a finite similarity, got nan"):
         bins(np.array([0.1, math.nan]))
     for count, least in ((0, 1), (1, 0)):
         with pytest.raises(ValueError, match=f"count and least must be at least 1, got {count} and {least}"):
