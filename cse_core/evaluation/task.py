@@ -94,7 +94,7 @@ class Task(Protocol):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Sentences of its own."""
+        """Further sentences to be embedded."""
         ...
 
     def check(self, name: str, scorer: Scorer) -> None:

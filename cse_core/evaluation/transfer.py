@@ -41,12 +41,12 @@ class Part(NamedTuple):
 
 
 def order(first: Sequence[str], second: Sequence[str], labels: Sequence[int]) -> list[int]:
-    """SentEval's order of a split: by number of words (of both sentences, one after the other), then by class."""
+    """Return SentEval's order of a split: by number of words (of both sentences, in order), then by class."""
     return sorted(range(len(labels)), key=lambda i: (len(first[i].split()), len(second[i].split()), labels[i]))
 
 
 def pair_features(first: Float[Tensor, "n d"], second: Float[Tensor, "n d"]) -> Float[Tensor, "n 2*d"]:
-    """MRPC's features of two sentences: [|u - v| ; u * v]."""
+    """Return MRPC's features of two sentences: [|u - v| ; u * v]."""
     return torch.cat([(first - second).abs(), first * second], dim=1)
 
 

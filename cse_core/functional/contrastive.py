@@ -22,7 +22,7 @@ def info_nce(
     hard_negatives: Float[Tensor, "m d"] | None = None,
     dims: int | None = None,
 ) -> Float[Tensor, ""]:
-    """Mean cross-entropy of picking keys[i] for queries[i] among all keys, by cosine / temperature (SimCSE, Eq. 1).
+    """Return the mean cross-entropy of finding keys[i] for queries[i] by cosine / temperature (SimCSE, Eq. 1).
 
     L = -1/n sum_i log( exp(cos(q_i, k_i)/t) / sum_j exp(cos(q_i, k_j)/t) ). One direction only, as in SimCSE's code.
     `hard_negatives` are further columns for every query; `dims` keeps the first coordinates (CompCSE's d0).

@@ -112,7 +112,7 @@ def summary(
     first: Sequence[str],
     second: Sequence[str],
 ) -> dict[str, float]:
-    """All figures of one scored set; x and y are the vectors of its first and second sentences.
+    """Return all measures of one scored set; x and y are the vectors of its first and second sentences.
 
     `alignment` is over pairs with gold above 4, `uniformity` over all 2n sentence slots, `uniformity.unique` over the
     distinct strings, `cosine.0-1` to `cosine.4-5` are mean cosines by gold, nan for a group without pairs.

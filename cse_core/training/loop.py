@@ -161,7 +161,7 @@ class Loop:
             )
 
     def select(self, folder: Path, step: int) -> bool:
-        """Score the dev sets; export the encoder for each rule under which it is the best so far. Was it for any?"""
+        """Score the dev sets; export the encoder for each rule that it is the best for; return whether for any."""
         self.flush()
         measured = {task: dev.measure(self.encoder) for task, dev in self.dev.items()}
         scores = {task: dev.score for task, dev in measured.items()}
@@ -182,7 +182,7 @@ class Loop:
         return exported
 
     def snapshot(self, folder: Path, step: int) -> bool:
-        """Export the encoder for each rule whose step, fixed in advance, this is. Is it for any?"""
+        """Export the encoder for each rule whose step, fixed in advance, this is; return whether for any."""
         due = [rule for rule, at in self.snapshots.items() if at == step]
         if due:
             self.flush()  # a diverged run raises here, before it exports anything

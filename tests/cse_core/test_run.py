@@ -101,7 +101,7 @@ def test_every_field_of_a_teacher_moves_the_key(field: str) -> None:
 
 @pytest.mark.parametrize("kind", [Run, Teacher, *METHODS.values()])
 def test_defaults_are_pinned_as_keys_leave_them_out(kind: Any) -> None:
-    """A changed default gives old keys a new meaning: give the new value to the runs that want it instead."""
+    """A changed default gives old keys a new meaning: give the new value to the runs that need it instead."""
     found = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
     assert repr(found) == repr(DEFAULTS[kind])
 

@@ -62,7 +62,7 @@ class Halves(Untrained):
 
 @dataclass(frozen=True)
 class Given(Untrained):
-    """Whatever columns the test wants."""
+    """Any columns that a test needs."""
 
     columns: tuple = ()
     name = "given"

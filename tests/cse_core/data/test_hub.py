@@ -210,7 +210,7 @@ def test_an_archive_that_is_refused_leaves_nothing(name: str, tmp_path: Path, ca
     archive = tmp_path / "senteval.tar"
     with tarfile.open(archive, "w") as tar:
         for item in members:
-            tar.fileobj.write(item.tobuf())  # the header alone: no test writes three gigabytes
+            tar.fileobj.write(item.tobuf())  # only the header: no test writes three gigabytes
     monkeypatch.setattr(locate, "MOST_MEMBERS", 100)
     monkeypatch.setattr(locate, "get_hf_file_metadata", lambda *args, **kwargs: None)
     monkeypatch.setattr(locate, "hf_hub_download", lambda *args, **kwargs: str(archive))

@@ -1,4 +1,4 @@
-"""Corpora and backbones that are taken by name alone keep the content that their first run found."""
+"""Corpora and backbones that are given only by name keep the content that their first run found."""
 
 import json
 import multiprocessing
@@ -142,7 +142,7 @@ def test_of_many_processes_at_once_one_pins_and_the_others_are_refused(tmp_path:
 
 def test_a_backbone_whose_hash_is_known_must_have_it(backbone: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    backbone.rename("bert-base-uncased")  # a folder of that name stands for the hub's
+    backbone.rename("bert-base-uncased")  # a folder of that name replaces the hub's
     known = pretrained.HUB_WEIGHTS["bert-base-uncased"]
     with pytest.raises(ValueError, match=f"model.safetensors: sha256 [0-9a-f]{{64}}, expected {known}, as the hub's"):
         resolve_pinned(Pretrained("bert-base-uncased"), tmp_path / "store")

@@ -42,7 +42,7 @@ def published(number: int) -> list[dict[str, str]]:
 
 
 def inputs_of(sets: Mapping[str, EvalDataset], encoder: Any = None) -> Inputs:
-    """Of sets made here, all of whose pairs score 0."""
+    """Make sets whose pairs all score 0."""
     scores = {name: PairScores(np.zeros(len(evaluation.table))) for name, evaluation in sets.items()}
     return Inputs(sets, scores, Cosine(), CachedEncoder(encoder or Recording()), None, None)
 

@@ -29,7 +29,7 @@ INTERVALS = {"stsb_dissimilar": 407, "stsb_between": 438, "stsb_similar": 534}
 
 
 def plainer(sentence: str) -> str:
-    """ASCII punctuation alone, by a table: says whether the counts hang on what else is dropped."""
+    """Only ASCII punctuation, by a table: says whether the counts hang on what else is dropped."""
     return " ".join(sentence.casefold().translate(dict.fromkeys(map(ord, string.punctuation), " ")).split())
 
 
@@ -86,7 +86,7 @@ def test_a_pair_is_known_in_any_case_punctuation_and_order() -> None:
         ("Snow -- fell", "a man;a plan"),  # 1: the other order
         ("It's late", "No one here slept"),  # 2: an apostrophe and a hyphen are blanks
         ("its late", "No one here slept"),  # 3: but other words stay other words
-        ("a man a plan", "late"),  # 4: one side alone is no pair
+        ("a man a plan", "late"),  # 4: one side is no pair
         ("a man a plan", "it s late"),  # 5: sides of two pairs are no pair
         ("a man a plan", "a man a plan"),  # 6: nor is a side twice
         ("same the", "the same"),  # 7: the order of words counts

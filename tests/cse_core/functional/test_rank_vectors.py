@@ -52,7 +52,7 @@ def test_inner_products_of_rank_vectors_are_spearmans_rho(n: int, m: int, size: 
 
 
 def tied(size: int, seed: int) -> torch.Tensor:
-    """A corpus of three directions alone, of different lengths: along an axis the cosines are exactly 0 or 1."""
+    """A corpus of only three directions, of different lengths: along an axis the cosines are exactly 0 or 1."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.cat([torch.arange(3), torch.randint(0, 3, (size,), generator=generator)])
     return torch.eye(3, dtype=torch.float64)[rows] * torch.randint(1, 9, (size + 3, 1), generator=generator)

@@ -71,7 +71,7 @@ def tokenizer() -> Any:
 def test_examples_are_the_sentence_and_its_drawn_parts(
     split_on: str, drawn: Any, length: int, parts: int, tokenizer: Any
 ) -> None:
-    """Of the sentence before it is cut to the length; only then is a part cut to the length itself."""
+    """The sentence is split before it is cut to the length; only then is a part cut to the length itself."""
     found = CompCSE(split_on=split_on, parts=parts).examples(TEXTS, tokenizer, length)
     assert found.pop("anchor") == SimCSE().examples(TEXTS, tokenizer, length)["text"]
     first, last, room = tokenizer.cls_token_id, tokenizer.sep_token_id, length - 2

@@ -33,7 +33,7 @@ def drawn(n: int, d: int, seed: int = 0) -> Tensor:
 
 
 def squared_distance(a: Sequence[float], b: Sequence[float]) -> float:
-    """Of the directions of two vectors, coordinate by coordinate."""
+    """The squared distance of two directions, coordinate by coordinate."""
     norms = [math.sqrt(math.fsum(v * v for v in side)) for side in (a, b)]
     return math.fsum((v / norms[0] - w / norms[1]) ** 2 for v, w in zip(a, b, strict=True))
 

@@ -80,7 +80,7 @@ def test_of_equal_neighbours_the_earlier_is_nearer() -> None:
     right, up, other = [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]
     corpus = torch.tensor([up, other, other, other, right])
     x, y = torch.tensor([right]), torch.tensor([up])
-    # {4, 1} and {0, 1}; a later one of the equals on either side alone would leave nothing in common.
+    # {4, 1} and {0, 1}; a later one of the equals on only one side would leave nothing in common.
     assert overlap(x, y, corpus, 2).tolist() == [1]
     # From [1, 1] all three tie first and `up` and `right` next: {1, 2, 3, 0} against {0, 1, 2, 3} of `up`.
     assert overlap(torch.tensor([other]), y, corpus, 4).tolist() == [4]
@@ -135,7 +135,7 @@ def sizes(groups: list[np.ndarray]) -> list[int]:
 
 
 def at(*counts: int) -> np.ndarray:
-    """So many pairs in each of `len(counts)` bins over [0, 1]; the first and the last must not be empty."""
+    """Make counts[b] pairs in each of `len(counts)` bins over [0, 1]; the first and the last must not be empty."""
     middles = (np.arange(len(counts)) + 0.5) / len(counts)
     middles[0], middles[-1] = 0, 1
     return np.random.default_rng(0).permutation(np.repeat(middles, counts))

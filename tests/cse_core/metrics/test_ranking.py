@@ -68,7 +68,7 @@ def test_kendall_is_pairs_of_items_counted(rows: Items) -> None:
 
 
 def test_kendall_in_closed_form() -> None:
-    # Of six pairs of items four are in order and one is tied in the scores alone; one is in opposite orders.
+    # Four of six pairs of items are in order and one is tied in only the scores; one is in opposite orders.
     assert of(kendall, [1, 1, 3, 2], [1, 2, 3, 4]).score == pytest.approx((4 - 1) / math.sqrt(5 * 6))
 
 

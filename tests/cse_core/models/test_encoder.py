@@ -33,7 +33,7 @@ def encoder() -> Encoder:
 
 
 def by_hand(folder: Path, text: str, pooling: str) -> list[float]:
-    """One text alone, so without padding, through AutoModel; then sums over tokens in double precision."""
+    """One text, so without padding, through AutoModel; then sums over tokens in double precision."""
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder).eval()
     tokens = tokenizer(text, truncation=True, max_length=LIMIT, return_tensors="pt")
@@ -269,7 +269,7 @@ def test_views_differ_by_dropout_in_one_training_pass(encoder: Encoder, monkeypa
     tokens = tokens_of(encoder, TEXTS)
     encoder.train()
     z1, z2 = encoder(tokens, tokens)
-    assert passes == [2 * int(tokens.mask.sum())]  # of both views at once, real tokens alone
+    assert passes == [2 * int(tokens.mask.sum())]  # of both views at once, only real tokens
     assert ((z1 - z2).norm(dim=1) > 0.1).all()
     assert z1.requires_grad
     encoder.eval()

@@ -52,7 +52,7 @@ def loaded(folder: Path) -> tuple[Any, Any]:
 
 
 def by_hand(folder: Path, text: str, template: str) -> torch.Tensor:
-    """The closed sentence written into the template, alone through AutoModel; the state at the last mask."""
+    """The closed sentence written into the template, by itself through AutoModel; the state at the last mask."""
     tokenizer, model = loaded(folder)
     if text and text[-1] not in ".?!\"'":
         text += " ." if template.endswith(" .") else "."
@@ -257,7 +257,7 @@ def test_states_are_the_last_layers_of_every_token(pooling: str) -> None:
         expected = encoder.backbone(input_ids=ids[None]).last_hidden_state[0]
         assert torch.allclose(found[: len(ids)], expected, atol=1e-5)
     if pooling == "cls":
-        assert torch.allclose(states[:, 0], encoder(tokens)[0], atol=1e-5)  # whose last layer saw these tokens alone
+        assert torch.allclose(states[:, 0], encoder(tokens)[0], atol=1e-5)  # whose last layer saw only these tokens
     encoder.precision = "bf16"
     trained = encoder.train().states(tokens)
     assert trained.dtype == torch.float32

@@ -1,4 +1,4 @@
-"""The layout that a GPU gets: the model's own padded forward, as far as a CPU can tell; the rest wants a GPU."""
+"""The layout that a GPU gets: the model's own padded forward, as far as a CPU can test it; the rest needs a GPU."""
 
 import math
 from dataclasses import replace

@@ -159,7 +159,7 @@ train(TINY, Path(sys.argv[1]), rules=KEEP, save_seconds=0.0, on_step=lambda step
 def test_a_process_killed_with_sigkill_goes_on_to_the_same_bits(
     tmp_path: Path, undisturbed: tuple[Path, History]
 ) -> None:
-    """A real process, killed at three moments that nobody chose, ends as if nothing had happened."""
+    """A real process, killed at three arbitrary moments, ends as if nothing had happened."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     seen: list[int] = []
     for delay in (0.05, 0.3, 0.15):

@@ -213,7 +213,7 @@ def test_a_mean_with_an_undefined_part_is_undefined(tmp_path: Path, monkeypatch:
 
 
 def test_quarters_and_the_end_are_kept_at_their_steps(tmp_path: Path) -> None:
-    """Of ten steps: after 2 (2.5, to the even one), 5, 8 (7.5, to the even one) and 10."""
+    """With ten steps: after 2 (2.5, to the even one), 5, 8 (7.5, to the even one) and 10."""
     run = replace(RUN, corpus=Corpus("synthetic", 40), precision="fp32")
     rules = {"quarter_1": 2, "quarter_2": 5, "quarter_3": 8, "last": 10}
     seen: dict[int, dict[str, Tensor]] = {}
