@@ -129,12 +129,12 @@ class _Style(NamedTuple):
     determiners: tuple[str, str]
 
 
-def _parse(atoms: str) -> dict[str, list[str]]:
+def _parse_atoms(atoms: str) -> dict[str, list[str]]:
     """Return the atoms of one category: first form to all forms."""
     return {forms[0].split("/")[0]: forms for forms in (atom.split("|") for atom in atoms.split(", "))}
 
 
-_CATEGORIES = {slot: {name: _parse(text) for name, text in table.items()} for slot, table in _LEXICON.items()}
+_CATEGORIES = {slot: {name: _parse_atoms(text) for name, text in table.items()} for slot, table in _LEXICON.items()}
 FORMS = {slot: {a: f for atoms in table.values() for a, f in atoms.items()} for slot, table in _CATEGORIES.items()}
 _CATEGORY_OF = {slot: {a: c for c, atoms in table.items() for a in atoms} for slot, table in _CATEGORIES.items()}
 _MEMBERS = {slot: {c: tuple(atoms) for c, atoms in table.items()} for slot, table in _CATEGORIES.items()}

@@ -127,7 +127,7 @@ def _train_chunk(
 ) -> list[Fitted]:
     """Train in rounds until no classifier is left; problems whose classifiers have all stopped leave the batch."""
     stream = np.random.RandomState(seed)  # what numpy.random.seed(seed) starts
-    rows, stop = _rows(problems, stream)
+    rows, stop = _split_rows(problems, stream)
     state = _State.of(start, rows, stop, [problem.l2 for problem in problems], setting)
     results: dict[int, Fitted] = {}
     passes = 0
@@ -143,7 +143,7 @@ def _train_chunk(
     return [results[i] for i in range(len(problems))]
 
 
-def _rows(problems: Sequence[Problem], stream: np.random.RandomState) -> tuple[Tensor, Tensor]:
+def _split_rows(problems: Sequence[Problem], stream: np.random.RandomState) -> tuple[Tensor, Tensor]:
     """Return training rows (f, n) and stopping rows (f, m), where -1 pads the shorter ones."""
     rows = np.stack([problem.rows for problem in problems])
     if problems[0].stop is None:

@@ -122,11 +122,11 @@ def evaluate(
     tasks = _look_up(names)
     for name, task in tasks.items():
         task.check(name, scorer)
-    scored = {name: pairs(name, data) for name in _distinct(task.pair_sets for task in tasks.values())}
+    scored = {name: pairs(name, data) for name in _unique_names(task.pair_sets for task in tasks.values())}
     classed = {
-        name: labelled_sentences(name, data) for name in _distinct(task.labelled_sets for task in tasks.values())
+        name: labelled_sentences(name, data) for name in _unique_names(task.labelled_sets for task in tasks.values())
     }
-    others = _distinct(task.read_sets for task in tasks.values())
+    others = _unique_names(task.read_sets for task in tasks.values())
     read = {name: (labelled_sentences if name in TRANSFER else pairs)(name, data) for name in others}
     sets = read | scored | classed
     cached = CachedEncoder.wrap(encoder)
@@ -156,7 +156,7 @@ def _outcome(name: str, inputs: Inputs) -> Outcome:
     return outcome
 
 
-def _distinct(names: Iterable[Iterable[str]]) -> list[str]:
+def _unique_names(names: Iterable[Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(name for group in names for name in group))
 
 

@@ -97,7 +97,7 @@ class GeometryTask(BaseTask):
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are pairs."""
         pairs = inputs.pairs(self.pair_sets)
-        distinct, vectors = _distinct(name, inputs, pairs)
+        distinct, vectors = _distinct_vectors(name, inputs, pairs)
         rows = {sentence: i for i, sentence in enumerate(distinct)}
         x, y = (vectors[[rows[s] for s in side]] for side in (pairs.first, pairs.second))
         metrics = geometry.summary(x, y, pairs.gold, pairs.first, pairs.second)
@@ -123,7 +123,7 @@ class Projection(BaseTask):
         from sklearn.manifold import trustworthiness  # takes seconds, and tasks are named where nothing is scored
 
         pairs = inputs.pairs(self.pair_sets)
-        drawn, vectors = _distinct(name, inputs, pairs, self._draw)
+        drawn, vectors = _distinct_vectors(name, inputs, pairs, self._draw)
         coordinates = geometry.project(vectors)
         trust = float(trustworthiness(vectors.numpy(), coordinates, metric="cosine"))
         row = {sentence: i for i, sentence in enumerate(drawn)}
@@ -189,7 +189,7 @@ def _undefined_warning(name: str, pairs: PairList) -> tuple[str, ...]:
     return (f"{name}: {pairs.undefined} pairs without a defined cosine count as 0",) if pairs.undefined else ()
 
 
-def _distinct(
+def _distinct_vectors(
     name: str,
     inputs: Inputs,
     pairs: PairList,

@@ -66,13 +66,13 @@ def accuracy(
     if task not in TRANSFER or setting not in SETTINGS:
         choices = f"tasks {', '.join(TRANSFER)}; settings {', '.join(SETTINGS)}"
         raise ValueError(f"transfer task {task!r}, setting {setting!r}: unknown; known: {choices}")
-    parts = _parts(task, embeddings, labels)
+    parts = _check_parts(task, embeddings, labels)
     protocols = {"sst2": _use_dev_set, "trec": _use_test_set, "mrpc": _use_test_set}
     protocol = protocols.get(task, _cross_validate)
     return protocol(parts, SETTINGS[setting], seed, progress or (lambda done, of: None))
 
 
-def _parts(
+def _check_parts(
     task: str,
     embeddings: Mapping[str, Tensor] | Tensor,
     labels: Mapping[str, Tensor] | Tensor,

@@ -122,7 +122,7 @@ def summary(
     cosines = (units[0] * units[1]).sum(-1).cpu().numpy()
     means = {f"cosine.{k}": float(v.mean()) if len(v) else float("nan") for k, v in cosine_bins(cosines, gold).items()}
     chosen = positives(gold)
-    rows, counts = _distinct([*first, *second], torch.cat(units))
+    rows, counts = _distinct_rows([*first, *second], torch.cat(units))
     vectors = torch.cat([x, y])[rows]
     return {
         "alignment": alignment(x[chosen], y[chosen]),
@@ -133,7 +133,7 @@ def summary(
     }
 
 
-def _distinct(texts: Sequence[str], units: Float[Tensor, "n d"]) -> tuple[Int[Tensor, " m"], Int[Tensor, " m"]]:
+def _distinct_rows(texts: Sequence[str], units: Float[Tensor, "n d"]) -> tuple[Int[Tensor, " m"], Int[Tensor, " m"]]:
     """Return each distinct string's first index and its count; refuse a string with two vectors."""
     index: dict[str, int] = {}
     firsts = [index.setdefault(text, i) for i, text in enumerate(texts)]

@@ -138,9 +138,9 @@ def _read_text(path: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]
             header = re.fullmatch(rb"(\d+) (\d+)\s*", first)
             if not header:
                 lines = chain([first] if first else [], stream)
-                return _parse(path, enumerate(lines, 1), first.rstrip(b" \r\n").count(b" "))
+                return _parse_lines(path, enumerate(lines, 1), first.rstrip(b" \r\n").count(b" "))
             count, width = map(int, header.groups())
-            vocabulary, table = _parse(path, enumerate(stream, 2), width)
+            vocabulary, table = _parse_lines(path, enumerate(stream, 2), width)
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, BadZipFile) as error:
         raise ValueError(f"{path}: cut short or damaged ({error}); {REMEDY}") from error
     if len(table) != count:
@@ -165,7 +165,7 @@ def _open(path: Path) -> Generator[Any, None, None]:
             yield stream
 
 
-def _parse(
+def _parse_lines(
     path: Path, lines: Iterable[tuple[int, bytes]], width: int
 ) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
     """Return words and rows; of equal words the first counts, as the more frequent one. The table grows in place."""

@@ -53,7 +53,7 @@ def clauses(text: str) -> list[str]:
     words = text.split()
     cores = [word.strip(_MARKS + ",;:.!?").lower() for word in words]
     cuts = {_include_introduction(cores, k) for k in range(1, len(words)) if _begins_clause(words, cores, k)}
-    cuts = (cuts | _asides(words)) - {0, len(words)}
+    cuts = (cuts | _aside_edges(words)) - {0, len(words)}
     pieces: list[list[str]] = []
     for start, end in pairwise([0, *sorted(cuts), len(words)]):
         if pieces and min(end - start, len(pieces[-1])) < SHORTEST:
@@ -65,11 +65,13 @@ def clauses(text: str) -> list[str]:
 
 def _begins_clause(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
     """Whether word k begins a clause."""
-    before, core, mark = cores[k - 1], cores[k], _mark(words[k - 1])
+    before, core, mark = cores[k - 1], cores[k], _final_mark(words[k - 1])
     after = cores[k + 1] if k + 1 < len(cores) else ""
     if mark in (";", ":") or words[k] in ("-", "–", "—", "--"):
         return True
-    if mark == "," and (core in _OPENER | _SUBJECT or _free_participle(words, cores, k) or _closes(words, cores, k)):
+    if mark == "," and (
+        core in _OPENER | _SUBJECT or _free_participle(words, cores, k) or _ends_clause(words, cores, k)
+    ):
         return True
     if mark == "," and _long_around(words, k):
         return True
@@ -78,7 +80,7 @@ def _begins_clause(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
     if before in _COORDINATOR:
         return False  # "and when": the cut is before "and"
     if core in _OPENER_IF_CLAUSE:
-        return after in _SUBJECT or (core != "than" and _participle(after))
+        return after in _SUBJECT or (core != "than" and _looks_like_participle(after))
     if core == "that":
         return before not in _PREPOSITION | _OPENER | _OPENER_IF_CLAUSE and after not in _TIME
     return core in _OPENER
@@ -95,7 +97,7 @@ def _include_introduction(cores: Sequence[str], k: int) -> int:
     return k - 1 if k and cores[k - 1] in _COORDINATOR else k
 
 
-def _asides(words: Sequence[str]) -> set[int]:
+def _aside_edges(words: Sequence[str]) -> set[int]:
     """Return the beginnings and ends of parentheses that are long enough."""
     edges: set[int] = set()
     start = None
@@ -109,24 +111,24 @@ def _asides(words: Sequence[str]) -> set[int]:
     return edges
 
 
-def _mark(word: str) -> str:
+def _final_mark(word: str) -> str:
     """Return the punctuation at a word's end, ignoring quotation marks."""
     return word.rstrip(_MARKS)[-1:]
 
 
-def _participle(core: str) -> bool:
+def _looks_like_participle(core: str) -> bool:
     return core.endswith(("ing", "ed")) and len(core) > 4 and core not in _NO_VERB
 
 
 def _free_participle(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
     """Whether word k is a participle that opens a clause, not an adjective in a list ("gongs, singing bowls")."""
-    return _participle(cores[k]) and not any(_mark(word) in _PAUSE for word in words[k : k + 2])
+    return _looks_like_participle(cores[k]) and not any(_final_mark(word) in _PAUSE for word in words[k : k + 2])
 
 
-def _closes(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
+def _ends_clause(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
     """Whether the comma before word k, in no list, ends what began like a clause: "when it burnt, | he left"."""
-    start = next((j for j in range(k - 1, 0, -1) if _mark(words[j - 1]) in _PAUSE), 0)
-    listed = k + 1 == len(words) or _mark(words[k]) in _PAUSE or cores[k + 1] in _COORDINATOR
+    start = next((j for j in range(k - 1, 0, -1) if _final_mark(words[j - 1]) in _PAUSE), 0)
+    listed = k + 1 == len(words) or _final_mark(words[k]) in _PAUSE or cores[k + 1] in _COORDINATOR
     return not listed and (cores[start] in _OPENER or _free_participle(words, cores, start))
 
 
@@ -134,7 +136,7 @@ def _long_around(words: Sequence[str], k: int) -> bool:
     """Whether no mark stands within LONG words on either side of the comma before word k."""
     left, right = words[max(k - LONG, 0) : k - 1], words[k : k + LONG - 1]
     long = k >= LONG and len(words) - k >= LONG
-    return long and not any(_mark(word) in _PAUSE for word in (*left, *right))
+    return long and not any(_final_mark(word) in _PAUSE for word in (*left, *right))
 
 
 def adjacent(units: Sequence[str]) -> list[Triple]:

@@ -112,51 +112,53 @@ class _Sentence:
             ""
         ] * 4  # padded, so that i + 3 is a valid index
         # The last word before each that is no adverb.
-        self.back = list(accumulate(self.low, lambda last, low: last if _adverb(low) else low, initial=""))
-        self.start = self._start()
+        self.back = list(accumulate(self.low, lambda last, low: last if _is_adverb(low) else low, initial=""))
+        self.start = self._main_clause_start()
 
     def find(self) -> dict[int, tuple[str, str, str]]:
         """Return dependency, tag and lemma of the first auxiliary and of the root, by index."""
         root, spare, pending = {}, {}, 0  # pending: clauses opened before the main one that still lack their verb
         for i, low in enumerate(self.low[:-4]):
-            if self._auxiliary(i):
+            if self._is_auxiliary(i):
                 return root | {i: ("aux", "", "")}
             if root or i < self.start:
                 continue
             # "the years he spent" opens one too, "in that town he met" and "that year he left" do not.
-            bare = i and low in SUBJECT and self._open_class(i - 1) and not {self.low[0], self.low[i - 1]} & ADVERBIAL
+            bare = (
+                i and low in SUBJECT and self._is_open_class(i - 1) and not {self.low[0], self.low[i - 1]} & ADVERBIAL
+            )
             pending += bool(bare or low == "what" or (low in LINK and self.low[i + 1] != ","))
-            verb = self._finite(i, need=min(pending, 1))
+            verb = self._finite_verb(i, need=min(pending, 1))
             if verb and pending:
                 pending, spare = pending - 1, {i: verb}
             elif verb:
                 root = {i: verb}
         places = [(need, i) for start in (self.start, 0) for need in (1, 2) for i in range(start + 1, len(self.texts))]
-        return root or spare or next(({i: verb} for need, i in places if (verb := self._finite(i, need))), {})
+        return root or spare or next(({i: verb} for need, i in places if (verb := self._finite_verb(i, need))), {})
 
-    def _start(self) -> int:
+    def _main_clause_start(self) -> int:
         """Return where the main clause begins: after a leading quotation, subordinate clause or participle."""
         low = self.low
         if low[0] in ('"', "“"):
             close = next((i for i, text in enumerate(self.texts) if i and text in ('"', "”")), 0)
             return close if low[close - 1] in (",", "?", "!") else 0
-        opened = low[0] in OPENER or low[0].endswith("ing") or _participle(low[0])
+        opened = low[0] in OPENER or low[0].endswith("ing") or _looks_like_participle(low[0])
         return low.index(",") if opened and "," in low else 0
 
     def _skip_adverbs(self, i: int) -> int:
-        while _adverb(self.low[i]):
+        while _is_adverb(self.low[i]):
             i += 1
-        return i + 3 if self.low[i] == "," == self.low[i + 2] and _adverb(self.low[i + 1]) else i
+        return i + 3 if self.low[i] == "," == self.low[i + 2] and _is_adverb(self.low[i + 1]) else i
 
     def _in_noun_phrase(self, i: int) -> bool:
         back = self.back[i]
         return back in DETERMINER or back in PREPOSITION or back in NUMBER or back == "'s" or back[:1].isdigit()
 
-    def _open_class(self, i: int) -> bool:
+    def _is_open_class(self, i: int) -> bool:
         low = self.low[i]
-        return self.texts[i].islower() and low[-1].isalpha() and low not in FUNCTION and not _adverb(low)
+        return self.texts[i].islower() and low[-1].isalpha() and low not in FUNCTION and not _is_adverb(low)
 
-    def _auxiliary(self, i: int) -> bool:
+    def _is_auxiliary(self, i: int) -> bool:
         low = self.low[i]
         if low not in AUXILIARY or (low == "'s" and self.low[i - 1] not in WITH_IS):
             return False
@@ -166,22 +168,22 @@ class _Sentence:
             return verb and self.back[i] not in DETERMINER
         if low not in ("do", "does", "did", "to"):
             ing = low in BE and after.endswith("ing") and len(after) > 4 and after not in MISLEADING
-            return ing or _participle(after)
+            return ing or _looks_like_participle(after)
         if low != "to" or after in ("be", "have"):
             return after in BASE or self.texts[-1] == "?"
         verb = after in BASE or re.search(r"..(?:ate|i[sz]e|ify)$", after) or self.low[at + 1] in DETERMINER
-        return bool(verb) and self._open_class(at)
+        return bool(verb) and self._is_open_class(at)
 
-    def _finite(self, i: int, need: int = 0) -> tuple[str, str, str] | None:
+    def _finite_verb(self, i: int, need: int = 0) -> tuple[str, str, str] | None:
         """Return dependency, tag and lemma of what may be a finite verb; need 1: a clause lacks one, 2: any fits."""
         low, back, after = self.low[i], self.back[i], self.low[i + 1]
         if low in FINITE_BE:
             return ("ROOT", "VBZ", "be") if low != "'s" or back in WITH_IS else None
-        if not self._open_class(i):
+        if not self._is_open_class(i):
             return None
-        if self._past(i):
+        if self._is_past(i):
             return None if not need and self._is_participle(i) else ("ROOT", "VBD", _from_past(low))
-        if self._sure(i + 1):
+        if self._is_surely_finite(i + 1):
             return None
         object_follows, plural = after in DETERMINER, back.endswith("s") and back[-2:] not in ("ss", "us", "is", "'s")
         if low.endswith("s"):
@@ -192,21 +194,21 @@ class _Sentence:
             if subject or (free and fits):
                 return "ROOT", "VBZ", _from_third(low)
         elif back in WITH_ARE or not self._in_noun_phrase(i):
-            is_base = low in BASE or (back in SUBJECT and not _participle(low))
+            is_base = low in BASE or (back in SUBJECT and not _looks_like_participle(low))
             if (is_base and (need > 1 or plural or object_follows or back in WITH_ARE)) or (plural and object_follows):
                 return "ROOT", "VBP", low
         return None
 
-    def _past(self, i: int) -> bool:
+    def _is_past(self, i: int) -> bool:
         """Whether the word is a past form that no word before it turns into an adjective or a noun."""
         low, back, after = self.low[i], self.back[i], self.low[i + 1]
-        if low not in PAST and not (low.endswith("ed") and _participle(low)):
+        if low not in PAST and not (low.endswith("ed") and _looks_like_participle(low)):
             return False
         if back in DETERMINER and back in WITH_IS | WITH_ARE:
             return low in ONLY_PAST or after in PREPOSITION or after in DETERMINER or after in SUBJECT
         return not (back in DETERMINER or back in PREPOSITION or back == "'s")
 
-    def _sure(self, i: int) -> bool:
+    def _is_surely_finite(self, i: int) -> bool:
         low = self.low[i]
         return (low in FINITE_BE and low != "'s") or low in MODAL or low == "has" or low in ONLY_PAST
 
@@ -224,16 +226,16 @@ class _Sentence:
             low = self.low[j]
             if low in BREAK or low in OPENER or low in SUBJECT or low in ("and", "or", "but", "that"):
                 return False
-            if self._sure(j) or (_participle(low) and self.low[j + 1] in DETERMINER):
+            if self._is_surely_finite(j) or (_looks_like_participle(low) and self.low[j + 1] in DETERMINER):
                 return True
         return False
 
 
-def _adverb(low: str) -> bool:
+def _is_adverb(low: str) -> bool:
     return low in ADVERB or (low.endswith("ly") and low not in BASE and low not in MISLEADING)
 
 
-def _participle(low: str) -> bool:
+def _looks_like_participle(low: str) -> bool:
     return low in PARTICIPLE or (low.endswith("ed") and len(low) > 3 and low not in MISLEADING)
 
 

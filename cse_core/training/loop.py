@@ -198,7 +198,7 @@ class Loop:
         """Save the whole state, in one atomic write."""
         self.flush()
         state = {"key": self.run.key, "step": self.step, "history": asdict(self.history), "keep": list(self.rules)}
-        state |= {name: part.state_dict() for name, part in self._parts().items()}
+        state |= {name: part.state_dict() for name, part in self._state_parts().items()}
         with atomic_path(path) as part:
             torch.save(state, part)
 
@@ -208,11 +208,11 @@ class Loop:
         if not state:
             shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
             return
-        for name, part in self._parts().items():
+        for name, part in self._state_parts().items():
             part.load_state_dict(state[name])
         self.step, self.history = state["step"], History.of(state["history"])
 
-    def _parts(self) -> dict[str, Any]:
+    def _state_parts(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in STATE_PARTS}
 
     def finish(self, folder: Path) -> History:

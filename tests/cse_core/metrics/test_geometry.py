@@ -145,7 +145,7 @@ def test_the_groups_of_the_real_dev_set(real_data: Path) -> None:
     found = cosine_bins(np.arange(1500.0), gold)
     assert {name: len(scores) for name, scores in found.items()} == GROUPS
     np.testing.assert_array_equal(found["4-5"].astype(int), positives(gold))
-    rows, counts = geometry._distinct([*table["sentence1"], *table["sentence2"]], torch.ones(3000, 1))
+    rows, counts = geometry._distinct_rows([*table["sentence1"], *table["sentence2"]], torch.ones(3000, 1))
     assert (len(rows), int(counts.sum())) == (2909, 3000)
 
 
