@@ -149,7 +149,7 @@ class Scripted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *scripts: Sequence[int]) -> None:
         self.rounds, self.seen = zip(*scripts, strict=True), []
-        monkeypatch.setattr(linear_probe, "_correct", self)
+        monkeypatch.setattr(linear_probe, "_count_correct", self)
 
     def __call__(self, state, x1: Tensor, y: Tensor) -> Tensor:
         self.seen.append(state.weights[0].transpose(0, 1).clone())
@@ -196,7 +196,7 @@ def test_a_stopped_weight_decay_keeps_its_weights_while_others_go_on(monkeypatch
 @pytest.mark.parametrize(("passes", "rounds"), [(4, 51), (2, 101), (3, 67), (300, 1)])
 def test_a_round_begins_while_no_more_than_200_passes_are_done(passes: int, rounds: int, monkeypatch) -> None:
     setting = Setting(folds=5, optimiser="adam", batch=64, tenacity=10**9, passes=passes)
-    judged, steps = counted(monkeypatch, "_judge"), counted(monkeypatch, "_step")
+    judged, steps = counted(monkeypatch, "_update_best"), counted(monkeypatch, "_step")
     rows = np.arange(20)
     fit(*generated(20), [Problem(rows, rows)], setting, 0)
     assert (len(judged), len(steps)) == (rounds, rounds * passes)
