@@ -20,7 +20,7 @@ from cse_core.data.corpora import sentences
 from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
-from cse_core.models.pretrained import identity, resolve
+from cse_core.models.pretrained import encoder_hash, resolve
 from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
 from cse_core.run import Corpus, Pretrained
 from experiments.cli.command import run_command
@@ -99,11 +99,11 @@ def main(options: Options) -> None:
     """Score, write, print, log."""
     at_least(1, threads=options.threads)
     data = data_folder(options.data)
-    tasks, scorer = suite.named(options.tasks), scorer_for(options)
+    tasks, scorer = suite.expand_names(options.tasks), scorer_for(options)
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     words = is_word_vectors(options.encoder)
-    content = word_vectors_hash(options.encoder) if words else identity(resolve(options.encoder))
+    content = word_vectors_hash(options.encoder) if words else encoder_hash(resolve(options.encoder))
     encoder = Pretrained(options.encoder, content)
     job = Job(encoder, "own", Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
     own = options.mlruns / csv_record.OWN

@@ -48,7 +48,8 @@ def runs_grid(lines: pd.DataFrame) -> Grid:
     """Return the distribution of re-runs by method and backbone, the one source of many seeds apart."""
     parts = lines.assign(source=lines["source"].where(lines["source"].str.startswith(MANY), "separate reports"))
     rows = []
-    for (method, backbone, source), group in parts.groupby(["method", "backbone", "source"], sort=False):
+    for key, group in parts.groupby(["method", "backbone", "source"], sort=False):
+        method, backbone, source = map(str, key) if isinstance(key, tuple) else (str(key), "", "")
         label = "separate reports" if source == "separate reports" else f"{len(group)} seeds of {MANY}"
         rows.append((f"{method} {backbone}", label, *_spread(group["value"].tolist(), group["published"].iloc[0])))
     header = ("method", "source", "n", "min", "median", "max", "mean", "SD", "published", "at least as high")

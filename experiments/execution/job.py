@@ -17,7 +17,7 @@ import torch
 from filelock import FileLock
 
 from cse_core.data.atomic_write import atomic_write
-from cse_core.data.corpora import hold_corpus
+from cse_core.data.corpora import enforce_corpus_pin
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Scorer
 from cse_core.models.embedding_cache import CachedEncoder, Progress
@@ -155,7 +155,7 @@ def _train(job: Job, place: ExecutionSettings, on_step: Callable[[int, History],
         job.encoder,
         place.store,
         data=place.data,
-        keep=job.rules,
+        rules=job.rules,
         device=place.device,
         compiled=place.compiled,
         save_seconds=place.save_seconds,
@@ -214,7 +214,9 @@ def _score(
         return _Scored()
     scorer, select = str(scoring.scorer), scoring.select
     encoder = load_encoder(job.encoder, select, place)
-    hold_corpus(getattr(scoring.scorer, "corpus", None), place.store, place.data, f"run {job.key}, scored by {scorer}")
+    enforce_corpus_pin(
+        getattr(scoring.scorer, "corpus", None), place.store, place.data, f"run {job.key}, scored by {scorer}"
+    )
     found = suite.evaluate(encoder, scoring.scorer, tasks, data=place.data, progress=on_score)
     kept = history.kept.get(select)
     cells: list[dict[str, Any]] = []
@@ -249,7 +251,7 @@ def load_encoder(encoder: Run | Pretrained, select: str, place: ExecutionSetting
 def _described(job: Job, history: History, place: ExecutionSettings) -> dict[str, Any]:
     run = job.encoder
     settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
-    changed = run.changed() if isinstance(run, Run) else {}
+    changed = run.non_defaults() if isinstance(run, Run) else {}
     told = [name for name in changed if name not in ("backbone", "corpus") and "teachers" not in name]
     return {
         "key": job.key,

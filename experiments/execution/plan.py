@@ -12,7 +12,7 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
 from cse_core.metrics import correlation
 from cse_core.run import Pretrained, Run
-from cse_core.training.run_state import finished
+from cse_core.training.run_state import finished_history
 from experiments.execution.job import Job, Scoring
 from experiments.results.csv_record import UNRECORDED
 from experiments.results.run_result import read_result
@@ -50,7 +50,7 @@ def _add(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row
 
 def _add_nested(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study) -> None:
     """Teachers and bases, scored on dev alone: enough to see that one trained again is the same."""
-    for nested, rule in encoder.reads() if isinstance(encoder, Run) else ():
+    for nested, rule in encoder.nested_checkpoints() if isinstance(encoder, Run) else ():
         _add_nested(jobs, nested, study)
         label = f"{nested.method.name} {nested.backbone.name}"
         _put(jobs, Job(nested, study.scale.name, label, (Scoring(rule, Cosine(), (study.scale.dev,)),), (study.name,)))
@@ -124,7 +124,7 @@ def plan(jobs: Mapping[str, Job], done: Done, store: Path, shared: str = "") -> 
     storage = Shared(shared) if shared else None
 
     def there(run: Run, rules: Sequence[str]) -> bool:
-        return storage.holds(run.key, rules) if storage else finished(run, store, rules) is not None
+        return storage.holds(run.key, rules) if storage else finished_history(run, store, rules) is not None
 
     wanted = {key: left for key, job in jobs.items() if (left := missing(job, done))}
     untrained: set[str] = set()

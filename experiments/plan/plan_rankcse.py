@@ -105,7 +105,7 @@ def teachers(scale: Scale) -> Study:
 
 def student_and_teacher(scale: Scale) -> Study:
     """Declare the primary of a student by the ranking loss only against the better of its teachers, of its own seed."""
-    alone = {"consistency_weight": 0.0, "contrastive_weight": 0.0}
+    alone: dict[str, Any] = {"consistency_weight": 0.0, "contrastive_weight": 0.0}
     student = replace(_taught(scale, "ListNet alone, teachers of its seed", **alone), vary="all")
     teacher = row(scale, "its larger teacher", simcse_run(scale, LARGE), LARGE, None, seeds=SEEDS)
     contrasts = [primary("R5", TEACHERS, student, teacher, paired=True)]
@@ -150,7 +150,7 @@ def transfer(scale: Scale) -> Study:
     mlm = mlm_run(scale, BASE)
     inner = balanced_rankencoder(scale)
     with_mlm = planned(scale, "SimCSE w/ MLM", mlm, TRANSFER, published=of("rankencoder_table3", "SimCSE w/ MLM"))
-    both = replace(mlm, method=replace(mlm.method, inner=inner.method)) if mlm and inner else None
+    both = replace(mlm, method=with_fields(mlm.method, inner=inner.method)) if mlm and inner else None
     name = "RankEncoder-SimCSE w/ MLM"
     ranks = planned(scale, name, both, TRANSFER, published=of("rankencoder_table3", name))
     column = "transfer_avg"

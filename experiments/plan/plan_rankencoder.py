@@ -55,8 +55,8 @@ def trained(scale: Scale) -> Study:
 
 def similar_pairs(scale: Scale) -> Study:
     """Declare the primary of retraining, on STS-B's similar pairs, by plain cosine."""
-    run, about = balanced_rankencoder(scale), {"vary": "all", "published": _similar("retrain (Eq5)")}
-    retrained = planned(scale, "RankEncoder by cosine", run, RANKS, **about)
+    about: dict[str, Any] = {"vary": "all", "published": _similar("retrain (Eq5)")}
+    retrained = planned(scale, "RankEncoder by cosine", balanced_rankencoder(scale), RANKS, **about)
     base = planned(scale, "SimCSE by ranks", simcse_run(scale, BASE), RANKS, scorer=rank_scorer(scale, 1.0))
     contrasts = [primary("E2", RANKS, retrained, base, column=SIMILAR, paired=True)]
     return planned_study(scale, "plan-similar", "Does retraining help similar pairs?", [retrained, base], contrasts)

@@ -93,10 +93,10 @@ class Search:
         deep: dict[Run, int] = {}
 
         def need(run: Run) -> int:
-            for one, rule in run.reads():
+            for one, rule in run.nested_checkpoints():
                 rules.setdefault(one, []).append(rule)
                 deep[one] = need(one)
-            return 1 + max((deep[one] for one, _ in run.reads()), default=-1)
+            return 1 + max((deep[one] for one, _ in run.nested_checkpoints()), default=-1)
 
         need(self.start)
         jobs = {

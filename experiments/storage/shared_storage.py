@@ -26,7 +26,7 @@ from pathlib import Path
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from cse_core.data.pins import hold, pins
+from cse_core.data.pins import enforce_pins, read_pins
 from cse_core.training.checkpoint import MANIFEST, parse_manifest
 from cse_core.training.run_state import HISTORY, History, check_finished, check_manifest, load_history, load_state
 from experiments.storage.credentials import redact_credentials
@@ -176,10 +176,12 @@ class Shared:
         self.insist()
         with _os_errors(self.url):
             self.files.makedirs(place, exist_ok=True)
-            for pin in pins(store).items():  # a name that is taken stays as it is
+            for pin in read_pins(store).items():  # a name that is taken stays as it is
                 self._claim(f"{place}/{hashlib.sha256(pin[0].encode()).hexdigest()}", json.dumps(pin))
             files = [path for path in self._entries(PINNED) if not path.endswith(".part")]
-            hold(store, dict(json.loads(self.files.cat_file(path)) for path in files), redact_credentials(self.url))
+            enforce_pins(
+                store, dict(json.loads(self.files.cat_file(path)) for path in files), redact_credentials(self.url)
+            )
 
     def _remove(self, places: list[str]) -> None:
         for place in places:

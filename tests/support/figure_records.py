@@ -1,4 +1,4 @@
-"""A seeded record of declared studies, as wide as the real one: scores, curves and arrays, all told apart."""
+"""A seeded record of declared studies, as wide as the real one: scores, curves and arrays, all different."""
 
 import zlib
 from collections.abc import Callable, Mapping

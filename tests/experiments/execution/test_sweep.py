@@ -64,7 +64,7 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     # The run whose process was killed once went on in another one, to the same bits as SimCSE undisturbed.
     assert Path(f"{mlruns.with_suffix('.came')}-kill").exists()
     torch.set_num_threads(1)
-    train(tiny_study.run(), tmp_path, keep=("synthetic_dev",))
+    train(tiny_study.run(), tmp_path, rules=("synthetic_dev",))
     expected = load_file(tmp_path / tiny_study.run().key / "synthetic_dev" / "model.safetensors")
     found = load_file(mlruns / "store" / runs["lost"].key / "synthetic_dev" / "model.safetensors")
     assert all(torch.equal(expected[name], found[name]) for name in expected)
