@@ -89,7 +89,7 @@ def join(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None = None) 
     found = pd.Series([Place(*place) for place in lines[list(Place._fields)].to_numpy()], lines.index, dtype=object)
     scores = {place: float(score) for place, score in zip(found, lines["score"], strict=True)}
     facts = _facts(lines, curves)
-    names = study.read
+    names = study.needed_columns
     wanted = {(row.label, name): _wanted(study, row, name, scores) for row in study.rows for name in names}
     cells = {
         (row.label, name): _cell(row, name, _values(row, name, wanted[row.label, name], scores, facts))

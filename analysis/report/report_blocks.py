@@ -19,7 +19,7 @@ from experiments.execution.plan import Done, jobs_of, missing, scored
 from experiments.execution.schedule_estimate import gpu_hours
 from experiments.schema.columns import PUBLISHED_NAMES, STS, TRANSFER
 from experiments.schema.hypotheses import Comparison
-from experiments.schema.study import PUBLISHED_FOLDER, Study, published_rows
+from experiments.schema.study import PUBLISHED_FOLDER, Study, published_lines
 
 SEVEN = 7
 UNDRAWN = ("table", "examples")  # views of studies that have no figure
@@ -170,17 +170,17 @@ def _tables() -> list[str]:
 def _rows(table: str) -> dict[tuple[str, str, str], dict[str, dict[str, str]]]:
     """Lines by task of each row: backbone, method, variant."""
     found: dict[tuple[str, str, str], dict[str, dict[str, str]]] = defaultdict(dict)
-    for line in published_rows(table):
+    for line in published_lines(table):
         found[line["backbone"], line["method"], line["variant"]][line["task"]] = line
     return found
 
 
 def _kind(table: str) -> bool:
-    return any(line["task"] == "MR" for line in published_rows(table))
+    return any(line["task"] == "MR" for line in published_lines(table))
 
 
 def _title(table: str) -> str:
-    line = published_rows(table)[0]
+    line = published_lines(table)[0]
     return f"{line['paper']}, {line['table'].replace('Table', 'Table ')}"
 
 

@@ -11,7 +11,7 @@ WIKI_MINI = Pretrained("wiki-mini", "f325d89d694256ad5cde6fe3b8385b002a2bc25f013
 # With BERT's dropout of 0.1 a two-layer model solves the contrastive task without learning (assets/README.md).
 SMALL = {"learning_rate": 3e-4, "dropout": 0.3, "batch_size": 64, "epochs": 1, "warmup": 0.0, "eval_steps": 32}
 RESCALED = {name: getattr(import_module(kind.__module__), "SMALL", {}) for name, kind in METHODS.items()}
-SEARCH_SEEDS = (101, 102)  # that no other study has
+SEARCH_SEEDS = (101, 102)  # used by no other study
 STAND_INS = {"bert-base-uncased": WIKI_TINY, "bert-large-uncased": WIKI_MINI}
 
 SCALES = {

@@ -9,7 +9,7 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.metrics import correlation
 from cse_core.run import Run
 from experiments.execution.plan import blocking_reason, differences, jobs_of, missing, plan, scored
-from experiments.schema.study import reseeded
+from experiments.schema.study import with_seed
 from experiments.storage.shared_storage import Shared
 from experiments.studies.catalogue import STUDIES, choose_studies
 from tests.support.plans import BASE, TAUGHT, frame, row, study, weights
@@ -27,7 +27,7 @@ def test_a_run_of_two_studies_is_one_job_with_both_their_tasks() -> None:
 
 def test_nested_runs_are_jobs_and_come_first(tmp_path: Path) -> None:
     jobs = jobs_of([study(row("taught", TAUGHT))])
-    assert set(jobs) == {BASE.key, TAUGHT.key, reseeded(TAUGHT, 1, nested=False).key}
+    assert set(jobs) == {BASE.key, TAUGHT.key, with_seed(TAUGHT, 1, nested=False).key}
     work = plan(jobs, frame(), tmp_path)
     assert [job.key for job in work.levels[0]] == [BASE.key]
     assert len(work.levels[1]) == 2
