@@ -108,18 +108,18 @@ def main(options: Options) -> None:
     job = Job(encoder, "own", Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
     own = options.mlruns / csv_record.OWN
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = ExecutionSettings(own.resolve(), data, device=device, threads=options.threads, cache=options.cache)
+    execution = ExecutionSettings(own.resolve(), data, device=device, threads=options.threads, cache=options.cache)
     bars, failed = Bars(), None
     with bars.progress:
         try:
-            result = execute(job, place, on_score=bars)
+            result = execute(job, execution, on_score=bars)
         except FailedTasksError as error:
             result, failed = error.result, error
     csv_record.merge_lines("own", own, [result])
     print_scores(result, only=set(tasks), scorer=str(scorer))
     console.print(f"rows: {own / 'results.csv'}")
     try:
-        Tracker(options.mlruns).log(place.store / job.key)
+        Tracker(options.mlruns).log(execution.store / job.key)
     except UNREACHABLE_ERRORS as error:
         say_not_logged(1, error)
     if failed:

@@ -89,14 +89,16 @@ def train_and_score(run: Run, options: Where) -> Mapping[str, Any]:
     tasks = ("synthetic",) if scale.name == "quickstart" else STS_TEST
     data = data_folder(options.data)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = ExecutionSettings((options.mlruns / csv_record.OWN).resolve(), data, device=device, threads=options.threads)
-    sweep_report.slow_precision([*run.nested(), run], device)
+    execution = ExecutionSettings(
+        (options.mlruns / csv_record.OWN).resolve(), data, device=device, threads=options.threads
+    )
+    sweep_report.warn_slow_precision([*run.nested(), run], device)
     result: Mapping[str, Any] = {}
     for each in (*run.nested(), run):
         scorings = tuple(Scoring(rule, Cosine(), tasks) for rule in (scale.dev, "last"))
         job = Job(each, scale.name, f"{each.method.name} {each.backbone.name}", scorings)
         with Progress(console=console) as progress:
-            result = execute(job, place, on_step=partial(_move, progress, progress.add_task(job.name)))
+            result = execute(job, execution, on_step=partial(_move, progress, progress.add_task(job.name)))
     return result
 
 

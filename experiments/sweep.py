@@ -29,8 +29,8 @@ from experiments.execution.audit import audit
 from experiments.execution.gpu_memory import fit
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import log_results, record_results
-from experiments.execution.plan import Plan, jobs_of, plan
-from experiments.execution.ray_sweep import RayConfig, run
+from experiments.execution.plan import Plan, jobs_of, make_plan
+from experiments.execution.ray_sweep import RayConfig, run_plan
 from experiments.execution.schedule_estimate import expected, forecast
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
@@ -119,27 +119,27 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
     # Two thirds of a GPU leave a third unused.
     slots = options.gpus * int(1 / options.gpus_per_run) or options.gpus // int(options.gpus_per_run)
-    sweep_report.forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
+    sweep_report.print_forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
     if options.gpu_memory is not None:
         runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]
-        sweep_report.memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
+        sweep_report.print_memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
 
 
 def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:
     _prepare(options)
-    return run(work, results, _place(options), _cluster(options), Tracker(options.mlruns))
+    return run_plan(work, results, _place(options), _cluster(options), Tracker(options.mlruns))
 
 
 def _keep_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
     """Bring what figures draw into the record, from this machine's store and the shared one; what could not be had."""
-    lacking, place = csv_record.lacking_arrays(studies, options.mlruns), _place(options)
+    lacking, execution = csv_record.lacking_arrays(studies, options.mlruns), _place(options)
     try:
-        there = partial(csv_record.arrays_in, place.store)
+        there = partial(csv_record.arrays_in, execution.store)
         for key in dict.fromkeys(key for key, target in lacking if not there(key, target).is_file()):
-            retry(partial(fetch_recorded, key, place))
+            retry(partial(fetch_recorded, key, execution))
     except OSError as error:
         return {"figure_data": f"not brought up to date ({error}): the same command does it"}
-    csv_record.keep_arrays(lacking, place.store)
+    csv_record.keep_arrays(lacking, execution.store)
     return {}
 
 
@@ -177,15 +177,15 @@ def search(options: Options) -> int:
     check_database(options.mlruns)
     _prepare(options)
     cluster = _cluster(options)
-    place, tracker = replace(_place(options), device=cluster.start()), Tracker(options.mlruns)
+    execution, tracker = replace(_place(options), device=cluster.start()), Tracker(options.mlruns)
     status = 0
     for one in searches:
-        failed, ended = run_search(one, place, cluster, tracker)
+        failed, ended = run_search(one, execution, cluster, tracker)
         search_report.searched(one, failed, ended, options.mlruns)
         if not ended:
             return INTERRUPTED
         status |= bool(failed)
-    log_results(place.store, tracker)
+    log_results(execution.store, tracker)
     return status
 
 
@@ -224,21 +224,21 @@ def main(options: Options) -> int:
     scale = scales.pop()
     results = csv_record.read_results(scale, options.mlruns)
     if options.list:
-        sweep_report.studies(studies, results, _store(options))
+        sweep_report.print_studies(studies, results, _store(options))
         return 0
     jobs = jobs_of(studies)
-    work = plan(jobs, results, _store(options), options.shared)
+    work = make_plan(jobs, results, _store(options), options.shared)
     if options.plan:
         show_forecast(work, results, options)
         return 0
     here = os.cpu_count() or 1 if options.address == "local" else 0  # of a cluster nobody knows it before it is joined
-    sweep_report.work(work, results, options.workers or here, each=options.dry_run)
+    sweep_report.print_plan(work, results, options.workers or here, each=options.dry_run)
     if options.dry_run:
         return 0
     failed, ended = _run(work, results, options) if work.pending else ({}, True)
     failed |= _keep_arrays(studies, options)
     log_results(_store(options), Tracker(options.mlruns))
-    sweep_report.outcome(names, scale, jobs, failed, ended, options.mlruns)
+    sweep_report.print_outcome(names, scale, jobs, failed, ended, options.mlruns)
     return 1 if failed else 0 if ended else INTERRUPTED
 
 

@@ -15,7 +15,7 @@ from analysis.verdicts.claims import VERDICTS, count_verdicts, judge_claims
 from analysis.verdicts.comparisons import Verdict, judge
 from cse_core.run import Run
 from experiments.execution.job import Job
-from experiments.execution.plan import Done, jobs_of, missing, scored
+from experiments.execution.plan import Done, jobs_of, missing, scored_cells
 from experiments.execution.schedule_estimate import gpu_hours
 from experiments.schema.columns import PUBLISHED_NAMES, STS, TRANSFER
 from experiments.schema.hypotheses import Comparison
@@ -133,7 +133,7 @@ def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
 
     Hours are those that the record measured, at the published scale estimates for one GPU.
     """
-    rows, every, done = [], {}, scored(results)
+    rows, every, done = [], {}, scored_cells(results)
     seconds = results.groupby("key")["seconds"].first()
     header, hours = "hours trained", lambda run: seconds.get(run.key, 0.0) / 3600
     if studies[0].scale.name == "paper":

@@ -78,7 +78,7 @@ class Tracker:
         place = (self.mlruns / "artifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
         return self.client.create_experiment(EXPERIMENT, artifact_location=place, tags=KIND)
 
-    def lacks(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    def missing(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return those results that are not logged, or not with all of their scores and studies."""
         logged = {run.data.tags.get("key"): run.data.tags for run in self._finished()}
         return [result for result in results if not _same(logged.get(_key(result), {}), result)]

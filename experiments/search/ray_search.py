@@ -47,7 +47,7 @@ class UndefinedError(ArithmeticError):
     """A run without any dev score."""
 
 
-def run_trial(config: Mapping[str, float], search: Search, place: ExecutionSettings) -> None:
+def run_trial(config: Mapping[str, float], search: Search, execution: ExecutionSettings) -> None:
     """One trial in a Ray worker, seed after seed. What its settings bring about is a result; other errors are none."""
     scores: list[float] = []
     clock = 0
@@ -63,7 +63,7 @@ def run_trial(config: Mapping[str, float], search: Search, place: ExecutionSetti
 
     try:
         for job in search.jobs(config):
-            result = execute_shared(job, place, on_step=lambda step, history: tell(history.curves))
+            result = execute_shared(job, execution, on_step=lambda step, history: tell(history.curves))
             tell(result["curves"])  # of a run that was there already
             score = result["kept"][search.scale.dev]["score"]
             if score is None:
@@ -120,9 +120,9 @@ class SearchCallback(tune.Callback):
             self.logbook.add(key)
         if last["failed"]:
             self.failed[text] = last["failed"]
-        if last["state"] in (STOPPED, FAILED) and self.logbook.place.shared:
+        if last["state"] in (STOPPED, FAILED) and self.logbook.execution.shared:
             with suppress(OSError):  # they would only take room
-                Shared(self.logbook.place.shared).drop_states(keys[last["ended"] :])
+                Shared(self.logbook.execution.shared).drop_states(keys[last["ended"] :])
         if last["state"] != ERROR:
             line = {"scale": self.search.scale.name, "search": self.search.name, "trial": text, "keys": " ".join(keys)}
             line |= {name: last[name] for name in ("state", "score", TIME_ATTR)} | {
@@ -145,7 +145,7 @@ class SearchCallback(tune.Callback):
 
 
 def run_search(
-    search: Search, place: ExecutionSettings, cluster: RayConfig, tracker: Tracker
+    search: Search, execution: ExecutionSettings, cluster: RayConfig, tracker: Tracker
 ) -> tuple[dict[str, str], bool]:
     """Go on with a search until it has its trials; settings -> reason of what failed, and whether it came to its end.
 
@@ -153,18 +153,18 @@ def run_search(
     whose runs find their state. Nothing that Ray pickled is read.
     """
     results = csv_record.read_results(search.scale.name, tracker.mlruns)
-    logbook = Logbook(tracker, place)
+    logbook = Logbook(tracker, execution)
     for level in search.nested():
         with Bar([job.key for job in level]) as bar:
             follow = SweepCallback(logbook, bar)
-            run_level(level, place, cluster, follow)
+            run_level(level, execution, cluster, follow)
         if follow.failed or len(follow.finished) < len(level):
             return follow.failed | logbook.settle(), bool(follow.failed)
         for job in level:
-            retry(partial(fetch_recorded, job.key, place))
-        verify_reproduces_record({job.key: job.name for job in level}, results, place.store)
+            retry(partial(fetch_recorded, job.key, execution))
+        verify_reproduces_record({job.key: job.name for job in level}, results, execution.store)
     known = recorded(search, tracker.mlruns)
-    for key in _unlogged_runs(search, place, tracker):  # of trials recorded while MLflow was away
+    for key in _unlogged_runs(search, execution, tracker):  # of trials recorded while MLflow was away
         logbook.add(key)
     left, ahead = pending(search, known, _started(search, tracker.mlruns))
     if not left:
@@ -176,10 +176,10 @@ def run_search(
         asked.add_evaluated_point(settings, score, error=math.isnan(score))
     with Bar([str(i) for i in range(left)]) as bar:
         watch = SearchCallback(search, logbook, bar)
-        trainable = tune.with_parameters(run_trial, search=search, place=place)
+        trainable = tune.with_parameters(run_trial, search=search, execution=execution)
         how = {"search_alg": asked, "num_samples": left, "scheduler": halving(search) if search.trials else None}
         how["max_concurrent_trials"] = cluster.workers or None
-        tuner(trainable, cluster, place, watch, space={}, **how).fit()
+        tuner(trainable, cluster, execution, watch, space={}, **how).fit()
     return watch.failed | logbook.settle(), watch.ended >= left
 
 
@@ -213,16 +213,16 @@ def pending(search: Search, known: Trials, started: Path) -> tuple[int, list[dic
     return left, ahead[:left]
 
 
-def _unlogged_runs(search: Search, place: ExecutionSettings, tracker: Tracker) -> list[str]:
+def _unlogged_runs(search: Search, execution: ExecutionSettings, tracker: Tracker) -> list[str]:
     """Runs of recorded trials that are not tracked, and whose folders can be had: a stopped trial has none of some."""
     lines = csv_record.read_searches(search.scale.name, tracker.mlruns)
     keys = set(" ".join(lines.loc[lines["search"] == search.name, "keys"]).split())
     with suppress(*UNREACHABLE_ERRORS):  # then all are handed in, and those that are tracked are not tracked twice
         keys -= tracker.keys()
     for key in keys:
-        if not (place.store / key / RESULT).is_file():
-            retry(partial(fetch_recorded, key, place))
-    return [key for key in sorted(keys) if (place.store / key / RESULT).is_file()]
+        if not (execution.store / key / RESULT).is_file():
+            retry(partial(fetch_recorded, key, execution))
+    return [key for key in sorted(keys) if (execution.store / key / RESULT).is_file()]
 
 
 def _started(search: Search, mlruns: Path) -> Path:

@@ -130,9 +130,9 @@ def test_a_kill_while_new_scores_are_logged_loses_nothing(
         killed.setattr(tracker.client, "log_artifact", None)  # stops where the artifacts would follow
         with pytest.raises(TypeError):
             tracker.log(copy)
-    assert tracker.lacks([result]) == [result]
+    assert tracker.missing([result]) == [result]
     tracker.log(copy)
-    assert tracker.lacks([result]) == []
+    assert tracker.missing([result]) == []
     assert "test/more" in tracker.client.get_run(tracker.logged(JOB.key).info.run_id).data.metrics  # ty: ignore
 
 
