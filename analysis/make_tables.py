@@ -66,7 +66,7 @@ class Places:
     @classmethod
     def of(cls, mlruns: Path) -> "Places":
         """The committed tables, README.md and REPORT.md for the project's own record; another has tables beside it."""
-        pages = (ROOT / "README.md", ROOT / "REPORT.md") if csv_record.is_own(mlruns) else ()
+        pages = (ROOT / "README.md", ROOT / "REPORT.md") if csv_record.is_project_record(mlruns) else ()
         return cls(mlruns=mlruns, tables=csv_record.outputs(mlruns) / "tables", pages=pages)
 
 

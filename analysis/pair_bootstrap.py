@@ -96,7 +96,7 @@ def main(
     for one in track(wanted, f"{RESAMPLES:,} draws"):
         about = {"scale": scale, "column": one.column, "resamples": RESAMPLES, "commit": commit}
         about |= {
-            side: csv_record.scored_by(rows[label]) for side, label in (("first", one.better), ("second", one.worse))
+            side: csv_record.score_source(rows[label]) for side, label in (("first", one.better), ("second", one.worse))
         }
         found = line(chosen, one, (scores[one.better, one.column], scores[one.worse, one.column]), data)
         csv_record.merge_pairs(scale, mlruns, pd.DataFrame([about | found]))

@@ -106,7 +106,7 @@ def main(options: Options) -> None:
     content = word_vectors_hash(options.encoder) if words else identity(resolve(options.encoder))
     encoder = Pretrained(options.encoder, content)
     job = Job(encoder, "own", Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
-    own = options.mlruns / csv_record.OWN
+    own = options.mlruns / csv_record.MANUAL_RUNS
     device = "cuda" if torch.cuda.is_available() else "cpu"
     execution = ExecutionSettings(own.resolve(), data, device=device, threads=options.threads, cache=options.cache)
     bars, failed = Bars(), None

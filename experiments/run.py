@@ -90,7 +90,7 @@ def train_and_score(run: Run, options: Where) -> Mapping[str, Any]:
     data = data_folder(options.data)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     execution = ExecutionSettings(
-        (options.mlruns / csv_record.OWN).resolve(), data, device=device, threads=options.threads
+        (options.mlruns / csv_record.MANUAL_RUNS).resolve(), data, device=device, threads=options.threads
     )
     sweep_report.warn_slow_precision([*run.nested(), run], device)
     result: Mapping[str, Any] = {}
@@ -124,7 +124,7 @@ def main(arguments: list[str]) -> None:
     tracker = Tracker(options.mlruns)
     try:
         for key in tuple(keys):
-            tracker.log(options.mlruns / csv_record.OWN / key)
+            tracker.log(options.mlruns / csv_record.MANUAL_RUNS / key)
             keys = keys[1:]
     except UNREACHABLE_ERRORS as error:
         say_not_logged(len(keys), error)

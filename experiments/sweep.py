@@ -132,14 +132,14 @@ def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str,
 
 def _keep_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
     """Bring what figures draw into the record, from this machine's store and the shared one; what could not be had."""
-    lacking, execution = csv_record.lacking_arrays(studies, options.mlruns), _place(options)
+    lacking, execution = csv_record.missing_arrays(studies, options.mlruns), _place(options)
     try:
-        there = partial(csv_record.arrays_in, execution.store)
+        there = partial(csv_record.arrays_in_run_folder, execution.store)
         for key in dict.fromkeys(key for key, target in lacking if not there(key, target).is_file()):
             retry(partial(fetch_recorded, key, execution))
     except OSError as error:
         return {"figure_data": f"not brought up to date ({error}): the same command does it"}
-    csv_record.keep_arrays(lacking, execution.store)
+    csv_record.copy_arrays(lacking, execution.store)
     return {}
 
 

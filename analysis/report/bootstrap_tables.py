@@ -15,7 +15,7 @@ from analysis.stats.bootstrap import (
     probability_of_improvement,
 )
 from analysis.stats.significance import Interval
-from experiments.results.csv_record import scored_by
+from experiments.results.csv_record import score_source
 from experiments.schema.columns import column
 from experiments.schema.hypotheses import Comparison
 
@@ -30,7 +30,7 @@ HOW = (
 
 def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
     """The study's differences over several sets, by seeds and by pairs (`drawn`: lines of pairs.csv), as Markdown."""
-    rows = {row.label: scored_by(row) for row in results.study.rows if row.encoder is not None}
+    rows = {row.label: score_source(row) for row in results.study.rows if row.encoder is not None}
     lines = {(line["first"], line["second"], line["column"]): line for _, line in drawn.iterrows()}
     wanted = [one for one in results.study.comparisons if one.kind == "mean" and len(column(one.column).tasks) > 1]
     found = [lines.get((rows.get(one.better), rows.get(one.worse), one.column)) for one in wanted]

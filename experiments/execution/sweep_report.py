@@ -154,7 +154,7 @@ def print_outcome(
         console.print(f"table: {csv_record.outputs(mlruns) / 'tables/quickstart/quickstart.md'}")
         console.print(f"loss curves: {csv_record.outputs(mlruns) / 'figures/quickstart/quickstart-curves.png'}")
     else:
-        elsewhere = "" if csv_record.is_own(mlruns) else f" --mlruns {mlruns}"
+        elsewhere = "" if csv_record.is_project_record(mlruns) else f" --mlruns {mlruns}"
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
     try:
         _print_mlflow_pages([key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)

@@ -60,7 +60,7 @@ def test_one_seed_has_no_interval_and_a_row_without_runs_no_number(wide: Study, 
 
 
 def test_pairs_are_shown_from_the_record_with_holms_correction_over_the_table(wide: Study, lines: pd.DataFrame) -> None:
-    by_label = {row.label: csv_record.scored_by(row) for row in wide.rows if row.encoder is not None}
+    by_label = {row.label: csv_record.score_source(row) for row in wide.rows if row.encoder is not None}
     shared = {"scale": "small", "second": by_label["SimCSE"], "column": "sts_avg", "low": -1.0, "high": 3.0}
     drawn = pd.DataFrame(
         [

@@ -78,5 +78,5 @@ def test_a_task_that_fails_is_named_and_the_others_are_shown_and_written(
     with pytest.raises(ValueError, match="synthetic_dev: something of its own"):
         main(Options(encoder="wiki-tiny", tasks=("synthetic_dev", "phrases"), mlruns=tmp_path))
     assert "phrases" in capsys.readouterr().out
-    rows = csv_record.read_results("own", tmp_path / csv_record.OWN)
+    rows = csv_record.read_results("own", tmp_path / csv_record.MANUAL_RUNS)
     assert rows["task"].tolist() == ["phrases"]

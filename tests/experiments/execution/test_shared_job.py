@@ -93,13 +93,13 @@ def test_arrays_of_runs_of_other_machines_come_into_the_record(tmp_path: Path) -
     drawn = replace(tiny_study.healthy(tiny_study.SCALE), view="densities")
     options = Options(mlruns=mlruns, store=tmp_path / "store", shared=url)
     assert _keep_arrays([drawn], options) == {}  # there is none yet
-    lacking = csv_record.lacking_arrays([drawn], mlruns)
+    lacking = csv_record.missing_arrays([drawn], mlruns)
     assert len(lacking) == 3
     for key, target in lacking:
         assert Shared(url).publish(fill(tmp_path / "other" / key, **{f"figure_data/{target.name}": key.encode()}), 0)
     assert _keep_arrays([drawn], options) == {}
     assert [target.read_text() for _, target in lacking] == [key for key, _ in lacking]
-    assert csv_record.lacking_arrays([drawn], mlruns) == []
+    assert csv_record.missing_arrays([drawn], mlruns) == []
 
 
 def test_what_the_other_tasks_found_is_published_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
