@@ -92,7 +92,7 @@ class Options:
     compiled: bool = False
     """Use torch.compile for training on GPUs: it takes minutes at the start and pays off in long runs."""
     address: str = os.environ.get("CSE_RAY", "local")
-    """Address of the Ray cluster; `auto` on one of its machines, `local` for this machine only. If not given: CSE_RAY."""
+    """Address of the Ray cluster: `auto` on one of its machines, `local` for this machine. If not given: CSE_RAY."""
     shared: str = os.environ.get("CSE_SHARED", "")
     """URL of a folder that all machines of a cluster reach (s3://..., file://...), for the run folders. Without it,
     --mlruns must be on a disk that all machines share. If not given: CSE_SHARED."""
