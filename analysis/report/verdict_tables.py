@@ -22,7 +22,7 @@ HOW = {
     "number (or lie below it, for a claim of at most); no correction.",
     "positive": "Above 0: t test over seeds.",
     "bins": "Over bins: a rank correlation's normal approximation for ten bins, as all seeds share the pairs.",
-    "order": f"Orders: Kendall's tau of the rows' means, with seeds resampled; supported where the interval is at least "
+    "order": "Orders: Kendall's tau of the rows' means, with seeds resampled; supported where the interval is at least "
     f"{AGREES}; no correction.",
     "trend": "Trends: Spearman's rho over columns by seed, t test of the seeds' rho against 0.",
 }

@@ -34,7 +34,7 @@ def test_equal_scores_have_deviation_zero_whatever_the_order_of_summing():
 @pytest.mark.parametrize("call", [significance.summary, significance.prediction_interval])
 @pytest.mark.parametrize("scores", [[], [0.1, math.nan], [math.inf, 0.1], [[0.1]]])
 def test_scores_must_be_finite_numbers_in_a_row(call, scores):
-    with pytest.raises(ValueError, match="scores: wanted"):
+    with pytest.raises(ValueError, match="scores: expected"):
         call(scores)
 
 
