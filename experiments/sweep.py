@@ -31,7 +31,7 @@ from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import log_results, record_results
 from experiments.execution.plan import Plan, jobs_of, make_plan
 from experiments.execution.ray_sweep import RayConfig, run_plan
-from experiments.execution.schedule_estimate import expected, forecast
+from experiments.execution.schedule_estimate import expected_seconds, forecast
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
 from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker, check_database
@@ -115,7 +115,7 @@ def print_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
         raise ValueError(
             f"--gpus-per-run {options.gpus_per_run:g}: expected no more GPUs than --plan has, --gpus {options.gpus}"
         )
-    seconds = expected(work.pending, results)
+    seconds = expected_seconds(work.pending, results)
     if options.seconds_per_run is not None:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
     if options.gpus_per_run <= 1:

@@ -23,7 +23,7 @@ from experiments.execution import sweep_report
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job
 from experiments.execution.log_queue import Logbook
 from experiments.execution.plan import Plan, blocking_reason, verify_reproduces_record
-from experiments.execution.schedule_estimate import expected, longest_first
+from experiments.execution.schedule_estimate import expected_seconds, longest_first
 from experiments.execution.shared_job import execute_shared, fetch_recorded
 from experiments.results.mlflow_log import Tracker
 from experiments.storage.credentials import redact_credentials
@@ -192,7 +192,7 @@ def run_plan(
             verify_reproduces_record({key: work.declared[key].name for key in nested}, results, execution.store)
             if ready:
                 by_key = {job.key: job for job in ready}
-                first = [by_key[key] for key in longest_first(expected(ready, results))]
+                first = [by_key[key] for key in longest_first(expected_seconds(ready, results))]
                 run_level(first, execution, cluster, callback)
             if not all(job.key in callback.finished | set(callback.failed) for job in level):
                 return callback.failed, False

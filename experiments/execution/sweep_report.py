@@ -109,36 +109,36 @@ def warn_slow_precision(encoders: Sequence[Run | Pretrained], device: str) -> No
         )
 
 
-def print_forecast(work: Plan, found: Forecast, *, gpus: int, price: float) -> None:
-    """A simulated sweep: how long in which order, and its longest chain of runs."""
-    slots = next(iter(found.ways.values())).slots
-    shared = f"{slots} at a time, each taken to be as fast as with a GPU of its own" if slots > gpus else None
+def print_forecast(work: Plan, forecast: Forecast, *, gpus: int, price: float) -> None:
+    """Print a simulated sweep: its length in each order, and its longest chain of runs."""
+    slots = next(iter(forecast.ways.values())).slots
+    shared = f"{slots} at a time, each assumed as fast as with a whole GPU" if slots > gpus else None
     table = Table(title=f"{len(work.pending)} runs on {gpus} GPUs", caption=shared)
     table.add_column("order")
     for heading in ("time", "GPUs used", "GPU-hours", *(["cost"] if price else [])):
         table.add_column(heading, justify="right")
-    for name, way in found.ways.items():
+    for name, way in forecast.ways.items():
         spent = gpus * way.makespan / 3600
         cost = [f"{price * spent:,.0f}"] if price else []
-        table.add_row(name, hours(way.makespan), f"{100 * way.used:.0f} %", f"{spent:,.1f}", *cost)
+        table.add_row(name, hours(way.makespan), f"{100 * way.utilisation:.0f} %", f"{spent:,.1f}", *cost)
     console.print(table)
     names = {job.key: job.name for job in work.pending}
-    console.print("training alone: scoring comes on top")
-    console.print(f"longest chain: {hours(found.critical)}, {', then '.join(names[key] for key in found.chain)}")
+    console.print("training only, without scoring")
+    console.print(f"longest chain: {hours(forecast.critical)}, {', then '.join(names[key] for key in forecast.chain)}")
 
 
-def print_memory(found: Fit | None, *, gib: float, share: float) -> None:
-    """Whether the share of a GPU that a run is given is enough for the largest."""
-    if not found:
+def print_memory(fit: Fit | None, *, gib: float, share: float) -> None:
+    """Print whether the share of a GPU for each run is enough for the largest."""
+    if not fit:
         console.print("memory: no run whose backbone's size is known")
         return
-    run, takes = found.largest, found.takes / GIB
+    run, takes = fit.largest, fit.takes / GIB
     name = f"{run.method.name}, {run.backbone.name}, batch {run.batch_size}, {run.precision}"
     fits = share * gib >= takes
     ask = f"a share of {share:g} is enough" if fits else f"--gpus-per-run {share:g} is too little"
     console.print(
         f"memory: the largest run ({name}) takes about {takes:.1f} GiB, so a GPU of {gib:g} GiB holds "
-        f"{found.at_once} such at a time: {ask}",
+        f"{fit.at_once} such runs at a time: {ask}",
         style=None if fits else "red",
     )
 

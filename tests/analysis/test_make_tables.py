@@ -136,9 +136,9 @@ def test_blocks_are_filled_and_prose_is_left_alone(places):
         ("<!-- table nothing small -->\n<!-- end -->", "unknown study 'nothing'"),
         ("<!-- table toy huge -->\n<!-- end -->", "unknown scale 'huge'"),
         ("<!-- verdicts all small -->\n<!-- end -->", "names 2 studies"),
-        ("<!-- table toy small -->\n", "opened or named wrongly"),
-        ("<!-- table toy -->\n<!-- end -->", "opened or named wrongly"),
-        ("<!-- table toy small -->\n<!-- verdicts toy small -->\n<!-- end -->", "opened or named wrongly"),
+        ("<!-- table toy small -->\n", "not closed or has another name"),
+        ("<!-- table toy -->\n<!-- end -->", "not closed or has another name"),
+        ("<!-- table toy small -->\n<!-- verdicts toy small -->\n<!-- end -->", "not closed or has another name"),
     ],
 )
 def test_wrong_blocks_are_errors(places, block, message, study, monkeypatch):

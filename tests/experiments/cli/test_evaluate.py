@@ -41,8 +41,8 @@ def test_a_corpus_is_pinned_by_what_it_holds(tmp_path: Path, cache: Path) -> Non
     ("options", "message"),
     [
         ({"corpus": "c"}, "--corpus c: requires --corpus-lines of at least 2, .* got 0"),
-        ({"corpus": "c", "corpus_lines": 9, "pooling": "mean"}, "the encoder's own pooling and template, got 9, mean"),
-        ({"corpus": "c", "corpus_lines": 9, "template": "{} [MASK]"}, "and template, got 9, None and '{} .MASK.'"),
+        ({"corpus": "c", "corpus_lines": 9, "pooling": "mean"}, "no --pooling or --template, got 9, mean"),
+        ({"corpus": "c", "corpus_lines": 9, "template": "{} [MASK]"}, "or --template, got 9, None and '{} .MASK.'"),
         ({"corpus_lines": 9}, "--corpus-lines, --corpus-size and --rank-weight require --corpus"),
         ({"rank_weight": 0.7}, "require --corpus"),
         ({"corpus_size": 7}, "require --corpus"),
