@@ -39,7 +39,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """Their number in embeddings and layers: four projections, and two of the feed-forward part, four times as wide."""
+        """The number, in embeddings and layers: four projections, two feed-forward ones four times as wide."""
         return self.words * self.width + self.layers * 12 * self.width**2
 
 

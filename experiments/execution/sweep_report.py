@@ -138,7 +138,7 @@ def print_memory(fit: Fit | None, *, gib: float, share: float) -> None:
     ask = f"a share of {share:g} is enough" if fits else f"--gpus-per-run {share:g} is too little"
     console.print(
         f"memory: the largest run ({name}) takes about {takes:.1f} GiB, so a GPU of {gib:g} GiB holds "
-        f"{fit.at_once} such runs at a time: {ask}",
+        f"{fit.at_once} such at a time: {ask}",
         style=None if fits else "red",
     )
 
