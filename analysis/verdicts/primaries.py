@@ -71,7 +71,7 @@ def _looks(results: Results, contrast: Contrast) -> dict[float, ContrastEstimate
     A look takes the first 5, 10 or 20 seeds of every row. Rows that declare fewer seeds than five are looked at once.
     """
     cells = [results.cells[label, contrast.column] for label in contrast.weights]
-    declared = min(cell.declared for cell in cells)
+    declared = min(cell.declared_seeds for cell in cells)
     looks = {n / LOOKS[-1]: n for n in LOOKS if n <= declared} or {1.0: declared}
     found: dict[float, ContrastEstimate] = {}
     for share, n in looks.items():
@@ -146,7 +146,7 @@ def _missing(results: Results, contrast: Contrast) -> str:
     if why:
         return "; ".join(dict.fromkeys(why))
     cells = [results.cells[label, contrast.column] for label in contrast.rows]
-    lacking = [f"{cell.row}: {len(cell.scores)} of {cell.declared} seeds" for cell in cells if cell.missing]
+    lacking = [f"{cell.row}: {len(cell.scores)} of {cell.declared_seeds} seeds" for cell in cells if cell.missing]
     return "; ".join(lacking) or "the same on every seed: the treatment never acted"
 
 

@@ -39,7 +39,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """Of embeddings and layers: four projections and two of the feed-forward part, which is four times as wide."""
+        """The number, in embeddings and layers: four projections, two feed-forward ones four times as wide."""
         return self.words * self.width + self.layers * 12 * self.width**2
 
 
@@ -82,9 +82,9 @@ class Fit:
 def fit(runs: Iterable[Run], gpu_gib: float) -> Fit | None:
     """How many of the largest of some runs one GPU holds."""
     if not 0 < gpu_gib < math.inf:
-        raise ValueError(f"--gpu-memory wants the GiB of a GPU, got {gpu_gib}")
-    known = [(takes, run) for run in runs if (takes := gpu_bytes(run)) is not None]
-    if not known:
+        raise ValueError(f"--gpu-memory: expected the GiB of a GPU, got {gpu_gib}")
+    estimates = [(takes, run) for run in runs if (takes := gpu_bytes(run)) is not None]
+    if not estimates:
         return None
-    takes, largest = max(known, key=lambda pair: pair[0])
+    takes, largest = max(estimates, key=lambda pair: pair[0])
     return Fit(largest, takes, int(gpu_gib * GIB / takes))

@@ -45,7 +45,7 @@ class Simulated:
     slots: int
 
     @property
-    def used(self) -> float:
+    def utilisation(self) -> float:
         """The share of the slots' time in which they worked."""
         return self.worked / (self.slots * self.makespan) if self.makespan else 0.0
 
@@ -81,17 +81,17 @@ def simulate(
 
 
 def chains(seconds: Mapping[str, float], needs: Mapping[str, Collection[str]]) -> dict[str, float]:
-    """Of each run, the seconds of the longest chain of runs that starts with it, each needing the one before."""
+    """Return, for each run, the seconds of the longest chain that starts with it, each run needing the one before."""
     after: dict[str, list[str]] = {}
     for key, others in needs.items():
         for other in others:
             after.setdefault(other, []).append(key)
-    found: dict[str, float] = {}
+    lengths: dict[str, float] = {}
 
     def longest(key: str) -> float:
-        if key not in found:
-            found[key] = seconds[key] + max((longest(one) for one in after.get(key, ())), default=0.0)
-        return found[key]
+        if key not in lengths:
+            lengths[key] = seconds[key] + max((longest(follower) for follower in after.get(key, ())), default=0.0)
+        return lengths[key]
 
     return {key: longest(key) for key in seconds}
 
@@ -110,7 +110,7 @@ def forecast(work: Plan, seconds: Mapping[str, float], slots: int) -> Forecast:
     needs = needs_of(work)
     levels: dict[str, set[str]] = {}
     for before, level in zip(((), *work.levels), work.levels, strict=False):
-        levels |= {job.key: {one.key for one in before} for job in level}
+        levels |= {job.key: {job_before.key for job_before in before} for job in level}
     lengths = chains(seconds, needs)
     longest = sorted(seconds, key=lambda key: -lengths[key])
     ways = {
@@ -125,7 +125,7 @@ def forecast(work: Plan, seconds: Mapping[str, float], slots: int) -> Forecast:
 
 
 def longest_first(seconds: Mapping[str, float]) -> list[str]:
-    """So that no long run starts when the others are about to end; runs of one length as they were declared."""
+    """Return keys by descending time, so that no long run starts last; equal ones in the order of declaration."""
     return sorted(seconds, key=lambda key: -seconds[key])
 
 
@@ -136,31 +136,31 @@ def needs_of(work: Plan) -> dict[str, set[str]]:
     return {key: {run.key for run in runs} & keys for key, runs in nested.items()}
 
 
-def measured(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
+def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
     """Training seconds of each job from the record: its own, else the mean of its scale, method and backbone."""
     runs = results.drop_duplicates("key")
-    own = dict(zip(runs["key"], runs["seconds"], strict=True))
+    by_key = dict(zip(runs["key"], runs["seconds"], strict=True))
     alike = runs.groupby(["scale", "method", "backbone"])["seconds"].mean().to_dict()
-    found: dict[str, float | None] = {}
+    seconds: dict[str, float | None] = {}
     for job in jobs:
         encoder = job.encoder
         kind = (encoder.method.name, encoder.backbone.name) if isinstance(encoder, Run) else ("none", encoder.name)
-        found[job.key] = own.get(job.key, alike.get((job.scale, *kind)))
-    return found
+        seconds[job.key] = by_key.get(job.key, alike.get((job.scale, *kind)))
+    return seconds
 
 
 def seconds_for(jobs: Iterable[Job], results: pd.DataFrame) -> float | None:
     """All jobs one after the other, the unknown as the mean of the known; None if nothing alike was measured."""
-    found = measured(jobs, results).values()
-    known = [seconds for seconds in found if seconds is not None]
-    return len(found) * sum(known) / len(known) if known else None if found else 0.0
+    times = measured_seconds_of(jobs, results).values()
+    measured_times = [seconds for seconds in times if seconds is not None]
+    return len(times) * sum(measured_times) / len(measured_times) if measured_times else None if times else 0.0
 
 
-def expected(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float]:
+def expected_seconds(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float]:
     """Training seconds of each job: measured, else the estimate for the papers' scale."""
     jobs = list(jobs)
-    known = measured(jobs, results)
-    return {job.key: _estimate(job) if (seconds := known[job.key]) is None else seconds for job in jobs}
+    measured_seconds = measured_seconds_of(jobs, results)
+    return {job.key: _estimate(job) if (seconds := measured_seconds[job.key]) is None else seconds for job in jobs}
 
 
 def _estimate(job: Job) -> float:

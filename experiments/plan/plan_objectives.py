@@ -7,7 +7,7 @@ from experiments.plan.pilots import COMPOSITION, WHITENING
 from experiments.plan.planned_rows import planned, planned_simcse, planned_study, primary, without_dropout
 from experiments.schema.contrasts import must_help, must_not_help
 from experiments.schema.recipes import RUNS, simcse_run
-from experiments.schema.rows import BASE, fine
+from experiments.schema.rows import BASE, with_dense_dev_scores
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
 DEV = "stsb_dev"
@@ -159,8 +159,10 @@ def composed_space(scale: Scale) -> Study:
 
 def convergence(scale: Scale) -> Study:
     """Declare the primary of speed: the first step within a point of the best dev score, a score every tenth step."""
-    simcse = planned(scale, "SimCSE, fine curve", fine(simcse_run(scale, BASE)), COMPOSITION)
-    ours = planned(scale, "CompCSE, fine curve", fine(RUNS["compcse"](scale, BASE, **COMPOSED)), COMPOSITION)
+    simcse = planned(scale, "SimCSE, fine curve", with_dense_dev_scores(simcse_run(scale, BASE)), COMPOSITION)
+    ours = planned(
+        scale, "CompCSE, fine curve", with_dense_dev_scores(RUNS["compcse"](scale, BASE, **COMPOSED)), COMPOSITION
+    )
     # A tenth of the 256 steps.
     contrasts = [primary("C7", COMPOSITION, simcse, ours, column="near_best", margin=26.0)]
     return planned_study(scale, "plan-convergence", "Does CompCSE converge faster?", [simcse, ours], contrasts)

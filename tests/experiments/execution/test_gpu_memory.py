@@ -74,5 +74,5 @@ def test_how_many_fit_and_runs_of_unknown_size() -> None:
     assert found.largest == large
     assert found.at_once == int(40 * GIB / takes(large)) >= 2
     assert fit([replace(base, backbone=Pretrained("someone/theirs"))], 40) is None
-    with pytest.raises(ValueError, match="--gpu-memory wants the GiB of a GPU, got 0"):
+    with pytest.raises(ValueError, match="--gpu-memory: expected the GiB of a GPU, got 0"):
         fit([base], 0)

@@ -9,13 +9,13 @@ import tyro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.execution.plan import jobs_of, plan, scored
+from experiments.execution.plan import jobs_of, make_plan, scored_cells
 from experiments.execution.schedule_estimate import (
     chains,
-    expected,
+    expected_seconds,
     forecast,
     longest_first,
-    measured,
+    measured_seconds_of,
     seconds_for,
     simulate,
 )
@@ -34,8 +34,8 @@ def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
     both = pd.concat([frame(first), slower])
     assert seconds_for([first, second], both) == pytest.approx(40)
     third = jobs_of([study(row("a", replace(BASE, learning_rate=1.0)))])
-    assert measured(third.values(), both) == dict.fromkeys(third, 20)
-    assert set(measured(jobs_of([study(row("b", TAUGHT))]).values(), both).values()) == {
+    assert measured_seconds_of(third.values(), both) == dict.fromkeys(third, 20)
+    assert set(measured_seconds_of(jobs_of([study(row("b", TAUGHT))]).values(), both).values()) == {
         10,
         None,
     }  # its teacher was measured
@@ -43,7 +43,7 @@ def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
 
 def test_what_was_never_measured_is_estimated_from_the_published_epoch() -> None:
     jobs = jobs_of(choose_studies(["rankcse-table1"], "paper")).values()
-    found = expected(jobs, read_results("paper"))
+    found = expected_seconds(jobs, read_results("paper"))
     hours = {job.name: found[job.key] / 3600 for job in jobs}
     assert hours["SimCSE s42"] == pytest.approx(20 / 60)
     assert hours["RankCSE-listNet s42"] == pytest.approx(4 * 1.5 * 20 / 60)
@@ -56,9 +56,9 @@ def test_schedules_worked_out_by_hand() -> None:
     assert simulate(seconds, {}, 2, longest_first(seconds)).makespan == 6  # d beside c, b, a
     taught = simulate(seconds, {"c": ["b"]}, 2, longest_first(seconds))
     assert taught.makespan == 6  # d beside b, c, a
-    assert taught.used == 1
+    assert taught.utilisation == 1
     waits = simulate(seconds, {"d": ["c"]}, 3, list(seconds))
-    assert (waits.makespan, waits.used) == (9, pytest.approx(12 / 27))
+    assert (waits.makespan, waits.utilisation) == (9, pytest.approx(12 / 27))
     assert chains(seconds, {"d": ["c"], "c": ["a"]}) == {"a": 10, "b": 2, "c": 9, "d": 6}
 
 
@@ -105,7 +105,7 @@ def test_the_plan_that_is_shown(
 
 
 def test_a_plan_waits_for_its_teachers(tmp_path) -> None:
-    work = plan(jobs_of([study(row("a", TAUGHT))]), scored(frame()), tmp_path)
+    work = make_plan(jobs_of([study(row("a", TAUGHT))]), scored_cells(frame()), tmp_path)
     seconds = {job.key: 10.0 if job.key == BASE.key else 1.0 for job in work.pending}
     found = forecast(work, seconds, 8)
     assert {way.makespan for way in found.ways.values()} == {11}

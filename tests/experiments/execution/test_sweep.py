@@ -90,7 +90,7 @@ def test_a_stopped_sweep_goes_on_with_the_same_command(tmp_path: Path, undisturb
             process.wait(timeout=120)
     assert process.returncode == (-signal.SIGKILL if kind == signal.SIGKILL else 130), log.read_text()
     if kind == signal.SIGINT:
-        assert "the same command goes on" in log.read_text()
+        assert "re-run the same command to resume" in log.read_text()
     before = finished_at(mlruns)
     done = sweep(mlruns, "healthy")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -110,7 +110,7 @@ def test_a_teacher_that_does_not_reproduce_its_record_stops_the_sweep(tmp_path: 
     for _ in range(2):  # the second time the false weights are there already
         done = sweep(mlruns, "healthy")
         assert done.returncode != 0
-        assert f"run {teacher} (a s1), trained again for its weights, does not give its recorded scores" in done.stderr
+        assert f"run {teacher} (a s1), retrained for its weights, does not reproduce its recorded scores" in done.stderr
         assert student not in finished_at(mlruns)
 
 

@@ -71,7 +71,7 @@ def test_rankencoder_trains_as_its_base_was_trained(base: str) -> None:
 
 
 def test_what_is_not_published_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="no published settings for bert-large-uncased; there are some for bert-base"):
+    with pytest.raises(ValueError, match="no published settings for bert-large-uncased; expected one of bert-base"):
         made("promptbert", SMALL, LARGE)
     with pytest.raises(ValueError, match=r"no published settings for \('paper', 'compcse', 'bert-base-uncased'\)"):
         made("rankencoder", base="compcse")
