@@ -6,21 +6,14 @@ python analysis/make_figures.py [study ...] [--scale small] [--check] [--mlruns 
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import tyro
-from matplotlib.figure import Figure
 
 from analysis import cells
-from analysis.plots import style
-from analysis.plots.curves import all_curves
 from analysis.plots.figure_data import FigureData, curves_of
-from analysis.plots.registry import VIEWS
-from analysis.plots.search_history import searches
-from analysis.plots.verdict_strip import verdict_strip
 from analysis.report.search_tables import searches_with_trials
 from analysis.verdicts.claims import judge_claims
 from experiments.cli.command import run_command
@@ -28,6 +21,9 @@ from experiments.results import csv_record, manifest
 from experiments.results.manifest import Manifest
 from experiments.schema.study import Row, Study
 from experiments.studies import catalogue
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TABLE = "table"
 SEARCHES, VERDICTS = "searches", "verdicts"  # names of figures about several studies
@@ -52,14 +48,19 @@ def _arrays(folder: Path, row: Row, seed: int, task: str) -> Mapping[str, np.nda
         return dict(arrays)
 
 
-def draw(drawn: FigureData) -> Figure | None:
+def draw(drawn: FigureData) -> "Figure | None":
     """Draw a study by its view, a table as its curves; return None if there is nothing to draw."""
+    from analysis.plots.curves import all_curves  # lazy: slow import
+    from analysis.plots.registry import VIEWS  # lazy: slow import
+
     view = all_curves if drawn.study.view == TABLE else VIEWS.get(drawn.study.view)
     return view(drawn) if view else None
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
+def save(figure: "Figure", stem: Path) -> list[Path]:
     """Save the figure as PNG and SVG, with the same bytes each time."""
+    import matplotlib.pyplot as plt  # lazy: slow import
+
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(stem.name + suffix) for suffix in (".png", ".svg")]
     figure.savefig(paths[0], metadata={"Software": None})
@@ -70,6 +71,10 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 def make(studies: Sequence[Study], *, mlruns: Path = csv_record.MLRUNS, figures: Path) -> list[Path]:
     """Draw every study that has data, a table as NAME-curves; return the files."""
+    import matplotlib.pyplot as plt  # lazy: slow import
+
+    from analysis.plots import style  # lazy: slow import
+
     written = []
     frames = cache(lambda scale: (csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)))
     with plt.rc_context(style.RC):
@@ -88,6 +93,12 @@ def stem_of(study: Study) -> str:
 
 def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     """Draw the claims by verdict, and the searches of a scale if there are any."""
+    import matplotlib.pyplot as plt  # lazy: slow import
+
+    from analysis.plots import style  # lazy: slow import
+    from analysis.plots.search_history import searches  # lazy: slow import
+    from analysis.plots.verdict_strip import verdict_strip  # lazy: slow import
+
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
     studies = catalogue.choose_studies(["all"], scale)
     with plt.rc_context(style.RC):

@@ -14,12 +14,21 @@ import pandas as pd
 import tyro
 
 from analysis.cells import Results, join, tidy
-from analysis.report import benchmark_tables, formats, html_page, report_blocks, study_tables, verdict_tables
-from analysis.report.audit_tables import audit_block
+from analysis.record.audit_tables import audit_block
+from analysis.record.record_differences import changed_files, committed_folders, differences, read_text, stale_files
+from analysis.record.undeclared_runs import undeclared_page
+from analysis.report import (
+    benchmark_tables,
+    formats,
+    html_page,
+    plan_tables,
+    report_blocks,
+    study_tables,
+    verdict_tables,
+)
 from analysis.report.bootstrap_tables import estimates_block
-from analysis.report.record_differences import changed_files, committed_folders, differences, read_text, stale_files
+from analysis.report.reproduction_tables import reproductions_block
 from analysis.report.search_tables import searches_block
-from analysis.report.undeclared_runs import undeclared_page
 from analysis.verdicts.claims import overall
 from analysis.verdicts.comparisons import judge
 from cse_core.data.atomic_write import atomic_write
@@ -31,7 +40,9 @@ from experiments.schema.study import Study
 from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[1]
-KINDS = "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit"
+KINDS = (
+    "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|plan"
+)
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
 
@@ -66,7 +77,8 @@ class Folders:
     @classmethod
     def of(cls, mlruns: Path) -> "Folders":
         """Return the folders of a record; only the committed record has pages, and its tables in analysis/."""
-        pages = (ROOT / "README.md", ROOT / "REPORT.md") if csv_record.is_project_record(mlruns) else ()
+        pages = (ROOT / "README.md", ROOT / "REPORT.md", ROOT / "experiments/PLAN.md")
+        pages = pages if csv_record.is_project_record(mlruns) else ()
         return cls(mlruns=mlruns, tables=csv_record.outputs(mlruns) / "tables", pages=pages)
 
 
@@ -97,7 +109,8 @@ def verdicts_block(results: Results) -> str:
 
 def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
     """Return the chosen studies at each scale; quickstart has a fixed scale."""
-    studies = [study for scale in scales for study in catalogue.choose_studies(list(names) or ["all"], scale)]
+    chosen = list(names) or list(catalogue.EVERYTHING)
+    studies = [study for scale in scales for study in catalogue.choose_studies(chosen, scale)]
     return list({(study.scale.name, study.name): study for study in studies}.values())
 
 
@@ -114,7 +127,7 @@ def fill_blocks(report: str, record: Record) -> str:
     """Return the page with every block generated from the record and the benchmarks' results."""
     if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
         raise ValueError(
-            "README.md or REPORT.md: expected blocks from `<!-- table STUDY SCALE -->` to `<!-- end -->`, "
+            "README.md, REPORT.md or PLAN.md: expected blocks from `<!-- table STUDY SCALE -->` to `<!-- end -->`, "
             "found one that is not closed or has another name"
         )
 
@@ -146,6 +159,10 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
         map(record.of, catalogue.choose_studies([name], scale))
     ),
     "published": lambda name, scale, record: report_blocks.PUBLISHED[name](),
+    "reproductions": lambda name, scale, record: reproductions_block(name),
+    "plan": lambda name, scale, record: plan_tables.plan_block(
+        name, list(map(record.of, catalogue.choose_studies(["plan"], scale)))
+    ),
     "searches": lambda name, scale, record: searches_block(record.searches(scale), scale),
     "runs": lambda name, scale, record: report_blocks.runs_block(
         catalogue.choose_studies([name], scale), record.results(scale)
@@ -199,7 +216,10 @@ def check_all(names: Sequence[str], scale: str, folders: Folders) -> list[str]:
 def _undeclared_pages(scales: Sequence[str], record: Record, tables: Path) -> dict[Path, str]:
     pages = {
         tables / scale / "undeclared-runs.md": undeclared_page(
-            scale, catalogue.choose_studies(["all"], scale), record.runs(scale), record.results(scale)
+            scale,
+            catalogue.choose_studies(list(catalogue.EVERYTHING), scale),
+            record.runs(scale),
+            record.results(scale),
         )
         for scale in scales
     }

@@ -1,6 +1,6 @@
 """What a method supplies (Method, a Protocol) and the pieces that most methods share.
 
-A method is a frozen dataclass of the paper's hyperparameters with five members. Most of them have an obvious default,
+A method is a frozen dataclass of the paper's hyperparameters with these members. Most of them have an obvious default,
 written out as an assignment: `examples = single_column`, `modules = tanh_head`, `targets = no_targets`.
 """
 
@@ -118,6 +118,11 @@ class Method(Protocol):
 
     name: ClassVar[str]
     version: ClassVar[int]
+
+    @staticmethod
+    def recipes() -> "Mapping[Any, Recipe]":
+        """Settings by the papers' name of a backbone, or by a tuple that ends with it; empty if none are published."""
+        ...
 
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int

@@ -29,7 +29,7 @@ from experiments.cli.options import at_least
 from experiments.execution.job import AS_IS, ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
-from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker, check_database
+from experiments.results.mlflow_log import Tracker, check_database
 from experiments.results.score_tables import print_scores
 
 
@@ -121,7 +121,7 @@ def main(options: Options) -> None:
     console.print(f"scores: {folder / 'results.csv'}")
     try:
         Tracker(options.mlruns).log(execution.store / job.key)
-    except UNREACHABLE_ERRORS as error:
+    except OSError as error:
         say_not_logged(1, error)
     if failed:
         raise failed

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import torch
 import tyro
 
@@ -25,23 +25,25 @@ from cse_core.run import Run
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.options import above_zero, at_least, check_device, whole_gpus
 from experiments.execution import sweep_report
-from experiments.execution.audit import audit
 from experiments.execution.gpu_memory import fit
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import log_results, record_results
-from experiments.execution.plan import Plan, jobs_of, make_plan
-from experiments.execution.ray_sweep import RayConfig, run_plan
+from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells
 from experiments.execution.schedule_estimate import expected_seconds, forecast
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker, check_database
+from experiments.results.mlflow_log import Tracker, check_database
 from experiments.schema.study import Study
 from experiments.search import search_report
-from experiments.search.ray_search import run_search
 from experiments.search.spaces import choose_searches
 from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
 from experiments.studies.catalogue import STUDIES, choose_studies
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from experiments.execution.ray_sweep import RayConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,7 @@ def check(options: Options) -> None:
     check_device(options.device, options.address)
 
 
-def print_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
+def print_forecast(work: Plan, results: "pd.DataFrame", options: Options) -> None:
     """Simulate the sweep on the given GPUs; runs that share a GPU count as fast as runs that do not."""
     if options.gpus_per_run > options.gpus:
         raise ValueError(
@@ -128,7 +130,9 @@ def print_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
         sweep_report.print_memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
 
 
-def _run_pending(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:
+def _run_pending(work: Plan, results: "pd.DataFrame", options: Options) -> tuple[dict[str, str], bool]:
+    from experiments.execution.ray_sweep import run_plan  # lazy: slow import
+
     _prepare(options)
     return run_plan(work, results, _execution_settings(options), _ray_config(options), Tracker(options.mlruns))
 
@@ -146,7 +150,9 @@ def _copy_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
     return {}
 
 
-def _ray_config(options: Options) -> RayConfig:
+def _ray_config(options: Options) -> "RayConfig":
+    from experiments.execution.ray_sweep import RayConfig  # lazy: slow import
+
     return RayConfig(options.address, options.workers, options.gpus_per_run, options.device)
 
 
@@ -172,6 +178,8 @@ def _store(options: Options) -> Path:
 
 def search(options: Options) -> int:
     """Run searches one after the other; return the exit status, as `main` does."""
+    from experiments.search.ray_search import run_search  # lazy: slow import
+
     searches = choose_searches(options.studies, options.scale)
     if options.dry_run or options.list:
         search_report.print_searches(searches, options.mlruns)
@@ -195,6 +203,8 @@ def search(options: Options) -> int:
 
 def audit_record(options: Options) -> int:
     """Audit the runs of the chosen studies, or of all; return the exit status, as `main` does."""
+    from experiments.execution.audit import audit  # lazy: slow import
+
     studies = choose_studies(list(options.studies) or ["all"], options.scale)
     return audit(
         studies,
@@ -231,7 +241,7 @@ def main(options: Options) -> int:
         sweep_report.print_studies(studies, results, _store(options))
         return 0
     jobs = jobs_of(studies)
-    work = make_plan(jobs, results, _store(options), options.shared)
+    work = make_plan(jobs, scored_cells(results), _store(options), options.shared)
     if options.plan:
         print_forecast(work, results, options)
         return 0
@@ -249,4 +259,4 @@ def main(options: Options) -> int:
 
 
 if __name__ == "__main__":
-    run_command(lambda: main(tyro.cli(Options)), (ValueError, *UNREACHABLE_ERRORS))
+    run_command(lambda: main(tyro.cli(Options)))

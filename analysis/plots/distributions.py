@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
 from analysis.plots import style
 from analysis.plots.figure_data import Arrays, FigureData, missing_seeds, seeds_text
@@ -55,7 +55,7 @@ def _draw_ridges(axes: Axes, grid: np.ndarray, bands: Sequence[np.ndarray], colo
         if len(band) < 2 or np.ptp(band) == 0:
             axes.scatter(band, np.full(len(band), at), color=colour, s=8)
             continue
-        density = stats.gaussian_kde(band)
+        density = scipy.stats.gaussian_kde(band)
         heights = RIDGE * density(grid) / density(grid).max()
         axes.fill_between(grid, at, at + heights, color=colour, alpha=0.65, linewidth=0, zorder=BANDS - at)
         axes.plot(grid, at + heights, color=colour, linewidth=0.8, zorder=BANDS - at)
@@ -143,5 +143,5 @@ def _first_arrays(drawn: FigureData, task: str) -> list[Arrays]:
 
 def reflected_density(values: np.ndarray, grid: np.ndarray) -> np.ndarray:
     """Return a kernel density on [0, 1]; mass beyond an end is mirrored back."""
-    density = stats.gaussian_kde(values)
+    density = scipy.stats.gaussian_kde(values)
     return density(grid) + density(-grid) + density(2 - grid)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 LEVEL = 0.95
 ALPHA = 0.05
@@ -88,7 +88,7 @@ def paired_test(first: Sequence[float], second: Sequence[float], *, level: float
     differences = summary(a - b)
     if not differences.sd:
         return Paired(differences.mean, differences.sd, differences.n, None, None)
-    test = stats.ttest_rel(a, b)
+    test = scipy.stats.ttest_rel(a, b)
     low, high = map(float, test.confidence_interval(level))
     return Paired(differences.mean, differences.sd, differences.n, Interval(low, high), float(test.pvalue))
 
@@ -98,23 +98,25 @@ def detectable(test: Paired, tests: int) -> float | None:
 
     The test is two-sided and paired, at ALPHA / tests: Holm's level for the smallest of that many p values.
     """
-    return None if test.p is None or not test.sd else _detectable_effect(test.n, tests) * test.sd
+    if test.p is None or not test.sd:
+        return None
+    return detectable_shift(test.n - 1, ALPHA / tests) * test.sd / math.sqrt(test.n)
 
 
 @cache
-def _detectable_effect(n: int, tests: int) -> float:
-    """Return the detectable effect in deviations of the difference.
+def detectable_shift(df: float, level: float) -> float:
+    """Return the true effect, in standard errors, that a two-sided t test at this level detects with 80 % power.
 
     P(|t| > c) of a noncentral t is a mean over chi squared, computed here from quantiles: scipy's distribution gives
     NaN for two degrees of freedom.
     """
-    critical, draws = stats.t(n - 1).ppf(1 - ALPHA / tests / 2), 20_000
-    cuts = critical * np.sqrt(stats.chi2(n - 1).ppf((np.arange(draws) + 0.5) / draws) / (n - 1))
+    critical, draws = scipy.stats.t(df).ppf(1 - level / 2), 20_000
+    cuts = critical * np.sqrt(scipy.stats.chi2(df).ppf((np.arange(draws) + 0.5) / draws) / df)
 
     def power_gap(shift: float) -> float:
-        return POWER - float(np.mean(stats.norm.sf(cuts - shift) + stats.norm.cdf(-cuts - shift)))
+        return POWER - float(np.mean(scipy.stats.norm.sf(cuts - shift) + scipy.stats.norm.cdf(-cuts - shift)))
 
-    return float(optimize.brentq(power_gap, 0, cuts[-1] + 10)) / math.sqrt(n)
+    return float(scipy.optimize.brentq(power_gap, 0, cuts[-1] + 10))
 
 
 def spread(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Spread:
@@ -123,7 +125,7 @@ def spread(first: Sequence[float], second: Sequence[float], *, level: float = LE
     if not a.sd or not b.sd:
         return Spread(None, None, None, (a.n, b.n))
     ratio = a.sd / b.sd
-    law = stats.f(a.n - 1, b.n - 1)
+    law = scipy.stats.f(a.n - 1, b.n - 1)
     tail = (1 - level) / 2
     low, high = (ratio / math.sqrt(float(law.ppf(q))) for q in (1 - tail, tail))
     p = float(min(1.0, 2 * min(law.cdf(ratio**2), law.sf(ratio**2))))
@@ -156,14 +158,14 @@ def equivalence(first: Sequence[float], second: Sequence[float], margin: float) 
     if test.p is None or not test.sd:
         return None, within
     error = test.sd / math.sqrt(test.n)
-    tail = float(stats.t(test.n - 1).sf(abs(abs(test.mean) - margin) / error))
+    tail = float(scipy.stats.t(test.n - 1).sf(abs(abs(test.mean) - margin) / error))
     return tail if within else 2 * tail, within  # two-sided, as the side of the margin is chosen by the data
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rho of two lists; None where one of them is constant."""
     a, b = check_numbers(first, "first"), check_numbers(second, "second")
-    return None if _constant(a) or _constant(b) else float(stats.spearmanr(a, b).statistic)
+    return None if _constant(a) or _constant(b) else float(scipy.stats.spearmanr(a, b).statistic)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -215,7 +217,7 @@ def check_numbers(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray
 def _interval_around(measured: Summary, factor: float, level: float) -> Interval | None:
     if measured.sd is None:
         return None
-    half = float(stats.t(measured.n - 1).ppf((1 + level) / 2)) * measured.sd * factor
+    half = float(scipy.stats.t(measured.n - 1).ppf((1 + level) / 2)) * measured.sd * factor
     return Interval(measured.mean - half, measured.mean + half)
 
 

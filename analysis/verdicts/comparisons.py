@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from scipy.stats import norm
+import scipy
 
 from analysis import benchmark_ratios
 from analysis.cells import Cell, Results
@@ -197,7 +197,7 @@ def _test_bins(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
     """Test a rank correlation over at most BINS bins; seeds share the pairs, so more of them add no certainty."""
     if not better.summary:
         return replace(blank, reason="undefined on every seed")
-    mean, error = better.summary.mean, 1 / math.sqrt(BINS - 1)
+    mean, error, norm = better.summary.mean, 1 / math.sqrt(BINS - 1), scipy.stats.norm
     band = significance.Interval(*(max(-1.0, min(1.0, mean + sign * norm.ppf(0.975) * error)) for sign in (-1, 1)))
     estimate = Estimate(mean, band)
     return replace(

@@ -7,13 +7,16 @@ import os
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from datasets import Dataset
 from filelock import FileLock
 
 from cse_core.data.atomic_write import atomic_path
 from cse_core.data.sealed import is_whole, seal, warn_of_damage
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 TABLE = "table.arrow"
 
@@ -23,7 +26,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("CSE_CACHE") or "~/.cache/cse-study").expanduser()
 
 
-def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -> Dataset:
+def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -> "Dataset":
     """The table kept in `folder`, memory-mapped. If missing or damaged, written from `batches()`: once, and whole."""
     path = folder / TABLE
     if not is_whole(path):
@@ -32,10 +35,12 @@ def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -
             if not is_whole(path):
                 warn_of_damage(path)
                 _write(path, batches())
+    from datasets import Dataset  # lazy: slow import
+
     return Dataset.from_file(str(path))
 
 
-def content_of(table: Dataset) -> str:
+def content_of(table: "Dataset") -> str:
     """What a cached table holds, as a hash: its folder is named by it."""
     return Path(table.cache_files[0]["filename"]).parent.name
 

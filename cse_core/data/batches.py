@@ -1,21 +1,24 @@
 """Token ids into padded batches, in an order that depends on seed and step alone."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from datasets import Dataset
 from jaxtyping import Int
 from torch import Tensor
 
 from cse_core.method import Batch, Tokens, to_device
 from cse_core.seeding import generator_for, seed_for
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 
 class Column:
     """One column of id lists, as Arrow's flat values and offsets: no list objects, and no copy of a single chunk."""
 
-    def __init__(self, table: Dataset, name: str) -> None:
+    def __init__(self, table: "Dataset", name: str) -> None:
         pieces = table.data.column(name)
         lists = pieces.chunk(0) if pieces.num_chunks == 1 else pieces.combine_chunks()
         self.values = lists.values.to_numpy()
@@ -65,7 +68,7 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
 class Batches:
     """The batches of a run by step: examples shuffled anew each epoch, nothing dropped but a leftover of one or two."""
 
-    def __init__(self, table: Dataset, batch_size: int, *, seed: int, pad_id: int, device: torch.device) -> None:
+    def __init__(self, table: "Dataset", batch_size: int, *, seed: int, pad_id: int, device: torch.device) -> None:
         self.columns = {name: Column(table, name) for name in table.column_names}
         self.examples, self.batch_size, self.seed = len(table), batch_size, seed
         self.pad_id, self.device = pad_id, device

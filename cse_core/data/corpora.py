@@ -4,9 +4,9 @@ import hashlib
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from datasets import Dataset
 
 from cse_core.data import senteval, synthetic
 from cse_core.data.arrow_cache import arrow_table, cache_folder, content_of
@@ -14,10 +14,13 @@ from cse_core.data.locate import locate_corpus, read_lines
 from cse_core.data.pins import hold, name_of
 from cse_core.run import Corpus
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 CHUNK = 4096  # sentences written at a time
 
 
-def sentences(corpus: Corpus, folder: Path | None = None) -> Dataset:
+def sentences(corpus: Corpus, folder: Path | None = None) -> "Dataset":
     """The corpus as a table with one column, `text`; a blank line is a single space.
 
     The name of an evaluation set (senteval.SETS) stands for the first of its distinct sentences.

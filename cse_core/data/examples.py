@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from datasets import Dataset
 
 from cse_core.data.arrow_cache import arrow_table, cache_folder
 from cse_core.data.corpora import content_hash, read_source, sentences
@@ -15,6 +14,7 @@ from cse_core.method import Method, innermost, single_column
 from cse_core.run import Corpus, canonical, key_of
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from transformers import PreTrainedTokenizerFast
 
 EXAMPLES_FORMAT = 1  # of the tables: bump with any change of single_column or of what is stored
@@ -23,7 +23,7 @@ CHUNK = 4096  # sentences tokenised and written at a time
 
 def examples(
     corpus: Corpus, method: Method, tokenizer: "PreTrainedTokenizerFast", max_length: int, folder: Path | None = None
-) -> Dataset:
+) -> "Dataset":
     """The method's training examples: a table with a column of int32 lists for each of its columns of token ids."""
     maker = innermost(method)
     key = key_of(

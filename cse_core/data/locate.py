@@ -17,9 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import huggingface_hub
 from filelock import FileLock
-from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
 from cse_core.data.arrow_cache import cache_folder
 from cse_core.data.atomic_write import atomic_write
@@ -90,15 +89,18 @@ def read_lines(path: Path, encoding: str = "utf-8", lines: int | None = None) ->
 
 
 def _from_hub(filename: str, places: Sequence[Path]) -> Path:
+    from huggingface_hub import errors  # lazy: slow import
+
     # Asked first, because hf_hub_download makes a request even for a file that it has.
-    cached = try_to_load_from_cache(REPOSITORY, filename, repo_type="dataset")
+    cached = huggingface_hub.try_to_load_from_cache(REPOSITORY, filename, repo_type="dataset")
     if isinstance(cached, str):
         return Path(cached)
     try:
         # One request without retries: hf_hub_download would try for half a minute, with a warning each time.
-        get_hf_file_metadata(hf_hub_url(REPOSITORY, filename, repo_type="dataset"), timeout=HUB_SECONDS)
-        return Path(hf_hub_download(REPOSITORY, filename, repo_type="dataset"))
-    except (EntryNotFoundError, HfHubHTTPError, HTTPError, OfflineModeIsEnabled) as error:
+        url = huggingface_hub.hf_hub_url(REPOSITORY, filename, repo_type="dataset")
+        huggingface_hub.get_hf_file_metadata(url, timeout=HUB_SECONDS)
+        return Path(huggingface_hub.hf_hub_download(REPOSITORY, filename, repo_type="dataset"))
+    except (errors.EntryNotFoundError, errors.HfHubHTTPError, errors.HTTPError, errors.OfflineModeIsEnabled) as error:
         raise FileNotFoundError(
             f"{filename}: not among {_listed(places)}, not in the Hugging Face cache, and not to be had from the "
             f"hub's dataset {REPOSITORY} ({_brief(error)}); allow the download (unset HF_HUB_OFFLINE, set HF_ENDPOINT "

@@ -9,14 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-from datasets import Dataset
 
+from cse_core.data import synthetic
 from cse_core.data.arrow_cache import arrow_table, cache_folder
 from cse_core.data.locate import locate_senteval, read_lines
 from cse_core.run import key_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 FORMAT = 1  # of the tables: bump with any change of what is read from the same files
 REMEDY = "get SentEval's original data with its own script and name the folder with --data or CSE_DATA"
@@ -111,7 +114,7 @@ class EvalDataset:
     """One task's rows, the hash found for each file they come from, and what a reader of its scores must know."""
 
     task: str
-    table: Dataset
+    table: "Dataset"
     files: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
@@ -163,13 +166,11 @@ def _evaluation(
 
 
 def _synthetic(task: str) -> EvalDataset:
-    from cse_core.data import synthetic
-
     rows = [tuple(row) for row in synthetic.pairs(SYNTHETIC[task])]
     return EvalDataset(task, _table({"task": task, "rows": rows}, PAIRS, lambda: rows), {})
 
 
-def _table(content: dict, schema: pa.Schema, rows: Callable[[], Iterable[tuple]]) -> Dataset:
+def _table(content: dict, schema: pa.Schema, rows: Callable[[], Iterable[tuple]]) -> "Dataset":
     def batches() -> Iterator[pa.RecordBatch]:
         columns = zip(*rows(), strict=True)
         yield pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)

@@ -1,7 +1,8 @@
 """Evaluations by name, all of a call scored from one embedding of each distinct sentence."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from cse_core.data.senteval import STS_DEV, STS_TEST, STS_TRAIN, SYNTHETIC, TRANSFER, EvalDataset, labelled, pairs
@@ -95,6 +96,21 @@ def _known(names: Iterable[str]) -> dict[str, Task]:
     return {name: TASKS[name] for name in found}
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """Outcomes by task, the reasons why tasks failed, and the datasets that all of them were computed from."""
+
+    outcomes: Mapping[str, Outcome]
+    failures: Mapping[str, str]
+    datasets: Mapping[str, EvalDataset]
+
+    def __getitem__(self, task: str) -> Outcome:
+        """Return a task's outcome; raise its failure as a ValueError if it has none."""
+        if task in self.failures:
+            raise ValueError(self.failures[task])
+        return self.outcomes[task]
+
+
 def evaluate(
     encoder: SentenceEncoder,
     scorer: Scorer,
@@ -102,13 +118,11 @@ def evaluate(
     *,
     data: Path | None = None,
     progress: Progress | None = None,
-    failed: dict[str, str] | None = None,
-) -> tuple[dict[str, Outcome], dict[str, EvalDataset]]:
-    """Every task's outcome, and the sets that they were read from.
+) -> Evaluated:
+    """Score an encoder on tasks; a task that fails does not stop the others.
 
     All sets and a scorer's corpus are read before anything is embedded, so that a damaged file costs nothing; then
-    every distinct sentence of all tasks is embedded once; nothing is, where all that is wanted are facts of the sets. A
-    task that fails ends the call; with `failed`, its reason is put there and the others go on.
+    every distinct sentence of all tasks is embedded once. Tasks that only state facts of the sets embed nothing.
     """
     tasks = _known(names)
     for name, task in tasks.items():
@@ -126,15 +140,13 @@ def evaluate(
     columns = {name: (e.table["sentence1"][:], e.table["sentence2"][:]) for name, e in scored.items()}
     scores = scorer.pair_scores(memory, columns, data=data) if columns else {}
     inputs = Inputs(sets, scores, scorer, memory, data, progress)
-    found = {}
+    outcomes, failures = {}, {}
     for name in tasks:
         try:
-            found[name] = _outcome(name, inputs)
+            outcomes[name] = _outcome(name, inputs)
         except ValueError as error:
-            if failed is None:
-                raise
-            failed[name] = str(error)
-    return found, sets
+            failures[name] = str(error)
+    return Evaluated(outcomes, failures, sets)
 
 
 def _outcome(name: str, inputs: Inputs) -> Outcome:

@@ -120,7 +120,7 @@ class Projection(BaseTask):
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are distinct sentences."""
-        from sklearn.manifold import trustworthiness  # takes seconds, and tasks are named where nothing is scored
+        from sklearn.manifold import trustworthiness  # lazy: slow import
 
         found = inputs.pairs(self.pair_sets)
         shown, vectors = _distinct(name, inputs, found, self._drawn)

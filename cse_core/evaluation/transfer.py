@@ -12,8 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from sklearn.metrics import f1_score
-from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from cse_core.data.senteval import TRANSFER
@@ -107,6 +105,8 @@ def _cross_validated(parts: dict[str, Part], setting: Setting, seed: int, progre
 
 def _with_test_set(parts: dict[str, Part], setting: Setting, seed: int, progress: Progress) -> Accuracy:
     """Folds of the training set give the weight decay, its own test set the accuracy."""
+    from sklearn.metrics import f1_score  # lazy: slow import
+
     (x, y), (test_x, test_y) = parts["train"], parts["test"]
     folds = [Problem(a, b) for a, b in _folds(y, setting.folds, seed)]
     tell = _counter(progress, len(folds) + 1)
@@ -131,6 +131,8 @@ def _with_dev_set(parts: dict[str, Part], setting: Setting, seed: int, progress:
 
 
 def _folds(y: Int[Tensor, " n"], folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    from sklearn.model_selection import StratifiedKFold  # lazy: slow import
+
     return StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y.numpy())
 
 

@@ -127,6 +127,11 @@ class CompCSE:
 
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         for name, known in (
@@ -251,5 +256,3 @@ PUBLISHED = {
     "roberta-base": _recipe(3e-5, "paper, Tables 2 and 3; batch 64 against SimCSE's 512", compose="concat"),
     "roberta-large": _recipe(1e-5, "paper, Table 2; batch 64 against SimCSE's 512", compose="concat"),
 }
-# At 128 dimensions, by the backbone stood in for: a third of them, as 256 is of 768.
-SMALL: dict[str, dict[str, Any]] = {"bert-base-uncased": {"dims": 43}}

@@ -41,7 +41,7 @@ class Generator(nn.Module):
 
     def __init__(self, pretrained: Pretrained, encoder: Any) -> None:
         super().__init__()
-        from transformers import AutoTokenizer  # takes seconds, and methods are declared where nothing is loaded
+        from transformers import AutoTokenizer  # lazy: slow import
 
         folder = resolve_pinned(pretrained)
         tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -145,6 +145,11 @@ class DiffCSE:
     examples = single_column
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[Any, Recipe]:
+        """Return the published settings by backbone; those for transfer tasks are under ("transfer", backbone)."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("detection_weight", self.detection_weight, lambda w: w >= 0, "zero or positive")
@@ -197,10 +202,4 @@ PUBLISHED = {
         mask_share=0.15,
         detection_weight=0.05,
     ),
-}
-# Where there is no hub: the deeper of the two embedded backbones, which has the other's vocabulary.
-SMALL: dict[str, dict[str, Any]] = {
-    "bert-base-uncased": {
-        "generator": Pretrained("wiki-mini", "f325d89d694256ad5cde6fe3b8385b002a2bc25f0130f7f79d13147b4186d9cd")
-    }
 }

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.data.batches import stack
-from cse_core.method import Batch, Encode, Loss, Method, Source, Targets, Tokens, check
+from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, Tokens, check
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.pretrained import resolve
 
@@ -60,7 +60,7 @@ def masked_loss(logits: Float[Tensor, "m v"], ids: Int[Tensor, " m"]) -> Float[T
 
 def language_model(folder: Path, name: str) -> Any:
     """The masked-language model of a folder, in eval mode and fp32; refuses one whose head isn't in the folder."""
-    from transformers import AutoModelForMaskedLM  # takes seconds, and methods are declared where nothing is loaded
+    from transformers import AutoModelForMaskedLM  # lazy: slow import
 
     model, loading = AutoModelForMaskedLM.from_pretrained(
         folder, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
@@ -122,6 +122,11 @@ class MLM:
     inner: Method = SIMCSE
     mlm_weight: float = 0.1
     mlm_share: float = 0.15
+
+    @staticmethod
+    def recipes() -> Mapping[Any, Recipe]:
+        """Return none: the settings are those of the method inside."""
+        return {}
 
     def __post_init__(self) -> None:
         check("mlm_weight", self.mlm_weight, lambda w: w >= 0, "zero or positive")

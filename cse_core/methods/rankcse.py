@@ -159,6 +159,11 @@ class RankCSE:
     examples = single_column
     modules = tanh_head
 
+    @staticmethod
+    def recipes() -> Mapping[tuple[str, str], Recipe]:
+        """Return the published settings by rank loss and backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         for name in ("temperature", "student_temperature"):
             check(name, getattr(self, name), lambda t: t > 0, "positive")
@@ -238,7 +243,7 @@ def with_teachers(recipe: Recipe, teachers: tuple[Teacher, ...]) -> Recipe:
 
 
 def _recipe(rank: str, learning_rate: float, tau2: float, tau3: float | None) -> Recipe:
-    # Teachers are the study's own runs, so the recipe leaves them out and carries the weight 0 until `taught`.
+    # Teachers are the study's own runs, so the recipe leaves them out and carries the weight 0 until `with_teachers`.
     method = RankCSE(rank=rank, student_temperature=tau2, teacher_temperature=tau3, distillation_weight=0.0)
     return Recipe(
         method, batch_size=128, epochs=4, warmup=0.05, learning_rate=learning_rate, source="paper, Table 9 and App. B"

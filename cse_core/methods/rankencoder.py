@@ -82,6 +82,11 @@ class RankEncoder:
     similarity: str = "rank"  # of the base's view of two sentences: "centred" is Pearson's r of cosines to the corpus
     start: str = "backbone"  # where E2's weights begin; "base": at the base's checkpoint
 
+    @staticmethod
+    def recipes() -> Mapping[tuple[str, str, str], Recipe]:
+        """Return the published settings by their source, the base method and backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("rank_weight", self.rank_weight, lambda w: w >= 0, "zero or positive")
         if self.corpus_size < 2:
@@ -155,7 +160,7 @@ def with_base(recipe: Recipe, base: Run | Pretrained, select: str) -> Recipe:
 
 
 def _recipes(source: str, **fields: Any) -> dict[str, Recipe]:
-    # Bases are the study's own runs, so a recipe leaves them out and carries the weight 0 until `based`.
+    # Bases are the study's own runs, so a recipe leaves them out and carries the weight 0 until `with_base`.
     made = {}
     for name, module in (("simcse", simcse), ("promptbert", promptbert), ("sncse", sncse)):
         base: Recipe = module.PUBLISHED["bert-base-uncased"]
@@ -176,5 +181,3 @@ PUBLISHED = {
         _SUM["sncse"], batch_size=128, source="released script: 128 a device, the loss over the gathered batch"
     ),
 }
-# Of the 16,384 sentences that there are.
-SMALL: dict[str, dict[str, Any]] = {"bert-base-uncased": {"corpus_size": 10_000}}

@@ -63,6 +63,11 @@ class SNCSE:
 
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("margin_weight", self.margin_weight, lambda w: w >= 0, "zero or positive")
@@ -123,4 +128,3 @@ PUBLISHED = {
     "roberta-base": _recipe(256, 1e-5, 5e-4, "paper and released script"),
     "roberta-large": _recipe(128, 5e-6, 5e-4, "paper and released script"),
 }
-SMALL: dict[str, dict[str, Any]] = {name: {"negation": "words"} for name in PUBLISHED}  # needs no parser

@@ -112,6 +112,11 @@ class WhitenedCSE:
     examples = single_column
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("momentum", self.momentum, lambda b: 0 <= b < 1, "in [0, 1)")
@@ -205,5 +210,3 @@ PUBLISHED_SCRIPT = {
         source="released README and script: 128 a device on two; negatives and whitening statistics are per replica",
     )
 }
-# At 128 channels, by the backbone stood in for: as many a group as the paper has, two of 768 and four of 1024.
-SMALL: dict[str, dict[str, Any]] = {"bert-base-uncased": {"groups": 64}, "bert-large-uncased": {"groups": 32}}

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 METRICS = tuple(f"{kind}.{how}" for kind in ("spearman", "pearson") for how in ("all", "mean", "wmean"))
 VERSION = 1  # a column of every score: bump with any change that could move one by more than rounding
@@ -38,7 +38,7 @@ def correlations(
 
 
 def _rho(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
-    return _r(rankdata(a), rankdata(b))
+    return _r(scipy.stats.rankdata(a), scipy.stats.rankdata(b))
 
 
 def _r(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence, Sized
 
 import numpy as np
+import scipy
 import torch
 from jaxtyping import Float, Int
-from scipy.stats import rankdata
 from torch import Tensor
 
 from cse_core.metrics.correlation import correlations
@@ -95,7 +95,7 @@ def length_shortcut(
     _check_lengths(scores=scores, gold=gold, first=first, second=second)
     unequal = [abs(len(a.split()) - len(b.split())) for a, b in zip(first, second, strict=True)]
     # Ranks, not percentiles: the order is the same, and differences of ranks are exact, so that equal ones tie.
-    error = rankdata(scores) - rankdata(gold)
+    error = scipy.stats.rankdata(scores) - scipy.stats.rankdata(gold)
     return correlations(np.array(unequal, float), error, ["all"] * len(error))["spearman.all"]
 
 
@@ -159,6 +159,6 @@ def project(
     with warnings.catch_warnings():
         # Of UMAP's neural variant, which is not used.
         warnings.filterwarnings("ignore", "Tensorflow not installed", ImportWarning)
-        import umap  # loads and compiles numba code for seconds
+        import umap  # lazy: slow import
     model = umap.UMAP(n_neighbors=neighbours, min_dist=min_dist, metric="cosine", random_state=seed, n_jobs=1)
     return model.fit_transform(units)

@@ -14,8 +14,8 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
-from scipy.stats import kendalltau
 
 from cse_core.metrics.correlation import dot
 
@@ -114,7 +114,7 @@ def _tau(scores: Float[np.ndarray, " k"], gold: Float[np.ndarray, " k"]) -> floa
     if _constant(scores):
         return 0.0
     # The method is that of the p-value, which nobody reads; the exact one takes longer.
-    return float(kendalltau(scores, gold, method="asymptotic").statistic)
+    return float(scipy.stats.kendalltau(scores, gold, method="asymptotic").statistic)
 
 
 def _constant(values: Float[np.ndarray, " k"]) -> bool:

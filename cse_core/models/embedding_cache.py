@@ -10,7 +10,6 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
-import transformers
 from jaxtyping import Float
 from torch import Tensor
 
@@ -104,6 +103,8 @@ class CachedEncoder:
         return cache_folder() / "embeddings" / hashlib.sha256(self._about().encode()).hexdigest()[:24]
 
     def _about(self) -> str:
+        import transformers  # lazy: slow import
+
         return f"{FORMAT} {transformers.__version__} {self.content}"
 
     def _recall(self) -> None:

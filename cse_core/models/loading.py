@@ -31,7 +31,7 @@ def load(folder: Path, dropout: float | None = None) -> "tuple[PreTrainedModel, 
     `dropout` replaces the config's rates.
     """
     # It takes seconds, and who only reads the record loads no model.
-    from transformers import AutoConfig, logging
+    from transformers import AutoConfig, logging  # lazy: slow import
 
     logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
     logging.disable_progress_bar()
@@ -52,7 +52,7 @@ def load(folder: Path, dropout: float | None = None) -> "tuple[PreTrainedModel, 
 
 
 def _model(folder: Path, config: "PreTrainedConfig") -> "PreTrainedModel":
-    from transformers import AutoModel
+    from transformers import AutoModel  # lazy: slow import
 
     path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if path is None:
@@ -105,7 +105,7 @@ def _prefix(missing: list[str], unexpected: list[str], base: str) -> str:
 
 
 def _tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer  # lazy: slow import
 
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

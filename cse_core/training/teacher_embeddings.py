@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from datasets import Dataset
 from filelock import FileLock
 from jaxtyping import Float
 from torch import Tensor
@@ -19,9 +19,13 @@ from cse_core.data.sealed import is_whole, seal, warn_of_damage
 from cse_core.method import EncoderRef, Method, starting_encoder
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import identity, resolve_pinned
+from cse_core.models.word_vectors import WordVectors, is_word_vectors, word_vectors_hash
 from cse_core.run import TRAIN_VERSION, Corpus, Pretrained
 from cse_core.training.checkpoint import CheckpointError, check_content, read_manifest
 from cse_core.training.run_state import check_manifest, load_history
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def checkpoint_folder(store: Path, encoder: EncoderRef, select: str) -> Path:
@@ -50,12 +54,38 @@ def load_starting_weights(encoder: Encoder, method: Method, store: Path) -> None
     encoder.backbone.load_state_dict(weights)
 
 
+def load_finished(store: Path, encoder: EncoderRef, select: str) -> Encoder | WordVectors:
+    """Load a run's checkpoint, a pre-trained encoder or word vectors."""
+    if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
+        return WordVectors.load(encoder.name)
+    return Encoder.from_pretrained(checkpoint_folder(store, encoder, select))
+
+
+def content_of_finished(store: Path, encoder: EncoderRef, select: str) -> str:
+    """Return what tells a finished encoder's vectors apart from any other's, without loading it."""
+    if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
+        return checked_word_vectors(encoder)
+    return identity(checkpoint_folder(store, encoder, select))
+
+
+def checked_word_vectors(encoder: Pretrained) -> str:
+    """Return the hash of word vectors; refuse others than those that `sha256` names."""
+    found = word_vectors_hash(encoder.name)
+    if encoder.sha256 not in ("", found):
+        raise ValueError(f"word vectors {encoder.name}: content {found[:12]}, expected {encoder.sha256[:12]}")
+    return found
+
+
 class TargetEncoder:
-    """A Source (method.py) over the tokenised examples of one run."""
+    """A Source (method.py) over the tokenised examples of one run.
+
+    An encoder with the student's vocabulary reads the student's token ids, truncated as the student sees them. Any
+    other (another tokenizer, word vectors) reads the sentences themselves, up to its own length limit.
+    """
 
     def __init__(
         self,
-        table: Dataset,
+        table: "Dataset",
         student: Encoder,
         store: Path,
         *,
@@ -67,31 +97,49 @@ class TargetEncoder:
         self.corpus, self.data = corpus, data
 
     def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> Float[Tensor, "examples d"]:
-        """Embeddings of a column's ids (else the first's): eval mode, fp32, the encoder's own pooling, no head."""
-        folder, column = checkpoint_folder(self.store, encoder, select), column or self.table.column_names[0]
+        """Embeddings of a column (else the first one): eval mode, fp32, the encoder's own pooling, no head."""
+        column = column or self.table.column_names[0]
 
         def compute() -> Float[Tensor, "examples d"]:
-            teacher = Encoder.from_pretrained(folder).to(self.device)
-            if teacher.tokenizer.get_vocab() != self.student.tokenizer.get_vocab():
-                raise ValueError(
-                    f"{teacher.name} and {self.student.name} have different vocabularies; "
-                    "a teacher reads the student's ids"
-                )
-            ids = Column(self.table, column)
-            return teacher.embed([ids[row] for row in range(len(ids))])
+            teacher = self._load(encoder, select)
+            if isinstance(teacher, Encoder) and self._shares_vocabulary(teacher):
+                ids = Column(self.table, column)
+                return teacher.embed([ids[row] for row in range(len(ids))])
+            return teacher.encode(self._sentences(column, teacher.name))
 
-        return self._cached(f"{identity(folder)} {content_of(self.table)} {column}", compute)
+        texts = content_of(sentences(self.corpus, self.data))
+        content = content_of_finished(self.store, encoder, select)
+        return self._cached(f"{content} {content_of(self.table)} {column} {texts}", compute)
+
+    def _load(self, encoder: EncoderRef, select: str) -> Encoder | WordVectors:
+        finished = load_finished(self.store, encoder, select)
+        return finished.to(self.device) if isinstance(finished, Encoder) else finished
+
+    def _shares_vocabulary(self, encoder: Encoder) -> bool:
+        return encoder.tokenizer.get_vocab() == self.student.tokenizer.get_vocab()
+
+    def _sentences(self, column: str, name: str) -> list[str]:
+        """Return the sentence of each training example, where the examples are the corpus's sentences one by one."""
+        texts = sentences(self.corpus, self.data)
+        if self.table.column_names != ["text"] or len(texts) != len(self.table):
+            raise ValueError(
+                f"{name} has not the vocabulary of {self.student.name}, so it must read sentences, but the examples' "
+                f"column {column!r} is not the corpus's sentences one by one; use a teacher with the same tokenizer"
+            )
+        return texts["text"][:]
 
     def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
         """Embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's own limit.
 
         Most are training examples as well: only sentences whose full ids are no example's are embedded anew.
         """
-        folder, examples = checkpoint_folder(self.store, encoder, select), self.table.column_names[0]
+        examples = self.table.column_names[0]
 
         def compute() -> Float[Tensor, "size d"]:
-            base = Encoder.from_pretrained(folder).to(self.device)
-            ids = [tuple(row) for row in base.tokenise(sample(self.corpus, size, seed, self.data))]
+            base, drawn = self._load(encoder, select), sample(self.corpus, size, seed, self.data)
+            if isinstance(base, WordVectors) or not self._shares_vocabulary(base):
+                return base.encode(drawn)
+            ids = [tuple(row) for row in base.tokenise(drawn)]
             wanted, column = set(ids), Column(self.table, examples)
             known = {key: row for row in range(len(column)) if (key := tuple(column[row].tolist())) in wanted}
             new = list(dict.fromkeys(key for key in ids if key not in known))
@@ -99,9 +147,10 @@ class TargetEncoder:
             place = {key: i for i, key in enumerate([*known, *new])}
             return torch.cat([shared, base.embed(new)])[[place[key] for key in ids]]
 
-        # The table stands for what it shares: with other neighbours in its batch a vector is rounded differently.
+        # The table is named for what it shares: with other neighbours in its batch a vector is rounded differently.
         what = f"{content_of(sentences(self.corpus, self.data))} {content_of(self.table)} {examples}"
-        return self._cached(f"{identity(folder)} {what} sample {size} {seed}", compute)
+        content = content_of_finished(self.store, encoder, select)
+        return self._cached(f"{content} {what} sample {size} {seed}", compute)
 
     def _cached(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
         what = f"{what} {TRAIN_VERSION} {self.device.type}"

@@ -7,8 +7,8 @@ from it, if need be in a later sweep.
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,9 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Scorer
 from cse_core.models.embedding_cache import CachedEncoder, Progress
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import identity
-from cse_core.models.word_vectors import WordVectors, is_word_vectors
 from cse_core.run import Pretrained, Run
 from cse_core.training.run_state import HISTORY, STATE, History, read_json
-from cse_core.training.teacher_embeddings import checkpoint_folder
+from cse_core.training.teacher_embeddings import content_of_finished, load_finished
 from cse_core.training.train import train
 from experiments.results.provenance import environment
 from experiments.results.run_arrays import discard_damaged, save_arrays
@@ -125,14 +123,15 @@ def _execute(
     folder = execution.store / job.key
     done = read_result(folder) or {"cells": []}
     history = _train(job, execution, on_step)
-    cells, warnings = done["cells"], {*history.warnings, *done.get("warnings", [])}
+    cells, warnings = list(done["cells"]), {*history.warnings, *done.get("warnings", [])}
     history.data = done.get("data", {}) | history.data
-    failed: dict[str, str] = {}
+    failures: dict[str, str] = {}
     for scoring in job.scorings:
-        new, files, new_warnings = _score(job, scoring, history, execution, on_score, existing=cells, failed=failed)
-        cells = cells + new
-        history.data |= files
-        warnings |= set(new_warnings)
+        new = _score(job, scoring, history, execution, on_score, _tasks_to_score(job, scoring, execution, cells))
+        cells += new.cells
+        history.data |= new.files
+        warnings.update(new.warnings)
+        failures |= new.failures
     result = _description(job, history, execution) | {
         "studies": list(dict.fromkeys([*done.get("studies", []), *job.studies])),
         "cells": cells,
@@ -143,8 +142,8 @@ def _execute(
     }
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / RESULT, json.dumps(result, indent=1, allow_nan=False))
-    if failed:
-        raise FailedTasksError(failed, result)
+    if failures:
+        raise FailedTasksError(failures, result)
     return result
 
 
@@ -182,43 +181,57 @@ def _trained_with(folder: Path, present: Mapping[str, str]) -> Mapping[str, str]
     return dict.fromkeys(present, UNKNOWN) | {"dirty": "false"}
 
 
+@dataclass(frozen=True)
+class _Scored:
+    """New cells of one scoring, the hashes of the data files that they came from, warnings, why tasks failed."""
+
+    cells: Sequence[Mapping[str, Any]] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+def _tasks_to_score(
+    job: Job, scoring: Scoring, execution: ExecutionSettings, cells: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return the tasks of a scoring that are not among the cells, and those whose arrays are damaged."""
+    scorer, select = str(scoring.scorer), scoring.select
+    done = _complete_tasks([cell for cell in cells if (cell["select"], cell["scorer"]) == (select, scorer)])
+    again = discard_damaged(execution.store / job.key, select, scorer, done)
+    return [task for task in dict.fromkeys((*scoring.tasks, *again)) if task not in done or task in again]
+
+
 def _score(
     job: Job,
     scoring: Scoring,
     history: History,
     execution: ExecutionSettings,
     on_score: Progress | None,
-    *,
-    existing: list[dict[str, Any]],
-    failed: dict[str, str],
-) -> tuple[list[dict[str, Any]], Mapping[str, str], list[str]]:
-    """Score what one scoring lacks; return the new cells, the hashes of their data files and warnings. Save arrays."""
+    tasks: Sequence[str],
+) -> _Scored:
+    """Score tasks on the scoring's checkpoint; save arrays beside it."""
+    if not tasks:
+        return _Scored()
     scorer, select = str(scoring.scorer), scoring.select
-    done = _complete_tasks([cell for cell in existing if (cell["select"], cell["scorer"]) == (select, scorer)])
-    damaged = discard_damaged(execution.store / job.key, select, scorer, done)
-    names = [task for task in dict.fromkeys((*scoring.tasks, *damaged)) if task not in done or task in damaged]
-    if not names:
-        return [], {}, []
     encoder = load_encoder(job.encoder, select, execution)
     hold_corpus(
         getattr(scoring.scorer, "corpus", None), execution.store, execution.data, f"run {job.key}, scored by {scorer}"
     )
-    outcomes, sets = suite.evaluate(
-        encoder, scoring.scorer, names, data=execution.data, progress=on_score, failed=failed
-    )
+    evaluated = suite.evaluate(encoder, scoring.scorer, tasks, data=execution.data, progress=on_score)
     checkpoint = history.kept.get(select)
     cells: list[dict[str, Any]] = []
-    for name, outcome in outcomes.items():
+    for name, outcome in evaluated.outcomes.items():
         about = {"select": select, "scorer": scorer, "task": name, "pairs": outcome.rows}
         about |= {"step": checkpoint.step if checkpoint else 0, "version": suite.version(name)}
         cells += [about | {"metric": metric, "score": score} for metric, score in outcome.metrics.items()]
         save_arrays(execution.store / job.key, select, scorer, name, outcome.arrays)
-    warnings = [w for evaluation in sets.values() for w in evaluation.warnings]
-    warnings += [w for outcome in outcomes.values() for w in outcome.warnings]
-    return cells, {name: sha for e in sets.values() for name, sha in e.files.items()}, warnings
+    warnings = [w for dataset in evaluated.datasets.values() for w in dataset.warnings]
+    warnings += [w for outcome in evaluated.outcomes.values() for w in outcome.warnings]
+    files = {name: sha for dataset in evaluated.datasets.values() for name, sha in dataset.files.items()}
+    return _Scored(cells, files, warnings, evaluated.failures)
 
 
-def _complete_tasks(cells: list[dict[str, Any]]) -> set[str]:
+def _complete_tasks(cells: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the tasks that are scored with all of their metrics, among the cells of one scorer and checkpoint."""
     metrics_of: dict[tuple[str, int], set[str]] = {}
     for cell in cells:
@@ -228,11 +241,11 @@ def _complete_tasks(cells: list[dict[str, Any]]) -> set[str]:
 
 def load_encoder(encoder: Run | Pretrained, select: str, execution: ExecutionSettings) -> CachedEncoder:
     """Load a run's checkpoint, a pre-trained encoder or word vectors, with a cache of embeddings."""
-    if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
-        return CachedEncoder(WordVectors.load(encoder.name), encoder.identity if execution.cache else "")
-    folder = checkpoint_folder(execution.store, encoder, select)
-    content = f"{identity(folder)} {execution.device}" if execution.cache else ""
-    return CachedEncoder(Encoder.from_pretrained(folder).to(execution.device), content)
+    finished = load_finished(execution.store, encoder, select)
+    content = f"{content_of_finished(execution.store, encoder, select)} {execution.device}" if execution.cache else ""
+    if isinstance(finished, Encoder):
+        return CachedEncoder(finished.to(execution.device), content)
+    return CachedEncoder(finished, content)
 
 
 def _description(job: Job, history: History, execution: ExecutionSettings) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from experiments.cli.console import console
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker
+from experiments.results.mlflow_log import Tracker
 from experiments.results.run_result import read_result
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import RETRY_INTERVAL_SECONDS, RETRY_TIMEOUT_SECONDS
@@ -65,7 +65,7 @@ class Logbook:
         for key in list(self.unlogged):
             try:
                 self.tracker.log(self.execution.store / key)
-            except UNREACHABLE_ERRORS as error:
+            except OSError as error:
                 del self.unlogged[key]
                 self.unlogged[key] = str(error)
                 self.log_retry_at = time.monotonic() + BACKOFF_SECONDS
@@ -109,7 +109,7 @@ def log_results(store: Path, tracker: Tracker) -> None:
         for result in tuple(unlogged):
             tracker.log(store / result["key"])
             unlogged = unlogged[1:]
-    except UNREACHABLE_ERRORS as error:
+    except OSError as error:
         say_not_logged(len(unlogged), error)
 
 

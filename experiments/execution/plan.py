@@ -1,11 +1,12 @@
 """Turn studies into jobs: which there are, which are done, and in which order the others can run."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
@@ -17,6 +18,9 @@ from experiments.results.csv_record import UNRECORDED
 from experiments.results.run_result import read_result
 from experiments.schema.study import Row, Study
 from experiments.storage.shared_storage import Shared
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # A retrained score counts as the same if no table could show the difference. On one kind of processor the bits are
 # equal; AVX2 instead of AVX-512 moved SimCSE's dev scores by at most 2e-6.
@@ -75,7 +79,7 @@ def scored_cells(results: pd.DataFrame) -> Done:
     """Return, by key, the cells that the record has with all metrics of the present evaluator."""
     metrics: dict[tuple[str, str, str, str, int], set[str]] = defaultdict(set)
     lines = results[results["score"].notna()]
-    for *cell, metric in zip(*(lines[name] for name in [*CELL_OF_METRICS, "metric"]), strict=True):
+    for *cell, metric in zip(*(lines[name].tolist() for name in [*CELL_OF_METRICS, "metric"]), strict=True):
         metrics[tuple(cell)].add(metric)
     cells: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
     for (key, select, scorer, task, version), names in metrics.items():
@@ -112,18 +116,17 @@ class Plan:
         return tuple(job for level in self.levels for job in level)
 
 
-def make_plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path, shared: str = "") -> Plan:
-    """Plan the jobs that are left to do. A recorded run is retrained only if a pending run needs its missing weights.
+def make_plan(jobs: Mapping[str, Job], done: Done, store: Path, shared: str = "") -> Plan:
+    """Plan the jobs that are left to do, given the scored cells (`scored_cells`).
 
-    With `shared` (shared_storage.py), a run counts as trained only if it is in shared storage; runs that are only local
-    are submitted again, to be uploaded.
+    A recorded run is retrained only if a pending run needs its missing weights. With `shared` (shared_storage.py), a
+    run counts as trained only if it is in shared storage; runs that are only local are submitted again, to be uploaded.
     """
     storage = Shared(shared) if shared else None
 
     def has_weights(run: Run, rules: Sequence[str]) -> bool:
         return storage.holds(run.key, rules) if storage else finished(run, store, rules) is not None
 
-    done = scored_cells(results)
     pending = {key: left for key, job in jobs.items() if (left := missing(job, done))}
     untrained: set[str] = set()
     retrained: set[str] = set()

@@ -1,15 +1,19 @@
 """How long runs take, and how long a plan of them takes on N GPUs: handed out one by one, nested ones first."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from cse_core.run import Run
 from experiments.execution.job import Job
 from experiments.execution.plan import Plan
 from experiments.schema.study import Published
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # What an epoch takes beside SimCSE's: encoder rows of a step, and other encoders' passes.
 PASSES = {

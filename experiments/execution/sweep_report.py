@@ -1,11 +1,13 @@
 """Print what a sweep has to say: the list of studies, the plan, the expected cost, the outcome."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from rich.table import Table
 
 from cse_core.evaluation.suite import GROUPS
@@ -13,12 +15,15 @@ from cse_core.run import Pretrained, Run
 from experiments.cli.console import console, print_failures
 from experiments.execution.gpu_memory import GIB, Fit
 from experiments.execution.job import Job
-from experiments.execution.plan import Plan, jobs_of, make_plan
+from experiments.execution.plan import Done, Plan, jobs_of, make_plan, scored_cells
 from experiments.execution.schedule_estimate import Forecast, seconds_for
 from experiments.results import csv_record
-from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker
+from experiments.results.mlflow_log import Tracker
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_COMPARED_RUNS = 50  # MLflow's compare page can't show more side by side
 
@@ -35,6 +40,7 @@ def print_studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -
 
     A study's runs include those that its runs need; each counts once.
     """
+    done, runs = scored_cells(results), results.drop_duplicates("key")
     table = Table(title=f"Studies at scale {chosen[0].scale.name}")
     for heading, width in {"study": 21, "source": 20, "claims": 8}.items():
         table.add_column(heading, min_width=width)
@@ -42,25 +48,26 @@ def print_studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
     for study in chosen:
-        table.add_row(*_study_line(study, results, store))
+        table.add_row(*_study_line(study, done, runs, store))
     console.print(table)
     unique = jobs_of(chosen)
-    pending = make_plan(unique, results, store).pending
-    console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, results))}")
+    pending = make_plan(unique, done, store).pending
+    console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, runs))}")
 
 
-def _study_line(study: Study, results: pd.DataFrame, store: Path) -> tuple[str, ...]:
+def _study_line(study: Study, done: Done, runs: pd.DataFrame, store: Path) -> tuple[str, ...]:
     jobs = jobs_of([study])
-    pending = make_plan(jobs, results, store).pending
+    pending = make_plan(jobs, done, store).pending
     finished = len(jobs) - len(pending)
     without_encoder = [row for row in study.rows if row.encoder is None]
     imported = [row.published for row in without_encoder if row.why.startswith("imported") and row.published]
     not_run = sum(not row.why.startswith("imported") for row in without_encoder)
     cells = sum(published.line(name) is not None for published in imported for name in study.columns)
+    left = seconds_for(pending, runs) if pending else 0.0
     claims = dict.fromkeys(tested.claim for tested in (*study.comparisons, *study.findings))
     state = "no runs" if not jobs else "done" if not pending else "started" if finished else "to do"
     counts = (len(study.rows), cells, not_run, len(jobs), len(pending))
-    return (study.name, study.source, " ".join(claims), *map(str, counts), hours(seconds_for(pending, results)), state)
+    return (study.name, study.source, " ".join(claims), *map(str, counts), hours(left), state)
 
 
 def print_plan(plan: Plan, results: pd.DataFrame, workers: int, *, each: bool = False) -> None:
@@ -158,7 +165,7 @@ def print_outcome(
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
     try:
         _print_mlflow_pages([key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)
-    except UNREACHABLE_ERRORS as error:
+    except OSError as error:
         console.print(f"MLflow is unreachable: {redact_credentials(error)}", style="red")
     names_of = {key: f"{job.name} ({key})" for key, job in jobs.items()}
     print_failures({names_of.get(key, key): reason for key, reason in failed.items()}, ended)

@@ -8,18 +8,21 @@ search by its settings: its mean dev score over seeds, or its score when it was 
 folder, so that trying the project does not change the committed record. Each folder has a manifest (manifest.py).
 """
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from experiments.results.csv_table import DamagedFileError, Table
 from experiments.results.manifest import Manifest
 from experiments.schema.scales import SCALES
 from experiments.schema.study import ARRAY_VIEWS, Row, Study
 from experiments.schema.teachers import old_teachers
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MLRUNS = Path(__file__).parents[2] / "mlruns"
 CELL = ["key", "select", "scorer", "task", "metric", "version"]
@@ -245,6 +248,8 @@ def merge_folder(other: Path, mlruns: Path) -> dict[str, int]:
 
 def merge_lines(scale: str, mlruns: Path, results: list[Mapping[str, Any]]) -> int:
     """Add results, earliest first, to a scale's record; return the number of new scores."""
+    import pandas as pd  # lazy: slow import
+
     folder = folder_for(scale, mlruns)
     points = pd.DataFrame([line for r in results for line in curve_lines(r)], columns=CURVES)
     cells = pd.DataFrame([line for r in results for line in result_lines(r)], columns=RESULTS)

@@ -4,6 +4,8 @@ A damaged file is an error that names the file and the line; it is neither read 
 commas, quotes and line ends are quoted as in Python's csv module.
 """
 
+from __future__ import annotations
+
 import csv
 import io
 import math
@@ -11,11 +13,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from experiments.results.manifest import Manifest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NUMBERS: dict[type, re.Pattern[str]] = {
     int: re.compile(r"-?[0-9]+"),
@@ -109,7 +112,7 @@ class Table:
                 )
         return len(fresh)
 
-    def _read_lines(self, folder: Path) -> "_Lines":
+    def _read_lines(self, folder: Path) -> _Lines:
         content = Manifest(folder).read(self.name)
         lines = _Lines(folder / self.name, content or b"")
         if content is None:
@@ -129,7 +132,7 @@ class Table:
         self._refuse_second_lines(lines)
         return lines
 
-    def _refuse_second_lines(self, lines: "_Lines") -> None:
+    def _refuse_second_lines(self, lines: _Lines) -> None:
         identities = self._identities(lines.rows)
         if len(set(identities)) == len(identities):
             return
@@ -146,12 +149,16 @@ class Table:
         columns, names = list(zip(*rows, strict=True)), list(self.columns)
         return list(zip(*(columns[names.index(name)] for name in self.identity), strict=True))
 
-    def _frame(self, lines: "_Lines") -> pd.DataFrame:
+    def _frame(self, lines: _Lines) -> pd.DataFrame:
+        import pandas as pd  # lazy: slow import
+
         cells = list(zip(*lines.rows, strict=True)) or [()] * len(self.columns)
         pairs = zip(self.columns, cells, strict=True)
         return pd.DataFrame({name: self._typed_column(lines, name, values) for name, values in pairs})
 
-    def _typed_column(self, lines: "_Lines", name: str, cells: Sequence[str]) -> pd.Series:
+    def _typed_column(self, lines: _Lines, name: str, cells: Sequence[str]) -> pd.Series:
+        import pandas as pd  # lazy: slow import
+
         kind, missing = self.columns[name], name in self.optional and "" in cells
         if kind is str:
             return pd.Series(cells, dtype="string")
@@ -167,6 +174,8 @@ class Table:
         return [list(row) for row in zip(*columns, strict=True)]
 
     def _cell_text(self, name: str, value: Any) -> str:
+        import pandas as pd  # lazy: slow import
+
         kind = self.columns[name]
         if kind is str and isinstance(value, str):
             return value
@@ -180,6 +189,8 @@ class Table:
 
 def _number_text(value: Any, *, whole: bool) -> str:
     """Return the shortest text that gives the number back; a whole number may come as a float."""
+    import pandas as pd  # lazy: slow import
+
     if isinstance(value, str | bool) or pd.isna(value) or not math.isfinite(value):
         return ""
     return str(int(value)) if whole and int(value) == value else repr(float(value))

@@ -5,34 +5,19 @@ read from it into the record, and the next sweep logs what it lacks.
 """
 
 import json
-import logging
 import os
 import re
 import sqlite3
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
-
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-os.environ.setdefault(
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true"
-)  # it would print two lines for each run into the progress bar
-# The driver must not block while a server is unreachable; log_queue.py retries later.
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+from typing import TYPE_CHECKING, Any, cast
 
 from filelock import FileLock
-from mlflow.entities import ExperimentTag, Metric, Param, RunStatus, RunTag
-from mlflow.entities import Run as Tracked
-from mlflow.exceptions import MlflowException
-from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-from mlflow.tracking import MlflowClient
-from sqlalchemy.exc import SQLAlchemyError
 
 from cse_core.data.atomic_write import atomic_path
 from cse_core.evaluation.suite import GROUPS
@@ -40,23 +25,44 @@ from cse_core.methods import METHODS
 from experiments.results import csv_record
 from experiments.results.run_result import RESULT, read_result
 
-logging.getLogger("mlflow").setLevel(logging.WARNING)  # it would report each table of a new database
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, RunTag
+    from mlflow.entities import Run as Tracked
+
+# MLflow reads these when it is first imported, in the functions below.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # two lines for each run, in the progress bar
+# The driver must not block while a server is unreachable; log_queue.py retries later.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # it would report each table of a new database
+
 EXPERIMENT = "cse-study"
 CONTENT = ("cells", "studies")  # tags that say what a logged run has
-MANUAL_SUFFIX = " (own)"
-UNREACHABLE_ERRORS = (
-    OSError,
-    MlflowException,
-    SQLAlchemyError,
-)  # raised if a server or storage is unreachable
+MANUAL_SUFFIX, FINISHED = " (own)", "FINISHED"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # with the default kind, MLflow's pages hide the metrics
 MAX_METRICS_PER_CALL = 1000  # MLflow's limit
+
+
+@contextmanager
+def _os_errors() -> Generator[None]:
+    """Raise what MLflow or its database raises as an OSError: nearly always a server or storage can't be reached."""
+    from mlflow.exceptions import MlflowException  # lazy: slow import
+    from sqlalchemy.exc import SQLAlchemyError  # lazy: slow import
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError) as error:
+        raise OSError(str(error)) from error
 
 
 class Tracker:
     """Logs runs to the server MLFLOW_TRACKING_URI, or to the database in the mlruns folder if that is not set.
 
-    The connection is opened at first use, so a sweep starts even if the server is unreachable.
+    The connection is opened at first use, so a sweep starts even if the server is unreachable. An unreachable server
+    raises OSError.
     """
 
     def __init__(self, mlruns: Path) -> None:
@@ -64,8 +70,10 @@ class Tracker:
         self.uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{_database(mlruns)}"
 
     @cached_property
-    def client(self) -> MlflowClient:
+    def client(self) -> "MlflowClient":
         """MLflow's client; first use makes the local database if there is none."""
+        from mlflow import MlflowClient  # lazy: slow import
+
         if not os.environ.get("MLFLOW_TRACKING_URI"):
             make_database(self.mlruns)
         return MlflowClient(self.uri)
@@ -80,21 +88,25 @@ class Tracker:
         location = (self.mlruns / "artifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
         return self.client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND)
 
+    @_os_errors()
     def missing(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return the results that are not logged, or not with all of their scores and studies."""
         logged = {run.data.tags.get("key"): run.data.tags for run in self._finished_runs()}
         return [result for result in results if not _is_logged(logged.get(_key(result), {}), result)]
 
-    def earlier_run(self, key: str) -> Tracked | None:
+    def earlier_run(self, key: str) -> "Tracked | None":
         """Return MLflow's earliest finished run of a key; delete runs that a killed driver logged in part."""
         runs = self.client.search_runs([self.experiment], f"tags.key = '{key}'", order_by=["attributes.start_time ASC"])
         for run in runs:
-            if run.info.status != RunStatus.to_string(RunStatus.FINISHED):
+            if run.info.status != FINISHED:
                 self.client.delete_run(run.info.run_id)
-        return next((r for r in runs if r.info.status == RunStatus.to_string(RunStatus.FINISHED)), None)
+        return next((r for r in runs if r.info.status == FINISHED), None)
 
+    @_os_errors()
     def log(self, folder: Path) -> str:
         """Log a run's folder, or only the scores that a logged run of its key lacks; return MLflow's run id."""
+        from mlflow.entities import Param  # lazy: slow import
+
         result = read_result(folder)
         if result is None:
             raise FileNotFoundError(f"{folder / RESULT}: no result to log")
@@ -122,16 +134,17 @@ class Tracker:
         self.client.set_terminated(run_id)
         return run_id
 
+    @_os_errors()
     def keys(self) -> set[str]:
         """Return the keys of all finished runs, also those of no study."""
         return {run.data.tags.get("key", "").removesuffix(MANUAL_SUFFIX) for run in self._finished_runs()}
 
-    def _finished_runs(self) -> Iterator[Tracked]:
+    def _finished_runs(self) -> "Iterator[Tracked]":
         token = None
         while True:
             page = self.client.search_runs(
                 [self.experiment],
-                "attributes.status = 'FINISHED'",
+                f"attributes.status = '{FINISHED}'",
                 order_by=["attributes.start_time ASC"],
                 page_token=token,
             )
@@ -140,6 +153,7 @@ class Tracker:
             if not token:
                 return
 
+    @_os_errors()
     def compare_page(self, keys: Iterable[str], address: str = "http://127.0.0.1:5000") -> str:
         """Return the address of MLflow's page that compares these runs, on a local server."""
         compared = set(keys)  # trained runs only: one without parameters would make every parameter differ
@@ -163,7 +177,9 @@ def _key(result: Mapping[str, Any]) -> str:
     return result["key"] if result["studies"] else result["key"] + MANUAL_SUFFIX
 
 
-def _tags(result: Mapping[str, Any]) -> list[RunTag]:
+def _tags(result: Mapping[str, Any]) -> "list[RunTag]":
+    from mlflow.entities import RunTag  # lazy: slow import
+
     environment = {f"env.{name}": value for name, value in result["environment"].items()}
     tags = {
         "key": _key(result),
@@ -183,8 +199,10 @@ def _tags(result: Mapping[str, Any]) -> list[RunTag]:
     return [RunTag(name, value) for name, value in tags.items()]
 
 
-def _scores(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
+def _scores(result: Mapping[str, Any], now: int) -> "Iterator[Metric]":
     """Yield scores as `test/<task>`, with metric, checkpoint and scorer in the name where they are not the default."""
+    from mlflow.entities import Metric  # lazy: slow import
+
     cells = [c for c in result["cells"] if c["metric"] == "spearman.all"]
     first = result["cells"][0]["select"] if result["cells"] else ""
     sets = GROUPS["synthetic"] + GROUPS["sts"] + GROUPS["dev"]
@@ -201,7 +219,9 @@ def _scores(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
     yield Metric("seconds/all", result["scoring_seconds"], now, 0)
 
 
-def _curves(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
+def _curves(result: Mapping[str, Any], now: int) -> "Iterator[Metric]":
+    from mlflow.entities import Metric  # lazy: slow import
+
     for name, points in result["curves"].items():
         shown = name if "/" in name else f"{name}/total"
         yield from (Metric(shown, value, now, step) for step, value in points)
@@ -217,6 +237,9 @@ def _database(mlruns: Path) -> Path:
 
 def make_database(mlruns: Path) -> None:
     """Make the local database if there is none; a kill leaves no database or a complete one."""
+    from mlflow.entities import ExperimentTag  # lazy: slow import
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # lazy: slow import
+
     check_database(mlruns)
     path = _database(mlruns)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,9 +6,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-import scipy.linalg  # noqa: F401 - loads scipy's BLAS, so that it is always among those named
 import torch
-import transformers
 from threadpoolctl import threadpool_info
 
 # How much a correlation, or a dev score in a curve, may differ between two machines: pair scores come from torch, whose
@@ -19,6 +17,8 @@ ACROSS_MACHINES = 1e-12
 @cache
 def environment(device: str, threads: int) -> dict[str, str]:
     """Return the commit, library versions and hardware, as a flat dict."""
+    import transformers  # lazy: slow import
+
     cuda = device.startswith("cuda")
     return {
         **commit(),
@@ -36,6 +36,9 @@ def environment(device: str, threads: int) -> dict[str, str]:
 
 def blas() -> str:
     """Return the kernels of numpy's and scipy's BLAS, as chosen by the processor or OPENBLAS_CORETYPE."""
+    # scipy's BLAS is listed only once it is loaded.
+    import scipy.linalg  # noqa: F401  # lazy: slow import
+
     loaded = [library for library in threadpool_info() if library["user_api"] == "blas"]
     names = {
         " ".join(str(x[part]) for part in ("internal_api", "version", "architecture") if part in x) for x in loaded

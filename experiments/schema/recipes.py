@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from cse_core.method import Recipe
@@ -82,7 +81,9 @@ def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -
     return replace(run, method=MLM(inner=run.method, **fields)) if run else None
 
 
-# Most methods need only the recipes in their files; the last three also need runs of other methods.
-RUNS: dict[str, MakeRun] = {
-    name: as_published(getattr(import_module(kind.__module__), "PUBLISHED", {})) for name, kind in METHODS.items()
-} | {"rankcse": rankcse_run, "rankencoder": rankencoder_run, "mlm": mlm_run}
+# Most methods need only their recipes; the last three also need runs of other methods.
+RUNS: dict[str, MakeRun] = {name: as_published(kind.recipes()) for name, kind in METHODS.items()} | {
+    "rankcse": rankcse_run,
+    "rankencoder": rankencoder_run,
+    "mlm": mlm_run,
+}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cse_core.evaluation.scorers import Cosine, Flowed, Scorer, Whitened
+from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Scorer, Whitened
 from cse_core.run import Pretrained, Run
 from experiments.schema.recipes import BACKBONES, RUNS, MakeRun
 from experiments.schema.study import Published, Row, Scale, Study, published_lines
@@ -15,6 +15,7 @@ NO_BACKBONE = "not run: this scale has no stand-in for {}"
 IMPORTED = "imported: the paper took this row from elsewhere"
 TARGET_TEXTS = "fitted on the task's own sentences, where the published row was fitted on NLI sentences"
 TRANSFER_AVG = {"transfer_avg": "Avg"}
+RANK_CORPUS = 100_000  # sentences, RankEncoder's number; a scale may have fewer
 
 # Untrained baselines by the papers' names: how the backbone is scored, and what is substituted for the paper's set-up.
 UNTRAINED: Mapping[str, tuple[Scorer, str]] = {
@@ -91,3 +92,10 @@ def first_seed(rows: Iterable[Row], scale: Scale) -> tuple[Row, ...]:
 def with_dense_dev_scores(run: Run | None) -> Run | None:
     """Return the run with a dev score every tenth step, as in the papers' figures over steps."""
     return replace(run, eval_steps=10) if run else None
+
+
+def rank_scorer(scale: Scale, weight: float = 0.1, **fields: Any) -> Ranked:
+    """Return RankEncoder's scorer against this scale's corpus: with cosine (Eq. 7), or ranks only (weight 1, Eq. 2)."""
+    small = scale.rescaled.get("rankencoder", {}).get(BASE, {}).get("corpus_size", RANK_CORPUS)
+    about: dict[str, Any] = {"corpus": scale.corpus, "size": small, "weight": weight}
+    return Ranked(**(about | fields))

@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.method import Method, Recipe, innermost, with_fields
 from cse_core.run import Corpus, Pretrained, Run, key_of
 from experiments.schema.columns import PUBLISHED_NAMES, column
+from experiments.schema.contrasts import Contrast
 from experiments.schema.hypotheses import Comparison, Finding
 
 BY_TRANSFER = "transfer_dev"  # selects the snapshot of a run that is best on the transfer tasks' dev sets
@@ -156,6 +157,10 @@ class Row:
 
     def runs(self) -> tuple[Run, ...]:
         """Return the row's run for each seed."""
+        return self._runs
+
+    @cached_property
+    def _runs(self) -> tuple[Run, ...]:  # the same objects at each call, so that each key is hashed once
         if not isinstance(self.encoder, Run):
             return ()
         return tuple(with_seed(self.encoder, seed, nested=self.vary == "all") for seed in self.seeds)
@@ -210,6 +215,7 @@ class Study:
     transfer_metric: str = "acc"
     comparisons: tuple[Comparison, ...] = ()
     findings: tuple[Finding, ...] = ()
+    contrasts: tuple[Contrast, ...] = ()  # what a plan decides, and its controls
     view: str = "table"
     twin: str = ""
     caption: str = ""  # for a figure: how it differs from the paper's
@@ -218,6 +224,7 @@ class Study:
         labels = [row.label for row in self.rows]
         twice = sorted({label for label in labels if labels.count(label) > 1})
         unknown = {c.better for c in self.comparisons} | {c.worse for c in self.comparisons}
+        unknown |= {label for contrast in self.contrasts for label in contrast.rows}
         if twice or unknown - set(labels):
             raise ValueError(
                 f"{self.name}: rows declared twice {twice}, rows compared but not declared {unknown - set(labels)}"
@@ -231,7 +238,11 @@ class Study:
     def needed_columns(self) -> tuple[str, ...]:
         """The columns that are shown or tested."""
         compared = (comparison.column for comparison in self.comparisons)
-        return tuple(dict.fromkeys((*self.columns, *compared, *(c for f in self.findings for c in f.columns))))
+        return tuple(
+            dict.fromkeys(
+                (*self.columns, *compared, *(c for f in (*self.findings, *self.contrasts) for c in f.columns))
+            )
+        )
 
     @property
     def tasks(self) -> tuple[str, ...]:

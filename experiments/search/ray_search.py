@@ -27,7 +27,7 @@ from experiments.execution.plan import verify_reproduces_record
 from experiments.execution.ray_sweep import RayConfig, SweepCallback, run_level, tuner
 from experiments.execution.shared_job import execute_shared, fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker
+from experiments.results.mlflow_log import Tracker
 from experiments.results.provenance import commit
 from experiments.results.run_result import RESULT
 from experiments.search.spaces import Search, distributions, settings_text
@@ -217,7 +217,7 @@ def _unlogged_runs(search: Search, execution: ExecutionSettings, tracker: Tracke
     """Return runs of recorded trials that MLflow lacks and whose folders exist; a stopped trial lacks some runs."""
     lines = csv_record.read_searches(search.scale.name, tracker.mlruns)
     keys = set(" ".join(lines.loc[lines["search"] == search.name, "keys"]).split())
-    with suppress(*UNREACHABLE_ERRORS):  # if unreachable, return all: logging a run twice changes nothing
+    with suppress(OSError):  # if unreachable, return all: logging a run twice changes nothing
         keys -= tracker.keys()
     for key in keys:
         if not (execution.store / key / RESULT).is_file():

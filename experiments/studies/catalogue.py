@@ -3,6 +3,7 @@
 import re
 
 from cse_core.lookup import look_up, unknown
+from experiments.plan import pilots, plan_objectives, plan_orders, plan_rankcse, plan_rankencoder
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Study, StudyAt
 from experiments.studies import (
@@ -24,6 +25,12 @@ PAPERS: dict[str, dict[str, StudyAt]] = {
     "compcse": compcse_tables.STUDIES,
     "beyond": robustness.STUDIES | controls.STUDIES,
 }
+# What decides the claims (experiments/PLAN.md), and what chose its scale: no part of `all`, which is exploratory.
+PLANNED: dict[str, dict[str, StudyAt]] = {
+    "pilots": pilots.STUDIES,
+    "plan": plan_rankcse.STUDIES | plan_rankencoder.STUDIES | plan_objectives.STUDIES | plan_orders.STUDIES,
+}
+EVERYTHING = ("all", *PLANNED)
 
 
 def _order_in_paper(name: str) -> tuple[int, int, str]:
@@ -42,18 +49,20 @@ STUDIES: dict[str, StudyAt] = {
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     """Return the studies of the given names: a study, a paper for all of its studies, `all`, or `quickstart`."""
     scale = look_up("scale", scale_name, SCALES)
+    groups = PAPERS | PLANNED
+    studies = STUDIES | {name: study for group in PLANNED.values() for name, study in group.items()}
     chosen: dict[str, StudyAt] = {}
     for name in names:
         if name == "quickstart":
             chosen |= quickstart.STUDIES
         elif name == "all":
             chosen |= STUDIES
-        elif name in PAPERS:
-            chosen |= PAPERS[name]
-        elif name in STUDIES:
-            chosen[name] = STUDIES[name]
+        elif name in groups:
+            chosen |= groups[name]
+        elif name in studies:
+            chosen[name] = studies[name]
         else:
-            raise unknown("study", name, ["all", "quickstart", *PAPERS, *STUDIES])
+            raise unknown("study", name, ["all", "quickstart", *groups, *studies])
     return [study(SCALES["quickstart"] if name == "quickstart" else scale) for name, study in chosen.items()]
 
 

@@ -4,9 +4,9 @@ from cse_core.evaluation.scorers import Cosine
 from experiments.schema.columns import STS
 from experiments.schema.hypotheses import Trend, Untested, beats, equals, is_positive, rises_over_bins
 from experiments.schema.recipes import RUNS, simcse_run
-from experiments.schema.rows import AS_IS, BASE, first_seed, row
+from experiments.schema.rows import AS_IS, BASE, RANK_CORPUS, first_seed, rank_scorer, row
 from experiments.schema.study import Row, Scale, Study, StudyAt
-from experiments.studies.rankencoder_tables import CORPUS_SIZE, PLUS, rank_scorer, rankencoder_on
+from experiments.studies.rankencoder_tables import PLUS, rankencoder_on
 
 
 def figure6(scale: Scale) -> Study:
@@ -131,7 +131,7 @@ def cost(scale: Scale) -> Study:
 def corpus_sizes(scale: Scale) -> Study:
     """Footnote 5: ranks against corpora of increasing size, without training."""
     run, most = simcse_run(scale, BASE), scale.corpus.lines
-    sizes = sorted({size for size in (1_000, 3_000, 10_000, 30_000, 100_000, min(most, CORPUS_SIZE)) if size <= most})
+    sizes = sorted({size for size in (1_000, 3_000, 10_000, 30_000, 100_000, min(most, RANK_CORPUS)) if size <= most})
     cosine = row(scale, "cosine", run, BASE, None)
     ranks = {
         size: row(scale, f"{size:,} corpus sentences", run, BASE, None, scorer=rank_scorer(scale, 1.0, size=size))

@@ -3,25 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
-from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
+from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.run import Run
 from experiments.schema.columns import STS, TRANSFER
 from experiments.schema.hypotheses import Comparison, beats, equals, is_below
 from experiments.schema.recipes import RUNS, mlm_run, rankencoder_run, simcse_run
-from experiments.schema.rows import BASE, TRANSFER_AVG, figure, row, rows_of
+from experiments.schema.rows import BASE, TRANSFER_AVG, figure, rank_scorer, row, rows_of
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
 BASES = {"SimCSE": "simcse", "PromptBERT": "promptbert", "SNCSE": "sncse"}
 PLUS = "+RankEncoder"
 RETRAINED = "+RankEncoder, retrained, cosine"
-CORPUS_SIZE = 100_000  # sentences of the corpus in the paper; a scale may use fewer
-
-
-def rank_scorer(scale: Scale, weight: float = 0.1, **fields: Any) -> Ranked:
-    """Return a scorer by ranks in this scale's corpus, interpolated with cosine (Eq. 7) or pure (weight 1, Eq. 2)."""
-    small = scale.rescaled.get("rankencoder", {}).get(BASE, {}).get("corpus_size", CORPUS_SIZE)
-    about: dict[str, Any] = {"corpus": scale.corpus, "size": small, "weight": weight}
-    return Ranked(**(about | fields))
 
 
 def rankencoder_on(scale: Scale, base: str, **fields: Any) -> Run | None:

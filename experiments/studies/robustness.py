@@ -9,10 +9,9 @@ from cse_core.run import Corpus, Run
 from experiments.schema.columns import STS
 from experiments.schema.hypotheses import Order, Untested, beats
 from experiments.schema.recipes import RUNS, rankencoder_run, simcse_run
-from experiments.schema.rows import AS_IS, BASE, row
+from experiments.schema.rows import AS_IS, BASE, rank_scorer, row
 from experiments.schema.scales import SEARCH_SEEDS
 from experiments.schema.study import Row, Scale, Study, StudyAt
-from experiments.studies.rankencoder_tables import rank_scorer
 
 OTHER_LINES = 10_000  # lines drawn from corpora other than the training corpus
 UNTRAINED = {

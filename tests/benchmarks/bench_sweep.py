@@ -22,7 +22,7 @@ from ray import cloudpickle, tune
 
 from cse_core.run import Corpus, Run
 from experiments.execution.job import ExecutionSettings, Job, execute
-from experiments.execution.plan import jobs_of, make_plan
+from experiments.execution.plan import jobs_of, make_plan, scored_cells
 from experiments.execution.ray_sweep import RayConfig, fixed_list_search, run_plan, trial_names, tuner
 from experiments.results import csv_record as csv
 from experiments.results.mlflow_log import Tracker
@@ -52,7 +52,7 @@ def study(seeds: tuple[int, ...] = SEEDS) -> Study:
 
 def sweep(studied: Study, folder: Path) -> float:
     nothing = csv.read_results(studied.scale.name, folder)
-    work = make_plan(jobs_of([studied]), nothing, folder / "store")
+    work = make_plan(jobs_of([studied]), scored_cells(nothing), folder / "store")
 
     def all_of_it() -> None:
         failed, ended = run_plan(work, nothing, ExecutionSettings(folder / "store"), RayConfig(), Tracker(folder))

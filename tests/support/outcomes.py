@@ -21,8 +21,9 @@ RANKED = Ranked(corpus=CORPUS, size=400)
 
 
 def scored(names: Sequence[str], data: Path | None = None, encoder: Any = None, scorer: Any = None) -> dict[str, Any]:
-    """Outcomes of groups and tasks."""
-    return evaluate(encoder or Recording(), scorer or Cosine(), named(names), data=data)[0]
+    """Outcomes of groups and tasks, the first failure raised."""
+    found = evaluate(encoder or Recording(), scorer or Cosine(), named(names), data=data)
+    return {name: found[name] for name in named(names)}
 
 
 def columns(*names: str, data: Path) -> tuple[list[str], list[str], np.ndarray]:

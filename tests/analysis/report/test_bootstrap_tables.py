@@ -102,7 +102,7 @@ def test_pairs_drawn_anew_are_lines_of_the_record_and_agree_with_its_scores(untr
     gold = np.asarray(pairs("synthetic_dev").table["score"][:])
     rho = {}
     for row in untrained.rows[:2]:
-        outcomes, _ = suite.evaluate(
+        outcomes = suite.evaluate(
             job.load_encoder(Pretrained("wiki-tiny"), "as is", ExecutionSettings(tmp_path)),
             row.scorer,
             ["synthetic_dev"],

@@ -280,8 +280,8 @@ def test_a_sample_hangs_on_its_size_and_seed_and_all_sentences_need_none(flat: l
 def test_a_thousand_rank_vectors_of_ten_thousand_sentences_are_projected(real_data: Path) -> None:
     scorer = Ranked(corpus=Corpus("synthetic", 10_000), size=10_000, weight=1.0)
     names = ["stsb_sample_projection"]
-    ranked = evaluate(Recording(), scorer, names, data=real_data)[0][names[0]]
-    plain = evaluate(Recording(), Cosine(), names, data=real_data)[0][names[0]]
+    ranked = evaluate(Recording(), scorer, names, data=real_data)[names[0]]
+    plain = evaluate(Recording(), Cosine(), names, data=real_data)[names[0]]
     assert ranked.arrays["coordinates"].shape == plain.arrays["coordinates"].shape == (1000, 2)
     assert ranked.arrays["first"].tolist() == plain.arrays["first"].tolist()
     assert not np.array_equal(ranked.arrays["coordinates"], plain.arrays["coordinates"])

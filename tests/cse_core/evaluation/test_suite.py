@@ -91,21 +91,24 @@ def test_everything_asked_for_is_embedded_once_in_one_go(
 ) -> None:
     fake, told = Recording(), []
     names = named(groups)
-    found, sets = evaluate(fake, Cosine(), names, data=real_data, progress=lambda *news: told.append(news))
-    assert tuple(found) == names
+    found = evaluate(fake, Cosine(), names, data=real_data, progress=lambda *news: told.append(news))
+    assert tuple(found.outcomes) == names
+    assert found.failures == {}
     read = {name: pairs(name, real_data) for t in names for name in TASKS[t].pair_sets}
     read |= {name: labelled(name, real_data) for t in names for name in TASKS[t].labelled_sets}
     others = [name for t in names for name in TASKS[t].read_sets]
     only_read = {name: (labelled if name in TRANSFER else pairs)(name, real_data) for name in others}
-    assert {name: e.files for name, e in sets.items()} == {name: e.files for name, e in (only_read | read).items()}
+    assert {name: e.files for name, e in found.datasets.items()} == {
+        name: e.files for name, e in (only_read | read).items()
+    }
     texts = {s for e in read.values() for side in ("sentence1", "sentence2") for s in e.table[side][:]}
     texts |= {s for t in names for s in TASKS[t].sentences}
     assert len(fake.calls) == 1
     assert sorted(fake.passed) == sorted(texts)
     assert list(classified) == [name.replace("_", " ") if "_" in name else f"{name} test" for name, _, _ in told]
     assert told == [(name, 1, 2) for name in names if TASKS[name].labelled_sets]
-    assert all(math.isfinite(value) for outcome in found.values() for value in outcome.metrics.values())
-    assert {name: outcome.warnings for name, outcome in found.items() if outcome.warnings} == {}
+    assert all(math.isfinite(value) for outcome in found.outcomes.values() for value in outcome.metrics.values())
+    assert {name: outcome.warnings for name, outcome in found.outcomes.items() if outcome.warnings} == {}
 
 
 @pytest.mark.parametrize("task", [pytest.param(t, marks=[pytest.mark.slow] * (t in LARGE)) for t in TRANSFER])
@@ -113,7 +116,7 @@ def test_classifiers_get_vectors_and_labels_in_sentevals_order(
     task: str, real_data: Path, classified: dict[str, tuple]
 ) -> None:
     fake = Recording()
-    found = evaluate(fake, Cosine(), [task], data=real_data, progress=lambda *_: None)[0][task]
+    found = evaluate(fake, Cosine(), [task], data=real_data, progress=lambda *_: None)[task]
     ((setting, (vectors, labels)),) = classified.items()
     table, rows = labelled(task, real_data).table, dict[str, list]()
     for split, *row in zip(*(table[c][:] for c in ("split", "sentence1", "sentence2", "label")), strict=True):
@@ -215,6 +218,16 @@ def test_a_collapsed_encoder_is_refused_by_name(real_data: Path, classified: dic
             scored([task], real_data, Constant())
     assert classified == {}
     assert scored(["stsb_groups"], real_data, Constant())["stsb_groups"].metrics["kendall"] == 0
+
+
+def test_a_failed_task_leaves_the_others_their_outcomes_and_says_why(real_data: Path) -> None:
+    found = evaluate(Constant(), Cosine(), ["stsb", "stsb_groups"], data=real_data)
+    assert (list(found.outcomes), list(found.failures)) == (["stsb_groups"], ["stsb"])
+    assert found["stsb_groups"] is found.outcomes["stsb_groups"]
+    with pytest.raises(ValueError, match=r"^stsb by cosine: spearman.all, .*undefined") as caught:
+        found["stsb"]
+    assert str(caught.value) == found.failures["stsb"]
+    assert {"stsb", "stsb_dev"} <= found.datasets.keys()
 
 
 def test_an_undefined_pair_counts_as_zero_and_is_told(real_data: Path) -> None:

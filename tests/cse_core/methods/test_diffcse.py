@@ -16,14 +16,13 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from cse_core.data.batches import pad
 from cse_core.method import Batch, Loss, Tokens
-from cse_core.methods.diffcse import PUBLISHED, SMALL, DiffCSE, Discriminator, Generator, detection_loss
+from cse_core.methods.diffcse import PUBLISHED, DiffCSE, Discriminator, Generator, detection_loss
 from cse_core.methods.mlm import MLM
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
-from experiments.schema.scales import WIKI_MINI
 from tests.support.training import Killed, stop_at
 
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no ☃ x", "x y"]
@@ -281,7 +280,6 @@ def test_the_published_settings() -> None:
         "roberta-base": (7e-6, 64, 2, DiffCSE(generator=Pretrained("distilroberta-base"))),
         ("transfer", "bert-base-uncased"): (2e-6, 64, 2, DiffCSE(mask_share=0.15, detection_weight=0.05)),
     }
-    assert SMALL["bert-base-uncased"] == {"generator": WIKI_MINI}
 
 
 @pytest.mark.parametrize(

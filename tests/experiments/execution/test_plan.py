@@ -28,7 +28,7 @@ def test_a_run_of_two_studies_is_one_job_with_both_their_tasks() -> None:
 def test_nested_runs_are_jobs_and_come_first(tmp_path: Path) -> None:
     jobs = jobs_of([study(row("taught", TAUGHT))])
     assert set(jobs) == {BASE.key, TAUGHT.key, with_seed(TAUGHT, 1, nested=False).key}
-    work = make_plan(jobs, frame(), tmp_path)
+    work = make_plan(jobs, scored_cells(frame()), tmp_path)
     assert [job.key for job in work.levels[0]] == [BASE.key]
     assert len(work.levels[1]) == 2
 
@@ -48,8 +48,8 @@ def test_what_the_record_has_is_dropped_and_what_it_lacks_is_kept(tmp_path: Path
     left = missing(first, scored_cells(frame(first, skip="sickr")))
     assert left is not None
     assert {s.tasks for s in left.scorings} == {("sickr",)}
-    assert [job.key for job in make_plan(jobs, frame(first), tmp_path).pending] == [second.key]
-    assert make_plan(jobs, frame(first, second), tmp_path).pending == ()
+    assert [job.key for job in make_plan(jobs, scored_cells(frame(first)), tmp_path).pending] == [second.key]
+    assert make_plan(jobs, scored_cells(frame(first, second)), tmp_path).pending == ()
 
 
 @pytest.mark.parametrize("metric", ["spearman.all", "spearman.mean", "spearman.wmean", "pearson.all"])
@@ -81,24 +81,26 @@ def test_scores_of_an_older_evaluator_do_not_count() -> None:
 def test_a_recorded_teacher_is_trained_again_only_if_its_weights_are_needed_and_gone(tmp_path: Path) -> None:
     jobs = jobs_of([study(row("taught", TAUGHT))])
     recorded = frame(jobs[BASE.key])
-    work = make_plan(jobs, recorded, tmp_path)
+    work = make_plan(jobs, scored_cells(recorded), tmp_path)
     assert work.retrained == {BASE.key}
     assert work.levels[0][0].key == BASE.key
     weights(tmp_path, BASE, "stsb_dev")
-    work = make_plan(jobs, recorded, tmp_path)
+    work = make_plan(jobs, scored_cells(recorded), tmp_path)
     assert work.retrained == frozenset()
     assert BASE.key not in {job.key for job in work.pending}
-    assert make_plan(jobs, frame(*jobs.values()), tmp_path / "elsewhere").pending == ()
+    assert make_plan(jobs, scored_cells(frame(*jobs.values())), tmp_path / "elsewhere").pending == ()
 
 
 def test_on_a_cluster_weights_count_where_every_machine_finds_them(tmp_path: Path) -> None:
     jobs, url = jobs_of([study(row("taught", TAUGHT))]), (tmp_path / "shared").as_uri()
     recorded = frame(jobs[BASE.key])
     weights(tmp_path / "store", BASE, "stsb_dev")
-    assert make_plan(jobs, recorded, tmp_path / "store", url).retrained == {BASE.key}  # to be published from here
+    assert make_plan(jobs, scored_cells(recorded), tmp_path / "store", url).retrained == {
+        BASE.key
+    }  # to be published from here
     Shared(url).prepare()
     assert Shared(url).publish(tmp_path / "store" / BASE.key, 0)
-    work = make_plan(jobs, recorded, tmp_path / "elsewhere", url)
+    work = make_plan(jobs, scored_cells(recorded), tmp_path / "elsewhere", url)
     assert work.retrained == frozenset()
     assert BASE.key not in {job.key for job in work.pending}
 
@@ -107,7 +109,7 @@ def test_a_run_trained_again_for_one_score_keeps_every_rules_checkpoint(tmp_path
     job = jobs_of([study(row("a", BASE), row("b", BASE, select="last"))])[BASE.key]
     recorded = frame(job)
     recorded = recorded[recorded["select"] != "last"]
-    left = make_plan({job.key: job}, recorded, tmp_path).pending[0]
+    left = make_plan({job.key: job}, scored_cells(recorded), tmp_path).pending[0]
     assert {s.select: s.tasks for s in left.scorings} == {"last": ("stsb",), "stsb_dev": ()}
 
 
@@ -157,11 +159,11 @@ def test_a_teacher_trained_again_keeps_the_checkpoint_that_is_read(tmp_path: Pat
     jobs = jobs_of([study(row("taught", TAUGHT, select="last"))])
     recorded = frame(jobs[BASE.key])
     weights(tmp_path, BASE, "last")  # and not stsb_dev's
-    assert make_plan(jobs, recorded, tmp_path).retrained == {BASE.key}
+    assert make_plan(jobs, scored_cells(recorded), tmp_path).retrained == {BASE.key}
 
 
 def test_levels_are_as_deep_as_teachers_of_teachers(tmp_path: Path) -> None:
     deeper = replace(BASE, method=RankCSE(teachers=(Teacher(TAUGHT, select="stsb_dev"),)))
-    work = make_plan(jobs_of([study(row("deeper", deeper))]), frame(), tmp_path)
+    work = make_plan(jobs_of([study(row("deeper", deeper))]), scored_cells(frame()), tmp_path)
     assert [[job.key for job in level] for level in work.levels[:2]] == [[BASE.key], [TAUGHT.key]]
     assert len(work.levels[2]) == 2

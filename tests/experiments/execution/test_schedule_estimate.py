@@ -9,7 +9,7 @@ import tyro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.execution.plan import jobs_of, make_plan
+from experiments.execution.plan import jobs_of, make_plan, scored_cells
 from experiments.execution.schedule_estimate import (
     chains,
     expected_seconds,
@@ -105,7 +105,7 @@ def test_the_plan_that_is_shown(
 
 
 def test_a_plan_waits_for_its_teachers(tmp_path) -> None:
-    work = make_plan(jobs_of([study(row("a", TAUGHT))]), frame(), tmp_path)
+    work = make_plan(jobs_of([study(row("a", TAUGHT))]), scored_cells(frame()), tmp_path)
     seconds = {job.key: 10.0 if job.key == BASE.key else 1.0 for job in work.pending}
     found = forecast(work, seconds, 8)
     assert {way.makespan for way in found.ways.values()} == {11}

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from analysis.report.audit_tables import audit_block
+from analysis.record.audit_tables import audit_block
 
 RUN: dict[str, Any] = {
     "key": "abc",

@@ -1,0 +1,97 @@
+"""The plan as a table, and its verdicts: a line a contrast."""
+
+from collections.abc import Sequence
+
+from analysis.cells import Results
+from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
+from analysis.stats.significance import Interval
+from analysis.verdicts.primaries import DECIDED, PrimaryVerdict, judge_contrasts
+from experiments.schema.columns import column
+from experiments.schema.contrasts import PRIMARY, Contrast
+from experiments.schema.study import Study
+
+
+def plan_block(name: str, found: Sequence[Results]) -> str:
+    """Return the plan's contrasts ("contrasts"), or their verdicts ("verdicts"), as Markdown."""
+    if name == "contrasts":
+        return markdown(plan_grid([results.study for results in found]))
+    if name == "verdicts":
+        return markdown(verdicts_grid(judge_contrasts(found)))
+    raise ValueError(f"plan: no block {name!r}; there are contrasts and verdicts")
+
+
+def plan_grid(studies: Sequence[Study]) -> Grid:
+    """Return what is planned: every contrast with its column, test, margin and the published effect."""
+    rows = tuple(
+        (
+            contrast.subject if contrast.kind == PRIMARY else contrast.kind,
+            contrast.family,
+            contrast_text(contrast),
+            column(contrast.column).heading,
+            "paired" if contrast.paired else "Welch",
+            f"{contrast.margin:g}",
+            number(contrast.published, sign=True),
+        )
+        for study in studies
+        for contrast in study.contrasts
+    )
+    return Grid("", ("claim", "family", "contrast", "column", "test", "margin", "published"), rows)
+
+
+def contrast_text(contrast: Contrast) -> str:
+    """Return the contrast as a sum of rows' labels."""
+    parts = []
+    for label, weight in contrast.weights.items():
+        size = "" if abs(weight) == 1 else f"{abs(weight):g} "
+        parts.append(f"{MINUS if weight < 0 else '+'} {size}{label}")
+    return " ".join(parts).removeprefix("+ ")
+
+
+def verdicts_grid(judged: Sequence[PrimaryVerdict]) -> Grid:
+    """Return the verdicts: estimate, interval, seeds, both corrected p, the published effect, what was detectable."""
+    return Grid(
+        "",
+        (
+            "claim",
+            "contrast",
+            "effect",
+            "95 % interval",
+            "seeds",
+            f"p: effect {MINUS} 0",
+            "p: within the margin",
+            "published",
+            "detectable",
+            "verdict",
+        ),
+        tuple(map(_line, judged)),
+    )
+
+
+def _line(one: PrimaryVerdict) -> tuple[str, ...]:
+    contrast, digits = one.contrast, column(one.contrast.column).digits or 2
+    found = one.estimate
+    band: Interval | None = found.interval() if found else None
+    return (
+        contrast.subject if contrast.kind == PRIMARY else f"{contrast.kind}, {contrast.family}",
+        contrast_text(contrast),
+        number(found.mean, sign=True, digits=digits) if found else DASH,
+        interval(band, sign=True, digits=digits),
+        str(found.n) if found else "0",
+        p_value(one.difference_p) if found else DASH,
+        p_value(one.equivalence_p) if found else DASH,
+        _published(one),
+        number(one.detectable, digits=digits),
+        _verdict(one),
+    )
+
+
+def _published(one: PrimaryVerdict) -> str:
+    if one.contrast.published is None:
+        return DASH
+    where = {True: ", inside", False: ", excluded", None: ""}[one.published_inside]
+    return f"{number(one.contrast.published, sign=True)}{where}"
+
+
+def _verdict(one: PrimaryVerdict) -> str:
+    small = ", by less than the margin" if one.verdict in DECIDED[:2] and one.within_margin else ""
+    return one.verdict + small + (f": {one.reason}" if one.reason else "")

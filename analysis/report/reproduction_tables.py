@@ -1,0 +1,117 @@
+"""What others got when they re-ran these methods at the published scale, and what follows for the papers' gains."""
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.report.formats import Grid, markdown, number
+from analysis.stats.significance import ALPHA, detectable_shift, expected_maximum, summary
+from experiments.schema.study import PUBLISHED_FOLDER, Published
+
+BASE = "BERT-base"
+MANY = "hppRC/simple-simcse"  # the one source with many seeds
+# The papers' headline rows on BERT-base, as (table, method, variant).
+HEADLINES = {
+    "RankCSE, ListNet": ("rankcse_table2", "RankCSE-listNet", "ours"),
+    "RankCSE, ListMLE": ("rankcse_table2", "RankCSE-listMLE", "ours"),
+    "RankEncoder": ("rankencoder_table1", "RankEncoder", None),
+    "WhitenedCSE": ("whitenedcse_table1", "WhitenedCSE", None),
+    "CompCSE": ("compcse_table1", "SimCSE (w/ comp.)", None),
+}
+SEEDS = (1, 5, 10, 20)
+
+
+def read_reproductions() -> pd.DataFrame:
+    """Return the usable numbers: averages over the seven sets of single trained runs with the published settings."""
+    lines = pd.read_csv(PUBLISHED_FOLDER / "_reproductions.csv")
+    usable = lines["note"].fillna("").str.startswith("clean") & (lines["metric"] == "STS avg")
+    return lines[usable & (lines["what"] == "trained")].reset_index(drop=True)
+
+
+def many_seeds(lines: pd.DataFrame, backbone: str = BASE) -> list[float]:
+    """Return SimCSE's averages over the seeds of the one re-implementation that printed many."""
+    from_many = lines["source"].str.startswith(MANY)
+    chosen = lines[from_many & (lines["method"] == "SimCSE") & (lines["backbone"] == backbone)]
+    return [float(value) for value in chosen["value"]]
+
+
+def reproductions_block(name: str) -> str:
+    """Return one of the tables by name: runs, selection, gains or power."""
+    grids = {"runs": runs_grid, "selection": selection_grid, "gains": gains_grid, "power": power_grid}
+    if name not in grids:
+        raise ValueError(f"reproductions: no table {name!r}; there are {', '.join(grids)}")
+    return markdown(grids[name](read_reproductions()))
+
+
+def runs_grid(lines: pd.DataFrame) -> Grid:
+    """Return the distribution of re-runs by method and backbone, the one source of many seeds apart."""
+    parts = lines.assign(source=lines["source"].where(lines["source"].str.startswith(MANY), "separate reports"))
+    rows = []
+    for (method, backbone, source), group in parts.groupby(["method", "backbone", "source"], sort=False):
+        label = "separate reports" if source == "separate reports" else f"{len(group)} seeds of {MANY}"
+        rows.append((f"{method} {backbone}", label, *_spread(group["value"].tolist(), group["published"].iloc[0])))
+    header = ("method", "source", "n", "min", "median", "max", "mean", "SD", "published", "at least as high")
+    return Grid("", header, tuple(rows))
+
+
+def _spread(values: Sequence[float], published: float) -> tuple[str, ...]:
+    about = summary(values)
+    reached = sum(value >= published for value in values)
+    middle = float(pd.Series(values).median())
+    return (
+        str(about.n),
+        number(min(values)),
+        number(middle),
+        number(max(values)),
+        number(about.mean),
+        number(about.sd),
+        number(published),
+        f"{reached} of {about.n}",
+    )
+
+
+def selection_grid(lines: pd.DataFrame) -> Grid:
+    """Return what choosing the best of k runs is expected to print, from the many seeds on BERT-base."""
+    best = expected_maximum(many_seeds(lines))
+    return Grid("", ("best of", "expected average"), tuple((str(k), number(float(best[k - 1]))) for k in SEEDS))
+
+
+def gains_grid(lines: pd.DataFrame) -> Grid:
+    """Return each printed gain over SimCSE in deviations of a difference of single runs, and of means of five."""
+    values = many_seeds(lines)
+    deviation, typical = summary(values).sd or 0.0, summary(values).mean
+    rows = []
+    for label, (table, method, variant) in HEADLINES.items():
+        printed = Published(table, BASE, method, variant).value("sts_avg")
+        baseline = Published(table, BASE, "SimCSE").value("sts_avg")
+        gain = None if printed is None or baseline is None else printed - baseline
+        over_typical = None if printed is None else printed - typical
+        ratios = [None if gain is None else gain / (deviation * math.sqrt(2 / n)) for n in (1, 5)]
+        rows.append(
+            (label, number(printed), number(gain, sign=True), *map(number, ratios), number(over_typical, sign=True))
+        )
+    header = (
+        "method",
+        "printed",
+        "gain over the printed SimCSE",
+        "in SDs of one run against one",
+        "in SDs of five seeds a side",
+        "over the re-runs' mean",
+    )
+    return Grid("", header, tuple(rows))
+
+
+def power_grid(lines: pd.DataFrame) -> Grid:
+    """Return which gain n seeds a side detect with 80 % power on each backbone, one claim alone and as one of 54."""
+    rows = []
+    for backbone in lines.loc[lines["source"].str.startswith(MANY), "backbone"].unique():
+        deviation = summary(many_seeds(lines, backbone)).sd or 0.0
+        cells = [_detectable(deviation, n, ALPHA / tests) for n in SEEDS[1:] for tests in (1, 54)]
+        rows.append((str(backbone), number(deviation), *map(number, cells)))
+    header = [f"{n} seeds, {what}" for n in SEEDS[1:] for what in ("alone", "of 54")]
+    return Grid("", ("backbone", "SD over seeds", *header), tuple(rows))
+
+
+def _detectable(deviation: float, seeds: int, level: float) -> float:
+    return detectable_shift(2 * (seeds - 1), level) * deviation * math.sqrt(2 / seeds)

@@ -1,0 +1,91 @@
+"""Sums and differences of several groups' means, groups that share seeds or groups of independent seeds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from analysis.stats.significance import LEVEL, ROUNDING, Interval, detectable_shift
+
+Scores = Mapping[int, float]  # by seed
+
+
+@dataclass(frozen=True)
+class ContrastEstimate:
+    """A contrast of means: `error` and `df` are None where no seed repeats; `n` is the smallest number of seeds."""
+
+    mean: float
+    error: float | None
+    df: float | None
+    n: int
+
+    def interval(self, level: float = LEVEL) -> Interval | None:
+        """Where does the contrast lie? mean +- t error."""
+        if self.error is None or self.df is None:
+            return None
+        half = float(scipy.stats.t(self.df).ppf((1 + level) / 2)) * self.error
+        return Interval(self.mean - half, self.mean + half)
+
+    def difference_p(self) -> float | None:
+        """Does the contrast differ from 0? Two-sided t test; without any spread it does unless it is 0."""
+        if self.error is None or self.df is None:
+            return None
+        return float(2 * scipy.stats.t(self.df).sf(_ratio(abs(self.mean), self.error)))
+
+    def equivalence_p(self, margin: float) -> float | None:
+        """Does the contrast lie within the margin? The larger p of two one-sided t tests."""
+        if self.error is None or self.df is None:
+            return None
+        return float(scipy.stats.t(self.df).sf(_ratio(margin - abs(self.mean), self.error)))
+
+    def detectable(self, level: float) -> float | None:
+        """Which contrast would a two-sided test at this level find with 80 % power, were this error the true one?"""
+        if not self.error or self.df is None:
+            return None
+        return detectable_shift(self.df, level) * self.error
+
+
+def paired_contrast(groups: Sequence[Scores], weights: Sequence[float]) -> ContrastEstimate | None:
+    """Estimate the weighted sum of the groups, seed by seed, from the seeds that all have; None without such a seed."""
+    seeds = [seed for seed in groups[0] if all(seed in group for group in groups)]
+    if not seeds:
+        return None
+    sums = np.array([sum(w * g[s] for g, w in zip(groups, weights, strict=True)) for s in seeds])
+    n = len(seeds)
+    if n < 2:
+        return ContrastEstimate(float(sums.mean()), None, None, n)
+    return ContrastEstimate(float(sums.mean()), _deviation(sums) / math.sqrt(n), n - 1, n)
+
+
+def welch_contrast(groups: Sequence[Scores], weights: Sequence[float]) -> ContrastEstimate | None:
+    """Estimate the weighted sum of independent groups' means; degrees of freedom by Welch and Satterthwaite.
+
+    None if a group is empty. With the weights 1 and -1 it is Welch's test.
+    """
+    values = [np.array(list(group.values())) for group in groups]
+    if any(not len(group) for group in values):
+        return None
+    mean = float(sum(w * group.mean() for group, w in zip(values, weights, strict=True)))
+    n = min(map(len, values))
+    if n < 2:
+        return ContrastEstimate(mean, None, None, n)
+    shares = [(w * _deviation(group)) ** 2 / len(group) for group, w in zip(values, weights, strict=True)]
+    total = sum(shares)
+    if not total:
+        return ContrastEstimate(mean, 0.0, n - 1, n)
+    df = total**2 / sum(share**2 / (len(group) - 1) for share, group in zip(shares, values, strict=True))
+    return ContrastEstimate(mean, math.sqrt(total), df, n)
+
+
+def _ratio(size: float, error: float) -> float:
+    """Return size / error; infinite without an error, 0 if there is no size either."""
+    return size / error if error else math.copysign(math.inf, size) if size else 0.0
+
+
+def _deviation(values: np.ndarray) -> float:
+    """Return the sample deviation; rounding is no spread."""
+    if float(np.ptp(values)) <= ROUNDING * max(1.0, float(np.abs(values).max())):
+        return 0.0
+    return float(np.std(values, ddof=1))

@@ -1,0 +1,162 @@
+"""The planned study's verdicts: each primary contrast, and whether its family's controls show what they must."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from analysis.cells import Cell, Results
+from analysis.stats import significance
+from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast, welch_contrast
+from analysis.stats.sequential import sequential_p
+from experiments.schema.contrasts import LOOKS, NEGATIVE, POSITIVE, PRIMARY, Contrast
+
+BETTER, WORSE, EQUIVALENT, INCONCLUSIVE, NOT_TESTABLE = (
+    "better",
+    "worse",
+    "equivalent",
+    "inconclusive",
+    "not testable here",
+)
+DECIDED = (BETTER, WORSE, EQUIVALENT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrimaryVerdict:
+    """A contrast, its estimate at the last complete look, and what follows from it."""
+
+    contrast: Contrast
+    estimate: ContrastEstimate | None = None
+    difference_p: float | None = None  # sequential, Holm-corrected over all primaries and positive controls
+    equivalence_p: float | None = None  # sequential, Holm-corrected over all primaries
+    detectable: float | None = None  # with 80 % power at the first step of Holm's correction
+    verdict: str = NOT_TESTABLE
+    reason: str = ""
+
+    @property
+    def published_inside(self) -> bool | None:
+        """Whether the 95 % interval holds the paper's effect; None without one of the two."""
+        interval = self.estimate.interval() if self.estimate else None
+        if interval is None or self.contrast.published is None:
+            return None
+        return interval.low <= self.contrast.published <= interval.high
+
+    @property
+    def within_margin(self) -> bool:
+        """Whether the estimate is smaller than the margin."""
+        return self.estimate is not None and abs(self.estimate.mean) < self.contrast.margin
+
+
+def judge_contrasts(found: Iterable[Results]) -> tuple[PrimaryVerdict, ...]:
+    """Judge all contrasts of these studies together, by the plan: looks, corrections, controls."""
+    results_of = {contrast: results for results in found for contrast in results.study.contrasts}
+    looks = {contrast: _looks(results, contrast) for contrast, results in results_of.items()}
+    differing = _corrected({c: _differs(by_look) for c, by_look in looks.items() if c.kind != NEGATIVE})
+    within = _corrected({c: _is_within(c, by_look) for c, by_look in looks.items() if c.kind == PRIMARY})
+    level = significance.ALPHA / max(1, len(differing))
+    judged = [
+        _judged(results_of[contrast], contrast, by_look, differing.get(contrast), within.get(contrast), level)
+        for contrast, by_look in looks.items()
+    ]
+    blind = _families_that_show_nothing(judged)
+    return tuple(
+        replace(one, verdict=NOT_TESTABLE, reason=blind[one.contrast.family])
+        if one.contrast.kind == PRIMARY and one.contrast.family in blind and one.estimate
+        else one
+        for one in judged
+    )
+
+
+def _looks(results: Results, contrast: Contrast) -> dict[float, ContrastEstimate]:
+    """Return the estimate of each complete look by its share of the information.
+
+    A look takes the first 5, 10 or 20 seeds of every row. Rows that declare fewer seeds than five are looked at once.
+    """
+    cells = [results.cells[label, contrast.column] for label in contrast.weights]
+    declared = min(cell.declared_seeds for cell in cells)
+    looks = {n / LOOKS[-1]: n for n in LOOKS if n <= declared} or {1.0: declared}
+    found: dict[float, ContrastEstimate] = {}
+    for share, n in looks.items():
+        groups = [_first(cell, n) for cell in cells]
+        if n < 2 or any(len(scores) < n for scores in groups):
+            break
+        estimate = (paired_contrast if contrast.paired else welch_contrast)(groups, list(contrast.weights.values()))
+        if estimate is None or (not estimate.error and len(groups) > 1):
+            break
+        found[share] = estimate
+    return found
+
+
+def _first(cell: Cell, count: int) -> dict[int, float]:
+    """Return the scores of the first declared seeds."""
+    seeds = sorted([*cell.scores, *cell.missing])[:count]
+    return {seed: cell.scores[seed] for seed in seeds if seed in cell.scores}
+
+
+def _differs(by_look: Mapping[float, ContrastEstimate]) -> float:
+    """Return the sequential p of a difference from 0; 1 without a look, so that Holm counts every primary."""
+    return sequential_p([_known(one.difference_p()) for one in by_look.values()], list(by_look))
+
+
+def _is_within(contrast: Contrast, by_look: Mapping[float, ContrastEstimate]) -> float:
+    """Return the sequential p of equivalence, which is one-sided."""
+    p_values = [min(1.0, 2 * _known(one.equivalence_p(contrast.margin))) for one in by_look.values()]
+    return sequential_p(p_values, list(by_look)) / 2
+
+
+def _known(p: float | None) -> float:
+    return 1.0 if p is None else p
+
+
+def _corrected(p_values: Mapping[Contrast, float]) -> dict[Contrast, float]:
+    return dict(zip(p_values, significance.holm(list(p_values.values())), strict=True))
+
+
+def _judged(
+    results: Results,
+    contrast: Contrast,
+    by_look: Mapping[float, ContrastEstimate],
+    differing: float | None,
+    within: float | None,
+    level: float,
+) -> PrimaryVerdict:
+    if not by_look:
+        return PrimaryVerdict(contrast=contrast, reason=_missing(results, contrast))
+    estimate = list(by_look.values())[-1]
+    verdict = INCONCLUSIVE
+    if differing is not None and differing < significance.ALPHA:
+        verdict = BETTER if estimate.mean > 0 else WORSE
+    elif within is not None and within < significance.ALPHA:
+        verdict = EQUIVALENT
+    elif contrast.kind == NEGATIVE:
+        interval = estimate.interval()
+        verdict = BETTER if interval and interval.low > 0 else INCONCLUSIVE
+    return PrimaryVerdict(
+        contrast=contrast,
+        estimate=estimate,
+        difference_p=differing,
+        equivalence_p=within,
+        detectable=estimate.detectable(level),
+        verdict=verdict,
+    )
+
+
+def _missing(results: Results, contrast: Contrast) -> str:
+    """Return why a contrast has no estimate: its rows that are not run, or that lack seeds."""
+    rows = {row.label: row for row in results.study.rows}
+    why = [rows[label].why for label in contrast.rows if rows[label].encoder is None]
+    if why:
+        return "; ".join(dict.fromkeys(why))
+    cells = [results.cells[label, contrast.column] for label in contrast.rows]
+    lacking = [f"{cell.row}: {len(cell.scores)} of {cell.declared_seeds} seeds" for cell in cells if cell.missing]
+    return "; ".join(lacking) or "the same on every seed: the treatment never acted"
+
+
+def _families_that_show_nothing(judged: Sequence[PrimaryVerdict]) -> dict[str, str]:
+    """Return the families whose positive control is not detected or whose negative control is, with the reason."""
+    found = {}
+    for one in judged:
+        size = f"{one.estimate.mean:+.2f}" if one.estimate else "not run yet"
+        if one.contrast.kind == POSITIVE and one.verdict != BETTER:
+            found[one.contrast.family] = f"the positive control is not detected ({one.contrast.subject}: {size})"
+        if one.contrast.kind == NEGATIVE and one.verdict == BETTER:
+            found[one.contrast.family] = f"the negative control helps ({one.contrast.subject}: {size})"
+    return found

@@ -1,0 +1,178 @@
+"""What decides WhitenedCSE's and CompCSE's claims."""
+
+from typing import Any
+
+from cse_core.run import Run
+from experiments.plan.pilots import COMPOSITION, WHITENING
+from experiments.plan.planned_rows import planned, planned_simcse, planned_study, primary, without_dropout
+from experiments.schema.contrasts import must_help, must_not_help
+from experiments.schema.recipes import RUNS, simcse_run
+from experiments.schema.rows import BASE, with_dense_dev_scores
+from experiments.schema.study import Published, Row, Scale, Study, StudyAt
+
+DEV = "stsb_dev"
+WHOLE: dict[str, Any] = {"subsampling": "none", "dims": None}
+COMPOSED = {"subsampling": "none"}
+
+
+def whitening(scale: Scale) -> Study:
+    """Declare WhitenedCSE's primaries on STS, as its text reads: views that share one pass of the encoder."""
+
+    def ours(label: str, table: str, variant: str, **fields: Any) -> Row:
+        published = Published(f"whitenedcse_{table}", "BERT-base", "WhitenedCSE", variant) if table else None
+        run = RUNS["whitenedcse"](scale, BASE, **fields)
+        return planned(scale, label, run, WHITENING, published=published)
+
+    table3 = "table3"
+    full = ours("WhitenedCSE", table3, "Shuffled-Group-whitening")
+    simcse = planned_simcse(
+        scale, WHITENING, Published(f"whitenedcse_{table3}", "BERT-base", "WhitenedCSE", "none (SimCSE)")
+    )
+    pca = ours("PCA whitening", table3, "PCA-whitening", whitening="pca")
+    plain = ours("groups not shuffled", table3, "Group-whitening", whitening="group")
+    two = ours("two positives", "table5", "m=2 positives", positives=2)
+    more_views = ours("three dropout views, no whitening", "", "", views="dropout", whitening="none", positives=3)
+    inside = ours("sum inside the logarithm", "", "", objective="inside")
+    channels = ours("batch norm of each channel", "", "", whitening="channel")
+    rotated = ours("three dropout views, rotated at random", "", "", views="dropout", whitening="rotation", positives=3)
+    still = without_dropout(scale, WHITENING)
+    return planned_study(
+        scale,
+        "plan-whitening",
+        "Which of WhitenedCSE's claims hold on STS?",
+        [full, simcse, pca, plain, two, more_views, inside, channels, rotated, still],
+        [
+            must_help(simcse, still, WHITENING),
+            must_not_help(rotated, more_views, WHITENING, paired=True),
+            primary("W1", WHITENING, full, simcse),
+            primary("W2", WHITENING, full, pca, paired=True),
+            primary("W3", WHITENING, full, plain, paired=True),
+            primary("W4", WHITENING, full, two, paired=True),
+            # Extra positives help with whitening and not without: the difference of both gains.
+            primary("W5", WHITENING, (full, simcse), (two, more_views)),
+            primary("W7", WHITENING, full, inside, paired=True),
+            primary("W9", WHITENING, full, channels, paired=True),
+        ],
+    )
+
+
+def whitened_space(scale: Scale) -> Study:
+    """Declare the primary of WhitenedCSE's uniformity at the end of training, where lower is better."""
+    simcse = planned_simcse(scale, WHITENING)
+    ours = planned(scale, "WhitenedCSE", RUNS["whitenedcse"](scale, BASE), WHITENING)
+    contrasts = [primary("W6", WHITENING, simcse, ours, column="uniformity", margin=0.1)]
+    return planned_study(scale, "plan-whitened-space", "Is WhitenedCSE more uniform?", [simcse, ours], contrasts)
+
+
+def _composed(scale: Scale, label: str, published: Published | None = None, **fields: Any) -> Row:
+    run = RUNS["compcse"](scale, BASE, **(COMPOSED | fields))
+    return planned(scale, label, run, COMPOSITION, published=published)
+
+
+def composition(scale: Scale) -> Study:
+    """Declare CompCSE's primaries on STS, and the family's controls."""
+
+    def of(method: str) -> Published:
+        return Published("compcse_table1", "BERT-base", method)
+
+    simcse = planned_simcse(scale, COMPOSITION, of("SimCSE"))
+    ours = _composed(scale, "CompCSE", of("SimCSE (w/ comp.)"))
+    words = _composed(scale, "halves of shuffled words", split_on="shuffled")
+    crops = _composed(scale, "two random crops", split_on="crops")
+    still = without_dropout(scale, COMPOSITION)
+    return planned_study(
+        scale,
+        "plan-composition",
+        "Is composition better than SimCSE, and is it composition?",
+        [simcse, ours, words, crops, still],
+        [
+            must_help(simcse, still, COMPOSITION),
+            must_not_help(words, simcse, COMPOSITION),
+            primary("C1", COMPOSITION, ours, simcse),
+            primary("C11", COMPOSITION, ours, crops, paired=True),
+        ],
+    )
+
+
+def parts(scale: Scale) -> Study:
+    """Declare the primaries of how a sentence is composed, on STS-B dev and at the whole width, as in the paper."""
+
+    def ours(label: str, table: str, variant: str, **fields: Any) -> Row:
+        return _composed(scale, label, Published(f"compcse_{table}", "BERT-base", "CompCSE", variant), **WHOLE | fields)
+
+    plain, subsumed = (
+        ours("no phrases", "table2", "w/ composition"),
+        ours("subsuming phrases too", "table2", "+subsuming", subsampling="subsuming"),
+    )
+    averaged = ours("averaged", "table3", "avg", compose="average")
+    projected = ours("concatenated and projected", "table3", "concat + project", compose="concat_project")
+    positive, anchor = (
+        ours("positive composed", "table4", "compose z+"),
+        ours("anchor composed", "table4", "compose z", side="anchor"),
+    )
+    two, three = (ours(f"{name} parts", "table5", f"{n} partitions", parts=n) for name, n in (("two", 2), ("three", 3)))
+    third = ours("a third of the width", "table6", "d0=256", dims=_third(scale))
+    whole = ours("whole width", "table6", "d0=768")
+    pairs = {
+        "C2": (plain, subsumed),
+        "C3": (averaged, projected),
+        "C4": (positive, anchor),
+        "C5": (two, three),
+        "C6": (third, whole),
+    }
+    return planned_study(
+        scale,
+        "plan-parts",
+        "How is a sentence best composed?",
+        [one for pair in pairs.values() for one in pair],
+        [primary(claim, COMPOSITION, *pair, column=DEV, paired=True) for claim, pair in pairs.items()],
+    )
+
+
+def _third(scale: Scale) -> int:
+    """Return the paper's d0 of 256 of 768 at this scale's width."""
+    return round((scale.width or 768) / 3)
+
+
+def composed_space(scale: Scale) -> Study:
+    """Declare the primaries of what composition does to a space: uniformity, length, halves."""
+
+    def ours(label: str, run: Run | None) -> Row:
+        return planned(scale, label, run, COMPOSITION)
+
+    simcse, full = planned_simcse(scale, COMPOSITION), ours("CompCSE", RUNS["compcse"](scale, BASE, **COMPOSED))
+    plain = ours("no phrases", RUNS["compcse"](scale, BASE, **WHOLE))
+    subsumed = ours("subsuming phrases too", RUNS["compcse"](scale, BASE, **WHOLE | {"subsampling": "subsuming"}))
+    return planned_study(
+        scale,
+        "plan-composed-space",
+        "What does composition do to the space?",
+        [simcse, full, plain, subsumed],
+        [
+            primary("C8", COMPOSITION, plain, subsumed, column="uniformity", paired=True, margin=0.1),
+            # Correlations: a tenth of one is small by Cohen's convention.
+            primary("C9", COMPOSITION, full, simcse, column="length_shortcut", margin=0.1),
+            primary("C10", COMPOSITION, simcse, full, column="imbalance", margin=1.0),
+        ],
+    )
+
+
+def convergence(scale: Scale) -> Study:
+    """Declare the primary of speed: the first step within a point of the best dev score, a score every tenth step."""
+    simcse = planned(scale, "SimCSE, fine curve", with_dense_dev_scores(simcse_run(scale, BASE)), COMPOSITION)
+    ours = planned(
+        scale, "CompCSE, fine curve", with_dense_dev_scores(RUNS["compcse"](scale, BASE, **COMPOSED)), COMPOSITION
+    )
+    # A tenth of the 256 steps.
+    contrasts = [primary("C7", COMPOSITION, simcse, ours, column="near_best", margin=26.0)]
+    return planned_study(scale, "plan-convergence", "Does CompCSE converge faster?", [simcse, ours], contrasts)
+
+
+STUDIES: dict[str, StudyAt] = {
+    "plan-whitening": whitening,
+    "plan-whitened-space": whitened_space,
+    "plan-composition": composition,
+    "plan-parts": parts,
+    "plan-composed-space": composed_space,
+    "plan-convergence": convergence,
+}

@@ -1,0 +1,113 @@
+"""What decides the claims that no contrast of means can: spreads, orders, trends, costs; and the study's own."""
+
+from dataclasses import replace
+from typing import Any
+
+from experiments.plan.pilots import SCORING, TEACHERS, balanced_rankencoder
+from experiments.plan.planned_rows import planned, planned_simcse, primary
+from experiments.schema.columns import STS
+from experiments.schema.hypotheses import (
+    NEGLIGIBLE_COST_RATIO,
+    Cost,
+    Order,
+    Trend,
+    Untested,
+    rises_over_bins,
+    varies_less,
+)
+from experiments.schema.recipes import RUNS, rankcse_run, simcse_run
+from experiments.schema.rows import AS_IS, BASE, rank_scorer, row
+from experiments.schema.study import Row, Scale, Study, StudyAt
+
+SOURCE = "this project, PLAN.md"
+
+
+def orders(scale: Scale) -> Study:
+    """Declare the study's own claims: the order of methods by other averages and checkpoints, gains against seeds."""
+    runs = {
+        "ListNet": rankcse_run(scale, BASE),
+        "ListMLE": rankcse_run(scale, BASE, "list_mle"),
+        "WhitenedCSE": RUNS["whitenedcse"](scale, BASE),
+        "CompCSE": RUNS["compcse"](scale, BASE),
+        "PromptBERT": RUNS["promptbert"](scale, BASE),
+    }
+    rows = {"SimCSE": planned_simcse(scale, SCORING)}
+    rows |= {label: planned(scale, label, run, SCORING) for label, run in runs.items()}
+    about: dict[str, Any] = {"vary": "all", "scorer": rank_scorer(scale)}
+    rows["RankEncoder"] = planned(scale, "RankEncoder", balanced_rankencoder(scale), SCORING, **about)
+    last = [replace(one, label=f"{one.label}, last", select="last") for one in rows.values()]
+    labels = tuple(one.label for one in rows.values())
+    columns = {"S1": "sts_disjoint_avg", "S4": "sts_avg_wmean"}
+    papers = [rows[name] for name in ("ListNet", "RankEncoder", "WhitenedCSE", "CompCSE")]
+    return Study(
+        name="plan-orders",
+        source=SOURCE,
+        question="Is the order of methods the same by every way to look, and do gains exceed what seeds do?",
+        scale=scale,
+        rows=(*rows.values(), *last),
+        columns=("sts_avg", *columns.values()),
+        contrasts=(primary("S2", SCORING, papers, [rows["SimCSE"]] * 4, over=4),),
+        findings=(
+            *(Order(claim, labels, "sts_avg", column) for claim, column in columns.items()),
+            Order("S3", labels, "sts_avg", "sts_avg", suffix=", last"),
+        ),
+    )
+
+
+def spread(scale: Scale) -> Study:
+    """Declare the primary of RankCSE's variation over seeds, with fixed teachers as in the paper."""
+    simcse, net = planned_simcse(scale, TEACHERS), planned(scale, "ListNet", rankcse_run(scale, BASE), TEACHERS)
+    return Study(
+        name="plan-spread",
+        source=SOURCE,
+        question="Does RankCSE vary less over seeds than SimCSE?",
+        scale=scale,
+        rows=(simcse, net),
+        columns=("sts_avg",),
+        comparisons=(varies_less(net, simcse, claim="R10"),),
+    )
+
+
+def trends(scale: Scale) -> Study:
+    """Declare the primaries of trends: the gain of ranks over shared neighbours, and over sets with similar pairs."""
+    run = simcse_run(scale, BASE)
+    cosine = planned(scale, "SimCSE, cosine", run, SCORING)
+    ranks = planned(scale, "SimCSE, ranks", run, SCORING, scorer=rank_scorer(scale, 1.0))
+    data = Row(label="data", encoder=scale.backbones[BASE], backbone=BASE, select=AS_IS, metric="similar")
+    gold = tuple(f"{task}_gold" for task in STS)
+    return Study(
+        name="plan-trends",
+        source=SOURCE,
+        question="Do ranks gain more for pairs with shared neighbours, and on sets with many similar pairs?",
+        scale=scale,
+        rows=(data, cosine, ranks),
+        columns=(*gold, *STS, "gain_trend"),
+        comparisons=(rises_over_bins(ranks, claim="E4", column="gain_trend"),),
+        findings=(Trend("E9", ranks.label, cosine.label, STS, "data", gold),),
+    )
+
+
+def costs(scale: Scale) -> Study:
+    """Declare the primaries of costs, which benchmarks measure by turns."""
+    simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None, seeds=scale.seeds[:1])
+    return Study(
+        name="plan-costs",
+        source=SOURCE,
+        question="What do the methods cost?",
+        scale=scale,
+        rows=(simcse,),
+        columns=("time_min",),
+        findings=(
+            Cost("R14", "RankCSE epoch, base and large teacher, cold", 1.5),
+            Cost("W8", "WhitenedCSE shared, step", NEGLIGIBLE_COST_RATIO, at_most=True),
+            Untested("E11", "three times SimCSE's training", "no benchmark trains with the paper's 100,000 sentences"),
+        ),
+    )
+
+
+STUDIES: dict[str, StudyAt] = {
+    "plan-orders": orders,
+    "plan-spread": spread,
+    "plan-trends": trends,
+    "plan-costs": costs,
+}

@@ -1,0 +1,87 @@
+"""Rows and contrasts of the plan: the family's length of training, the planned seeds, the published effect."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from cse_core.run import Run
+from experiments.plan.pilots import COMPOSITION, RANKS, SCORING, TEACHERS, TRANSFER, WHITENING, lengthened
+from experiments.schema.contrasts import MARGIN, Contrast
+from experiments.schema.recipes import simcse_run
+from experiments.schema.rows import BASE, row
+from experiments.schema.scales import PLANNED_SEEDS
+from experiments.schema.study import Published, Row, Scale, Study
+
+# Epochs of each family at `small`, by PLAN.md's rule from the pilots. Other scales have the recipes' own.
+EPOCHS = {TEACHERS: 8, TRANSFER: 8, RANKS: 8, WHITENING: 1, COMPOSITION: 1, SCORING: 1}
+SEEDS = PLANNED_SEEDS[:5]  # the look that is being run
+
+
+def planned(scale: Scale, label: str, run: Run | None, family: str, backbone: str = BASE, **more: Any) -> Row:
+    """Return a row of the plan: the family's length of training, the planned seeds."""
+    if scale.name == "small" and EPOCHS[family] > 1:
+        run, label = lengthened(run, EPOCHS[family]), f"{label}, {EPOCHS[family]} epochs"
+    return row(scale, label, run, backbone, more.pop("published", None), **{"seeds": SEEDS} | more)
+
+
+def primary(
+    claim: str,
+    family: str,
+    plus: Row | Sequence[Row],
+    minus: Row | Sequence[Row] = (),
+    *,
+    column: str = "sts_avg",
+    paired: bool = False,
+    margin: float = MARGIN,
+    over: int = 1,
+) -> Contrast:
+    """Declare a claim's contrast; the published effect is that of the rows' published numbers."""
+    more, less = ((side,) if isinstance(side, Row) else tuple(side) for side in (plus, minus))
+    return Contrast(
+        subject=claim,
+        family=family,
+        plus=tuple(one.label for one in more),
+        minus=tuple(one.label for one in less),
+        column=column,
+        paired=paired,
+        margin=margin,
+        over=over,
+        published=_published_effect(more, less, column, over),
+    )
+
+
+def _published_effect(plus: Sequence[Row], minus: Sequence[Row], column: str, over: int) -> float | None:
+    values = [one.published.value(column) if one.published else None for one in (*plus, *minus)]
+    if not values or None in values:
+        return None
+    signed = zip(values, [1] * len(plus) + [-1] * len(minus), strict=True)
+    return round(sum(sign * value for value, sign in signed if value is not None) / over, 4)
+
+
+def planned_study(
+    scale: Scale, name: str, question: str, rows: Sequence[Row], contrasts: Sequence[Contrast], **more: Any
+) -> Study:
+    """Return the study of these contrasts: the rows and columns that they read."""
+    used = {label for contrast in contrasts for label in contrast.rows}
+    distinct = {one.label: one for one in rows if one.label in used}
+    return Study(
+        name=name,
+        source="this project, PLAN.md",
+        question=question,
+        scale=scale,
+        rows=tuple(distinct.values()),
+        columns=tuple(dict.fromkeys(contrast.column for contrast in contrasts)),
+        contrasts=tuple(contrasts),
+        **more,
+    )
+
+
+def planned_simcse(scale: Scale, family: str, published: Published | None = None) -> Row:
+    """Return SimCSE at a family's length of training."""
+    return planned(scale, "SimCSE", simcse_run(scale, BASE), family, published=published)
+
+
+def without_dropout(scale: Scale, family: str) -> Row:
+    """Return SimCSE with equal views, which has nothing to learn from: the control of methods that make views."""
+    run = simcse_run(scale, BASE)
+    return planned(scale, "SimCSE without dropout", replace(run, dropout=0.0) if run else None, family)

@@ -1,0 +1,64 @@
+"""Others' re-runs: which are counted, the best of several, what gains are worth, against other ways to count."""
+
+import math
+import statistics
+
+import pytest
+
+from analysis.report.reproduction_tables import (
+    gains_grid,
+    many_seeds,
+    power_grid,
+    read_reproductions,
+    reproductions_block,
+    runs_grid,
+    selection_grid,
+)
+
+
+@pytest.fixture(scope="module")
+def lines():
+    return read_reproductions()
+
+
+def test_usable_numbers_are_single_clean_runs(lines) -> None:
+    assert len(lines) == 213
+    assert lines["note"].str.startswith("clean").all()
+    assert set(lines["what"]) == {"trained"}
+
+
+def test_simcse_on_bert_base_is_as_the_reading_of_the_sources_says(lines) -> None:
+    values = many_seeds(lines)
+    assert (len(values), round(statistics.mean(values), 2), round(statistics.stdev(values), 2)) == (50, 75.11, 0.84)
+    rows = {row[:2]: row[2:] for row in runs_grid(lines).rows}
+    assert rows["SimCSE BERT-base", "separate reports"][:6] == ("6", "74.84", "75.38", "76.10", "75.44", "0.52")
+    assert rows["SimCSE BERT-base", "50 seeds of hppRC/simple-simcse"][-1] == "5 of 50"
+
+
+def test_the_best_of_k_is_the_mean_over_all_draws(lines) -> None:
+    values = many_seeds(lines)
+    shown = dict(selection_grid(lines).rows)
+    assert float(shown["1"]) == pytest.approx(statistics.mean(values), abs=0.005)
+    below = sorted(values)
+    exact = sum(value * math.comb(i, 4) for i, value in enumerate(below)) / math.comb(len(below), 5)
+    assert float(shown["5"]) == pytest.approx(exact, abs=0.005)
+
+
+def test_gains_are_printed_differences_in_deviations_of_a_difference(lines) -> None:
+    deviation = statistics.stdev(many_seeds(lines))
+    rows = {row[0]: row[1:] for row in gains_grid(lines).rows}
+    assert rows["CompCSE"][:2] == ("78.18", "+1.93")
+    assert float(rows["CompCSE"][2]) == pytest.approx(1.93 / (deviation * math.sqrt(2)), abs=0.01)
+    assert float(rows["RankCSE, ListNet"][3]) == pytest.approx(3.80 / (deviation * math.sqrt(2 / 5)), abs=0.01)
+
+
+def test_more_seeds_detect_less_and_a_correction_more(lines) -> None:
+    for row in power_grid(lines).rows:
+        alone, corrected = [float(cell) for cell in row[2::2]], [float(cell) for cell in row[3::2]]
+        assert alone == sorted(alone, reverse=True)
+        assert all(one < many for one, many in zip(alone, corrected, strict=True))
+
+
+def test_an_unknown_table_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="no table 'levels'; there are runs, selection, gains, power"):
+        reproductions_block("levels")

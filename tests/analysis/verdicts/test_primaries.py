@@ -1,0 +1,146 @@
+"""A planned study's verdicts: looks, corrections and controls, on scores made for each case."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis.cells import Results, join
+from analysis.verdicts.primaries import (
+    BETTER,
+    EQUIVALENT,
+    INCONCLUSIVE,
+    NOT_TESTABLE,
+    WORSE,
+    PrimaryVerdict,
+    judge_contrasts,
+)
+from experiments.results.csv_record import RESULTS
+from experiments.schema.contrasts import NEGATIVE, POSITIVE, Contrast
+from experiments.schema.scales import PLANNED_SEEDS, SCALES
+from experiments.schema.study import Row, Study
+from tests.support.toy_study import toy_line, toy_run
+
+NOISE = np.random.default_rng(3).normal(0, 0.3, (10, 20))
+CONTROLS = (
+    Contrast(subject="helps", family="f", kind=POSITIVE, plus=("oracle",), minus=("base",), column="stsb"),
+    Contrast(subject="does not", family="f", kind=NEGATIVE, plus=("noise",), minus=("base",), column="stsb"),
+)
+MEANS = {"base": 50.0, "oracle": 55.0, "noise": 50.0}
+
+
+def contrast(plus: str = "ours", minus: str = "base", **more: Any) -> Contrast:
+    return Contrast(subject="R1", family="f", plus=(plus,), minus=(minus,), column="stsb", **more)
+
+
+def scored(means: Mapping[str, float], *contrasts: Contrast, seeds: int = 10, lacking: int = 0) -> Results:
+    """Return a study of these rows, each mean with a deviation of 0.3 points over seeds."""
+    rows = tuple(
+        Row(label=label, encoder=toy_run(0.05 + i / 100), seeds=PLANNED_SEEDS[:seeds]) for i, label in enumerate(means)
+    )
+    study = Study(
+        name="planned",
+        source="",
+        question="",
+        scale=SCALES["small"],
+        rows=rows,
+        columns=("stsb",),
+        contrasts=contrasts,
+    )
+    lines = [
+        toy_line(key, "stsb", (means[row.label] + NOISE[0 if row.label == "twin" else i, j]) / 100, seed=seed)
+        for i, row in enumerate(rows)
+        for j, (seed, key) in enumerate(row.keys().items())
+        if j < seeds - lacking
+    ]
+    return join(study, pd.DataFrame(lines, columns=RESULTS))
+
+
+def judged(
+    ours: float, *, seeds: int = 10, lacking: int = 0, means: Mapping[str, float] = MEANS, **more: Any
+) -> PrimaryVerdict:
+    found = judge_contrasts(
+        [scored({**means, "ours": ours}, *CONTROLS, contrast(**more), seeds=seeds, lacking=lacking)]
+    )
+    return found[-1]
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(52.0, BETTER), (48.0, WORSE), (50.1, EQUIVALENT), (50.4, INCONCLUSIVE)])
+def test_each_verdict_has_its_effect(ours: float, verdict: str) -> None:
+    assert judged(ours, margin=0.5 if verdict == INCONCLUSIVE else 1.0).verdict == verdict
+
+
+def test_the_estimate_is_of_the_last_complete_look() -> None:
+    assert judged(52.0, seeds=10, lacking=1).estimate == judged(52.0, seeds=5).estimate
+    twenty = judged(52.0, seeds=20)
+    assert twenty.estimate
+    assert twenty.estimate.n == 20
+
+
+def test_without_the_first_look_there_is_no_verdict_but_a_reason() -> None:
+    one = judged(52.0, seeds=5, lacking=1)
+    assert one.verdict == NOT_TESTABLE
+    assert "ours: 4 of 5 seeds" in one.reason
+
+
+def test_a_family_whose_positive_control_is_not_detected_shows_nothing() -> None:
+    one = judged(52.0, means={"base": 50.0, "oracle": 50.0, "noise": 50.0})
+    assert one.verdict == NOT_TESTABLE
+    assert "the positive control is not detected (helps:" in one.reason
+    assert one.estimate
+
+
+def test_a_family_whose_negative_control_helps_shows_nothing() -> None:
+    one = judged(52.0, means={"base": 50.0, "oracle": 55.0, "noise": 52.0})
+    assert one.verdict == NOT_TESTABLE
+    assert "the negative control helps (does not:" in one.reason
+
+
+def test_controls_in_another_study_count() -> None:
+    blind = {"base": 50.0, "oracle": 50.0, "noise": 50.0}
+    studies = [scored(blind, *CONTROLS), scored({"base": 50.0, "ours": 52.0}, contrast())]
+    assert judge_contrasts(studies)[-1].verdict == NOT_TESTABLE
+
+
+def test_p_values_are_welchs_under_the_bounds_and_holms_over_primaries_and_positive_controls() -> None:
+    results = scored({**MEANS, "ours": 50.6}, *CONTROLS, contrast(), seeds=20)
+    helps, _, one = judge_contrasts([results])
+    ours, base = (list(results.cells[label, "stsb"].scores.values()) for label in ("ours", "base"))
+    last = stats.ttest_ind(ours, base, equal_var=False).pvalue
+    assert one.difference_p is not None
+    assert helps.difference_p is not None
+    assert helps.difference_p < one.difference_p
+    assert (
+        last * 0.5 < one.difference_p < last * 2
+    )  # the last look's level is nearly the whole, the first p of Holm's two
+
+
+def test_the_seed_pairs_rows_only_where_the_contrast_says_so() -> None:
+    paired, unpaired = judged(50.6, paired=True).estimate, judged(50.6).estimate
+    assert paired
+    assert unpaired
+    assert paired.mean == pytest.approx(unpaired.mean)
+    assert paired.df == 9
+    assert unpaired.df
+    assert 9 < unpaired.df <= 18
+
+
+def test_a_treatment_that_never_acted_is_named() -> None:
+    results = scored({**MEANS, "twin": 50.0}, *CONTROLS, contrast("twin", paired=True))
+    one = judge_contrasts([results])[-1]
+    assert (one.verdict, one.estimate) == (NOT_TESTABLE, None)
+    assert "the treatment never acted" in one.reason
+
+
+def test_a_contrast_without_a_row_is_refused() -> None:
+    with pytest.raises(ValueError, match="contrast R1: no row has a weight"):
+        contrast("base", "base")
+
+
+def test_the_published_effect_is_inside_or_excluded() -> None:
+    assert judged(52.0, published=2.0).published_inside is True
+    assert judged(52.0, published=4.0).published_inside is False
+    assert judged(52.0).published_inside is None
