@@ -11,12 +11,12 @@ from experiments.schema.contrasts import PRIMARY, Contrast
 from experiments.schema.study import Study
 
 
-def plan_block(name: str, found: Sequence[Results]) -> str:
+def plan_block(name: str, studies_results: Sequence[Results]) -> str:
     """Return the plan's contrasts ("contrasts"), or their verdicts ("verdicts"), as Markdown."""
     if name == "contrasts":
-        return markdown(plan_grid([results.study for results in found]))
+        return markdown(plan_grid([results.study for results in studies_results]))
     if name == "verdicts":
-        return markdown(verdicts_grid(judge_contrasts(found)))
+        return markdown(verdicts_grid(judge_contrasts(studies_results)))
     raise ValueError(f"plan: no block {name!r}; there are contrasts and verdicts")
 
 
@@ -63,35 +63,35 @@ def verdicts_grid(judged: Sequence[PrimaryVerdict]) -> Grid:
             "detectable",
             "verdict",
         ),
-        tuple(map(_line, judged)),
+        tuple(map(_verdict_line, judged)),
     )
 
 
-def _line(one: PrimaryVerdict) -> tuple[str, ...]:
-    contrast, digits = one.contrast, column(one.contrast.column).digits or 2
-    found = one.estimate
-    band: Interval | None = found.interval() if found else None
+def _verdict_line(judged: PrimaryVerdict) -> tuple[str, ...]:
+    contrast, digits = judged.contrast, column(judged.contrast.column).digits or 2
+    estimate = judged.estimate
+    band: Interval | None = estimate.interval() if estimate else None
     return (
         contrast.subject if contrast.kind == PRIMARY else f"{contrast.kind}, {contrast.family}",
         contrast_text(contrast),
-        number(found.mean, sign=True, digits=digits) if found else DASH,
+        number(estimate.mean, sign=True, digits=digits) if estimate else DASH,
         interval(band, sign=True, digits=digits),
-        str(found.n) if found else "0",
-        p_value(one.difference_p) if found else DASH,
-        p_value(one.equivalence_p) if found else DASH,
-        _published(one),
-        number(one.detectable, digits=digits),
-        _verdict(one),
+        str(estimate.n) if estimate else "0",
+        p_value(judged.difference_p) if estimate else DASH,
+        p_value(judged.equivalence_p) if estimate else DASH,
+        _published_effect(judged),
+        number(judged.detectable, digits=digits),
+        _verdict_text(judged),
     )
 
 
-def _published(one: PrimaryVerdict) -> str:
-    if one.contrast.published is None:
+def _published_effect(judged: PrimaryVerdict) -> str:
+    if judged.contrast.published is None:
         return DASH
-    where = {True: ", inside", False: ", excluded", None: ""}[one.published_inside]
-    return f"{number(one.contrast.published, sign=True)}{where}"
+    where = {True: ", inside", False: ", excluded", None: ""}[judged.published_inside]
+    return f"{number(judged.contrast.published, sign=True)}{where}"
 
 
-def _verdict(one: PrimaryVerdict) -> str:
-    small = ", by less than the margin" if one.verdict in DECIDED[:2] and one.within_margin else ""
-    return one.verdict + small + (f": {one.reason}" if one.reason else "")
+def _verdict_text(judged: PrimaryVerdict) -> str:
+    small = ", by less than the margin" if judged.verdict in DECIDED[:2] and judged.within_margin else ""
+    return judged.verdict + small + (f": {judged.reason}" if judged.reason else "")

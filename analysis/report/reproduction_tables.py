@@ -104,13 +104,13 @@ def gains_grid(lines: pd.DataFrame) -> Grid:
 
 
 def power_grid(lines: pd.DataFrame) -> Grid:
-    """Return which gain n seeds a side detect with 80 % power on each backbone, one claim alone and as one of 54."""
+    """Return which gain n seeds a side detect with 80 % power on each backbone, for one claim and for one of 54."""
     rows = []
     for backbone in lines.loc[lines["source"].str.startswith(MANY), "backbone"].unique():
         deviation = summary(many_seeds(lines, backbone)).sd or 0.0
         cells = [_detectable(deviation, n, ALPHA / tests) for n in SEEDS[1:] for tests in (1, 54)]
         rows.append((str(backbone), number(deviation), *map(number, cells)))
-    header = [f"{n} seeds, {what}" for n in SEEDS[1:] for what in ("alone", "of 54")]
+    header = [f"{n} seeds, {what}" for n in SEEDS[1:] for what in ("one claim", "one of 54")]
     return Grid("", ("backbone", "SD over seeds", *header), tuple(rows))
 
 

@@ -22,7 +22,7 @@ class ContrastEstimate:
     n: int
 
     def interval(self, level: float = LEVEL) -> Interval | None:
-        """Where does the contrast lie? mean +- t error."""
+        """Return the confidence interval of the contrast: mean +- t error."""
         if self.error is None or self.df is None:
             return None
         half = float(scipy.stats.t(self.df).ppf((1 + level) / 2)) * self.error

@@ -62,7 +62,7 @@ def load_finished(store: Path, encoder: EncoderRef, select: str) -> Encoder | Wo
 
 
 def content_of_finished(store: Path, encoder: EncoderRef, select: str) -> str:
-    """Return what tells a finished encoder's vectors apart from any other's, without loading it."""
+    """Return the content hash of a finished encoder, without loading it."""
     if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
         return checked_word_vectors(encoder)
     return encoder_hash(checkpoint_folder(store, encoder, select))
@@ -70,10 +70,10 @@ def content_of_finished(store: Path, encoder: EncoderRef, select: str) -> str:
 
 def checked_word_vectors(encoder: Pretrained) -> str:
     """Return the hash of word vectors; refuse others than those that `sha256` names."""
-    found = word_vectors_hash(encoder.name)
-    if encoder.sha256 not in ("", found):
-        raise ValueError(f"word vectors {encoder.name}: content {found[:12]}, expected {encoder.sha256[:12]}")
-    return found
+    content = word_vectors_hash(encoder.name)
+    if encoder.sha256 not in ("", content):
+        raise ValueError(f"word vectors {encoder.name}: content {content[:12]}, expected {encoder.sha256[:12]}")
+    return content
 
 
 class TargetEncoder:

@@ -50,7 +50,7 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     """Return the studies of the given names: a study, a paper for all of its studies, `all`, or `quickstart`."""
     scale = look_up("scale", scale_name, SCALES)
     groups = PAPERS | PLANNED
-    known = STUDIES | {name: study for group in PLANNED.values() for name, study in group.items()}
+    studies = STUDIES | {name: study for group in PLANNED.values() for name, study in group.items()}
     chosen: dict[str, StudyAt] = {}
     for name in names:
         if name == "quickstart":
@@ -59,10 +59,10 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
             chosen |= STUDIES
         elif name in groups:
             chosen |= groups[name]
-        elif name in known:
-            chosen[name] = known[name]
+        elif name in studies:
+            chosen[name] = studies[name]
         else:
-            raise unknown("study", name, ["all", "quickstart", *groups, *known])
+            raise unknown("study", name, ["all", "quickstart", *groups, *studies])
     return [study(SCALES["quickstart"] if name == "quickstart" else scale) for name, study in chosen.items()]
 
 
