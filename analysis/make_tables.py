@@ -15,13 +15,7 @@ import tyro
 
 from analysis.cells import Results, join, tidy
 from analysis.record.audit_tables import audit_block
-from analysis.record.record_differences import (
-    changed_files,
-    committed_folders,
-    differences,
-    read_text,
-    stale_files,
-)
+from analysis.record.record_differences import changed_files, committed_folders, differences, read_text, stale_files
 from analysis.record.undeclared_runs import undeclared_page
 from analysis.report import (
     benchmark_tables,

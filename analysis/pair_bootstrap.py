@@ -34,9 +34,9 @@ def score_pairs(row: Row, tasks: tuple[str, ...], execution: ExecutionSettings) 
     encoder = next(iter(row.runs()), row.encoder)
     if encoder is None:
         raise ValueError(f"{row.label}: {row.why}; expected a row with runs")
-    evaluated = suite.evaluate(load_encoder(encoder, row.select, execution), row.scorer, tasks, data=execution.data)
-    mean = float(np.mean([evaluated[task].metrics["spearman.all"] for task in tasks]))
-    return {task: evaluated[task].arrays["pair_scores"] for task in tasks}, mean
+    outcomes = suite.evaluate(load_encoder(encoder, row.select, execution), row.scorer, tasks, data=execution.data)
+    mean = float(np.mean([outcomes[task].metrics["spearman.all"] for task in tasks]))
+    return {task: outcomes[task].arrays["pair_scores"] for task in tasks}, mean
 
 
 def comparisons_of(study: Study) -> list[Comparison]:

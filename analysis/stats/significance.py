@@ -105,7 +105,7 @@ def detectable(test: Paired, tests: int) -> float | None:
 
 @cache
 def detectable_shift(df: float, level: float) -> float:
-    """Which true effect, in standard errors, does a two-sided t test at this level find with 80 % power?
+    """Return the true effect, in standard errors, that a two-sided t test at this level detects with 80 % power.
 
     P(|t| > c) of a noncentral t is a mean over chi squared, computed here from quantiles: scipy's distribution gives
     NaN for two degrees of freedom.

@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -166,8 +167,13 @@ def _load_dataset(
 
 
 def _load_synthetic(task: str) -> EvalDataset:
-    rows = [tuple(row) for row in synthetic.pairs(SYNTHETIC[task])]
+    rows = _synthetic_rows(SYNTHETIC[task])
     return EvalDataset(task, _cached_table({"task": task, "rows": rows}, PAIRS, lambda: rows), {})
+
+
+@cache  # every training and every evaluation of a process reads them
+def _synthetic_rows(split: str) -> tuple[tuple[str, str, str, float], ...]:
+    return tuple(synthetic.pairs(split))
 
 
 def _cached_table(content: dict, schema: pa.Schema, rows: Callable[[], Iterable[tuple]]) -> "Dataset":

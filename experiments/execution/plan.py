@@ -117,7 +117,7 @@ class Plan:
 
 
 def make_plan(jobs: Mapping[str, Job], done: Done, store: Path, shared: str = "") -> Plan:
-    """Plan the jobs that are left to do, where `done` is what `scored_cells` returns.
+    """Plan the jobs that are left to do, given the scored cells (`scored_cells`).
 
     A recorded run is retrained only if a pending run needs its missing weights. With `shared` (shared_storage.py), a
     run counts as trained only if it is in shared storage; runs that are only local are submitted again, to be uploaded.

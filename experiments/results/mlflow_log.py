@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 # MLflow reads these when it is first imported, in the functions below.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # two lines a run, across the progress bar
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # two lines for each run, in the progress bar
 # The driver must not block while a server is unreachable; log_queue.py retries later.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # it reports each table of a new database
+os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # it would report each table of a new database
 
 EXPERIMENT = "cse-study"
 CONTENT = ("cells", "studies")  # tags that say what a logged run has
@@ -61,7 +61,8 @@ def _os_errors() -> Generator[None]:
 class Tracker:
     """Logs runs to the server MLFLOW_TRACKING_URI, or to the database in the mlruns folder if that is not set.
 
-    The connection is opened at first use, so a sweep starts even if the server is unreachable, which is an OSError.
+    The connection is opened at first use, so a sweep starts even if the server is unreachable. An unreachable server
+    raises OSError.
     """
 
     def __init__(self, mlruns: Path) -> None:

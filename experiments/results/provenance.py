@@ -36,7 +36,7 @@ def environment(device: str, threads: int) -> dict[str, str]:
 
 def blas() -> str:
     """Return the kernels of numpy's and scipy's BLAS, as chosen by the processor or OPENBLAS_CORETYPE."""
-    # scipy's BLAS is among those named only once it is loaded.
+    # scipy's BLAS is listed only once it is loaded.
     import scipy.linalg  # noqa: F401  # lazy: slow import
 
     loaded = [library for library in threadpool_info() if library["user_api"] == "blas"]

@@ -81,7 +81,7 @@ def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -
     return replace(run, method=MLM(inner=run.method, **fields)) if run else None
 
 
-# A method's recipes make its runs; these three need runs of other methods besides.
+# Most methods need only their recipes; the last three also need runs of other methods.
 RUNS: dict[str, MakeRun] = {name: as_published(kind.recipes()) for name, kind in METHODS.items()} | {
     "rankcse": rankcse_run,
     "rankencoder": rankencoder_run,

@@ -76,8 +76,8 @@ def test_a_dry_run_names_each_job_and_what_it_lacks(tmp_path: Path, capsys: pyte
     jobs = jobs_of([study(*rows, columns=GROUPS["sts"]), study(rows[1], name="two"), study(rows[1], name="three")])
     alone, half = (replace(BASE, epochs=epochs) for epochs in (7, 9))
     weights(tmp_path, alone, "stsb_dev")
-    scored = frame(jobs[BASE.key], jobs[half.key])
-    record = scored[(scored["key"] == BASE.key) | (scored["task"] == "sts12")]
+    whole = frame(jobs[BASE.key], jobs[half.key])
+    record = whole[(whole["key"] == BASE.key) | (whole["task"] == "sts12")]
     sweep_report.print_plan(make_plan(jobs, scored_cells(record), tmp_path), record, 1, each=True)
     lines = {line.split()[0]: line.strip() for line in capsys.readouterr().out.splitlines()}
     said = {key: line.partition("  ")[2] for key, line in lines.items() if key in jobs}
