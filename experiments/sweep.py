@@ -114,8 +114,9 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
         raise ValueError(
             f"--gpus-per-run {options.gpus_per_run:g}: expected no more GPUs than --plan has, --gpus {options.gpus}"
         )
-    seconds = expected(work.pending, results)
-    if options.seconds_per_run is not None:
+    if options.seconds_per_run is None:
+        seconds = expected(work.pending, results)
+    else:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
     # Two thirds of a GPU leave a third unused.
     slots = options.gpus * int(1 / options.gpus_per_run) or options.gpus // int(options.gpus_per_run)

@@ -9,8 +9,6 @@ from analysis.plots import style
 from analysis.plots.labels import beside_ends
 from analysis.report.search_tables import Searched
 
-LOOKS = {"simcse": "SimCSE", "rankcse-listnet": "RankCSE-listNet", "rankcse-listmle": "RankCSE-listMLE"}
-
 
 def searches(found: Sequence[Searched]) -> Figure | None:
     """One panel of curves, the more unequal the tuning the further apart; one of importances for each search."""
@@ -32,7 +30,7 @@ def searches(found: Sequence[Searched]) -> Figure | None:
 
 def look(one: Searched) -> style.Look:
     """The method's colour; a grid's is dashed."""
-    base = style.LOOKS[LOOKS[one.search.name.removesuffix("-grid")]]
+    base = style.look_of(style.name_of(one.search.start.method))
     return base if one.search.trials else style.Look(base.colour, base.marker, (0, (4, 1.2)))
 
 
