@@ -117,8 +117,9 @@ def print_forecast(work: Plan, results: "pd.DataFrame", options: Options) -> Non
         raise ValueError(
             f"--gpus-per-run {options.gpus_per_run:g}: expected no more GPUs than --plan has, --gpus {options.gpus}"
         )
-    seconds = expected_seconds(work.pending, results)
-    if options.seconds_per_run is not None:
+    if options.seconds_per_run is None:
+        seconds = expected_seconds(work.pending, results)
+    else:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
     if options.gpus_per_run <= 1:
         slots = options.gpus * int(1 / options.gpus_per_run)  # with 2/3 of a GPU for each run, 1/3 is idle

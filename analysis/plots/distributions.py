@@ -112,7 +112,7 @@ def densities(drawn: FigureData) -> Figure | None:
         return None
     figure, axes = style.panels(len(arrays_by_task), 4, height=1.55, sharex=True)
     grid = np.linspace(0, 1, 201)
-    colour = style.LOOKS["another method"].colour
+    colour = style.LOOKS["not run"].colour
     for panel, (task, arrays) in zip(axes, arrays_by_task.items(), strict=True):
         gold = np.asarray(arrays["gold"], np.float64)
         panel.hist(gold, bins=20, range=(0, 1), density=True, color=style.FAINT, alpha=0.3)

@@ -9,8 +9,6 @@ from analysis.plots import style
 from analysis.plots.labels import beside_ends
 from analysis.report.search_tables import SearchTrials
 
-LOOKS = {"simcse": "SimCSE", "rankcse-listnet": "RankCSE-listNet", "rankcse-listmle": "RankCSE-listMLE"}
-
 
 def searches(searched: Sequence[SearchTrials]) -> Figure | None:
     """Draw a panel with the expected best of k trials, and for each search one with importances."""
@@ -32,7 +30,7 @@ def searches(searched: Sequence[SearchTrials]) -> Figure | None:
 
 def look(trials: SearchTrials) -> style.Look:
     """Return the look of a search: the method's colour, dashed for a grid."""
-    base = style.LOOKS[LOOKS[trials.search.name.removesuffix("-grid")]]
+    base = style.look_of(style.name_of(trials.search.start.method))
     return base if trials.search.trials else style.Look(base.colour, base.marker, (0, (4, 1.2)))
 
 

@@ -18,13 +18,11 @@ from matplotlib.figure import Figure
 
 from analysis.plots.figure_data import FigureData, missing_sentence
 from cse_core.evaluation.scorers import Ranked
-from cse_core.method import innermost
-from cse_core.methods.compcse import CompCSE
-from cse_core.methods.diffcse import DiffCSE
-from cse_core.methods.promptbert import PromptBERT
+from cse_core.method import Method
+from cse_core.methods import METHODS
+from cse_core.methods.mlm import MLM
 from cse_core.methods.rankcse import RankCSE
 from cse_core.methods.rankencoder import RankEncoder
-from cse_core.methods.sncse import SNCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Run
 from experiments.schema.study import Row
@@ -64,7 +62,7 @@ class Look:
     """The look of a row in every figure; colour is never the only difference."""
 
     colour: str
-    marker: str
+    marker: Any
     dash: Any = "-"
 
 
@@ -81,39 +79,52 @@ LOOKS: Mapping[str, Look] = {
     "WhitenedCSE, dropout views": Look("#44AA99", "d", (0, (4, 1.2))),
     "CompCSE": Look("#A8326B", "p", "-"),
     "untrained": Look("#A6A6A6", "*", (0, (1, 1.4))),
-    "another method": Look("#7B5B3A", "<", (0, (2, 1))),
+    "not run": Look("#7B5B3A", "<", (0, (2, 1))),
 }
+SPARE_LOOKS = (
+    Look("#1A66FF", ">", "-"),
+    Look("#59C07B", (4, 1, 0), (0, (4, 1.2))),
+    Look("#991A00", "H", (0, (5, 1.2, 1, 1.2))),
+    Look("#582A6F", (6, 1, 0), (0, (1.2, 1))),
+    Look("#5C92FF", "8", (0, (8, 2))),
+    Look("#009966", (7, 0, 0), (0, (2, 1))),
+)
 MORE_MARKERS = ("o", "^", "s", "v", "D", "<", ">", "P")
 MORE_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1.2, 1)), (0, (5, 1.2, 1, 1.2)), (0, (8, 2)))
 LIGHTER = (0.0, 0.3, 0.5, 0.15, 0.62)
 
 
-def method_of(row: Row) -> str:
-    """Return a row's method, as LOOKS names it; scoring by ranks is RankEncoder's, with any encoder."""
-    if not isinstance(row.encoder, Run):
-        return "untrained" if row.encoder else "another method"
-    method = row.encoder.method
-    if isinstance(row.scorer, Ranked) or isinstance(method, RankEncoder):
-        return "RankEncoder"
-    match innermost(method):
+def name_of(method: Method) -> str:
+    """Return what figures call a method: its class, told apart where a paper draws two variants of it."""
+    match method:
+        case RankEncoder():
+            return "RankEncoder"
         case RankCSE(rank="list_mle"):
             return "RankCSE-listMLE"
         case RankCSE():
             return "RankCSE-listNet"
         case WhitenedCSE(views="dropout"):
             return "WhitenedCSE, dropout views"
-        case WhitenedCSE():
-            return "WhitenedCSE"
-        case CompCSE():
-            return "CompCSE"
-        case DiffCSE():
-            return "DiffCSE"
-        case PromptBERT():
-            return "PromptBERT"
-        case SNCSE():
-            return "SNCSE"
-        case other:
-            return "SimCSE" if getattr(other, "name", "") == "simcse" else "another method"
+        case MLM():  # drawn as a variant of the method that it is added to
+            return name_of(method.inner)
+    return type(method).__name__
+
+
+def method_of(row: Row) -> str:
+    """Return the name of the method that a row shows; ranks are RankEncoder's, on whatever encoder."""
+    if not isinstance(row.encoder, Run):
+        return "untrained" if row.encoder else "not run"
+    return "RankEncoder" if isinstance(row.scorer, Ranked) else name_of(row.encoder.method)
+
+
+def look_of(name: str) -> Look:
+    """Return a method's look: its own in LOOKS, else a spare one by its place among the methods without their own."""
+    if name in LOOKS:
+        return LOOKS[name]
+    named = {*LOOKS, RankCSE.__name__, MLM.__name__}  # these two have other names in figures
+    others = [kind.__name__ for kind in METHODS.values() if kind.__name__ not in named]
+    place = others.index(name) if name in others else len(others)
+    return variant(SPARE_LOOKS[place % len(SPARE_LOOKS)], place // len(SPARE_LOOKS))
 
 
 def looks(rows: Sequence[Row]) -> dict[str, Look]:
@@ -123,7 +134,7 @@ def looks(rows: Sequence[Row]) -> dict[str, Look]:
     for row in rows:
         name = method_of(row)
         seen[name] = seen.get(name, -1) + 1
-        by_label[row.label] = variant(LOOKS[name], seen[name])
+        by_label[row.label] = variant(look_of(name), seen[name])
     return by_label
 
 

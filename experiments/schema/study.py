@@ -54,16 +54,15 @@ class Scale:
         """
         if backbone not in self.backbones:
             return None
-        method = with_fields(self._with_scale_settings(recipe.method, backbone), **fields)
+        method = with_fields(self.rescale(recipe.method, backbone), **fields)
         settings: dict[str, Any] = recipe.training | dict(self.training) | {"seed": self.seeds[0]}
         return Run(method=method, backbone=self.backbones[backbone], corpus=self.corpus, **settings)
 
-    def _with_scale_settings(self, method: Method, backbone: str) -> Method:
+    def rescale(self, method: Method, backbone: str) -> Method:
+        """Return the method, and those inside it, with the fields that this scale replaces for a papers' backbone."""
         changes = dict(self.rescaled.get(method.name, {}).get(backbone, {}))
         inner: Method | None = getattr(method, "inner", None)
-        return with_fields(
-            method, **changes, **({"inner": self._with_scale_settings(inner, backbone)} if inner else {})
-        )
+        return with_fields(method, **changes, **({"inner": self.rescale(inner, backbone)} if inner else {}))
 
     def seeds_for(self, backbone: str) -> tuple[int, ...]:
         return self.backbone_seeds.get(backbone, self.seeds)

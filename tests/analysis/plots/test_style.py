@@ -12,6 +12,10 @@ from matplotlib.colors import to_rgb
 
 from analysis.plots import figure_data, labels, style
 from analysis.plots.registry import VIEWS
+from cse_core.methods import METHODS
+from cse_core.methods.simcse import SimCSE
+from cse_core.run import Corpus, Pretrained, Run
+from experiments.schema.study import Row
 from experiments.studies import catalogue
 from tests.support.figure_records import empty, figure_data_of, lines_of, row_of, study_of
 
@@ -21,6 +25,7 @@ BLIND = {
     "protan": np.array([[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]]),
     "deutan": np.array([[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]]),
 }
+RUN = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
 # Which methods stand in one figure of the papers, as lines, bars or points whose colour says what they are.
 TOGETHER = (
     ("untrained", "SimCSE", "DiffCSE", "RankCSE-listNet", "RankCSE-listMLE"),
@@ -49,8 +54,32 @@ def test_methods_that_stand_together_have_colours_that_everyone_tells_apart(kind
 
 
 def test_every_method_has_its_own_colour_and_its_own_mark() -> None:
-    looks = list(style.LOOKS.values())
+    looks = [*style.LOOKS.values(), *style.SPARE_LOOKS]
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == len(looks)
+
+
+@pytest.mark.parametrize("kind", BLIND)
+def test_spare_colours_are_told_apart_from_all_others(kind: str) -> None:
+    colours = [look.colour for look in (*style.SPARE_LOOKS, *style.LOOKS.values())]
+    for i, spare in enumerate(colours[: len(style.SPARE_LOOKS)]):
+        for other in colours[i + 1 :]:
+            assert np.linalg.norm(lab(spare, BLIND[kind]) - lab(other, BLIND[kind])) > 15, (spare, other)
+
+
+def test_methods_without_a_look_of_their_own_get_different_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    added = {f"new{i}": type(f"New{i}", (SimCSE,), {"name": f"new{i}"}) for i in range(8)}
+    methods = {
+        name: kind for name, kind in METHODS.items() if kind.__name__ in style.LOOKS or name in ("rankcse", "mlm")
+    }
+    monkeypatch.setattr(style, "METHODS", methods | added)
+    rows = [Row(label=name, encoder=replace(RUN, method=kind())) for name, kind in added.items()]
+    assert [style.method_of(row) for row in rows] == [f"New{i}" for i in range(8)]
+    looks = style.looks(rows)
+    assert list(looks.values())[:6] == list(style.SPARE_LOOKS)
+    assert len({look.colour for look in looks.values()}) == 8
+    assert len({(look.marker, str(look.dash)) for look in looks.values()}) == 8
+    assert {look.colour for look in looks.values()}.isdisjoint(look.colour for look in style.LOOKS.values())
+    assert style.looks(rows[3:4]) == {"new3": looks["new3"]}  # the same in every figure
 
 
 def test_rows_are_called_by_their_method() -> None:
@@ -65,9 +94,9 @@ def test_rows_are_called_by_their_method() -> None:
     assert style.method_of(row_of(study_of("compcse-figure2"), "+adjacent")) == "CompCSE"
 
 
-def test_no_trained_row_of_a_figure_is_of_an_unknown_method() -> None:
+def test_every_row_of_the_papers_figures_has_a_look_of_its_own() -> None:
     figures = [study for study in catalogue.choose_studies(["all"], "small") if study.view in VIEWS]
-    unknown = {row.label for s in figures for row in s.rows if row.encoder and style.method_of(row) == "another method"}
+    unknown = {style.method_of(row) for study in figures for row in study.rows} - style.LOOKS.keys()
     assert unknown == set()
 
 
