@@ -4,6 +4,8 @@ The unit is a row: `LENGTH` tokens that pass an encoder, padding included. Heads
 and an encoder that a method brings is taken to be as large as the run's own.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -115,7 +117,7 @@ def step_cost(run: Run) -> StepCost:
 @cache
 def _count(method: Method, pooling: str, template: str) -> StepCost:
     small = SCALES["small"].rescale(method, "bert-base-uncased")  # fields that wiki-tiny allows
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), _one_thread():
         torch.manual_seed(0)
         encoder = _encoder(pooling, template)
         encoder.passes.clear()
@@ -142,6 +144,17 @@ def _count(method: Method, pooling: str, template: str) -> StepCost:
         trained_encoders=sum(trained),
         frozen_encoders=len(trained) - sum(trained),
     )
+
+
+@contextmanager
+def _one_thread() -> Generator[None]:
+    """Use one thread: a step of eight sentences is too small for more, and on busy cores they wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @cache
