@@ -151,7 +151,7 @@ def _encoder(pooling: str, template: str) -> Any:
 
 def _held(modules: nn.ModuleDict) -> list[nn.Module]:
     """Return the transformers that a method brings."""
-    from transformers import PreTrainedModel  # takes seconds, and most commands count nothing
+    from transformers import PreTrainedModel  # lazy: slow import
 
     return [each for each in modules.modules() if isinstance(each, PreTrainedModel) and each.base_model is each]
 
