@@ -86,9 +86,7 @@ class Shared:
         """Whether a run was uploaded with the checkpoints of these rules."""
         with _os_errors(self.url):
             last = self._last_number(key)
-            if not last:
-                return False
-            return self._has_checkpoints(self._folder(key, last), key, rules)
+            return bool(last) and self._has_checkpoints(self._folder(key, last), key, rules)
 
     def _has_checkpoints(self, place: str, key: str, rules: Collection[str]) -> bool:
         """Whether a folder has the checkpoints of these rules, as listed in its history."""
