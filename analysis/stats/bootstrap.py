@@ -82,23 +82,6 @@ def interquartile_mean(scores: Float[np.ndarray, "*draws seeds tasks"]) -> Float
     return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
 
 
-def stratified_bootstrap(
-    scores: Scores,
-    statistic: Callable[[Draws], Drawn] = mean,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    *,
-    whole_runs: bool = False,
-    level: float = LEVEL,
-) -> Estimate:
-    """Where would the statistic lie with other seeds, on the same tasks? (Agarwal et al., NeurIPS 2021, section 4.1)
-
-    Runs are drawn within each task, as if every task had runs of its own. Where one training gives the scores of all
-    tasks they rise and fall together and that interval is too short: `whole_runs` draws a run's row as one.
-    """
-    return _bootstrap([_matrix(scores, "scores")], statistic, resamples, seed, whole_runs, False, level)
-
-
 def difference_bootstrap(
     a: Scores,
     b: Scores,
@@ -110,9 +93,11 @@ def difference_bootstrap(
     whole_runs: bool = False,
     level: float = LEVEL,
 ) -> Estimate:
-    """By how much would a's statistic exceed b's with other seeds? Both are drawn as in `stratified_bootstrap`, apart.
+    """By how much would a's statistic exceed b's with other seeds? (Agarwal et al., NeurIPS 2021, section 4.1)
 
-    `paired`: row i of both is seed i, and a drawn seed brings its whole rows of both.
+    Runs are drawn within each task, as if every task had runs of its own. Where one training gives the scores of all
+    tasks they rise and fall together and that interval is too short: `whole_runs` draws a run's row as one. `paired`:
+    row i of both is seed i, and a drawn seed brings its whole rows of both.
     """
     both = _two(a, b)
     if paired and len(a) != len(b):

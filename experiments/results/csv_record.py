@@ -58,7 +58,6 @@ SEARCHES_TABLE = Table(
 TABLES = (RUNS_TABLE, RESULTS_TABLE, CURVES_TABLE, PAIRS_TABLE, SEARCHES_TABLE)
 RUNS, SCORES, CURVES, PAIRS, SEARCHES = (list(table.columns) for table in TABLES)
 RESULTS = [*RUNS, *SCORES[1:]]  # both, joined
-TEXT: Any = {name: "string" for table in TABLES for name, kind in table.columns.items() if kind is str}
 OWN = "own"  # the folder, beside the sweeps' `store`, of runs that people make by hand
 UNRECORDED = ("pearson.mean", "pearson.wmean")  # no table has them; a run's artifacts do
 

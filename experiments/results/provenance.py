@@ -11,10 +11,6 @@ import torch
 import transformers
 from threadpoolctl import threadpool_info
 
-# By how much a correlation, or a dev score in a curve, may differ where two machines found it. What sums the pair
-# scores is the same to the bit everywhere; the pair scores come from torch, whose kernels depend on the processor.
-ACROSS_MACHINES = 1e-12
-
 
 @cache
 def environment(device: str, threads: int) -> dict[str, str]:
