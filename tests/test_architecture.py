@@ -1,4 +1,4 @@
-"""Who may import whom, how long files and functions may be, and which names are no names."""
+"""What may import what, how long files and functions may be, and file names that say nothing."""
 
 import ast
 import re

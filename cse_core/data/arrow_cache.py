@@ -1,6 +1,6 @@
-"""Arrow tables kept on disk: written once, whole, and read only as they were written.
+"""Arrow tables cached on disk: written once, whole, and verified when read.
 
-A stream that ends between two of its batches would pass for a shorter table, so each ends with a digest (sealed.py).
+A stream that ends between two of its batches would look like a shorter table, so each ends with a digest (sealed.py).
 """
 
 import os
@@ -22,12 +22,12 @@ TABLE = "table.arrow"
 
 
 def cache_folder() -> Path:
-    """Where derived tables lie: $CSE_CACHE, else ~/.cache/cse-study. Everything in it can be deleted at any time."""
+    """Return the folder of derived files, which can be deleted at any time: $CSE_CACHE, else ~/.cache/cse-study."""
     return Path(os.environ.get("CSE_CACHE") or "~/.cache/cse-study").expanduser()
 
 
 def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -> "Dataset":
-    """The table kept in `folder`, memory-mapped. If missing or damaged, written from `batches()`: once, and whole."""
+    """Return the table in `folder`, memory-mapped; if missing or damaged, first write it from `batches()`."""
     path = folder / TABLE
     if not is_whole(path):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -
 
 
 def content_of(table: "Dataset") -> str:
-    """What a cached table holds, as a hash: its folder is named by it."""
+    """Return the hash that identifies a cached table's content: the name of its folder."""
     return Path(table.cache_files[0]["filename"]).parent.name
 
 

@@ -51,14 +51,14 @@ class Trained:
     history: History
 
     @classmethod
-    def of(cls, store: Path, *left: int, keep: tuple[str, ...], save_seconds: float) -> "Trained":
+    def of(cls, store: Path, *left: int, rules: tuple[str, ...], save_seconds: float) -> "Trained":
         torch.set_num_threads(1)
 
         def copy(step: int, history: History) -> None:
             if step in left:
                 shutil.copytree(store / TINY.key, store / "left" / str(step))
 
-        return cls(store, train(TINY, store, keep=keep, save_seconds=save_seconds, on_step=copy))
+        return cls(store, train(TINY, store, rules=rules, save_seconds=save_seconds, on_step=copy))
 
     def leave(self, step: int, store: Path) -> None:
         """Put the folder as it was after the step into another store."""
@@ -73,7 +73,7 @@ def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-class Killed(Exception):  # noqa: N818 - it stands for a kill, not for an error
+class Killed(Exception):  # noqa: N818 - it simulates a kill, it is no error
     pass
 
 

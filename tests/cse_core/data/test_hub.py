@@ -36,9 +36,9 @@ seen["sentences"] = corpora.sentences(Corpus(name, 3))["text"][:]
 if sys.argv[2] == "archive":
     locate.locate_senteval(), locate.locate_senteval()
     seen["counts"] = {task: len(senteval.pairs(task).table) for task in senteval.STS_TEST}
-    seen["counts"]["cr"] = len(senteval.labelled("cr").table)
+    seen["counts"]["cr"] = len(senteval.labelled_sentences("cr").table)
     try:
-        senteval.labelled("subj")
+        senteval.labelled_sentences("subj")
     except senteval.TruncatedTask as error:
         seen["refused"] = str(error)
 else:
@@ -211,7 +211,7 @@ def test_an_archive_that_is_refused_leaves_nothing(name: str, tmp_path: Path, ca
     archive = tmp_path / "senteval.tar"
     with tarfile.open(archive, "w") as tar:
         for item in members:
-            tar.fileobj.write(item.tobuf())  # the header alone: no test writes three gigabytes
+            tar.fileobj.write(item.tobuf())  # only the header: no test writes three gigabytes
     monkeypatch.setattr(locate, "MOST_MEMBERS", 100)
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *args, **kwargs: None)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: str(archive))

@@ -96,7 +96,7 @@ def test_each_further_edit_lowers_the_score(seed, slots, far):
     meaning = other = synthetic.draw_meaning(rng)
     scores = [synthetic.similarity(meaning, other)]
     for slot, is_far in zip(slots, far, strict=True):
-        other = synthetic.edited(other, slot, rng=rng, far=is_far)
+        other = synthetic.edit(other, slot, rng=rng, far=is_far)
         scores.append(synthetic.similarity(meaning, other))
     # An edit of a slot nothing agrees in can only add to the weights, which leaves a score of 0 at 0.
     assert all(after < before or after == before == 0 for before, after in pairwise(scores))
@@ -107,7 +107,7 @@ def test_each_further_edit_lowers_the_score(seed, slots, far):
 @given(SEEDS, st.sampled_from(list(synthetic.WEIGHTS)))
 def test_a_far_edit_costs_more_than_a_near_one(seed, slot):
     meaning = synthetic.draw_meaning(Random(seed))._replace(place="in the city", time="in winter", manner="slowly")
-    near, far = (synthetic.edited(meaning, slot, rng=Random(seed), far=far) for far in (False, True))
+    near, far = (synthetic.edit(meaning, slot, rng=Random(seed), far=far) for far in (False, True))
     assert synthetic.similarity(meaning, far) < synthetic.similarity(meaning, near) < 5
 
 

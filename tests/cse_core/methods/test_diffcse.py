@@ -107,7 +107,7 @@ def test_the_generator_fills_masks_and_nothing_else(encoder: Encoder, modules: n
     generator: Any = modules["generator"]
     tokens, share = tokens_of(encoder, 2), 0.5
     edited = generator(tokens, share, seeded(5))
-    masked, chosen = generator.words.masked(tokens, share, seeded(5), keep=0.0, random=0.0)
+    masked, chosen = generator.masking.mask(tokens, share, seeded(5), keep=0.0, random=0.0)
     assert 10 < chosen.sum() < 40
     assert not torch.equal(*chosen.chunk(2))  # each view by itself
     model = AutoModelForMaskedLM.from_pretrained(resolve("wiki-mini"), dtype=torch.float32).eval()
@@ -171,7 +171,7 @@ def test_the_loss_is_contrast_and_weighted_detection(encoder: Encoder, modules: 
     assert loss.views is not None
     assert torch.equal(condition, torch.cat(loss.views))
     replaced = edited.ids != tokens.ids
-    _, chosen = generator.words.masked(tokens, 0.3, seeded(1), keep=0.0, random=0.0)
+    _, chosen = generator.masking.mask(tokens, 0.3, seeded(1), keep=0.0, random=0.0)
     assert 0 < replaced.sum() < chosen.sum()  # a fill that finds the word back counts as kept
     detection = detection_loss(scores, replaced, tokens.mask)
     assert list(loss.terms) == ["contrastive", "detection", "share_replaced"]

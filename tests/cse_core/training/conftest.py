@@ -25,11 +25,11 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="package")
 def undisturbed(few_pairs: None, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """TINY with a state after every step."""
-    return Trained.of(tmp_path_factory.mktemp("undisturbed"), 4, 6, 13, keep=KEEP, save_seconds=0.0)
+    return Trained.of(tmp_path_factory.mktemp("undisturbed"), 4, 6, 13, rules=KEEP, save_seconds=0.0)
 
 
 @pytest.fixture(scope="package")
 def quartered(few_pairs: None, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """TINY with checkpoints of its quarters too, and a state after a checkpoint only."""
-    keep = (*KEEP, *QUARTERS)
-    return Trained.of(tmp_path_factory.mktemp("quartered"), 3, 4, 8, keep=keep, save_seconds=600.0)
+    rules = (*KEEP, *QUARTERS)
+    return Trained.of(tmp_path_factory.mktemp("quartered"), 3, 4, 8, rules=rules, save_seconds=600.0)

@@ -103,7 +103,7 @@ def test_an_encoder_is_scored_on_every_kind_of_task(tmp_path: Path, real_data: P
     done = command("evaluate.py", "wiki-tiny", *place, "--tasks", "stsb", "stsb_groups", "trec_fast", "phrases")
     assert done.returncode == 0, done.stderr
     assert all(task in done.stdout for task in ("stsb", "stsb_groups", "trec_fast", "phrases", "embedding"))
-    rows = csv_record.read_results("own", tmp_path / csv_record.OWN)
+    rows = csv_record.read_results("own", tmp_path / csv_record.MANUAL_RUNS)
     found = {task: set(mine["metric"]) for task, mine in rows.groupby("task")}
     assert found["trec_fast"] == {"acc", "devacc"}
     assert found["stsb"] == {"spearman.all", "spearman.mean", "spearman.wmean", "pearson.all"}
@@ -111,7 +111,7 @@ def test_an_encoder_is_scored_on_every_kind_of_task(tmp_path: Path, real_data: P
     again = command("evaluate.py", "wiki-tiny", *place, "--tasks", "stsb", "stsb_dissimilar")
     assert again.returncode == 0, again.stderr
     assert "embedding" not in again.stdout
-    more = csv_record.read_results("own", tmp_path / csv_record.OWN)
+    more = csv_record.read_results("own", tmp_path / csv_record.MANUAL_RUNS)
     assert set(more["task"]) == {*found, "stsb_dissimilar"}
     assert len(more) == len(rows) + 4
     (logged,) = Tracker(tmp_path).client.search_runs([Tracker(tmp_path).experiment])
@@ -126,7 +126,7 @@ def test_ranks_against_a_corpus_score_pairs_and_count_shared_neighbours(tmp_path
     corpus = ("--corpus", "synthetic", "--corpus-lines", "2000", "--corpus-size", "500")
     done = command("evaluate.py", "wiki-tiny", *place, *corpus, "--tasks", "stsb", "neighbours")
     assert done.returncode == 0, done.stderr
-    rows = csv_record.read_results("own", tmp_path / csv_record.OWN)
+    rows = csv_record.read_results("own", tmp_path / csv_record.MANUAL_RUNS)
     (scorer,) = set(rows["scorer"])
     assert re.fullmatch(r"rank 0.1 of 500 from synthetic:2000:[0-9a-f]{8} seed 42", scorer)  # pinned by its content
     shared = rows[rows["metric"] == "shared"]["score"].item()
@@ -161,7 +161,10 @@ def test_with_mlflow_away_rows_are_kept_and_no_password_is_shown(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:not-to-be-told@127.0.0.1:9")
     away = command("evaluate.py", "wiki-tiny", "--tasks", "synthetic", "--mlruns", str(tmp_path))
     assert away.returncode == 0, away.stderr
-    assert set(csv_record.read_results("own", tmp_path / csv_record.OWN)["task"]) == {"synthetic", "synthetic_dev"}
+    assert set(csv_record.read_results("own", tmp_path / csv_record.MANUAL_RUNS)["task"]) == {
+        "synthetic",
+        "synthetic_dev",
+    }
     assert "1 run is not in MLflow" in " ".join(away.stdout.split())
     assert "re-run the same command to log them" in " ".join(away.stdout.split())
     assert "not-to-be-told" not in away.stdout + away.stderr
