@@ -11,7 +11,7 @@ finds its own newest state by its key, so the same command goes on after Ctrl-C,
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -115,7 +115,7 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
             f"--gpus-per-run {options.gpus_per_run:g}: expected no more GPUs than --plan has, --gpus {options.gpus}"
         )
     if options.seconds_per_run is None:
-        seconds = expected(work.pending, results)
+        seconds = _known(work, expected(work.pending, results))
     else:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
     # Two thirds of a GPU leave a third unused.
@@ -124,6 +124,17 @@ def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
     if options.gpu_memory is not None:
         runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]
         sweep_report.memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
+
+
+def _known(work: Plan, seconds: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the times of runs; raise if one is unknown."""
+    unknown = [job.name for job in work.pending if seconds[job.key] is None]
+    if unknown:
+        raise ValueError(
+            f"the time of {len(unknown)} runs is unknown, the first is {unknown[0]}: neither it nor SimCSE on its "
+            "backbone was measured at this scale; give --seconds-per-run"
+        )
+    return {key: value for key, value in seconds.items() if value is not None}
 
 
 def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:

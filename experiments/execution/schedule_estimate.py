@@ -1,5 +1,7 @@
 """How long runs take, and how long a plan of them takes on N GPUs: handed out one by one, nested ones first."""
 
+import logging
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
@@ -17,6 +19,7 @@ from experiments.schema.recipes import BACKBONES
 from experiments.schema.study import Published
 
 PUBLISHED_LINES = 1_000_000  # sentences of an epoch whose minutes are published
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,12 @@ def forecast(work: Plan, seconds: Mapping[str, float], slots: int) -> Forecast:
     return Forecast(ways, tuple(chain), lengths[chain[0]] if chain else 0.0)
 
 
-def longest_first(seconds: Mapping[str, float]) -> list[str]:
-    """So that no long run starts when the others are about to end; runs of one length as they were declared."""
-    return sorted(seconds, key=lambda key: -seconds[key])
+def longest_first(seconds: Mapping[str, float | None]) -> list[str]:
+    """So that no long run starts when the others are about to end; runs of one length as they were declared.
+
+    Runs of unknown length come first: they may be long.
+    """
+    return sorted(seconds, key=lambda key: -math.inf if (known := seconds[key]) is None else -known)
 
 
 def needs_of(work: Plan) -> dict[str, set[str]]:
@@ -139,18 +145,11 @@ def seconds_for(jobs: Iterable[Job], results: pd.DataFrame) -> float | None:
     return len(found) * sum(known) / len(known) if known else None if found else 0.0
 
 
-def expected(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float]:
-    """Return the training seconds of each job: measured, else estimated from SimCSE's; raise where neither is known."""
+def expected(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
+    """Return the training seconds of each job: measured, else estimated from SimCSE's; None where neither is known."""
     jobs = list(jobs)
     found, epochs = measured(jobs, results), _recorded_epochs(results)
-    seconds = {job.key: _estimate(job, epochs) if found[job.key] is None else found[job.key] for job in jobs}
-    unknown = [job.name for job in jobs if seconds[job.key] is None]
-    if unknown:
-        raise ValueError(
-            f"the time of {len(unknown)} runs is unknown, the first is {unknown[0]}: neither it nor SimCSE on its "
-            "backbone was measured at this scale; give --seconds-per-run"
-        )
-    return {key: value for key, value in seconds.items() if value is not None}
+    return {job.key: _estimate(job, epochs) if found[job.key] is None else found[job.key] for job in jobs}
 
 
 def _estimate(job: Job, epochs: Mapping[tuple[str, str], float]) -> float | None:
@@ -158,7 +157,11 @@ def _estimate(job: Job, epochs: Mapping[tuple[str, str], float]) -> float | None
     if not isinstance(run, Run):
         return 0.0
     epoch = epochs.get((job.scale, run.backbone.name), _published_epoch(run))
-    return None if epoch is None else epoch * epochs_of_simcse(run)
+    try:
+        return None if epoch is None else epoch * epochs_of_simcse(run)
+    except ValueError as error:
+        logger.warning("run %s: its time can't be estimated: %s", run.key, error)
+        return None
 
 
 def gpu_hours(run: Run) -> float:
