@@ -2,8 +2,11 @@
 
 from cse_core.method import Method
 from cse_core.methods.compcse import CompCSE
+from cse_core.methods.dclr import DCLR
 from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.mixcse import MixCSE
 from cse_core.methods.mlm import MLM
+from cse_core.methods.pcl import PCL
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE
 from cse_core.methods.rankencoder import RankEncoder
@@ -21,4 +24,7 @@ METHODS: dict[str, type[Method]] = {
     "sncse": SNCSE,
     "diffcse": DiffCSE,
     "mlm": MLM,
+    "dclr": DCLR,
+    "mixcse": MixCSE,
+    "pcl": PCL,
 }

@@ -20,6 +20,7 @@ PASSES = {
     "diffcse": 3.0,
     "mlm": 2.0,
     "sncse": 1.5,
+    "pcl": 10.0,
 }
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from cse_core.method import Recipe
-from cse_core.methods import METHODS, rankcse, rankencoder, simcse
+from cse_core.methods import METHODS, dclr, rankcse, rankencoder, simcse
 from cse_core.methods.mlm import MLM
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
@@ -76,6 +76,28 @@ def rankencoder_run(
     return scale.run(rankencoder.with_base(recipe, trained, scale.dev), backbone, **fields) if trained else None
 
 
+def dclr_run(
+    scale: Scale, backbone: str, complement: str = "simcse", initial: str | None = None, **fields: Any
+) -> Run | None:
+    """A DCLR run with this scale's run of a method on the family's base size as its complement, if it excludes pairs.
+
+    Large models start from a run of `initial` on the same backbone, else SimCSE's; others from the backbone, unless
+    `initial` names a method.
+    """
+    if backbone not in scale.backbones:
+        return None
+    base = "roberta-base" if backbone.startswith("roberta") else "bert-base-uncased"
+    if initial is None:
+        initial = "simcse" if "large" in backbone else ""
+    recipe = dclr.with_complement(
+        recipe_for(dclr.PUBLISHED, backbone),
+        None if fields.get("threshold", 0) > 1 else RUNS[complement](scale, base),
+        scale.dev,
+        RUNS[initial](scale, backbone) if initial else None,
+    )
+    return scale.run(recipe, backbone, **fields)
+
+
 def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -> Run | None:
     """Another method's run with the masked-language loss added."""
     run = RUNS[inner](scale, backbone)
@@ -85,4 +107,4 @@ def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -
 # A method's own file has its recipes; these need runs of other methods besides.
 RUNS: dict[str, MakeRun] = {
     name: as_published(getattr(import_module(kind.__module__), "PUBLISHED", {})) for name, kind in METHODS.items()
-} | {"rankcse": rankcse_run, "rankencoder": rankencoder_run, "mlm": mlm_run}
+} | {"rankcse": rankcse_run, "rankencoder": rankencoder_run, "dclr": dclr_run, "mlm": mlm_run}

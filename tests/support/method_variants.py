@@ -10,8 +10,11 @@ from torch import Tensor
 from cse_core.method import Method, Tokens, innermost
 from cse_core.methods import METHODS
 from cse_core.methods.compcse import CompCSE
+from cse_core.methods.dclr import DCLR
 from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.mixcse import MixCSE
 from cse_core.methods.mlm import MLM
+from cse_core.methods.pcl import PCL
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder
@@ -31,6 +34,9 @@ BASED = RankEncoder(base=A, corpus_size=50, lower=-1.0, upper=1.0, combination="
 DROPPED = WhitenedCSE(groups=64, views="dropout")
 WIDE = SNCSE(margin_weight=1.0, nearest=0.0, farthest=0.0)
 EDITED = DiffCSE(generator=Pretrained("wiki-mini"), detection_weight=1.0)
+DEBIASED = DCLR(complement=A, threshold=0.0, step_size=1.0)
+SHARED = MixCSE(negatives="batch")
+PEERS = PCL(share=0.5)
 TEMPLATE = 'The words "{}" say [MASK].'
 
 
@@ -116,6 +122,43 @@ MOVES: dict[str, dict[str, tuple[Method, Method]]] = {
         mask_share=0.6,
         detection_weight=0.9,
     ),
+    "dclr": _moves(
+        DEBIASED,
+        temperature=0.06,
+        complement=B,
+        initial=A,
+        select="last",
+        threshold=0.3,
+        noise_times=2.0,
+        steps=3,
+        step_size=0.5,
+        ascent="noise_only",
+        exclusion="logit",
+        objective="binary",
+    ),
+    "mixcse": _moves(
+        MixCSE(),
+        temperature=0.06,
+        share=0.3,
+        negatives="none",
+        excluded=(SHARED, replace(SHARED, excluded="zero")),
+        normalise_first=False,
+        stop_gradient=False,
+    ),
+    "pcl": _moves(
+        PEERS,
+        temperature=0.06,
+        augmentations=(PEERS, replace(PEERS, augmentations=("shuffle", "inverse", "deletion", "repetition"))),
+        share=0.3,
+        longest=8,
+        deletion="value",
+        positives="multi",
+        positive_weight=0.9,
+        cooperation_weight=0.9,
+        cooperation_reduction="row",
+        peer=(replace(PEERS, cooperation_weight=0.0), replace(PEERS, cooperation_weight=0.0, peer=False)),
+        peer_head="own",
+    ),
     "mlm": _moves(MLM(), inner=SimCSE(temperature=0.06), mlm_weight=0.2, mlm_share=0.6),
 }
 TEACHER_MOVES = {
@@ -147,6 +190,12 @@ TRAINED: dict[str, Method] = {
     "diffcse": EDITED,
     "diffcse tanh": replace(EDITED, head="tanh"),
     "mlm": MLM(mlm_weight=1.0),
+    "dclr": DEBIASED,
+    "dclr binary": replace(DEBIASED, objective="binary"),
+    "mixcse": MixCSE(),
+    "mixcse released": MixCSE(negatives="both", excluded="zero", normalise_first=False),
+    "pcl": PEERS,
+    "pcl multi, own heads": replace(PEERS, positives="multi", peer_head="own"),
 }
 
 

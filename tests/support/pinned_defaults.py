@@ -3,8 +3,11 @@
 from typing import Any
 
 from cse_core.methods.compcse import CompCSE
+from cse_core.methods.dclr import DCLR
 from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.mixcse import MixCSE
 from cse_core.methods.mlm import MLM
+from cse_core.methods.pcl import PCL
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder
@@ -37,4 +40,12 @@ DEFAULTS: dict[Any, dict[str, Any]] = {
     DiffCSE: {"temperature": 0.05, "head": "batch_norm", "generator": Pretrained("distilbert-base-uncased")}
     | {"mask_share": 0.3, "detection_weight": 0.005},
     MLM: {"inner": SimCSE(), "mlm_weight": 0.1, "mlm_share": 0.15},
+    DCLR: {"temperature": 0.05, "complement": None, "initial": None, "select": "stsb_dev", "threshold": 0.9}
+    | {"noise_times": 1.0, "steps": 4, "step_size": 0.001, "ascent": "batch", "exclusion": "zero"}
+    | {"objective": "cross_entropy"},
+    MixCSE: {"temperature": 0.05, "share": 0.2, "negatives": "own", "excluded": "drop", "normalise_first": True}
+    | {"stop_gradient": True},
+    PCL: {"temperature": 0.05, "augmentations": ("shuffle", "inverse", "deletion", "repetition") * 2, "share": 0.2}
+    | {"longest": 32, "deletion": "place", "positives": "released", "positive_weight": 1.0}
+    | {"cooperation_weight": 1.0, "cooperation_reduction": "entry", "peer": True, "peer_head": "shared"},
 }

@@ -61,6 +61,27 @@ def test_rankencoder_trains_as_its_base_was_trained(base: str) -> None:
     assert released.method.upper == (0.8 if base == "promptbert" else 0.9999)
 
 
+def test_dclr_has_the_family_bases_complement_and_large_models_start_from_simcse() -> None:
+    base, large = made("simcse"), made("simcse", SMALL, LARGE)
+    small: Any = made("dclr").method
+    assert (small.complement, small.initial, small.select) == (base, None, "stsb_dev")
+    big: Any = made("dclr", SMALL, LARGE)
+    assert (big.method.complement, big.method.initial) == (base, large)
+    assert big.nested() == (base, large)
+    roberta: Any = made("dclr", PAPER, "roberta-large").method
+    assert roberta.complement == made("simcse", PAPER, "roberta-base")
+    assert roberta.initial == made("simcse", PAPER, "roberta-large")
+    assert made("dclr", threshold=2.0).nested() == ()
+    options = options_for("dclr")(complement="mixcse", initial="simcse", noise_times=2.0)
+    chosen: Any = build("dclr", options).method
+    assert (chosen.complement, chosen.initial, chosen.noise_times) == (made("mixcse"), base, 2.0)
+
+
+def test_the_command_line_takes_a_list_of_augmentations() -> None:
+    run = build("pcl", options_for("pcl")(augmentations=("inverse", "deletion"), positive_weight=0.5))
+    assert run == made("pcl", augmentations=("inverse", "deletion"), positive_weight=0.5)
+
+
 def test_what_is_not_published_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="no published settings for bert-large-uncased; there are some for bert-base"):
         made("promptbert", SMALL, LARGE)
