@@ -34,7 +34,7 @@ def edit_count(words: Int[Tensor, " n"], kind: str, share: float, max_length: in
     return count.where(words >= FEWEST, 0)
 
 
-def shuffled(tokens: Tokens, keys: Float[Tensor, "n t"]) -> Tokens:
+def shuffle(tokens: Tokens, keys: Float[Tensor, "n t"]) -> Tokens:
     """Return the sentences with their wordpieces in the order of their keys, smallest first."""
     keys = keys.masked_fill(~wordpieces(tokens), torch.inf)
     keys[:, 0] = -torch.inf
@@ -42,21 +42,21 @@ def shuffled(tokens: Tokens, keys: Float[Tensor, "n t"]) -> Tokens:
     return Tokens(tokens.ids.gather(1, order), tokens.mask)
 
 
-def inverted(tokens: Tokens) -> Tokens:
+def invert(tokens: Tokens) -> Tokens:
     """Return the sentences with their wordpieces from last to first."""
     places = torch.arange(tokens.ids.shape[1], device=tokens.ids.device).expand_as(tokens.ids)
     mirrored = tokens.mask.sum(1, keepdim=True) - 1 - places
     return Tokens(tokens.ids.gather(1, mirrored.where(wordpieces(tokens), places)), tokens.mask)
 
 
-def without(tokens: Tokens, chosen: Bool[Tensor, "n t"]) -> Tokens:
+def delete(tokens: Tokens, chosen: Bool[Tensor, "n t"]) -> Tokens:
     """Return the sentences without the chosen wordpieces."""
     kept = tokens.mask & ~chosen
     order = (~kept).long().argsort(dim=1, stable=True)
     return Tokens(tokens.ids.gather(1, order), kept.gather(1, order))
 
 
-def first_of_value(tokens: Tokens, chosen: Bool[Tensor, "n t"]) -> Bool[Tensor, "n t"]:
+def first_occurrences(tokens: Tokens, chosen: Bool[Tensor, "n t"]) -> Bool[Tensor, "n t"]:
     """Return, for each chosen wordpiece, the first place of its value instead of its own (PCL's code).
 
     Of a value that is chosen k times, the first k places are returned.
@@ -67,7 +67,7 @@ def first_of_value(tokens: Tokens, chosen: Bool[Tensor, "n t"]) -> Bool[Tensor, 
     return inside & (earlier < (same & chosen.unsqueeze(1)).sum(2))
 
 
-def repeated(
+def insert_copies(
     tokens: Tokens,
     sources: Int[Tensor, "n r"],
     places: Int[Tensor, "n r"],
@@ -108,20 +108,20 @@ def augment(
     at a uniformly drawn place, up to `max_length` tokens (see `edit_count`).
     """
     if kind == "inverse":
-        return inverted(tokens)
+        return invert(tokens)
     device, (n, t) = tokens.ids.device, tokens.ids.shape
     if kind == "shuffle":
-        return shuffled(tokens, torch.rand(n, t, generator=generator, device=device))
+        return shuffle(tokens, torch.rand(n, t, generator=generator, device=device))
     inside = wordpieces(tokens)
     words = inside.sum(1)
     counts = edit_count(words, kind, share, max_length)
     if kind == "deletion":
         keys = torch.rand(n, t, generator=generator, device=device).where(inside, 2.0)
         chosen = keys.argsort(1).argsort(1) < counts.unsqueeze(1)
-        return without(tokens, first_of_value(tokens, chosen) if deletion == "value" else chosen)
+        return delete(tokens, first_occurrences(tokens, chosen) if deletion == "value" else chosen)
     most = int(edit_count(torch.tensor([t - 2]), "deletion", share, max_length))  # no wait for a GPU's counts
     width = max(t, min(max_length, t + most))
     length = words.unsqueeze(1) + torch.arange(most, device=device)
     draws = torch.rand(2, n, most, generator=generator, device=device)
     sources, places = (draws[0] * length).long(), (draws[1] * (length + 1)).long()
-    return repeated(tokens, sources, places, counts, width)
+    return insert_copies(tokens, sources, places, counts, width)

@@ -12,12 +12,12 @@ from torch import Tensor
 from cse_core.data.augmentation import (
     EDITS,
     augment,
+    delete,
     edit_count,
-    first_of_value,
-    inverted,
-    repeated,
-    shuffled,
-    without,
+    first_occurrences,
+    insert_copies,
+    invert,
+    shuffle,
     wordpieces,
 )
 from cse_core.data.batches import pad
@@ -59,7 +59,7 @@ def test_shuffling_orders_wordpieces_by_their_keys(sentences: list[list[int]], s
     tokens = tokens_of(sentences)
     keys = torch.randint(-3, 4, tokens.ids.shape, generator=seeded(seed)).double()
     before = keys.clone()
-    found = real(shuffled(tokens, keys))
+    found = real(shuffle(tokens, keys))
     for words, row, key in zip(sentences, found, before.tolist(), strict=True):
         order = sorted(range(len(words)), key=lambda j: key[1 + j])  # stable, as the function is
         assert row == [words[j] for j in order]
@@ -69,16 +69,16 @@ def test_shuffling_orders_wordpieces_by_their_keys(sentences: list[list[int]], s
 @given(lists)
 def test_inversion_is_its_own_inverse(sentences: list[list[int]]) -> None:
     tokens = tokens_of(sentences, 12)
-    found = inverted(tokens)
+    found = invert(tokens)
     assert real(found) == [words[::-1] for words in sentences]
-    assert torch.equal(inverted(found).ids, tokens.ids)
+    assert torch.equal(invert(found).ids, tokens.ids)
 
 
 @given(lists, seeds)
 def test_deletion_by_place_removes_the_chosen(sentences: list[list[int]], seed: int) -> None:
     tokens = tokens_of(sentences)
     chosen = (torch.rand(tokens.ids.shape, generator=seeded(seed)) < 0.4) & wordpieces(tokens)
-    for words, row, gone in zip(sentences, real(without(tokens, chosen)), chosen.tolist(), strict=True):
+    for words, row, gone in zip(sentences, real(delete(tokens, chosen)), chosen.tolist(), strict=True):
         assert row == [word for j, word in enumerate(words) if not gone[1 + j]]
 
 
@@ -87,7 +87,7 @@ def test_deletion_by_value_removes_the_first_of_each_drawn_value(sentences: list
     """As list.remove does, one drawn value after the other."""
     tokens = tokens_of(sentences)
     chosen = (torch.rand(tokens.ids.shape, generator=seeded(seed)) < 0.4) & wordpieces(tokens)
-    found = real(without(tokens, first_of_value(tokens, chosen)))
+    found = real(delete(tokens, first_occurrences(tokens, chosen)))
     for words, row, drawn in zip(sentences, found, chosen.tolist(), strict=True):
         left = list(words)
         for word in [word for j, word in enumerate(words) if drawn[1 + j]]:
@@ -112,9 +112,9 @@ def test_repetition_inserts_copies_one_after_the_other(sentences: list[list[int]
         expected.append(text)
     sources, places = torch.tensor(pairs).unbind(2)
     tokens = tokens_of(sentences)
-    assert real(repeated(tokens, sources, places, torch.tensor(counts))) == expected
+    assert real(insert_copies(tokens, sources, places, torch.tensor(counts))) == expected
     width = max(len(text) + 2 for text in expected)
-    cut = repeated(tokens, sources, places, torch.tensor(counts), width)
+    cut = insert_copies(tokens, sources, places, torch.tensor(counts), width)
     assert (real(cut), cut.ids.shape[1]) == (expected, width)
 
 
