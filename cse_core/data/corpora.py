@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from datasets import Dataset
 
-from cse_core.data import senteval, synthetic
+from cse_core.data import senteval, sts_texts, synthetic
 from cse_core.data.arrow_cache import arrow_table, cache_folder, content_of
 from cse_core.data.locate import locate_corpus, read_lines
 from cse_core.data.pins import hold, name_of
@@ -20,7 +20,8 @@ CHUNK = 4096  # sentences written at a time
 def sentences(corpus: Corpus, folder: Path | None = None) -> Dataset:
     """The corpus as a table with one column, `text`; a blank line is a single space.
 
-    The name of an evaluation set (senteval.SETS) stands for the first of its distinct sentences.
+    The name of an evaluation set (senteval.SETS) stands for the first of its distinct sentences, `sts_texts` for those
+    of all STS sets.
     """
     home = cache_folder() / "corpora"
     if corpus.sha256:  # found by its hash, a cached table spares reading the source
@@ -56,6 +57,8 @@ def read_source(corpus: Corpus, folder: Path | None) -> list[str]:
             f"evaluation set {corpus.name}",
             senteval.distinct_sentences(corpus.name, folder)[: corpus.lines],
         )
+    elif corpus.name == sts_texts.NAME:
+        source, lines = f"corpus {corpus.name}", sts_texts.sentences(folder)[: corpus.lines]
     else:
         source = locate_corpus(corpus.name, folder)
         lines = read_lines(source, lines=corpus.lines)

@@ -15,6 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from cse_core.models.scaled_states import Scaling
+
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # models built of the same named parts
 
 
@@ -85,6 +87,7 @@ def states(
     positions: Int[Tensor, " tokens"],
     layout: Layout,
     only: Int[Tensor, " n"] | None = None,
+    scaling: Scaling | None = None,
 ) -> list[Float[Tensor, "_ d"]]:
     """The embedding output and each layer's states of the real tokens; of the last layer `only` one a sentence.
 
@@ -97,10 +100,14 @@ def states(
     found = [dropout(table.LayerNorm(embedded), p)]
     if hasattr(model, "embeddings_project"):  # ELECTRA's words may be narrower than its layers
         found[0] = model.embeddings_project(found[0])
+    if scaling is not None:
+        scaling = scaling.packed(layout.places, layout.mask.shape[1])
+        found[0] = scaling(found[0], 0)
     through = partial(checkpoint, _through, use_reentrant=False) if model.is_activation_checkpointing else _through
-    for layer in model.encoder.layer:
+    for level, layer in enumerate(model.encoder.layer, 1):
         rows = only if layer is model.encoder.layer[-1] else None
-        found.append(through(layer, found[-1], layout, rows, p, p_weights))
+        state = through(layer, found[-1], layout, rows, p, p_weights)
+        found.append(state if scaling is None else scaling(state, level, rows))
     return found
 
 

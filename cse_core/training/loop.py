@@ -22,6 +22,7 @@ from cse_core.models.pretrained import content_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
 from cse_core.training.dev_scoring import DevSet
+from cse_core.training.optimization import optimizer_of, schedule_of
 from cse_core.training.run_state import PARTS, STATE, UNFINISHED, Checkpoint, History, adopt, hold_run, load_state
 from cse_core.training.selection import SELECTION, export, snapshot_steps
 from cse_core.training.teacher_embeddings import TargetEncoder, load_starting_weights
@@ -32,13 +33,6 @@ logger = logging.getLogger(__name__)
 
 class DivergedError(ArithmeticError):
     """A loss term or a weight is no longer finite."""
-
-
-def linear_decay(optimizer: torch.optim.Optimizer, warmup: int, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
-    """Up from 0 over the first `warmup` steps, then down to 0 at the last."""
-    from transformers import get_linear_schedule_with_warmup  # takes seconds, and many import this file for its names
-
-    return get_linear_schedule_with_warmup(optimizer, warmup, steps)
 
 
 class Loop:
@@ -86,8 +80,8 @@ class Loop:
         self.snapshots = snapshot_steps(self.keep, self.history.steps)
         self.dev = self._development(data)
         trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(trained, lr=run.learning_rate, weight_decay=0.0, fused=True)
-        self.schedule = linear_decay(self.optimizer, round(run.warmup * self.history.steps), self.history.steps)
+        self.optimizer = optimizer_of(run, trained)
+        self.schedule = schedule_of(run, self.optimizer, self.history.steps)
         self.scaler = torch.amp.GradScaler(device.type, enabled=run.precision == "fp16")
         self.trained, self._pending = trained, []
         self.encoder.train()
@@ -98,8 +92,15 @@ class Loop:
         return [text] if self.run.precision == "fp16" and self.device.type == "cpu" else []
 
     def recompute(self) -> None:
-        """Keep of a layer's activations its input alone, and compute the rest anew in the backward pass."""
-        self.encoder.backbone.activation_checkpointing_enable()
+        """Keep of a layer's activations its input alone, and compute the rest anew in the backward pass.
+
+        A second encoder that a method trains does so too.
+        """
+        from transformers import PreTrainedModel  # takes seconds, and many import this file for its names
+
+        for part in nn.ModuleList([self.encoder, self.modules]).modules():
+            if isinstance(part, PreTrainedModel) and any(p.requires_grad for p in part.parameters()):
+                part.activation_checkpointing_enable()
         text = "activations were computed twice, as a step did not fit into memory"
         self.history.warnings = list(dict.fromkeys([*self.history.warnings, text]))
 

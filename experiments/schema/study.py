@@ -17,6 +17,7 @@ from experiments.schema.hypotheses import Comparison, Finding
 BY_TRANSFER = "transfer_dev"  # of a run's snapshots, the one that is best on the transfer tasks' dev sets
 SNAPSHOTS = ("quarter_1", "quarter_2", "quarter_3", "last")
 ARRAY_VIEWS = ("ridges", "spaces", "heat", "neighbours", "densities")  # of figures that show more than scores
+OF_RUNS = {f.name for f in fields(Run)}
 PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
 
 
@@ -30,8 +31,8 @@ class Scale:
     """A size at which studies run: which backbone stands for which, how much data, which settings replace a recipe's.
 
     `backbones` maps the papers' names to what stands for them here; a paper's backbone without an entry is not run.
-    `training` overrides a recipe's training fields, `rescaled` fields of a method, by its name and backbone; `seeds`
-    may be fewer for some backbones.
+    `training` overrides a recipe's training fields but its fixed ones, `rescaled` fields of a method, or of its
+    training, by its name and backbone; `seeds` may be fewer for some backbones.
     """
 
     name: str
@@ -54,13 +55,18 @@ class Scale:
         if backbone not in self.backbones:
             return None
         method = with_fields(self._rescaled(recipe.method, backbone), **fields)
-        settings: dict[str, Any] = recipe.training | dict(self.training) | {"seed": self.seeds[0]}
+        replaced = {name: value for name, value in self.training.items() if name not in recipe.fixed}
+        own = {k: v for k, v in self._changes(recipe.method, backbone).items() if k in OF_RUNS}
+        settings: dict[str, Any] = recipe.training | replaced | own | {"seed": self.seeds[0]}
         return Run(method=method, backbone=self.backbones[backbone], corpus=self.corpus, **settings)
 
     def _rescaled(self, method: Method, backbone: str) -> Method:
-        changes = dict(self.rescaled.get(method.name, {}).get(backbone, {}))
+        changes = {name: v for name, v in self._changes(method, backbone).items() if name not in OF_RUNS}
         inner: Method | None = getattr(method, "inner", None)
         return with_fields(method, **changes, **({"inner": self._rescaled(inner, backbone)} if inner else {}))
+
+    def _changes(self, method: Method, backbone: str) -> Mapping[str, Any]:
+        return self.rescaled.get(method.name, {}).get(backbone, {})
 
     def seeds_for(self, backbone: str) -> tuple[int, ...]:
         return self.backbone_seeds.get(backbone, self.seeds)

@@ -215,6 +215,8 @@ class Encoded:
     def __call__(self, *tokens: Tokens) -> tuple[Tensor, ...]:
         return self.embed(*tokens)
 
+    still = __call__
+
     def states(self, tokens: Tokens) -> Tensor:
         raise NotImplementedError
 

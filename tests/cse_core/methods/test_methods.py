@@ -200,7 +200,7 @@ def test_simcse_contrasts_two_dropout_views_of_one_column(encoder: Encoder) -> N
             views.extend(encoder(*tokens))
             return tuple(views)
 
-        states = encoder.states
+        states, still = encoder.states, encoder.still
 
     encoder.train()
     batch = batch_of(SimCSE(), encoder)
