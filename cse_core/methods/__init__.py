@@ -1,9 +1,11 @@
 """The methods, one paper a file. To add one: write its file, add its line here."""
 
 from cse_core.method import Method
+from cse_core.methods.arccse import ArcCSE
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.dclr import DCLR
 from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.l2pcsr import L2PCSR
 from cse_core.methods.mixcse import MixCSE
 from cse_core.methods.mlm import MLM
 from cse_core.methods.pcl import PCL
@@ -27,4 +29,6 @@ METHODS: dict[str, type[Method]] = {
     "dclr": DCLR,
     "mixcse": MixCSE,
     "pcl": PCL,
+    "arccse": ArcCSE,
+    "l2pcsr": L2PCSR,
 }

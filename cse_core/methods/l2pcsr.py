@@ -134,8 +134,8 @@ class L2PCSR:
         n, t = text.ids.shape
         rows = 2 * n if self.views == "both" else n
         width: int = head[0].in_features  # ty: ignore[not-subscriptable]
-        draw = {"generator": batch.generator, "device": text.ids.device}
-        scores = torch.rand(rows, self.layers, t, **draw), torch.rand(self.layers, width, **draw)
+        shapes = (rows, self.layers, t), (self.layers, width)
+        drawn = (torch.rand(shape, generator=batch.generator, device=text.ids.device) for shape in shapes)
         specials = (text.mask & ~wordpieces(text)).repeat(rows // n, 1).unsqueeze(1)
 
         def views(tokens: Float[Tensor, "rows k t"], features: Float[Tensor, "k d"]) -> tuple[Tensor, Tensor]:
@@ -148,7 +148,7 @@ class L2PCSR:
 
         scores = attack(
             lambda tokens, features: info_nce(*views(tokens, features), self.temperature),
-            *scores,
+            *drawn,
             threshold=self.threshold,
             steps=self.steps,
             step_size=self.step_size,

@@ -21,7 +21,6 @@ Paper against the released code, qiyuw/PeerCL:
 - E6: batch and seed are 64 and 42 in its README, 256 and 1 in its script.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -162,7 +161,7 @@ class PCL:
         """Return the tanh head, the peer, which starts as a copy of the encoder, and its head if it has its own."""
         modules = tanh_head(self, encoder, generator)
         if self.peer:
-            modules["peer"] = copy.deepcopy(encoder, {id(encoder.tokenizer): encoder.tokenizer})
+            modules["peer"] = encoder.copied()
             if self.peer_head == "own":
                 modules["peer_head"] = tanh_head(self, encoder, generator)["head"]
         return modules

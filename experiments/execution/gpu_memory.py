@@ -25,7 +25,7 @@ PUBLISHED = {
     "roberta-large": (24, 1024, 16, 50_265),
 }
 # Rows of the encoder that a step keeps for each example; two of most methods.
-ROWS = {"compcse": 4, "sncse": 3, "diffcse": 4, "whitenedcse": 3, "pcl": 20}
+ROWS = {"compcse": 4, "sncse": 3, "diffcse": 4, "whitenedcse": 3, "pcl": 20, "arccse": 5}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ PASSES = {
     "mlm": 2.0,
     "sncse": 1.5,
     "pcl": 10.0,
+    "arccse": 2.5,
+    "l2pcsr": 5.0,
 }
 
 

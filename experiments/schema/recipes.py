@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from cse_core.method import Recipe
-from cse_core.methods import METHODS, dclr, rankcse, rankencoder, simcse
+from cse_core.methods import METHODS, dclr, l2pcsr, rankcse, rankencoder, simcse
 from cse_core.methods.mlm import MLM
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
@@ -98,6 +98,16 @@ def dclr_run(
     return scale.run(recipe, backbone, **fields)
 
 
+def l2pcsr_run(scale: Scale, backbone: str, initial: str = "simcse", **fields: Any) -> Run | None:
+    """An L2P-CSR run that starts from this scale's run of a method, or with "" from the backbone, at SimCSE's rate."""
+    if backbone not in scale.backbones:
+        return None
+    recipe, simcse_at = recipe_for(l2pcsr.PUBLISHED, backbone), simcse_run(scale, backbone)
+    start = RUNS[initial](scale, backbone) if initial else None
+    run = scale.run(l2pcsr.with_start(recipe, start, scale.dev), backbone, **fields)
+    return replace(run, learning_rate=simcse_at.learning_rate) if run and simcse_at and not initial else run
+
+
 def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -> Run | None:
     """Another method's run with the masked-language loss added."""
     run = RUNS[inner](scale, backbone)
@@ -107,4 +117,4 @@ def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -
 # A method's own file has its recipes; these need runs of other methods besides.
 RUNS: dict[str, MakeRun] = {
     name: as_published(getattr(import_module(kind.__module__), "PUBLISHED", {})) for name, kind in METHODS.items()
-} | {"rankcse": rankcse_run, "rankencoder": rankencoder_run, "dclr": dclr_run, "mlm": mlm_run}
+} | {"rankcse": rankcse_run, "rankencoder": rankencoder_run, "dclr": dclr_run, "l2pcsr": l2pcsr_run, "mlm": mlm_run}

@@ -9,9 +9,11 @@ from torch import Tensor
 
 from cse_core.method import Method, Tokens, innermost
 from cse_core.methods import METHODS
+from cse_core.methods.arccse import ArcCSE
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.dclr import DCLR
 from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.l2pcsr import L2PCSR
 from cse_core.methods.mixcse import MixCSE
 from cse_core.methods.mlm import MLM
 from cse_core.methods.pcl import PCL
@@ -37,6 +39,9 @@ EDITED = DiffCSE(generator=Pretrained("wiki-mini"), detection_weight=1.0)
 DEBIASED = DCLR(complement=A, threshold=0.0, step_size=1.0)
 SHARED = MixCSE(negatives="batch")
 PEERS = PCL(share=0.5)
+ORDERED = ArcCSE(shortest=3, triplet_margin=0.5)
+WIDE_ANGLE, MASKED = replace(ORDERED, margin_degrees=170.0), replace(ORDERED, heavy=0.9)
+WEAKENED = L2PCSR(initial=A, layers=2)
 TEMPLATE = 'The words "{}" say [MASK].'
 
 
@@ -159,6 +164,30 @@ MOVES: dict[str, dict[str, tuple[Method, Method]]] = {
         peer=(replace(PEERS, cooperation_weight=0.0), replace(PEERS, cooperation_weight=0.0, peer=False)),
         peer_head="own",
     ),
+    "arccse": _moves(
+        ORDERED,
+        temperature=0.06,
+        margin_degrees=20.0,
+        margin_form=(WIDE_ANGLE, replace(WIDE_ANGLE, margin_form="monotone")),
+        triplet_weight=0.2,
+        triplet_margin=0.6,
+        light=(MASKED, replace(MASKED, light=0.5)),
+        heavy=0.9,
+        shortest=6,
+    ),
+    "l2pcsr": _moves(
+        WEAKENED,
+        temperature=0.06,
+        initial=B,
+        select="last",
+        threshold=0.3,
+        steps=2,
+        step_size=0.3,
+        layers=1,
+        token_norm="row",
+        views="second",
+        spare_specials=True,
+    ),
     "mlm": _moves(MLM(), inner=SimCSE(temperature=0.06), mlm_weight=0.2, mlm_share=0.6),
 }
 TEACHER_MOVES = {
@@ -195,6 +224,9 @@ TRAINED: dict[str, Method] = {
     "mixcse": MixCSE(),
     "mixcse released": MixCSE(negatives="both", excluded="zero", normalise_first=False),
     "pcl": PEERS,
+    "arccse": ORDERED,
+    "l2pcsr": WEAKENED,
+    "l2pcsr of the second view": replace(WEAKENED, views="second", token_norm="row"),
     "pcl multi, own heads": replace(PEERS, positives="multi", peer_head="own"),
 }
 

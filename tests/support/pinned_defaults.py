@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from cse_core.methods.arccse import ArcCSE
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.dclr import DCLR
 from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.l2pcsr import L2PCSR
 from cse_core.methods.mixcse import MixCSE
 from cse_core.methods.mlm import MLM
 from cse_core.methods.pcl import PCL
@@ -49,6 +51,10 @@ DEFAULTS: dict[Any, dict[str, Any]] = {
     PCL: {"temperature": 0.05, "augmentations": ("shuffle", "inverse", "deletion", "repetition") * 2, "share": 0.2}
     | {"longest": 32, "deletion": "place", "positives": "released", "positive_weight": 1.0}
     | {"cooperation_weight": 1.0, "cooperation_reduction": "entry", "peer": True, "peer_head": "shared"},
+    ArcCSE: {"temperature": 0.05, "margin_degrees": 10.0, "margin_form": "exact", "triplet_weight": 0.1}
+    | {"triplet_margin": 0.0, "light": 0.2, "heavy": 0.4, "shortest": 20},
+    L2PCSR: {"temperature": 0.05, "initial": None, "select": "stsb_dev", "threshold": 0.05, "steps": 4}
+    | {"step_size": 0.1, "layers": 3, "token_norm": "entry", "views": "both", "spare_specials": False},
 }
 # What a recipe has where its source says nothing.
 UNSTATED: dict[str, Any] = {"epochs": 1, "warmup": 0.0, "dropout": 0.1, "max_length": 32, "eval_steps": 125}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cse_core.method import innermost
-from cse_core.methods import METHODS, compcse, diffcse, whitenedcse
+from cse_core.methods import METHODS, arccse, compcse, diffcse, whitenedcse
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
 from experiments.run import build, options_for
@@ -39,7 +39,7 @@ def test_every_method_is_a_run_at_every_scale(name: str, scale: str) -> None:
 
 
 def test_the_small_scales_rescale_what_the_width_does_not_allow_and_nothing_else() -> None:
-    for name, module in (("whitenedcse", whitenedcse), ("compcse", compcse), ("diffcse", diffcse)):
+    for name, module in (("whitenedcse", whitenedcse), ("compcse", compcse), ("diffcse", diffcse), ("arccse", arccse)):
         published: Any = module.PUBLISHED[BASE].method
         assert made(name, PAPER).method == published
         assert made(name).method == replace(published, **module.SMALL[BASE])
@@ -75,6 +75,19 @@ def test_dclr_has_the_family_bases_complement_and_large_models_start_from_simcse
     options = options_for("dclr")(complement="mixcse", initial="simcse", noise_times=2.0)
     chosen: Any = build("dclr", options).method
     assert (chosen.complement, chosen.initial, chosen.noise_times) == (made("mixcse"), base, 2.0)
+
+
+def test_l2pcsr_starts_from_simcse_at_a_thirtieth_of_its_rate_or_from_the_backbone_at_its_own() -> None:
+    base, run = made("simcse"), made("l2pcsr")
+    method: Any = run.method
+    assert (method.initial, method.select, method.layers) == (base, "stsb_dev", 2)
+    assert (run.learning_rate, run.nested()) == (1e-5, (base,))
+    assert run.learning_rate == pytest.approx(base.learning_rate / 30)
+    plain: Any = build("l2pcsr", options_for("l2pcsr")(initial="", steps=0))
+    assert (plain.method.initial, plain.method.steps, plain.learning_rate) == (None, 0, base.learning_rate)
+    published: Any = made("l2pcsr", PAPER)
+    assert (published.learning_rate, published.eval_steps, published.batch_size) == (1e-6, 50, 256)
+    assert published.method.layers == 3
 
 
 def test_the_command_line_takes_a_list_of_augmentations() -> None:
