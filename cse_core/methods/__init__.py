@@ -1,6 +1,10 @@
 """The methods, one paper a file. To add one: write its file, add its line here."""
 
 from cse_core.method import Method
+from cse_core.methods.baselines.consert import ConSERT
+from cse_core.methods.baselines.ct import CT
+from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.mocose import MoCoSE
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.diffcse import DiffCSE
 from cse_core.methods.mlm import MLM
@@ -21,4 +25,8 @@ METHODS: dict[str, type[Method]] = {
     "sncse": SNCSE,
     "diffcse": DiffCSE,
     "mlm": MLM,
+    "esimcse": ESimCSE,
+    "mocose": MoCoSE,
+    "consert": ConSERT,
+    "ct": CT,
 }
