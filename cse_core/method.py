@@ -238,7 +238,7 @@ def no_targets(self: object, source: Source) -> Targets:
     return Targets()
 
 
-def check(name: str, value: float, ok: Callable[[float], bool], wish: str) -> None:
+def check(name: str, value: int | float, ok: Callable[[Any], bool], wish: str) -> None:
     """Refuse a hyperparameter by name, wish and fact."""
     if not ok(value):
         raise ValueError(f"{name} must be {wish}, got {value}")

@@ -34,6 +34,18 @@ def info_nce(
     return F.cross_entropy(logits, torch.arange(len(queries), device=queries.device))
 
 
+def nt_xent(view1: Float[Tensor, "n d"], view2: Float[Tensor, "n d"], temperature: float) -> Float[Tensor, ""]:
+    """Mean cross-entropy of picking each vector's other view among all other vectors (SimCLR; ConSERT, Section 3.1).
+
+    L = -1/2n sum_i log( exp(cos(r_i, r_p(i))/t) / sum_{k != i} exp(cos(r_i, r_k)/t) ) over the 2n vectors r of both
+    views, r_p(i) the other view of r_i: 2n - 1 candidates each, in both directions. One sentence alone has loss 0.
+    """
+    n, both = len(view1), torch.cat([view1, view2])
+    itself = torch.eye(2 * n, dtype=torch.bool, device=both.device)
+    logits = (cosine_matrix(both, both) / temperature).masked_fill(itself, -torch.inf)
+    return F.cross_entropy(logits, torch.arange(2 * n, device=both.device).roll(n))
+
+
 def without_diagonal(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
     """Return each row without its entry on the diagonal."""
     n = len(matrix)

@@ -25,7 +25,9 @@ PUBLISHED = {
     "roberta-large": (24, 1024, 16, 50_265),
 }
 # Rows of the encoder that a step keeps for each example; two of most methods.
-ROWS = {"compcse": 4, "sncse": 3, "diffcse": 4, "whitenedcse": 3, "pcl": 20, "arccse": 5}
+ROWS: dict[str, float] = {"compcse": 4, "sncse": 3, "diffcse": 4, "whitenedcse": 3, "mocose": 1, "ct": 9 / 8}
+ROWS |= {"pcl": 20, "arccse": 5}
+TRAINED_TWICE, SLOW = ("diffcse", "ct", "pcl"), ("esimcse", "mocose")  # methods with a second encoder, trained or not
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ def gpu_bytes(run: Run) -> float | None:
     tokens = rows * run.batch_size * run.max_length
     a_token = 34 * model.width + 5 * model.heads * run.max_length
     activations = tokens * model.layers * a_token * (1 if half else 2)
-    copies = 2 if method.name in ("diffcse", "pcl") else 1  # a discriminator or peer is a second encoder
-    state = copies * model.parameters * (16 + 2 * half)
+    copies = 2 if method.name in TRAINED_TWICE else 1
+    state = model.parameters * (copies * (16 + 2 * half) + 4 * (method.name in SLOW))
     ranked = 24 * BLOCK * getattr(run.method, "corpus_size", 0)  # scores, order and ranks of a block of rankings
     return PROCESS + state + activations + ranked
 

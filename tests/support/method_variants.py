@@ -9,14 +9,18 @@ from torch import Tensor
 
 from cse_core.method import Method, Tokens, innermost
 from cse_core.methods import METHODS
-from cse_core.methods.arccse import ArcCSE
+from cse_core.methods.baselines.arccse import ArcCSE
+from cse_core.methods.baselines.consert import ConSERT
+from cse_core.methods.baselines.ct import CT
+from cse_core.methods.baselines.dclr import DCLR
+from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.l2pcsr import L2PCSR
+from cse_core.methods.baselines.mixcse import MixCSE
+from cse_core.methods.baselines.mocose import MoCoSE
+from cse_core.methods.baselines.pcl import PCL
 from cse_core.methods.compcse import CompCSE
-from cse_core.methods.dclr import DCLR
 from cse_core.methods.diffcse import DiffCSE
-from cse_core.methods.l2pcsr import L2PCSR
-from cse_core.methods.mixcse import MixCSE
 from cse_core.methods.mlm import MLM
-from cse_core.methods.pcl import PCL
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder
@@ -36,6 +40,9 @@ BASED = RankEncoder(base=A, corpus_size=50, lower=-1.0, upper=1.0, combination="
 DROPPED = WhitenedCSE(groups=64, views="dropout")
 WIDE = SNCSE(margin_weight=1.0, nearest=0.0, farthest=0.0)
 EDITED = DiffCSE(generator=Pretrained("wiki-mini"), detection_weight=1.0)
+QUEUED = ESimCSE(queue_size=4, momentum=0.5)
+MOVING = MoCoSE(queue_size=4, first=2, momentum=0.5, momentum_steps=8)
+CUT = ConSERT(second="token_cutoff", second_rate=0.5)
 DEBIASED = DCLR(complement=A, threshold=0.0, step_size=1.0)
 SHARED = MixCSE(negatives="batch")
 PEERS = PCL(share=0.5)
@@ -127,6 +134,27 @@ MOVES: dict[str, dict[str, tuple[Method, Method]]] = {
         mask_share=0.6,
         detection_weight=0.9,
     ),
+    "esimcse": _moves(
+        QUEUED,
+        temperature=0.06,
+        repetition=0.9,
+        queue_size=5,
+        momentum=0.6,
+        slow_start="random",
+        limit="released_code",
+    ),
+    "mocose": _moves(MOVING, temperature=0.06, queue_size=5, first=3, momentum=0.6, momentum_steps=9),
+    "consert": _moves(
+        CUT,
+        temperature=0.11,
+        first="token_cutoff",
+        second="dropout",
+        first_rate=0.3,
+        second_rate=0.3,
+        contrast="one_way",
+        head="tanh",
+    ),
+    "ct": _moves(CT(negatives=2), negatives=1, pairs="independent"),
     "dclr": _moves(
         DEBIASED,
         temperature=0.06,
@@ -219,6 +247,10 @@ TRAINED: dict[str, Method] = {
     "diffcse": EDITED,
     "diffcse tanh": replace(EDITED, head="tanh"),
     "mlm": MLM(mlm_weight=1.0),
+    "esimcse": QUEUED,
+    "mocose": MOVING,
+    "consert": CUT,
+    "ct": CT(negatives=2),
     "dclr": DEBIASED,
     "dclr binary": replace(DEBIASED, objective="binary"),
     "mixcse": MixCSE(),
@@ -253,9 +285,15 @@ class Encoded:
         raise NotImplementedError
 
 
+def template_of(method: Method) -> str:
+    """The template of the first view, where the method has templates."""
+    inner = innermost(method)
+    return inner.first if isinstance(inner, PromptBERT | SNCSE) else ""
+
+
 def encoder_for(method: Method, dropout: float = 0.3) -> Encoder:
     """wiki-tiny, with the method's first template where it has templates. Shared: reset what a test changes."""
-    return _encoder(getattr(innermost(method), "first", ""), dropout)
+    return _encoder(template_of(method), dropout)
 
 
 @cache

@@ -2,14 +2,18 @@
 
 from typing import Any
 
-from cse_core.methods.arccse import ArcCSE
+from cse_core.methods.baselines.arccse import ArcCSE
+from cse_core.methods.baselines.consert import ConSERT
+from cse_core.methods.baselines.ct import CT
+from cse_core.methods.baselines.dclr import DCLR
+from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.l2pcsr import L2PCSR
+from cse_core.methods.baselines.mixcse import MixCSE
+from cse_core.methods.baselines.mocose import MoCoSE
+from cse_core.methods.baselines.pcl import PCL
 from cse_core.methods.compcse import CompCSE
-from cse_core.methods.dclr import DCLR
 from cse_core.methods.diffcse import DiffCSE
-from cse_core.methods.l2pcsr import L2PCSR
-from cse_core.methods.mixcse import MixCSE
 from cse_core.methods.mlm import MLM
-from cse_core.methods.pcl import PCL
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder
@@ -42,6 +46,12 @@ DEFAULTS: dict[Any, dict[str, Any]] = {
     | {"negation": "words"},
     DiffCSE: {"temperature": 0.05, "head": "batch_norm", "generator": Pretrained("distilbert-base-uncased")}
     | {"mask_share": 0.3, "detection_weight": 0.005},
+    ESimCSE: {"temperature": 0.05, "repetition": 0.32, "queue_size": 160, "momentum": 0.995, "slow_start": "online"}
+    | {"limit": "paper"},
+    MoCoSE: {"temperature": 0.05, "queue_size": 512, "first": 128, "momentum": 0.85, "momentum_steps": 15_000},
+    ConSERT: {"temperature": 0.1, "first": "feature_cutoff", "second": "shuffle", "first_rate": 0.2}
+    | {"second_rate": 0.0, "contrast": "both_views", "head": "none"},
+    CT: {"negatives": 7, "pairs": "anchored"},
     MLM: {"inner": SimCSE(), "mlm_weight": 0.1, "mlm_share": 0.15},
     DCLR: {"temperature": 0.05, "complement": None, "initial": None, "select": "stsb_dev", "threshold": 0.9}
     | {"noise_times": 1.0, "steps": 4, "step_size": 0.001, "ascent": "batch", "exclusion": "zero"}

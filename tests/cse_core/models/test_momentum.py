@@ -183,7 +183,7 @@ def test_the_decay_goes_along_a_cosine(start: float, step: int, half: int) -> No
 
 
 def test_the_published_schedules_ends() -> None:
-    """BASELINES of MoCoSE: at batch 256 the decay is 0.789 at the end, at batch 64 it has passed 1 and turned down."""
+    """At batch 256 the decay is 0.789 at the end, at batch 64 it has passed 1 and turned down."""
     assert cosine_decay(0.75, 3_888, 15_000) == pytest.approx(0.789, abs=5e-4)
     assert cosine_decay(0.75, 15_553, 15_000) == pytest.approx(0.9992, abs=5e-5)
 

@@ -10,11 +10,11 @@ import torch
 from cse_core.data.batches import Batches, pad
 from cse_core.data.examples import examples
 from cse_core.method import Method
-from cse_core.methods.arccse import ArcCSE
-from cse_core.methods.dclr import DCLR
-from cse_core.methods.l2pcsr import L2PCSR
-from cse_core.methods.mixcse import MixCSE
-from cse_core.methods.pcl import PCL
+from cse_core.methods.baselines.arccse import ArcCSE
+from cse_core.methods.baselines.dclr import DCLR
+from cse_core.methods.baselines.l2pcsr import L2PCSR
+from cse_core.methods.baselines.mixcse import MixCSE
+from cse_core.methods.baselines.pcl import PCL
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder

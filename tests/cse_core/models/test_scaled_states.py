@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModel
 from cse_core.data.batches import pad, stack
 from cse_core.method import Factors, Tokens
 from cse_core.models.encoder import Encoder
+from tests.support.one_by_one import states_of
 
 TEXTS = ["a cat sat on a mat", "the river rose", "no", "two old men argued about the price of fish"]
 WIDTH = 128
@@ -63,22 +64,11 @@ def outcome(encoder: Encoder, tokens: Tokens, call: Callable[..., tuple[Tensor, 
 
 
 def by_hand(encoder: Encoder, tokens: Tokens, row: int, kept: Tensor | None, factors: Factors | None) -> list[Tensor]:
-    """The states of one sentence by itself, layer by layer, each multiplied as the equation says."""
-    backbone: Any = encoder.backbone
-    length = int(tokens.mask[row].sum())
-    first = encoder._first_position
-    places = tokens.position_ids[row, :length].unsqueeze(0) + first
-    state = backbone.embeddings(input_ids=tokens.ids[row, :length].unsqueeze(0), position_ids=places)[0]
-    found = []
-    for level in range(len(backbone.encoder.layer) + 1):
-        if level:
-            state = backbone.encoder.layer[level - 1](state.unsqueeze(0), None)[0]
-        elif kept is not None:
-            state = torch.where(kept.expand(-1, tokens.ids.shape[1], WIDTH)[row, :length], state, 0.0)
-        if factors is not None and level < len(factors.features):
-            state = state * (factors.tokens[row, level, :length, None] + factors.features[level]) / 2
-        found.append(state)
-    return found
+    """The states of one row by itself, each multiplied as the equation says."""
+    length, ids = int(tokens.mask[row].sum()), tokens.ids[row][tokens.mask[row]].tolist()
+    own = None if kept is None else kept.expand(-1, tokens.ids.shape[1], WIDTH)[row, :length]
+    pair = None if factors is None else (factors.tokens[row, :, :length], factors.features)
+    return states_of(encoder.backbone, ids, kept=own, factors=pair)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "top2_mean", "first_last_mean"])

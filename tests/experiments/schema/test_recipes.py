@@ -1,6 +1,6 @@
 """Every method as a run: as published, rescaled where the width doesn't allow that, with its bases."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from cse_core.method import innermost
-from cse_core.methods import METHODS, arccse, compcse, diffcse, whitenedcse
+from cse_core.methods import METHODS, compcse, diffcse, whitenedcse
+from cse_core.methods.baselines import arccse
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
 from experiments.run import build, options_for
@@ -17,6 +17,7 @@ from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Row
 from experiments.studies.robustness import methods
+from tests.support.method_variants import template_of
 
 BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
 SMALL, PAPER = SCALES["small"], SCALES["paper"]
@@ -34,7 +35,7 @@ def test_every_method_is_a_run_at_every_scale(name: str, scale: str) -> None:
     run = made(name, SCALES[scale])
     assert run.method.name == name
     assert run.backbone == SCALES[scale].backbones[BASE]
-    assert ("first" in {f.name for f in fields(innermost(run.method))}) == bool(run.template)  # ty: ignore[invalid-argument-type]
+    assert template_of(run.method) == run.template
     assert RUNS[name](SMALL, "roberta-base") is None
 
 

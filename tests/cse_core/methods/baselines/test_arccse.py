@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cse_core.data.batches import pad
 from cse_core.method import Batch, Loss, Tokens
-from cse_core.methods.arccse import (
+from cse_core.methods.baselines.arccse import (
     PUBLISHED,
     SMALL,
     ArcCSE,

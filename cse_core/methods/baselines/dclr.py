@@ -139,8 +139,7 @@ class DCLR:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("threshold", self.threshold, lambda t: -1 < t <= 2, "in (-1, 2]")
         check("noise_times", self.noise_times, lambda m: m >= 0, "zero or positive")
-        if self.steps < 0:
-            raise ValueError(f"steps must be zero or positive, got {self.steps}")
+        check("steps", self.steps, lambda s: s >= 0, "zero or positive")
         check("step_size", self.step_size, lambda s: s > 0, "positive")
         for name, known in (
             ("ascent", ("batch", "noise_only")),

@@ -110,10 +110,8 @@ class L2PCSR:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("threshold", self.threshold, lambda r: r < 1, "below 1")
         check("step_size", self.step_size, lambda s: s > 0, "positive")
-        if self.steps < 0:
-            raise ValueError(f"steps must be zero or positive, got {self.steps}")
-        if self.layers < 1:
-            raise ValueError(f"layers must be at least 1, got {self.layers}")
+        check("steps", self.steps, lambda s: s >= 0, "zero or positive")
+        check("layers", self.layers, lambda k: k >= 1, "at least 1")
         for name, known in (("token_norm", NORMS), ("views", ("both", "second"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")

@@ -145,11 +145,10 @@ class ArcCSE:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("margin_degrees", self.margin_degrees, lambda m: 0 <= m < 180, "in [0, 180)")
         check("triplet_weight", self.triplet_weight, lambda w: w >= 0, "zero or positive")
+        check("shortest", self.shortest, lambda w: w >= 1, "at least 1")
         check("triplet_margin", self.triplet_margin, lambda m: m >= 0, "zero or positive")
         if not 0 < self.light < self.heavy <= 1:
             raise ValueError(f"masked shares must be 0 < light < heavy <= 1, got {self.light} and {self.heavy}")
-        if self.shortest < 1:
-            raise ValueError(f"shortest must be at least 1, got {self.shortest}")
         forms = ("exact", "easy", "monotone")
         if self.margin_form not in forms:
             raise ValueError(f"margin_form must be one of {', '.join(forms)}, got {self.margin_form!r}")

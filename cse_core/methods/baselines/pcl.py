@@ -139,8 +139,7 @@ class PCL:
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("share", self.share, lambda s: 0 < s <= 1, "in (0, 1]")
-        if self.longest < 3:
-            raise ValueError(f"longest must be at least 3, got {self.longest}")
+        check("longest", self.longest, lambda t: t >= 3, "at least 3")
         for name in ("positive_weight", "cooperation_weight"):
             check(name, getattr(self, name), lambda w: w >= 0, "zero or positive")
         unknown = [kind for kind in self.augmentations if kind not in EDITS]

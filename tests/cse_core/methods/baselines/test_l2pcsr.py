@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cse_core.data.batches import pad
 from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Factors, Loss, Tokens, starting_encoder
-from cse_core.methods.l2pcsr import L2PCSR, PUBLISHED, SMALL, ascend, attack, binarize, with_start
+from cse_core.methods.baselines.l2pcsr import L2PCSR, PUBLISHED, SMALL, ascend, attack, binarize, with_start
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run

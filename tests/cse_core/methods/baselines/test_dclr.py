@@ -12,7 +12,14 @@ from torch import Tensor, nn
 
 from cse_core.data.batches import pad
 from cse_core.method import Batch, Loss
-from cse_core.methods.dclr import DCLR, PUBLISHED, debiased_loss, instance_weights, noise_negatives, with_complement
+from cse_core.methods.baselines.dclr import (
+    DCLR,
+    PUBLISHED,
+    debiased_loss,
+    instance_weights,
+    noise_negatives,
+    with_complement,
+)
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce
 from cse_core.method import Batch, Tokens
-from cse_core.methods.mixcse import PUBLISHED, MixCSE, mixed_loss, mixed_negatives
+from cse_core.methods.baselines.mixcse import PUBLISHED, MixCSE, mixed_loss, mixed_negatives
 from cse_core.methods.simcse import SimCSE
 from tests.support.method_oracles import NoSource, Views, cosine, drawn, slopes
 
