@@ -141,6 +141,11 @@ class ArcCSE:
     examples = single_column
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("margin_degrees", self.margin_degrees, lambda m: 0 <= m < 180, "in [0, 180)")

@@ -135,6 +135,11 @@ class DCLR:
     examples = single_column
     modules = tanh_head
 
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("threshold", self.threshold, lambda t: -1 < t <= 2, "in (-1, 2]")

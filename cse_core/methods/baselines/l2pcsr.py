@@ -106,6 +106,11 @@ class L2PCSR:
     modules = tanh_head
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("threshold", self.threshold, lambda r: r < 1, "below 1")

@@ -136,6 +136,11 @@ class PCL:
     examples = single_column
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("share", self.share, lambda s: 0 < s <= 1, "in (0, 1]")
