@@ -36,7 +36,11 @@ SCALES = {
             dev="synthetic_dev",
             training=SMALL | {"eval_steps": 16},
             width=128,
-            rescaled={**RESCALED, "rankencoder": {"bert-base-uncased": {"corpus_size": 4096}}},
+            rescaled={
+                **RESCALED,
+                "rankencoder": {"bert-base-uncased": {"corpus_size": 4096}},
+                "mocose": {"bert-base-uncased": {"momentum_steps": 128}},
+            },
             notes="Synthetic sentences with similarity known by construction: shows that the machinery works, no more.",
         ),
         Scale(
@@ -65,7 +69,7 @@ SCALES = {
             seeds=(42, 1, 2),
             training={"learning_rate": 3e-4, "dropout": 0.3, "precision": "bf16"},
             width=128,
-            rescaled=RESCALED,
+            rescaled=RESCALED | {"mocose": {}},  # whose steps are as many as published
             notes="The papers' epochs and batches on stand-in backbones and another Wikipedia sample.",
         ),
         Scale(
