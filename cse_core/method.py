@@ -33,7 +33,7 @@ class Factors:
 class Tokens:
     """Token ids of n texts, padded on the right. `positions` replaces the usual 0..t-1 where a method shifts them.
 
-    Where `kept` is False the embedding output is set to zero; one entry may stand for all tokens or all features.
+    Where `kept` is False the embedding output is set to zero; one entry may apply to all tokens or all features.
     """
 
     ids: Int[Tensor, "n t"]

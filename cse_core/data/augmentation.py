@@ -2,7 +2,7 @@
 
 They work on the wordpieces between a sentence's first and last token, which stay. Each edit is a pure function of the
 Tokens and of the choices made; `augment` draws the choices. What lies behind a mask is never read. Nothing waits for a
-GPU: choices are tensors, and shapes follow from the arguments alone.
+GPU: choices are tensors, and shapes follow only from the arguments.
 """
 
 import torch
@@ -59,7 +59,7 @@ def delete(tokens: Tokens, chosen: Bool[Tensor, "n t"]) -> Tokens:
 def first_occurrences(tokens: Tokens, chosen: Bool[Tensor, "n t"]) -> Bool[Tensor, "n t"]:
     """Return, for each chosen wordpiece, the first place of its value instead of its own (PCL's code).
 
-    Of a value that is chosen k times, the first k places are returned.
+    A value that is chosen k times has its first k places returned.
     """
     inside = wordpieces(tokens)
     same = (tokens.ids.unsqueeze(2) == tokens.ids.unsqueeze(1)) & inside.unsqueeze(1) & inside.unsqueeze(2)
@@ -77,7 +77,7 @@ def insert_copies(
     """Return the sentences after inserting copies of their own wordpieces, one after the other.
 
     The k-th insertion of a row, of `counts` in all, puts a copy of wordpiece `sources[k]` of the list as it is by then
-    before wordpiece `places[k]`, where the list's length stands for its end. `width` is that of the result, else as
+    before wordpiece `places[k]`, where the list's length means its end. `width` is that of the result, else as
     many places wider as there are insertions.
     """
     lengths = tokens.mask.sum(1) + counts

@@ -80,9 +80,9 @@ def _stacked_factors(tokens: Sequence[Tokens], longest: int) -> Factors | None:
     if not factors:
         return None
     features = factors[0].features
-    if len(factors) < len(tokens) or any(one.features is not features for one in factors):
+    if len(factors) < len(tokens) or any(part.features is not features for part in factors):
         raise ValueError("tokens of one pass need the very same features in their factors, or no factors at all")
-    widened = (torch.nn.functional.pad(one.tokens, (0, longest - one.tokens.shape[2]), value=1.0) for one in factors)
+    widened = (torch.nn.functional.pad(f.tokens, (0, longest - f.tokens.shape[2]), value=1.0) for f in factors)
     return Factors(torch.cat(list(widened)), features)
 
 

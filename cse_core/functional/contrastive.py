@@ -38,7 +38,7 @@ def nt_xent(view1: Float[Tensor, "n d"], view2: Float[Tensor, "n d"], temperatur
     """Mean cross-entropy of picking each vector's other view among all other vectors (SimCLR; ConSERT, Section 3.1).
 
     L = -1/2n sum_i log( exp(cos(r_i, r_p(i))/t) / sum_{k != i} exp(cos(r_i, r_k)/t) ) over the 2n vectors r of both
-    views, r_p(i) the other view of r_i: 2n - 1 candidates each, in both directions. One sentence alone has loss 0.
+    views, r_p(i) the other view of r_i: 2n - 1 candidates each, in both directions. A single sentence has loss 0.
     """
     n, both = len(view1), torch.cat([view1, view2])
     itself = torch.eye(2 * n, dtype=torch.bool, device=both.device)
@@ -55,8 +55,8 @@ def without_diagonal(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
 def log_one_minus_softmax(logits: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
     """Return log(1 - p), p the softmax of each row, without the loss of digits where a p is next to 1.
 
-    It is the logsumexp of all other entries minus that of all. Only a row's largest entry can have p > 1/2, so it alone
-    is computed that way, and the others by log1p(-p). In a row of one entry, or whose others are all -inf, the value of
+    It is the logsumexp of all other entries minus that of all. Only a row's largest entry can have p > 1/2, so only
+    that is computed this way, and the others by log1p(-p). In a row of one entry, or whose others are all -inf, the value of
     the largest is finite, hugely negative and without gradient, where log(0) would make gradients NaN.
     """
     largest = F.one_hot(logits.argmax(1), logits.shape[1]).bool()

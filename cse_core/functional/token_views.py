@@ -27,13 +27,13 @@ def shuffled_positions(mask: Bool[Tensor, "n t"], order: Int[Tensor, "n t"]) -> 
 
 def token_cutoff(mask: Bool[Tensor, "n t"], order: Int[Tensor, "n t"], rate: float) -> Bool[Tensor, "n t 1"]:
     """Return which tokens are kept where the first int(length * rate) of each row's order are cut."""
-    return _kept(order, _counts(mask.sum(1), rate)).unsqueeze(2)
+    return _all_but_first(order, _counts(mask.sum(1), rate)).unsqueeze(2)
 
 
 def feature_cutoff(order: Int[Tensor, "n d"], rate: float) -> Bool[Tensor, "n 1 d"]:
     """Return which features are kept, in all tokens of a row, where the first int(d * rate) of its order are cut."""
     counts = torch.full_like(order[:, 0], cut_count(order.shape[1], rate))
-    return _kept(order, counts).unsqueeze(1)
+    return _all_but_first(order, counts).unsqueeze(1)
 
 
 def entry_cutoff(mask: Bool[Tensor, "n t"], order: Int[Tensor, "n td"], rate: float) -> Bool[Tensor, "n t d"]:
@@ -42,14 +42,14 @@ def entry_cutoff(mask: Bool[Tensor, "n t"], order: Int[Tensor, "n td"], rate: fl
     The order is of entries token by token, those of real tokens first.
     """
     width = order.shape[1] // mask.shape[1]
-    return _kept(order, _counts(mask.sum(1) * width, rate)).unflatten(1, (mask.shape[1], width))
+    return _all_but_first(order, _counts(mask.sum(1) * width, rate)).unflatten(1, (mask.shape[1], width))
 
 
 def _counts(sizes: Int[Tensor, " n"], rate: float) -> Int[Tensor, " n"]:
     return (sizes.double() * rate).long()
 
 
-def _kept(order: Int[Tensor, "n m"], counts: Int[Tensor, " n"]) -> Bool[Tensor, "n m"]:
-    """All but the first of each row's order."""
+def _all_but_first(order: Int[Tensor, "n m"], counts: Int[Tensor, " n"]) -> Bool[Tensor, "n m"]:
+    """Return which places are not among the first of each row's order."""
     ranks = torch.arange(order.shape[1], device=order.device).expand_as(order)
     return torch.ones_like(order, dtype=torch.bool).scatter(1, order, ranks >= counts[:, None])

@@ -132,17 +132,17 @@ class Encoder(nn.Module):
     def still(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
         """A training pass without dropout. Its activations are kept, whatever activation checkpointing does."""
         was_training = self.backbone.training
-        self.backbone.eval()  # alone: precision and compilation follow the encoder's own mode
+        self.backbone.eval()  # only this part: precision and compilation follow the encoder's own mode
         try:
             return self(*tokens)
         finally:
             self.backbone.train(was_training)
 
-    def copied(self) -> "Encoder":
+    def clone(self) -> "Encoder":
         """Return an encoder of the same settings with weights of its own, equal to these."""
-        own = self.with_pooling(self.pooling, self.template, self.longest)
-        own.backbone, own.precision = copy.deepcopy(self.backbone), self.precision
-        return own
+        copied = self.with_pooling(self.pooling, self.template, self.longest)
+        copied.backbone, copied.precision = copy.deepcopy(self.backbone), self.precision
+        return copied
 
     @property
     def pad_id(self) -> int:

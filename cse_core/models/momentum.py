@@ -24,8 +24,8 @@ def cosine_decay(start: float, step: int, total: int) -> float:
 @torch.no_grad()
 def move_towards(slow: nn.Module, online: nn.Module, decay: float) -> None:
     """Set each parameter of `slow` to decay * slow + (1 - decay) * online; decay 0 gives the online bits."""
-    for mine, theirs in zip(slow.parameters(), online.parameters(), strict=True):
-        mine.copy_(decay * mine + (1 - decay) * theirs)
+    for target, source in zip(slow.parameters(), online.parameters(), strict=True):
+        target.copy_(decay * target + (1 - decay) * source)
 
 
 class Slow(nn.Module):
@@ -38,7 +38,7 @@ class Slow(nn.Module):
     def __init__(self, encoder: Encoder, *, dropout: bool = False) -> None:
         super().__init__()
         self.dropout, self.updates = dropout, 0
-        self.encoder = encoder.copied().requires_grad_(False)
+        self.encoder = encoder.clone().requires_grad_(False)
         self.copies = nn.ModuleList()
         # In a tuple, which nn.Module does not look into: neither saved nor moved with this one.
         self._pairs: tuple[tuple[nn.Module, nn.Module], ...] = ((self.encoder.backbone, encoder.backbone),)
@@ -84,14 +84,14 @@ class Queue(nn.Module):
         self.filled = first
 
     @property
-    def held(self) -> Float[Tensor, "m d"]:
+    def newest(self) -> Float[Tensor, "m d"]:
         """The vectors held now, a view: `push` overwrites it."""
         return self.vectors[: self.filled]
 
     @torch.no_grad()
     def push(self, keys: Float[Tensor, "n d"]) -> None:
         """Add vectors, without their gradient, and drop the oldest beyond the size."""
-        joined = torch.cat([self.held, keys.to(self.vectors.dtype)])
+        joined = torch.cat([self.newest, keys.to(self.vectors.dtype)])
         joined = joined[max(len(joined) - len(self.vectors), 0) :]
         self.vectors[: len(joined)] = joined
         self.filled = len(joined)

@@ -101,7 +101,7 @@ def states(
     if hasattr(model, "embeddings_project"):  # ELECTRA's embeddings may be narrower than its layers
         outputs[0] = model.embeddings_project(outputs[0])
     if scaling is not None:
-        scaling = scaling.packed(layout.places, layout.mask.shape[1])
+        scaling = scaling.pack(layout.places, layout.mask.shape[1])
         outputs[0] = scaling(outputs[0], 0)
     forward = partial(checkpoint, _layer, use_reentrant=False) if model.is_activation_checkpointing else _layer
     for level, layer in enumerate(model.encoder.layer, 1):

@@ -33,7 +33,7 @@ class Scaling:
             return cls(kept, None, None)
         return cls(kept, tokens.factors.tokens.transpose(1, 2), tokens.factors.features)
 
-    def packed(self, places: Int[Tensor, " some"], length: int) -> "Scaling":
+    def pack(self, places: Int[Tensor, " some"], length: int) -> "Scaling":
         """Return the same for real tokens one after another, from their places in rows of `length`."""
         rows, columns = places // length, places % length
         picked = (part if part is None else part[rows, columns] for part in (self.kept, self.tokens))
@@ -67,12 +67,12 @@ def scaled_by(backbone: Any, scaling: Scaling | None) -> Generator[None]:
         if scaling is not None:
             for level, part in enumerate(_parts(backbone, scaling)):
                 # Before transformers' own hooks, which note the states that poolings read.
-                hook = part.register_forward_hook(partial(_scaled, scaling, level), prepend=True)
+                hook = part.register_forward_hook(partial(_scale_output, scaling, level), prepend=True)
                 hooks.callback(hook.remove)
         yield
 
 
-def _scaled(scaling: Scaling, level: int, _module: nn.Module, _inputs: object, state: Tensor) -> Tensor:
+def _scale_output(scaling: Scaling, level: int, _module: nn.Module, _inputs: object, state: Tensor) -> Tensor:
     return scaling(state, level)
 
 

@@ -34,8 +34,8 @@ def schedule_of(run: Run, optimizer: torch.optim.Optimizer, steps: int) -> torch
 
 
 def linear_decay(optimizer: torch.optim.Optimizer, warmup: int, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
-    """Up from 0 over the first `warmup` steps, then down to 0 at the last."""
-    from transformers import get_linear_schedule_with_warmup  # takes seconds, and many import this file for its names
+    """Return the schedule that rises from 0 over the first `warmup` steps, then falls to 0 at the last."""
+    from transformers import get_linear_schedule_with_warmup  # lazy: slow import
 
     return get_linear_schedule_with_warmup(optimizer, warmup, steps)
 

@@ -57,8 +57,8 @@ class Scale:
             return None
         method = with_fields(self.rescale(recipe.method, backbone), **fields)
         replaced = {name: value for name, value in self.training.items() if name not in recipe.fixed}
-        own = {k: v for k, v in self._changes(recipe.method, backbone).items() if k in RUN_FIELDS}
-        settings: dict[str, Any] = recipe.training | replaced | own | {"seed": self.seeds[0]}
+        changed = {k: v for k, v in self._changes(recipe.method, backbone).items() if k in RUN_FIELDS}
+        settings: dict[str, Any] = recipe.training | replaced | changed | {"seed": self.seeds[0]}
         return Run(method=method, backbone=self.backbones[backbone], corpus=self.corpus, **settings)
 
     def rescale(self, method: Method, backbone: str) -> Method:

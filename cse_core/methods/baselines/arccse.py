@@ -63,7 +63,7 @@ def arc_con(
     margin_degrees: float,
     form: str = "exact",
 ) -> Float[Tensor, ""]:
-    """Return L_arc; 0 for a single sentence, which has nothing to be told apart from."""
+    """Return L_arc; 0 for a single sentence, which has no negatives."""
     cosines = cosine_matrix(z1, z2)
     if margin_degrees:
         cosines = cosines.diagonal_scatter(add_margin(cosines.diagonal(), margin_degrees, form))

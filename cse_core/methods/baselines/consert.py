@@ -10,7 +10,7 @@ bit for bit. Under its own loss it never is: 2n - 1 candidates, two directions.
 Paper against the released code, yym6472/ConSERT:
 - D1: it trains on the sentences of the seven test sets (corpus `sts_texts`), as paper and README say openly. Rows on it
   are marked; the control is the scale's Wikipedia;
-- D2: the README's vectors are means of the last two layers. Loss and dev scores of the code read the last layer alone,
+- D2: the README's vectors are means of the last two layers. Loss and dev scores of the code read only the last layer,
   as the default here; rows are scored with `top2_mean`, as its final test is;
 - D3: its loss is twice the paper's times 0.15, which AdamW forgets but for clipping; here the paper's mean;
 - D4: its scripts have learning rate 5e-7, the default; its author names 2e-7 and 2e-5 in issue 1;
@@ -89,14 +89,14 @@ class ConSERT:
 
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
-        for name, known in (
+        for name, choices in (
             ("first", KINDS),
             ("second", KINDS),
             ("contrast", ("both_views", "one_way")),
             ("head", ("none", "tanh")),
         ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         for name in ("first", "second"):
             kind, rate = getattr(self, name), getattr(self, f"{name}_rate")
             if kind in CUTOFFS:

@@ -9,7 +9,7 @@ a check that the others matter.
 Paper against the authors' code, FreddeFrallan/Contrastive-Tension, and sentence-transformers':
 - D1: in the paper's figure the anchor is in all pairs of a group, (A, A), (A, B), ..., (A, H), the default. In the code
   each other pair is of two further sentences: `pairs="independent"`, groups of 1 + 2K;
-- D2: mean over pairs (authors) or sum (sentence-transformers), which RMSprop can't tell apart, but clipping can: mean;
+- D2: mean over pairs (authors) or sum (sentence-transformers), which are the same to RMSprop, but not to clipping: mean;
 - D3: the authors clip no gradient; this project's training clips its norm at 1;
 - D4: their code scores, at each evaluation, whichever copy is better on dev; here always f2;
 - D5: their code has dropout off; the paper's word on it was not found;
@@ -86,8 +86,8 @@ class CT:
             raise ValueError(f"pairs must be one of anchored, independent, got {self.pairs!r}")
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """f1, a second encoder that is trained beside the run's own, f2."""
-        return nn.ModuleDict({"first": encoder.copied()})
+        """Return f1, a second encoder that is trained beside the run's own, f2."""
+        return nn.ModuleDict({"first": encoder.clone()})
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """Return the mean logistic loss over the batch's pairs; each sentence passes an encoder once."""
@@ -104,13 +104,13 @@ class CT:
 
 
 def _rows(tokens: Tokens, rows: list[int]) -> Tokens:
-    """The distinct ones of some rows, in their order."""
+    """Return the distinct ones of some rows, in their order."""
     distinct = sorted(set(rows))
     return Tokens(tokens.ids[distinct], tokens.mask[distinct])
 
 
 def _places(rows: list[int], device: torch.device) -> Tensor:
-    """Where each row is among the distinct ones."""
+    """Return the place of each row among the distinct ones."""
     place = {row: i for i, row in enumerate(sorted(set(rows)))}
     return torch.tensor([place[row] for row in rows], device=device)
 

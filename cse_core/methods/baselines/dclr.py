@@ -100,7 +100,7 @@ def debiased_loss(
     """
     n = len(z1)
     if n + len(noise) < 2:
-        raise ValueError("debiased_loss needs a second sentence or a noise vector, got neither: nothing to tell apart")
+        raise ValueError("debiased_loss needs a second sentence or a noise vector, got neither: there are no negatives")
     logits = cosine_matrix(z1, z2) / temperature
     logits = logits.masked_fill(weights == 0, -torch.inf if exclusion == "zero" else 0.0)
     if len(noise):
@@ -146,13 +146,13 @@ class DCLR:
         check("noise_times", self.noise_times, lambda m: m >= 0, "zero or positive")
         check("steps", self.steps, lambda s: s >= 0, "zero or positive")
         check("step_size", self.step_size, lambda s: s > 0, "positive")
-        for name, known in (
+        for name, choices in (
             ("ascent", ("batch", "noise_only")),
             ("exclusion", ("zero", "logit")),
             ("objective", ("cross_entropy", "binary")),
         ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
 
     @property
     def starts_from(self) -> tuple[Run | Pretrained, str] | None:

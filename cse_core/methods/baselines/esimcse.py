@@ -50,10 +50,10 @@ def repetition_limit(pieces: int, rate: float, limit: str = "paper") -> int:
     return min(max(2, int(rate * pieces)), pieces)
 
 
-def repeated(ids: Sequence[int], places: Sequence[int]) -> list[int]:
+def repeat(ids: Sequence[int], places: Sequence[int]) -> list[int]:
     """Return the ids with those at the given places written twice, in place."""
     twice = set(places)
-    return [one for place, token in enumerate(ids) for one in [token] * (1 + (place in twice))]
+    return [copy for place, token in enumerate(ids) for copy in [token] * (1 + (place in twice))]
 
 
 def drawn_places(ids: Sequence[int], rate: float, limit: str = "paper") -> list[int]:
@@ -110,9 +110,9 @@ class ESimCSE:
         check("repetition", self.repetition, lambda r: 0 <= r <= 1, "in [0, 1]")
         check("queue_size", self.queue_size, lambda m: m >= 0, "zero or positive")
         check("momentum", self.momentum, lambda m: 0 <= m <= 1, "in [0, 1]")
-        for name, known in (("slow_start", ("online", "random")), ("limit", ("paper", "released_code"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        for name, choices in (("slow_start", ("online", "random")), ("limit", ("paper", "released_code"))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
 
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
@@ -121,7 +121,7 @@ class ESimCSE:
         columns = single_column(self, texts, tokenizer, max_length)
         if not self.repetition:
             return columns
-        columns["repeated"] = [repeated(ids, drawn_places(ids, self.repetition, self.limit)) for ids in columns["text"]]
+        columns["repeated"] = [repeat(ids, drawn_places(ids, self.repetition, self.limit)) for ids in columns["text"]]
         longest = max(map(len, columns["repeated"]), default=0)
         if longest > tokenizer.model_max_length:
             raise ValueError(
@@ -145,7 +145,7 @@ class ESimCSE:
         text, head = batch["text"], modules["head"]
         z1, z2 = (head(h) for h in encode(text, batch["repeated"] if self.repetition else text))
         queue: Any = dict(modules.items()).get("queue")
-        negatives = queue.held if queue is not None and len(queue.held) else None
+        negatives = queue.newest if queue is not None and len(queue.newest) else None
         contrastive = info_nce(z1, z2, self.temperature, negatives)
         if queue is not None:
             slow: Any = modules["slow"]

@@ -6,7 +6,7 @@ M = 1[u > rho], N = 1[v > rho]. Four times the scores climb the contrast U = Inf
 the moment: u <- clip(u + 0.1 g/|g|, 0, 1), g = dU/dM taken at the 0/1 masks, and v alike. A last pass with the final
 masks gives the loss. At test there are no factors.
 
-Relations: SimCSE from the same start with rho below 0 and no steps, bit for bit. `steps=0` alone is a random
+Relations: SimCSE from the same start with rho below 0 and no steps, bit for bit. Plain `steps=0` is a random
 perturbation, the control. Training starts from a finished SimCSE encoder (`initial`).
 Facts of the released code, RUCAIBox/L2P-CSR:
 - its script names no start; at a rate of 1e-6 a plain backbone would hardly move, so here it is the study's SimCSE run;
@@ -74,7 +74,7 @@ def attack(
 ) -> tuple[Float[Tensor, "*places t"], Float[Tensor, "k d"]]:
     """Return the scores after `steps` of ascent on the objective, a function of the masks of tokens and of features.
 
-    Its gradient is taken with respect to the masks alone: no parameter's `grad` is touched.
+    Its gradient is taken only with respect to the masks: no parameter's `grad` is touched.
     """
     for _ in range(steps):
         masks = [binarize(scores, threshold).requires_grad_() for scores in (token_scores, feature_scores)]
@@ -117,9 +117,9 @@ class L2PCSR:
         check("step_size", self.step_size, lambda s: s > 0, "positive")
         check("steps", self.steps, lambda s: s >= 0, "zero or positive")
         check("layers", self.layers, lambda k: k >= 1, "at least 1")
-        for name, known in (("token_norm", NORMS), ("views", ("both", "second"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        for name, choices in (("token_norm", NORMS), ("views", ("both", "second"))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
 
     @property
     def starts_from(self) -> tuple[Run | Pretrained, str] | None:
@@ -157,13 +157,13 @@ class L2PCSR:
             step_size=self.step_size,
             token_norm=self.token_norm,
         )
-        tokens, features = (binarize(one, self.threshold) for one in scores)
+        tokens, features = (binarize(part, self.threshold) for part in scores)
         z1, z2 = views(tokens, features)
         contrastive = info_nce(z1, z2, self.temperature)
-        terms = {"contrastive": contrastive} | self._dropped(text, tokens, features, specials)
+        terms = {"contrastive": contrastive} | self._shares_dropped(text, tokens, features, specials)
         return Loss(contrastive, terms, (z1, z2))
 
-    def _dropped(self, text: Tokens, tokens: Tensor, features: Tensor, specials: Tensor) -> dict[str, Tensor]:
+    def _shares_dropped(self, text: Tokens, tokens: Tensor, features: Tensor, specials: Tensor) -> dict[str, Tensor]:
         """Return the shares of real tokens and of features whose mask is 0."""
         real = text.mask.repeat(len(tokens) // len(text.mask), 1).unsqueeze(1).expand_as(tokens)
         zero = (tokens == 0) & real

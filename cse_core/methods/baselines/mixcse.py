@@ -10,7 +10,7 @@ Paper against the released code, BDBC-KG-NLP/MixCSE_AAAI2022:
 - E1: a column that is left out counts with logit 0 in the code, `excluded="zero"`; at the usual temperature nothing
   against the others;
 - E2: the code shares all mixed vectors over the batch, and mixes the first views as well, `negatives="both"`; the paper
-  has one per sentence, `"own"`. `"batch"` shares those of the second views alone. Left out is what holds i's positive
+  has one per sentence, `"own"`. `"batch"` shares only those of the second views. Left out is what holds i's positive
   by its larger share, u_k with r(k) = i, and of the first views' w_i the column of its own partner;
 - the paper mixes unit vectors, the code what the head gives: `normalise_first=False`. So the code is MixCSE(
   negatives="both", excluded="zero", normalise_first=False);
@@ -103,9 +103,9 @@ class MixCSE:
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("share", self.share, lambda s: 0 <= s <= 1, "between 0 and 1")
-        for name, known in (("negatives", ("none", "own", "batch", "both")), ("excluded", ("drop", "zero"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        for name, choices in (("negatives", ("none", "own", "batch", "both")), ("excluded", ("drop", "zero"))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """Contrast two dropout views, with negatives mixed of each sentence and the next one of the batch."""

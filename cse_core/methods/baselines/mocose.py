@@ -47,7 +47,7 @@ def projection(width: int) -> nn.Sequential:
 
 
 def predictor(width: int) -> nn.Sequential:
-    """Return q: as g, then a second linear map and tanh; the online branch alone has it."""
+    """Return q: as g, then a second linear map and tanh; only the online branch has it."""
     return nn.Sequential(*projection(width), nn.Linear(width, width), nn.Tanh())
 
 
@@ -109,7 +109,7 @@ class MoCoSE:
             (key,) = slow(batch["text"])
             for head in slow.copies:
                 key = head(key)
-        contrastive = info_nce(query, key, self.temperature, queue.held if len(queue.held) else None)
+        contrastive = info_nce(query, key, self.temperature, queue.newest if len(queue.newest) else None)
         queue.push(key)
         return Loss(contrastive, {"contrastive": contrastive}, (query, key))
 

@@ -1,6 +1,6 @@
 """PCL (Wu et al., EMNLP 2022): several kinds of positives as a group, and two networks that correct each other.
 
-Of each sentence there are the sentence itself, itself again under other dropout, and edits of its wordpieces: shuffle,
+A sentence's views are the sentence itself, itself again under other dropout, and edits of its wordpieces: shuffle,
 inverse, deletion and repetition, twice each. Encoder f and its peer g, a second copy that is trained beside it, read
 all of them. Row i of the logits S(Q, K) has cos(Q_i0, K_ia)/tau of the A positives, then cos(Q_i0, K_j0)/tau of the
 other sentences. L = sum over both networks' Z of InfoNCE(Z_0, Z_1) + positives(S(Z, Z))
@@ -41,26 +41,26 @@ def group_logits(
     queries: Float[Tensor, "n views d"], keys: Float[Tensor, "n views d"], temperature: float
 ) -> Float[Tensor, "n columns"]:
     """Return S(Q, K): each sentence's first query against its own other keys, then against other sentences' first."""
-    own = torch.einsum("nd,nad->na", F.normalize(queries[:, 0], dim=-1), F.normalize(keys[:, 1:], dim=-1))
+    positives = torch.einsum("nd,nad->na", F.normalize(queries[:, 0], dim=-1), F.normalize(keys[:, 1:], dim=-1))
     others = without_diagonal(cosine_matrix(queries[:, 0], keys[:, 0]))
-    return torch.cat([own, others], dim=1) / temperature
+    return torch.cat([positives, others], dim=1) / temperature
 
 
 def peer_positive(z: Float[Tensor, "n views d"], temperature: float, form: str = "released") -> Float[Tensor, ""]:
-    """Return the loss of telling a sentence's own other views from other sentences, p = softmax S(Z, Z).
+    """Return the loss of distinguishing a sentence's own other views from other sentences, p = softmax S(Z, Z).
 
     Mean over all entries, y = 1 for own views: "released" softplus(p) - y p, "logit" softplus(S) - y S, "probability"
     -(y log p + (1 - y) log(1 - p)). "multi": the mean of -log p over own views.
     """
-    logits, own = group_logits(z, z, temperature), z.shape[1] - 1
+    logits, count = group_logits(z, z, temperature), z.shape[1] - 1
     if form == "multi":
-        return -logits.log_softmax(1)[:, :own].mean()
+        return -logits.log_softmax(1)[:, :count].mean()
     if form == "probability":
-        certain, other = logits.log_softmax(1)[:, :own], log_one_minus_softmax(logits)[:, own:]
+        certain, other = logits.log_softmax(1)[:, :count], log_one_minus_softmax(logits)[:, count:]
         return -(certain.sum() + other.sum()) / logits.numel()
     scores = logits.softmax(1) if form == "released" else logits
     target = torch.zeros_like(scores)
-    target[:, :own] = 1
+    target[:, :count] = 1
     return F.binary_cross_entropy_with_logits(scores, target)
 
 
@@ -82,7 +82,7 @@ def cooperation(
 
 
 def plain_contrast(z: Float[Tensor, "n views d"], temperature: float) -> Float[Tensor, ""]:
-    """Return InfoNCE of the first two views; 0 for a single sentence, which has nothing to be told apart from."""
+    """Return InfoNCE of the first two views; 0 for a single sentence, which has no negatives."""
     return info_nce(z[:, 0], z[:, 1], temperature) if len(z) > 1 else 0 * z.sum()
 
 
@@ -150,14 +150,14 @@ class PCL:
         unknown = [kind for kind in self.augmentations if kind not in EDITS]
         if unknown:
             raise ValueError(f"augmentations must be of {', '.join(EDITS)}, got {', '.join(unknown)}")
-        for name, known in (
+        for name, choices in (
             ("deletion", DELETIONS),
             ("positives", FORMS),
             ("cooperation_reduction", ("entry", "row")),
             ("peer_head", ("shared", "own")),
         ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         if self.cooperation_weight and not self.peer:
             raise ValueError(f"cooperation needs a peer, got cooperation_weight {self.cooperation_weight} without one")
 
@@ -165,7 +165,7 @@ class PCL:
         """Return the tanh head, the peer, which starts as a copy of the encoder, and its head if it has its own."""
         modules = tanh_head(self, encoder, generator)
         if self.peer:
-            modules["peer"] = encoder.copied()
+            modules["peer"] = encoder.clone()
             if self.peer_head == "own":
                 modules["peer_head"] = tanh_head(self, encoder, generator)["head"]
         return modules
@@ -175,7 +175,7 @@ class PCL:
         text = batch["text"]
         views = [text, text]
         if self.positive_weight or self.cooperation_weight:
-            views += [self._edited(text, kind, batch.generator) for kind in self.augmentations]
+            views += [self._edit(text, kind, batch.generator) for kind in self.augmentations]
         f, g = self._read(encode, modules["head"], views), None
         if self.peer:
             head = modules["peer_head" if self.peer_head == "own" else "head"]
@@ -191,7 +191,7 @@ class PCL:
         )
         return Loss(total, terms, (f[:, 0], f[:, 1]))
 
-    def _edited(self, text: Tokens, kind: str, generator: torch.Generator) -> Tokens:
+    def _edit(self, text: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         return augment(text, kind, generator, share=self.share, max_length=self.longest, deletion=self.deletion)
 
     def _read(self, encode: Encode, head: nn.Module, views: Sequence[Tokens]) -> Float[Tensor, "n views d"]:

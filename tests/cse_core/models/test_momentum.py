@@ -135,26 +135,26 @@ def saved_and_loaded(state: Any) -> Any:
 def test_the_queue_is_a_list_of_the_newest(size: int, batches: list[int], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, size))
     queue = Queue(size, 3, first, torch.Generator().manual_seed(1))
-    kept: deque[list[float]] = deque(queue.held.tolist(), maxlen=size)
+    kept: deque[list[float]] = deque(queue.newest.tolist(), maxlen=size)
     for step, n in enumerate(batches):
         keys = torch.randn(n, 3, generator=torch.Generator().manual_seed(step))
         queue.push(keys)
         kept.extend(keys.tolist())
-        assert queue.held.tolist() == list(kept)
+        assert queue.newest.tolist() == list(kept)
     again = Queue(size, 3)
     again.load_state_dict(saved_and_loaded(queue.state_dict()))
-    assert torch.equal(again.held, queue.held)
+    assert torch.equal(again.newest, queue.newest)
 
 
 def test_the_first_vectors_are_random_and_of_length_1() -> None:
     queue = Queue(5, 64, 4, torch.Generator().manual_seed(1))
-    assert queue.held.norm(dim=1).tolist() == pytest.approx([1] * 4)
-    cosines = (queue.held @ queue.held.T)[~torch.eye(4, dtype=torch.bool)]
+    assert queue.newest.norm(dim=1).tolist() == pytest.approx([1] * 4)
+    cosines = (queue.newest @ queue.newest.T)[~torch.eye(4, dtype=torch.bool)]
     assert cosines.abs().max() < 0.6
-    assert len(Queue(0, 3).held) == 0
+    assert len(Queue(0, 3).newest) == 0
     empty = Queue(0, 3)
     empty.push(torch.ones(2, 3))
-    assert len(empty.held) == 0
+    assert len(empty.newest) == 0
     with pytest.raises(ValueError, match=r"first must be in \[0, 3\], the queue's size, got 4"):
         Queue(3, 8, 4)
 
@@ -163,10 +163,10 @@ def test_what_is_held_can_be_pushed_over_before_the_backward_pass() -> None:
     """`torch.cat` copies what is held, so a loss over it keeps its gradient."""
     queue, keys = Queue(2, 3), torch.randn(2, 3, generator=torch.Generator().manual_seed(1), requires_grad=True)
     queue.push(torch.ones(2, 3))
-    loss = (torch.cat([keys, queue.held]) @ keys.T).square().sum()
+    loss = (torch.cat([keys, queue.newest]) @ keys.T).square().sum()
     (expected,) = torch.autograd.grad(loss, keys, retain_graph=True)
     queue.push(keys)
-    assert not queue.held.requires_grad
+    assert not queue.newest.requires_grad
     assert torch.equal(torch.autograd.grad(loss, keys)[0], expected)
 
 

@@ -237,7 +237,7 @@ def test_activations_that_are_computed_twice_are_scaled_twice(path: str) -> None
 def test_a_copy_has_weights_and_precision_of_its_own() -> None:
     encoder = encoder_of()
     encoder.precision = "bf16"
-    twin = encoder.copied()
+    twin = encoder.clone()
     assert (twin.precision, twin.pooling, twin.max_length) == ("bf16", "mean", encoder.max_length)
     tokens = tokens_of(encoder)
     assert torch.equal(twin(tokens)[0], encoder(tokens)[0])

@@ -14,7 +14,7 @@ from torch import nn
 from cse_core.data.batches import pad
 from cse_core.method import Batch, Loss
 from cse_core.methods.baselines import esimcse
-from cse_core.methods.baselines.esimcse import PUBLISHED, ESimCSE, drawn_places, repeated, repetition_limit, set_random
+from cse_core.methods.baselines.esimcse import PUBLISHED, ESimCSE, drawn_places, repeat, repetition_limit, set_random
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from tests.support.one_by_one import nce, perturb, tanh_of, vector_of
@@ -68,7 +68,7 @@ def test_chosen_word_pieces_stand_twice(pieces: list[int], data: st.DataObject) 
         expected.append(token)
         if place in places:
             expected.append(token)
-    assert repeated(ids, places) == expected
+    assert repeat(ids, places) == expected
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_second_column_is_the_first_with_repetitions() -> None:
     assert list(columns) == ["text", "repeated"]
     assert columns["text"] == SimCSE().examples(texts, encoder.tokenizer, 32)["text"]
     for ids, longer in zip(columns["text"], columns["repeated"], strict=True):
-        assert longer == repeated(ids, drawn_places(ids, 0.32))
+        assert longer == repeat(ids, drawn_places(ids, 0.32))
         assert (longer[0], longer[-1]) == (ids[0], ids[-1])
         assert len(ids) <= len(longer) <= 41
     assert columns["repeated"] != columns["text"]
@@ -150,7 +150,7 @@ def test_the_loss_is_the_equation_step_after_step(start: str) -> None:
                 mine.copy_(0.6 * mine + 0.4 * theirs)
         rows = [ids[mask].tolist() for ids, mask in zip(batch["text"].ids, batch["text"].mask, strict=True)]
         queue = [*queue, *(tanh_of(head, vector_of(slow, row)) for row in rows)][-8:]
-        held: Any = modules["queue"].held
+        held: Any = modules["queue"].newest
         assert torch.allclose(held.double(), torch.stack(queue), atol=1e-5)
         perturb(encoder, step)
         perturb(modules["head"], step)
@@ -186,8 +186,8 @@ def test_the_slow_pass_has_no_dropout_and_the_queue_no_gradient() -> None:
     loss = SHORT.loss(encoder, batch_of(SHORT, encoder), modules, {})
     ids = SHORT.examples(TEXTS, encoder.tokenizer, 12)["text"]
     expected = modules["head"](encoder.embed(ids))
-    assert torch.allclose(modules["queue"].held, expected, atol=1e-5)
-    assert not modules["queue"].held.requires_grad
+    assert torch.allclose(modules["queue"].newest, expected, atol=1e-5)
+    assert not modules["queue"].newest.requires_grad
     loss.total.backward()
     assert not any(p.requires_grad or p.grad is not None for p in modules["slow"].parameters())
     assert modules["slow"].updates == 1

@@ -99,7 +99,7 @@ def test_the_loss_is_the_equation_step_after_step() -> None:
     modules = without_dropout(SHORT.modules(encoder, seeded()).train())
     online = [modules[name] for name in ("pooler", "projection", "predictor")]
     slow = [copy.deepcopy(part).eval() for part in (encoder.backbone, *online[:2])]
-    queue = list(modules["queue"].held.double())
+    queue = list(modules["queue"].newest.double())
     assert [len(queue), len(modules["queue"].vectors)] == [3, 8]
     for step in range(5):
         batch = batch_of(encoder, TEXTS[step % 2 :])
@@ -115,7 +115,7 @@ def test_the_loss_is_the_equation_step_after_step() -> None:
         keys = [through(slow[1:], vector_of(slow[0], row)) for row in rows]
         assert found.total.item() == pytest.approx(nce(queries, keys, queue, 0.3), rel=1e-5)
         queue = [*queue, *keys][-8:]
-        assert torch.allclose(modules["queue"].held.double(), torch.stack(queue), atol=2e-5)
+        assert torch.allclose(modules["queue"].newest.double(), torch.stack(queue), atol=2e-5)
         for i, part in enumerate((encoder, *online)):
             perturb(part, 10 * step + i)
 
@@ -140,7 +140,7 @@ def test_no_gradient_reaches_the_target_branch() -> None:
     modules: Any = SHORT.modules(encoder, seeded()).train()
     SHORT.loss(encoder, batch_of(encoder), modules, {}).total.backward()
     assert not any(p.requires_grad or p.grad is not None for p in modules["slow"].parameters())
-    assert not modules["queue"].held.requires_grad
+    assert not modules["queue"].newest.requires_grad
     for part in (encoder, modules["pooler"], modules["projection"], modules["predictor"]):
         assert all(p.grad is not None for p in part.parameters())
 
