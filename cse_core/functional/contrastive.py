@@ -56,8 +56,8 @@ def log_one_minus_softmax(logits: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
     """Return log(1 - p), p the softmax of each row, without the loss of digits where a p is next to 1.
 
     It is the logsumexp of all other entries minus that of all. Only a row's largest entry can have p > 1/2, so only
-    that is computed this way, and the others by log1p(-p). In a row of one entry, or whose others are all -inf, the value of
-    the largest is finite, hugely negative and without gradient, where log(0) would make gradients NaN.
+    that is computed this way, and the others by log1p(-p). In a row of one entry, or whose others are all -inf, the
+    value of the largest is finite, hugely negative and without gradient, where log(0) would make gradients NaN.
     """
     largest = F.one_hot(logits.argmax(1), logits.shape[1]).bool()
     others = logits.masked_fill(largest, torch.finfo(logits.dtype).min).logsumexp(1, keepdim=True)

@@ -9,7 +9,7 @@ a check that the others matter.
 Paper against the authors' code, FreddeFrallan/Contrastive-Tension, and sentence-transformers':
 - D1: in the paper's figure the anchor is in all pairs of a group, (A, A), (A, B), ..., (A, H), the default. In the code
   each other pair is of two further sentences: `pairs="independent"`, groups of 1 + 2K;
-- D2: mean over pairs (authors) or sum (sentence-transformers), which are the same to RMSprop, but not to clipping: mean;
+- D2: mean over pairs (authors) or sum (sentence-transformers): the same to RMSprop, but not to clipping. Here mean;
 - D3: the authors clip no gradient; this project's training clips its norm at 1;
 - D4: their code scores, at each evaluation, whichever copy is better on dev; here always f2;
 - D5: their code has dropout off; the paper's word on it was not found;
@@ -76,7 +76,7 @@ class CT:
     targets = no_targets
 
     @staticmethod
-    def recipes() -> Mapping[str, Recipe]:
+    def recipes() -> Mapping[Any, Recipe]:
         """Return the published settings by backbone."""
         return PUBLISHED
 

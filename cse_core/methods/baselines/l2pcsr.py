@@ -6,8 +6,8 @@ M = 1[u > rho], N = 1[v > rho]. Four times the scores climb the contrast U = Inf
 the moment: u <- clip(u + 0.1 g/|g|, 0, 1), g = dU/dM taken at the 0/1 masks, and v alike. A last pass with the final
 masks gives the loss. At test there are no factors.
 
-Relations: SimCSE from the same start with rho below 0 and no steps, bit for bit. Plain `steps=0` is a random
-perturbation, the control. Training starts from a finished SimCSE encoder (`initial`).
+Relations: SimCSE from the same start with rho below 0 and no steps, bit for bit. With only `steps=0` it is a
+random perturbation, the control. Training starts from a finished SimCSE encoder (`initial`).
 Facts of the released code, RUCAIBox/L2P-CSR:
 - its script names no start; at a rate of 1e-6 a plain backbone would hardly move, so here it is the study's SimCSE run;
 - E1: |g| is over the last axis. For tokens that has length 1, so a step is the sign of each entry times 0.1;
