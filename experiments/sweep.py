@@ -11,7 +11,7 @@ its state under its key, so re-run the same command to resume after Ctrl-C, a ki
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -118,7 +118,7 @@ def print_forecast(work: Plan, results: "pd.DataFrame", options: Options) -> Non
             f"--gpus-per-run {options.gpus_per_run:g}: expected no more GPUs than --plan has, --gpus {options.gpus}"
         )
     if options.seconds_per_run is None:
-        seconds = expected_seconds(work.pending, results)
+        seconds = _require_times(work, expected_seconds(work.pending, results))
     else:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
     if options.gpus_per_run <= 1:
@@ -129,6 +129,17 @@ def print_forecast(work: Plan, results: "pd.DataFrame", options: Options) -> Non
     if options.gpu_memory is not None:
         runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]
         sweep_report.print_memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
+
+
+def _require_times(work: Plan, seconds: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the times of runs; raise if one is unknown."""
+    unknown = [job.name for job in work.pending if seconds[job.key] is None]
+    if unknown:
+        raise ValueError(
+            f"the time of {len(unknown)} runs is unknown, the first is {unknown[0]}: neither it nor SimCSE on its "
+            "backbone was measured at this scale; give --seconds-per-run"
+        )
+    return {key: value for key, value in seconds.items() if value is not None}
 
 
 def _run_pending(work: Plan, results: "pd.DataFrame", options: Options) -> tuple[dict[str, str], bool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PUBLISHED_LINES = 1_000_000  # sentences of an epoch whose minutes are published
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,12 @@ def forecast(work: Plan, seconds: Mapping[str, float], slots: int) -> Forecast:
     return Forecast(ways, tuple(chain), lengths[chain[0]] if chain else 0.0)
 
 
-def longest_first(seconds: Mapping[str, float]) -> list[str]:
-    """Return keys by descending time, so that no long run starts last; equal ones in the order of declaration."""
-    return sorted(seconds, key=lambda key: -seconds[key])
+def longest_first(seconds: Mapping[str, float | None]) -> list[str]:
+    """Return keys by descending time, so that no long run starts last; equal ones in the order of declaration.
+
+    Runs of unknown length come first: they may be long.
+    """
+    return sorted(seconds, key=lambda key: -math.inf if (length := seconds[key]) is None else -length)
 
 
 def needs_of(work: Plan) -> dict[str, set[str]]:
@@ -143,18 +149,11 @@ def seconds_for(jobs: Iterable[Job], results: pd.DataFrame) -> float | None:
     return len(times) * sum(measured_times) / len(measured_times) if measured_times else None if times else 0.0
 
 
-def expected_seconds(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float]:
-    """Return the training seconds of each job: measured, else estimated from SimCSE's; raise where neither is known."""
+def expected_seconds(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
+    """Return the training seconds of each job: measured, else estimated from SimCSE's; None where neither is known."""
     jobs = list(jobs)
     measured, epochs = measured_seconds_of(jobs, results), _recorded_epochs(results)
-    seconds = {job.key: _estimate(job, epochs) if measured[job.key] is None else measured[job.key] for job in jobs}
-    unknown = [job.name for job in jobs if seconds[job.key] is None]
-    if unknown:
-        raise ValueError(
-            f"the time of {len(unknown)} runs is unknown, the first is {unknown[0]}: neither it nor SimCSE on its "
-            "backbone was measured at this scale; give --seconds-per-run"
-        )
-    return {key: value for key, value in seconds.items() if value is not None}
+    return {job.key: _estimate(job, epochs) if measured[job.key] is None else measured[job.key] for job in jobs}
 
 
 def _estimate(job: Job, epochs: Mapping[tuple[str, str], float]) -> float | None:
@@ -162,7 +161,11 @@ def _estimate(job: Job, epochs: Mapping[tuple[str, str], float]) -> float | None
     if not isinstance(run, Run):
         return 0.0
     epoch = epochs.get((job.scale, run.backbone.name), _published_epoch(run))
-    return None if epoch is None else epoch * epochs_of_simcse(run)
+    try:
+        return None if epoch is None else epoch * epochs_of_simcse(run)
+    except ValueError as error:
+        logger.warning("run %s: its time can't be estimated: %s", run.key, error)
+        return None
 
 
 def gpu_hours(run: Run) -> float:

@@ -28,6 +28,7 @@ BLOCKS = "Prose.\n\n<!-- table toy small -->\nold\n<!-- end -->\n\nMore.\n<!-- v
 def places(tmp_path: Path, mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Folders:
     """A project with the toy study alone and a report, tables written."""
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
+    monkeypatch.setattr(catalogue, "EVERYTHING", ("all",))
     found = Folders(mlruns=mlruns, tables=tmp_path / "tables", pages=(tmp_path / "REPORT.md",))
     (tmp_path / "REPORT.md").write_text(BLOCKS.replace("--><!--", "-->\n<!--"))
     make_tables.make(folders=found)
@@ -222,6 +223,7 @@ def test_every_recorded_scale_is_made(places, lines):
 @pytest.mark.parametrize(("edit", "code"), [(False, 0), (True, 1)])
 def test_command_check_fails_if_anything_differs(mlruns, tmp_path, study, monkeypatch, capsys, edit, code):
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
+    monkeypatch.setattr(catalogue, "EVERYTHING", ("all",))
     monkeypatch.setattr(make_tables, "ROOT", tmp_path)
     monkeypatch.setattr("sys.argv", ["make_tables.py", "toy", "--mlruns", str(mlruns)])
     assert make_tables.command() == 0
@@ -237,4 +239,4 @@ def test_the_committed_tables_and_the_report_belong_to_the_projects_own_record(m
     assert (elsewhere.tables, elsewhere.pages) == (mlruns / "tables", ())
     own = Folders.of(csv_record.MLRUNS)
     assert own.tables == make_tables.ROOT / "analysis" / "tables"
-    assert own.pages == (make_tables.ROOT / "README.md", make_tables.ROOT / "REPORT.md")
+    assert own.pages == tuple(make_tables.ROOT / name for name in ("README.md", "REPORT.md", "experiments/PLAN.md"))

@@ -1,7 +1,7 @@
 """Tiny runs, how they are killed, and what of two runs must be equal."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ TINY = Run(
 
 
 @contextmanager
-def few_dev_pairs() -> Iterator[None]:
+def few_dev_pairs() -> Generator[None]:
     """Give `synthetic_dev` its first 60 pairs: scoring all 500 takes longer than the steps of a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(synthetic.SIZES, "dev", 60)

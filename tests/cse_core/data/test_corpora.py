@@ -31,6 +31,10 @@ class Untrained:
     modules = tanh_head
     targets = no_targets
 
+    @staticmethod
+    def recipes():
+        return {}
+
     def loss(self, encode, batch, modules, targets):
         raise NotImplementedError
 

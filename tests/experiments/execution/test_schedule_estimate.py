@@ -1,15 +1,20 @@
 """How long a plan takes on N GPUs, against schedules that can be worked out by hand, and bounds that always hold."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 import pytest
 import tyro
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor, nn
 
+from cse_core.method import Batch, Encode, Loss
 from cse_core.methods.rankencoder import RankEncoder
+from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Pretrained
 from experiments.execution.plan import jobs_of, make_plan, scored_cells
@@ -49,7 +54,7 @@ def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
 def test_what_was_never_measured_is_estimated_from_the_published_epoch() -> None:
     jobs = jobs_of(choose_studies(["rankcse-table1"], "paper")).values()
     found = expected_seconds(jobs, read_results("paper"))
-    hours = {job.name: found[job.key] / 3600 for job in jobs}
+    hours = {job.name: (found[job.key] or 0) / 3600 for job in jobs}
     assert hours["SimCSE s42"] == pytest.approx(20 / 60)
     large = 24 * 1024**2 / (12 * 768**2)  # of the work that BERT-base takes
     embedding = (1 + large) / 6  # a forward pass of each teacher, where SimCSE has two of both directions
@@ -65,8 +70,31 @@ def test_what_was_never_measured_is_estimated_from_simcse_at_the_same_scale() ->
     found = expected_seconds(jobs.values(), pd.concat([frame(*simcse), slow]))
     assert found == dict.fromkeys(jobs, pytest.approx(10 * 2 * 3 / 2))  # an epoch of SimCSE takes 10 s and two rows
     elsewhere = frame(*simcse).assign(scale="other")
-    with pytest.raises(ValueError, match=r"time of 2 runs is unknown, the first is a s42: .* give --seconds-per-run"):
-        expected_seconds(jobs.values(), elsewhere)
+    assert expected_seconds(jobs.values(), elsewhere) == dict.fromkeys(jobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uncounted(SimCSE):
+    name: ClassVar[str] = "uncounted"
+
+    def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
+        raise TypeError("needs a batch of its own")
+
+
+def test_a_step_that_can_not_be_counted_leaves_the_time_unknown(caplog: pytest.LogCaptureFixture) -> None:
+    """A sweep orders its runs by their times: it must start all the same."""
+    jobs = jobs_of([study(row("a", replace(BASE, method=Uncounted())))])
+    simcse = jobs_of([study(row("b", BASE))]).values()
+    assert expected_seconds([*jobs.values(), *simcse], frame(*simcse)) == dict.fromkeys(jobs) | {
+        job.key: 10 for job in simcse
+    }
+    assert "method uncounted: its step can't be made on wiki-tiny: needs a batch of its own" in caplog.text
+    assert longest_first({"a": 1.0, "b": None, "c": 2.0, "d": None, "e": 2.0}) == ["b", "d", "c", "e", "a"]
+
+
+def test_a_plan_of_unknown_times_asks_for_them(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"time of 6 runs is unknown, the first is SimCSE s42: .* --seconds-per-run"):
+        main(tyro.cli(Options, args=["quickstart", "--plan", "--mlruns", str(tmp_path)]))
 
 
 def test_work_is_counted_in_epochs_of_simcse() -> None:
