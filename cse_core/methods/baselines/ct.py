@@ -25,7 +25,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column
+from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, to_device
 
 
 def pair_losses(
@@ -54,12 +54,6 @@ def group_pairs(sentences: int, negatives: int, pairs: str = "anchored") -> tupl
             left += range(start, start + 1 + half)
             right += [start, *range(start + 1 + half, start + 1 + 2 * half)]
     return left, right
-
-
-def anchored_loss(anchors: Float[Tensor, "g d"], sentences: Float[Tensor, "n d"], negatives: int) -> Float[Tensor, ""]:
-    """Return the mean loss over all pairs of each group's anchor, by f1, with its K + 1 sentences, by f2."""
-    left, right = (torch.tensor(rows, device=sentences.device) for rows in group_pairs(len(sentences), negatives))
-    return pair_losses(anchors[left // (negatives + 1)], sentences[right], left == right).mean()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,25 +88,26 @@ class CT:
         text = batch["text"]
         left, right = group_pairs(len(text.ids), self.negatives, self.pairs)
         (first,), (second,) = modules["first"](_rows(text, left)), encode(_rows(text, right))
-        places = [_places(rows, text.ids.device) for rows in (left, right)]
-        same = torch.tensor([a == b for a, b in zip(left, right, strict=True)], device=text.ids.device)
-        losses = pair_losses(first[places[0]], second[places[1]], same)
-        terms = {"same": losses[same].mean()}
-        if not same.all():
-            terms["different"] = losses[~same].mean()
+        one = [a == b for a, b in zip(left, right, strict=True)]
+        device = text.ids.device
+        same, a, b = (to_device(torch.tensor(found), device) for found in (one, _places(left), _places(right)))
+        losses = pair_losses(first[a], second[b], same)
+        counts = {"same": sum(one), "different": len(one) - sum(one)}
+        chosen = {"same": same, "different": ~same}
+        terms = {name: (losses * chosen[name]).sum() / count for name, count in counts.items() if count}
         return Loss(losses.mean(), terms)
 
 
 def _rows(tokens: Tokens, rows: list[int]) -> Tokens:
     """Return the distinct ones of some rows, in their order."""
-    distinct = sorted(set(rows))
+    distinct = to_device(torch.tensor(sorted(set(rows))), tokens.ids.device)
     return Tokens(tokens.ids[distinct], tokens.mask[distinct])
 
 
-def _places(rows: list[int], device: torch.device) -> Tensor:
+def _places(rows: list[int]) -> list[int]:
     """Return the place of each row among the distinct ones."""
     place = {row: i for i, row in enumerate(sorted(set(rows)))}
-    return torch.tensor([place[row] for row in rows], device=device)
+    return [place[row] for row in rows]
 
 
 def _recipe(pairs: str, batch_size: int) -> Recipe:

@@ -11,9 +11,13 @@ from cse_core.data.batches import Batches, pad
 from cse_core.data.examples import examples
 from cse_core.method import Method
 from cse_core.methods.baselines.arccse import ArcCSE
+from cse_core.methods.baselines.consert import ConSERT
+from cse_core.methods.baselines.ct import CT
 from cse_core.methods.baselines.dclr import DCLR
+from cse_core.methods.baselines.esimcse import ESimCSE
 from cse_core.methods.baselines.l2pcsr import L2PCSR
 from cse_core.methods.baselines.mixcse import MixCSE
+from cse_core.methods.baselines.mocose import MoCoSE
 from cse_core.methods.baselines.pcl import PCL
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE, Teacher
@@ -30,10 +34,14 @@ METHODS: dict[str, Method] = {
     "simcse": SimCSE(),
     "rankcse": RankCSE(teachers=(Teacher(TINY, 1.0),), rank="list_mle"),
     "rankencoder": RankEncoder(base=TINY, select="last", corpus_size=100),
-}
-DRAWN: dict[str, Method] = {  # other random numbers on another device
-    "dclr": DCLR(complement=TINY, select="last", objective="binary"),
+    "esimcse": ESimCSE(queue_size=100),
+    "ct": CT(),
     "mixcse": MixCSE(negatives="both"),
+}
+DRAWN: dict[str, Method] = {  # by the device's own random numbers
+    "mocose": MoCoSE(),
+    "consert": ConSERT(),
+    "dclr": DCLR(complement=TINY, select="last", objective="binary"),
     "pcl": PCL(deletion="value", positives="probability"),
     "arccse": ArcCSE(shortest=5),
     "l2pcsr": L2PCSR(layers=2),
@@ -121,7 +129,7 @@ def loop_on(device: str, method: str, store: Path) -> Loop:
 
 
 @needs_gpu
-@pytest.mark.parametrize("method", [*METHODS, *DRAWN])
+@pytest.mark.parametrize("method", METHODS | DRAWN)
 def test_a_step_never_waits_for_the_gpu(method: str, cache: Path, tmp_path: Path) -> None:
     loop = loop_on("cuda", method, tmp_path)
     loop.train_step(0)
