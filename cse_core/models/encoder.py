@@ -204,7 +204,7 @@ class Encoder(nn.Module):
     def _scaling(self, tokens: Tokens) -> Scaling | None:
         """Return what scales the lowest states of a pass, if anything does."""
         scaling = Scaling.of(tokens)
-        if scaling is not None and not self._packable:
+        if scaling is not None and not self._can_pack:
             kind = self.backbone.config.model_type
             raise ValueError(
                 f"kept and factors need a model of type {', '.join(packed_forward.MODEL_TYPES)}, got {kind}"

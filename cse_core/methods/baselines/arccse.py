@@ -196,5 +196,3 @@ def _recipe(learning_rate: float) -> Recipe:
 
 
 PUBLISHED = {"bert-base-uncased": _recipe(3e-5), "bert-large-uncased": _recipe(1e-5)}
-# Its sentences are shorter, and cut at 32 tokens.
-SMALL: dict[str, dict[str, Any]] = {name: {"shortest": 12} for name in PUBLISHED}

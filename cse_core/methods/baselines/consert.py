@@ -146,5 +146,3 @@ PUBLISHED = {
         ConSERT(first="none", first_rate=0.0), 0.1, 25, 100, "released large script, with dropout and one plain view"
     ),
 }
-# The ratio to SimCSE's learning rate is the published one, a sixtieth; wiki-tiny has 48 places.
-SMALL: dict[str, dict[str, Any]] = {name: {"learning_rate": 5e-6, "max_length": 32} for name in PUBLISHED}

@@ -88,11 +88,11 @@ class CT:
         text = batch["text"]
         left, right = group_pairs(len(text.ids), self.negatives, self.pairs)
         (first,), (second,) = modules["first"](_rows(text, left)), encode(_rows(text, right))
-        one = [a == b for a, b in zip(left, right, strict=True)]
+        pairs = [a == b for a, b in zip(left, right, strict=True)]
         device = text.ids.device
-        same, a, b = (to_device(torch.tensor(found), device) for found in (one, _places(left), _places(right)))
+        same, a, b = (to_device(torch.tensor(values), device) for values in (pairs, _places(left), _places(right)))
         losses = pair_losses(first[a], second[b], same)
-        counts = {"same": sum(one), "different": len(one) - sum(one)}
+        counts = {"same": sum(pairs), "different": len(pairs) - sum(pairs)}
         chosen = {"same": same, "different": ~same}
         terms = {name: (losses * chosen[name]).sum() / count for name, count in counts.items() if count}
         return Loss(losses.mean(), terms)
@@ -130,5 +130,3 @@ PUBLISHED = {
     "bert-base-uncased": _recipe("anchored", 16),
     ("independent", "bert-base-uncased"): _recipe("independent", 30),
 }
-# A third of the scale's learning rate, as 1e-5 is of 3e-5; wiki-tiny has 48 places.
-SMALL: dict[str, dict[str, Any]] = {"bert-base-uncased": {"learning_rate": 1e-4, "max_length": 32}}

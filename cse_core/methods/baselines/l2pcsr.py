@@ -23,7 +23,7 @@ Facts of the released code, RUCAIBox/L2P-CSR:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -183,6 +183,3 @@ def with_start(recipe: Recipe, initial: Run | Pretrained | None, select: str) ->
 PUBLISHED = {
     "bert-base-uncased": Recipe(L2PCSR(), batch_size=256, learning_rate=1e-6, eval_steps=50, source="released script")
 }
-# With two layers the third place is the last one, where a token's factor changes no cosine. The rate is to SimCSE's
-# as it is in the published settings.
-SMALL: dict[str, dict[str, Any]] = {"bert-base-uncased": {"layers": 2, "learning_rate": 1e-5}}

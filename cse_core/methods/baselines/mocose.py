@@ -120,5 +120,3 @@ def _recipe(batch_size: int, learning_rate: float) -> Recipe:
 
 
 PUBLISHED = {"bert-base-uncased": _recipe(64, 3e-5), "bert-large-uncased": _recipe(32, 1e-5)}
-# As many as the 256 steps of 16,384 sentences in batches of 64.
-SMALL: dict[str, dict[str, Any]] = {name: {"momentum_steps": 256} for name in PUBLISHED}

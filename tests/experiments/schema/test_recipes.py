@@ -45,8 +45,10 @@ def test_the_small_scales_rescale_what_the_width_does_not_allow_and_nothing_else
         "compcse": {"dims": 43},
         "diffcse": {"generator": WIKI_MINI},
         "sncse": {"negation": "words"},
+        "mocose": {"momentum_steps": 256},
+        "arccse": {"shortest": 12},
     }
-    for name in set(METHODS) - {"rankcse", "rankencoder", "mlm"}:  # whose runs need other runs
+    for name in set(METHODS) - {"rankcse", "rankencoder", "mlm", "dclr", "l2pcsr", "ct"}:  # whose runs need other runs
         published: Any = METHODS[name].recipes()[BASE].method
         assert made(name, PAPER).method == published
         assert made(name).method == replace(published, **changes.get(name, {}))

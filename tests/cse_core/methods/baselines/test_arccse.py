@@ -14,7 +14,6 @@ from cse_core.data.batches import pad
 from cse_core.method import Batch, Loss, Tokens
 from cse_core.methods.baselines.arccse import (
     PUBLISHED,
-    SMALL,
     ArcCSE,
     add_margin,
     arc_con,
@@ -27,6 +26,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
+from experiments.schema.scales import RESCALED
 from tests.support.method_oracles import NoSource, cosine, drawn, slopes
 from tests.support.training import Killed, stop_at
 
@@ -320,7 +320,7 @@ def test_the_published_settings() -> None:
     plain = ArcCSE(margin_degrees=10.0, triplet_weight=0.1, triplet_margin=0.0, light=0.2, heavy=0.4, shortest=20)
     assert found == {"bert-base-uncased": (64, 3e-5, plain), "bert-large-uncased": (64, 1e-5, plain)}
     assert all("inferred" in recipe.source for recipe in PUBLISHED.values())
-    assert SMALL["bert-base-uncased"] == {"shortest": 12}
+    assert RESCALED["arccse"]["bert-base-uncased"] == {"shortest": 12}
     assert "SimCSE's training settings" in replace(plain, shortest=3).substituted
 
 

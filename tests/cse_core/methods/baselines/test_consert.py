@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from cse_core.data.batches import pad
 from cse_core.method import Batch, Loss, Tokens
-from cse_core.methods.baselines.consert import KINDS, PUBLISHED, SMALL, ConSERT, view
+from cse_core.methods.baselines.consert import KINDS, PUBLISHED, ConSERT, view
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
+from experiments.schema.scales import RESCALED
 from tests.support.one_by_one import cosine, nce, tanh_of, vector_of
 from tests.support.pinned_defaults import UNSTATED
 
@@ -192,7 +193,7 @@ def test_published_settings() -> None:
         "bert-base-uncased": (ConSERT(), {"dropout": 0.0, "epochs": 10, "eval_steps": 200}),
         "bert-large-uncased": (of("none", "shuffle"), {"dropout": 0.1, "epochs": 25, "eval_steps": 100}),
     }
-    assert set(PUBLISHED) == set(rows) == set(SMALL)
+    assert set(PUBLISHED) == set(rows) == set(RESCALED["consert"])
     for backbone, (method, stated) in rows.items():
         assert PUBLISHED[backbone].method == method
         assert PUBLISHED[backbone].training == UNSTATED | both | stated

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from cse_core.data.batches import pad
 from cse_core.method import Batch, Loss, Tokens
-from cse_core.methods.baselines.ct import CT, PUBLISHED, SMALL, group_pairs, pair_losses
+from cse_core.methods.baselines.ct import CT, PUBLISHED, group_pairs, pair_losses
 from cse_core.models.encoder import Encoder
+from experiments.schema.scales import RESCALED
 from tests.support.method_variants import Encoded
 from tests.support.one_by_one import perturb, vector_of
 from tests.support.pinned_defaults import UNSTATED
@@ -204,4 +205,4 @@ def test_published_settings() -> None:
         assert PUBLISHED[key].method == method
         assert PUBLISHED[key].training == UNSTATED | stated | {"batch_size": batch_size}
         assert PUBLISHED[key].fixed == ("dropout", "optimizer", "schedule")
-    assert set(SMALL) == {base}
+    assert set(RESCALED["ct"]) == {base}

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from cse_core.data.batches import pad
 from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Factors, Loss, Tokens, starting_encoder
-from cse_core.methods.baselines.l2pcsr import L2PCSR, PUBLISHED, SMALL, ascend, attack, binarize, with_start
+from cse_core.methods.baselines.l2pcsr import L2PCSR, PUBLISHED, ascend, attack, binarize, with_start
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
+from experiments.schema.scales import RESCALED
 from tests.support.method_oracles import cosine, drawn
 from tests.support.training import Killed, stop_at
 
@@ -262,7 +263,7 @@ def test_packed_and_padded_passes_agree(monkeypatch: pytest.MonkeyPatch) -> None
     still = Encoder.from_pretrained("wiki-tiny", dropout=0.0)
     random = replace(PLAIN, steps=0, threshold=0.3)
     packed = loss_of(random, still)
-    monkeypatch.setattr(Encoder, "_packs", False)
+    monkeypatch.setattr(Encoder, "_runs_packed", False)
     padded = loss_of(random, still)
     assert packed[0].total.item() == pytest.approx(padded[0].total.item(), rel=1e-5)
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(packed[1], padded[1], strict=True))
@@ -303,7 +304,7 @@ def test_the_published_settings() -> None:
     recipe = PUBLISHED["bert-base-uncased"]
     assert (recipe.batch_size, recipe.learning_rate, recipe.epochs, recipe.eval_steps) == (256, 1e-6, 1, 50)
     assert recipe.method == L2PCSR(threshold=0.05, steps=4, step_size=0.1, layers=3)
-    assert SMALL == {"bert-base-uncased": {"layers": 2, "learning_rate": 1e-5}}
+    assert RESCALED["l2pcsr"] == {"bert-base-uncased": {"layers": 2, "learning_rate": 1e-5}}
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from cse_core.data.batches import pad
 from cse_core.method import Batch
-from cse_core.methods.baselines.mocose import PUBLISHED, SMALL, MoCoSE, pooler, predictor, projection
+from cse_core.methods.baselines.mocose import PUBLISHED, MoCoSE, pooler, predictor, projection
 from cse_core.models.encoder import Encoder
 from cse_core.models.momentum import cosine_decay
+from experiments.schema.scales import RESCALED
 from tests.support.one_by_one import nce, perturb, vector_of
 from tests.support.pinned_defaults import UNSTATED
 
@@ -206,9 +207,9 @@ def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) 
 
 def test_published_settings() -> None:
     rows = {"bert-base-uncased": (64, 3e-5), "bert-large-uncased": (32, 1e-5)}
-    assert set(PUBLISHED) == set(rows) == set(SMALL)
+    assert set(PUBLISHED) == set(rows) == set(RESCALED["mocose"])
     for backbone, (batch_size, rate) in rows.items():
         stated = {"batch_size": batch_size, "learning_rate": rate, "weight_decay": 1e-6}
         assert PUBLISHED[backbone].training == UNSTATED | stated
         assert PUBLISHED[backbone].method == MoCoSE(queue_size=512, first=128, momentum=0.85, momentum_steps=15_000)
-        assert SMALL[backbone] == {"momentum_steps": 16_384 // 64}
+        assert RESCALED["mocose"][backbone] == {"momentum_steps": 16_384 // 64}
