@@ -6,7 +6,7 @@ have an obvious default, written out as an assignment: `examples = single_column
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
@@ -18,12 +18,29 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Factors:
+    """What multiplies the k lowest states of a pass.
+
+    Feature f of token j in state l is multiplied by (tokens[l, j] + features[l, f]) / 2.
+    State 0 is the embedding output, state l the output of layer l. Ones change nothing. Both may require gradient.
+    """
+
+    tokens: Float[Tensor, "n k t"]
+    features: Float[Tensor, "k d"]
+
+
+@dataclass(frozen=True)
 class Tokens:
-    """Token ids of n texts, padded on the right. `positions` replaces the usual 0..t-1 where a method shifts them."""
+    """Token ids of n texts, padded on the right. `positions` replaces the usual 0..t-1 where a method shifts them.
+
+    Where `kept` is False the embedding output is set to zero; one entry may apply to all tokens or all features.
+    """
 
     ids: Int[Tensor, "n t"]
     mask: Bool[Tensor, "n t"]
     positions: Int[Tensor, "n t"] | None = None
+    kept: Bool[Tensor, " n #t #d"] | None = None
+    factors: Factors | None = None
 
     @property
     def position_ids(self) -> Int[Tensor, "n t"]:
@@ -89,6 +106,10 @@ class Encode(Protocol):
         """Return every token's last state instead of one pooled vector a text."""
         ...
 
+    def still(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
+        """Like a call, with gradient, but without dropout; it draws no random number."""
+        ...
+
 
 @runtime_checkable
 class EncoderRef(Protocol):
@@ -140,7 +161,10 @@ class Method(Protocol):
         ...
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return the loss of one batch; the method makes its own passes through `encode`."""
+        """Return the loss of one batch; the method makes its own passes through `encode`.
+
+        It is called once a step, so it may also update what `modules` hold: a slow encoder, a queue of vectors.
+        """
         ...
 
 
@@ -148,7 +172,8 @@ class Method(Protocol):
 class Recipe:
     """A method's published settings for one backbone, and where they were published.
 
-    `pooling` and `template` are the encoder's, in training and evaluation.
+    `pooling` and `template` are the encoder's, in training and evaluation. `fixed` names the fields that no scale may
+    replace, because with another value it would be another method.
     """
 
     method: Method
@@ -156,15 +181,25 @@ class Recipe:
     learning_rate: float = field(kw_only=True)
     epochs: int = field(kw_only=True, default=1)
     warmup: float = field(kw_only=True, default=0.0)
+    dropout: float = field(kw_only=True, default=0.1)
+    max_length: int = field(kw_only=True, default=32)
+    eval_steps: int = field(kw_only=True, default=125)
+    weight_decay: float = field(kw_only=True, default=0.0)
+    optimizer: str = field(kw_only=True, default="adamw")
+    schedule: str = field(kw_only=True, default="linear")
     pooling: str = field(kw_only=True, default="cls")
     template: str = field(kw_only=True, default="")
+    fixed: tuple[str, ...] = field(kw_only=True, default=())
     source: str = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.fixed) - set(self.training):
+            raise ValueError(f"fixed must name training fields, {', '.join(self.training)}; got {sorted(unknown)}")
 
     @property
     def training(self) -> dict[str, Any]:
         """The fields of a Run that the recipe sets."""
-        names = ("batch_size", "learning_rate", "epochs", "warmup", "pooling", "template")
-        return {name: getattr(self, name) for name in names}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("method", "fixed", "source")}
 
 
 def innermost(method: Method) -> Method:
@@ -209,7 +244,7 @@ def no_targets(self: object, source: Source) -> Targets:
     return Targets()
 
 
-def check(name: str, value: float, ok: Callable[[float], bool], constraint: str) -> None:
+def check(name: str, value: int | float, ok: Callable[[Any], bool], constraint: str) -> None:
     """Raise a ValueError that names the hyperparameter, the constraint and the value, unless the value is ok."""
     if not ok(value):
         raise ValueError(f"{name} must be {constraint}, got {value}")

@@ -17,6 +17,8 @@ from cse_core.method import Method
 TRAIN_VERSION = 2  # of encoder, packed_forward, batches and loop: bump with any change that could move a score
 POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask")
 PRECISIONS = ("fp32", "bf16", "fp16")
+OPTIMIZERS = ("adamw", "rmsprop")
+SCHEDULES = ("linear", "staircase")
 
 
 def check_pooling(pooling: str, template: str = "") -> None:
@@ -77,6 +79,9 @@ class Run:
     eval_steps: int = 125
     precision: str = "fp32"
     template: str = ""  # around sentences at evaluation, for the pooling "mask" (prompts.py)
+    optimizer: str = "adamw"
+    schedule: str = "linear"  # of the learning rate
+    weight_decay: float = 0.0  # of all but biases and the scales of normalisations
 
     def __post_init__(self) -> None:
         for name in ("epochs", "eval_steps"):
@@ -91,8 +96,15 @@ class Run:
         for name in ("dropout", "warmup"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        for name, choices in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        if not 0 <= self.weight_decay <= 1:
+            raise ValueError(f"weight_decay must be in [0, 1], got {self.weight_decay}")
+        if self.weight_decay and self.optimizer != "adamw":
+            raise ValueError(f"weight_decay needs the optimizer adamw, got {self.optimizer}")
+        if self.warmup and self.schedule != "linear":
+            raise ValueError(f"warmup needs the schedule linear, got {self.schedule}")
         check_pooling(self.pooling, self.template)
 
     @cached_property

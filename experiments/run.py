@@ -53,7 +53,7 @@ class CommonOptions:
 
 
 def _option(of: Field[Any]) -> tuple[str, Any, Any]:
-    kind = {"int": int, "float": float, "bool": bool}.get(
+    kind = {"int": int, "float": float, "bool": bool, "tuple": tuple[str, ...]}.get(
         str(getattr(of.type, "__name__", of.type)).split(" |")[0], str
     )
     return of.name, kind | None, field(default=None, kw_only=True)

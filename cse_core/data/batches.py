@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from cse_core.method import Batch, Tokens, to_device
+from cse_core.method import Batch, Factors, Tokens, to_device
 from cse_core.seeding import generator_for, seed_for
 
 if TYPE_CHECKING:
@@ -53,7 +53,37 @@ def stack(tokens: Sequence[Tokens], pad_id: int) -> Tokens:
     if any(part.positions is not None for part in tokens):
         positions = torch.cat([fill(part.position_ids, 0) for part in tokens])
     ids = torch.cat([fill(part.ids, pad_id) for part in tokens])
-    return Tokens(ids, torch.cat([fill(part.mask, 0) for part in tokens]), positions)
+    mask = torch.cat([fill(part.mask, 0) for part in tokens])
+    return Tokens(ids, mask, positions, _stacked_kept(tokens, longest), _stacked_factors(tokens, longest))
+
+
+def _stacked_kept(tokens: Sequence[Tokens], longest: int) -> Bool[Tensor, " n #t #d"] | None:
+    """What several Tokens keep of the embedding output: everything where nothing is said."""
+    given = [part.kept for part in tokens if part.kept is not None]
+    if not given:
+        return None
+    width = max(kept.shape[2] for kept in given)
+    by_token = any(kept.shape[1] > 1 for kept in given)
+    rows = []
+    for part in tokens:
+        kept = part.mask.new_ones(len(part.mask), 1, 1) if part.kept is None else part.kept
+        if by_token:
+            kept = kept.expand(-1, part.ids.shape[1], -1)
+            kept = torch.nn.functional.pad(kept, (0, 0, 0, longest - part.ids.shape[1]), value=True)
+        rows.append(kept.expand(-1, -1, width))
+    return torch.cat(rows)
+
+
+def _stacked_factors(tokens: Sequence[Tokens], longest: int) -> Factors | None:
+    """The factors of several Tokens under the features that they share."""
+    factors = [part.factors for part in tokens if part.factors is not None]
+    if not factors:
+        return None
+    features = factors[0].features
+    if len(factors) < len(tokens) or any(part.features is not features for part in factors):
+        raise ValueError("tokens of one pass need the very same features in their factors, or no factors at all")
+    widened = (torch.nn.functional.pad(f.tokens, (0, longest - f.tokens.shape[2]), value=1.0) for f in factors)
+    return Factors(torch.cat(list(widened)), features)
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:

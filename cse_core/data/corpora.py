@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from cse_core.data import senteval, synthetic
+from cse_core.data import senteval, sts_texts, synthetic
 from cse_core.data.arrow_cache import arrow_table, cache_folder, content_of
 from cse_core.data.locate import locate_corpus, read_lines
 from cse_core.data.pins import enforce_pins, pin_name
@@ -23,7 +23,8 @@ CHUNK = 4096  # sentences written at a time
 def sentences(corpus: Corpus, folder: Path | None = None) -> "Dataset":
     """Return the corpus as a table with one column, `text`; a blank line is a single space.
 
-    A corpus named after an evaluation set (senteval.SETS) has the first of its distinct sentences.
+    A corpus named after an evaluation set (senteval.SETS) has the first of its distinct sentences; `sts_texts` has
+    those of all STS sets.
     """
     home = cache_folder() / "corpora"
     if corpus.sha256:  # a table that is cached under this hash saves reading the source
@@ -59,6 +60,8 @@ def read_source(corpus: Corpus, folder: Path | None) -> list[str]:
             f"evaluation set {corpus.name}",
             senteval.distinct_sentences(corpus.name, folder)[: corpus.lines],
         )
+    elif corpus.name == sts_texts.NAME:
+        source, lines = f"corpus {corpus.name}", sts_texts.sentences(folder)[: corpus.lines]
     else:
         source = locate_corpus(corpus.name, folder)
         lines = read_lines(source, lines=corpus.lines)

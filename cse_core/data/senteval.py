@@ -40,22 +40,9 @@ LABELLED = pa.schema({"split": pa.string(), "sentence1": pa.string(), "sentence2
 PARTS = {
     "sts12": {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399},
     "sts13": {"FNWN": 189, "headlines": 750, "OnWN": 561},
-    "sts14": {
-        "deft-forum": 450,
-        "deft-news": 300,
-        "headlines": 750,
-        "images": 750,
-        "OnWN": 750,
-        "tweet-news": 750,
-    },
+    "sts14": {"deft-forum": 450, "deft-news": 300, "headlines": 750, "images": 750, "OnWN": 750, "tweet-news": 750},
     "sts15": {"answers-forums": 375, "answers-students": 750, "belief": 375, "headlines": 750, "images": 750},
-    "sts16": {
-        "answer-answer": 254,
-        "headlines": 249,
-        "plagiarism": 230,
-        "postediting": 244,
-        "question-question": 209,
-    },
+    "sts16": {"answer-answer": 254, "headlines": 249, "plagiarism": 230, "postediting": 244, "question-question": 209},
 }
 
 
@@ -125,7 +112,7 @@ def pairs(task: str, folder: Path | None = None) -> EvalDataset:
     if task in SYNTHETIC:
         return _load_synthetic(task)
     if task in PARTS:
-        names = [name for part in PARTS[task] for name in _year_files(task, part)]
+        names = [name for part in PARTS[task] for name in year_files(task, part)]
         return _load_dataset(task, names, folder, PAIRS, lambda root: _year_rows(task, root))
     if task in SINGLE:
         return _load_dataset(task, [SINGLE[task].file], folder, PAIRS, lambda root: _single_rows(task, root))
@@ -190,14 +177,15 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _year_files(task: str, part: str) -> tuple[str, str]:
+def year_files(task: str, part: str) -> tuple[str, str]:
+    """Return the names of a part's two files: pairs of sentences, and scores."""
     year = f"STS/STS{task.removeprefix('sts')}-en-test"
     return f"{year}/STS.input.{part}.txt", f"{year}/STS.gs.{part}.txt"
 
 
 def _year_rows(task: str, root: Path) -> Iterator[tuple[str, str, str, float]]:
     for part, expected in PARTS[task].items():
-        texts, gold = (root / name for name in _year_files(task, part))
+        texts, gold = (root / name for name in year_files(task, part))
         lines, scores = read_lines(texts), read_lines(gold)
         if len(lines) != len(scores):
             raise ValueError(f"{texts}: {len(lines)} pairs, expected the {len(scores)} of {gold.name}; {REMEDY}")
@@ -207,8 +195,13 @@ def _year_rows(task: str, root: Path) -> Iterator[tuple[str, str, str, float]]:
         ]
         _check_count(gold, len(scored), expected, "scored pairs")
         for number, line, score in scored:
-            first, second = _split_cells(line, (0, 1), texts, number)
-            yield part, _squeeze_blanks(first), _squeeze_blanks(second), _parse_score(score, 0.0, gold, number)
+            yield part, *pair_cells(line, texts, number), _parse_score(score, 0.0, gold, number)
+
+
+def pair_cells(line: str, path: Path, number: int) -> tuple[str, str]:
+    """Return the two sentences of a line, with single spaces."""
+    first, second = _split_cells(line, (0, 1), path, number)
+    return _squeeze_blanks(first), _squeeze_blanks(second)
 
 
 def _single_rows(task: str, root: Path) -> Iterator[tuple[str, str, str, float]]:

@@ -34,6 +34,37 @@ def info_nce(
     return F.cross_entropy(logits, torch.arange(len(queries), device=queries.device))
 
 
+def nt_xent(view1: Float[Tensor, "n d"], view2: Float[Tensor, "n d"], temperature: float) -> Float[Tensor, ""]:
+    """Mean cross-entropy of picking each vector's other view among all other vectors (SimCLR; ConSERT, Section 3.1).
+
+    L = -1/2n sum_i log( exp(cos(r_i, r_p(i))/t) / sum_{k != i} exp(cos(r_i, r_k)/t) ) over the 2n vectors r of both
+    views, r_p(i) the other view of r_i: 2n - 1 candidates each, in both directions. A single sentence has loss 0.
+    """
+    n, both = len(view1), torch.cat([view1, view2])
+    itself = torch.eye(2 * n, dtype=torch.bool, device=both.device)
+    logits = (cosine_matrix(both, both) / temperature).masked_fill(itself, -torch.inf)
+    return F.cross_entropy(logits, torch.arange(2 * n, device=both.device).roll(n))
+
+
+def without_diagonal(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
+    """Return each row without its entry on the diagonal."""
+    n = len(matrix)
+    return matrix.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
+
+
+def log_one_minus_softmax(logits: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
+    """Return log(1 - p), p the softmax of each row, without the loss of digits where a p is next to 1.
+
+    It is the logsumexp of all other entries minus that of all. Only a row's largest entry can have p > 1/2, so only
+    that is computed this way, and the others by log1p(-p). In a row of one entry, or whose others are all -inf, the
+    value of the largest is finite, hugely negative and without gradient, where log(0) would make gradients NaN.
+    """
+    largest = F.one_hot(logits.argmax(1), logits.shape[1]).bool()
+    others = logits.masked_fill(largest, torch.finfo(logits.dtype).min).logsumexp(1, keepdim=True)
+    chances = logits.softmax(1).masked_fill(largest, 0)
+    return torch.where(largest, others - logits.logsumexp(1, keepdim=True), torch.log1p(-chances))
+
+
 def pair_cosines(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"]) -> tuple[Float[np.ndarray, " n"], int]:
     """Return cosines of a[i] with b[i] in double precision, undefined ones as 0, and how many are undefined."""
     x, y = a.double(), b.double()

@@ -26,7 +26,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cse_core.functional.contrastive import cosine_matrix, info_nce
+from cse_core.functional.contrastive import cosine_matrix, info_nce, without_diagonal
 from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head, with_fields
 from cse_core.run import Pretrained, Run
 
@@ -124,8 +124,7 @@ def _off_diagonal(similarity: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
     n = len(similarity)
     if n < 2:
         raise ValueError(f"cosines with other sentences need at least two sentences, got {n}")
-    mask = ~torch.eye(n, dtype=torch.bool, device=similarity.device)
-    return similarity[mask].view(n, n - 1)
+    return without_diagonal(similarity)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A Hugging Face BERT or RoBERTa, its tokenizer and a pooling: sentences in, vectors out."""
 
+import copy
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from cse_core.method import Tokens
 from cse_core.models import packed_forward
 from cse_core.models.loading import OFFSET_POSITIONS, load
 from cse_core.models.pretrained import resolve
+from cse_core.models.scaled_states import Scaling, scaled_by
 from cse_core.models.sentence_transformers_format import read_pooling, write_pooling
 from cse_core.run import check_pooling
 from cse_core.text.prompts import check_template, closed_prompt_ids
@@ -127,6 +129,21 @@ class Encoder(nn.Module):
         """Return every real token's last state of a training pass, in fp32."""
         return self._states(tokens)[-1]
 
+    def still(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
+        """A training pass without dropout. Its activations are kept, whatever activation checkpointing does."""
+        was_training = self.backbone.training
+        self.backbone.eval()  # only this part: precision and compilation follow the encoder's own mode
+        try:
+            return self(*tokens)
+        finally:
+            self.backbone.train(was_training)
+
+    def clone(self) -> "Encoder":
+        """Return an encoder of the same settings with weights of its own, equal to these."""
+        copied = self.with_pooling(self.pooling, self.template, self.longest)
+        copied.backbone, copied.precision = copy.deepcopy(self.backbone), self.precision
+        return copied
+
     @property
     def pad_id(self) -> int:
         return int(self.tokenizer.pad_token_id or 0)
@@ -172,8 +189,10 @@ class Encoder(nn.Module):
         # Given the mask in this shape, transformers does not check in every step if it hides anything: a sync on a GPU.
         plain = not self._can_pack or self.backbone.config._attn_implementation != "sdpa"
         mask = tokens.mask.long() if plain else tokens.mask[:, None, None]
-        forward = self.backbone if self.training else self.backbone.forward  # only training passes are compiled
-        with self._autocast():
+        scaling = self._scaling(tokens)
+        # Only training passes are compiled, and a compiled pass does not see hooks that come and go.
+        forward = self.backbone if self.training and scaling is None else self.backbone.forward
+        with self._autocast(), scaled_by(self.backbone, scaling):
             output = forward(
                 input_ids=tokens.ids,
                 attention_mask=mask,
@@ -181,6 +200,18 @@ class Encoder(nn.Module):
                 output_hidden_states=self._needs_all_layers,
             )
         return [state.float() for state in output.hidden_states or (output.last_hidden_state,)]
+
+    def _scaling(self, tokens: Tokens) -> Scaling | None:
+        """Return what scales the lowest states of a pass, if anything does."""
+        scaling = Scaling.of(tokens)
+        if scaling is not None and not self._can_pack:
+            kind = self.backbone.config.model_type
+            raise ValueError(
+                f"kept and factors need a model of type {', '.join(packed_forward.MODEL_TYPES)}, got {kind}"
+            )
+        if scaling is not None:
+            scaling.check(self.backbone.config.num_hidden_layers)
+        return scaling
 
     @property
     def _needs_all_layers(self) -> bool:
@@ -196,7 +227,10 @@ class Encoder(nn.Module):
         only = None if column is None else lengths.cumsum(0) - lengths + column
         ids = tokens.ids.flatten()[layout.places]
         with self._autocast():
-            return packed_forward.states(self.backbone, ids, positions + self._first_position, layout, only), layout
+            states = packed_forward.states(
+                self.backbone, ids, positions + self._first_position, layout, only, self._scaling(tokens)
+            )
+        return states, layout
 
     def tokenise(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return ids with special tokens, cut only at the encoder's own limit."""

@@ -15,6 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from cse_core.models.scaled_states import Scaling
+
 MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # modules of the same names
 
 
@@ -85,6 +87,7 @@ def states(
     positions: Int[Tensor, " tokens"],
     layout: Layout,
     only: Int[Tensor, " n"] | None = None,
+    scaling: Scaling | None = None,
 ) -> list[Float[Tensor, "_ d"]]:
     """Return the embedding output and each layer's states of real tokens; the last layer's of the tokens `only`.
 
@@ -97,10 +100,14 @@ def states(
     outputs = [dropout(table.LayerNorm(embedded), p)]
     if hasattr(model, "embeddings_project"):  # ELECTRA's embeddings may be narrower than its layers
         outputs[0] = model.embeddings_project(outputs[0])
+    if scaling is not None:
+        scaling = scaling.pack(layout.places, layout.mask.shape[1])
+        outputs[0] = scaling(outputs[0], 0)
     forward = partial(checkpoint, _layer, use_reentrant=False) if model.is_activation_checkpointing else _layer
-    for layer in model.encoder.layer:
+    for level, layer in enumerate(model.encoder.layer, 1):
         rows = only if layer is model.encoder.layer[-1] else None
-        outputs.append(forward(layer, outputs[-1], layout, rows, p, p_weights))
+        state = forward(layer, outputs[-1], layout, rows, p, p_weights)
+        outputs.append(state if scaling is None else scaling(state, level, rows))
     return outputs
 
 

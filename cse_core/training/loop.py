@@ -22,6 +22,7 @@ from cse_core.models.pretrained import backbone_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
 from cse_core.training.dev_scoring import DevSet
+from cse_core.training.optimization import optimizer_of, schedule_of
 from cse_core.training.run_state import (
     STATE,
     STATE_PARTS,
@@ -41,13 +42,6 @@ logger = logging.getLogger(__name__)
 
 class DivergedError(ArithmeticError):
     """A loss term or a weight is no longer finite."""
-
-
-def linear_decay(optimizer: torch.optim.Optimizer, warmup: int, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
-    """Return a schedule that rises from 0 over `warmup` steps and then falls to 0 at the last step."""
-    from transformers import get_linear_schedule_with_warmup  # lazy: slow import
-
-    return get_linear_schedule_with_warmup(optimizer, warmup, steps)
 
 
 class Loop:
@@ -97,8 +91,8 @@ class Loop:
         self.snapshots = snapshot_steps(self.rules, self.history.steps)
         self.dev = self._load_dev_sets(data)
         trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(trained, lr=run.learning_rate, weight_decay=0.0, fused=True)
-        self.schedule = linear_decay(self.optimizer, round(run.warmup * self.history.steps), self.history.steps)
+        self.optimizer = optimizer_of(run, trained)
+        self.schedule = schedule_of(run, self.optimizer, self.history.steps)
         self.scaler = torch.amp.GradScaler(device.type, enabled=run.precision == "fp16")
         self.trained, self._pending = trained, []
         self.encoder.train()
@@ -109,8 +103,15 @@ class Loop:
         return [text] if self.run.precision == "fp16" and self.device.type == "cpu" else []
 
     def checkpoint_activations(self) -> None:
-        """Store only each layer's input, and recompute its other activations in the backward pass."""
-        self.encoder.backbone.activation_checkpointing_enable()
+        """Store only each layer's input, and recompute its other activations in the backward pass.
+
+        So does a second encoder that a method trains.
+        """
+        from transformers import PreTrainedModel  # lazy: slow import
+
+        for part in nn.ModuleList([self.encoder, self.modules]).modules():
+            if isinstance(part, PreTrainedModel) and any(p.requires_grad for p in part.parameters()):
+                part.activation_checkpointing_enable()
         text = "activations were computed twice, as a step did not fit into memory"
         self.history.warnings = list(dict.fromkeys([*self.history.warnings, text]))
 

@@ -64,7 +64,7 @@ def train(
     except torch.OutOfMemoryError as error:
         raise MemoryExceededError(
             f"run {run.key}: a step of {run.batch_size} sentences does not fit into memory, even with activations "
-            f"computed twice ({error}); give it a larger share of a GPU"
+            f"computed twice (a GPU keeps those of passes without dropout): {error}; give it a larger share of a GPU"
         ) from None
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from cse_core.method import Recipe
 from cse_core.methods import METHODS, rankcse, rankencoder, simcse
+from cse_core.methods.baselines import consert, ct, dclr, l2pcsr
 from cse_core.methods.mlm import MLM
 from cse_core.methods.rankcse import Teacher
-from cse_core.run import Run
+from cse_core.run import Corpus, Run
 from experiments.schema.study import Scale
 
 BACKBONES = {
@@ -17,6 +18,13 @@ BACKBONES = {
     "roberta-base": "RoBERTa-base",
     "roberta-large": "RoBERTa-large",
 }
+STS_TEXTS = Corpus("sts_texts", 89_192, "efc2b6091a2eee48a8fcc5767166ff3dd4164d7b9eb1982e6defc87edf574345")
+FIRST_LINES = {  # SHA-256 of parts of pinned corpora
+    ("sts_texts", 16_384): "245f64fc9d08887d60d814e222ca832b427bf2b3e3db4980f7f0ba87d1a3c3e6",
+    ("wiki_sentences_1m", 80_000): "96df8d730303712692aca1d39600fe44701f706aabc8744c968db9b7e9f3df16",
+    ("wiki_sentences_1m", 150_000): "ba6f9fa45d205aa23519f1d1a15f2d4a71fb5531416bddf7d4b3d46d6409ed6a",
+}
+CT_STEPS = 5000  # published
 MakeRun = Callable[..., Run | None]  # (scale, backbone, **changed fields); None where the scale lacks the backbone
 
 
@@ -75,15 +83,79 @@ def rankencoder_run(
     return scale.run(rankencoder.with_base(recipe, trained, scale.dev), backbone, **fields) if trained else None
 
 
+def consert_run(scale: Scale, backbone: str, texts: str = "sts_texts", **fields: Any) -> Run | None:
+    """A ConSERT run on the STS sets' own sentences, as published, or on the scale's corpus with `texts="wiki"`.
+
+    As many lines as the scale has, if there are. A scale of synthetic sentences trains on those in any case.
+    """
+    if texts not in ("sts_texts", "wiki"):
+        raise ValueError(f"texts must be one of sts_texts, wiki, got {texts!r}")
+    run = as_published(consert.PUBLISHED)(scale, backbone, **fields)
+    if run is None or texts == "wiki" or scale.corpus.name == "synthetic":
+        return run
+    return replace(run, corpus=first_lines(STS_TEXTS, min(scale.corpus.lines, STS_TEXTS.lines)))
+
+
+def ct_run(scale: Scale, backbone: str, pairs: str = "anchored", **fields: Any) -> Run | None:
+    """A CT run with either kind of pairs, on no more sentences than its 5,000 steps read."""
+    if backbone not in scale.backbones:
+        return None
+    recipe = recipe_for(ct.PUBLISHED, backbone if pairs == "anchored" else (pairs, backbone))
+    run = scale.run(recipe, backbone, **fields)
+    lines = min(scale.corpus.lines, CT_STEPS * recipe.batch_size)
+    return replace(run, corpus=first_lines(scale.corpus, lines)) if run else None
+
+
+def first_lines(corpus: Corpus, lines: int) -> Corpus:
+    """The first lines of a corpus, pinned where their hash is known."""
+    return corpus if lines == corpus.lines else Corpus(corpus.name, lines, FIRST_LINES.get((corpus.name, lines), ""))
+
+
+def dclr_run(
+    scale: Scale, backbone: str, complement: str = "simcse", initial: str | None = None, **fields: Any
+) -> Run | None:
+    """A DCLR run with this scale's run of a method on the family's base size as its complement, if it excludes pairs.
+
+    Large models start from a run of `initial` on the same backbone, else SimCSE's; others from the backbone, unless
+    `initial` names a method.
+    """
+    if backbone not in scale.backbones:
+        return None
+    base = "roberta-base" if backbone.startswith("roberta") else "bert-base-uncased"
+    if initial is None:
+        initial = "simcse" if "large" in backbone else ""
+    recipe = dclr.with_complement(
+        recipe_for(dclr.PUBLISHED, backbone),
+        None if fields.get("threshold", 0) > 1 else RUNS[complement](scale, base),
+        scale.dev,
+        RUNS[initial](scale, backbone) if initial else None,
+    )
+    return scale.run(recipe, backbone, **fields)
+
+
+def l2pcsr_run(scale: Scale, backbone: str, initial: str = "simcse", **fields: Any) -> Run | None:
+    """An L2P-CSR run that starts from this scale's run of a method, or with "" from the backbone, at SimCSE's rate."""
+    if backbone not in scale.backbones:
+        return None
+    recipe, simcse_at = recipe_for(l2pcsr.PUBLISHED, backbone), simcse_run(scale, backbone)
+    start = RUNS[initial](scale, backbone) if initial else None
+    run = scale.run(l2pcsr.with_start(recipe, start, scale.dev), backbone, **fields)
+    return replace(run, learning_rate=simcse_at.learning_rate) if run and simcse_at and not initial else run
+
+
 def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -> Run | None:
     """Return another method's run with the masked-language loss added."""
     run = RUNS[inner](scale, backbone)
     return replace(run, method=MLM(inner=run.method, **fields)) if run else None
 
 
-# Most methods need only their recipes; the last three also need runs of other methods.
+# Most methods need only their recipes; the last seven also need runs of other methods, or other sentences.
 RUNS: dict[str, MakeRun] = {name: as_published(kind.recipes()) for name, kind in METHODS.items()} | {
     "rankcse": rankcse_run,
     "rankencoder": rankencoder_run,
     "mlm": mlm_run,
+    "consert": consert_run,
+    "ct": ct_run,
+    "dclr": dclr_run,
+    "l2pcsr": l2pcsr_run,
 }

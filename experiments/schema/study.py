@@ -18,6 +18,7 @@ from experiments.schema.hypotheses import Comparison, Finding
 BY_TRANSFER = "transfer_dev"  # selects the snapshot of a run that is best on the transfer tasks' dev sets
 SNAPSHOTS = ("quarter_1", "quarter_2", "quarter_3", "last")
 ARRAY_VIEWS = ("ridges", "spaces", "heat", "neighbours", "densities")  # figures that draw arrays, not only scores
+RUN_FIELDS = {f.name for f in fields(Run)}
 PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
 
 
@@ -31,8 +32,8 @@ class Scale:
     """A size at which studies run: its backbones, its corpus, its seeds and the settings that it overrides.
 
     `backbones` maps the papers' names to the encoders used here; rows of any other backbone are not run. `training`
-    overrides training fields of every recipe, `rescaled` fields of a method, by its name and backbone;
-    `backbone_seeds` has the seeds of backbones that run with fewer.
+    overrides training fields of every recipe except its fixed ones, `rescaled` fields of a method or of its training,
+    by its name and backbone; `backbone_seeds` has the seeds of backbones that run with fewer.
     """
 
     name: str
@@ -55,14 +56,19 @@ class Scale:
         if backbone not in self.backbones:
             return None
         method = with_fields(self.rescale(recipe.method, backbone), **fields)
-        settings: dict[str, Any] = recipe.training | dict(self.training) | {"seed": self.seeds[0]}
+        replaced = {name: value for name, value in self.training.items() if name not in recipe.fixed}
+        changed = {k: v for k, v in self._changes(recipe.method, backbone).items() if k in RUN_FIELDS}
+        settings: dict[str, Any] = recipe.training | replaced | changed | {"seed": self.seeds[0]}
         return Run(method=method, backbone=self.backbones[backbone], corpus=self.corpus, **settings)
 
     def rescale(self, method: Method, backbone: str) -> Method:
         """Return the method, and those inside it, with the fields that this scale replaces for a papers' backbone."""
-        changes = dict(self.rescaled.get(method.name, {}).get(backbone, {}))
+        changes = {name: v for name, v in self._changes(method, backbone).items() if name not in RUN_FIELDS}
         inner: Method | None = getattr(method, "inner", None)
         return with_fields(method, **changes, **({"inner": self.rescale(inner, backbone)} if inner else {}))
+
+    def _changes(self, method: Method, backbone: str) -> Mapping[str, Any]:
+        return self.rescaled.get(method.name, {}).get(backbone, {})
 
     def seeds_for(self, backbone: str) -> tuple[int, ...]:
         return self.backbone_seeds.get(backbone, self.seeds)

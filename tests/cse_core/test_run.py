@@ -37,6 +37,9 @@ MOVED: dict[str, Any] = {
     "eval_steps": 250,
     "precision": "bf16",
     "template": 'A "{}" [MASK].',
+    "optimizer": "rmsprop",
+    "schedule": "staircase",
+    "weight_decay": 0.01,
 }
 # Keys of RankCSE's Table 4 at seed 42 under (small, paper), computed once. A key that moves orphans scores that exist:
 # if a version was bumped on purpose, say so in the commit and compute them anew.
@@ -201,6 +204,11 @@ def test_content_is_identity_where_it_is_pinned_and_the_name_where_not() -> None
         ({"template": "{} [MASK]"}, r"the pooling mask and a template go together, got 'cls' and '{} \[MASK\]'"),
         ({"pooling": "max"}, "pooling must be one of cls, mean, top2_mean, .*, got 'max'"),
         ({"precision": "fp64"}, "precision must be one of fp32, bf16, fp16, got 'fp64'"),
+        ({"optimizer": "sgd"}, "optimizer must be one of adamw, rmsprop, got 'sgd'"),
+        ({"schedule": "cosine"}, "schedule must be one of linear, staircase, got 'cosine'"),
+        ({"weight_decay": -0.1}, r"weight_decay must be in \[0, 1\], got -0.1"),
+        ({"weight_decay": 0.1, "optimizer": "rmsprop"}, "weight_decay needs the optimizer adamw, got rmsprop"),
+        ({"warmup": 0.1, "schedule": "staircase"}, "warmup needs the schedule linear, got staircase"),
     ],
 )
 def test_impossible_runs_are_refused(changes: dict[str, Any], message: str) -> None:

@@ -9,6 +9,15 @@ from torch import Tensor
 
 from cse_core.method import Method, Tokens, innermost
 from cse_core.methods import METHODS
+from cse_core.methods.baselines.arccse import ArcCSE
+from cse_core.methods.baselines.consert import ConSERT
+from cse_core.methods.baselines.ct import CT
+from cse_core.methods.baselines.dclr import DCLR
+from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.l2pcsr import L2PCSR
+from cse_core.methods.baselines.mixcse import MixCSE
+from cse_core.methods.baselines.mocose import MoCoSE
+from cse_core.methods.baselines.pcl import PCL
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.diffcse import DiffCSE
 from cse_core.methods.mlm import MLM
@@ -31,6 +40,15 @@ BASED = RankEncoder(base=A, corpus_size=50, lower=-1.0, upper=1.0, combination="
 DROPPED = WhitenedCSE(groups=64, views="dropout")
 WIDE = SNCSE(margin_weight=1.0, nearest=0.0, farthest=0.0)
 EDITED = DiffCSE(generator=Pretrained("wiki-mini"), detection_weight=1.0)
+QUEUED = ESimCSE(queue_size=4, momentum=0.5)
+MOVING = MoCoSE(queue_size=4, first=2, momentum=0.5, momentum_steps=8)
+CUT = ConSERT(second="token_cutoff", second_rate=0.5)
+DEBIASED = DCLR(complement=A, threshold=0.0, step_size=1.0)
+SHARED = MixCSE(negatives="batch")
+PEERS = PCL(share=0.5)
+ORDERED = ArcCSE(shortest=3, triplet_margin=0.5)
+WIDE_ANGLE, MASKED = replace(ORDERED, margin_degrees=170.0), replace(ORDERED, heavy=0.9)
+WEAKENED = L2PCSR(initial=A, layers=2)
 TEMPLATE = 'The words "{}" say [MASK].'
 
 
@@ -116,6 +134,88 @@ MOVES: dict[str, dict[str, tuple[Method, Method]]] = {
         mask_share=0.6,
         detection_weight=0.9,
     ),
+    "esimcse": _moves(
+        QUEUED,
+        temperature=0.06,
+        repetition=0.9,
+        queue_size=5,
+        momentum=0.6,
+        slow_start="random",
+        limit="released_code",
+    ),
+    "mocose": _moves(MOVING, temperature=0.06, queue_size=5, first=3, momentum=0.6, momentum_steps=9),
+    "consert": _moves(
+        CUT,
+        temperature=0.11,
+        first="token_cutoff",
+        second="dropout",
+        first_rate=0.3,
+        second_rate=0.3,
+        contrast="one_way",
+        head="tanh",
+    ),
+    "ct": _moves(CT(negatives=2), negatives=1, pairs="independent"),
+    "dclr": _moves(
+        DEBIASED,
+        temperature=0.06,
+        complement=B,
+        initial=A,
+        select="last",
+        threshold=0.3,
+        noise_times=2.0,
+        steps=3,
+        step_size=0.5,
+        ascent="noise_only",
+        exclusion="logit",
+        objective="binary",
+    ),
+    "mixcse": _moves(
+        MixCSE(),
+        temperature=0.06,
+        share=0.3,
+        negatives="none",
+        excluded=(SHARED, replace(SHARED, excluded="zero")),
+        normalise_first=False,
+        stop_gradient=False,
+    ),
+    "pcl": _moves(
+        PEERS,
+        temperature=0.06,
+        augmentations=(PEERS, replace(PEERS, augmentations=("shuffle", "inverse", "deletion", "repetition"))),
+        share=0.3,
+        longest=8,
+        deletion="value",
+        positives="multi",
+        positive_weight=0.9,
+        cooperation_weight=0.9,
+        cooperation_reduction="row",
+        peer=(replace(PEERS, cooperation_weight=0.0), replace(PEERS, cooperation_weight=0.0, peer=False)),
+        peer_head="own",
+    ),
+    "arccse": _moves(
+        ORDERED,
+        temperature=0.06,
+        margin_degrees=20.0,
+        margin_form=(WIDE_ANGLE, replace(WIDE_ANGLE, margin_form="monotone")),
+        triplet_weight=0.2,
+        triplet_margin=0.6,
+        light=(MASKED, replace(MASKED, light=0.5)),
+        heavy=0.9,
+        shortest=6,
+    ),
+    "l2pcsr": _moves(
+        WEAKENED,
+        temperature=0.06,
+        initial=B,
+        select="last",
+        threshold=0.3,
+        steps=2,
+        step_size=0.3,
+        layers=1,
+        token_norm="row",
+        views="second",
+        spare_specials=True,
+    ),
     "mlm": _moves(MLM(), inner=SimCSE(temperature=0.06), mlm_weight=0.2, mlm_share=0.6),
 }
 TEACHER_MOVES = {
@@ -147,6 +247,19 @@ TRAINED: dict[str, Method] = {
     "diffcse": EDITED,
     "diffcse tanh": replace(EDITED, head="tanh"),
     "mlm": MLM(mlm_weight=1.0),
+    "esimcse": QUEUED,
+    "mocose": MOVING,
+    "consert": CUT,
+    "ct": CT(negatives=2),
+    "dclr": DEBIASED,
+    "dclr binary": replace(DEBIASED, objective="binary"),
+    "mixcse": MixCSE(),
+    "mixcse released": MixCSE(negatives="both", excluded="zero", normalise_first=False),
+    "pcl": PEERS,
+    "arccse": ORDERED,
+    "l2pcsr": WEAKENED,
+    "l2pcsr of the second view": replace(WEAKENED, views="second", token_norm="row"),
+    "pcl multi, own heads": replace(PEERS, positives="multi", peer_head="own"),
 }
 
 
@@ -166,13 +279,21 @@ class Encoded:
     def __call__(self, *tokens: Tokens) -> tuple[Tensor, ...]:
         return self.embed(*tokens)
 
+    still = __call__
+
     def states(self, tokens: Tokens) -> Tensor:
         raise NotImplementedError
 
 
+def template_of(method: Method) -> str:
+    """The template of the first view, where the method has templates."""
+    inner = innermost(method)
+    return inner.first if isinstance(inner, PromptBERT | SNCSE) else ""
+
+
 def encoder_for(method: Method, dropout: float = 0.3) -> Encoder:
     """wiki-tiny, with the method's first template where it has templates. Shared: reset what a test changes."""
-    return _encoder(getattr(innermost(method), "first", ""), dropout)
+    return _encoder(template_of(method), dropout)
 
 
 @cache

@@ -34,6 +34,7 @@ class Given:
 
     width = WIDTH
     states: Any = NotImplemented  # never asked for
+    still: Any = NotImplemented
 
     def __init__(self, views: tuple[torch.Tensor, ...] = ()) -> None:
         self.views = views

@@ -32,6 +32,8 @@ class Views:
         assert len(tokens) == len(self.views)
         return self.views
 
+    still = __call__
+
     def states(self, tokens: Tokens) -> Tensor:
         raise AssertionError("not asked for")
 

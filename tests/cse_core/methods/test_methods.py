@@ -32,6 +32,7 @@ from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
+from cse_core.models.momentum import Queue, Slow
 from cse_core.seeding import generator_for, seed_for
 from cse_core.text import negation
 from tests.support.method_variants import BOTH, KNOBS, MOVES, TEACHER_MOVES, TRAINED, centred, encoder_for, length_for
@@ -83,17 +84,27 @@ def loss_of(method: Method, encoder: Encoder, modules: nn.ModuleDict) -> tuple[L
 
 
 def outcome(method: Method) -> tuple:
-    """All that a method decides: its examples, its targets, its loss and the loss's gradient, and where it starts."""
+    """All that a method decides: its examples, its targets, its losses and their gradient, and where it starts.
+
+    One step, or three where something outlives a step, each with weights a little larger than the last one's.
+    """
     encoder = encoder_for(method)
     modules = method.modules(encoder, torch.Generator().manual_seed(2)).train()
-    loss, targets = loss_of(method, encoder, modules)
-    loss.total.backward()
+    state, losses = {name: value.clone() for name, value in encoder.state_dict().items()}, []
+    for step in range(3 if any(isinstance(part, Slow | Queue) for part in modules.modules()) else 1):
+        with torch.no_grad():
+            for parameter in encoder.parameters():
+                parameter.mul_(1 + 0.01 * step)
+        loss, targets = loss_of(method, encoder, modules)
+        loss.total.backward()
+        losses.append(loss.total.item())
     gradient = nn.utils.get_total_norm([p.grad for p in encoder.parameters() if p.grad is not None])
     encoder.zero_grad()
+    encoder.load_state_dict(state)
     fixed: Mapping[str, Any] = {**targets.rows, **targets.shared}
     examples = method.examples(TEXTS, encoder.tokenizer, length_for(method))
     vectors, start = {name: value.tolist() for name, value in fixed.items()}, getattr(method, "starts_from", None)
-    return examples, vectors, loss.total.item(), gradient.item(), start
+    return examples, vectors, tuple(losses), gradient.item(), start
 
 
 first_outcome = cache(outcome)
@@ -205,7 +216,7 @@ def test_simcse_contrasts_two_dropout_views_of_one_column(encoder: Encoder) -> N
             views.extend(encoder(*tokens))
             return tuple(views)
 
-        states = encoder.states
+        states, still = encoder.states, encoder.still
 
     encoder.train()
     batch = batch_of(SimCSE(), encoder)

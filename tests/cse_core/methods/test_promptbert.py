@@ -19,6 +19,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
+from tests.support.pinned_defaults import UNSTATED
 
 CUT = 9  # of word pieces
 LONG = "the old man walked his dog along the river before breakfast"
@@ -58,6 +59,8 @@ class Recording:
         self.asked.append(tokens)
         self.given.extend(self.encoder(*tokens))
         return tuple(self.given)
+
+    still = __call__
 
     def states(self, tokens: Tokens) -> torch.Tensor:
         raise NotImplementedError
@@ -293,7 +296,7 @@ def test_published_settings() -> None:
         assert isinstance(recipe, Recipe)
         first, second = TEMPLATES[backbone.split("-")[0]]
         assert recipe.method == PromptBERT(first=first, second=second, temperature=0.05, denoise=True)
-        training = {"batch_size": 256, "learning_rate": 1e-5, "epochs": 1, "warmup": 0.0}
+        training = UNSTATED | {"batch_size": 256, "learning_rate": 1e-5}
         assert recipe.training == training | {"pooling": "mask", "template": first}
     assert TEMPLATES["bert"] == ('This sentence of "{}" means [MASK].', 'This sentence : "{}" means [MASK].')
     assert TEMPLATES["roberta"] == ("This sentence : ' {} ' means [MASK].", "The sentence : ' {} ' means [MASK].")

@@ -22,6 +22,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
 from cse_core.text.negation import negations
 from cse_core.text.prompts import prompt_ids
+from tests.support.pinned_defaults import UNSTATED
 
 LENGTH = 20  # ten tokens are the template's
 TEXTS = ["A cat sat on the mat.", "He is old", "no", "Did the men argue about the price?", "Snow fell " * 9]
@@ -118,6 +119,8 @@ class Given:
     def __call__(self, *tokens: Tokens) -> tuple[torch.Tensor, ...]:
         self.asked.append(tokens)
         return self.views
+
+    still = __call__
 
     def states(self, tokens: Tokens) -> torch.Tensor:
         raise NotImplementedError
@@ -290,6 +293,6 @@ def test_published_settings() -> None:
         assert isinstance(recipe, Recipe)
         own = SNCSE(temperature=0.05, margin_weight=weight, nearest=0.1, farthest=0.3, negation="spacy")
         assert recipe.method == own
-        training = {"batch_size": batch_size, "learning_rate": learning_rate, "epochs": 1, "warmup": 0.0}
+        training = UNSTATED | {"batch_size": batch_size, "learning_rate": learning_rate}
         assert recipe.training == training | {"pooling": "mask", "template": TEMPLATES[0]}
     assert TEMPLATES == ('This sentence : " {} " means [MASK] .', 'This sentence of " {} " means [MASK] .')

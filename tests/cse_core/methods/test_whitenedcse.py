@@ -175,6 +175,7 @@ class Views(list[int]):  # an encode of known features, and how many views each 
         return tuple(features(len(t.ids), view) for view, t in enumerate(tokens))
 
     states: Any = __call__
+    still: Any = __call__
 
 
 def orders(count: int) -> list[list[int]]:

@@ -10,6 +10,15 @@ import torch
 from cse_core.data.batches import Batches, pad
 from cse_core.data.examples import examples
 from cse_core.method import Method
+from cse_core.methods.baselines.arccse import ArcCSE
+from cse_core.methods.baselines.consert import ConSERT
+from cse_core.methods.baselines.ct import CT
+from cse_core.methods.baselines.dclr import DCLR
+from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.l2pcsr import L2PCSR
+from cse_core.methods.baselines.mixcse import MixCSE
+from cse_core.methods.baselines.mocose import MoCoSE
+from cse_core.methods.baselines.pcl import PCL
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder
@@ -21,10 +30,21 @@ from cse_core.training.loop import Loop
 TINY = Pretrained("wiki-tiny")
 CORPUS = Corpus("synthetic", 256)
 TEXTS = ["A cat sat.", "the old man walked his dog along the river before breakfast", "no"]
-METHODS = {
+METHODS: dict[str, Method] = {
     "simcse": SimCSE(),
     "rankcse": RankCSE(teachers=(Teacher(TINY, 1.0),), rank="list_mle"),
     "rankencoder": RankEncoder(base=TINY, select="last", corpus_size=100),
+    "esimcse": ESimCSE(queue_size=100),
+    "ct": CT(),
+    "mixcse": MixCSE(negatives="both"),
+}
+DRAWN: dict[str, Method] = {  # by the device's own random numbers
+    "mocose": MoCoSE(),
+    "consert": ConSERT(),
+    "dclr": DCLR(complement=TINY, select="last", objective="binary"),
+    "pcl": PCL(deletion="value", positives="probability"),
+    "arccse": ArcCSE(shortest=5),
+    "l2pcsr": L2PCSR(layers=2),
 }
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -102,12 +122,14 @@ def test_bf16_passes_are_another_rounding(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def loop_on(device: str, method: str, store: Path) -> Loop:
-    run = Run(method=METHODS[method], backbone=TINY, corpus=CORPUS, precision="bf16" if device == "cuda" else "fp32")
+    run = Run(
+        method=(METHODS | DRAWN)[method], backbone=TINY, corpus=CORPUS, precision="bf16" if device == "cuda" else "fp32"
+    )
     return Loop(replace(run, dropout=0.0), store, data=None, rules=("last",), device=torch.device(device))
 
 
 @needs_gpu
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS | DRAWN)
 def test_a_step_never_waits_for_the_gpu(method: str, cache: Path, tmp_path: Path) -> None:
     loop = loop_on("cuda", method, tmp_path)
     loop.train_step(0)

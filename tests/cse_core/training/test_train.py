@@ -24,7 +24,8 @@ from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained
 from cse_core.training.checkpoint import MANIFEST
 from cse_core.training.dev_scoring import DevScore, DevSet
-from cse_core.training.loop import DivergedError, linear_decay
+from cse_core.training.loop import DivergedError
+from cse_core.training.optimization import linear_decay
 from cse_core.training.run_state import UNFINISHED, History, finished_history
 from cse_core.training.train import train
 from tests.support.training import KEEP, TINY, Killed, Trained, equal, stop_at, weights

@@ -1,6 +1,6 @@
 """Every method as a run: as published, rescaled where the width doesn't allow that, with its bases."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from cse_core.method import innermost
 from cse_core.methods import METHODS, compcse, whitenedcse
 from cse_core.methods.sncse import SNCSE
 from cse_core.run import Corpus, Pretrained, Run
@@ -18,6 +17,7 @@ from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run
 from experiments.schema.scales import SCALES, WIKI_MINI
 from experiments.schema.study import Row
 from experiments.studies.robustness import methods
+from tests.support.method_variants import template_of
 
 BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
 SMALL, PAPER = SCALES["small"], SCALES["paper"]
@@ -35,7 +35,7 @@ def test_every_method_is_a_run_at_every_scale(name: str, scale: str) -> None:
     run = made(name, SCALES[scale])
     assert run.method.name == name
     assert run.backbone == SCALES[scale].backbones[BASE]
-    assert ("first" in {f.name for f in fields(innermost(run.method))}) == bool(run.template)  # ty: ignore[invalid-argument-type]
+    assert template_of(run.method) == run.template
     assert RUNS[name](SMALL, "roberta-base") is None
 
 
@@ -45,8 +45,10 @@ def test_the_small_scales_rescale_what_the_width_does_not_allow_and_nothing_else
         "compcse": {"dims": 43},
         "diffcse": {"generator": WIKI_MINI},
         "sncse": {"negation": "words"},
+        "mocose": {"momentum_steps": 256},
+        "arccse": {"shortest": 12},
     }
-    for name in set(METHODS) - {"rankcse", "rankencoder", "mlm"}:  # whose runs need other runs
+    for name in set(METHODS) - {"rankcse", "rankencoder", "mlm", "dclr", "l2pcsr", "ct"}:  # whose runs need other runs
         published: Any = METHODS[name].recipes()[BASE].method
         assert made(name, PAPER).method == published
         assert made(name).method == replace(published, **changes.get(name, {}))
@@ -68,6 +70,40 @@ def test_rankencoder_trains_as_its_base_was_trained(base: str) -> None:
     released: Any = rankencoder_run(PAPER, BASE, base, "released_code")
     assert released.method.combination == ("maximum" if base == "promptbert" else "sum")
     assert released.method.upper == (0.8 if base == "promptbert" else 0.9999)
+
+
+def test_dclr_has_the_family_bases_complement_and_large_models_start_from_simcse() -> None:
+    base, large = made("simcse"), made("simcse", SMALL, LARGE)
+    small: Any = made("dclr").method
+    assert (small.complement, small.initial, small.select) == (base, None, "stsb_dev")
+    big: Any = made("dclr", SMALL, LARGE)
+    assert (big.method.complement, big.method.initial) == (base, large)
+    assert big.nested() == (base, large)
+    roberta: Any = made("dclr", PAPER, "roberta-large").method
+    assert roberta.complement == made("simcse", PAPER, "roberta-base")
+    assert roberta.initial == made("simcse", PAPER, "roberta-large")
+    assert made("dclr", threshold=2.0).nested() == ()
+    options = options_for("dclr")(complement="mixcse", initial="simcse", noise_times=2.0)
+    chosen: Any = build("dclr", options).method
+    assert (chosen.complement, chosen.initial, chosen.noise_times) == (made("mixcse"), base, 2.0)
+
+
+def test_l2pcsr_starts_from_simcse_at_a_thirtieth_of_its_rate_or_from_the_backbone_at_its_own() -> None:
+    base, run = made("simcse"), made("l2pcsr")
+    method: Any = run.method
+    assert (method.initial, method.select, method.layers) == (base, "stsb_dev", 2)
+    assert (run.learning_rate, run.nested()) == (1e-5, (base,))
+    assert run.learning_rate == pytest.approx(base.learning_rate / 30)
+    plain: Any = build("l2pcsr", options_for("l2pcsr")(initial="", steps=0))
+    assert (plain.method.initial, plain.method.steps, plain.learning_rate) == (None, 0, base.learning_rate)
+    published: Any = made("l2pcsr", PAPER)
+    assert (published.learning_rate, published.eval_steps, published.batch_size) == (1e-6, 50, 256)
+    assert published.method.layers == 3
+
+
+def test_the_command_line_takes_a_list_of_augmentations() -> None:
+    run = build("pcl", options_for("pcl")(augmentations=("inverse", "deletion"), positive_weight=0.5))
+    assert run == made("pcl", augmentations=("inverse", "deletion"), positive_weight=0.5)
 
 
 def test_what_is_not_published_is_refused_by_name() -> None:

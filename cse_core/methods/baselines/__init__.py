@@ -1,0 +1,1 @@
+"""Methods that the papers' tables compare with."""

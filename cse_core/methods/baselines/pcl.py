@@ -1,0 +1,203 @@
+"""PCL (Wu et al., EMNLP 2022): several kinds of positives as a group, and two networks that correct each other.
+
+A sentence's views are the sentence itself, itself again under other dropout, and edits of its wordpieces: shuffle,
+inverse, deletion and repetition, twice each. Encoder f and its peer g, a second copy that is trained beside it, read
+all of them. Row i of the logits S(Q, K) has cos(Q_i0, K_ia)/tau of the A positives, then cos(Q_i0, K_j0)/tau of the
+other sentences. L = sum over both networks' Z of InfoNCE(Z_0, Z_1) + positives(S(Z, Z))
++ KL(softmax S(G, G) || softmax S(F, F)) + KL(softmax S(G, F) || softmax S(F, G)). Only f is kept.
+
+Relations: SimCSE with both weights 0 and no peer, bit for bit. The peer group is in-batch contrast with several
+positives; cooperation is mutual distillation of in-batch softmaxes, where RankCSE has fixed teachers.
+Paper against the released code, qiyuw/PeerCL:
+- E1: it puts softmax probabilities into binary cross-entropy with logits, `positives="released"`, the default, as it
+  gave the published numbers. The value lies in [0.31, 1.31] whatever is learnt, and its gradient is much smaller than
+  that of "probability" (p as a probability); "logit" takes the logits themselves, "multi" is the mean of -log p over
+  the positives;
+- E2: its divergences are means over all entries; `cooperation_reduction="row"` sums over a row;
+- E3, not followed: its peer gets no attention mask and reads the pre-trained pooler. Here both networks are read alike,
+  under one head, or with `peer_head="own"` under one each;
+- E4: no gradient is stopped, so f and g are pulled towards each other by different gradients, as here;
+- E5: its deletion removes the first wordpiece of a drawn value: `deletion="value"`;
+- E6: batch and seed are 64 and 42 in its README, 256 and 1 in its script.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cse_core.data.augmentation import DELETIONS, EDITS, augment
+from cse_core.functional.contrastive import cosine_matrix, info_nce, log_one_minus_softmax, without_diagonal
+from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
+
+FORMS = ("released", "probability", "logit", "multi")
+
+
+def group_logits(
+    queries: Float[Tensor, "n views d"], keys: Float[Tensor, "n views d"], temperature: float
+) -> Float[Tensor, "n columns"]:
+    """Return S(Q, K): each sentence's first query against its own other keys, then against other sentences' first."""
+    positives = torch.einsum("nd,nad->na", F.normalize(queries[:, 0], dim=-1), F.normalize(keys[:, 1:], dim=-1))
+    others = without_diagonal(cosine_matrix(queries[:, 0], keys[:, 0]))
+    return torch.cat([positives, others], dim=1) / temperature
+
+
+def peer_positive(z: Float[Tensor, "n views d"], temperature: float, form: str = "released") -> Float[Tensor, ""]:
+    """Return the loss of distinguishing a sentence's own other views from other sentences, p = softmax S(Z, Z).
+
+    Mean over all entries, y = 1 for own views: "released" softplus(p) - y p, "logit" softplus(S) - y S, "probability"
+    -(y log p + (1 - y) log(1 - p)). "multi": the mean of -log p over own views.
+    """
+    logits, count = group_logits(z, z, temperature), z.shape[1] - 1
+    if form == "multi":
+        return -logits.log_softmax(1)[:, :count].mean()
+    if form == "probability":
+        certain, other = logits.log_softmax(1)[:, :count], log_one_minus_softmax(logits)[:, count:]
+        return -(certain.sum() + other.sum()) / logits.numel()
+    scores = logits.softmax(1) if form == "released" else logits
+    target = torch.zeros_like(scores)
+    target[:, :count] = 1
+    return F.binary_cross_entropy_with_logits(scores, target)
+
+
+def cooperation(
+    f: Float[Tensor, "n views d"],
+    g: Float[Tensor, "n views d"],
+    temperature: float,
+    kind: str = "self",
+    reduction: str = "entry",
+) -> Float[Tensor, ""]:
+    """Return KL(Q || P), P = softmax S(F, F), Q = softmax S(G, G), or across the networks S(F, G) and S(G, F).
+
+    The mean over all entries, or, by reduction "row", over sentences of the sum over a row. In nats.
+    """
+    first, second = ((f, f), (g, g)) if kind == "self" else ((f, g), (g, f))
+    log_p, log_q = (group_logits(*pair, temperature).log_softmax(1) for pair in (first, second))
+    divergence = log_q.exp() * (log_q - log_p)
+    return divergence.mean() if reduction == "entry" else divergence.sum(1).mean()
+
+
+def plain_contrast(z: Float[Tensor, "n views d"], temperature: float) -> Float[Tensor, ""]:
+    """Return InfoNCE of the first two views; 0 for a single sentence, which has no negatives."""
+    return info_nce(z[:, 0], z[:, 1], temperature) if len(z) > 1 else 0 * z.sum()
+
+
+def peer_loss(
+    f: Float[Tensor, "n views d"],
+    g: Float[Tensor, "n views d"] | None,
+    temperature: float,
+    *,
+    positives: str = "released",
+    reduction: str = "entry",
+    positive_weight: float = 1.0,
+    cooperation_weight: float = 1.0,
+) -> tuple[Float[Tensor, ""], dict[str, Float[Tensor, ""]]]:
+    """Return the weighted sum of both networks' terms, and the terms that have a weight; g is None without a peer.
+
+    With f and g exchanged, both cooperation terms are the divergences the other way round; the rest stays.
+    """
+    terms: dict[str, Tensor] = {}
+    for prefix, z in (("", f), ("peer_", g)):
+        if z is not None:
+            terms[f"{prefix}contrastive"] = plain_contrast(z, temperature)
+            if positive_weight:
+                terms[f"{prefix}positives"] = peer_positive(z, temperature, positives)
+    if g is not None and cooperation_weight:
+        terms |= {kind: cooperation(f, g, temperature, kind, reduction) for kind in ("self", "cross")}
+    weights = dict.fromkeys(("positives", "peer_positives"), positive_weight)
+    weights |= dict.fromkeys(("self", "cross"), cooperation_weight)
+    total = sum((weights.get(name, 1.0) * term for name, term in terms.items()), torch.zeros_like(f[0, 0, 0]))
+    return total, terms
+
+
+@dataclass(frozen=True, kw_only=True)
+class PCL:
+    """`augmentations` are the kinds of edited views; `share` is how much a deletion removes or a repetition adds."""
+
+    name: ClassVar[str] = "pcl"
+    version: ClassVar[int] = 1
+
+    temperature: float = 0.05
+    augmentations: tuple[str, ...] = EDITS * 2
+    share: float = 0.2
+    longest: int = 32  # tokens of a sentence after a repetition: the run's max_length
+    deletion: str = "place"
+    positives: str = "released"
+    positive_weight: float = 1.0
+    cooperation_weight: float = 1.0
+    cooperation_reduction: str = "entry"
+    peer: bool = True
+    peer_head: str = "shared"
+
+    examples = single_column
+    targets = no_targets
+
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
+    def __post_init__(self) -> None:
+        check("temperature", self.temperature, lambda t: t > 0, "positive")
+        check("share", self.share, lambda s: 0 < s <= 1, "in (0, 1]")
+        check("longest", self.longest, lambda t: t >= 3, "at least 3")
+        for name in ("positive_weight", "cooperation_weight"):
+            check(name, getattr(self, name), lambda w: w >= 0, "zero or positive")
+        unknown = [kind for kind in self.augmentations if kind not in EDITS]
+        if unknown:
+            raise ValueError(f"augmentations must be of {', '.join(EDITS)}, got {', '.join(unknown)}")
+        for name, choices in (
+            ("deletion", DELETIONS),
+            ("positives", FORMS),
+            ("cooperation_reduction", ("entry", "row")),
+            ("peer_head", ("shared", "own")),
+        ):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        if self.cooperation_weight and not self.peer:
+            raise ValueError(f"cooperation needs a peer, got cooperation_weight {self.cooperation_weight} without one")
+
+    def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
+        """Return the tanh head, the peer, which starts as a copy of the encoder, and its head if it has its own."""
+        modules = tanh_head(self, encoder, generator)
+        if self.peer:
+            modules["peer"] = encoder.clone()
+            if self.peer_head == "own":
+                modules["peer_head"] = tanh_head(self, encoder, generator)["head"]
+        return modules
+
+    def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
+        """Contrast, group of positives and cooperation over all views of both networks, drawn anew for every batch."""
+        text = batch["text"]
+        views = [text, text]
+        if self.positive_weight or self.cooperation_weight:
+            views += [self._edit(text, kind, batch.generator) for kind in self.augmentations]
+        f, g = self._read(encode, modules["head"], views), None
+        if self.peer:
+            head = modules["peer_head" if self.peer_head == "own" else "head"]
+            g = self._read(modules["peer"], head, views)  # ty: ignore[invalid-argument-type]
+        total, terms = peer_loss(
+            f,
+            g,
+            self.temperature,
+            positives=self.positives,
+            reduction=self.cooperation_reduction,
+            positive_weight=self.positive_weight,
+            cooperation_weight=self.cooperation_weight,
+        )
+        return Loss(total, terms, (f[:, 0], f[:, 1]))
+
+    def _edit(self, text: Tokens, kind: str, generator: torch.Generator) -> Tokens:
+        return augment(text, kind, generator, share=self.share, max_length=self.longest, deletion=self.deletion)
+
+    def _read(self, encode: Encode, head: nn.Module, views: Sequence[Tokens]) -> Float[Tensor, "n views d"]:
+        return torch.stack([head(h) for h in encode(*views)], dim=1)
+
+
+PUBLISHED = {
+    "bert-base-uncased": Recipe(PCL(), batch_size=64, learning_rate=3e-5, source="released README; script: batch 256")
+}

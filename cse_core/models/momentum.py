@@ -1,0 +1,105 @@
+"""A slowly moving copy of an encoder and a queue of its vectors (MoCo, He et al., CVPR 2020), kept in `modules`."""
+
+import copy
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cse_core.method import Tokens
+from cse_core.models.encoder import Encoder
+
+
+def cosine_decay(start: float, step: int, total: int) -> float:
+    """Return the decay at a step: from `start` at 0 along half a cosine to 1 at `total`, and down again after it.
+
+    1 - (1 - start) (cos(pi step / total) + 1) / 2 (MoCoSE, Cao et al., Findings of ACL 2022).
+    """
+    return 1 - (1 - start) * (math.cos(math.pi * step / total) + 1) / 2
+
+
+@torch.no_grad()
+def move_towards(slow: nn.Module, online: nn.Module, decay: float) -> None:
+    """Set each parameter of `slow` to decay * slow + (1 - decay) * online; decay 0 gives the online bits."""
+    for target, source in zip(slow.parameters(), online.parameters(), strict=True):
+        target.copy_(decay * target + (1 - decay) * source)
+
+
+class Slow(nn.Module):
+    """A copy of an encoder that moves towards it and is never trained itself.
+
+    It is saved with the modules; the online encoder that it follows is not a part of it. Calls have no gradient. With
+    `dropout` its dropout is on while it is in training mode; without, calls draw no random number.
+    """
+
+    def __init__(self, encoder: Encoder, *, dropout: bool = False) -> None:
+        super().__init__()
+        self.dropout, self.updates = dropout, 0
+        self.encoder = encoder.clone().requires_grad_(False)
+        self.copies = nn.ModuleList()
+        # In a tuple, which nn.Module does not look into: neither saved nor moved with this one.
+        self._pairs: tuple[tuple[nn.Module, nn.Module], ...] = ((self.encoder.backbone, encoder.backbone),)
+
+    def follow(self, online: nn.Module) -> nn.Module:
+        """Return a slow copy of a further module, a head, which `update` moves too."""
+        slow = copy.deepcopy(online).requires_grad_(False)
+        self.copies.append(slow)
+        self._pairs += ((slow, online),)
+        return slow
+
+    def update(self, decay: float) -> None:
+        """Move all copies towards what they follow, and count."""
+        for slow, online in self._pairs:
+            move_towards(slow, online, decay)
+        self.updates += 1
+
+    @torch.no_grad()
+    def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
+        """All given Tokens in one pass of the slow encoder, pooled, each given back by itself."""
+        return self.encoder(*tokens) if self.dropout else self.encoder.still(*tokens)
+
+    def get_extra_state(self) -> int:
+        """Return the number of updates."""
+        return self.updates
+
+    def set_extra_state(self, state: Any) -> None:
+        """Restore the number of updates."""
+        self.updates = int(state)
+
+
+class Queue(nn.Module):
+    """The newest `size` vectors that were pushed, oldest first; at the start `first` random unit vectors."""
+
+    vectors: Tensor
+
+    def __init__(self, size: int, width: int, first: int = 0, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        if not 0 <= first <= size:
+            raise ValueError(f"first must be in [0, {size}], the queue's size, got {first}")
+        self.register_buffer("vectors", torch.zeros(size, width))
+        self.vectors[:first] = F.normalize(torch.randn(first, width, generator=generator), dim=-1)
+        self.filled = first
+
+    @property
+    def newest(self) -> Float[Tensor, "m d"]:
+        """The vectors held now, a view: `push` overwrites it."""
+        return self.vectors[: self.filled]
+
+    @torch.no_grad()
+    def push(self, keys: Float[Tensor, "n d"]) -> None:
+        """Add vectors, without their gradient, and drop the oldest beyond the size."""
+        joined = torch.cat([self.newest, keys.to(self.vectors.dtype)])
+        joined = joined[max(len(joined) - len(self.vectors), 0) :]
+        self.vectors[: len(joined)] = joined
+        self.filled = len(joined)
+
+    def get_extra_state(self) -> int:
+        """Return how many vectors are held: a number in the state, for which no GPU is waited."""
+        return self.filled
+
+    def set_extra_state(self, state: Any) -> None:
+        """Restore how many vectors are held."""
+        self.filled = int(state)

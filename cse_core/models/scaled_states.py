@@ -1,0 +1,83 @@
+"""What `Tokens.kept` and `Tokens.factors` do to the lowest states of a pass, packed or padded."""
+
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from cse_core.method import Tokens
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Multiplies state 0, the embedding output, by `kept`, and the k lowest states by their factors.
+
+    A factor is (tokens + features) / 2. Their product with the tokens is never kept for all states at once.
+    """
+
+    kept: Bool[Tensor, "*places #d"] | None
+    tokens: Float[Tensor, "*places k"] | None
+    features: Float[Tensor, "k d"] | None
+
+    @classmethod
+    def of(cls, tokens: Tokens) -> "Scaling | None":
+        """Return what scales the states of padded tokens; None where nothing does."""
+        if tokens.kept is None and tokens.factors is None:
+            return None
+        kept = tokens.kept if tokens.kept is None else tokens.kept.expand(-1, tokens.ids.shape[1], -1)
+        if tokens.factors is None:
+            return cls(kept, None, None)
+        return cls(kept, tokens.factors.tokens.transpose(1, 2), tokens.factors.features)
+
+    def pack(self, places: Int[Tensor, " some"], length: int) -> "Scaling":
+        """Return the same for real tokens one after another, from their places in rows of `length`."""
+        rows, columns = places // length, places % length
+        picked = (part if part is None else part[rows, columns] for part in (self.kept, self.tokens))
+        return Scaling(*picked, self.features)
+
+    def __call__(
+        self, state: Float[Tensor, "*some d"], level: int, only: Int[Tensor, " n"] | None = None
+    ) -> Float[Tensor, "*some d"]:
+        """Return a state scaled, the embedding output being level 0; `only` says which tokens it has, if not all."""
+        if level == 0 and self.kept is not None:
+            state = state * self.kept
+        if self.features is None or self.tokens is None or level >= len(self.features):
+            return state
+        tokens = self.tokens[..., level, None]
+        tokens = tokens if only is None else tokens[only]
+        # Not the sum of the factors first: that would keep a number for every token and feature for the backward pass.
+        return (state * tokens.to(state.dtype) + state * self.features[level].to(state.dtype)) / 2
+
+    def check(self, layers: int) -> None:
+        """Refuse factors for more states than a model of this many layers has."""
+        if self.features is not None and len(self.features) > layers + 1:
+            raise ValueError(
+                f"factors must be for at most {layers + 1} states of {layers} layers, got {len(self.features)}"
+            )
+
+
+@contextmanager
+def scaled_by(backbone: Any, scaling: Scaling | None) -> Generator[None]:
+    """Scale the states of a backbone's own passes within a `with` block."""
+    with ExitStack() as hooks:
+        if scaling is not None:
+            for level, part in enumerate(_parts(backbone, scaling)):
+                # Before transformers' own hooks, which note the states that poolings read.
+                hook = part.register_forward_hook(partial(_scale_output, scaling, level), prepend=True)
+                hooks.callback(hook.remove)
+        yield
+
+
+def _scale_output(scaling: Scaling, level: int, _module: nn.Module, _inputs: object, state: Tensor) -> Tensor:
+    return scaling(state, level)
+
+
+def _parts(backbone: Any, scaling: Scaling) -> list[nn.Module]:
+    """The parts whose outputs are scaled: the last one of the embeddings (ELECTRA projects), then layers."""
+    parts = [getattr(backbone, "embeddings_project", backbone.embeddings)]
+    levels = 1 if scaling.features is None else len(scaling.features)
+    return parts + list(backbone.encoder.layer[: levels - 1]) if levels > 1 else parts

@@ -1,0 +1,58 @@
+"""Pieces of contrastive losses by loops in exact enough numbers, where digits are easily lost."""
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cse_core.functional.contrastive import log_one_minus_softmax, without_diagonal
+from tests.support.method_oracles import drawn, slopes
+
+
+def complement_loop(row: list[float]) -> list[float]:
+    """log(sum of all others / sum of all)."""
+    top = max(row)
+    shares = [Fraction(math.exp(x - top)) for x in row]
+    found = []
+    for i in range(len(row)):
+        rest = sum((s for j, s in enumerate(shares) if j != i), Fraction(0)) / sum(shares)
+        found.append(math.log1p(-float(1 - rest)) if rest > 0.5 else math.log(rest))
+    return found
+
+
+@given(st.integers(2, 6), st.integers(0, 10_000), st.sampled_from([1.0, 20.0, 100.0]))
+def test_log_one_minus_softmax_is_exact_next_to_one(m: int, seed: int, scale: float) -> None:
+    logits = scale * drawn(4, m, seed=seed)
+    for row, expected in zip(log_one_minus_softmax(logits).tolist(), logits.tolist(), strict=True):
+        assert row == pytest.approx(complement_loop(expected), rel=1e-9, abs=1e-300)
+
+
+def test_its_gradient_is_its_slope() -> None:
+    logits = (3 * drawn(3, 4, seed=2)).requires_grad_()
+    log_one_minus_softmax(logits).sum().backward()
+    (expected,) = slopes(lambda x: sum(sum(complement_loop(row)) for row in x.tolist()), logits)
+    assert logits.grad is not None
+    assert torch.allclose(logits.grad, expected, atol=1e-7)
+
+
+def test_a_probability_of_one_has_a_finite_value_and_gradient() -> None:
+    for row in ([[5.0]], [[5.0, -torch.inf]], [[0.0, 1e30]], [[7.0, 7.0]]):
+        logits = torch.tensor(row, requires_grad=True)
+        found = log_one_minus_softmax(logits)
+        found.sum().backward()
+        assert found.isfinite().all()
+        assert logits.grad is not None
+        assert not logits.grad.isnan().any()
+    assert log_one_minus_softmax(torch.tensor([[7.0, 7.0]])).tolist()[0] == pytest.approx([math.log(0.5)] * 2)
+    assert log_one_minus_softmax(torch.tensor([[5.0, -torch.inf]]))[0, 1].item() == 0
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_without_the_diagonal_each_row_keeps_its_order(n: int) -> None:
+    matrix = torch.arange(n * n).view(n, n).double()
+    found = without_diagonal(matrix)
+    assert found.shape == (n, n - 1)
+    assert found.tolist() == [[matrix[i, j].item() for j in range(n) if j != i] for i in range(n)]

@@ -1,0 +1,200 @@
+"""ConSERT: the whole loss one sentence at a time under each change, its null settings, views and padding."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cse_core.data.batches import pad
+from cse_core.method import Batch, Loss, Tokens
+from cse_core.methods.baselines.consert import KINDS, PUBLISHED, ConSERT, view
+from cse_core.methods.simcse import SimCSE
+from cse_core.models.encoder import Encoder
+from experiments.schema.scales import RESCALED
+from tests.support.one_by_one import cosine, nce, tanh_of, vector_of
+from tests.support.pinned_defaults import UNSTATED
+
+TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no", "x y"]
+RATES = {"none": 0.0, "shuffle": 0.0, "token_cutoff": 0.4, "feature_cutoff": 0.2, "dropout": 0.1}
+PLAIN = ConSERT(first="none", first_rate=0.0, second="none")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def encoder_of(dropout: float = 0.0, pooling: str = "mean") -> Encoder:
+    return Encoder.from_pretrained("wiki-tiny", pooling=pooling, dropout=dropout).train()
+
+
+def seeded(seed: int = 2) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def tokens_of(encoder: Encoder, texts: list[str] = TEXTS) -> Tokens:
+    return pad(ConSERT().examples(texts, encoder.tokenizer, 12)["text"], encoder.pad_id)
+
+
+def loss_of(method: Any, encoder: Encoder, modules: nn.ModuleDict, seed: int = 1) -> Loss:
+    torch.manual_seed(3)
+    batch = Batch(torch.arange(len(TEXTS)), {"text": tokens_of(encoder)}, seeded(seed))
+    return method.loss(encoder, batch, modules, {})
+
+
+def of(kind: str, other: str = "none", **changes: Any) -> ConSERT:
+    return ConSERT(first=kind, first_rate=RATES[kind], second=other, second_rate=RATES[other], **changes)
+
+
+def alone(encoder: Encoder, tokens: Tokens, row: int) -> Tensor:
+    """One row's vector from its states by hand."""
+    length = int(tokens.mask[row].sum())
+    kept = None if tokens.kept is None else tokens.kept.expand(-1, tokens.ids.shape[1], 128)[row, :length]
+    places = tokens.position_ids[row, :length].tolist()
+    return vector_of(encoder.backbone, tokens.ids[row, :length].tolist(), encoder.pooling, places=places, kept=kept)
+
+
+def nt_xent_by_loops(first: list[Tensor], second: list[Tensor], temperature: float) -> float:
+    vectors, n, total = [*first, *second], len(first), 0.0
+    for i, vector in enumerate(vectors):
+        chances = {k: math.exp(cosine(vector, o) / temperature) for k, o in enumerate(vectors) if k != i}
+        total -= math.log(chances[(i + n) % (2 * n)] / sum(chances.values())) / (2 * n)
+    return total
+
+
+@pytest.mark.parametrize("head", ["none", "tanh"])
+@pytest.mark.parametrize("contrast", ["both_views", "one_way"])
+@pytest.mark.parametrize(("first", "second"), [("feature_cutoff", "shuffle"), ("token_cutoff", "dropout")])
+def test_the_loss_is_the_equation(first: str, second: str, contrast: str, head: str) -> None:
+    """What the views keep is drawn again from the same generator; the rest is done for each sentence alone."""
+    encoder, method = encoder_of(), of(first, second, contrast=contrast, head=head, temperature=0.2)
+    modules = method.modules(encoder, seeded())
+    found = loss_of(method, encoder, modules)
+    generator = seeded(1)
+    views = [view(tokens_of(encoder), kind, RATES[kind], 128, generator) for kind in (first, second)]
+    sides = [[alone(encoder, tokens, row) for row in range(len(TEXTS))] for tokens in views]
+    if head == "tanh":
+        linear = modules["head"][0]  # ty: ignore[not-subscriptable]
+        sides = [[tanh_of(linear, vector) for vector in side] for side in sides]
+    expected = nt_xent_by_loops(*sides, 0.2) if contrast == "both_views" else nce(*sides, [], 0.2)
+    assert found.total.item() == pytest.approx(expected, rel=1e-5)
+    assert found.terms == {"contrastive": found.total}
+    assert found.views is not None
+    assert torch.allclose(found.views[1].double(), torch.stack(sides[1]), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_change_changes_what_it_says(kind: str) -> None:
+    encoder = encoder_of()
+    tokens = tokens_of(encoder)
+    changed = view(tokens, kind, RATES[kind], 128, seeded())
+    assert torch.equal(changed.ids, tokens.ids)
+    assert torch.equal(changed.mask, tokens.mask)
+    assert (changed.positions is None) == (kind != "shuffle")
+    assert (changed.kept is None) == (kind in ("none", "shuffle"))
+    lengths = tokens.mask.sum(1).tolist()
+    if changed.positions is not None:
+        for row, length in zip(changed.positions.tolist(), lengths, strict=True):
+            assert sorted(row[:length]) == list(range(length))
+            assert row[length:] == list(range(length, len(row)))
+    if changed.kept is not None:
+        cut = (~changed.kept).flatten(1).sum(1).tolist()
+        expected = {"token_cutoff": [int(n * 0.4) for n in lengths], "feature_cutoff": [25] * len(TEXTS)}
+        assert cut == expected.get(kind, [int(n * 128 * 0.1) for n in lengths])
+    again, other = (view(tokens, kind, RATES[kind], 128, seeded(seed)) for seed in (2, 3))
+    parts = [[part for part in (v.positions, v.kept) if part is not None] for v in (changed, again, other)]
+    assert all(torch.equal(a, b) for a, b in zip(parts[0], parts[1], strict=True))
+    assert kind == "none" or not torch.equal(parts[0][0], parts[2][0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_view_does_not_depend_on_how_far_a_batch_is_padded(kind: str) -> None:
+    """Of the same orders: padding is never cut nor moved, and no vector sees it."""
+    encoder = encoder_of()
+    tokens = view(tokens_of(encoder), kind, RATES[kind], 128, seeded())
+    (found,) = encoder(tokens)
+    for row in range(len(TEXTS)):
+        assert torch.allclose(found[row].double(), alone(encoder, tokens, row), atol=1e-5)
+
+
+def test_simcse_is_one_of_its_settings_bit_for_bit() -> None:
+    null = replace(PLAIN, contrast="one_way", head="tanh", temperature=0.05)
+    results = []
+    for method in (null, SimCSE()):
+        encoder = encoder_of(0.3, "cls")
+        modules = method.modules(encoder, seeded())
+        loss = loss_of(method, encoder, modules)
+        loss.total.backward()
+        grads = [p.grad for p in nn.ModuleList([encoder, modules]).parameters() if p.grad is not None]
+        results.append([loss.total, *grads])
+    assert len(results[0]) == len(results[1]) > 30
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("changes", [{"contrast": "both_views"}, {"head": "none"}, {"temperature": 0.1}])
+def test_and_no_other_is(changes: dict[str, Any]) -> None:
+    encoder = encoder_of(0.3, "cls")
+    plain = SimCSE()
+    expected = loss_of(plain, encoder, plain.modules(encoder, seeded())).total
+    method = replace(replace(PLAIN, contrast="one_way", head="tanh", temperature=0.05), **changes)
+    assert loss_of(method, encoder, method.modules(encoder, seeded())).total != expected
+
+
+def test_without_changes_and_dropout_the_views_are_equal_and_there_is_a_gradient() -> None:
+    encoder = encoder_of()
+    loss = loss_of(PLAIN, encoder, PLAIN.modules(encoder, seeded()))
+    assert loss.views is not None
+    assert torch.equal(*loss.views)
+    vectors = [row.detach().double() for row in loss.views[0]]
+    assert loss.total.item() == pytest.approx(nt_xent_by_loops(vectors, vectors, 0.1), rel=1e-5)
+    loss.total.backward()
+    assert nn.utils.get_total_norm([p.grad for p in encoder.parameters() if p.grad is not None]) > 1e-3
+
+
+def test_the_draws_are_the_steps_own() -> None:
+    encoder, method = encoder_of(), ConSERT()
+    modules = method.modules(encoder, seeded())
+    assert list(modules.parameters()) == []
+    losses = [loss_of(method, encoder, modules, seed).total.item() for seed in (1, 1, 2)]
+    assert losses[0] == losses[1] != losses[2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"temperature": 0.0}, "temperature must be positive, got 0.0"),
+        ({"first": "crop"}, "first must be one of none, shuffle, token_cutoff, feature_cutoff, dropout, got 'crop'"),
+        ({"contrast": "none"}, "contrast must be one of both_views, one_way, got 'none'"),
+        ({"head": "linear"}, "head must be one of none, tanh, got 'linear'"),
+        ({"first_rate": 0.0}, r"first_rate must be in \(0, 1\) for feature_cutoff, got 0.0"),
+        ({"first_rate": 1.0}, r"first_rate must be in \(0, 1\) for feature_cutoff, got 1.0"),
+        ({"second_rate": 0.1}, "second_rate must be 0 for shuffle, which has no rate, got 0.1"),
+        ({"first": "none"}, "first_rate must be 0 for none, which has no rate, got 0.2"),
+    ],
+)
+def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(ConSERT(), **changes)
+
+
+def test_published_settings() -> None:
+    both: dict[str, Any] = {
+        "batch_size": 96,
+        "learning_rate": 5e-7,
+        "warmup": 0.1,
+        "max_length": 67,
+        "weight_decay": 0.01,
+    }
+    both |= {"pooling": "mean"}
+    rows = {
+        "bert-base-uncased": (ConSERT(), {"dropout": 0.0, "epochs": 10, "eval_steps": 200}),
+        "bert-large-uncased": (of("none", "shuffle"), {"dropout": 0.1, "epochs": 25, "eval_steps": 100}),
+    }
+    assert set(PUBLISHED) == set(rows) == set(RESCALED["consert"])
+    for backbone, (method, stated) in rows.items():
+        assert PUBLISHED[backbone].method == method
+        assert PUBLISHED[backbone].training == UNSTATED | both | stated
+        assert PUBLISHED[backbone].fixed == ("dropout",)

@@ -1,0 +1,132 @@
+"""Methods that keep something from step to step: killed or short of memory they end with the same bits."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from cse_core.data import synthetic
+from cse_core.methods.baselines.ct import CT
+from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.mocose import MoCoSE
+from cse_core.models.encoder import Encoder
+from cse_core.run import Run
+from cse_core.seeding import seed_for
+from cse_core.training.loop import Loop
+from cse_core.training.train import train
+from tests.support.training import TINY, Killed, equal, stop_at, weights
+
+# Seven steps of 16 sentences: a queue of 56 is half-full after two of them and full after four.
+RUNS = {
+    "esimcse": replace(TINY, epochs=1, method=ESimCSE(queue_size=56, momentum=0.8)),
+    "mocose": replace(TINY, epochs=1, method=MoCoSE(queue_size=64, first=8, momentum=0.5, momentum_steps=7)),
+    "ct": replace(TINY, epochs=1, method=CT(), warmup=0.0, optimizer="rmsprop", schedule="staircase", pooling="mean"),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def state_at(run: Run, store: Path, step: int) -> Any:
+    """The saved state of a run that is stopped after a step, or goes on until then."""
+    with pytest.raises(Killed):
+        train(run, store, save_seconds=0.0, on_step=stop_at(step))
+    return torch.load(store / run.key / "state.pt", weights_only=True)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+@pytest.mark.parametrize("at", [2, 5])
+@pytest.mark.parametrize("name", RUNS)
+def test_a_killed_run_continues_with_the_same_bits(name: str, at: int, tmp_path: Path) -> None:
+    """Weights, slow copy, queue, counts, optimizer and losses."""
+    run = RUNS[name]
+    first = state_at(run, tmp_path / "killed", at)
+    expected, found = state_at(run, tmp_path / "whole", 6), state_at(run, tmp_path / "killed", 6)
+    assert not same(first["modules"], expected["modules"])
+    for part in ("encoder", "modules", "optimizer", "schedule"):
+        assert same(found[part], expected[part]), part
+    if name != "ct":
+        held = {name: {2: 32, 5: 56}, "mocose": {2: 40, 5: 64}}[name][at]
+        assert (first["modules"]["queue._extra_state"], first["modules"]["slow._extra_state"]) == (held, at)
+        assert not any(key.startswith(("online", "slow._")) and key != "slow._extra_state" for key in first["modules"])
+    histories = [train(run, tmp_path / place) for place in ("killed", "whole")]
+    assert histories[0].curves == histories[1].curves
+    assert equal(*(weights(tmp_path / place, run, "last") for place in ("killed", "whole")))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_export_holds_the_encoder_alone_and_scores_as_it(name: str, tmp_path: Path) -> None:
+    run = RUNS[name]
+    loop = Loop(run, tmp_path, data=None, rules=("last",), device=torch.device("cpu"))
+    for step in range(loop.history.steps):
+        loop.train_step(step)
+    folder = tmp_path / run.key
+    folder.mkdir()
+    loop.finish(folder)
+    assert set(weights(tmp_path, run, "last")) == set(loop.encoder.backbone.state_dict())
+    texts = synthetic.sentences(20)
+    exported = Encoder.from_pretrained(folder / "last")
+    assert torch.equal(exported.encode(texts), loop.encoder.encode(texts))
+    trained = {id(p) for group in loop.optimizer.param_groups for p in group["params"]}
+    slow = [p for n, p in loop.modules.named_parameters() if n.startswith("slow.")]
+    assert bool(slow) == (name != "ct")
+    assert not trained & {id(p) for p in slow}
+    assert {id(p) for p in loop.modules.parameters()} - {id(p) for p in slow} <= trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class HungryESimCSE(ESimCSE):
+    """Does not fit into memory at its fourth step unless activations are computed twice."""
+
+    name: ClassVar[str] = "hungry esimcse"
+
+    def loss(self, encode: Any, batch: Any, modules: Any, targets: Any) -> Any:
+        refuse(encode, batch)
+        return ESimCSE.loss(self, encode, batch, modules, targets)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HungryCT(CT):
+    """As hungry; its second trained encoder computes activations twice as well."""
+
+    name: ClassVar[str] = "hungry ct"
+
+    def loss(self, encode: Any, batch: Any, modules: Any, targets: Any) -> Any:
+        refuse(encode, batch)
+        assert modules["first"].backbone.is_activation_checkpointing == encode.backbone.is_activation_checkpointing
+        return CT.loss(self, encode, batch, modules, targets)
+
+
+def refuse(encode: Any, batch: Any) -> None:
+    if batch.generator.initial_seed() == seed_for(42, "loss/3") and not encode.backbone.is_activation_checkpointing:
+        raise torch.OutOfMemoryError("tried to allocate 20 MiB")
+
+
+@pytest.mark.parametrize(
+    ("name", "hungry"),
+    [("esimcse", HungryESimCSE(queue_size=56, momentum=0.8)), ("ct", HungryCT())],
+    ids=["esimcse", "ct"],
+)
+def test_a_step_too_large_for_memory_is_taken_with_less_and_gives_the_same_bits(
+    name: str, hungry: Any, tmp_path: Path
+) -> None:
+    plain, run = RUNS[name], replace(RUNS[name], method=hungry)
+    steps: list[int] = []
+    history = train(run, tmp_path, save_seconds=0.0, on_step=lambda step, _: steps.append(step))
+    assert steps == [1, 2, 3, 4, 5, 6, 7]
+    assert history.warnings == ["activations were computed twice, as a step did not fit into memory"]
+    assert history.curves == train(plain, tmp_path).curves
+    assert equal(weights(tmp_path, run, "last"), weights(tmp_path, plain, "last"))
