@@ -1,4 +1,4 @@
-"""Ratios that tests/benchmarks/ measured, as analysis/measured/ratios.csv has them."""
+"""Read the ratios that tests/benchmarks/ measured from analysis/measured/ratios.csv."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ import pandas as pd
 from analysis.stats.significance import Interval, Spread
 
 FOLDER = Path(__file__).parent / "measured"
-SCALE = "small"  # whose models and batches the benchmarks of methods have
+SCALE = "small"  # the benchmarks of methods use its models and batches
 
 
 def ratio(what: str, device: str = "cpu", folder: Path = FOLDER) -> Spread | None:
-    """A measured ratio with its quartiles and turns; None where it is not measured."""
+    """Return a measured ratio with its quartiles and turns; None if it was not measured."""
     path = folder / "ratios.csv"
     frame = pd.read_csv(path) if path.is_file() else pd.DataFrame({"what": [], "on": []})
     rows = frame[(frame["what"] == what) & (frame["on"] == device)]

@@ -1,4 +1,4 @@
-"""The record joined with a study: what stands in every cell of its table, and which lines of the record it rests on."""
+"""Join a study with the record: the scores in each cell of its table, and the recorded lines that they come from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from experiments.results.csv_record import CELL
 from experiments.schema.columns import TRANSFER, column
 from experiments.schema.study import BY_TRANSFER, Row, Study
 
-POINT = 0.01  # a point of a score
+POINT = 0.01  # one point, for scores in [0, 1]
 MEASURED, IMPORTED, SUBSTITUTED, NOT_RUN = "measured", "imported", "substituted", "not run"
 
 
-class Place(NamedTuple):
-    """Where a row's score of one task stands in the record."""
+class ScoreAddress(NamedTuple):
+    """The columns that identify a score of one task in the record."""
 
     key: str
     select: str
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A row and a column: `scores` by seed, in the column's units; `published`, the mean of `published_runs` runs."""
+    """A cell of a table: `scores` by seed, in the column's units; `published` is the mean of `published_runs` runs."""
 
     row: str
     column: str
@@ -40,8 +40,8 @@ class Cell:
     published_runs: int
 
     @property
-    def declared(self) -> int:
-        """How many seeds the row declares."""
+    def declared_seeds(self) -> int:
+        """The number of seeds that the row declares."""
         return len(self.scores) + len(self.missing)
 
     @property
@@ -52,110 +52,116 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """A study, its cells by (row label, column), and the record's lines that they rest on."""
+    """A study, its cells by (row label, column), and the recorded lines that they come from."""
 
     study: Study
     cells: Mapping[tuple[str, str], Cell]
     lines: pd.DataFrame
 
     def of(self, row: Row) -> tuple[Cell, ...]:
-        """The cells of a row under the study's columns."""
+        """Return the cells of a row in the study's columns."""
         return tuple(self.cells[row.label, column] for column in self.study.columns)
 
     def value(self, row: Row, name: str, *, published: bool = False) -> float | None:
-        """The mean over seeds, or the published number."""
+        """Return the mean over seeds, or the published number."""
         cell = self.cells[row.label, name]
         if published:
             return cell.published
         return None if cell.summary is None else cell.summary.mean
 
-    def printed(self, name: str) -> Mapping[str, str]:
-        """The line of a published table that has a column: its words for it."""
+    def published_line(self, name: str) -> Mapping[str, str]:
+        """Return a line of a published table that has the column, with the paper's words for it."""
         lines = (row.published.line(name) for row in self.study.rows if row.published)
         return next((line for line in lines if line), {})
 
 
 def join(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None = None) -> Results:
-    """The study's cells from the lines of results.csv, those of losses from curves.csv.
+    """Return the study's cells, from the lines of results.csv and, for losses, of curves.csv.
 
-    An average needs all its tasks: a seed that lacks one has no average. Of a cell scored by several versions of an
-    evaluator the newest counts; two lines for a cell, or two versions among the lines of one table, are errors.
+    An average needs all of its tasks: a seed that lacks one has no average. The newest version of an evaluator counts;
+    two lines for a cell, or two versions in one table, are errors.
     """
     keys = {key for row in study.rows for key in row.keys().values()}
     lines = frame[frame["key"].isin(keys)]
     _refuse_duplicates(lines)
     lines = lines.sort_values("version").drop_duplicates(CELL[:-1], keep="last")
     lines = lines[lines["score"].notna()]
-    found = pd.Series([Place(*place) for place in lines[list(Place._fields)].to_numpy()], lines.index, dtype=object)
-    scores = {place: float(score) for place, score in zip(found, lines["score"], strict=True)}
+    addresses = pd.Series(
+        [ScoreAddress(*place) for place in lines[list(ScoreAddress._fields)].to_numpy()], lines.index, dtype=object
+    )
+    scores = {place: float(score) for place, score in zip(addresses, lines["score"], strict=True)}
     facts = _facts(lines, curves)
-    names = study.read
-    wanted = {(row.label, name): _wanted(study, row, name, scores) for row in study.rows for name in names}
+    names = study.needed_columns
+    needed = {(row.label, name): _addresses(study, row, name, scores) for row in study.rows for name in names}
     cells = {
-        (row.label, name): _cell(row, name, _values(row, name, wanted[row.label, name], scores, facts))
+        (row.label, name): _cell(row, name, _values(row, name, needed[row.label, name], scores, facts))
         for row in study.rows
         for name in names
     }
-    used = lines[found.isin({place for by_seed in wanted.values() for places in by_seed.values() for place in places})]
+    used = lines[
+        addresses.isin({place for by_seed in needed.values() for places in by_seed.values() for place in places})
+    ]
     _refuse_versions(study, used)
     return Results(study=study, cells=cells, lines=used)
 
 
-def _wanted(study: Study, row: Row, name: str, scores: Mapping[Place, float]) -> dict[int, list[Place]]:
-    """By seed, where the numbers stand whose unweighted mean is a row's score in a column."""
+def _addresses(
+    study: Study, row: Row, name: str, scores: Mapping[ScoreAddress, float]
+) -> dict[int, list[ScoreAddress]]:
+    """Return, by seed, the addresses of the scores whose unweighted mean is a row's score in a column."""
     metrics = {task: study.metric_of(row, name, task) for task in column(name).tasks}
     return {
-        seed: [Place(key, select, str(row.scorer), task, metric) for task, metric in metrics.items()]
+        seed: [ScoreAddress(key, select, str(row.scorer), task, metric) for task, metric in metrics.items()]
         for seed, key in row.keys().items()
-        for select in [_selected(row, key, scores)]
+        for select in [_checkpoint(row, key, scores)]
     }
 
 
-def _selected(row: Row, key: str, scores: Mapping[Place, float]) -> str:
-    """The checkpoint that a row shows of a run: by its rule, or the snapshot whose transfer dev scores are best."""
+def _checkpoint(row: Row, key: str, scores: Mapping[ScoreAddress, float]) -> str:
+    """Return the selection rule of the checkpoint that a row shows: its own, or the best snapshot on transfer dev."""
     if row.select != BY_TRANSFER:
         return row.select
     means: dict[str, float] = {}
     for select in row.selects:
-        found = [scores.get(Place(key, select, str(row.scorer), task, "devacc")) for task in TRANSFER]
-        known = [score for score in found if score is not None]
-        if len(known) == len(found):
-            means[select] = sum(known) / len(known)
+        dev_scores = [scores.get(ScoreAddress(key, select, str(row.scorer), task, "devacc")) for task in TRANSFER]
+        present = [score for score in dev_scores if score is not None]
+        if len(present) == len(dev_scores):
+            means[select] = sum(present) / len(present)
     return max(means, key=lambda select: means[select]) if len(means) == len(row.selects) else ""
 
 
 def _values(
     row: Row,
     name: str,
-    wanted: Mapping[int, list[Place]],
-    scores: Mapping[Place, float],
+    addresses: Mapping[int, list[ScoreAddress]],
+    scores: Mapping[ScoreAddress, float],
     facts: Mapping[tuple[str, str], float],
 ) -> dict[int, float | None]:
-    """By seed, the row's score in a column in the column's units; None where a number is missing."""
+    """Return, by seed, the row's score in the column's units; None where a number is missing."""
     shown = column(name)
-    found: dict[int, float | None] = {}
+    by_seed: dict[int, float | None] = {}
     for seed, key in row.keys().items():
-        values = [scores.get(place) for place in wanted[seed]]
+        values = [scores.get(place) for place in addresses[seed]]
         if shown.fact:
-            values = [_fact(row, key, shown.fact, facts)]
-        known = [value for value in values if value is not None]
-        found[seed] = shown.factor * sum(known) / len(known) if len(known) == len(values) else None
-    return found
+            values = [_fact_of_run(row, key, shown.fact, facts)]
+        present = [value for value in values if value is not None]
+        by_seed[seed] = shown.factor * sum(present) / len(present) if len(present) == len(values) else None
+    return by_seed
 
 
 def tidy(results: Results) -> pd.DataFrame:
-    """One line a cell, in the column's units: what was measured, on which seeds, what was published."""
-    return pd.DataFrame([_line(row, cell) for row in results.study.rows for cell in results.of(row)])
+    """Return one line for each cell, in the column's units: measured scores by seed, and the published number."""
+    return pd.DataFrame([_tidy_line(row, cell) for row in results.study.rows for cell in results.of(row)])
 
 
-def _line(row: Row, cell: Cell) -> dict[str, object]:
-    found = cell.summary
+def _tidy_line(row: Row, cell: Cell) -> dict[str, object]:
+    summary = cell.summary
     return {
         "row": cell.row,
         "column": cell.column,
         "provenance": cell.provenance,
-        "mean": None if found is None else found.mean,
-        "sd": None if found is None or found.sd is None else found.sd,
+        "mean": None if summary is None else summary.mean,
+        "sd": None if summary is None or summary.sd is None else summary.sd,
         "n": len(cell.scores),
         "scores": " ".join(f"{seed}={score:.4f}" for seed, score in cell.scores.items()),
         "missing_seeds": " ".join(map(str, cell.missing)),
@@ -169,12 +175,12 @@ def _line(row: Row, cell: Cell) -> dict[str, object]:
 
 
 def _cell(row: Row, name: str, values: Mapping[int, float | None]) -> Cell:
-    found = {seed: value for seed, value in values.items() if value is not None}
+    scores = {seed: value for seed, value in values.items() if value is not None}
     return Cell(
         row=row.label,
         column=name,
-        provenance=_provenance(row, bool(found)),
-        scores=found,
+        provenance=_provenance(row, bool(scores)),
+        scores=scores,
         missing=tuple(seed for seed, value in values.items() if value is None),
         published=row.published.value(name) if row.published else None,
         published_std=row.published.std(name) if row.published else None,
@@ -183,24 +189,26 @@ def _cell(row: Row, name: str, values: Mapping[int, float | None]) -> Cell:
 
 
 def _facts(lines: pd.DataFrame, curves: pd.DataFrame | None) -> dict[tuple[str, str], float]:
-    """What the record says of runs besides scores, by key and name: seconds, and what their curves are like."""
-    found = {(key, "seconds"): value for key, value in zip(lines["key"], lines["seconds"], strict=True)}
+    """Return recorded facts about runs besides scores, by key and name: seconds, and properties of their curves."""
+    facts = {(key, "seconds"): value for key, value in zip(lines["key"], lines["seconds"], strict=True)}
     if curves is not None:
-        mine = curves[curves["key"].isin(set(lines["key"]))].sort_values("step")
-        for (key, name), curve in mine.groupby(["key", "name"]):
-            found |= {(key, f"{what} {name}"): value for what, value in _shape(curve["step"], curve["value"]).items()}
-    return found
+        curves_of_runs = curves[curves["key"].isin(set(lines["key"]))].sort_values("step")
+        for (key, name), curve in curves_of_runs.groupby(["key", "name"]):
+            facts |= {
+                (key, f"{what} {name}"): value for what, value in _curve_shape(curve["step"], curve["value"]).items()
+            }
+    return facts
 
 
-def _shape(steps: pd.Series, values: pd.Series) -> dict[str, float]:
-    """Of a curve: its end, the first step within a point of its best, how far it lies below its best so far."""
+def _curve_shape(steps: pd.Series, values: pd.Series) -> dict[str, float]:
+    """Return a curve's end, the first step within a point of its best, and the mean distance below its best so far."""
     best = values.cummax()
     near = steps[values >= values.max() - POINT]
     return {"last": values.iloc[-1], "near": near.iloc[0], "below": (best - values).mean()}
 
 
-def _fact(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], float]) -> float | None:
-    """A field of the row's run, or what the record says of it."""
+def _fact_of_run(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], float]) -> float | None:
+    """Return a setting of the row's run, or a recorded fact about it."""
     if not isinstance(row.encoder, Run):
         return None
     if path == "seconds_per_epoch":
@@ -232,7 +240,7 @@ def _refuse_duplicates(frame: pd.DataFrame) -> None:
 def _refuse_versions(study: Study, used: pd.DataFrame) -> None:
     for name, versions in used.groupby("metric")["version"].unique().items():
         if len(versions) > 1:
-            found = " and ".join(map(str, sorted(versions)))
+            mixed = " and ".join(map(str, sorted(versions)))
             raise ValueError(
-                f"{study.name}: {name} scores of evaluator versions {found} in one table; expected one version"
+                f"{study.name}: {name} scores of evaluator versions {mixed} in one table; expected one version"
             )

@@ -1,4 +1,4 @@
-"""Draw the studies that are figures, and loss and dev curves of tables, from the record.
+"""Draw studies that are figures, and loss and dev curves of tables, from the record.
 
 python analysis/make_figures.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
@@ -6,22 +6,15 @@ python analysis/make_figures.py [study ...] [--scale small] [--check] [--mlruns 
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import tyro
-from matplotlib.figure import Figure
 
 from analysis import cells
-from analysis.plots import style
-from analysis.plots.curves import all_curves
-from analysis.plots.figure_data import Drawn, curves_of
-from analysis.plots.registry import VIEWS
-from analysis.plots.search_history import searches
-from analysis.plots.verdict_strip import verdict_strip
-from analysis.report.search_tables import searched
+from analysis.plots.figure_data import FigureData, curves_of
+from analysis.report.search_tables import searches_with_trials
 from analysis.verdicts.claims import judge_claims
 from experiments.cli.command import run_command
 from experiments.results import csv_record, manifest
@@ -29,16 +22,19 @@ from experiments.results.manifest import Manifest
 from experiments.schema.study import Row, Study
 from experiments.studies import catalogue
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 TABLE = "table"
-SEARCHES, VERDICTS = "searches", "verdicts"  # the names of the figures that are of no single study
-WITH_CURVES = ("rankcse-table4",)  # the tables whose curves the report shows
+SEARCHES, VERDICTS = "searches", "verdicts"  # names of figures about several studies
+WITH_CURVES = ("rankcse-table4",)  # tables whose curves the report shows
 
 
-def drawn_of(study: Study, found: pd.DataFrame, curves: pd.DataFrame, mlruns: Path) -> Drawn:
-    """What a study's figure is drawn from: lines of results.csv and curves.csv, and the arrays of a record."""
-    return Drawn(
+def figure_data_of(study: Study, results: pd.DataFrame, curves: pd.DataFrame, mlruns: Path) -> FigureData:
+    """Return the data of a study's figure: lines of results.csv and curves.csv, and arrays of the record."""
+    return FigureData(
         study=study,
-        results=cells.join(study, found),
+        results=cells.join(study, results),
         curves=curves_of(study, curves),
         arrays=partial(_arrays, csv_record.folder_for(study.scale.name, mlruns)),
     )
@@ -52,14 +48,19 @@ def _arrays(folder: Path, row: Row, seed: int, task: str) -> Mapping[str, np.nda
         return dict(arrays)
 
 
-def draw(drawn: Drawn) -> Figure | None:
-    """A study as its view has it, a table as its curves; None where there is nothing to draw."""
+def draw(drawn: FigureData) -> "Figure | None":
+    """Draw a study by its view, a table as its curves; return None if there is nothing to draw."""
+    from analysis.plots.curves import all_curves  # lazy: slow import
+    from analysis.plots.registry import VIEWS  # lazy: slow import
+
     view = all_curves if drawn.study.view == TABLE else VIEWS.get(drawn.study.view)
     return view(drawn) if view else None
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """The figure as PNG and SVG, the same bytes each time."""
+def save(figure: "Figure", stem: Path) -> list[Path]:
+    """Save the figure as PNG and SVG, with the same bytes each time."""
+    import matplotlib.pyplot as plt  # lazy: slow import
+
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(stem.name + suffix) for suffix in (".png", ".svg")]
     figure.savefig(paths[0], metadata={"Software": None})
@@ -69,52 +70,62 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def make(studies: Sequence[Study], *, mlruns: Path = csv_record.MLRUNS, figures: Path) -> list[Path]:
-    """Draw every study that has something to show, a table as NAME-curves; returns the files."""
+    """Draw every study that has data, a table as NAME-curves; return the files."""
+    import matplotlib.pyplot as plt  # lazy: slow import
+
+    from analysis.plots import style  # lazy: slow import
+
     written = []
     frames = cache(lambda scale: (csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)))
     with plt.rc_context(style.RC):
         for study in studies:
             scale = study.scale.name
-            figure = draw(drawn_of(study, *frames(scale), mlruns))
+            figure = draw(figure_data_of(study, *frames(scale), mlruns))
             if figure is not None:
                 written += save(figure, figures / scale / stem_of(study))
     return written
 
 
 def stem_of(study: Study) -> str:
-    """The name of a study's figure, without its ending."""
+    """Return the file name of a study's figure, without suffix."""
     return f"{study.name}-curves" if study.view == TABLE else study.name
 
 
 def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
-    """Draw the claims by verdict, and what the searches of a scale found, if there are any."""
+    """Draw the claims by verdict, and the searches of a scale if there are any."""
+    import matplotlib.pyplot as plt  # lazy: slow import
+
+    from analysis.plots import style  # lazy: slow import
+    from analysis.plots.search_history import searches  # lazy: slow import
+    from analysis.plots.verdict_strip import verdict_strip  # lazy: slow import
+
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
     studies = catalogue.choose_studies(["all"], scale)
     with plt.rc_context(style.RC):
         judged = judge_claims(cells.join(study, results, curves) for study in studies)
         written = save(verdict_strip(judged, scale), figures / scale / VERDICTS)
-        found = searches(searched(csv_record.read_searches(scale, mlruns), scale))
-        return written + (save(found, figures / scale / SEARCHES) if found is not None else [])
+        history = searches(searches_with_trials(csv_record.read_searches(scale, mlruns), scale))
+        return written + (save(history, figures / scale / SEARCHES) if history is not None else [])
 
 
 def differences(scale: str, *, mlruns: Path, figures: Path) -> list[str]:
-    """Return a line for each file of the record, and each figure, that is not as it was written or is of no study.
+    """Return a line for each file of the record, and each figure, that does not match its manifest or has no study.
 
-    Nothing is drawn: other fonts or another matplotlib give other bytes for the same figure.
+    Nothing is drawn: with other fonts or another matplotlib, the same figure has other bytes.
     """
-    found = Manifest(csv_record.folder_for(scale, mlruns)).differences()
+    differing = Manifest(csv_record.folder_for(scale, mlruns)).differences()
     for path, what in Manifest(figures.parent).differences().items():
         if path.is_relative_to(figures) or path.name == manifest.NAME:
-            found[path] = what
+            differing[path] = what
     stems = {stem_of(study) for study in catalogue.choose_studies(["all"], scale)} | {SEARCHES, VERDICTS}
     stale = (path for path in sorted((figures / scale).glob("*")) if path.stem not in stems)
-    return [f"{path}: {what}" for path, what in found.items()] + [
+    return [f"{path}: {what}" for path, what in differing.items()] + [
         f"{path}: stale, no study gives it" for path in stale if scale != "quickstart"
     ]
 
 
-def default(studies: Sequence[Study]) -> list[Study]:
-    """The studies that are drawn if none is named: the papers' figures, and the curves that the report shows."""
+def studies_to_draw(studies: Sequence[Study]) -> list[Study]:
+    """Return the studies that are drawn if none is named: the figures, and the tables whose curves the report shows."""
     return [study for study in studies if study.view != TABLE or study.name in WITH_CURVES]
 
 
@@ -126,28 +137,30 @@ def main(
     check: bool = False,
     mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = csv_record.MLRUNS,
 ) -> int:
-    """Draw studies: those that are figures as such, tables as their loss and dev curves.
+    """Draw studies from mlruns/*.csv: figures, and loss and dev curves of tables.
 
     Args:
-        studies: studies, papers or `quickstart`; if none is named the papers' figures and the curves in the report.
-        scale: the size.
-        check: draw nothing, list what differs from SHA256SUMS, and fail if anything does.
-        mlruns: the folder of the record.
+        studies: studies, papers or `quickstart`; without names, the papers' figures and the curves in the report.
+        scale: scale of the studies.
+        check: draw nothing; list files that differ from SHA256SUMS, and exit with 1 if there are any.
+        mlruns: folder of the record.
     """
     figures = csv_record.outputs(mlruns) / "figures"
     if check:
-        found = differences("quickstart" if studies == ("quickstart",) else scale, mlruns=mlruns, figures=figures)
-        print("\n".join([*found, f"{len(found)} differences from {manifest.NAME}"]))
-        return 1 if found else 0
+        lines = differences("quickstart" if studies == ("quickstart",) else scale, mlruns=mlruns, figures=figures)
+        print("\n".join([*lines, f"{len(lines)} differences from {manifest.NAME}"]))
+        return 1 if lines else 0
     chosen = (
-        catalogue.choose_studies(list(studies), scale) if studies else default(catalogue.choose_studies(["all"], scale))
+        catalogue.choose_studies(list(studies), scale)
+        if studies
+        else studies_to_draw(catalogue.choose_studies(["all"], scale))
     )
     written = make(chosen, mlruns=mlruns, figures=figures)
     if not studies:
         written += make_summaries(scale, mlruns=mlruns, figures=figures)
     Manifest(figures.parent).accept(written)
-    told = f"{len(written)} files for {len(chosen)} studies; a study without anything to draw has none"
-    print("\n".join([*map(str, written), told]))
+    summary = f"{len(written)} files for {len(chosen)} studies; a study without data has none"
+    print("\n".join([*map(str, written), summary]))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Write every study's tables and the blocks of REPORT.md from the record, or check that they are what it gives.
+"""Write every study's tables and the blocks of REPORT.md from the record, or check that they match it.
 
 python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
@@ -15,7 +15,7 @@ import tyro
 
 from analysis.cells import Results, join, tidy
 from analysis.record.audit_tables import audit_block
-from analysis.record.record_differences import altered, committed_folders, differences, read_text, stale
+from analysis.record.record_differences import changed_files, committed_folders, differences, read_text, stale_files
 from analysis.record.undeclared_runs import undeclared_page
 from analysis.report import (
     benchmark_tables,
@@ -48,7 +48,7 @@ OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
 
 
 class Record:
-    """A record: its lines by scale, each read once, and its studies, each joined once."""
+    """The record: its lines by scale and its joined studies, each read once."""
 
     def __init__(self, mlruns: Path) -> None:
         self.results = cache(partial(csv_record.read_results, mlruns=mlruns))
@@ -59,46 +59,45 @@ class Record:
         self._joined: dict[tuple[str, str], Results] = {}
 
     def of(self, study: Study) -> Results:
-        """The study's cells."""
-        scale, place = study.scale.name, (study.scale.name, study.name)
-        if place not in self._joined:
-            self._joined[place] = join(study, self.results(scale), self._curves(scale))
-        return self._joined[place]
+        """Return a study's cells."""
+        scale, key = study.scale.name, (study.scale.name, study.name)
+        if key not in self._joined:
+            self._joined[key] = join(study, self.results(scale), self._curves(scale))
+        return self._joined[key]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
-    """Where the record is read from and tables and report are written to."""
+class Folders:
+    """The folder of the record, the folder of tables, and the pages with generated blocks."""
 
     mlruns: Path
     tables: Path
-    pages: tuple[Path, ...]  # with blocks from the record; none for a record that is not the project's own
+    pages: tuple[Path, ...]  # none for a record that is not the committed one
 
     @classmethod
-    def of(cls, mlruns: Path) -> "Places":
-        """The committed tables, README.md and REPORT.md for the project's own record; another has tables beside it."""
-        pages = (
-            (ROOT / "README.md", ROOT / "REPORT.md", ROOT / "experiments/PLAN.md") if csv_record.is_own(mlruns) else ()
-        )
+    def of(cls, mlruns: Path) -> "Folders":
+        """Return the folders of a record; only the committed record has pages, and its tables in analysis/."""
+        pages = (ROOT / "README.md", ROOT / "REPORT.md", ROOT / "experiments/PLAN.md")
+        pages = pages if csv_record.is_project_record(mlruns) else ()
         return cls(mlruns=mlruns, tables=csv_record.outputs(mlruns) / "tables", pages=pages)
 
 
-def documents(results: Results) -> dict[str, str]:
-    """The study's files by name."""
+def files_of_study(results: Results) -> dict[str, str]:
+    """Return the contents of a study's files by name."""
     name = results.study.name
-    files = {f"{name}.md": _page(results), f"{name}.tex": _tex(results)}
+    files = {f"{name}.md": _study_page(results), f"{name}.tex": _study_tex(results)}
     files[f"{name}.csv"] = tidy(results).to_csv(index=False, float_format="%.4f", lineterminator="\n")
     return files
 
 
 def table_block(results: Results, *, brief: bool = False) -> str:
-    """The study's tables and their notes as Markdown; brief: as study_tables.notes."""
+    """Return the study's tables and their notes as Markdown; brief as in study_tables.notes."""
     notes = study_tables.notes(results, brief=brief)
     return "\n\n".join([*map(formats.markdown, study_tables.grids(results)), "\n".join(f"- {note}" for note in notes)])
 
 
 def verdicts_block(results: Results) -> str:
-    """The verdict of each claim and the comparisons that it rests on, as Markdown."""
+    """Return the verdict of each claim and its comparisons, as Markdown."""
     judged = judge(results)
     if not judged:
         return "This study compares nothing."
@@ -109,133 +108,130 @@ def verdicts_block(results: Results) -> str:
 
 
 def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
-    """The chosen studies at each scale; quickstart has one scale of its own."""
-    found = [
-        study
-        for scale in scales
-        for study in catalogue.choose_studies(list(names) or list(catalogue.EVERYTHING), scale)
-    ]
-    return list({(study.scale.name, study.name): study for study in found}.values())
+    """Return the chosen studies at each scale; quickstart has a fixed scale."""
+    chosen = list(names) or list(catalogue.EVERYTHING)
+    studies = [study for scale in scales for study in catalogue.choose_studies(chosen, scale)]
+    return list({(study.scale.name, study.name): study for study in studies}.values())
 
 
-def generated(studies: Sequence[Study], recorded: Record, *, tables: Path) -> dict[Path, str]:
-    """Every file that the studies give."""
+def study_files(studies: Sequence[Study], record: Record, *, tables: Path) -> dict[Path, str]:
+    """Return the contents of all files of the studies, by path."""
     return {
         tables / study.scale.name / name: text
         for study in studies
-        for name, text in documents(recorded.of(study)).items()
+        for name, text in files_of_study(record.of(study)).items()
     }
 
 
-def filled(report: str, recorded: Record) -> str:
-    """The page with every block replaced by what the record and the benchmarks' figures give."""
+def fill_blocks(report: str, record: Record) -> str:
+    """Return the page with every block generated from the record and the benchmarks' results."""
     if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
         raise ValueError(
-            "README.md, REPORT.md or PLAN.md: a block is not `<!-- table STUDY SCALE -->` to `<!-- end -->`; "
-            "opened or named wrongly"
+            "README.md, REPORT.md or PLAN.md: expected blocks from `<!-- table STUDY SCALE -->` to `<!-- end -->`, "
+            "found one that is not closed or has another name"
         )
 
     def fill(match: re.Match[str]) -> str:
         head, kind, name, scale, end = match.groups()
-        if kind in WHOLE:  # of no single study
-            return f"{head}{WHOLE[kind](name, scale, recorded)}\n{end}"
-        results = recorded.of(catalogue.single(name, scale))
+        if kind in OF_SEVERAL_STUDIES:  # about several studies
+            return f"{head}{OF_SEVERAL_STUDIES[kind](name, scale, record)}\n{end}"
+        results = record.of(catalogue.single(name, scale))
         if kind == "estimates":
-            return f"{head}{estimates_block(results, recorded.pairs(scale))}\n{end}"
+            return f"{head}{estimates_block(results, record.pairs(scale))}\n{end}"
         return f"{head}{table_block(results, brief=True) if kind == 'table' else verdicts_block(results)}\n{end}"
 
     return BLOCK.sub(fill, report)
 
 
-WHOLE: dict[str, Callable[[str, str, Record], str]] = {
-    "audit": lambda name, scale, recorded: audit_block(scale),
-    "benchmarks": lambda name, device, recorded: benchmark_tables.block(name, device),
-    "claims": lambda name, scale, recorded: report_blocks.claims_block(
-        map(recorded.of, catalogue.choose_studies([name], scale))
+OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
+    "audit": lambda name, scale, record: audit_block(scale),
+    "benchmarks": lambda name, device, record: benchmark_tables.block(name, device),
+    "claims": lambda name, scale, record: report_blocks.claims_block(
+        map(record.of, catalogue.choose_studies([name], scale))
     ),
-    "decided": lambda name, scale, recorded: report_blocks.decided_block(
-        map(recorded.of, catalogue.choose_studies([name], scale))
+    "decided": lambda name, scale, record: report_blocks.decided_block(
+        map(record.of, catalogue.choose_studies([name], scale))
     ),
-    "headline": lambda name, scale, recorded: report_blocks.headline_block(
-        map(recorded.of, catalogue.choose_studies([name], scale))
+    "headline": lambda name, scale, record: report_blocks.headline_block(
+        map(record.of, catalogue.choose_studies([name], scale))
     ),
-    "power": lambda name, scale, recorded: report_blocks.power_block(
-        map(recorded.of, catalogue.choose_studies([name], scale))
+    "power": lambda name, scale, record: report_blocks.power_block(
+        map(record.of, catalogue.choose_studies([name], scale))
     ),
-    "published": lambda name, scale, recorded: report_blocks.PUBLISHED[name](),
-    "reproductions": lambda name, scale, recorded: reproductions_block(name),
-    "plan": lambda name, scale, recorded: plan_tables.plan_block(
-        name, list(map(recorded.of, catalogue.choose_studies(["plan"], scale)))
+    "published": lambda name, scale, record: report_blocks.PUBLISHED[name](),
+    "reproductions": lambda name, scale, record: reproductions_block(name),
+    "plan": lambda name, scale, record: plan_tables.plan_block(
+        name, list(map(record.of, catalogue.choose_studies(["plan"], scale)))
     ),
-    "searches": lambda name, scale, recorded: searches_block(recorded.searches(scale), scale),
-    "runs": lambda name, scale, recorded: report_blocks.runs_block(
-        catalogue.choose_studies([name], scale), recorded.results(scale)
+    "searches": lambda name, scale, record: searches_block(record.searches(scale), scale),
+    "runs": lambda name, scale, record: report_blocks.runs_block(
+        catalogue.choose_studies([name], scale), record.results(scale)
     ),
 }
 
 
-def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, places: Places) -> list[str]:
-    """Write the tables and report blocks, or with `check` only compare; returns a line for each difference found.
+def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, folders: Folders) -> list[str]:
+    """Write the tables and report blocks, or with `check` only compare; return a line for each difference.
 
-    Without a scale: small, and every other scale that has lines in results.csv. Stale files count, and are removed,
-    only where all studies are made. Quickstart is no part of the report.
+    Without a scale, make small and every other scale in results.csv. Stale files are reported, and removed, only if all
+    studies are made. The report has no quickstart.
     """
-    recorded = Record(places.mlruns)
-    scales = [scale] if scale else recorded_scales(recorded.results("small"))
-    wanted = generated(studies_for(names, scales), recorded, tables=places.tables)
-    extra = []
+    record = Record(folders.mlruns)
+    scales = [scale] if scale else recorded_scales(record.results("small"))
+    texts = study_files(studies_for(names, scales), record, tables=folders.tables)
+    stale = []
     if not names:
-        wanted |= _undeclared_pages(scales, recorded, places.tables)
-        folders = [places.tables / scale] if scale else committed_folders(places.tables)
-        extra = stale(folders, wanted)
-    for page in places.pages if list(names) != ["quickstart"] else ():
-        wanted[page] = filled(read_text(page), recorded)
-    found = differences(wanted) + [f"{path}: stale, no study gives it" for path in extra]
+        texts |= _undeclared_pages(scales, record, folders.tables)
+        searched = [folders.tables / scale] if scale else committed_folders(folders.tables)
+        stale = stale_files(searched, texts)
+    for page in folders.pages if list(names) != ["quickstart"] else ():
+        texts[page] = fill_blocks(read_text(page), record)
+    lines = differences(texts) + [f"{path}: stale, no study gives it" for path in stale]
     if not check:
-        for path, text in wanted.items():
+        for path, text in texts.items():
             if not path.is_file() or read_text(path) != text:
                 atomic_write(path, text)
         if not names:
-            _write_pages(scales, recorded, places)
-        for path in extra:
+            _write_pages(scales, record, folders)
+        for path in stale:
             path.unlink()
-        Manifest(places.tables.parent).accept(path for path in [*wanted, *extra] if path not in places.pages)
-    return found
+        Manifest(folders.tables.parent).accept(path for path in [*texts, *stale] if path not in folders.pages)
+    return lines
 
 
-def check_all(names: Sequence[str], scale: str, places: Places) -> list[str]:
-    """Return a line for each file that is not as it was written, or that the record does not give."""
+def check_all(names: Sequence[str], scale: str, folders: Folders) -> list[str]:
+    """Return a line for each file that does not match its manifest or the record."""
     scale_of_record = "quickstart" if list(names) == ["quickstart"] else scale
-    by_path = altered(csv_record.folder_for(scale_of_record, places.mlruns), places.tables.parent)
+    by_path = changed_files(csv_record.folder_for(scale_of_record, folders.mlruns), folders.tables.parent)
     try:
-        found = make(names, scale=scale, check=True, places=places)
+        lines = make(names, scale=scale, check=True, folders=folders)
     except ChangedFileError as error:
-        found = [f"tables and report are not compared. {error}"]
-    told = [
-        f"{path}: {what}" for path, what in by_path.items() if not any(line.startswith(f"{path}:") for line in found)
+        lines = [f"tables and report were not compared: {error}"]
+    changed = [
+        f"{path}: {what}" for path, what in by_path.items() if not any(line.startswith(f"{path}:") for line in lines)
     ]
-    return told + found
+    return changed + lines
 
 
-def _undeclared_pages(scales: Sequence[str], recorded: Record, tables: Path) -> dict[Path, str]:
+def _undeclared_pages(scales: Sequence[str], record: Record, tables: Path) -> dict[Path, str]:
     pages = {
         tables / scale / "undeclared-runs.md": undeclared_page(
             scale,
             catalogue.choose_studies(list(catalogue.EVERYTHING), scale),
-            recorded.runs(scale),
-            recorded.results(scale),
+            record.runs(scale),
+            record.results(scale),
         )
         for scale in scales
     }
     return {path: text for path, text in pages.items() if text}
 
 
-def _write_pages(scales: Sequence[str], recorded: Record, places: Places) -> None:
-    """A page of everything, with the figures as they are; it is neither compared nor committed."""
+def _write_pages(scales: Sequence[str], record: Record, folders: Folders) -> None:
+    """Write an HTML page with all tables and figures; it is neither compared nor committed."""
     for scale in scales:
-        found = [recorded.of(study) for study in catalogue.choose_studies(["all"], scale)]
-        figures = places.tables.with_name("figures") / scale
-        atomic_write(places.tables.with_name(f"{scale}.html"), html_page.page(SCALES[scale], found, figures))
+        joined = [record.of(study) for study in catalogue.choose_studies(["all"], scale)]
+        figures = folders.tables.with_name("figures") / scale
+        atomic_write(folders.tables.with_name(f"{scale}.html"), html_page.page(SCALES[scale], joined, figures))
 
 
 def main(
@@ -249,33 +245,33 @@ def main(
     """Write the tables and the blocks of REPORT.md from mlruns/*.csv.
 
     Args:
-        studies: studies, papers or `quickstart`; all but quickstart if none is named.
-        scale: the size; small and every recorded one if not given.
-        check: write nothing, list what differs from the record or from SHA256SUMS, and fail if anything does.
-        mlruns: the folder of the record.
+        studies: studies, papers or `quickstart`; without names, all but quickstart.
+        scale: scale of the studies; if not given, small and every recorded scale.
+        check: write nothing; list files that differ from the record or from SHA256SUMS, and exit with 1 if any do.
+        mlruns: folder of the record.
     """
-    places = Places.of(mlruns)
+    folders = Folders.of(mlruns)
     if check:
-        found = check_all(studies, scale, places)
-        print("\n".join([*found, f"{len(found)} differences from the record"]))
-        return 1 if found else 0
-    found = make(studies, scale=scale, places=places)
-    print(f"{len(found)} files changed under {places.tables}")
+        lines = check_all(studies, scale, folders)
+        print("\n".join([*lines, f"{len(lines)} differences from the record"]))
+        return 1 if lines else 0
+    lines = make(studies, scale=scale, folders=folders)
+    print(f"{len(lines)} files changed under {folders.tables}")
     return 0
 
 
 def command() -> int:
-    """The exit code of the command line."""
+    """Run the command line and return its exit status."""
     return tyro.cli(main)
 
 
-def _page(results: Results) -> str:
+def _study_page(results: Results) -> str:
     study = results.study
     parts = [f"# {study.name}, scale {study.scale.name}", table_block(results), "## Verdicts", verdicts_block(results)]
     return "\n\n".join(parts) + "\n"
 
 
-def _tex(results: Results) -> str:
+def _study_tex(results: Results) -> str:
     study, judged = results.study, judge(results)
     pages = [(grid, study_tables.notes(results)) for grid in study_tables.grids(results)]
     if judged:
@@ -288,6 +284,7 @@ def _tex(results: Results) -> str:
 
 
 def recorded_scales(frame: pd.DataFrame) -> list[str]:
+    """Return small and every other recorded scale but quickstart."""
     recorded = set(frame["scale"].dropna())
     return [name for name in SCALES if name == "small" or (name in recorded and name != "quickstart")]
 

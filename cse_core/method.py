@@ -1,7 +1,8 @@
 """What a method supplies (Method, a Protocol) and the pieces that most methods share.
 
-A method is a frozen dataclass of the paper's hyperparameters with five members. Most of them have an obvious default,
-written out as an assignment: `examples = single_column`, `modules = tanh_head`, `targets = no_targets`.
+A method is a frozen dataclass of the paper's hyperparameters with a name, a version and four functions. Most functions
+have an obvious default, written out as an assignment: `examples = single_column`, `modules = tanh_head`,
+`targets = no_targets`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ class Tokens:
 
     @property
     def position_ids(self) -> Int[Tensor, "n t"]:
-        """The positions, or the usual ones where none are given."""
+        """`positions`, or 0..t-1 where they are None."""
         if self.positions is not None:
             return self.positions
         return torch.arange(self.ids.shape[1], device=self.ids.device).expand_as(self.ids)
@@ -45,30 +46,30 @@ class Batch:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """On the device; to a GPU from pinned memory, so that nobody waits for the copy."""
+    """Copy a tensor to the device; to a GPU from pinned memory, so that the copy is asynchronous."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What is fixed before training: `rows` have an entry per training example, `shared` are handed over whole."""
+    """Tensors fixed before training: `rows` have an entry per training example, `shared` go whole to every step."""
 
     rows: Mapping[str, Tensor] = field(default_factory=dict)
     shared: Mapping[str, Tensor] = field(default_factory=dict)
 
     def at(self, rows: Int[Tensor, " n"], device: torch.device) -> dict[str, Tensor]:
-        """The targets of a batch, under their names."""
+        """Return the targets of a batch by name, on the device."""
         picked = {name: to_device(values[rows], device) for name, values in self.rows.items()}
         return picked | dict(self.shared)
 
     def on(self, device: torch.device) -> "Targets":
-        """The same with all that is shared on the device, once and for all steps."""
+        """Return the same targets with the shared ones on the device, copied once for all steps."""
         return Targets(self.rows, {name: values.to(device) for name, values in self.shared.items()})
 
 
 @dataclass(frozen=True)
 class Loss:
-    """`total` is what is minimised; `terms` are logged under their names and need not add up to it.
+    """`total` is minimised; `terms` are logged by name and need not add up to it.
 
     `views` are the two sides of the contrast after the head, for a method that adds a term to this one.
     """
@@ -80,35 +81,35 @@ class Loss:
 
 @runtime_checkable
 class Encode(Protocol):
-    """One training pass: any number of Tokens through the encoder at once, pooled, each given back by itself."""
+    """A training pass: any number of Tokens through the encoder in one batch, pooled and returned one by one."""
 
     def __call__(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]: ...
 
     def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
-        """A training pass that gives every token's last state instead."""
+        """Return every token's last state instead of one pooled vector a text."""
         ...
 
 
 @runtime_checkable
 class EncoderRef(Protocol):
-    """What names a finished encoder: a Run or a Pretrained (run.py)."""
+    """A reference to a finished encoder: a Run or a Pretrained (run.py)."""
 
     @property
     def identity(self) -> str:
-        """What tells its weights apart from others'."""
+        """A text that no encoder with other weights has."""
         ...
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Where targets come from: training examples and corpus as finished encoders see them, in eval mode."""
+    """Embeddings by finished encoders, in eval mode, of training examples and corpus: what targets are made of."""
 
     def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> Float[Tensor, "examples d"]:
-        """Embeddings of every training example, from the same truncated ids of a column (else the first one)."""
+        """Return an embedding of every training example, from the truncated ids of a column (by default the first)."""
         ...
 
     def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
-        """Embeddings of `size` sentences drawn from the run's corpus without replacement, at their full length."""
+        """Return embeddings of `size` sentences drawn from the run's corpus without replacement, at full length."""
         ...
 
 
@@ -119,28 +120,33 @@ class Method(Protocol):
     name: ClassVar[str]
     version: ClassVar[int]
 
+    @staticmethod
+    def recipes() -> "Mapping[Any, Recipe]":
+        """Settings by the papers' name of a backbone, or by a tuple that ends with it; empty if none are published."""
+        ...
+
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
     ) -> dict[str, list[list[int]]]:
-        """Columns of token ids, one entry an example; more or fewer examples than texts are allowed."""
+        """Return columns of token ids, one entry an example; more or fewer examples than texts are allowed."""
         ...
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """Everything trained or kept beside the encoder; saved for resume, dropped by export."""
+        """Return all modules beside the encoder; they are saved for resuming, and left out of exported encoders."""
         ...
 
     def targets(self, source: Source) -> Targets:
-        """What is fixed per example or for the whole run."""
+        """Return what is fixed per example or for the whole run."""
         ...
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """The loss of one batch; makes its own passes through `encode`."""
+        """Return the loss of one batch; the method makes its own passes through `encode`."""
         ...
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method's settings for one backbone as somebody published them, and where they stand.
+    """A method's published settings for one backbone, and where they were published.
 
     `pooling` and `template` are the encoder's, in training and evaluation.
     """
@@ -156,42 +162,42 @@ class Recipe:
 
     @property
     def training(self) -> dict[str, Any]:
-        """The fields of a Run that the source states."""
+        """The fields of a Run that the recipe sets."""
         names = ("batch_size", "learning_rate", "epochs", "warmup", "pooling", "template")
         return {name: getattr(self, name) for name in names}
 
 
 def innermost(method: Method) -> Method:
-    """The method that makes examples and contrast where others (RankEncoder, MLM) hold one as `inner` and add to it."""
+    """Return the method that makes examples and contrast; others (RankEncoder, MLM) add to one, their `inner`."""
     while (inner := getattr(method, "inner", None)) is not None:
         method = inner
     return method
 
 
 def starting_encoder(method: Method) -> tuple[EncoderRef, str] | None:
-    """A finished encoder, and its selection rule, whose weights training starts from; None: the run's backbone.
+    """Return the finished encoder whose weights training starts from, and its selection rule; None for the backbone.
 
-    A method that wants one (RankEncoder) says so in a property `starts_from`, as does one that holds it as `inner`.
+    A method that starts from one (RankEncoder) has a property `starts_from`; a method with an `inner` asks that, too.
     """
-    found = getattr(method, "starts_from", None)
+    start = getattr(method, "starts_from", None)
     inner = getattr(method, "inner", None)
-    return starting_encoder(inner) if found is None and inner is not None else found
+    return starting_encoder(inner) if start is None and inner is not None else start
 
 
 def with_fields(method: Method, **changes: Any) -> Method:
-    """The method with some hyperparameters replaced."""
+    """Return the method with some hyperparameters replaced."""
     return cast(Method, replace(cast(Any, method), **changes))
 
 
 def single_column(
     self: object, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
 ) -> dict[str, list[list[int]]]:
-    """One column, `text`: the sentence, truncated. Both views of a sentence are the same ids."""
+    """Return one column, `text`: the sentences, truncated. Both views of a sentence are the same ids."""
     return {"text": tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]}
 
 
 def tanh_head(self: object, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-    """The train-only head tanh(W h + b), W normal with deviation 0.02, b zero: not the pre-trained pooler."""
+    """Return the train-only head tanh(W h + b), W normal with deviation 0.02, b zero: not the pre-trained pooler."""
     linear = nn.Linear(encoder.width, encoder.width)
     nn.init.normal_(linear.weight, std=0.02, generator=generator)
     nn.init.zeros_(linear.bias)
@@ -199,11 +205,11 @@ def tanh_head(self: object, encoder: Any, generator: torch.Generator) -> nn.Modu
 
 
 def no_targets(self: object, source: Source) -> Targets:
-    """Nothing is fixed before training."""
+    """Return no targets: nothing is fixed before training."""
     return Targets()
 
 
-def check(name: str, value: float, ok: Callable[[float], bool], wish: str) -> None:
-    """Refuse a hyperparameter by name, wish and fact."""
+def check(name: str, value: float, ok: Callable[[float], bool], constraint: str) -> None:
+    """Raise a ValueError that names the hyperparameter, the constraint and the value, unless the value is ok."""
     if not ok(value):
-        raise ValueError(f"{name} must be {wish}, got {value}")
+        raise ValueError(f"{name} must be {constraint}, got {value}")

@@ -1,7 +1,7 @@
 """What one training run is, as frozen values, and the key that names it.
 
 The key is the first twelve hex digits of a SHA-256 over the method's class and version, every field that differs from
-its default and the content of corpus and backbone. A new field with a neutral default leaves old keys alone. A field
+its default and the content of corpus and backbone. A new field with a neutral default changes no old key. A field
 that holds a Run (a teacher, a base) enters as that run's key, so keys nest.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from cse_core.method import Method
 
-TRAIN_VERSION = 2  # of encoder, packed, batches and train: bump with any change that could move a score
+TRAIN_VERSION = 2  # of encoder, packed_forward, batches and loop: bump with any change that could move a score
 POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask")
 PRECISIONS = ("fp32", "bf16", "fp16")
 
@@ -29,7 +29,7 @@ def check_pooling(pooling: str, template: str = "") -> None:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The first `lines` sentences of a named collection. `sha256` pins them (data.content_hash); "" leaves it open."""
+    """The first `lines` sentences of a named collection, pinned by a `sha256` (corpora.lines_hash) or not ("")."""
 
     name: str
     lines: int
@@ -61,7 +61,7 @@ class Pretrained:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One training run. Fields are declared values and never rewritten; what follows from them is a property."""
+    """One training run. Fields are declared values and never rewritten; derived values are properties."""
 
     method: Method
     backbone: Pretrained
@@ -105,65 +105,68 @@ class Run:
         return self.key
 
     def nested(self) -> tuple["Run", ...]:
-        """The runs that must have been trained before this one: teachers, bases."""
-        return tuple(dict.fromkeys(run for run, _ in self.reads()))
+        """Return the runs that must have been trained before this one: teachers, bases."""
+        return tuple(dict.fromkeys(run for run, _ in self.nested_checkpoints()))
 
-    def reads(self) -> tuple[tuple["Run", str], ...]:
-        """The nested runs with the rule under which each one's checkpoint is read."""
+    def nested_checkpoints(self) -> tuple[tuple["Run", str], ...]:
+        """Return the nested runs, each with the selection rule of the checkpoint that this run loads."""
         return tuple(dict.fromkeys(_runs_in(self.method, "last")))
 
     def settings(self) -> dict[str, Any]:
-        """Every field by name, flat, for people: method fields first, nested values by their own names."""
+        """Return every field by name, flat, for people: method fields first, nested values by their own names."""
         named = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "method"}
-        return {"method": self.method.name} | _plain(self.method) | {k: _text(v) for k, v in named.items()}
+        return (
+            {"method": self.method.name} | _readable_fields(self.method) | {k: _readable(v) for k, v in named.items()}
+        )
 
-    def changed(self) -> dict[str, Any]:
-        """The fields that differ from their defaults, flat: what a run is in as few words as possible."""
-        return _changed(self.method) | {k: _text(v) for k, v in _changed(self, skip=("method", "seed")).items()}
+    def non_defaults(self) -> dict[str, Any]:
+        """Return the fields that differ from their defaults, flat, for people; the seed is left out."""
+        outer = {k: v for k, v in _non_defaults(self).items() if k not in ("method", "seed")}
+        return {k: _readable(v) for k, v in (_non_defaults(self.method) | outer).items()}
 
 
 def key_of(content: dict[str, Any]) -> str:
-    """Twelve hex digits of the SHA-256 of sorted JSON."""
+    """Return twelve hex digits of the SHA-256 of sorted JSON."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def canonical(value: Any) -> Any:
-    """A value as JSON that changes exactly when its meaning does: class name and non-default fields."""
+    """Return a value as JSON that changes exactly when its meaning does: class name and non-default fields."""
     if isinstance(value, Corpus | Pretrained):
         return value.identity
     if is_dataclass(value) and not isinstance(value, type):
-        content = {name: _nest(field) for name, field in _changed(value, text=False).items()}
+        content = {name: _canonical_field(field) for name, field in _non_defaults(value).items()}
         return {"is": type(value).__name__, "version": getattr(value, "version", 0)} | content
-    return _nest(value)
+    return _canonical_field(value)
 
 
-def _nest(value: Any) -> Any:
+def _canonical_field(value: Any) -> Any:
     if isinstance(value, Run):
         return {"run": value.key}
     if isinstance(value, tuple):
-        return [_nest(item) for item in value]
+        return [_canonical_field(item) for item in value]
     if is_dataclass(value):
         return canonical(value)
     if isinstance(value, str | int | float | bool | None):
         return value
-    raise TypeError(f"a run's fields are numbers, words, tuples, dataclasses and runs; got {value!r}")
+    raise TypeError(f"a run's fields must be numbers, strings, tuples, dataclasses or runs, got {value!r}")
 
 
-def _default(field: Field) -> Any:
+def _default_of(field: Field) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-def _changed(value: Any, skip: tuple[str, ...] = (), text: bool = True) -> dict[str, Any]:
-    kept = {f.name: getattr(value, f.name) for f in fields(value) if f.name not in skip}
-    kept = {f.name: kept[f.name] for f in fields(value) if f.name in kept and kept[f.name] != _default(f)}
-    return {name: _text(item) for name, item in kept.items()} if text else kept
+def _non_defaults(value: Any) -> dict[str, Any]:
+    values = {field: getattr(value, field.name) for field in fields(value)}
+    return {field.name: item for field, item in values.items() if item != _default_of(field)}
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    return {f.name: _text(getattr(value, f.name)) for f in fields(value)}
+def _readable_fields(value: Any) -> dict[str, Any]:
+    return {f.name: _readable(getattr(value, f.name)) for f in fields(value)}
 
 
-def _text(value: Any) -> Any:
+def _readable(value: Any) -> Any:
+    """Return a field's value for people: what is nested by its name, numbers and strings as they are."""
     if isinstance(value, Run):
         return f"{value.method.name} {value.backbone.name} seed {value.seed} ({value.key})"
     if isinstance(value, Corpus):
@@ -171,12 +174,11 @@ def _text(value: Any) -> Any:
     if isinstance(value, Pretrained):
         return value.name
     if isinstance(value, tuple):
-        return "; ".join(str(_text(item)) for item in value)
+        return "; ".join(str(_readable(item)) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        # A method says its name: with nothing changed there would be no word of it.
-        return " ".join(
-            [*filter(None, [getattr(value, "name", "")]), *(f"{k}={v}" for k, v in _changed(value).items())]
-        )
+        # A method's name comes first: one with all defaults would otherwise be the empty text.
+        name = [value.name] if getattr(value, "name", "") else []
+        return " ".join([*name, *(f"{k}={_readable(v)}" for k, v in _non_defaults(value).items())])
     return value
 
 

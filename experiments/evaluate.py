@@ -5,7 +5,7 @@ python experiments/evaluate.py mlruns/store/c4bb688a65d9/stsb_dev --tasks sts tr
 python experiments/evaluate.py glove-6b-50d --tasks sts_disjoint mr_fast
 python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_sentences_1m --corpus-lines 16384
 
-Prints a table, adds a row per task and metric to own/results.csv beside MLflow's database, and logs to MLflow.
+Print a table, add the scores to own/results.csv beside MLflow's database, and log them to MLflow.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from cse_core.data.corpora import sentences
 from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
-from cse_core.models.pretrained import identity, resolve
+from cse_core.models.pretrained import encoder_hash, resolve
 from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
 from cse_core.run import Corpus, Pretrained
 from experiments.cli.command import run_command
@@ -29,43 +29,43 @@ from experiments.cli.options import at_least
 from experiments.execution.job import AS_IS, ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
-from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker, check_database
+from experiments.results.mlflow_log import Tracker, check_database
 from experiments.results.score_tables import print_scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Score an encoder on groups of tasks, print, log to MLflow and write the rows."""
+    """Score an encoder on tasks; print, save and log the scores."""
 
     encoder: tyro.conf.Positional[str]
-    """A folder, an embedded backbone, a hub name, glove-6b-50d or a file of word vectors."""
+    """Folder, hub name or embedded backbone (wiki-tiny, wiki-mini), glove-6b-50d, or a file of word vectors."""
     tasks: tuple[str, ...] = ("sts",)
     """Groups (sts, sts_disjoint, dev, transfer, transfer_fast, ranking, ranking_test, geometry, neighbours, synthetic)
     or single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...)."""
     pooling: str | None = None
-    """cls, mean, top2_mean, first_last_mean, layer1_last_mean, mask; else the encoder's own, [CLS] if it names none."""
+    """cls, mean, top2_mean, first_last_mean, layer1_last_mean or mask. If not given: the encoder's own, or cls."""
     template: str = ""
-    """With the pooling mask: a text with {} for the sentence and [MASK] after it."""
+    """Text with {} for the sentence and [MASK] after it, for the pooling mask."""
     corpus: str = ""
-    """Score by ranks against sentences of this corpus instead of by cosine (RankEncoder); wants --corpus-lines."""
+    """Score by ranks in this corpus instead of by cosine (RankEncoder). Requires --corpus-lines."""
     corpus_lines: int = 0
-    """How many lines of the corpus there are to draw from."""
+    """Number of lines of the corpus to draw from."""
     corpus_size: int | None = None
-    """How many of them are drawn; 10,000 if not given."""
+    """Number of sentences to draw. If not given: 10,000."""
     rank_weight: float | None = None
-    """Share of the ranks in the score (RankEncoder, Eq. 7), the rest being cosine; 0.1 if not given."""
+    """Weight of ranks in the score, with cosine for the rest (RankEncoder, Eq. 7). If not given: 0.1."""
     data: Path | None = None
-    """Folder with the data; else CSE_DATA, the Hugging Face cache, the hub."""
+    """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
     mlruns: Path = csv_record.MLRUNS
-    """Where MLflow's database lies."""
+    """Folder of MLflow's database."""
     threads: int = torch.get_num_threads()
-    """Torch's threads."""
+    """Number of torch's threads."""
     cache: bool = False
-    """Keep the embeddings under CSE_CACHE, and take from there those of a call before."""
+    """Save embeddings under CSE_CACHE, and reuse those of earlier calls."""
 
 
 class Bars:
-    """A progress bar for each thing under way."""
+    """A progress bar for each step of the scoring."""
 
     def __init__(self) -> None:
         self.progress = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console)
@@ -78,16 +78,16 @@ class Bars:
 
 
 def scorer_for(options: Options) -> Scorer:
-    """Cosine under the pooling asked for, or ranks against the corpus asked for."""
+    """Return the scorer that the options describe: cosine with a pooling, or ranks in a corpus."""
     size, weight = options.corpus_size, options.rank_weight
     if not options.corpus:
         if options.corpus_lines or size is not None or weight is not None:
-            raise ValueError("--corpus-lines, --corpus-size and --rank-weight want --corpus beside them")
+            raise ValueError("--corpus-lines, --corpus-size and --rank-weight require --corpus")
         return Cosine(options.pooling, options.template)
     if options.pooling or options.template or options.corpus_lines < 2:
         raise ValueError(
-            f"--corpus {options.corpus}: wants --corpus-lines of at least 2, and the encoder's own pooling and "
-            f"template, got {options.corpus_lines}, {options.pooling} and {options.template!r}"
+            f"--corpus {options.corpus}: requires --corpus-lines of at least 2, and no --pooling or "
+            f"--template, got {options.corpus_lines}, {options.pooling} and {options.template!r}"
         )
     corpus = Corpus(options.corpus, options.corpus_lines)
     pinned = replace(corpus, sha256=content_of(sentences(corpus, options.data)))
@@ -96,31 +96,31 @@ def scorer_for(options: Options) -> Scorer:
 
 
 def main(options: Options) -> None:
-    """Score, write, print, log."""
+    """Score an encoder; print, save and log the scores."""
     at_least(1, threads=options.threads)
     data = data_folder(options.data)
-    tasks, scorer = suite.named(options.tasks), scorer_for(options)
+    tasks, scorer = suite.expand_names(options.tasks), scorer_for(options)
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     words = is_word_vectors(options.encoder)
-    content = word_vectors_hash(options.encoder) if words else identity(resolve(options.encoder))
+    content = word_vectors_hash(options.encoder) if words else encoder_hash(resolve(options.encoder))
     encoder = Pretrained(options.encoder, content)
-    job = Job(encoder, "own", Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
-    own = options.mlruns / csv_record.OWN
+    job = Job(encoder, csv_record.MANUAL_RUNS, Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
+    folder = options.mlruns / csv_record.MANUAL_RUNS
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = ExecutionSettings(own.resolve(), data, device=device, threads=options.threads, cache=options.cache)
+    execution = ExecutionSettings(folder.resolve(), data, device=device, threads=options.threads, cache=options.cache)
     bars, failed = Bars(), None
     with bars.progress:
         try:
-            result = execute(job, place, on_score=bars)
+            result = execute(job, execution, on_score=bars)
         except FailedTasksError as error:
             result, failed = error.result, error
-    csv_record.merge_lines("own", own, [result])
+    csv_record.merge_lines(csv_record.MANUAL_RUNS, folder, [result])
     print_scores(result, only=set(tasks), scorer=str(scorer))
-    console.print(f"rows: {own / 'results.csv'}")
+    console.print(f"scores: {folder / 'results.csv'}")
     try:
-        Tracker(options.mlruns).log(place.store / job.key)
-    except UNREACHABLE_ERRORS as error:
+        Tracker(options.mlruns).log(execution.store / job.key)
+    except OSError as error:
         say_not_logged(1, error)
     if failed:
         raise failed

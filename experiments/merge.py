@@ -1,10 +1,10 @@
-"""Add another machine's record to this one's: `python experiments/merge.py FOLDER`, with that machine's mlruns/*.csv.
+"""Add another machine's record to this one: `python experiments/merge.py FOLDER`, with that machine's mlruns/*.csv.
 
-What this record has stays as it is; of the other one come the runs, scores and arrays that it lacks. Both are checked
-against their SHA256SUMS first: a file that something else changed is named, and nothing is merged.
+Runs, scores and arrays that this record lacks are added; its lines never change. Both records are first checked against
+their SHA256SUMS: if something else changed a file, it is named and nothing is merged.
 
-Git must not merge two people's records: both sides may name one cell, and SHA256SUMS would fit neither, so that git
-stops with a conflict. Then keep your side whole and merge the other side's folder into it:
+Don't let git merge two people's records: both sides may have the same cell, and SHA256SUMS would fit neither, so git
+stops with a conflict. Keep your side and merge the other side's folder into it:
 
     git worktree add --detach ../theirs MERGE_HEAD
     git restore --source=HEAD --staged --worktree mlruns analysis
@@ -24,14 +24,16 @@ from experiments.results import csv_record
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The other record's folder, and the one that it is added to."""
+    """Add another machine's record to this one: the runs, scores and arrays that this one lacks."""
 
     folder: tyro.conf.Positional[Path]
+    """Folder of the other record: the other machine's mlruns."""
     mlruns: Path = csv_record.MLRUNS
+    """Folder of the record to which it is added."""
 
 
 def main(options: Options) -> None:
-    """Merge and say how much came."""
+    """Merge and print how many lines are new."""
     csv_record.check_writable(options.mlruns)
     for name, count in csv_record.merge_folder(options.folder, options.mlruns).items():
         print(f"{count:>7} new in {options.mlruns / name}")

@@ -1,9 +1,8 @@
-"""One run from the command line: a method as published at a scale, with any field changed.
+"""Train and score one run: a method with its published settings at a scale, and any setting changed.
 
     python experiments/run.py rankcse --rank list_mle --student-temperature 0.1 --seed 1
 
-It is trained, scored, logged to MLflow and printed like a sweep's runs, but stays out of the record: that holds what a
-study declares, and nothing else.
+The scores are printed and logged to MLflow, but not recorded: the record has the runs of studies only.
 """
 
 import sys
@@ -31,26 +30,26 @@ from experiments.execution import sweep_report
 from experiments.execution.job import ExecutionSettings, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
-from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker, check_database
+from experiments.results.mlflow_log import Tracker, check_database
 from experiments.results.score_tables import print_scores
 from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
-    """Which settings a run starts from, and where it works."""
+class CommonOptions:
+    """Options of all methods: the scale whose settings a run starts from, and its folders."""
 
     scale: str = "small"
-    """quickstart, small, small-1m or paper: its corpus and training settings are the starting point."""
+    """Scale whose corpus and training settings are the starting point: quickstart, small, small-1m or paper."""
     backbone: str = "bert-base-uncased"
-    """The papers' name of the backbone; the scale says what stands for it."""
+    """Name of the backbone in the papers; a small scale uses a smaller encoder in its place."""
     data: Path | None = None
-    """Folder with the data; else CSE_DATA, the Hugging Face cache, the hub."""
+    """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
     mlruns: Path = csv_record.MLRUNS
-    """Where MLflow's database and the runs' folders lie."""
+    """Folder of MLflow's database and the run folders."""
     threads: int = 1
-    """Torch's threads; the record's runs have one, and another number changes the rounding."""
+    """Number of torch's threads. Recorded runs have 1; another number changes the rounding."""
 
 
 def _option(of: Field[Any]) -> tuple[str, Any, Any]:
@@ -61,51 +60,55 @@ def _option(of: Field[Any]) -> tuple[str, Any, Any]:
 
 
 def options_for(name: str) -> type:
-    """The command line of a method: its own fields and the run's, each unset unless given."""
+    """Return the options of a method: its fields and those of a run, all None by default."""
     skip = {"method", "backbone", "corpus", "teachers", "weights"}
-    own = [f for kind in (METHODS[name], Run) for f in fields(kind) if f.name not in skip]  # ty: ignore[invalid-argument-type]
-    made = make_dataclass(name, [_option(f) for f in own], bases=(Where,), frozen=True)
-    made.__doc__ = (METHODS[name].__doc__ or "") + " Unset fields are as published, at the scale."
+    settings = [f for kind in (METHODS[name], Run) for f in fields(kind) if f.name not in skip]  # ty: ignore[invalid-argument-type]
+    made = make_dataclass(name, [_option(f) for f in settings], bases=(CommonOptions,), frozen=True)
+    made.__doc__ = f"Train and score {name}. Settings that are not given are as published, at the scale."
+    if METHODS[name].__doc__:
+        made.__doc__ += f" {METHODS[name].__doc__}"
     return made
 
 
 def build(name: str, options: Any) -> Run:
-    """The run that a command line asks for."""
+    """Return the run that the options describe."""
     scale = look_up("scale", options.scale, SCALES)
-    where = {f.name for f in fields(Where)}
-    given = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in where}
+    common = {f.name for f in fields(CommonOptions)}
+    given = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in common}
     given = {key: value for key, value in given.items() if value is not None}
     of_run = {f.name for f in fields(Run)}
     run = RUNS[name](scale, options.backbone, **{k: v for k, v in given.items() if k not in of_run})
     if run is None:
-        known = ", ".join(scale.backbones)
-        raise ValueError(f"scale {scale.name} has no backbone {options.backbone!r}; known: {known}")
+        known_names = ", ".join(scale.backbones)
+        raise ValueError(f"scale {scale.name} has no backbone {options.backbone!r}; known: {known_names}")
     return replace(run, **{k: v for k, v in given.items() if k in of_run})
 
 
-def train_and_score(run: Run, options: Where) -> Mapping[str, Any]:
-    """The run and first the runs that it needs, with a progress bar each."""
+def train_and_score(run: Run, options: CommonOptions) -> Mapping[str, Any]:
+    """Train and score the runs that a run needs, then the run, each with a progress bar."""
     scale = SCALES[options.scale]
     tasks = ("synthetic",) if scale.name == "quickstart" else STS_TEST
     data = data_folder(options.data)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    place = ExecutionSettings((options.mlruns / csv_record.OWN).resolve(), data, device=device, threads=options.threads)
-    sweep_report.slow_precision([*run.nested(), run], device)
+    execution = ExecutionSettings(
+        (options.mlruns / csv_record.MANUAL_RUNS).resolve(), data, device=device, threads=options.threads
+    )
+    sweep_report.warn_slow_precision([*run.nested(), run], device)
     result: Mapping[str, Any] = {}
     for each in (*run.nested(), run):
         scorings = tuple(Scoring(rule, Cosine(), tasks) for rule in (scale.dev, "last"))
         job = Job(each, scale.name, f"{each.method.name} {each.backbone.name}", scorings)
         with Progress(console=console) as progress:
-            result = execute(job, place, on_step=partial(_move, progress, progress.add_task(job.name)))
+            result = execute(job, execution, on_step=partial(_update_bar, progress, progress.add_task(job.name)))
     return result
 
 
-def _move(progress: Progress, task: TaskID, step: int, history: History) -> None:
+def _update_bar(progress: Progress, task: TaskID, step: int, history: History) -> None:
     progress.update(task, completed=step, total=history.steps)
 
 
 def main(arguments: list[str]) -> None:
-    """Parse, train, score, print."""
+    """Train, score, print and log the run of a command line."""
     if arguments and not arguments[0].startswith("-"):
         look_up("method", arguments[0], METHODS)
     options: Any = tyro.extras.subcommand_cli_from_dict(
@@ -122,9 +125,9 @@ def main(arguments: list[str]) -> None:
     tracker = Tracker(options.mlruns)
     try:
         for key in tuple(keys):
-            tracker.log(options.mlruns / csv_record.OWN / key)
+            tracker.log(options.mlruns / csv_record.MANUAL_RUNS / key)
             keys = keys[1:]
-    except UNREACHABLE_ERRORS as error:
+    except OSError as error:
         say_not_logged(len(keys), error)
 
 

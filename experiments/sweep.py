@@ -6,8 +6,8 @@
     python experiments/sweep.py --search rankcse --scale small
     python experiments/sweep.py --audit 5 --study rankcse-table4
 
-A sweep is the union of the studies' runs, less those in the record. Runs that others need (teachers) go first. A run
-finds its own newest state by its key, so the same command goes on after Ctrl-C, a kill or a lost worker.
+A sweep does the runs of all its studies that the record lacks, first those that others need (teachers). Each run saves
+its state under its key, so re-run the same command to resume after Ctrl-C, a kill or a lost worker.
 """
 
 import os
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import torch
 import tyro
 
@@ -25,82 +25,85 @@ from cse_core.run import Run
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.options import above_zero, at_least, check_device, whole_gpus
 from experiments.execution import sweep_report
-from experiments.execution.audit import audit
 from experiments.execution.gpu_memory import fit
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import log_results, record_results
-from experiments.execution.plan import Plan, jobs_of, plan
-from experiments.execution.ray_sweep import RayConfig, run
-from experiments.execution.schedule_estimate import expected, forecast
+from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells
+from experiments.execution.schedule_estimate import expected_seconds, forecast
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker, check_database
+from experiments.results.mlflow_log import Tracker, check_database
 from experiments.schema.study import Study
 from experiments.search import search_report
-from experiments.search.ray_search import run_search
-from experiments.search.spaces import choose_searches as chosen_searches
+from experiments.search.spaces import choose_searches
 from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
 from experiments.studies.catalogue import STUDIES, choose_studies
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from experiments.execution.ray_sweep import RayConfig
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Run studies by name: a study, a paper for all of its studies, `all`, or `quickstart`, which is the default."""
+    """Run studies: train and score what the record lacks, and add it to the record."""
 
     studies: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Names of studies, or of a paper for all of its studies, or `all`; without names, `quickstart`."""
     scale: str = "small"
-    """small, small-1m or paper; quickstart has its own."""
+    """Size of the runs: small, small-1m or paper. The study quickstart has a fixed scale."""
     data: Path | None = None
-    """Folder with training sentences and evaluation sets; else CSE_DATA, the Hugging Face cache, the hub."""
+    """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
     mlruns: Path = csv_record.MLRUNS
-    """Where the record, MLflow's database and the runs' folders lie."""
+    """Folder of the record, MLflow's database and the run folders."""
     store: Path | None = Path(os.environ["CSE_STORE"]) if os.environ.get("CSE_STORE") else None
-    """Another place for the runs' folders: with --shared, a disk of each machine's own. Else CSE_STORE."""
+    """Folder of the run folders, if not in --mlruns; with --shared, on a local disk. If not given: CSE_STORE."""
     list: bool = False
-    """Only show every study: rows, imported cells, runs declared, runs left and their hours, state."""
+    """List the studies and exit: rows, imported cells, runs, pending runs and their hours, state."""
     search: bool = False
-    """Search settings by dev scores instead: the names are of searches, or of a method for all of its searches."""
+    """Run hyperparameter searches by dev scores instead; names are searches, or a method for all of its searches."""
     audit: int | None = None
-    """Train so many recorded runs anew, drawn at random, in a store of their own (--store, else a temporary folder) and
-    compare them with the record; the exit status is 1 if one differs."""
+    """Retrain N recorded runs, drawn at random, in --store or a temporary folder, and compare them with the record. The
+    exit status is 1 if a run differs."""
     audit_seed: int | None = None
-    """Repeat the draw that --audit printed this seed for; with its --store, an interrupted audit goes on."""
+    """Draw the same runs as the audit that printed this seed; with the same --store, resume an interrupted audit."""
     audit_report: Path | None = None
-    """Write what --audit found to this file, as JSON."""
+    """Write the results of --audit to this JSON file."""
     study: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Like a name without an option."""
+    """Another way to name a study; can be repeated."""
     dry_run: bool = False
-    """Only show what would run and how long it may take."""
+    """Show what would run and how long it may take, and exit."""
     plan: bool = False
-    """Only simulate the sweep on --gpus: its length, the GPUs' use, the longest chain of nested runs, the cost."""
+    """Simulate the sweep on --gpus and exit: its length, use of the GPUs, longest chain of nested runs, cost."""
     gpus: int = 1
-    """How many GPUs --plan has."""
+    """Number of GPUs for --plan."""
     price: float = 0.0
-    """Of a GPU-hour, for --plan."""
+    """Price of a GPU-hour, for --plan."""
     gpu_memory: float | None = None
-    """GiB of a GPU, for --plan: how many of the largest runs one holds, by an estimate."""
+    """Memory of a GPU in GiB, for --plan: estimate how many of the largest runs fit on it."""
     seconds_per_run: float | None = None
-    """For --plan: training seconds of every run, in place of measured ones and the papers' estimates."""
+    """Training time of every run in seconds, for --plan, instead of measured times and the papers'."""
     workers: int = 0
-    """Runs at a time; 0 for one a core, or one a GPU."""
+    """Number of runs at a time; 0 means one per core, or one per GPU."""
     gpus_per_run: float = 1.0
-    """Share of a GPU that a run takes, where there are GPUs."""
+    """Share of a GPU for each run, or a whole number of GPUs. Ignored on CPUs."""
     device: str = os.environ.get("CSE_DEVICE", "")
-    """cpu or cuda; cuda where there are GPUs now. Else CSE_DEVICE, for clusters whose GPUs come when asked for."""
+    """cpu or cuda. If not given: CSE_DEVICE, or cuda if there is a GPU. Set it if GPUs may join later."""
     compiled: bool = False
-    """Hand training passes to torch.compile, on GPUs: minutes at the start of a run, for long runs."""
+    """Use torch.compile for training on GPUs: it takes minutes at the start and pays off in long runs."""
     address: str = os.environ.get("CSE_RAY", "local")
-    """Ray's address; `auto` on a cluster. Else CSE_RAY."""
+    """Address of the Ray cluster: `auto` on one of its machines, `local` for this machine. If not given: CSE_RAY."""
     shared: str = os.environ.get("CSE_SHARED", "")
-    """URL of a folder that every machine of a cluster reaches, s3://... or the like, for the runs' folders. Else
-    CSE_SHARED. Without one, --mlruns must be on such a disk."""
+    """URL of a folder that all machines of a cluster reach (s3://..., file://...), for the run folders. Without it,
+    --mlruns must be on a disk that all machines share. If not given: CSE_SHARED."""
     share_seconds: float = ExecutionSettings.share_seconds
-    """How often a run under way brings its state there: about what a lost machine costs, beside scoring."""
+    """Seconds between uploads of a run's state to --shared: how much training a lost machine costs at most."""
 
 
 def check(options: Options) -> None:
-    """Refuse values that nothing could be done with, before anything is read or started."""
+    """Refuse invalid values before anything is read or started."""
     at_least(0, workers=options.workers, price=options.price, share_seconds=options.share_seconds)
     at_least(1, gpus=options.gpus, audit=options.audit)
     above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
@@ -108,46 +111,53 @@ def check(options: Options) -> None:
     check_device(options.device, options.address)
 
 
-def show_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
-    """The sweep simulated on the GPUs asked for; runs that share one are taken to be as fast as by themselves."""
+def print_forecast(work: Plan, results: "pd.DataFrame", options: Options) -> None:
+    """Simulate the sweep on the given GPUs; runs that share a GPU count as fast as runs that do not."""
     if options.gpus_per_run > options.gpus:
         raise ValueError(
             f"--gpus-per-run {options.gpus_per_run:g}: expected no more GPUs than --plan has, --gpus {options.gpus}"
         )
-    seconds = expected(work.pending, results)
-    if options.seconds_per_run is not None:
+    if options.seconds_per_run is None:
+        seconds = expected_seconds(work.pending, results)
+    else:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
-    # Two thirds of a GPU leave a third unused.
-    slots = options.gpus * int(1 / options.gpus_per_run) or options.gpus // int(options.gpus_per_run)
-    sweep_report.forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
+    if options.gpus_per_run <= 1:
+        slots = options.gpus * int(1 / options.gpus_per_run)  # with 2/3 of a GPU for each run, 1/3 is idle
+    else:
+        slots = options.gpus // int(options.gpus_per_run)
+    sweep_report.print_forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
     if options.gpu_memory is not None:
         runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]
-        sweep_report.memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
+        sweep_report.print_memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
 
 
-def _run(work: Plan, results: pd.DataFrame, options: Options) -> tuple[dict[str, str], bool]:
+def _run_pending(work: Plan, results: "pd.DataFrame", options: Options) -> tuple[dict[str, str], bool]:
+    from experiments.execution.ray_sweep import run_plan  # lazy: slow import
+
     _prepare(options)
-    return run(work, results, _place(options), _cluster(options), Tracker(options.mlruns))
+    return run_plan(work, results, _execution_settings(options), _ray_config(options), Tracker(options.mlruns))
 
 
-def _keep_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
-    """Bring what figures draw into the record, from this machine's store and the shared one; what could not be had."""
-    lacking, place = csv_record.lacking_arrays(studies, options.mlruns), _place(options)
+def _copy_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
+    """Copy the arrays of figures into the record, from local and shared run folders; return failures."""
+    missing, execution = csv_record.missing_arrays(studies, options.mlruns), _execution_settings(options)
     try:
-        there = partial(csv_record.arrays_in, place.store)
-        for key in dict.fromkeys(key for key, target in lacking if not there(key, target).is_file()):
-            retry(partial(fetch_recorded, key, place))
+        local = partial(csv_record.arrays_in_run_folder, execution.store)
+        for key in dict.fromkeys(key for key, target in missing if not local(key, target).is_file()):
+            retry(partial(fetch_recorded, key, execution))
     except OSError as error:
-        return {"figure_data": f"not brought up to date ({error}): the same command does it"}
-    csv_record.keep_arrays(lacking, place.store)
+        return {"figure_data": f"not up to date ({error}): re-run the same command"}
+    csv_record.copy_arrays(missing, execution.store)
     return {}
 
 
-def _cluster(options: Options) -> RayConfig:
+def _ray_config(options: Options) -> "RayConfig":
+    from experiments.execution.ray_sweep import RayConfig  # lazy: slow import
+
     return RayConfig(options.address, options.workers, options.gpus_per_run, options.device)
 
 
-def _place(options: Options) -> ExecutionSettings:
+def _execution_settings(options: Options) -> ExecutionSettings:
     data = data_folder(options.data)  # resolved here, because Ray's workers have another current folder
     return ExecutionSettings(
         _store(options),
@@ -168,29 +178,34 @@ def _store(options: Options) -> Path:
 
 
 def search(options: Options) -> int:
-    """Run searches one after the other; the exit status as of `main`."""
-    searches = chosen_searches(options.studies, options.scale)
+    """Run searches one after the other; return the exit status, as `main` does."""
+    from experiments.search.ray_search import run_search  # lazy: slow import
+
+    searches = choose_searches(options.studies, options.scale)
     if options.dry_run or options.list:
-        search_report.searches(searches, options.mlruns)
+        search_report.print_searches(searches, options.mlruns)
         return 0
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     _prepare(options)
-    cluster = _cluster(options)
-    place, tracker = replace(_place(options), device=cluster.start()), Tracker(options.mlruns)
+    cluster = _ray_config(options)
+    execution, tracker = replace(_execution_settings(options), device=cluster.start()), Tracker(options.mlruns)
     status = 0
-    for one in searches:
-        failed, ended = run_search(one, place, cluster, tracker)
-        search_report.searched(one, failed, ended, options.mlruns)
+    for each in searches:
+        failed, ended = run_search(each, execution, cluster, tracker)
+        search_report.print_outcome(each, failed, ended, options.mlruns)
         if not ended:
             return INTERRUPTED
-        status |= bool(failed)
-    log_results(place.store, tracker)
+        if failed:
+            status = 1
+    log_results(execution.store, tracker)
     return status
 
 
 def audit_record(options: Options) -> int:
-    """Audit the runs of the chosen studies, or of all; the exit status as of `main`."""
+    """Audit the runs of the chosen studies, or of all; return the exit status, as `main` does."""
+    from experiments.execution.audit import audit  # lazy: slow import
+
     studies = choose_studies(list(options.studies) or ["all"], options.scale)
     return audit(
         studies,
@@ -205,7 +220,7 @@ def audit_record(options: Options) -> int:
 
 
 def main(options: Options) -> int:
-    """Returns the exit status: 0, 1 if a run failed or differs from its record, 130 if interrupted."""
+    """Run the command; return 0, 1 if a run failed or differs from its record, or 130 if interrupted."""
     options = replace(options, studies=(*options.studies, *options.study))
     check(options)
     if options.audit is not None:
@@ -216,7 +231,7 @@ def main(options: Options) -> int:
     studies = choose_studies(names, options.scale)
     scales = {study.scale.name for study in studies}
     if len(scales) > 1:
-        raise ValueError("quickstart runs at a scale of its own; run it by itself")
+        raise ValueError("quickstart has a scale of its own; run it without other studies")
     if not (options.list or options.dry_run or options.plan):
         csv_record.check_writable(options.mlruns)
         check_database(options.mlruns)
@@ -224,23 +239,25 @@ def main(options: Options) -> int:
     scale = scales.pop()
     results = csv_record.read_results(scale, options.mlruns)
     if options.list:
-        sweep_report.studies(studies, results, _store(options))
+        sweep_report.print_studies(studies, results, _store(options))
         return 0
     jobs = jobs_of(studies)
-    work = plan(jobs, results, _store(options), options.shared)
+    work = make_plan(jobs, scored_cells(results), _store(options), options.shared)
     if options.plan:
-        show_forecast(work, results, options)
+        print_forecast(work, results, options)
         return 0
-    here = os.cpu_count() or 1 if options.address == "local" else 0  # of a cluster nobody knows it before it is joined
-    sweep_report.work(work, results, options.workers or here, each=options.dry_run)
+    cores = os.cpu_count() or 1 if options.address == "local" else 0  # a cluster's are unknown before joining it
+    sweep_report.print_plan(work, results, options.workers or cores, each=options.dry_run)
     if options.dry_run:
         return 0
-    failed, ended = _run(work, results, options) if work.pending else ({}, True)
-    failed |= _keep_arrays(studies, options)
+    failed, ended = _run_pending(work, results, options) if work.pending else ({}, True)
+    failed |= _copy_arrays(studies, options)
     log_results(_store(options), Tracker(options.mlruns))
-    sweep_report.outcome(names, scale, jobs, failed, ended, options.mlruns)
-    return 1 if failed else 0 if ended else INTERRUPTED
+    sweep_report.print_outcome(names, scale, jobs, failed, ended, options.mlruns)
+    if failed:
+        return 1
+    return 0 if ended else INTERRUPTED
 
 
 if __name__ == "__main__":
-    run_command(lambda: main(tyro.cli(Options)), (ValueError, *UNREACHABLE_ERRORS))
+    run_command(lambda: main(tyro.cli(Options)))

@@ -1,4 +1,4 @@
-"""Who may import whom, how long files and functions may be, and which names are no names."""
+"""What may import what, how long files and functions may be, and file names that say nothing."""
 
 import ast
 import re
@@ -57,6 +57,7 @@ UNSAFE = {  # calls that may run code out of what they read, unless they have th
     "exec": None,
 }
 TRUSTING = ("trust_remote_code=", "allow_pickle=")
+LAZY = "  # lazy: slow import"
 NO_NAMES = {"utils.py", "common.py", "helpers.py", "base.py"}
 RECORD = "cse_core/assets/"  # how the backbones were made: a script beside them that nothing imports
 LONGEST_FILE, LONGEST_FUNCTION = 300, 40
@@ -167,6 +168,19 @@ def test_no_package_imports_what_it_should_not_need(package: str) -> None:
     names = [name for name in files(package) if not name.startswith(RECORD)]
     wrong = {name: libraries(name) & (LIBRARIES[package] | {"."}) for name in names}
     assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def test_imports_inside_functions_have_one_reason() -> None:
+    """They are slow, and `--help` answers before it needs them (tests/experiments/cli/test_startup.py)."""
+    lines = {name: (ROOT / name).read_text().splitlines() for name in files(*PACKAGES) if not name.startswith(RECORD)}
+    without = [
+        f"{name}:{node.lineno}"
+        for name in lines
+        for function in functions(name)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom) and not lines[name][node.lineno - 1].endswith(LAZY)
+    ]
+    assert without == []
 
 
 @pytest.mark.parametrize("library", ONLY_IN)

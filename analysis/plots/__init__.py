@@ -1,1 +1,1 @@
-"""Studies as figures: one frozen value in, one figure out."""
+"""Figures of studies."""

@@ -1,4 +1,4 @@
-"""What a figure is drawn from: a study, its scores, its curves and its arrays, and what of them is missing."""
+"""Collect the data of a figure: a study, its scores, curves and arrays, and which of them are missing."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
 
 Arrays = Mapping[str, np.ndarray]
-MOST_NAMED = 4  # longer lists of what is missing are cut, with a count
+MOST_NAMED = 4  # longer lists of missing rows are cut, with a count
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A study and its numbers: `results` by results.join, `curves` by curves_of, `arrays(row, seed, task)` or None."""
+class FigureData:
+    """A study and its data: `results` from cells.join, `curves` from curves_of, `arrays(row, seed, task)` or None."""
 
     study: Study
     results: Results
@@ -24,36 +24,36 @@ class Drawn:
     arrays: Callable[[Row, int, str], Arrays | None]
 
     def cell(self, row: Row, name: str) -> Cell:
-        """The row's scores in a column, in the column's units."""
+        """Return the row's scores in a column, in the column's units."""
         return self.results.cells[row.label, name]
 
     def arrays_of(self, task: str) -> dict[str, dict[int, Arrays]]:
-        """The arrays of a task by row label and seed, rows without any left out."""
-        found: dict[str, dict[int, Arrays]] = {}
+        """Return the arrays of a task by row label and seed, without rows that have none."""
+        by_label: dict[str, dict[int, Arrays]] = {}
         for row in self.study.rows:
             for seed, _ in row.keys().items():
                 arrays = self.arrays(row, seed, task)
                 if arrays is not None:
-                    found.setdefault(row.label, {})[seed] = arrays
-        return found
+                    by_label.setdefault(row.label, {})[seed] = arrays
+        return by_label
 
 
 def curves_of(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
-    """The points of curves.csv of the study's runs: row, seed, quantity, step, value.
+    """Return the curves of the study's runs as points: row, seed, quantity, step, value.
 
-    A row with the same runs as an earlier one is left out; a run that two other rows share counts in both.
+    A row with the same runs as an earlier row is left out; a run that two other rows share counts in both.
     """
     owners: dict[tuple[tuple[int, str], ...], str] = {}
     for row in study.rows:
         owners.setdefault(tuple((run.seed, run.key) for run in row.runs()), row.label)
     lines = [(label, seed, key) for keys, label in owners.items() for seed, key in keys]
     runs = pd.DataFrame(lines, columns=["row", "seed", "key"])
-    found = runs.merge(frame.rename(columns={"name": "quantity"}), on="key")
-    return found[["row", "seed", "quantity", "step", "value"]]
+    points = runs.merge(frame.rename(columns={"name": "quantity"}), on="key")
+    return points[["row", "seed", "quantity", "step", "value"]]
 
 
-def missing_scores(drawn: Drawn, names: Sequence[str]) -> list[str]:
-    """In words, the scores that a figure of these columns lacks."""
+def missing_scores(drawn: FigureData, names: Sequence[str]) -> list[str]:
+    """Describe the scores that are missing in these columns."""
     absent = []
     for row in drawn.study.rows:
         lacks = [name for name in names if not drawn.cell(row, name).scores]
@@ -67,13 +67,13 @@ def missing_scores(drawn: Drawn, names: Sequence[str]) -> list[str]:
     return absent + _not_run(drawn.study)
 
 
-def missing_seeds(study: Study, found: Mapping[str, Iterable[int]]) -> list[str]:
-    """In words, the rows and seeds of which there is nothing, where `found` has the seeds of each row label."""
+def missing_seeds(study: Study, seeds_by_label: Mapping[str, Iterable[int]]) -> list[str]:
+    """Describe the missing rows and seeds, given the present seeds of each row label."""
     absent = []
     for row in study.rows:
-        have = set(found.get(row.label, ()))
-        lacks = sorted(set(row.keys()) - have)
-        if row.encoder is not None and not have:
+        present = set(seeds_by_label.get(row.label, ()))
+        lacks = sorted(set(row.keys()) - present)
+        if row.encoder is not None and not present:
             absent.append(row.label)
         elif lacks:
             absent.append(f"{row.label} of seed {', '.join(map(str, lacks))}")
@@ -81,7 +81,7 @@ def missing_seeds(study: Study, found: Mapping[str, Iterable[int]]) -> list[str]
 
 
 def _not_run(study: Study) -> list[str]:
-    """Rows without an encoder, those with the same reason in one."""
+    """Describe the rows without an encoder, one text for each reason."""
     reasons: dict[str, list[str]] = {}
     for row in study.rows:
         if row.encoder is None:
@@ -90,16 +90,16 @@ def _not_run(study: Study) -> list[str]:
     return [f"{labels[0]}{more[why]} ({why})" for why, labels in reasons.items()]
 
 
-def named(absent: list[str]) -> str:
-    """A sentence about what a figure lacks; empty where it lacks nothing."""
+def missing_sentence(absent: list[str]) -> str:
+    """Return a sentence about what is missing; empty if nothing is."""
     if not absent:
         return ""
     more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
     return f"Missing: {'; '.join(absent[:MOST_NAMED])}{more}."
 
 
-def seeds_told(counts: Iterable[int]) -> str:
-    """How many seeds stand behind what is shown, rows without any left out: "3 seeds", "1 to 3 seeds"."""
-    found = sorted({count for count in counts if count})
-    words = f"{found[0]}" if len(found) == 1 else f"{found[0]} to {found[-1]}"
-    return f"{words} seed" + ("" if found == [1] else "s")
+def seeds_text(counts: Iterable[int]) -> str:
+    """Return the numbers of seeds as text, without rows that have none: "3 seeds", "1 to 3 seeds"."""
+    distinct = sorted({count for count in counts if count})
+    words = f"{distinct[0]}" if len(distinct) == 1 else f"{distinct[0]} to {distinct[-1]}"
+    return f"{words} seed" + ("" if distinct == [1] else "s")

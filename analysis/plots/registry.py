@@ -1,13 +1,13 @@
-"""Which function draws which view of a study; a table has none, and examples are printed as one."""
+"""The functions that draw each view of a study; the views `table` and `examples` are printed as tables."""
 
 from collections.abc import Callable, Mapping
 
 from matplotlib.figure import Figure
 
 from analysis.plots import curves, distributions, embeddings, hyperparameters, scores
-from analysis.plots.figure_data import Drawn
+from analysis.plots.figure_data import FigureData
 
-VIEWS: Mapping[str, Callable[[Drawn], Figure | None]] = {
+VIEWS: Mapping[str, Callable[[FigureData], Figure | None]] = {
     "bars": scores.bars,
     "grid": hyperparameters.grid,
     "lines": hyperparameters.lines,

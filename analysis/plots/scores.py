@@ -1,4 +1,4 @@
-"""Figures of scores as they are: bars beside published values, and a plane of two scores coloured by a third."""
+"""Draw scores: bars beside published values, and a plane of two scores coloured by a third."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from analysis.cells import Cell
 from analysis.plots import labels, style
-from analysis.plots.figure_data import Drawn, missing_scores, seeds_told
+from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
 from analysis.report.formats import DASH
 from analysis.stats import significance
 from experiments.schema.columns import column
@@ -18,8 +18,8 @@ from experiments.schema.study import Row
 SMALL: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 6.8, "color": style.INK}
 
 
-class Lot(NamedTuple):
-    """The bars of a panel: what it is called, its rows, how they are called, and where they stand."""
+class BarPanel(NamedTuple):
+    """The bars of a panel: its title, its rows, their names and their positions."""
 
     title: str
     rows: tuple[Row, ...]
@@ -27,84 +27,84 @@ class Lot(NamedTuple):
     places: tuple[float, ...]
 
 
-def bars(drawn: Drawn) -> Figure | None:
-    """Means with sample deviations; published values as hollow diamonds in panels of their own."""
+def bars(drawn: FigureData) -> Figure | None:
+    """Draw means with sample deviations as bars, and published values as hollow diamonds in separate panels."""
     study, name = drawn.study, drawn.study.columns[0]
     if not any(drawn.cell(row, name).scores for row in study.rows):
         return None
-    lots = split(study.rows, column(name).heading)
-    height = max(0.2 * len(lot.rows) + 0.6 for lot in lots)
-    figure, axes = style.panels(2 * len(lots), 2, height=height, width_ratios=(1.75, 1))
-    for lot, here, there in zip(lots, axes[::2], axes[1::2], strict=True):
-        cells = [drawn.cell(row, name) for row in lot.rows]
-        _measured(here, lot.places, cells, _looks(lot))
-        _published(there, lot.places, cells)
-        here.set(title=f"{lot.title}, here", yticks=lot.places, yticklabels=lot.names)
-        backbones = dict.fromkeys(row.published.backbone for row in lot.rows if row.published)
-        there.set(
+    bar_panels = split_into_panels(study.rows, column(name).heading)
+    height = max(0.2 * len(bar_panel.rows) + 0.6 for bar_panel in bar_panels)
+    figure, axes = style.panels(2 * len(bar_panels), 2, height=height, width_ratios=(1.75, 1))
+    for bar_panel, measured_panel, published_panel in zip(bar_panels, axes[::2], axes[1::2], strict=True):
+        cells = [drawn.cell(row, name) for row in bar_panel.rows]
+        _draw_measured(measured_panel, bar_panel.places, cells, _bar_looks(bar_panel))
+        _draw_published(published_panel, bar_panel.places, cells)
+        measured_panel.set(title=f"{bar_panel.title}, here", yticks=bar_panel.places, yticklabels=bar_panel.names)
+        backbones = dict.fromkeys(row.published.backbone for row in bar_panel.rows if row.published)
+        published_panel.set(
             title=f"published, {', '.join(backbones)}" if backbones else "none published",
-            yticks=lot.places,
+            yticks=bar_panel.places,
             yticklabels=[],
         )
-        for panel in (here, there):
-            panel.set_ylim(max(lot.places) + 0.6, -0.6)
+        for panel in (measured_panel, published_panel):
+            panel.set_ylim(max(bar_panel.places) + 0.6, -0.6)
             panel.tick_params(axis="y", length=0)
     counts = [len(drawn.cell(row, name).scores) for row in study.rows]
-    said = (
-        f"Bars: mean over {seeds_told(counts)}, with sample deviation; dots: single seeds; the axis does not start at "
+    caption = (
+        f"Bars: mean over {seeds_text(counts)}, with sample deviation; dots: single seeds; the axis does not start at "
         "0. Diamonds: the paper's numbers, of another level and so on an axis of their own."
     )
-    return style.finish(figure, drawn, said, missing_scores(drawn, study.columns))
+    return style.finish(figure, drawn, caption, missing_scores(drawn, study.columns))
 
 
-def split(rows: Sequence[Row], heading: str) -> list[Lot]:
-    """A panel for all rows, grouped by the first part of "SimCSE, base", or one a metric where "SimCSE, KCC" names it.
+def split_into_panels(rows: Sequence[Row], heading: str) -> list[BarPanel]:
+    """Return a panel for all rows, grouped by the first part of "SimCSE, base", or one for each metric ("SimCSE, KCC").
 
-    Groups of bars stand half a bar further apart than bars.
+    Groups of bars are half a bar further apart than bars.
     """
     metrics = list(dict.fromkeys(row.metric for row in rows))
     if len(metrics) > 1:
-        found = []
+        bar_panels = []
         for metric in metrics:
-            own = tuple(row for row in rows if row.metric == metric)
-            names, titles = zip(*(row.label.rsplit(", ", 1) for row in own), strict=True)
-            found.append(Lot(titles[0], own, names, tuple(float(i) for i in range(len(own)))))
-        return found
+            metric_rows = tuple(row for row in rows if row.metric == metric)
+            names, titles = zip(*(row.label.rsplit(", ", 1) for row in metric_rows), strict=True)
+            bar_panels.append(BarPanel(titles[0], metric_rows, names, tuple(float(i) for i in range(len(metric_rows)))))
+        return bar_panels
     places = [0.0]
     firsts = [row.label.partition(", ")[0] for row in rows]
     for before, after in itertools.pairwise(firsts):
         places.append(places[-1] + (1.0 if before == after else 1.5))
-    return [Lot(heading, tuple(rows), tuple(row.label for row in rows), tuple(places))]
+    return [BarPanel(heading, tuple(rows), tuple(row.label for row in rows), tuple(places))]
 
 
-def _looks(lot: Lot) -> list[style.Look]:
-    """Of each bar: variants of a method are counted within a group, so that they look the same in all groups."""
+def _bar_looks(bar_panel: BarPanel) -> list[style.Look]:
+    """Return each bar's look; variants of a method are counted within a group, so that all groups look the same."""
     groups: dict[str, list[Row]] = {}
-    for row, name in zip(lot.rows, lot.names, strict=True):
+    for row, name in zip(bar_panel.rows, bar_panel.names, strict=True):
         groups.setdefault(name.partition(", ")[0] if name == row.label else "", []).append(row)
-    found = {label: look for rows in groups.values() for label, look in style.looks(rows).items()}
-    return [found[row.label] for row in lot.rows]
+    by_label = {label: look for rows in groups.values() for label, look in style.looks(rows).items()}
+    return [by_label[row.label] for row in bar_panel.rows]
 
 
-def _measured(axes: Axes, places: Sequence[float], cells: Sequence[Cell], looks: Sequence[style.Look]) -> None:
+def _draw_measured(axes: Axes, places: Sequence[float], cells: Sequence[Cell], looks: Sequence[style.Look]) -> None:
     values = [value for cell in cells for value in cell.scores.values()]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     start = low - max(0.35 * (high - low), 0.5)
     for at, cell, look in zip(places, cells, looks, strict=True):
-        found = cell.summary
-        if found is None:
+        summary = cell.summary
+        if summary is None:
             axes.annotate(DASH, (start, at), (4, 0), **SMALL)
             continue
-        axes.barh(at, found.mean - start, left=start, height=0.72, color=look.colour, alpha=0.75)
-        axes.errorbar(found.mean, at, xerr=found.sd, color=style.INK, capsize=2, linewidth=1)
-        style.dots(axes, list(cell.scores.values()), [at] * found.n)
-        right = max([*cell.scores.values(), found.mean + (found.sd or 0)])
-        deviation = "" if found.sd is None else f" ± {found.sd:.2f}"
-        axes.annotate(f"{found.mean:.2f}{deviation}", (right, at), (4, 0), **SMALL)
+        axes.barh(at, summary.mean - start, left=start, height=0.72, color=look.colour, alpha=0.75)
+        axes.errorbar(summary.mean, at, xerr=summary.sd, color=style.INK, capsize=2, linewidth=1)
+        style.dots(axes, list(cell.scores.values()), [at] * summary.n)
+        right = max([*cell.scores.values(), summary.mean + (summary.sd or 0)])
+        deviation = "" if summary.sd is None else f" ± {summary.sd:.2f}"
+        axes.annotate(f"{summary.mean:.2f}{deviation}", (right, at), (4, 0), **SMALL)
     axes.set_xlim(start, high + 0.32 * (high - start))
 
 
-def _published(axes: Axes, places: Sequence[float], cells: Sequence[Cell]) -> None:
+def _draw_published(axes: Axes, places: Sequence[float], cells: Sequence[Cell]) -> None:
     look: dict[str, Any] = {"marker": "D", "color": style.FAINT, "markerfacecolor": "white", "linestyle": "none"}
     look |= {"markeredgecolor": style.INK, "capsize": 2}
     values = []
@@ -119,12 +119,12 @@ def _published(axes: Axes, places: Sequence[float], cells: Sequence[Cell]) -> No
         axes.set_xlim(min(values) - 0.6 * room, max(values) + 0.6 * room)
 
 
-def scatter(drawn: Drawn) -> Figure | None:
-    """Alignment over uniformity with their deviations, coloured by the study's third column (RankCSE, Fig. 4)."""
+def scatter(drawn: FigureData) -> Figure | None:
+    """Draw alignment against uniformity with deviations, coloured by the study's third column (RankCSE, Fig. 4)."""
     study = drawn.study
     up, across, tint = study.columns
-    found = [(row, *(drawn.cell(row, name).summary for name in (across, up, tint))) for row in study.rows]
-    points = [(row, x, y, colour) for row, x, y, colour in found if x and y and colour]
+    summaries = [(row, *(drawn.cell(row, name).summary for name in (across, up, tint))) for row in study.rows]
+    points = [(row, x, y, colour) for row, x, y, colour in summaries if x and y and colour]
     if not points:
         return None
     figure, (axes,) = style.panels(1, 1, height=3.0, width=4.4)
@@ -138,15 +138,15 @@ def scatter(drawn: Drawn) -> Figure | None:
     style.colour_bar(figure, shown, [axes], column(tint).heading)
     axes.set(xlabel=f"{column(across).heading} (lower is better)", ylabel=f"{column(up).heading} (lower is better)")
     axes.margins(0.18)
-    said = f"Means over {seeds_told(x.n for _, x, _, _ in points)}, bars the sample deviations."
-    style.finish(figure, drawn, said, missing_scores(drawn, study.columns))
+    caption = f"Means over {seeds_text(x.n for _, x, _, _ in points)}, bars the sample deviations."
+    style.finish(figure, drawn, caption, missing_scores(drawn, study.columns))
     names = [(x.mean, y.mean, row.label, style.INK) for row, x, y, _ in points]
-    labels.beside_points(axes, names, [spot for _, x, y, _ in points for spot in _spots(x, y)])
+    labels.beside_points(axes, names, [spot for _, x, y, _ in points for spot in _points_on_bars(x, y)])
     return figure
 
 
-def _spots(x: significance.Summary, y: significance.Summary) -> list[tuple[float, float]]:
-    """Along the bars of a point, so that no name lies on them."""
+def _points_on_bars(x: significance.Summary, y: significance.Summary) -> list[tuple[float, float]]:
+    """Return points along the error bars of a point, where no name may lie."""
     shares = (-1.0, -0.5, 0.5, 1.0)
     return [
         *((x.mean + share * (x.sd or 0), y.mean) for share in shares),

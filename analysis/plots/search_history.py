@@ -1,4 +1,4 @@
-"""Searches: the dev score expected of so many trials, and the share of each setting in what the scores differ by."""
+"""Draw searches: the expected best dev score of k trials, and the importance of each setting."""
 
 from collections.abc import Sequence
 
@@ -7,50 +7,48 @@ from matplotlib.figure import Figure
 
 from analysis.plots import style
 from analysis.plots.labels import beside_ends
-from analysis.report.search_tables import Searched
-
-LOOKS = {"simcse": "SimCSE", "rankcse-listnet": "RankCSE-listNet", "rankcse-listmle": "RankCSE-listMLE"}
+from analysis.report.search_tables import SearchTrials
 
 
-def searches(found: Sequence[Searched]) -> Figure | None:
-    """One panel of curves, the more unequal the tuning the further apart; one of importances for each search."""
-    if not found:
+def searches(searched: Sequence[SearchTrials]) -> Figure | None:
+    """Draw a panel with the expected best of k trials, and for each search one with importances."""
+    if not searched:
         return None
-    figure, panels = style.panels(1 + len(found), 3, height=2.1)
-    _curves(panels[0], found)
-    for axes, one in zip(panels[1:], found, strict=True):
-        _bars(axes, one)
-    dev, seeds = found[0].search.scale.dev, len(found[0].search.seeds)
-    heading = f"Searches \N{MIDDLE DOT} scale {found[0].search.scale.name}. What tuning on {dev} is worth."
-    said = (
+    figure, panels = style.panels(1 + len(searched), 3, height=2.1)
+    _draw_expected_best(panels[0], searched)
+    for axes, search_trials in zip(panels[1:], searched, strict=True):
+        _draw_importances(axes, search_trials)
+    dev, seeds = searched[0].search.scale.dev, len(searched[0].search.seeds)
+    heading = f"Searches \N{MIDDLE DOT} scale {searched[0].search.scale.name}. What tuning on {dev} is worth."
+    caption = (
         f"Dev scores in points, means of {seeds} seeds that no study reports. Curves: what the best of k trials is "
         "expected to score, each trial once, stopped ones as they were; dashed: a grid. Bars: importance by functional "
         "ANOVA over the finished trials, whose number stands above; no bars where they are too few."
     )
-    return style.framed(figure, heading, said)
+    return style.add_title_and_caption(figure, heading, caption)
 
 
-def look(one: Searched) -> style.Look:
-    """The method's colour; a grid's is dashed."""
-    base = style.LOOKS[LOOKS[one.search.name.removesuffix("-grid")]]
-    return base if one.search.trials else style.Look(base.colour, base.marker, (0, (4, 1.2)))
+def look(trials: SearchTrials) -> style.Look:
+    """Return the look of a search: the method's colour, dashed for a grid."""
+    base = style.look_of(style.name_of(trials.search.start.method))
+    return base if trials.search.trials else style.Look(base.colour, base.marker, (0, (4, 1.2)))
 
 
-def _curves(axes: Axes, found: Sequence[Searched]) -> None:
+def _draw_expected_best(axes: Axes, searched: Sequence[SearchTrials]) -> None:
     ends = []
-    for one in found:
-        curve, how = one.expected_best(), look(one)
+    for search_trials in searched:
+        curve, how = search_trials.expected_best(), look(search_trials)
         trials = range(1, len(curve) + 1)
         axes.plot(trials, curve, color=how.colour, linestyle=how.dash)
-        ends.append((len(curve), float(curve[-1]), one.search.name, how.colour))
+        ends.append((len(curve), float(curve[-1]), search_trials.search.name, how.colour))
     axes.set(title="best of k trials", xlabel="k", ylabel="expected dev score")
     axes.set_xlim(0, 1.75 * max(x for x, *_ in ends))
     beside_ends(axes, ends)
 
 
-def _bars(axes: Axes, one: Searched) -> None:
-    shares = one.importances()
+def _draw_importances(axes: Axes, trials: SearchTrials) -> None:
+    shares = trials.importances()
     names = [name.replace("_", " ") for name in shares]
-    axes.barh(names, [100 * share for share in shares.values()], color=look(one).colour, height=0.6)
+    axes.barh(names, [100 * share for share in shares.values()], color=look(trials).colour, height=0.6)
     axes.invert_yaxis()
-    axes.set(title=f"{one.search.name} ({len(one.finished)})", xlabel="importance, %", xlim=(0, 100))
+    axes.set(title=f"{trials.search.name} ({len(trials.finished_trials)})", xlabel="importance, %", xlim=(0, 100))

@@ -1,4 +1,4 @@
-"""The look that all figures share: a colour, a marker and a dash for each method, a title above, a caption below."""
+"""Style all figures alike: a colour, a marker and a dash for each method, a title above, a caption below."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,22 +16,20 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from analysis.plots.figure_data import Drawn, named
+from analysis.plots.figure_data import FigureData, missing_sentence
 from cse_core.evaluation.scorers import Ranked
-from cse_core.method import innermost
-from cse_core.methods.compcse import CompCSE
-from cse_core.methods.diffcse import DiffCSE
-from cse_core.methods.promptbert import PromptBERT
+from cse_core.method import Method
+from cse_core.methods import METHODS
+from cse_core.methods.mlm import MLM
 from cse_core.methods.rankcse import RankCSE
 from cse_core.methods.rankencoder import RankEncoder
-from cse_core.methods.sncse import SNCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Run
 from experiments.schema.study import Row
 
-WIDE, NARROW = 7.0, 3.4  # inches: two columns of a page, and one
+WIDE, NARROW = 7.0, 3.4  # inches: the width of a page, and of a column
 TITLE_SIZE, CAPTION_SIZE = 9.0, 7.0
-LETTER = 0.53  # width of a letter of DejaVu Sans over its size, on average
+LETTER = 0.53  # mean width of a letter of DejaVu Sans over its size
 INK, FAINT, PALE = "#222222", "#8a8a8a", "#c4c4c4"
 BAND: dict[str, Any] = {"alpha": 0.15, "linewidth": 0}
 RC: Any = {
@@ -61,14 +59,14 @@ RC: Any = {
 
 @dataclass(frozen=True)
 class Look:
-    """How a row looks in every figure; nothing rests on the colour alone."""
+    """The look of a row in every figure; colour is never the only difference."""
 
     colour: str
-    marker: str
+    marker: Any
     dash: Any = "-"
 
 
-# Apart for every pair also under the three kinds of colour blindness, or else by lightness (a test measures it).
+# Every two differ under the three kinds of colour blindness too, or else in lightness (a test measures it).
 LOOKS: Mapping[str, Look] = {
     "SimCSE": Look("#333333", "o", "-"),
     "DiffCSE": Look("#E69F00", "s", (0, (4, 1.2))),
@@ -81,54 +79,67 @@ LOOKS: Mapping[str, Look] = {
     "WhitenedCSE, dropout views": Look("#44AA99", "d", (0, (4, 1.2))),
     "CompCSE": Look("#A8326B", "p", "-"),
     "untrained": Look("#A6A6A6", "*", (0, (1, 1.4))),
-    "another method": Look("#7B5B3A", "<", (0, (2, 1))),
+    "not run": Look("#7B5B3A", "<", (0, (2, 1))),
 }
+SPARE_LOOKS = (
+    Look("#1A66FF", ">", "-"),
+    Look("#59C07B", (4, 1, 0), (0, (4, 1.2))),
+    Look("#991A00", "H", (0, (5, 1.2, 1, 1.2))),
+    Look("#582A6F", (6, 1, 0), (0, (1.2, 1))),
+    Look("#5C92FF", "8", (0, (8, 2))),
+    Look("#009966", (7, 0, 0), (0, (2, 1))),
+)
 MORE_MARKERS = ("o", "^", "s", "v", "D", "<", ">", "P")
 MORE_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1.2, 1)), (0, (5, 1.2, 1, 1.2)), (0, (8, 2)))
 LIGHTER = (0.0, 0.3, 0.5, 0.15, 0.62)
 
 
-def method_of(row: Row) -> str:
-    """The method that a row shows, as LOOKS names it: ranks are RankEncoder's, on whatever encoder."""
-    if not isinstance(row.encoder, Run):
-        return "untrained" if row.encoder else "another method"
-    method = row.encoder.method
-    if isinstance(row.scorer, Ranked) or isinstance(method, RankEncoder):
-        return "RankEncoder"
-    match innermost(method):
+def name_of(method: Method) -> str:
+    """Return what figures call a method: its class, told apart where a paper draws two variants of it."""
+    match method:
+        case RankEncoder():
+            return "RankEncoder"
         case RankCSE(rank="list_mle"):
             return "RankCSE-listMLE"
         case RankCSE():
             return "RankCSE-listNet"
         case WhitenedCSE(views="dropout"):
             return "WhitenedCSE, dropout views"
-        case WhitenedCSE():
-            return "WhitenedCSE"
-        case CompCSE():
-            return "CompCSE"
-        case DiffCSE():
-            return "DiffCSE"
-        case PromptBERT():
-            return "PromptBERT"
-        case SNCSE():
-            return "SNCSE"
-        case other:
-            return "SimCSE" if getattr(other, "name", "") == "simcse" else "another method"
+        case MLM():  # drawn as a variant of the method that it is added to
+            return name_of(method.inner)
+    return type(method).__name__
+
+
+def method_of(row: Row) -> str:
+    """Return the name of the method that a row shows; ranks are RankEncoder's, on whatever encoder."""
+    if not isinstance(row.encoder, Run):
+        return "untrained" if row.encoder else "not run"
+    return "RankEncoder" if isinstance(row.scorer, Ranked) else name_of(row.encoder.method)
+
+
+def look_of(name: str) -> Look:
+    """Return a method's look: its own in LOOKS, else a spare one by its place among the methods without their own."""
+    if name in LOOKS:
+        return LOOKS[name]
+    named = {*LOOKS, RankCSE.__name__, MLM.__name__}  # these two have other names in figures
+    others = [kind.__name__ for kind in METHODS.values() if kind.__name__ not in named]
+    place = others.index(name) if name in others else len(others)
+    return variant(SPARE_LOOKS[place % len(SPARE_LOOKS)], place // len(SPARE_LOOKS))
 
 
 def looks(rows: Sequence[Row]) -> dict[str, Look]:
-    """By row label: the method's look; further rows of a method are variants of it."""
+    """Return a look for each row label; further rows of a method get variants of its look."""
     seen: dict[str, int] = {}
-    found = {}
+    by_label = {}
     for row in rows:
         name = method_of(row)
         seen[name] = seen.get(name, -1) + 1
-        found[row.label] = variant(LOOKS[name], seen[name])
-    return found
+        by_label[row.label] = variant(look_of(name), seen[name])
+    return by_label
 
 
 def variant(look: Look, count: int) -> Look:
-    """Another look of the same method: a lighter tone, another marker and another dash; 0 is the look itself."""
+    """Return another look for the same method: a lighter tone, another marker and dash; for 0, the look itself."""
     if count == 0:
         return look
     dashes = [dash for dash in MORE_DASHES if dash != look.dash]
@@ -146,7 +157,7 @@ def _lighter(colour: str, share: float) -> str:
 
 
 def panels(count: int, across: int, *, height: float, width: float = WIDE, **shared: Any) -> tuple[Figure, list[Axes]]:
-    """A figure with that many panels, `across` a line, each `height` inches high."""
+    """Return a figure with `count` panels, `across` in a line, each `height` inches high."""
     across = max(1, min(across, count))
     down = -(-count // across)
     figure, grid = plt.subplots(
@@ -157,15 +168,17 @@ def panels(count: int, across: int, *, height: float, width: float = WIDE, **sha
     return figure, list(grid.flat[:count])
 
 
-def finish(figure: Figure, drawn: Drawn, said: str, absent: Iterable[str] = ()) -> Figure:
-    """Title and caption: source and scale above; what is shown, the study's own words and what is missing below."""
+def finish(figure: Figure, drawn: FigureData, caption: str, absent: Iterable[str] = ()) -> Figure:
+    """Add the title (source, scale, question) and the caption (what is shown, the study's notes, what is missing)."""
     study = drawn.study
     heading = f"{study.source} \N{MIDDLE DOT} scale {study.scale.name}. {study.question}"
-    return framed(figure, heading, " ".join(part for part in (said, study.caption, named(list(absent))) if part))
+    return add_title_and_caption(
+        figure, heading, " ".join(part for part in (caption, study.caption, missing_sentence(list(absent))) if part)
+    )
 
 
-def framed(figure: Figure, heading: str, words: str) -> Figure:
-    """A title above the panels, words below them and their legends."""
+def add_title_and_caption(figure: Figure, heading: str, words: str) -> Figure:
+    """Add a title above the panels, and a caption below them and their legends."""
     letters = figure.get_size_inches()[0] * 72 / (LETTER * CAPTION_SIZE)
     title = textwrap.fill(heading, int(letters * CAPTION_SIZE / TITLE_SIZE))
     figure.suptitle(title, x=0.0, ha="left", fontsize=TITLE_SIZE, color=INK)
@@ -179,29 +192,29 @@ def framed(figure: Figure, heading: str, words: str) -> Figure:
 
 
 def legend_below(figure: Figure, handles: Sequence[Any], names: Sequence[str], across: int) -> None:
-    """A legend that hangs below the panels, between them and the caption."""
+    """Add a legend between the panels and the caption."""
     where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": figure.transFigure}
     figure.legend(list(handles), list(names), ncols=across, fontsize=7, borderaxespad=0.3, **where)
 
 
 def caption(figure: Figure) -> str:
-    """The words below a finished figure, on one line."""
+    """Return the caption of a finished figure, on one line."""
     return next(" ".join(text.get_text().split()) for text in figure.texts if text.get_gid() == "caption")
 
 
 def dots(axes: Axes, xs: Sequence[float], ys: Sequence[float], colour: str = INK) -> None:
-    """Single seeds, faint: only where there are several."""
+    """Draw single seeds as faint dots, if there are several."""
     if len(xs) > 1:
         axes.scatter(xs, ys, s=7, color=colour, alpha=0.45, linewidths=0, zorder=3)
 
 
 def colour_bar(figure: Figure, shown: ScalarMappable, axes: Sequence[Axes], label: str, **look: Any) -> None:
-    """The scale of colours, beside its panels."""
+    """Add the colour scale beside its panels."""
     bar = figure.colorbar(shown, ax=list(axes), label=label, pad=0.01, **look)
     bar.outline.set_visible(False)
 
 
-def on(image: ScalarMappable, value: float) -> str:
-    """Black or white, whichever can be read on the colour of a value."""
+def text_colour_on(image: ScalarMappable, value: float) -> str:
+    """Return black or white, whichever is readable on the colour of a value."""
     red, green, blue, _ = image.to_rgba(np.array([value]))[0]
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"

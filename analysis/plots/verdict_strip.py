@@ -1,4 +1,4 @@
-"""How many claims of each paper are supported, contradicted, undecided or not tested."""
+"""Draw how many claims of each paper are supported, contradicted, undecided or not tested."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from analysis.verdicts.claims import Claim, count_verdicts
 
 PAPERS = {"R": "RankCSE", "E": "RankEncoder", "W": "WhitenedCSE", "C": "CompCSE", "S": "this study's own"}
 COLOURS = {"supported": "#117733", "contradicted": "#D55E00", "undecided": "#c4c4c4", "not tested": "#ffffff"}
-LIGHT = ("undecided", "not tested")  # numbers on these are dark
+LIGHT = ("undecided", "not tested")  # these colours have dark numbers
 EDGE: dict[str, Any] = {"edgecolor": style.INK, "linewidth": 0.5}
 
 
 def verdict_strip(judged: Sequence[Claim], scale: str) -> Figure:
-    """Draw one bar a paper, its claims by verdict, with the number in each part."""
+    """Draw a bar for each paper, divided by verdict, with the number of claims in each part."""
     figure, (axes,) = style.panels(1, 1, height=1.6)
     for y, letter in enumerate(PAPERS):
         counts, left = count_verdicts(claim for claim in judged if claim.id.startswith(letter)), 0
@@ -31,5 +31,5 @@ def verdict_strip(judged: Sequence[Claim], scale: str) -> Figure:
     axes.set(xlabel="claims")
     keys = [Patch(facecolor=colour, **EDGE) for colour in COLOURS.values()]
     style.legend_below(figure, keys, list(COLOURS), len(COLOURS))
-    said = f"{len(judged)} claims by their verdict at scale {scale}; a claim of several readings by its strongest."
-    return style.framed(figure, "Which claims hold?", said)
+    caption = f"{len(judged)} claims by their verdict at scale {scale}; a claim of several readings by its strongest."
+    return style.add_title_and_caption(figure, "Which claims hold?", caption)

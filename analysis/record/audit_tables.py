@@ -1,4 +1,4 @@
-"""Show what an audit of the record found, from the file that `sweep.py --audit-report` wrote."""
+"""Show the results of an audit of the record, from the file that `sweep.py --audit-report` wrote."""
 
 import json
 import math
@@ -11,35 +11,40 @@ from analysis.report.formats import Grid, markdown
 from experiments.execution.agreement import CURVE
 
 FOLDER = Path(__file__).parents[1] / "measured"
-HEADER = ("recorded on", "trained anew on", "runs", "scores", "largest difference", "points of curves")
+HEADER = ("recorded on", "retrained on", "runs", "scores", "largest difference", "points of curves")
 Run = Mapping[str, Any]
 
 
 def audit_block(scale: str, folder: Path = FOLDER) -> str:
-    """Which runs were drawn, how many numbers agree, and every one that does not, as Markdown."""
+    """Return, as Markdown, which runs were drawn, how many numbers agree, and each number that differs."""
     path = folder / f"audit-{scale}.json"
     if not path.is_file():
         return "Not audited yet."
-    found = json.loads(path.read_text(encoding="utf-8"))
-    compared = [run for run in found["runs"] if not run["failure"]]
-    parts = [_drawn(found), markdown(_agreement(compared)), _tolerances(found["tolerances"]), *_wrong(found["runs"])]
+    audit = json.loads(path.read_text(encoding="utf-8"))
+    compared = [run for run in audit["runs"] if not run["failure"]]
+    parts = [
+        _draw_sentence(audit),
+        markdown(_agreement_table(compared)),
+        _tolerances(audit["tolerances"]),
+        *_failures_and_differences(audit["runs"]),
+    ]
     return "\n\n".join(parts)
 
 
-def _drawn(found: Mapping[str, Any]) -> str:
-    runs = found["runs"]
+def _draw_sentence(audit: Mapping[str, Any]) -> str:
+    runs = audit["runs"]
     drawn = sum(run["drawn"] for run in runs)
     commits = ", ".join(sorted({run["commit"] for run in runs if run["commit"]}))
     return (
-        f"`python experiments/sweep.py --audit {found['asked']} --audit-seed {found['seed']} --scale {found['scale']}` "
-        f"draws {found['asked']} of {found['candidates']} recorded runs; {found['undeclared']} more belong to no study "
-        f"and can't be drawn. {drawn} of those drawn were trained anew, and {len(runs) - drawn} that they need "
+        f"`python experiments/sweep.py --audit {audit['asked']} --audit-seed {audit['seed']} --scale {audit['scale']}` "
+        f"draws {audit['asked']} of {audit['candidates']} recorded runs; {audit['undeclared']} more belong to no study "
+        f"and can't be drawn. {drawn} of those drawn were retrained, and {len(runs) - drawn} that they need "
         f"(compared by their curves and dev scores), at commit {commits}."
     )
 
 
-def _agreement(runs: Sequence[Run]) -> Grid:
-    """Runs by the processors that they were trained on, first and again."""
+def _agreement_table(runs: Sequence[Run]) -> Grid:
+    """Return a table of runs by the processors on which they were recorded and retrained."""
     by: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         by[run["recorded_on"], run["trained_on"]].append(run)
@@ -57,14 +62,14 @@ def _counts(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _tolerances(tolerances: Mapping[str, float]) -> str:
-    """In words; the first is the one on the same kind of processor."""
+    """Say when numbers count as different; the first tolerance is the one for the same kind of processor."""
     (_, exact), *others = tolerances.items()
     elsewhere = ", ".join(f"{name} {value:g}" for name, value in others)
     return f"Numbers differ if they are apart by more than {exact:g} on one kind of processor; on another: {elsewhere}."
 
 
-def _wrong(runs: Sequence[Run]) -> list[str]:
-    """A line for each run that failed or has numbers that are not the recorded ones."""
+def _failures_and_differences(runs: Sequence[Run]) -> list[str]:
+    """Return a list item for each run that failed or differs from the record."""
     lines = []
     for run in runs:
         head = f"- {run['key']}, {run['row']} ({', '.join(run['studies'])})"
@@ -75,16 +80,16 @@ def _wrong(runs: Sequence[Run]) -> list[str]:
     return ["\n".join(lines)] if lines else []
 
 
-def _differences(found: Sequence[Mapping[str, Any]]) -> str:
-    """How many numbers differ and where they are furthest apart, among the scores if any of them differs."""
-    scores = [one for one in found if one["scorer"] != CURVE] or found
+def _differences(differences: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many numbers differ and name the largest difference, of a score if any score differs."""
+    scores = [each for each in differences if each["scorer"] != CURVE] or differences
     worst = max(scores, key=_amount)
-    place = ", ".join(filter(None, (worst[name] for name in ("select", "scorer", "task", "metric"))))
-    count = f"{len(found)} numbers differ, most: " if len(found) > 1 else ""
-    return f"{count}{place}: recorded {worst['recorded']}, found {worst['found']}"
+    cell = ", ".join(filter(None, (worst[name] for name in ("select", "scorer", "task", "metric"))))
+    count = f"{len(differences)} numbers differ, most: " if len(differences) > 1 else ""
+    return f"{count}{cell}: recorded {worst['recorded']}, retrained {worst['retrained']}"
 
 
-def _amount(one: Mapping[str, Any]) -> float:
-    """How far apart two numbers are; a text or a missing value is further than any number."""
-    values = (one["recorded"], one["found"])
+def _amount(difference: Mapping[str, Any]) -> float:
+    """Return the distance of two numbers; infinite for a text or a missing value."""
+    values = (difference["recorded"], difference["retrained"])
     return abs(values[0] - values[1]) if all(isinstance(value, float) for value in values) else math.inf

@@ -1,4 +1,4 @@
-"""What differs between files as they are, as they were written and as the record gives them."""
+"""Compare files with their manifest and with what the record gives."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -9,39 +9,39 @@ from experiments.results.manifest import Manifest
 SUFFIXES = (".md", ".tex", ".csv")
 
 
-def altered(*folders: Path) -> dict[Path, str]:
-    """Say of each file of the record, tables and figures that is not as it was written what differs."""
+def changed_files(*folders: Path) -> dict[Path, str]:
+    """Return what differs for each file of the record, table and figure that does not match its manifest."""
     return {path: what for folder in dict.fromkeys(folders) for path, what in Manifest(folder).differences().items()}
 
 
-def stale(folders: Sequence[Path], wanted: Mapping[Path, str]) -> list[Path]:
-    """Table files in the folders that no study gives."""
-    found = (path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in SUFFIXES)
-    return [path for path in found if path not in wanted]
+def stale_files(folders: Sequence[Path], generated: Mapping[Path, str]) -> list[Path]:
+    """Return table files in the folders that no study gives."""
+    files = (path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in SUFFIXES)
+    return [path for path in files if path not in generated]
 
 
-def differences(wanted: Mapping[Path, str]) -> list[str]:
-    """Each file that is missing or other than wanted, with its first differing line."""
-    found = []
-    for path, text in wanted.items():
+def differences(generated: Mapping[Path, str]) -> list[str]:
+    """Return a line for each file that is missing or differs, with its first differing line."""
+    lines = []
+    for path, text in generated.items():
         if not path.is_file():
-            found.append(f"{path}: missing")
+            lines.append(f"{path}: missing")
             continue
         pairs = zip_longest(read_text(path).splitlines(), text.splitlines(), fillvalue="nothing")
         changed = next(((i, a, b) for i, (a, b) in enumerate(pairs, 1) if a != b), None)
         if changed:
-            found.append("{}: line {} is\n    {}\n  the record gives\n    {}".format(path, *changed))
+            lines.append("{}: line {} is\n    {}\n  the record gives\n    {}".format(path, *changed))
         elif read_text(path) != text:
-            found.append(f"{path}: line ends differ")
-    return found
+            lines.append(f"{path}: line ends differ")
+    return lines
 
 
 def committed_folders(tables: Path) -> list[Path]:
-    """Quickstart's folder is ignored by git and not compared."""
+    """Return the folders of tables, without quickstart's, which git ignores."""
     return [path for path in sorted(tables.glob("*")) if path.is_dir() and path.name != "quickstart"]
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text with its line ends as they are."""
+    """Return a file's text with unchanged line ends."""
     with path.open(encoding="utf-8", newline="") as file:
         return file.read()

@@ -1,4 +1,4 @@
-"""The recorded runs that no study declares, as a page: no line of the record is ever removed, so they stay there."""
+"""Make the page of recorded runs that no study declares any more; the record never loses a line."""
 
 from collections.abc import Iterable
 
@@ -16,12 +16,12 @@ key with another one were trained by another version of the training code."""
 
 
 def undeclared_page(scale: str, studies: Iterable[Study], runs: pd.DataFrame, results: pd.DataFrame) -> str:
-    """Return the page of a scale as Markdown; "" where every recorded run is of a study."""
+    """Return the page of a scale as Markdown; "" if every recorded run belongs to a study."""
     others = runs[(runs["scale"] == scale) & ~runs["key"].isin(jobs_of(studies))]
     if others.empty:
         return ""
     scored = results[results["key"].isin(others["key"])].groupby("key")
-    tasks = {str(key): _scored(lines) for key, lines in scored}
+    tasks = {str(key): _scored_tasks(lines) for key, lines in scored}
     rows = tuple(
         (
             *(str(run[name]) for name in ("key", "method", "backbone", "seed", "settings", "teachers")),
@@ -34,8 +34,8 @@ def undeclared_page(scale: str, studies: Iterable[Study], runs: pd.DataFrame, re
     return "\n\n".join([title, f"{count} {NOTES}".replace("\n", " "), markdown(Grid("", HEADER, rows))]) + "\n"
 
 
-def _scored(lines: pd.DataFrame) -> str:
-    found = []
-    for how, tasks in lines.groupby(lines["select"] + ", " + lines["scorer"])["task"]:
-        found.append(f"{how}: {' '.join(sorted(tasks.unique()))}")
-    return "; ".join(found)
+def _scored_tasks(lines: pd.DataFrame) -> str:
+    texts = []
+    for checkpoint, tasks in lines.groupby(lines["select"] + ", " + lines["scorer"])["task"]:
+        texts.append(f"{checkpoint}: {' '.join(sorted(tasks.unique()))}")
+    return "; ".join(texts)

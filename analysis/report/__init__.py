@@ -1,1 +1,1 @@
-"""Tables and text."""
+"""Tables and text of the report."""

@@ -1,4 +1,4 @@
-"""The benchmark blocks of REPORT.md, from analysis/measured/*.csv as tests/benchmarks/ wrote them."""
+"""Make the benchmark blocks of REPORT.md from analysis/measured/*.csv, which tests/benchmarks/ wrote."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from analysis.report.formats import DASH, Grid, markdown, number
 
 
 def block(name: str, device: str, folder: Path = FOLDER) -> str:
-    """`ratios`, `tried`, `scaling` or `profiles` of a device (cpu, cuda) as Markdown."""
-    makers = {"ratios": _ratios, "tried": _tried, "scaling": _scaling, "profiles": _profiles}
+    """Return a block (`ratios`, `tried`, `scaling` or `profiles`) of a device (cpu, cuda) as Markdown."""
+    makers = {"ratios": _ratio_grid, "tried": _tried_grid, "scaling": _scaling_grid, "profiles": _profile_grid}
     if name not in makers:
         raise ValueError(f"benchmark blocks are {', '.join(makers)}, got {name!r}")
     path = folder / f"{name}.csv"
@@ -19,39 +19,39 @@ def block(name: str, device: str, folder: Path = FOLDER) -> str:
     frame = frame[frame["on"] == device]
     if frame.empty:
         return f"Not measured yet on a {'GPU' if device == 'cuda' else device}."
-    return "\n\n".join([markdown(makers[name](frame)), _where(frame)])
+    return "\n\n".join([markdown(makers[name](frame)), _machines(frame)])
 
 
-def met(ratio: float, wanted: str) -> str:
-    """Whether a ratio keeps an aim, `at least 1.5` or `at most 1.10`; a dash where there is none."""
-    if not wanted:
+def meets_aim(ratio: float, aim: str) -> str:
+    """Say whether a ratio meets an aim, `at least 1.5` or `at most 1.10`; a dash if there is none."""
+    if not aim:
         return DASH
-    words = wanted.split()
+    words = aim.split()
     if words[:2] not in (["at", "least"], ["at", "most"]) or len(words) != 3:
-        raise ValueError(f"an aim reads `at least X` or `at most X`, got {wanted!r}")
-    aim = float(words[2])
-    return "yes" if (ratio >= aim if words[1] == "least" else ratio <= aim) else "**no**"
+        raise ValueError(f"an aim reads `at least X` or `at most X`, got {aim!r}")
+    limit = float(words[2])
+    return "yes" if (ratio >= limit if words[1] == "least" else ratio <= limit) else "**no**"
 
 
 def exponent(x: pd.Series, y: pd.Series) -> float:
-    """The slope of log y over log x, by least squares; a y of zero was too small to be measured and is left out."""
+    """Return the slope of log y over log x, by least squares, without y of zero, which were too small to measure."""
     seen = y > 0
     return float(np.polyfit(np.log(x[seen]), np.log(y[seen]), 1)[0])
 
 
-def _spread(row: pd.Series) -> str:
+def _quartiles(row: pd.Series) -> str:
     return f"{number(row['low'])} to {number(row['high'])} ({row['turns']})" if row["turns"] > 1 else f"{DASH} (1)"
 
 
-def _ratios(frame: pd.DataFrame) -> Grid:
-    header = ("what", "is", "quartiles (turns)", "wanted", "met", "of what", "raw", "bounded by")
+def _ratio_grid(frame: pd.DataFrame) -> Grid:
+    header = ("what", "is", "quartiles (turns)", "aim", "met", "of what", "raw", "bounded by")
     rows = (
         (
             row["what"],
             number(row["ratio"]),
-            _spread(row),
+            _quartiles(row),
             row["wanted"] or DASH,
-            met(row["ratio"], row["wanted"]),
+            meets_aim(row["ratio"], row["wanted"]),
             row["against"],
             row["note"] or DASH,
             row["bound"] or DASH,
@@ -61,14 +61,14 @@ def _ratios(frame: pd.DataFrame) -> Grid:
     return Grid("", header, tuple(rows))
 
 
-def _tried(frame: pd.DataFrame) -> Grid:
+def _tried_grid(frame: pd.DataFrame) -> Grid:
     lines = (
-        (row["what"], number(row["ratio"]), _spread(row), row["against"], row["note"]) for _, row in frame.iterrows()
+        (row["what"], number(row["ratio"]), _quartiles(row), row["against"], row["note"]) for _, row in frame.iterrows()
     )
     return Grid("", ("tried", "takes", "quartiles (turns)", "of what", "why it is not used"), tuple(lines))
 
 
-def _scaling(frame: pd.DataFrame) -> Grid:
+def _scaling_grid(frame: pd.DataFrame) -> Grid:
     lines = []
     for what in frame["what"].unique():
         points = frame[frame["what"] == what]
@@ -78,14 +78,14 @@ def _scaling(frame: pd.DataFrame) -> Grid:
     return Grid("", ("what", "grows with", "to the power", "measured"), tuple(lines))
 
 
-def _profiles(frame: pd.DataFrame) -> Grid:
+def _profile_grid(frame: pd.DataFrame) -> Grid:
     table = frame.pivot_table(index="part", columns="step", values="ms", sort=False)
     header = ("ms a step", *(f"{step}" for step in table.columns))
     lines = [(str(part), *(f"{ms:.1f}" for ms in row)) for part, row in table.iterrows()]
     return Grid("", header, (*lines, ("**together**", *(f"{ms:.1f}" for ms in table.sum()))))
 
 
-def _where(frame: pd.DataFrame) -> str:
+def _machines(frame: pd.DataFrame) -> str:
     places = frame[["machine", "threads", "versions"]].drop_duplicates()
     lines = [f"{row['machine']}, {row['threads']} threads ({row['versions']})" for _, row in places.iterrows()]
     return f"Measured on: {'; '.join(lines)}."

@@ -1,4 +1,4 @@
-"""Numbers as text, and grids of text as Markdown and LaTeX."""
+"""Format numbers as text, and grids of text as Markdown and LaTeX."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from analysis.stats.significance import Interval, Summary
 
 DASH = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
-PAGE = 7  # columns; LaTeX scales a wider table to the line (package graphicx)
+MAX_UNSCALED_COLUMNS = 7  # LaTeX scales wider tables to the line (package graphicx)
 LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -19,7 +19,7 @@ LATEX = {
     "\N{PLUS-MINUS SIGN}": r"$\pm$",
     DASH: "--",
     MINUS: "$-$",
-    "[": "{[}",  # after a line end LaTeX reads a bracket as an argument
+    "[": "{[}",  # LaTeX takes a bracket after a line end for an argument
     "]": "{]}",
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
 }
@@ -27,7 +27,7 @@ LATEX = {
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of text: a title (may be empty), a header and rows as long as it."""
+    """A table of text: a title (may be empty), a header, and rows of the header's length."""
 
     title: str
     header: tuple[str, ...]
@@ -42,13 +42,13 @@ class Grid:
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Which columns hold numbers only, or nothing."""
+        """Whether each column has only numbers and dashes."""
         columns = zip(*self.rows, strict=True) if self.rows else ([] for _ in self.header)
         return tuple(all(re.match(rf"[-+<\[\d{DASH}]", cell) for cell in column) for column in columns)
 
 
 def number(value: float | None, *, sign: bool = False, digits: int | None = 2) -> str:
-    """So many decimals (None: as many as it takes), an en dash for what is missing; the one place that rounds."""
+    """Round and format a number to `digits` decimals (None: as many as it needs); None is an en dash."""
     if value is None:
         return DASH
     if digits is None:
@@ -57,44 +57,46 @@ def number(value: float | None, *, sign: bool = False, digits: int | None = 2) -
     return f"{rounded:{'+' if sign else ''}.{digits}f}"
 
 
-def measured(found: Summary | None, declared: int, *, brief: bool = False, digits: int | None = 2) -> str:
-    """Mean, deviation and seeds: `54.71 +- 0.32 (3)`; `(2 of 3)` where seeds are missing; brief: only the mean."""
-    if found is None:
+def mean_and_deviation(
+    summary: Summary | None, declared_seeds: int, *, brief: bool = False, digits: int | None = 2
+) -> str:
+    """Format mean, deviation and seeds: `54.71 +- 0.32 (3)`; `(2 of 3)` if seeds are missing; brief: only the mean."""
+    if summary is None:
         return DASH
-    seeds = f" ({found.n})" if found.n == declared else f" ({found.n} of {declared})"
+    seeds = f" ({summary.n})" if summary.n == declared_seeds else f" ({summary.n} of {declared_seeds})"
     if brief:
-        return number(found.mean, digits=digits) + ("" if found.n == declared else seeds)
-    deviation = "" if found.sd is None else f" \N{PLUS-MINUS SIGN} {number(found.sd, digits=digits)}"
-    return number(found.mean, digits=digits) + deviation + seeds
+        return number(summary.mean, digits=digits) + ("" if summary.n == declared_seeds else seeds)
+    deviation = "" if summary.sd is None else f" \N{PLUS-MINUS SIGN} {number(summary.sd, digits=digits)}"
+    return number(summary.mean, digits=digits) + deviation + seeds
 
 
-def interval(found: Interval | None, *, sign: bool = False, digits: int | None = 2) -> str:
-    """`[low, high]`."""
-    if found is None:
+def interval(band: Interval | None, *, sign: bool = False, digits: int | None = 2) -> str:
+    """Format an interval as `[low, high]`."""
+    if band is None:
         return DASH
-    low, high = (number(value, sign=sign, digits=digits) for value in found)
+    low, high = (number(value, sign=sign, digits=digits) for value in band)
     return f"[{low}, {high}]"
 
 
 def p_value(p: float | None) -> str:
-    """Three decimals, no zero."""
+    """Format p with three decimals, but never as zero."""
     if p is None:
         return DASH
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def markdown(grid: Grid) -> str:
-    """The grid as a Markdown table, words to the left, numbers to the right."""
+    """Return the grid as a Markdown table, text aligned left, numbers right."""
     rule = ("---:" if numeric else "---" for numeric in grid.numeric)
-    lines = [_line(grid.header), "| " + " | ".join(rule) + " |", *map(_line, grid.rows)]
+    lines = [_markdown_line(grid.header), "| " + " | ".join(rule) + " |", *map(_markdown_line, grid.rows)]
     return "\n".join([f"**{grid.title}**", "", *lines] if grid.title else lines)
 
 
 def latex(grid: Grid, *, label: str, caption: str, notes: Sequence[str] = ()) -> str:
-    """The grid as a booktabs table with its notes under it."""
+    """Return the grid as a booktabs table with notes below it."""
     columns = "".join("r" if numeric else "l" for numeric in grid.numeric)
     body = [r"\begin{table}", r"\centering", r"\small", f"\\caption{{{escape(caption)}}}", f"\\label{{tab:{label}}}"]
-    wide = len(grid.header) > PAGE
+    wide = len(grid.header) > MAX_UNSCALED_COLUMNS
     body += [r"\resizebox{\linewidth}{!}{%"] if wide else []
     body += [f"\\begin{{tabular}}{{{columns}}}", r"\toprule", _tex_line(grid.header), r"\midrule"]
     body += [*map(_tex_line, grid.rows), r"\bottomrule", r"\end{tabular}" + "}" * wide]
@@ -105,11 +107,11 @@ def latex(grid: Grid, *, label: str, caption: str, notes: Sequence[str] = ()) ->
 
 
 def escape(text: str) -> str:
-    """The text as LaTeX sets it."""
+    """Escape a text for LaTeX."""
     return "".join(LATEX.get(letter, letter) for letter in text)
 
 
-def _line(cells: Sequence[str]) -> str:
+def _markdown_line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

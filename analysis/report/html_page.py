@@ -1,4 +1,4 @@
-"""One HTML page, in itself complete, of all tables and figures with the verdicts."""
+"""Make a self-contained HTML page of all tables, figures and verdicts."""
 
 import base64
 import re
@@ -18,22 +18,22 @@ from experiments.schema.study import Scale, Study
 TEMPLATE = "page.html.jinja"
 
 
-def page(scale: Scale, found: Sequence[Results], figures: Path) -> str:
-    """Return a page of all of a scale's studies; a figure is taken from its PNG, where there is one."""
+def page(scale: Scale, studies_results: Sequence[Results], figures: Path) -> str:
+    """Return a page of all studies of a scale, with the PNG of each figure that was drawn."""
     loader = FileSystemLoader(Path(__file__).parent)
     templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     templates.filters["strong"] = _strong
     return templates.get_template(TEMPLATE).render(
         scale=scale,
         legend=study_tables.LEGEND,
-        contents=_contents([results.study for results in found]),
-        claims=report_blocks.claims_grid(found),
-        sections=[_section(results, figures) for results in found],
+        contents=_contents([results.study for results in studies_results]),
+        claims=report_blocks.claims_grid(studies_results),
+        sections=[_section(results, figures) for results in studies_results],
     )
 
 
 def _contents(studies: Sequence[Study]) -> dict[str, list[tuple[str, str]]]:
-    """Names of studies and what links to them say, by paper."""
+    """Return names of studies and the texts of their links, by paper."""
     papers: dict[str, list[tuple[str, str]]] = {}
     for study in studies:
         paper, _, label = study.source.partition(", ")
@@ -48,7 +48,7 @@ def _section(results: Results, figures: Path) -> dict[str, Any]:
         "study": study,
         "pictures": [base64.b64encode(path.read_bytes()).decode() for path in paths if path.is_file()],
         "grids": study_tables.grids(results),
-        "claims": [(one.claim, one.text, verdict_tables.outcome(one)) for one in overall(judged)],
+        "claims": [(claim.claim, claim.text, verdict_tables.outcome(claim)) for claim in overall(judged)],
         "verdicts": verdict_tables.verdict_grid(judged) if judged else None,
         "how": verdict_tables.how_judged(judged) if judged else "",
         "notes": study_tables.notes(results),
@@ -56,5 +56,5 @@ def _section(results: Results, figures: Path) -> dict[str, Any]:
 
 
 def _strong(text: str) -> Markup:
-    """Escape a text and mark what Markdown's stars enclose."""
+    """Escape a text and set what is between Markdown's double stars in bold."""
     return Markup(re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", str(escape(text))))

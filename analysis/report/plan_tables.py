@@ -11,12 +11,12 @@ from experiments.schema.contrasts import PRIMARY, Contrast
 from experiments.schema.study import Study
 
 
-def plan_block(name: str, found: Sequence[Results]) -> str:
+def plan_block(name: str, estimate: Sequence[Results]) -> str:
     """Return the plan's contrasts ("contrasts"), or their verdicts ("verdicts"), as Markdown."""
     if name == "contrasts":
-        return markdown(plan_grid([results.study for results in found]))
+        return markdown(plan_grid([results.study for results in estimate]))
     if name == "verdicts":
-        return markdown(verdicts_grid(judge_contrasts(found)))
+        return markdown(verdicts_grid(judge_contrasts(estimate)))
     raise ValueError(f"plan: no block {name!r}; there are contrasts and verdicts")
 
 
@@ -63,35 +63,35 @@ def verdicts_grid(judged: Sequence[PrimaryVerdict]) -> Grid:
             "detectable",
             "verdict",
         ),
-        tuple(map(_line, judged)),
+        tuple(map(_verdict_line, judged)),
     )
 
 
-def _line(one: PrimaryVerdict) -> tuple[str, ...]:
-    contrast, digits = one.contrast, column(one.contrast.column).digits or 2
-    found = one.estimate
-    band: Interval | None = found.interval() if found else None
+def _verdict_line(verdict: PrimaryVerdict) -> tuple[str, ...]:
+    contrast, digits = verdict.contrast, column(verdict.contrast.column).digits or 2
+    estimate = verdict.estimate
+    band: Interval | None = estimate.interval() if estimate else None
     return (
         contrast.subject if contrast.kind == PRIMARY else f"{contrast.kind}, {contrast.family}",
         contrast_text(contrast),
-        number(found.mean, sign=True, digits=digits) if found else DASH,
+        number(estimate.mean, sign=True, digits=digits) if estimate else DASH,
         interval(band, sign=True, digits=digits),
-        str(found.n) if found else "0",
-        p_value(one.difference_p) if found else DASH,
-        p_value(one.equivalence_p) if found else DASH,
-        _published(one),
-        number(one.detectable, digits=digits),
-        _verdict(one),
+        str(estimate.n) if estimate else "0",
+        p_value(verdict.difference_p) if estimate else DASH,
+        p_value(verdict.equivalence_p) if estimate else DASH,
+        _published_text(verdict),
+        number(verdict.detectable, digits=digits),
+        _verdict_text(verdict),
     )
 
 
-def _published(one: PrimaryVerdict) -> str:
-    if one.contrast.published is None:
+def _published_text(verdict: PrimaryVerdict) -> str:
+    if verdict.contrast.published is None:
         return DASH
-    where = {True: ", inside", False: ", excluded", None: ""}[one.published_inside]
-    return f"{number(one.contrast.published, sign=True)}{where}"
+    where = {True: ", inside", False: ", excluded", None: ""}[verdict.published_inside]
+    return f"{number(verdict.contrast.published, sign=True)}{where}"
 
 
-def _verdict(one: PrimaryVerdict) -> str:
-    small = ", by less than the margin" if one.verdict in DECIDED[:2] and one.within_margin else ""
-    return one.verdict + small + (f": {one.reason}" if one.reason else "")
+def _verdict_text(verdict: PrimaryVerdict) -> str:
+    small = ", by less than the margin" if verdict.verdict in DECIDED[:2] and verdict.within_margin else ""
+    return verdict.verdict + small + (f": {verdict.reason}" if verdict.reason else "")

@@ -48,7 +48,8 @@ def runs_grid(lines: pd.DataFrame) -> Grid:
     """Return the distribution of re-runs by method and backbone, the one source of many seeds apart."""
     parts = lines.assign(source=lines["source"].where(lines["source"].str.startswith(MANY), "separate reports"))
     rows = []
-    for (method, backbone, source), group in parts.groupby(["method", "backbone", "source"], sort=False):
+    for key, group in parts.groupby(["method", "backbone", "source"], sort=False):
+        method, backbone, source = map(str, key) if isinstance(key, tuple) else (str(key), "", "")
         label = "separate reports" if source == "separate reports" else f"{len(group)} seeds of {MANY}"
         rows.append((f"{method} {backbone}", label, *_spread(group["value"].tolist(), group["published"].iloc[0])))
     header = ("method", "source", "n", "min", "median", "max", "mean", "SD", "published", "at least as high")
@@ -103,13 +104,13 @@ def gains_grid(lines: pd.DataFrame) -> Grid:
 
 
 def power_grid(lines: pd.DataFrame) -> Grid:
-    """Return which gain n seeds a side detect with 80 % power on each backbone, one claim alone and as one of 54."""
+    """Return which gain n seeds a side detect with 80 % power on each backbone, for one claim and for one of 54."""
     rows = []
     for backbone in lines.loc[lines["source"].str.startswith(MANY), "backbone"].unique():
         deviation = summary(many_seeds(lines, backbone)).sd or 0.0
         cells = [_detectable(deviation, n, ALPHA / tests) for n in SEEDS[1:] for tests in (1, 54)]
         rows.append((str(backbone), number(deviation), *map(number, cells)))
-    header = [f"{n} seeds, {what}" for n in SEEDS[1:] for what in ("alone", "of 54")]
+    header = [f"{n} seeds, {what}" for n in SEEDS[1:] for what in ("one claim", "of 54 claims")]
     return Grid("", ("backbone", "SD over seeds", *header), tuple(rows))
 
 

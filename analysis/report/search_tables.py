@@ -1,4 +1,4 @@
-"""What searches found on dev: their trials, the best expected of so many, and how much each setting mattered."""
+"""Make the block of searches: their trials, the expected best of k trials, and the importance of each setting."""
 
 import json
 from dataclasses import dataclass
@@ -11,45 +11,47 @@ from analysis.stats import significance
 from experiments.schema.scales import SCALES
 from experiments.search.spaces import SEARCHES, Search, distributions, settings_text
 
-FEWEST = 6  # finished trials from which importances are told
+FEWEST = 6  # finished trials needed to estimate importances
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchTrials:
     """A declared search and its lines of searches.csv."""
 
     search: Search
     lines: pd.DataFrame
 
     @property
-    def scored(self) -> pd.DataFrame:
-        """The trials with a score, the best first, in points; a stopped one's is what it had reached."""
-        scored = self.lines.dropna(subset="score").sort_values(["score", "trial"], ascending=[False, True])
-        return scored.assign(score=100 * scored["score"])
+    def scored_trials(self) -> pd.DataFrame:
+        """The trials with a score in points, the best first; a stopped trial has the score it had reached."""
+        trials = self.lines.dropna(subset="score").sort_values(["score", "trial"], ascending=[False, True])
+        return trials.assign(score=100 * trials["score"])
 
     @property
-    def finished(self) -> pd.DataFrame:
-        """The same without those that were stopped."""
-        return self.scored[self.scored["state"] == "finished"]
+    def finished_trials(self) -> pd.DataFrame:
+        """The trials that were not stopped."""
+        return self.scored_trials[self.scored_trials["state"] == "finished"]
 
     def expected_best(self) -> np.ndarray:
-        """Of k trials drawn from these, for k = 1 to all."""
-        return significance.expected_maximum(self.scored["score"].tolist())
+        """Return the expected best score of k trials drawn from these, for k = 1 to all."""
+        return significance.expected_maximum(self.scored_trials["score"].tolist())
 
     def start(self) -> float | None:
-        """The score of the settings that the study has, where they are among the trials."""
-        found = self.finished.loc[self.finished["trial"] == settings_text(self.search.own), "score"]
-        return None if found.empty else float(found.iloc[0])
+        """Return the score of the studies' settings, if they are among the trials."""
+        score = self.finished_trials.loc[
+            self.finished_trials["trial"] == settings_text(self.search.default_settings), "score"
+        ]
+        return None if score.empty else float(score.iloc[0])
 
     def importances(self) -> dict[str, float]:
-        """Each setting's share of the scores' variance, by functional ANOVA of a random forest over finished trials.
+        """Return each setting's share of the variance of scores, by functional ANOVA of a random forest.
 
-        (Hutter, Hoos and Leyton-Brown, ICML 2014.) Empty where there are too few trials to say.
+        (Hutter, Hoos and Leyton-Brown, ICML 2014.) Only finished trials count; empty if there are too few.
         """
-        trials = self.finished
+        trials = self.finished_trials
         if len(trials) < FEWEST or trials["score"].nunique() < 2:
             return {}
-        import optuna  # takes a second
+        import optuna  # lazy: slow import
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         space, study = distributions(self.search.space), optuna.create_study(direction="maximize")
@@ -57,20 +59,20 @@ class Searched:
             trial = optuna.trial.create_trial(params=json.loads(text), distributions=space, value=score)
             study.add_trial(trial)
         judge = optuna.importance.FanovaImportanceEvaluator(seed=0)
-        found = optuna.importance.get_param_importances(study, evaluator=judge)
-        return {name: found[name] for name in self.search.space if name in found}
+        shares = optuna.importance.get_param_importances(study, evaluator=judge)
+        return {name: shares[name] for name in self.search.space if name in shares}
 
 
-def searched(lines: pd.DataFrame, scale: str) -> list[Searched]:
-    """The declared searches that have trials at a scale."""
-    found = [Searched(make(SCALES[scale]), lines[lines["search"] == name]) for name, make in SEARCHES.items()]
-    return [one for one in found if len(one.scored)]
+def searches_with_trials(lines: pd.DataFrame, scale: str) -> list[SearchTrials]:
+    """Return the declared searches that have trials at a scale."""
+    searches = [SearchTrials(make(SCALES[scale]), lines[lines["search"] == name]) for name, make in SEARCHES.items()]
+    return [search for search in searches if len(search.scored_trials)]
 
 
 def searches_block(lines: pd.DataFrame, scale: str) -> str:
-    """A line for each search, as Markdown."""
-    found = searched(lines, scale)
-    if not found:
+    """Return a table with a line for each search, as Markdown."""
+    searches = searches_with_trials(lines, scale)
+    if not searches:
         return f"Not searched yet at scale {scale}."
     header = (
         "search",
@@ -83,20 +85,20 @@ def searches_block(lines: pd.DataFrame, scale: str) -> str:
         "expected of 6",
         "importance",
     )
-    return markdown(Grid("", header, tuple(_line(one) for one in found)))
+    return markdown(Grid("", header, tuple(_search_line(search) for search in searches)))
 
 
-def _line(one: Searched) -> tuple[str, ...]:
-    states = one.lines["state"].value_counts()
-    best, expected = one.finished.head(1), one.expected_best()
+def _search_line(searches_with_trials: SearchTrials) -> tuple[str, ...]:
+    states = searches_with_trials.lines["state"].value_counts()
+    best, expected = searches_with_trials.finished_trials.head(1), searches_with_trials.expected_best()
     settings = json.loads(str(best["trial"].iloc[0])) if len(best) else {}
     return (
-        one.search.name,
-        str(len(one.lines)),
+        searches_with_trials.search.name,
+        str(len(searches_with_trials.lines)),
         *(str(states.get(state, 0)) for state in ("stopped", "failed")),
-        "–" if (own := one.start()) is None else f"{own:.2f}",
+        "–" if (start := searches_with_trials.start()) is None else f"{start:.2f}",
         f"{best['score'].iloc[0]:.2f}" if len(best) else "–",
         ", ".join(f"{name} {value:.3g}" for name, value in settings.items()) or "–",
         f"{expected[5]:.2f}" if len(expected) > 5 else "–",
-        ", ".join(f"{name} {100 * share:.0f} %" for name, share in one.importances().items()) or "–",
+        ", ".join(f"{name} {100 * share:.0f} %" for name, share in searches_with_trials.importances().items()) or "–",
     )

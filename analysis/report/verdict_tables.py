@@ -1,4 +1,4 @@
-"""How verdicts are shown: a line a comparison, a sentence a claim."""
+"""Format verdicts: a line for each comparison, a sentence for each claim."""
 
 from collections.abc import Sequence
 
@@ -18,57 +18,61 @@ HOW = {
     "share their order of sentences.",
     "same": "Within a margin: two one-sided paired tests, or beyond it a t test of the difference against it.",
     "beyond": "Beyond a margin: paired t test of the difference against it.",
-    "cost": "Costs: median and quartiles of a benchmark's turns; supported where the quartiles hold the claim's number "
-    "(or lie below it, where it says at most); no correction.",
+    "cost": "Costs: median and quartiles of a benchmark's turns; supported where the quartiles include the claim's "
+    "number (or lie below it, for a claim of at most); no correction.",
     "positive": "Above 0: t test over seeds.",
     "bins": "Over bins: a rank correlation's normal approximation for ten bins, as all seeds share the pairs.",
-    "order": f"Orders: Kendall's tau of the rows' means, seeds drawn anew; supported where the interval is at least "
+    "order": "Orders: Kendall's tau of the rows' means, with seeds resampled; supported where the interval is at least "
     f"{AGREES}; no correction.",
     "trend": "Trends: Spearman's rho over columns by seed, t test of the seeds' rho against 0.",
 }
 
 
 def verdict_grid(judged: Sequence[Verdict]) -> Grid:
-    """One line a comparison."""
-    tests = _tested(judged)
-    return Grid("", (*HEADER, "seeds", "published", "verdict"), tuple(_line(one, tests) for one in judged))
+    """Return a grid with a line for each comparison."""
+    tests = _count_tested(judged)
+    return Grid(
+        "", (*HEADER, "seeds", "published", "verdict"), tuple(_verdict_line(verdict, tests) for verdict in judged)
+    )
 
 
 def how_judged(judged: Sequence[Verdict]) -> str:
-    """How the verdicts were reached."""
-    kinds = dict.fromkeys(_kind(one.comparison) for one in judged)
+    """Explain how the verdicts were reached."""
+    kinds = dict.fromkeys(_kind(verdict.comparison) for verdict in judged)
+    correction = f"Holm's correction over the {_count_tested(judged)} tested comparisons of this table"
     return (
-        " ".join(HOW[kind] for kind in kinds if kind in HOW)
-        + f" Holm's correction over the {_tested(judged)} tested comparisons of this table, at {significance.ALPHA}. "
+        " ".join(HOW[kind] for kind in kinds if kind in HOW) + f" {correction}, at {significance.ALPHA}. "
         "Smallest detectable: the difference found with 80 % power by the first step of this correction, had the "
         "observed deviation been the true one."
     )
 
 
-def _tested(judged: Sequence[Verdict]) -> int:
-    return sum(one.p is not None for one in judged)
+def _count_tested(judged: Sequence[Verdict]) -> int:
+    return sum(verdict.p is not None for verdict in judged)
 
 
-def overall_lines(found: Sequence[Overall]) -> list[str]:
-    """A sentence a claim."""
-    about = [f"{f', {one.text}' if one.text else ''}{f' ({one.reading})' if one.reading else ''}" for one in found]
-    return [f"- **{one.claim}**{words}: {outcome(one)}." for one, words in zip(found, about, strict=True)]
+def overall_lines(claims: Sequence[Overall]) -> list[str]:
+    """Return a list item for each claim."""
+    about = [
+        f"{f', {claim.text}' if claim.text else ''}{f' ({claim.reading})' if claim.reading else ''}" for claim in claims
+    ]
+    return [f"- **{claim.claim}**{words}: {outcome(claim)}." for claim, words in zip(claims, about, strict=True)]
 
 
-def outcome(one: Overall, *, brief: bool = False) -> str:
-    """A claim's verdict with its counts; brief: without the reasons of what is not tested."""
-    why = f"; not tested: {', '.join(one.reasons)}" if one.reasons and not brief else ""
-    counts = ", ".join(f"{count} {word}" for word, count in one.counts.items())
-    tested = f"{sum(one.counts.values())} of {one.declared} comparisons tested" + (f": {counts}" if counts else "")
-    return f"**{one.verdict}** ({tested}{why})"
+def outcome(claim: Overall, *, brief: bool = False) -> str:
+    """Return a claim's verdict with its counts; brief: without the reasons why comparisons were not tested."""
+    why = f"; not tested: {', '.join(claim.reasons)}" if claim.reasons and not brief else ""
+    counts = ", ".join(f"{count} {word}" for word, count in claim.counts.items())
+    tested = f"{sum(claim.counts.values())} of {claim.declared} comparisons tested" + (f": {counts}" if counts else "")
+    return f"**{claim.verdict}** ({tested}{why})"
 
 
 def _kind(compared: Comparison | Finding) -> str:
     return compared.kind if isinstance(compared, Comparison) else type(compared).__name__.lower()
 
 
-def _names(compared: Comparison | Finding) -> tuple[str, str]:
-    """What is compared, and in which column."""
+def _comparison_names(compared: Comparison | Finding) -> tuple[str, str]:
+    """Return what is compared, and in which column."""
     if isinstance(compared, Cost):
         return f"{compared.what}{f', at most {compared.times:g}' if compared.at_most else ''}", "times as long"
     if isinstance(compared, Untested):
@@ -90,30 +94,30 @@ def _names(compared: Comparison | Finding) -> tuple[str, str]:
     return names.get(compared.kind, f"{a} {MINUS} {b}"), name_of(compared.column)
 
 
-def _line(one: Verdict, tests: int) -> tuple[str, ...]:
-    what, where = _names(one.comparison)
-    signed = _kind(one.comparison) in ("mean", "same", "beyond", "positive", "trend")
-    verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
-    published = number(one.published, sign=signed, digits=_digits(one))
-    return (one.comparison.claim, what, where, *_numbers(one, tests), one.seeds, published, verdict)
+def _verdict_line(judged: Verdict, tests: int) -> tuple[str, ...]:
+    what, where = _comparison_names(judged.comparison)
+    signed = _kind(judged.comparison) in ("mean", "same", "beyond", "positive", "trend")
+    verdict = f"{judged.verdict}: {judged.reason}" if judged.reason else judged.verdict
+    published = number(judged.published, sign=signed, digits=_digits(judged))
+    return (judged.comparison.claim, what, where, *_estimate_texts(judged, tests), judged.seeds, published, verdict)
 
 
-def _digits(one: Verdict) -> int:
-    """As many as the column has, at least two."""
-    return max(2, column(one.comparison.column).digits or 2) if isinstance(one.comparison, Comparison) else 2
+def _digits(judged: Verdict) -> int:
+    """Return the number of digits of the column, at least two."""
+    return max(2, column(judged.comparison.column).digits or 2) if isinstance(judged.comparison, Comparison) else 2
 
 
-def _numbers(one: Verdict, tests: int) -> tuple[str, str, str, str]:
-    """Estimate, interval, corrected p and what could have been detected."""
-    found = one.estimate
-    p = p_value(one.adjusted)
-    if isinstance(found, significance.Paired):
-        digits = _digits(one)
-        band = interval(found.interval, sign=True, digits=digits)
-        least = None if _kind(one.comparison) in ("same", "beyond") else significance.detectable(found, tests)
-        return number(found.mean, sign=True, digits=digits), band, p, number(least, digits=digits)
-    if isinstance(found, significance.Spread):
-        return number(found.ratio), interval(found.interval), p, DASH
-    if isinstance(found, Estimate):
-        return number(found.value), interval(found.interval), p, DASH
+def _estimate_texts(judged: Verdict, tests: int) -> tuple[str, str, str, str]:
+    """Return the texts of estimate, interval, corrected p and smallest detectable difference."""
+    estimate = judged.estimate
+    p = p_value(judged.adjusted)
+    if isinstance(estimate, significance.Paired):
+        digits = _digits(judged)
+        band = interval(estimate.interval, sign=True, digits=digits)
+        least = None if _kind(judged.comparison) in ("same", "beyond") else significance.detectable(estimate, tests)
+        return number(estimate.mean, sign=True, digits=digits), band, p, number(least, digits=digits)
+    if isinstance(estimate, significance.Spread):
+        return number(estimate.ratio), interval(estimate.interval), p, DASH
+    if isinstance(estimate, Estimate):
+        return number(estimate.value), interval(estimate.interval), p, DASH
     return DASH, DASH, DASH, DASH

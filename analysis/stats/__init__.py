@@ -1,1 +1,1 @@
-"""Statistics as pure functions."""
+"""Statistics, as pure functions."""

@@ -1,8 +1,8 @@
-"""Statistics that draw pairs or seeds again, on plain arrays of scores; each docstring says the question it answers.
+"""Bootstrap statistics that resample pairs or seeds; each docstring begins with the question that is answered.
 
-Intervals are percentile intervals: they need no law, and are too short for few seeds (one of 95 % covers the mean of
-normal scores 92 times in 100 with 10 seeds, 84 with 5, 75 with 3). Units are the caller's. As in `stats`, what cannot
-be computed is None: the interval of one seed, a correlation with equal scores.
+Intervals are percentile intervals: they assume no distribution, and are too short for few seeds (a 95 % interval covers
+the mean of normal scores 92 times in 100 with 10 seeds, 84 with 5, 75 with 3). Units are the caller's. What cannot be
+computed is None: the interval of one seed, a correlation with equal scores.
 """
 
 import math
@@ -14,18 +14,18 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from analysis.stats.rank_correlation import resampled_spearman, tau_b
-from analysis.stats.significance import LEVEL, ROUNDING, Interval, checked
+from analysis.stats.significance import LEVEL, ROUNDING, Interval, check_numbers
 
 RESAMPLES = 10_000
-BLOCK = 2**18  # numbers drawn at a time, so that they stay near the processor
+BLOCK = 2**18  # numbers drawn at a time, to fit the processor's cache
 Scores = Float[np.ndarray, "seeds tasks"]
 Draws = Float[np.ndarray, "draws seeds tasks"]
-Drawn = Float[np.ndarray, " draws"]
+DrawnValues = Float[np.ndarray, " draws"]
 Pairs = Sequence[float] | Sequence[Sequence[float]] | np.ndarray | Sequence[np.ndarray]
 
 
 class Estimate(NamedTuple):
-    """A statistic of the scores as they are, and its percentile interval."""
+    """A statistic of the scores, and its percentile interval."""
 
     value: float | None
     interval: Interval | None
@@ -33,7 +33,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference first - second, its interval and p (None where a correlation is undefined), and n pairs in all."""
+    """A difference first - second, its interval and p (None if a correlation is undefined), and the number of pairs."""
 
     difference: float | None
     interval: Interval | None
@@ -44,22 +44,24 @@ class Difference:
 def paired_bootstrap(
     first: Pairs, second: Pairs, gold: Pairs, resamples: int = RESAMPLES, seed: int = 0, *, level: float = LEVEL
 ) -> Difference:
-    """Would first beat second on other pairs like these? It speaks of two checkpoints, not of other seeds.
+    """Paired bootstrap: would first beat second on other pairs like these? It says nothing about other seeds.
 
-    Each is the scores of one set's pairs, or a list of such for the mean over sets of Spearman's rho(scores, gold);
-    pairs are drawn within each set. p is 2 (1 + count) / (1 + resamples), with the count of the rarer sign, so that it
-    agrees with the interval (Davison and Hinkley, 1997, chapter 4). Draws of equal scores only have no rho and are left
-    out; with more than a handful of pairs there are none.
+    Each argument is the scores of one set's pairs, or a list of them for the mean over sets of Spearman's rho(scores,
+    gold); pairs are drawn within each set. p is 2 (1 + count) / (1 + resamples), with the count of the rarer
+    sign, so that it agrees with the interval (Davison and Hinkley, 1997, chapter 4). Draws with equal scores only have
+    no rho and are left out; they only occur with very few pairs.
     """
-    sets = _sets(first, second, gold)
-    random = _random(resamples, seed)
+    sets = _checked_sets(first, second, gold)
+    random = _generator(resamples, seed)
     observed, drawn = 0.0, np.zeros(resamples)
-    for scores, wanted in sets:
-        n = len(wanted)
-        observed += float(_gap(scores, wanted, np.ones((n, 1), dtype=np.int64))[0]) / len(sets)
+    for scores, gold_scores in sets:
+        n = len(gold_scores)
+        observed += float(_rho_difference(scores, gold_scores, np.ones((n, 1), dtype=np.int64))[0]) / len(sets)
         for block in _blocks(resamples, n):
-            drawn[block] += _gap(scores, wanted, _counts(random, n, block.stop - block.start)) / len(sets)
-    pairs = sum(len(wanted) for _, wanted in sets)
+            drawn[block] += _rho_difference(
+                scores, gold_scores, _draw_counts(random, n, block.stop - block.start)
+            ) / len(sets)
+    pairs = sum(len(gold_scores) for _, gold_scores in sets)
     drawn = drawn[np.isfinite(drawn)]
     if math.isnan(observed) or not len(drawn):
         return Difference(None, None, None, pairs)
@@ -68,12 +70,12 @@ def paired_bootstrap(
 
 
 def mean(scores: Float[np.ndarray, "*draws seeds tasks"]) -> Float[np.ndarray, "*draws"]:
-    """The mean of all seeds' scores on all tasks."""
+    """Return the mean of all seeds' scores on all tasks."""
     return scores.mean(axis=(-2, -1))
 
 
 def interquartile_mean(scores: Float[np.ndarray, "*draws seeds tasks"]) -> Float[np.ndarray, "*draws"]:
-    """The mean of the middle half of all seed x task scores (Agarwal et al., NeurIPS 2021, section 4.3).
+    """Return the mean of the middle half of all seed x task scores (Agarwal et al., NeurIPS 2021, section 4.3).
 
     A quarter of the scores, rounded down, is cut at each end. With few seeds these are the easiest and hardest tasks.
     """
@@ -84,25 +86,25 @@ def interquartile_mean(scores: Float[np.ndarray, "*draws seeds tasks"]) -> Float
 
 def stratified_bootstrap(
     scores: Scores,
-    statistic: Callable[[Draws], Drawn] = mean,
+    statistic: Callable[[Draws], DrawnValues] = mean,
     resamples: int = RESAMPLES,
     seed: int = 0,
     *,
     whole_runs: bool = False,
     level: float = LEVEL,
 ) -> Estimate:
-    """Where would the statistic lie with other seeds, on the same tasks? (Agarwal et al., NeurIPS 2021, section 4.1)
+    """What would the statistic be with other seeds, on the same tasks? (Agarwal et al., NeurIPS 2021, section 4.1)
 
-    Runs are drawn within each task, as if every task had runs of its own. Where one training gives the scores of all
-    tasks they rise and fall together and that interval is too short: `whole_runs` draws a run's row as one.
+    Runs are drawn within each task, as if every task had separate runs. If one training gives the scores of all tasks,
+    they rise and fall together and that interval is too short: `whole_runs` draws a run's row as a whole.
     """
-    return _bootstrap([_matrix(scores, "scores")], statistic, resamples, seed, whole_runs, False, level)
+    return _bootstrap([_checked_matrix(scores, "scores")], statistic, resamples, seed, whole_runs, False, level)
 
 
 def difference_bootstrap(
     a: Scores,
     b: Scores,
-    statistic: Callable[[Draws], Drawn] = mean,
+    statistic: Callable[[Draws], DrawnValues] = mean,
     resamples: int = RESAMPLES,
     seed: int = 0,
     *,
@@ -110,11 +112,11 @@ def difference_bootstrap(
     whole_runs: bool = False,
     level: float = LEVEL,
 ) -> Estimate:
-    """By how much would a's statistic exceed b's with other seeds? Both are drawn as in `stratified_bootstrap`, apart.
+    """How much larger than b's would a's statistic be with other seeds? Both are drawn as in `stratified_bootstrap`.
 
-    `paired`: row i of both is seed i, and a drawn seed brings its whole rows of both.
+    With `paired`, row i of both is seed i, and a draw takes its whole rows of both.
     """
-    both = _two(a, b)
+    both = _two_matrices(a, b)
     if paired and len(a) != len(b):
         raise ValueError(f"pairs need equally many seeds, got {len(a)} and {len(b)}")
     return _bootstrap(both, lambda x, y: statistic(x) - statistic(y), resamples, seed, whole_runs, paired, level)
@@ -127,14 +129,14 @@ def probability_of_improvement(
 
     A task's value is Mann and Whitney's U / (seeds of a x seeds of b) (Agarwal et al., NeurIPS 2021, section 4.3).
     """
-    return _bootstrap(_two(a, b), _wins, resamples, seed, whole_runs, False, level)
+    return _bootstrap(_two_matrices(a, b), _wins, resamples, seed, whole_runs, False, level)
 
 
 def order_agreement(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Do two measures order the methods alike? Kendall's tau-b of their mean scores; None if one ties them all."""
-    a, b = checked(first, "first"), checked(second, "second")
+    a, b = check_numbers(first, "first"), check_numbers(second, "second")
     if len(a) != len(b):
-        raise ValueError(f"first and second: wanted the same methods, got {len(a)} and {len(b)}")
+        raise ValueError(f"first and second: expected the same methods, got {len(a)} and {len(b)}")
     tau = float(tau_b(a[None], b[None])[0])
     return None if math.isnan(tau) else tau
 
@@ -150,16 +152,16 @@ def order_bootstrap(
 ) -> Estimate:
     """Would the orders agree as well with other seeds? One list of seeds' scores a method, drawn within the method.
 
-    `paired`: seed i of a method is the same run in both measures and is drawn for both. Resampling adds its noise to
-    that of the seeds and swaps close methods, so the interval leans towards less agreement. A method of one seed would
-    never move: no interval.
+    With `paired`, seed i of a method is the same run in both measures and is drawn for both. Resampling adds noise to
+    that of the seeds and swaps close methods, so the interval is biased towards less agreement. If a method has one
+    seed, there is no interval.
     """
-    a, b = _methods(first, "first"), _methods(second, "second")
+    a, b = _checked_methods(first, "first"), _checked_methods(second, "second")
     value = order_agreement([x.mean() for x in a], [x.mean() for x in b])
     seeds = [len(x) for x in a], [len(x) for x in b]
     if paired and seeds[0] != seeds[1]:
         raise ValueError(f"pairs need equally many seeds, got {seeds[0]} and {seeds[1]}")
-    random = _random(resamples, seed)
+    random = _generator(resamples, seed)
     if value is None or min(*seeds[0], *seeds[1]) < 2:
         return Estimate(value, None)
     drawn = np.empty(resamples)
@@ -172,14 +174,14 @@ def order_bootstrap(
 
 def _bootstrap(
     arrays: list[Scores],
-    statistic: Callable[..., Drawn],
+    statistic: Callable[..., DrawnValues],
     resamples: int,
     seed: int,
     whole_runs: bool,
     paired: bool,
     level: float,
 ) -> Estimate:
-    random = _random(resamples, seed)
+    random = _generator(resamples, seed)
     value = float(statistic(*(x[None] for x in arrays))[0])
     if min(len(x) for x in arrays) < 2:
         return Estimate(value, None)
@@ -192,17 +194,17 @@ def _bootstrap(
     return Estimate(value, _percentiles(drawn, level))
 
 
-def _gap(scores: np.ndarray, gold: np.ndarray, counts: np.ndarray) -> Drawn:
+def _rho_difference(scores: np.ndarray, gold: np.ndarray, counts: np.ndarray) -> DrawnValues:
     first, second = resampled_spearman(scores, gold, counts)
     return first - second
 
 
-def _counts(random: np.random.Generator, pairs: int, draws: int) -> Int[np.ndarray, "pairs draws"]:
+def _draw_counts(random: np.random.Generator, pairs: int, draws: int) -> Int[np.ndarray, "pairs draws"]:
     picks = random.integers(0, pairs, (pairs, draws)) * draws + np.arange(draws)
     return np.bincount(picks.ravel(), minlength=pairs * draws).reshape(pairs, draws).astype(np.int32)
 
 
-def _wins(a: Draws, b: Draws) -> Drawn:
+def _wins(a: Draws, b: Draws) -> DrawnValues:
     return (1 + np.sign(a[:, :, None] - b[:, None]).mean(axis=(1, 2, 3))) / 2
 
 
@@ -210,7 +212,7 @@ def _means(methods: list[np.ndarray], picks: list[np.ndarray]) -> Float[np.ndarr
     return np.stack([x[p].mean(axis=1) for x, p in zip(methods, picks, strict=True)], axis=1)
 
 
-def _percentiles(drawn: Drawn, level: float) -> Interval:
+def _percentiles(drawn: DrawnValues, level: float) -> Interval:
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high))
 
@@ -220,42 +222,46 @@ def _blocks(resamples: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + step, resamples)) for start in range(0, resamples, step))
 
 
-def _random(resamples: int, seed: int) -> np.random.Generator:
+def _generator(resamples: int, seed: int) -> np.random.Generator:
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, got {resamples}")
     return np.random.default_rng(seed)
 
 
-def _sets(first: Pairs, second: Pairs, gold: Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of every set, two encoders' scores (2, pairs) and the gold scores (pairs,)."""
-    listed = [[one] if len(one) and np.ndim(one[0]) == 0 else list(one) for one in (first, second, gold)]
-    if len({len(one) for one in listed}) > 1 or not listed[0]:
-        raise ValueError(f"first, second and gold: wanted the same sets, at least one, got {[len(x) for x in listed]}")
-    found = []
-    for i, (a, b, c) in enumerate(zip(*listed, strict=True), 1):
-        a, b, c = checked(a, f"first, set {i}"), checked(b, f"second, set {i}"), checked(c, f"gold, set {i}")
+def _checked_sets(first: Pairs, second: Pairs, gold: Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return, for every set, two encoders' scores (2, pairs) and the gold scores (pairs,)."""
+    lists = [[scores] if len(scores) and np.ndim(scores[0]) == 0 else list(scores) for scores in (first, second, gold)]
+    if len({len(scores) for scores in lists}) > 1 or not lists[0]:
+        raise ValueError(f"first, second and gold: expected the same sets, at least one, got {[len(x) for x in lists]}")
+    sets = []
+    for i, (a, b, c) in enumerate(zip(*lists, strict=True), 1):
+        a, b, c = (
+            check_numbers(a, f"first, set {i}"),
+            check_numbers(b, f"second, set {i}"),
+            check_numbers(c, f"gold, set {i}"),
+        )
         if not len(a) == len(b) == len(c):
             sizes = f"{len(a)}, {len(b)} and {len(c)}"
-            raise ValueError(f"first, second and gold, set {i}: wanted one score a pair, got {sizes}")
-        found.append((np.stack([a, b]), c))
-    return found
+            raise ValueError(f"first, second and gold, set {i}: expected one score a pair, got {sizes}")
+        sets.append((np.stack([a, b]), c))
+    return sets
 
 
-def _methods(scores: Sequence[Sequence[float]], name: str) -> list[np.ndarray]:
-    return [checked(one, f"{name}, method {i}") for i, one in enumerate(scores, 1)]
+def _checked_methods(scores: Sequence[Sequence[float]], name: str) -> list[np.ndarray]:
+    return [check_numbers(seeds, f"{name}, method {i}") for i, seeds in enumerate(scores, 1)]
 
 
-def _two(a: Scores, b: Scores) -> list[Scores]:
-    found = [_matrix(a, "a"), _matrix(b, "b")]
-    if found[0].shape[1] != found[1].shape[1]:
-        raise ValueError(f"a and b: wanted the same tasks, got {found[0].shape[1]} and {found[1].shape[1]}")
-    return found
+def _two_matrices(a: Scores, b: Scores) -> list[Scores]:
+    both = [_checked_matrix(a, "a"), _checked_matrix(b, "b")]
+    if both[0].shape[1] != both[1].shape[1]:
+        raise ValueError(f"a and b: expected the same tasks, got {both[0].shape[1]} and {both[1].shape[1]}")
+    return both
 
 
-def _matrix(scores: Scores, name: str) -> Scores:
+def _checked_matrix(scores: Scores, name: str) -> Scores:
     array = np.asarray(scores, dtype=float)
     if array.ndim != 2 or not array.size:
-        raise ValueError(f"{name}: wanted a (seeds, tasks) matrix, got shape {array.shape}")
+        raise ValueError(f"{name}: expected a (seeds, tasks) matrix, got shape {array.shape}")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name}: wanted finite numbers, got {array.tolist()}")
+        raise ValueError(f"{name}: expected finite numbers, got {array.tolist()}")
     return array

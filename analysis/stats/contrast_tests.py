@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from analysis.stats.significance import LEVEL, ROUNDING, Interval, detectable_shift
 
@@ -22,26 +22,26 @@ class ContrastEstimate:
     n: int
 
     def interval(self, level: float = LEVEL) -> Interval | None:
-        """Where does the contrast lie? mean +- t error."""
+        """Return the interval of the contrast, mean +- t error."""
         if self.error is None or self.df is None:
             return None
-        half = float(stats.t(self.df).ppf((1 + level) / 2)) * self.error
+        half = float(scipy.stats.t(self.df).ppf((1 + level) / 2)) * self.error
         return Interval(self.mean - half, self.mean + half)
 
     def difference_p(self) -> float | None:
-        """Does the contrast differ from 0? Two-sided t test; without any spread it does unless it is 0."""
+        """Return p of a two-sided t test against 0; without any spread it is 0 unless the contrast is 0."""
         if self.error is None or self.df is None:
             return None
-        return float(2 * stats.t(self.df).sf(_ratio(abs(self.mean), self.error)))
+        return float(2 * scipy.stats.t(self.df).sf(_ratio(abs(self.mean), self.error)))
 
     def equivalence_p(self, margin: float) -> float | None:
-        """Does the contrast lie within the margin? The larger p of two one-sided t tests."""
+        """Return the larger p of two one-sided t tests: whether the contrast lies within the margin."""
         if self.error is None or self.df is None:
             return None
-        return float(stats.t(self.df).sf(_ratio(margin - abs(self.mean), self.error)))
+        return float(scipy.stats.t(self.df).sf(_ratio(margin - abs(self.mean), self.error)))
 
     def detectable(self, level: float) -> float | None:
-        """Which contrast would a two-sided test at this level find with 80 % power, were this error the true one?"""
+        """Return the contrast that a two-sided test at this level detects with 80 % power, given this error."""
         if not self.error or self.df is None:
             return None
         return detectable_shift(self.df, level) * self.error

@@ -1,4 +1,4 @@
-"""Rank correlations of many resamples at once, on plain arrays; the tests hold them against scipy's, one by one."""
+"""Rank correlations of many resamples at once; tests compare each one with scipy's."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,26 +11,26 @@ def resampled_spearman(
     gold: Float[np.ndarray, " pairs"],
     counts: Int[np.ndarray, "pairs draws"],
 ) -> Float[np.ndarray, "encoders draws"]:
-    """Spearman's rho with gold in every resample, where pair i occurs counts[i, draw] times; nan for equal values only.
+    """Return Spearman's rho with gold in every resample; pair i occurs counts[i, draw] times; nan if all are equal.
 
     Ties have their mean rank. The sums are whole numbers below 2^53 (up to 200,000 pairs), so rho is exact to rounding.
     """
-    wanted = _centred_ranks(gold, counts)
-    weighted = counts * wanted
-    norm = np.sqrt(np.einsum("pd,pd->d", weighted, wanted))
-    found = np.empty((len(scores), counts.shape[1]))
-    for i, one in enumerate(scores):
-        ranks = _centred_ranks(one, counts)
-        own = np.sqrt(np.einsum("pd,pd,pd->d", counts.astype(float), ranks, ranks))
+    gold_ranks = _centred_ranks(gold, counts)
+    weighted = counts * gold_ranks
+    norm = np.sqrt(np.einsum("pd,pd->d", weighted, gold_ranks))
+    rho = np.empty((len(scores), counts.shape[1]))
+    for i, values in enumerate(scores):
+        ranks = _centred_ranks(values, counts)
+        norm_of_scores = np.sqrt(np.einsum("pd,pd,pd->d", counts.astype(float), ranks, ranks))
         with np.errstate(invalid="ignore"):
-            found[i] = np.einsum("pd,pd->d", weighted, ranks) / (own * norm)
-    return found
+            rho[i] = np.einsum("pd,pd->d", weighted, ranks) / (norm_of_scores * norm)
+    return rho
 
 
 def tau_b(a: Float[np.ndarray, "draws methods"], b: Float[np.ndarray, "draws methods"]) -> Float[np.ndarray, " draws"]:
-    """Kendall's tau-b (Kendall, 1945) of every draw's two orders of the methods; nan where one ties them all.
+    """Return Kendall's tau-b (Kendall, 1945) of every draw's two orders of the methods; nan if all are tied.
 
-    Means that differ by rounding are tied: they may have been summed in another order.
+    Means that differ only by rounding are tied: they may have been summed in another order.
     """
     x, y = _signs(a), _signs(b)
     with np.errstate(invalid="ignore"):
@@ -38,7 +38,7 @@ def tau_b(a: Float[np.ndarray, "draws methods"], b: Float[np.ndarray, "draws met
 
 
 def _centred_ranks(values: Float[np.ndarray, " pairs"], counts: Int[np.ndarray, "pairs draws"]) -> np.ndarray:
-    # Twice the mean rank less its mean: (smaller ones) + (smaller or equal ones) - (all), whole numbers.
+    # Twice the centred mean rank, in whole numbers: (smaller values) + (smaller or equal values) - (all values).
     order = np.argsort(values, kind="stable")
     smaller = np.zeros((len(values) + 1, counts.shape[1]), dtype=counts.dtype)
     np.cumsum(counts[order], axis=0, out=smaller[1:])
@@ -48,6 +48,6 @@ def _centred_ranks(values: Float[np.ndarray, " pairs"], counts: Int[np.ndarray, 
 
 
 def _signs(means: Float[np.ndarray, "draws methods"]) -> Float[np.ndarray, "draws pairs"]:
-    one, other = np.triu_indices(means.shape[1], 1)
-    gap = means[:, one] - means[:, other]
+    first, second = np.triu_indices(means.shape[1], 1)
+    gap = means[:, first] - means[:, second]
     return np.where(np.abs(gap) <= ROUNDING * max(1.0, float(np.abs(means).max())), 0.0, np.sign(gap))

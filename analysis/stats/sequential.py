@@ -10,16 +10,16 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from scipy.stats import norm
+import scipy
 
 NODES = 301  # of the grid on which densities between bounds are integrated
 ALPHAS = np.geomspace(1e-10, 1.0, 101)  # total levels between which a sequential p is interpolated
 WIDEST = 16.0  # of a bound, in units of the whole information's deviation
 
 
-def spent(alpha: float, share: float) -> float:
+def spending(alpha: float, share: float) -> float:
     """Return how much of alpha may be spent by the time that `share` of the information is there."""
-    return float(4 * norm.sf(norm.isf(alpha / 4) / np.sqrt(share)))
+    return float(4 * scipy.stats.norm.sf(scipy.stats.norm.isf(alpha / 4) / np.sqrt(share)))
 
 
 @cache
@@ -35,21 +35,23 @@ def nominal_levels(alpha: float, shares: tuple[float, ...]) -> tuple[float, ...]
     grid, weights = np.zeros(1), np.ones(1)  # the path starts at 0
     for i, share in enumerate(shares):
         step = np.sqrt(share - (shares[i - 1] if i else 0.0))
-        more = spent(alpha, share) - (spent(alpha, shares[i - 1]) if i else 0.0)
-        bound = _bound(grid, weights, step, more)
-        levels.append(float(2 * norm.sf(bound / np.sqrt(share))))
+        more = spending(alpha, share) - (spending(alpha, shares[i - 1]) if i else 0.0)
+        bound = _find_bound(grid, weights, step, more)
+        levels.append(float(2 * scipy.stats.norm.sf(bound / np.sqrt(share))))
         inner = np.linspace(-bound, bound, NODES)
-        density = norm.pdf((inner[:, None] - grid) / step) @ weights / step
+        density = scipy.stats.norm.pdf((inner[:, None] - grid) / step) @ weights / step
         grid, weights = inner, density * _simpson(inner)
     return tuple(levels)
 
 
-def _bound(grid: np.ndarray, weights: np.ndarray, step: float, more: float) -> float:
+def _find_bound(grid: np.ndarray, weights: np.ndarray, step: float, more: float) -> float:
     """Return the bound that the path crosses for the first time with probability `more`, on either side."""
     low, high = 0.0, WIDEST
     for _ in range(60):
         middle = (low + high) / 2
-        crossing = (norm.sf((middle - grid) / step) + norm.cdf((-middle - grid) / step)) @ weights
+        crossing = (
+            scipy.stats.norm.sf((middle - grid) / step) + scipy.stats.norm.cdf((-middle - grid) / step)
+        ) @ weights
         low, high = (middle, high) if crossing > more else (low, middle)
     return high
 
@@ -72,11 +74,11 @@ def sequential_p(p_values: Sequence[float], shares: Sequence[float]) -> float:
     if not shares:
         return 1.0
     tables = _nominal_table(tuple(shares))
-    found = [
+    levels = [
         np.exp(np.interp(np.log(max(p, 1e-300)), np.log(table), np.log(ALPHAS)))
         for p, table in zip(p_values, tables.T, strict=True)
     ]
-    return float(min(1.0, *found))
+    return float(min(1.0, *levels))
 
 
 @cache

@@ -1,7 +1,7 @@
-"""The study's statistics on plain arrays of scores, one score a seed; each docstring says which question is answered.
+"""Statistics on arrays of scores, one score a seed; each docstring begins with the question that is answered.
 
 Units are the caller's. Deviations are sample deviations (ddof 1), intervals come from Student's t with n - 1 degrees of
-freedom, p values are two-sided but for equivalence's. Whatever cannot be computed is None: a deviation of one score, a
+freedom, p values are two-sided except in `equivalence`. What cannot be computed is None: a deviation of one score, a
 test without spread.
 """
 
@@ -12,13 +12,13 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 LEVEL = 0.95
 ALPHA = 0.05
 POWER = 0.8
-# Scores have the units shown, mostly points: this is a share of the largest, or of 1 where that is more. Values that
-# differ by less are equal and were merely summed in another order.
+# Values that differ by less than this share of the largest value (at least of 1) are equal: they were only summed in
+# another order.
 ROUNDING = 1e-12
 NOT_TESTED = "not tested"
 
@@ -61,8 +61,8 @@ class Spread:
 
 
 def summary(scores: Sequence[float]) -> Summary:
-    """What was measured: mean and sample deviation of the scores of n seeds."""
-    values = checked(scores, "scores")
+    """Return mean and sample deviation of the scores of n seeds."""
+    values = check_numbers(scores, "scores")
     mean = float(np.mean(values))
     if len(values) < 2:
         return Summary(mean, None, 1)
@@ -70,53 +70,53 @@ def summary(scores: Sequence[float]) -> Summary:
 
 
 def prediction_interval(scores: Sequence[float], *, runs: int = 1, level: float = LEVEL) -> Interval | None:
-    """Where would the mean of `runs` further runs lie, if they were like ours? mean +- t sd sqrt(1/n + 1/runs)."""
+    """Which interval would hold the mean of `runs` further runs like ours? mean +- t sd sqrt(1/n + 1/runs)."""
     if runs < 1:
         raise ValueError(f"runs must be at least 1, got {runs}")
-    found = summary(scores)
-    return _around(found, math.sqrt(1 / found.n + 1 / runs), level)
+    measured = summary(scores)
+    return _interval_around(measured, math.sqrt(1 / measured.n + 1 / runs), level)
 
 
-def paired(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Paired:
+def paired_test(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Paired:
     """Is first better than second on the same seeds? Differences first - second and their paired t test.
 
     Differences that are the same for every seed have no spread to test against: no interval or p.
     """
-    a, b = checked(first, "first"), checked(second, "second")
+    a, b = check_numbers(first, "first"), check_numbers(second, "second")
     if len(a) != len(b):
         raise ValueError(f"pairs need equally many scores, got {len(a)} and {len(b)}")
-    found = summary(a - b)
-    if not found.sd:
-        return Paired(found.mean, found.sd, found.n, None, None)
-    test = stats.ttest_rel(a, b)
+    differences = summary(a - b)
+    if not differences.sd:
+        return Paired(differences.mean, differences.sd, differences.n, None, None)
+    test = scipy.stats.ttest_rel(a, b)
     low, high = map(float, test.confidence_interval(level))
-    return Paired(found.mean, found.sd, found.n, Interval(low, high), float(test.pvalue))
+    return Paired(differences.mean, differences.sd, differences.n, Interval(low, high), float(test.pvalue))
 
 
-def detectable(found: Paired, tests: int) -> float | None:
-    """How large a true difference would have been found in 80 of 100 such tables, were the observed deviation true?
+def detectable(test: Paired, tests: int) -> float | None:
+    """Return the true difference that 80 of 100 such tables would detect, if the observed deviation were the true one.
 
-    By a two-sided paired test at ALPHA / tests, Holm's level for the smallest of so many p values.
+    The test is two-sided and paired, at ALPHA / tests: Holm's level for the smallest of that many p values.
     """
-    if found.p is None or not found.sd:
+    if test.p is None or not test.sd:
         return None
-    return detectable_shift(found.n - 1, ALPHA / tests) * found.sd / math.sqrt(found.n)
+    return detectable_shift(test.n - 1, ALPHA / tests) * test.sd / math.sqrt(test.n)
 
 
 @cache
 def detectable_shift(df: float, level: float) -> float:
-    """Which true effect, in standard errors, does a two-sided t test at this level find with 80 % power?
+    """Return the true effect, in standard errors, that a two-sided t test at this level detects with 80 % power.
 
-    P(|t| > c) for a noncentral t is a mean over chi squared, here of its quantiles: scipy's own distribution gives NaN
-    for two degrees of freedom.
+    P(|t| > c) of a noncentral t is a mean over chi squared, computed here from quantiles: scipy's distribution gives
+    NaN for two degrees of freedom.
     """
-    critical, draws = stats.t(df).ppf(1 - level / 2), 20_000
-    cuts = critical * np.sqrt(stats.chi2(df).ppf((np.arange(draws) + 0.5) / draws) / df)
+    critical, draws = scipy.stats.t(df).ppf(1 - level / 2), 20_000
+    cuts = critical * np.sqrt(scipy.stats.chi2(df).ppf((np.arange(draws) + 0.5) / draws) / df)
 
-    def lacking(shift: float) -> float:
-        return POWER - float(np.mean(stats.norm.sf(cuts - shift) + stats.norm.cdf(-cuts - shift)))
+    def power_gap(shift: float) -> float:
+        return POWER - float(np.mean(scipy.stats.norm.sf(cuts - shift) + scipy.stats.norm.cdf(-cuts - shift)))
 
-    return float(optimize.brentq(lacking, 0, cuts[-1] + 10))
+    return float(scipy.optimize.brentq(power_gap, 0, cuts[-1] + 10))
 
 
 def spread(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Spread:
@@ -125,7 +125,7 @@ def spread(first: Sequence[float], second: Sequence[float], *, level: float = LE
     if not a.sd or not b.sd:
         return Spread(None, None, None, (a.n, b.n))
     ratio = a.sd / b.sd
-    law = stats.f(a.n - 1, b.n - 1)
+    law = scipy.stats.f(a.n - 1, b.n - 1)
     tail = (1 - level) / 2
     low, high = (ratio / math.sqrt(float(law.ppf(q))) for q in (1 - tail, tail))
     p = float(min(1.0, 2 * min(law.cdf(ratio**2), law.sf(ratio**2))))
@@ -138,39 +138,41 @@ def expected_maximum(scores: Sequence[float]) -> np.ndarray:
     Trials are drawn without replacement, P(max <= i-th smallest) = C(i, k) / C(n, k): unbiased (Tang et al., ACL 2020),
     where the estimate of Dodge et al. (EMNLP 2019) draws with replacement and is too low.
     """
-    values = np.sort(checked(scores, "scores"))
+    values = np.sort(check_numbers(scores, "scores"))
     n = len(values)
-    below, found = np.ones(n + 1), np.empty(n)
+    below, expected = np.ones(n + 1), np.empty(n)
     for k in range(n):
         below *= np.maximum(np.arange(n + 1) - k, 0) / (n - k)
-        found[k] = np.diff(below) @ values
-    return found
+        expected[k] = np.diff(below) @ values
+    return expected
 
 
 def equivalence(first: Sequence[float], second: Sequence[float], margin: float) -> tuple[float | None, bool]:
-    """Are the two means the same within a margin? p of the two one-sided paired tests (the larger) and True; where the
-    mean difference is beyond the margin, p that it differs from the margin, and False. No p where paired has none.
+    """Are two means the same within a margin? Return the larger p of two one-sided paired tests, and True.
+
+    If the mean difference is beyond the margin, return p of the test that it differs from the margin, and False. p is
+    None where `paired_test` has none.
     """
-    found = paired(first, second)
-    within = abs(found.mean) <= margin
-    if found.p is None or not found.sd:
+    test = paired_test(first, second)
+    within = abs(test.mean) <= margin
+    if test.p is None or not test.sd:
         return None, within
-    error = found.sd / math.sqrt(found.n)
-    tail = float(stats.t(found.n - 1).sf(abs(abs(found.mean) - margin) / error))
-    return tail if within else 2 * tail, within  # which side of the margin is seen first and tested then
+    error = test.sd / math.sqrt(test.n)
+    tail = float(scipy.stats.t(test.n - 1).sf(abs(abs(test.mean) - margin) / error))
+    return tail if within else 2 * tail, within  # two-sided, as the side of the margin is chosen by the data
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rho of two lists; None where one of them is constant."""
-    a, b = checked(first, "first"), checked(second, "second")
-    return None if _constant(a) or _constant(b) else float(stats.spearmanr(a, b).statistic)
+    a, b = check_numbers(first, "first"), check_numbers(second, "second")
+    return None if _constant(a) or _constant(b) else float(scipy.stats.spearmanr(a, b).statistic)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Which of a table's comparisons stand when all are tested together? Holm's adjusted p values."""
     if not len(p_values):
         return []
-    values = checked(p_values, "p values")
+    values = check_numbers(p_values, "p values")
     if values.min() < 0 or values.max() > 1:
         raise ValueError(f"p values must be in [0, 1], got {p_values}")
     order = np.argsort(values, kind="stable")
@@ -202,21 +204,21 @@ def comparison_verdict(effect: float, adjusted_p: float | None) -> str:
     return "supported" if effect > 0 else "contradicted"
 
 
-def checked(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray:
-    """The values as an array in a row, refused by name if there is none or one is not finite."""
+def check_numbers(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray:
+    """Return the values as a one-dimensional array; refuse empty and non-finite ones by name."""
     array = np.asarray(values, dtype=float)
     if array.ndim != 1 or not len(array):
-        raise ValueError(f"{name}: wanted at least one number in a row, got shape {array.shape}")
+        raise ValueError(f"{name}: expected a list of at least one number, got shape {array.shape}")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name}: wanted finite numbers, got {array.tolist()}")
+        raise ValueError(f"{name}: expected finite numbers, got {array.tolist()}")
     return array
 
 
-def _around(found: Summary, factor: float, level: float) -> Interval | None:
-    if found.sd is None:
+def _interval_around(measured: Summary, factor: float, level: float) -> Interval | None:
+    if measured.sd is None:
         return None
-    half = float(stats.t(found.n - 1).ppf((1 + level) / 2)) * found.sd * factor
-    return Interval(found.mean - half, found.mean + half)
+    half = float(scipy.stats.t(measured.n - 1).ppf((1 + level) / 2)) * measured.sd * factor
+    return Interval(measured.mean - half, measured.mean + half)
 
 
 def _constant(values: np.ndarray) -> bool:

@@ -1,1 +1,1 @@
-"""Comparisons and claims, judged."""
+"""Verdicts on comparisons and claims."""

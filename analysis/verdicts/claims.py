@@ -1,4 +1,4 @@
-"""The verdict of each claim over all its comparisons."""
+"""Combine the verdicts on comparisons into one for each claim."""
 
 import re
 from collections import Counter, defaultdict
@@ -13,7 +13,7 @@ from analysis.verdicts.comparisons import Verdict, judge
 from experiments.schema.hypotheses import Comparison, Finding
 from experiments.schema.study import Study
 
-VERDICTS = ("supported", "contradicted", "undecided", significance.NOT_TESTED)  # of a claim as a whole
+VERDICTS = ("supported", "contradicted", "undecided", significance.NOT_TESTED)  # on a claim as a whole
 CLAIMS = Path(__file__).parents[2] / "experiments/CLAIMS.md"
 
 
@@ -22,7 +22,7 @@ class Overall:
     """A claim's verdict over its comparisons in one study."""
 
     claim: str
-    reading: str  # of a text that can be read in several ways, which one this is about
+    reading: str  # names one way to read an ambiguous text
     text: str
     verdict: str
     counts: Mapping[str, int]  # tested comparisons by verdict
@@ -40,19 +40,19 @@ class Claim:
     studies: tuple[Study, ...]
 
 
-def judge_claims(found: Iterable[Results]) -> tuple[Claim, ...]:
+def judge_claims(studies_results: Iterable[Results]) -> tuple[Claim, ...]:
     """Return every claim with its verdicts over all studies that judge it, in the order of CLAIMS.md.
 
     The same runs compared in several tables count once, by the verdict under the strictest correction.
     """
     by_claim: dict[str, dict[Hashable, Verdict]] = defaultdict(dict)
     studies: dict[str, dict[str, Study]] = defaultdict(dict)
-    for results in found:
-        for one in judge(results):
-            name, what = one.comparison.claim, _compared(results.study, one.comparison)
+    for results in studies_results:
+        for verdict in judge(results):
+            name, what = verdict.comparison.claim, _identity(results.study, verdict.comparison)
             earlier = by_claim[name].get(what)
-            if earlier is None or (one.adjusted or 0) > (earlier.adjusted or 0):
-                by_claim[name][what] = one
+            if earlier is None or (verdict.adjusted or 0) > (earlier.adjusted or 0):
+                by_claim[name][what] = verdict
             studies[name][results.study.name] = results.study
     return tuple(
         Claim(name, text, overall(list(by_claim[name].values())), tuple(studies[name].values()))
@@ -65,7 +65,7 @@ def count_verdicts(judged: Iterable[Claim]) -> Counter[str]:
 
     Claims that are supported where they could be tested count as supported.
     """
-    return Counter(_strongest({one.verdict for one in claim.verdicts}) for claim in judged)
+    return Counter(_strongest({reading.verdict for reading in claim.verdicts}) for claim in judged)
 
 
 def _strongest(verdicts: set[str]) -> str:
@@ -75,37 +75,37 @@ def _strongest(verdicts: set[str]) -> str:
     return significance.NOT_TESTED
 
 
-def _compared(study: Study, compared: Comparison | Finding) -> Hashable:
-    """Return what a comparison compares, whatever its table calls it: the scores of two rows, in one column and way."""
+def _identity(study: Study, compared: Comparison | Finding) -> Hashable:
+    """Return what identifies a comparison in any table: the scores of two rows, the column and the kind of test."""
     if not isinstance(compared, Comparison):
         return compared
     rows = {row.label: row for row in study.rows}
     sides = [rows[label] for label in (compared.better, compared.worse) if label in rows]
-    scored = [
+    sources = [
         (*row.keys().values(), row.select, str(row.scorer), row.metric) if row.encoder else row.label for row in sides
     ]
-    return (*scored, study.scale.name, compared.column, compared.kind)
+    return (*sources, study.scale.name, compared.column, compared.kind)
 
 
 def overall(judged: Sequence[Verdict]) -> tuple[Overall, ...]:
-    """Each claim, or each reading of it: contradicted if any comparison is, supported if all are, undecided otherwise.
+    """Return a verdict for each claim and reading: contradicted if any comparison is, supported if all, else undecided.
 
-    Where some comparisons can't be tested and the others support it, it is "supported where tested".
+    If some comparisons can't be tested and all others support the claim, it is "supported where tested".
     """
     groups: dict[tuple[str, str], list[Verdict]] = {}
-    for one in judged:
-        groups.setdefault((one.comparison.claim, getattr(one.comparison, "reading", "")), []).append(one)
-    return tuple(_overall(*about, group) for about, group in groups.items())
+    for verdict in judged:
+        groups.setdefault((verdict.comparison.claim, getattr(verdict.comparison, "reading", "")), []).append(verdict)
+    return tuple(_combine(*about, group) for about, group in groups.items())
 
 
 @cache
 def claims() -> dict[str, str]:
-    """The claims of CLAIMS.md by id."""
+    """Return the claims of CLAIMS.md by id."""
     return dict(re.findall(r"^\| ([A-Z]\d+) \| (.+?) \| .+ \|$", CLAIMS.read_text(encoding="utf-8"), re.MULTILINE))
 
 
-def _overall(claim: str, reading: str, group: Sequence[Verdict]) -> Overall:
-    tested = [one.verdict for one in group if one.verdict != significance.NOT_TESTED]
+def _combine(claim: str, reading: str, group: Sequence[Verdict]) -> Overall:
+    tested = [judged.verdict for judged in group if judged.verdict != significance.NOT_TESTED]
     if not tested:
         verdict = significance.NOT_TESTED
     elif "contradicted" in tested:
@@ -113,5 +113,5 @@ def _overall(claim: str, reading: str, group: Sequence[Verdict]) -> Overall:
     else:
         whole = "supported" if len(tested) == len(group) else "supported where tested"
         verdict = whole if set(tested) == {"supported"} else "undecided"
-    reasons = tuple(dict.fromkeys(one.reason for one in group if one.reason))
+    reasons = tuple(dict.fromkeys(judged.reason for judged in group if judged.reason))
     return Overall(claim, reading, claims().get(claim, ""), verdict, Counter(tested), len(group), reasons)

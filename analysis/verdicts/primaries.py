@@ -33,7 +33,7 @@ class PrimaryVerdict:
 
     @property
     def published_inside(self) -> bool | None:
-        """Whether the 95 % interval holds the paper's effect; None without one of the two."""
+        """Whether the 95 % interval holds the paper's effect; None without verdict of the two."""
         interval = self.estimate.interval() if self.estimate else None
         if interval is None or self.contrast.published is None:
             return None
@@ -45,23 +45,23 @@ class PrimaryVerdict:
         return self.estimate is not None and abs(self.estimate.mean) < self.contrast.margin
 
 
-def judge_contrasts(found: Iterable[Results]) -> tuple[PrimaryVerdict, ...]:
+def judge_contrasts(studies: Iterable[Results]) -> tuple[PrimaryVerdict, ...]:
     """Judge all contrasts of these studies together, by the plan: looks, corrections, controls."""
-    results_of = {contrast: results for results in found for contrast in results.study.contrasts}
+    results_of = {contrast: results for results in studies for contrast in results.study.contrasts}
     looks = {contrast: _looks(results, contrast) for contrast, results in results_of.items()}
-    differing = _corrected({c: _differs(by_look) for c, by_look in looks.items() if c.kind != NEGATIVE})
-    within = _corrected({c: _is_within(c, by_look) for c, by_look in looks.items() if c.kind == PRIMARY})
+    differing = _holm({c: _difference(by_look) for c, by_look in looks.items() if c.kind != NEGATIVE})
+    within = _holm({c: _equivalence(c, by_look) for c, by_look in looks.items() if c.kind == PRIMARY})
     level = significance.ALPHA / max(1, len(differing))
     judged = [
-        _judged(results_of[contrast], contrast, by_look, differing.get(contrast), within.get(contrast), level)
+        _judge(results_of[contrast], contrast, by_look, differing.get(contrast), within.get(contrast), level)
         for contrast, by_look in looks.items()
     ]
     blind = _families_that_show_nothing(judged)
     return tuple(
-        replace(one, verdict=NOT_TESTABLE, reason=blind[one.contrast.family])
-        if one.contrast.kind == PRIMARY and one.contrast.family in blind and one.estimate
-        else one
-        for one in judged
+        replace(verdict, verdict=NOT_TESTABLE, reason=blind[verdict.contrast.family])
+        if verdict.contrast.kind == PRIMARY and verdict.contrast.family in blind and verdict.estimate
+        else verdict
+        for verdict in judged
     )
 
 
@@ -71,46 +71,46 @@ def _looks(results: Results, contrast: Contrast) -> dict[float, ContrastEstimate
     A look takes the first 5, 10 or 20 seeds of every row. Rows that declare fewer seeds than five are looked at once.
     """
     cells = [results.cells[label, contrast.column] for label in contrast.weights]
-    declared = min(cell.declared for cell in cells)
+    declared = min(cell.declared_seeds for cell in cells)
     looks = {n / LOOKS[-1]: n for n in LOOKS if n <= declared} or {1.0: declared}
-    found: dict[float, ContrastEstimate] = {}
+    estimates: dict[float, ContrastEstimate] = {}
     for share, n in looks.items():
-        groups = [_first(cell, n) for cell in cells]
+        groups = [_first_seeds(cell, n) for cell in cells]
         if n < 2 or any(len(scores) < n for scores in groups):
             break
         estimate = (paired_contrast if contrast.paired else welch_contrast)(groups, list(contrast.weights.values()))
         if estimate is None or (not estimate.error and len(groups) > 1):
             break
-        found[share] = estimate
-    return found
+        estimates[share] = estimate
+    return estimates
 
 
-def _first(cell: Cell, count: int) -> dict[int, float]:
+def _first_seeds(cell: Cell, count: int) -> dict[int, float]:
     """Return the scores of the first declared seeds."""
     seeds = sorted([*cell.scores, *cell.missing])[:count]
     return {seed: cell.scores[seed] for seed in seeds if seed in cell.scores}
 
 
-def _differs(by_look: Mapping[float, ContrastEstimate]) -> float:
+def _difference(by_look: Mapping[float, ContrastEstimate]) -> float:
     """Return the sequential p of a difference from 0; 1 without a look, so that Holm counts every primary."""
-    return sequential_p([_known(one.difference_p()) for one in by_look.values()], list(by_look))
+    return sequential_p([_or_one(estimate.difference_p()) for estimate in by_look.values()], list(by_look))
 
 
-def _is_within(contrast: Contrast, by_look: Mapping[float, ContrastEstimate]) -> float:
+def _equivalence(contrast: Contrast, by_look: Mapping[float, ContrastEstimate]) -> float:
     """Return the sequential p of equivalence, which is one-sided."""
-    p_values = [min(1.0, 2 * _known(one.equivalence_p(contrast.margin))) for one in by_look.values()]
+    p_values = [min(1.0, 2 * _or_one(estimate.equivalence_p(contrast.margin))) for estimate in by_look.values()]
     return sequential_p(p_values, list(by_look)) / 2
 
 
-def _known(p: float | None) -> float:
+def _or_one(p: float | None) -> float:
     return 1.0 if p is None else p
 
 
-def _corrected(p_values: Mapping[Contrast, float]) -> dict[Contrast, float]:
+def _holm(p_values: Mapping[Contrast, float]) -> dict[Contrast, float]:
     return dict(zip(p_values, significance.holm(list(p_values.values())), strict=True))
 
 
-def _judged(
+def _judge(
     results: Results,
     contrast: Contrast,
     by_look: Mapping[float, ContrastEstimate],
@@ -146,17 +146,19 @@ def _missing(results: Results, contrast: Contrast) -> str:
     if why:
         return "; ".join(dict.fromkeys(why))
     cells = [results.cells[label, contrast.column] for label in contrast.rows]
-    lacking = [f"{cell.row}: {len(cell.scores)} of {cell.declared} seeds" for cell in cells if cell.missing]
+    lacking = [f"{cell.row}: {len(cell.scores)} of {cell.declared_seeds} seeds" for cell in cells if cell.missing]
     return "; ".join(lacking) or "the same on every seed: the treatment never acted"
 
 
 def _families_that_show_nothing(judged: Sequence[PrimaryVerdict]) -> dict[str, str]:
     """Return the families whose positive control is not detected or whose negative control is, with the reason."""
-    found = {}
-    for one in judged:
-        size = f"{one.estimate.mean:+.2f}" if one.estimate else "not run yet"
-        if one.contrast.kind == POSITIVE and one.verdict != BETTER:
-            found[one.contrast.family] = f"the positive control is not detected ({one.contrast.subject}: {size})"
-        if one.contrast.kind == NEGATIVE and one.verdict == BETTER:
-            found[one.contrast.family] = f"the negative control helps ({one.contrast.subject}: {size})"
-    return found
+    reasons = {}
+    for verdict in judged:
+        size = f"{verdict.estimate.mean:+.2f}" if verdict.estimate else "not run yet"
+        if verdict.contrast.kind == POSITIVE and verdict.verdict != BETTER:
+            reasons[verdict.contrast.family] = (
+                f"the positive control is not detected ({verdict.contrast.subject}: {size})"
+            )
+        if verdict.contrast.kind == NEGATIVE and verdict.verdict == BETTER:
+            reasons[verdict.contrast.family] = f"the negative control helps ({verdict.contrast.subject}: {size})"
+    return reasons

@@ -1,1 +1,1 @@
-"""Corpora, evaluation sets, batches, and files that are written whole."""
+"""Corpora, evaluation sets, batches, and atomic file writes."""

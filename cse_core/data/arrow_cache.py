@@ -1,30 +1,33 @@
-"""Arrow tables kept on disk: written once, whole, and read only as they were written.
+"""Arrow tables cached on disk: written once, whole, and verified when read.
 
-A stream that ends between two of its batches would pass for a shorter table, so each ends with a digest (sealed.py).
+A stream that ends between two of its batches would look like a shorter table, so each ends with a digest (sealed.py).
 """
 
 import os
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from datasets import Dataset
 from filelock import FileLock
 
 from cse_core.data.atomic_write import atomic_path
 from cse_core.data.sealed import is_whole, seal, warn_of_damage
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 TABLE = "table.arrow"
 
 
 def cache_folder() -> Path:
-    """Where derived tables lie: $CSE_CACHE, else ~/.cache/cse-study. Everything in it can be deleted at any time."""
+    """Return the folder of derived files, which can be deleted at any time: $CSE_CACHE, else ~/.cache/cse-study."""
     return Path(os.environ.get("CSE_CACHE") or "~/.cache/cse-study").expanduser()
 
 
-def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -> Dataset:
-    """The table kept in `folder`, memory-mapped. If missing or damaged, written from `batches()`: once, and whole."""
+def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -> "Dataset":
+    """Return the table in `folder`, memory-mapped; if missing or damaged, first write it from `batches()`."""
     path = folder / TABLE
     if not is_whole(path):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -32,11 +35,13 @@ def arrow_table(folder: Path, batches: Callable[[], Iterable[pa.RecordBatch]]) -
             if not is_whole(path):
                 warn_of_damage(path)
                 _write(path, batches())
+    from datasets import Dataset  # lazy: slow import
+
     return Dataset.from_file(str(path))
 
 
-def content_of(table: Dataset) -> str:
-    """What a cached table holds, as a hash: its folder is named by it."""
+def content_of(table: "Dataset") -> str:
+    """Return the hash that identifies a cached table's content: the name of its folder."""
     return Path(table.cache_files[0]["filename"]).parent.name
 
 

@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and so that a power cut leaves the old one or the new one."""
+"""Write files atomically: a crash or power cut leaves the old file or the new one, both whole."""
 
 import os
 from collections.abc import Generator
@@ -10,7 +10,7 @@ from pathlib import Path
 def atomic_path(target: Path) -> Generator[Path]:
     """Yield a path beside `target` to write a file to; it replaces the target when the block ends without an error.
 
-    The temporary name is the same for every writer of a target: who may not be alone holds a lock.
+    The temporary name is the same for every writer of a target: where there may be several, each must hold a lock.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")

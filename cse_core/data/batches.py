@@ -1,21 +1,24 @@
-"""Token ids into padded batches, in an order that depends on seed and step alone."""
+"""Padded batches of token ids, in an order that depends only on seed and step."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from datasets import Dataset
 from jaxtyping import Int
 from torch import Tensor
 
 from cse_core.method import Batch, Tokens, to_device
 from cse_core.seeding import generator_for, seed_for
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 
 class Column:
     """One column of id lists, as Arrow's flat values and offsets: no list objects, and no copy of a single chunk."""
 
-    def __init__(self, table: Dataset, name: str) -> None:
+    def __init__(self, table: "Dataset", name: str) -> None:
         pieces = table.data.column(name)
         lists = pieces.chunk(0) if pieces.num_chunks == 1 else pieces.combine_chunks()
         self.values = lists.values.to_numpy()
@@ -29,7 +32,7 @@ class Column:
 
 
 def pad(ids: Sequence[Sequence[int] | Int[np.ndarray, " _"]], pad_id: int, width: int = 0) -> Tokens:
-    """Ids of different lengths as one Tokens, filled on the right to the longest of them and at least to `width`."""
+    """Pad ids of different lengths on the right, to the longest of them and at least to `width`."""
     longest = max([width, *map(len, ids)])
     padded = np.full((len(ids), longest), pad_id, dtype=np.int64)
     mask = np.zeros((len(ids), longest), dtype=bool)
@@ -40,7 +43,7 @@ def pad(ids: Sequence[Sequence[int] | Int[np.ndarray, " _"]], pad_id: int, width
 
 
 def stack(tokens: Sequence[Tokens], pad_id: int) -> Tokens:
-    """Several Tokens one below the other, filled to the longest: one encoder pass for all views."""
+    """Concatenate several Tokens, padded to the longest, for one encoder pass over all views."""
     longest = max(part.ids.shape[1] for part in tokens)
 
     def fill(values: Tensor, value: int) -> Tensor:
@@ -54,30 +57,32 @@ def stack(tokens: Sequence[Tokens], pad_id: int) -> Tokens:
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
-    """Batches of one pass, the last one smaller; a leftover of one or two is left out.
+    """Return the number of batches of one pass; the last is smaller, and left out if it has one or two examples.
 
-    One has no negatives, and of two no list is left without the positive (ListNet).
+    One example has no negatives, and two leave no list to rank without the positive (ListNet).
     """
     whole, rest = divmod(examples, batch_size)
-    return whole + (rest > 2)
+    return whole + 1 if rest > 2 else whole
 
 
 class Batches:
-    """The batches of a run by step: examples shuffled anew each epoch, nothing dropped but a leftover of one or two."""
+    """The batches of a run by step: examples are shuffled every epoch; only a last batch of one or two is dropped."""
 
-    def __init__(self, table: Dataset, batch_size: int, *, seed: int, pad_id: int, device: torch.device) -> None:
+    def __init__(self, table: "Dataset", batch_size: int, *, seed: int, pad_id: int, device: torch.device) -> None:
         self.columns = {name: Column(table, name) for name in table.column_names}
         self.examples, self.batch_size, self.seed = len(table), batch_size, seed
         self.pad_id, self.device = pad_id, device
         self.per_epoch = steps_per_epoch(self.examples, batch_size)
         if self.per_epoch == 0:
-            raise ValueError(f"{self.examples} training examples make no batch: contrast needs at least three")
+            raise ValueError(
+                f"{self.examples} training examples make no batch: a contrastive loss needs at least three"
+            )
         # On a GPU all batches have one shape, so that its work can be compiled once.
         self.width = max(int(np.diff(c.offsets).max()) for c in self.columns.values()) if device.type == "cuda" else 0
         self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
 
     def rows(self, step: int) -> Int[np.ndarray, " n"]:
-        """Which examples step `step` trains on."""
+        """Return the rows of the examples of one step."""
         epoch, position = divmod(step, self.per_epoch)
         if epoch != self._epoch:
             self._epoch = epoch
@@ -85,7 +90,7 @@ class Batches:
         return self._order[position * self.batch_size : (position + 1) * self.batch_size]
 
     def at(self, step: int) -> Batch:
-        """The batch of one step, on the device."""
+        """Return the batch of one step, on the device."""
         rows = self.rows(step)
         columns = {}
         for name, column in self.columns.items():

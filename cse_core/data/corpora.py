@@ -1,54 +1,57 @@
-"""Corpora: sentences to train on and to rank, as memory-mapped Arrow tables cached by content."""
+"""Corpora, of sentences to train on and to rank, as memory-mapped Arrow tables cached by content."""
 
 import hashlib
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from datasets import Dataset
 
 from cse_core.data import senteval, synthetic
 from cse_core.data.arrow_cache import arrow_table, cache_folder, content_of
 from cse_core.data.locate import locate_corpus, read_lines
-from cse_core.data.pins import hold, name_of
+from cse_core.data.pins import enforce_pins, pin_name
 from cse_core.run import Corpus
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 CHUNK = 4096  # sentences written at a time
 
 
-def sentences(corpus: Corpus, folder: Path | None = None) -> Dataset:
-    """The corpus as a table with one column, `text`; a blank line is a single space.
+def sentences(corpus: Corpus, folder: Path | None = None) -> "Dataset":
+    """Return the corpus as a table with one column, `text`; a blank line is a single space.
 
-    The name of an evaluation set (senteval.SETS) stands for the first of its distinct sentences.
+    A corpus named after an evaluation set (senteval.SETS) has the first of its distinct sentences.
     """
     home = cache_folder() / "corpora"
-    if corpus.sha256:  # found by its hash, a cached table spares reading the source
+    if corpus.sha256:  # a table that is cached under this hash saves reading the source
         table = arrow_table(home / corpus.sha256, lambda: _text_batches(read_source(corpus, folder)))
     else:
         lines = read_source(corpus, folder)
-        table = arrow_table(home / content_hash(lines), lambda: _text_batches(lines))
+        table = arrow_table(home / lines_hash(lines), lambda: _text_batches(lines))
     if len(table) != corpus.lines:
         raise ValueError(f"corpus {corpus}: sha256 pins {len(table):,} lines; correct one of the two")
     return table
 
 
 def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> list[str]:
-    """Sentences drawn from a corpus without replacement, as RankEncoder's code draws them: Python's `random.sample`."""
+    """Draw sentences from a corpus without replacement, as RankEncoder's code does: by Python's `random.sample`."""
     if size > corpus.lines:
-        raise ValueError(f"{size:,} sentences wanted from {corpus}, which has fewer")
+        raise ValueError(f"cannot draw {size:,} sentences from {corpus}, which has fewer")
     rows = random.Random(seed).sample(range(corpus.lines), size)
     return sentences(corpus, data).select(rows)["text"][:]
 
 
-def hold_corpus(corpus: Corpus | None, store: Path, data: Path | None, by: str) -> None:
-    """Hold a corpus that scores are made with to the pins."""
+def enforce_corpus_pin(corpus: Corpus | None, store: Path, data: Path | None, by: str) -> None:
+    """Enforce the pin of a corpus that a scorer uses."""
     if corpus and not corpus.sha256:
-        hold(store, {name_of(corpus): content_of(sentences(corpus, data))}, by)
+        enforce_pins(store, {pin_name(corpus): content_of(sentences(corpus, data))}, by)
 
 
 def read_source(corpus: Corpus, folder: Path | None) -> list[str]:
-    """The corpus's lines as they stand in the source: as many as asked, with the pinned content."""
+    """Return the corpus's lines as in the source; refuse fewer, or another content than the pinned one."""
     if corpus.name == "synthetic":
         source, lines = "synthetic", synthetic.sentences(corpus.lines)
     elif corpus.name in senteval.SETS:
@@ -63,17 +66,17 @@ def read_source(corpus: Corpus, folder: Path | None) -> list[str]:
         raise ValueError(f"{source}: empty, expected {corpus.lines:,} lines; copy or fetch it again")
     if len(lines) < corpus.lines:
         raise ValueError(f"{source}: {len(lines):,} lines, expected {corpus.lines:,}; ask for fewer, or get all of it")
-    found = content_hash(lines)
-    if corpus.sha256 not in ("", found):
+    actual = lines_hash(lines)
+    if corpus.sha256 not in ("", actual):
         raise ValueError(
-            f"{source}: the first {corpus.lines:,} lines have sha256 {found}, expected {corpus.sha256}; "
+            f"{source}: the first {corpus.lines:,} lines have sha256 {actual}, expected {corpus.sha256}; "
             "get the pinned file, or leave sha256 empty to use this one as another corpus"
         )
     return lines
 
 
-def content_hash(lines: Iterable[str]) -> str:
-    """SHA-256 of the lines as a UTF-8 file with one "\\n" after each: what `head -n N file | sha256sum` prints."""
+def lines_hash(lines: Iterable[str]) -> str:
+    """Return the SHA-256 of lines as a UTF-8 file with a "\\n" after each, like `head -n N file | sha256sum`."""
     return hashlib.sha256(("\n".join(lines) + "\n").encode()).hexdigest()
 
 

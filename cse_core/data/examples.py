@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from datasets import Dataset
 
 from cse_core.data.arrow_cache import arrow_table, cache_folder
-from cse_core.data.corpora import content_hash, read_source, sentences
+from cse_core.data.corpora import lines_hash, read_source, sentences
 from cse_core.method import Method, innermost, single_column
 from cse_core.run import Corpus, canonical, key_of
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from transformers import PreTrainedTokenizerFast
 
 EXAMPLES_FORMAT = 1  # of the tables: bump with any change of single_column or of what is stored
@@ -23,13 +23,13 @@ CHUNK = 4096  # sentences tokenised and written at a time
 
 def examples(
     corpus: Corpus, method: Method, tokenizer: "PreTrainedTokenizerFast", max_length: int, folder: Path | None = None
-) -> Dataset:
-    """The method's training examples: a table with a column of int32 lists for each of its columns of token ids."""
+) -> "Dataset":
+    """Return the method's training examples as a table: a column of int32 lists for each column of token ids."""
     maker = innermost(method)
     key = key_of(
         {
             "format": EXAMPLES_FORMAT,
-            "corpus": corpus.sha256 or content_hash(read_source(corpus, folder)),
+            "corpus": corpus.sha256 or lines_hash(read_source(corpus, folder)),
             "lines": corpus.lines,
             "tokenizer": _tokenizer_hash(tokenizer),
             "max_length": max_length,
@@ -57,7 +57,7 @@ def _ids_batch(method: Method, columns: dict[str, list[list[int]]]) -> pa.Record
 
 
 def _tokenizer_hash(tokenizer: "PreTrainedTokenizerFast") -> str:
-    """The hash of everything that decides the ids of a text, without the state that the last call left behind."""
+    """Return the hash of everything that decides a text's ids; the last call's truncation and padding do not."""
     state = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
     content = [state, tokenizer.special_tokens_map, tokenizer.truncation_side]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""Where corpora and evaluation sets lie: in the data folder, in the Hugging Face cache, or on the hub.
+"""Locate corpora and evaluation sets: in the data folder, in the Hugging Face cache, or on the hub.
 
-The data folder is an argument, else $CSE_DATA. Nothing found is an error: no set ever stands in for another.
+The data folder is an argument, else $CSE_DATA. A missing set is an error: none is ever replaced by another.
 """
 
 import gzip
@@ -17,9 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import huggingface_hub
 from filelock import FileLock
-from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
 from cse_core.data.arrow_cache import cache_folder
 from cse_core.data.atomic_write import atomic_write
@@ -29,7 +28,7 @@ ON_THE_HUB = {"wiki1m_for_simcse": "wiki1m_for_simcse.txt"}
 ARCHIVE = "senteval.tar"
 SUFFIXES = ("", ".txt", ".txt.xz", ".txt.gz")
 LAYOUTS = ("senteval/downstream", "SentEval/data/downstream", ".")
-UNPACKED = "unpacked.json"  # the SHA-256 of every file of an unpacked archive
+UNPACKED = "unpacked.json"  # has the SHA-256 of every file of an unpacked archive
 HUB_SECONDS = 3.0  # in which the hub must answer a first request
 MOST_BYTES, MOST_MEMBERS = 2 << 30, 20_000  # of an archive; SentEval's own has 50 MB in 70 files
 
@@ -37,18 +36,18 @@ logger = logging.getLogger(__name__)
 
 
 def data_folder(folder: Path | None) -> Path | None:
-    """The folder of local data: the argument, else $CSE_DATA, else None. A named folder must exist."""
+    """Return the folder of local data: the argument, else $CSE_DATA, else None. A named folder must exist."""
     named = folder or os.environ.get("CSE_DATA")
     if not named:
         return None
-    found = Path(named).expanduser()
-    if not found.is_dir():
-        raise FileNotFoundError(f"data folder {found}: no such folder; correct --data or CSE_DATA, or leave both unset")
-    return found
+    path = Path(named).expanduser()
+    if not path.is_dir():
+        raise FileNotFoundError(f"data folder {path}: no such folder; correct --data or CSE_DATA, or leave both unset")
+    return path
 
 
 def locate_corpus(name: str, folder: Path | None = None) -> Path:
-    """The file of a corpus: in the data folder, at the path `name`, in the Hugging Face cache, or downloaded."""
+    """Return the file of a corpus: in the data folder, at the path `name`, in the Hugging Face cache, or downloaded."""
     folder = data_folder(folder)
     places = [folder / f"{name}{suffix}" for suffix in SUFFIXES] if folder else []
     places.append(Path(name).expanduser())
@@ -58,13 +57,13 @@ def locate_corpus(name: str, folder: Path | None = None) -> Path:
     if name in ON_THE_HUB:
         return _from_hub(ON_THE_HUB[name], places)
     raise FileNotFoundError(
-        f"corpus {name}: no such file among {_listed(places)}, and the hub has only {', '.join(ON_THE_HUB)}; "
+        f"corpus {name}: no such file among {_join(places)}, and the hub has only {', '.join(ON_THE_HUB)}; "
         "name the folder that holds the file with --data or CSE_DATA"
     )
 
 
 def locate_senteval(folder: Path | None = None) -> Path:
-    """The folder with STS/, MR/, ...: in the data folder, unpacked before, or unpacked now from the hub's archive."""
+    """Return the folder with STS/, MR/, ...: in the data folder, or the hub's archive, unpacked if it is not yet."""
     folder = data_folder(folder)
     places = [folder / layout for layout in LAYOUTS] if folder else []
     for place in places:
@@ -77,7 +76,7 @@ def locate_senteval(folder: Path | None = None) -> Path:
 
 
 def read_lines(path: Path, encoding: str = "utf-8", lines: int | None = None) -> list[str]:
-    """The first `lines` lines (all if None) of a plain, .gz or .xz text. Only "\\n" and "\\r\\n" end a line."""
+    """Return the first `lines` lines (all if None) of a plain, .gz or .xz text. Only "\\n" and "\\r\\n" end a line."""
     # newline="\n" keeps U+2028, U+0085 and a lone "\r" inside the line, where splitlines() would cut.
     opener: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
@@ -90,27 +89,30 @@ def read_lines(path: Path, encoding: str = "utf-8", lines: int | None = None) ->
 
 
 def _from_hub(filename: str, places: Sequence[Path]) -> Path:
-    # Asked first, because hf_hub_download makes a request even for a file that it has.
-    cached = try_to_load_from_cache(REPOSITORY, filename, repo_type="dataset")
+    from huggingface_hub import errors  # lazy: slow import
+
+    # The cache comes first, because hf_hub_download makes a request even for a file that it has.
+    cached = huggingface_hub.try_to_load_from_cache(REPOSITORY, filename, repo_type="dataset")
     if isinstance(cached, str):
         return Path(cached)
     try:
         # One request without retries: hf_hub_download would try for half a minute, with a warning each time.
-        get_hf_file_metadata(hf_hub_url(REPOSITORY, filename, repo_type="dataset"), timeout=HUB_SECONDS)
-        return Path(hf_hub_download(REPOSITORY, filename, repo_type="dataset"))
-    except (EntryNotFoundError, HfHubHTTPError, HTTPError, OfflineModeIsEnabled) as error:
+        url = huggingface_hub.hf_hub_url(REPOSITORY, filename, repo_type="dataset")
+        huggingface_hub.get_hf_file_metadata(url, timeout=HUB_SECONDS)
+        return Path(huggingface_hub.hf_hub_download(REPOSITORY, filename, repo_type="dataset"))
+    except (errors.EntryNotFoundError, errors.HfHubHTTPError, errors.HTTPError, errors.OfflineModeIsEnabled) as error:
         raise FileNotFoundError(
-            f"{filename}: not among {_listed(places)}, not in the Hugging Face cache, and not to be had from the "
-            f"hub's dataset {REPOSITORY} ({_brief(error)}); allow the download (unset HF_HUB_OFFLINE, set HF_ENDPOINT "
-            "to a mirror), or name a folder that holds the data with --data or CSE_DATA"
+            f"{filename}: not among {_join(places)}, not in the Hugging Face cache, and not available from the "
+            f"hub's dataset {REPOSITORY} ({_first_line(error)}); allow the download (unset HF_HUB_OFFLINE, set "
+            "HF_ENDPOINT to a mirror), or name a folder that holds the data with --data or CSE_DATA"
         ) from error
 
 
-def _brief(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
-def _listed(places: Sequence[Path]) -> str:
+def _join(places: Sequence[Path]) -> str:
     return ", ".join(map(str, places)) or "local files (no data folder was named)"
 
 
@@ -123,7 +125,7 @@ def _unpack(archive: Path, target: Path) -> None:
             root = Path(temporary) / "root"
             try:
                 with tarfile.open(archive) as tar:
-                    tar.extractall(root, members=_bounded(tar), filter="data")
+                    tar.extractall(root, members=_checked_members(tar), filter="data")
                 _downstream(root, "the archive")
             except (tarfile.TarError, EOFError, ValueError) as error:
                 raise ValueError(f"{archive}: refused ({error}); delete it to fetch it again, or use a copy") from error
@@ -134,15 +136,15 @@ def _unpack(archive: Path, target: Path) -> None:
 
 
 def _is_whole(unpacked: Path) -> bool:
-    """Whether the files of an unpacked archive are those that were unpacked; a warning names one that is not."""
+    """Whether the files of an unpacked archive are as they were unpacked; warn of one that is not."""
     if not unpacked.is_dir():
         return False
     try:
         listed = json.loads((unpacked / UNPACKED).read_text())
     except (FileNotFoundError, ValueError):  # of an earlier version, or cut short
         listed = {UNPACKED: ""}
-    found = _hashes(unpacked)
-    wrong = [name for name in listed if found.get(name) != listed[name]]
+    actual = _hashes(unpacked)
+    wrong = [name for name in listed if actual.get(name) != listed[name]]
     if wrong:
         logger.warning("%s is not as it was unpacked: the archive is unpacked again", unpacked / wrong[0])
     return not wrong
@@ -153,7 +155,7 @@ def _hashes(root: Path) -> dict[str, str]:
     return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def _bounded(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+def _checked_members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     size = 0
     for count, member in enumerate(tar, start=1):
         size += member.size
@@ -164,8 +166,8 @@ def _bounded(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def _downstream(root: Path, name: str) -> Path:
-    """The folder that holds STS/, whatever lies above it."""
-    found = [path.parent for path in root.rglob("STS") if path.is_dir()]
-    if not found:
+    """Return the folder that holds STS/, at any depth."""
+    folders = [path.parent for path in root.rglob("STS") if path.is_dir()]
+    if not folders:
         raise ValueError(f"{name} has no folder STS, expected SentEval's downstream data; delete it to get it again")
-    return min(found, key=lambda path: (len(path.parts), path))
+    return min(folders, key=lambda path: (len(path.parts), path))

@@ -1,4 +1,4 @@
-"""Hold what is taken by name alone, a corpus or a hub's backbone, to the content that its first run found.
+"""Pins: a corpus or a hub's backbone that is given only by name must keep the content that its first run used.
 
 `pins.json` in the store has the SHA-256 of each name. A Corpus or Pretrained that declares its `sha256` needs no pin.
 """
@@ -15,8 +15,8 @@ from cse_core.run import Corpus, Pretrained
 PINS = "pins.json"
 
 
-def pins(store: Path) -> dict[str, str]:
-    """The pinned hashes by name. A damaged file is an error: what it said can't be found anew."""
+def read_pins(store: Path) -> dict[str, str]:
+    """Return the pinned hashes by name. A damaged file is an error: its content can't be recovered."""
     path = store / PINS
     if not path.is_file():
         return {}
@@ -32,22 +32,22 @@ def pins(store: Path) -> dict[str, str]:
     return pinned
 
 
-def hold(store: Path, found: Mapping[str, str], by: str) -> None:
-    """Pin the contents of names that are new; refuse another content under a name that has a pin."""
+def enforce_pins(store: Path, contents: Mapping[str, str], by: str) -> None:
+    """Pin the contents of new names; refuse another content under a name that has a pin."""
     store.mkdir(parents=True, exist_ok=True)
     path = store / PINS
     with FileLock(f"{path}.lock"):
-        pinned = pins(store)
-        for name, content in found.items():
+        pinned = read_pins(store)
+        for name, content in contents.items():
             if pinned.get(name, content) != content:
                 raise ValueError(
                     f"{by}: {name} has the content {content}, but the first run that used it found {pinned[name]} "
                     f"({path}); put that content back, or use another --mlruns (and --shared) for this one"
                 )
-        if set(found) - set(pinned):
-            atomic_write(path, json.dumps(pinned | dict(found), indent=1, sort_keys=True) + "\n")
+        if set(contents) - set(pinned):
+            atomic_write(path, json.dumps(pinned | dict(contents), indent=1, sort_keys=True) + "\n")
 
 
-def name_of(taken: Corpus | Pretrained) -> str:
-    """The name under which a content is pinned."""
-    return f"corpus {taken}" if isinstance(taken, Corpus) else f"backbone {taken.name}"
+def pin_name(source: Corpus | Pretrained) -> str:
+    """Return the name under which a content is pinned."""
+    return f"corpus {source}" if isinstance(source, Corpus) else f"backbone {source.name}"

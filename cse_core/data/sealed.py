@@ -1,4 +1,4 @@
-"""Files of the cache that end with a digest of what stands before it, so that none is read but as it was written."""
+"""Cached files that end with a digest of the rest, so that a damaged or altered one is never read."""
 
 import hashlib
 import logging
@@ -12,29 +12,29 @@ logger = logging.getLogger(__name__)
 
 
 def seal(path: Path, about: str = "") -> None:
-    """Append the digest of a file's bytes, and of what the file is about."""
+    """Append the digest of a file's bytes and of `about`, a text that says what the file holds."""
     digest = _digest(path, path.stat().st_size, about)
     with path.open("ab") as file:
         file.write(digest)
 
 
 def is_whole(path: Path, about: str = "") -> bool:
-    """Whether a file is there, and as it was sealed. Content is read once a process, unless the file is replaced."""
+    """Whether a file exists as it was sealed. Its bytes are read once a process, unless the file is replaced."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return False
-    return _holds(path, about, found.st_ino, found.st_size, found.st_mtime_ns)
+    return _digest_matches(path, about, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def warn_of_damage(path: Path) -> None:
-    """Name a file that is there and not whole, as it is about to be replaced."""
+    """Warn of a file that is not whole and about to be replaced, if there is one."""
     if path.exists():
         logger.warning("%s is not as this version wrote it (cut short, altered or older): made again", path)
 
 
 @cache
-def _holds(path: Path, about: str, inode: int, size: int, changed: int) -> bool:
+def _digest_matches(path: Path, about: str, inode: int, size: int, changed: int) -> bool:
     if size <= DIGEST_BYTES:
         return False
     with path.open("rb") as file:

@@ -1,22 +1,26 @@
 """SentEval's evaluation sets as Arrow tables: pairs with gold scores (STS) and labelled sentences (transfer tasks).
 
-Counts are checked hard and per class, hashes softly: a copy with the right counts but other bytes is used, with a
-warning. Duplicates and empty sentences are part of the published sets and stay.
+A wrong count, checked per class, is an error, another hash only a warning: a copy with the right counts but other bytes
+is used. Duplicates and empty sentences are part of the published sets and stay.
 """
 
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-from datasets import Dataset
 
+from cse_core.data import synthetic
 from cse_core.data.arrow_cache import arrow_table, cache_folder
 from cse_core.data.locate import locate_senteval, read_lines
 from cse_core.run import key_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 FORMAT = 1  # of the tables: bump with any change of what is read from the same files
 REMEDY = "get SentEval's original data with its own script and name the folder with --data or CSE_DATA"
@@ -26,7 +30,7 @@ STS_DEV = ("stsb_dev", "sickr_dev")
 STS_TRAIN = ("stsb_train", "sickr_train")
 SYNTHETIC = {"synthetic": "test", "synthetic_dev": "dev"}
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
-SETS = (*STS_TEST, *STS_DEV, *STS_TRAIN, "synthetic_dev", *TRANSFER)  # whose sentences may stand for a corpus
+SETS = (*STS_TEST, *STS_DEV, *STS_TRAIN, "synthetic_dev", *TRANSFER)  # whose sentences may serve as a corpus
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 
 PAIRS = pa.schema({"part": pa.string(), "sentence1": pa.string(), "sentence2": pa.string(), "score": pa.float64()})
@@ -56,7 +60,7 @@ PARTS = {
 
 
 class Layout(NamedTuple):
-    """A file of one pair a line: columns of the sentences and the score, header rows, the lowest score, the count."""
+    """A file of one pair a line: columns of sentences and score, header rows, lowest score, number of pairs."""
 
     file: str
     columns: tuple[int, int, int]
@@ -103,73 +107,76 @@ CLASSES = {
 
 
 class TruncatedTask(ValueError):  # noqa: N818 (it refuses a task)
-    """MR or SUBJ with too few sentences: the task is refused."""
+    """MR or SUBJ has too few sentences, so the task is refused."""
 
 
 @dataclass(frozen=True)
 class EvalDataset:
-    """One task's rows, the hash found for each file they come from, and what a reader of its scores must know."""
+    """One task's rows, the hashes of the files they come from, and warnings for readers of its scores."""
 
     task: str
-    table: Dataset
+    table: "Dataset"
     files: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
 
 def pairs(task: str, folder: Path | None = None) -> EvalDataset:
-    """Scored pairs in file order, parts in alphabetical order: part, sentence1, sentence2, score as in the file."""
+    """Return scored pairs in file order, parts in alphabetical order: part, sentence1, sentence2, unscaled score."""
     if task in SYNTHETIC:
-        return _synthetic(task)
+        return _load_synthetic(task)
     if task in PARTS:
         names = [name for part in PARTS[task] for name in _year_files(task, part)]
-        return _evaluation(task, names, folder, PAIRS, lambda root: _year_rows(task, root))
+        return _load_dataset(task, names, folder, PAIRS, lambda root: _year_rows(task, root))
     if task in SINGLE:
-        return _evaluation(task, [SINGLE[task].file], folder, PAIRS, lambda root: _single_rows(task, root))
+        return _load_dataset(task, [SINGLE[task].file], folder, PAIRS, lambda root: _single_rows(task, root))
     raise ValueError(f"task {task}: not among {', '.join((*STS_TEST, *STS_DEV, *STS_TRAIN, *SYNTHETIC))}")
 
 
 def distinct_sentences(task: str, folder: Path | None = None) -> list[str]:
-    """A set's sentences without their scores or labels, each once, in file order and a row's first one first.
+    """Return a set's distinct sentences in file order, a row's first one first.
 
-    Of a transfer task those of all its splits. Empty sentences are left out.
+    A transfer task has those of all its splits. Empty sentences are left out.
     """
-    table = (labelled if task in CLASSES else pairs)(task, folder).table
+    table = (labelled_sentences if task in CLASSES else pairs)(task, folder).table
     both = zip(table["sentence1"][:], table["sentence2"][:], strict=True)
     return list(dict.fromkeys(sentence for row in both for sentence in row if sentence))
 
 
-def labelled(task: str, folder: Path | None = None) -> EvalDataset:
-    """Labelled sentences in file order, before SentEval's sorting: split, sentence1, sentence2, label."""
+def labelled_sentences(task: str, folder: Path | None = None) -> EvalDataset:
+    """Return labelled sentences in file order, before SentEval's sorting: split, sentence1, sentence2, label."""
     if task not in CLASSES:
         raise ValueError(f"task {task}: not among {', '.join(TRANSFER)}")
     names = [labels.file for labels in CLASSES[task]]
-    return _evaluation(task, names, folder, LABELLED, lambda root: _labelled_rows(task, root))
+    return _load_dataset(task, names, folder, LABELLED, lambda root: _labelled_rows(task, root))
 
 
-def _evaluation(
+def _load_dataset(
     task: str, names: list[str], folder: Path | None, schema: pa.Schema, rows: Callable[[Path], Iterable[tuple]]
 ) -> EvalDataset:
     root = locate_senteval(folder)
     files = {name: _sha256(root / name) for name in names}
-    table = _table({"task": task, "files": files}, schema, lambda: rows(root))
+    table = _cached_table({"task": task, "files": files}, schema, lambda: rows(root))
     listed = read_lines(Path(__file__).parents[1] / "assets" / "SENTEVAL_SHA256SUMS")
-    known = {name: digest for digest, name in (line.split() for line in listed)}
+    hashes = {name: digest for digest, name in (line.split() for line in listed)}
     warnings = tuple(
-        f"{root / name}: sha256 {found[:12]}, expected {known[name][:12]}; the counts are right, the text may differ"
-        for name, found in files.items()
-        if found != known[name]
+        f"{root / name}: sha256 {digest[:12]}, expected {hashes[name][:12]}; the counts are right, the text may differ"
+        for name, digest in files.items()
+        if digest != hashes[name]
     )
     return EvalDataset(task, table, files, warnings)
 
 
-def _synthetic(task: str) -> EvalDataset:
-    from cse_core.data import synthetic
-
-    rows = [tuple(row) for row in synthetic.pairs(SYNTHETIC[task])]
-    return EvalDataset(task, _table({"task": task, "rows": rows}, PAIRS, lambda: rows), {})
+def _load_synthetic(task: str) -> EvalDataset:
+    rows = _synthetic_rows(SYNTHETIC[task])
+    return EvalDataset(task, _cached_table({"task": task, "rows": rows}, PAIRS, lambda: rows), {})
 
 
-def _table(content: dict, schema: pa.Schema, rows: Callable[[], Iterable[tuple]]) -> Dataset:
+@cache  # every training and every evaluation of a process reads them
+def _synthetic_rows(split: str) -> tuple[tuple[str, str, str, float], ...]:
+    return tuple(synthetic.pairs(split))
+
+
+def _cached_table(content: dict, schema: pa.Schema, rows: Callable[[], Iterable[tuple]]) -> "Dataset":
     def batches() -> Iterator[pa.RecordBatch]:
         columns = zip(*rows(), strict=True)
         yield pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
@@ -200,8 +207,8 @@ def _year_rows(task: str, root: Path) -> Iterator[tuple[str, str, str, float]]:
         ]
         _check_count(gold, len(scored), expected, "scored pairs")
         for number, line, score in scored:
-            first, second = _cells(line, (0, 1), texts, number)
-            yield part, _text(first), _text(second), _score(score, 0.0, gold, number)
+            first, second = _split_cells(line, (0, 1), texts, number)
+            yield part, _squeeze_blanks(first), _squeeze_blanks(second), _parse_score(score, 0.0, gold, number)
 
 
 def _single_rows(task: str, root: Path) -> Iterator[tuple[str, str, str, float]]:
@@ -210,35 +217,35 @@ def _single_rows(task: str, root: Path) -> Iterator[tuple[str, str, str, float]]
     lines = read_lines(path)[layout.header :]
     _check_count(path, len(lines), layout.rows, "pairs")
     for number, line in enumerate(lines, start=1 + layout.header):
-        first, second, score = _cells(line, layout.columns, path, number)
-        yield task, _text(first), _text(second), _score(score, layout.lowest, path, number)
+        first, second, score = _split_cells(line, layout.columns, path, number)
+        yield task, _squeeze_blanks(first), _squeeze_blanks(second), _parse_score(score, layout.lowest, path, number)
 
 
 def _labelled_rows(task: str, root: Path) -> Iterator[tuple[str, str, str, int]]:
     for labels in CLASSES[task]:
         path = root / labels.file
         rows = list(_READERS.get(task, _binary)(path, labels))
-        found = Counter(label for _, _, label in rows)
+        seen = Counter(label for _, _, label in rows)
         for label, expected in labels.counts.items():
-            if task in ("mr", "subj") and found[label] < expected:
+            if task in ("mr", "subj") and seen[label] < expected:
                 raise TruncatedTask(
-                    f"{path}: {found[label]:,} sentences of class {label}, expected {expected:,}; archives of SimCSE's "
+                    f"{path}: {seen[label]:,} sentences of class {label}, expected {expected:,}; archives of SimCSE's "
                     "data from before September 2021 are cut short (SimCSE issue 84: SUBJ has 20 of 5,000 subjective "
                     f"sentences), so the task is refused; {REMEDY}"
                 )
-            _check_count(path, found[label], expected, f"rows of class {label}")
+            _check_count(path, seen[label], expected, f"rows of class {label}")
         yield from ((labels.split, first, second, label) for first, second, label in rows)
 
 
 def _binary(path: Path, labels: Labels) -> Iterator[tuple[str, str, int]]:
     (label,) = labels.counts
-    return ((_text(line), "", label) for line in read_lines(path, "latin-1"))
+    return ((_squeeze_blanks(line), "", label) for line in read_lines(path, "latin-1"))
 
 
 def _sst2(path: Path, labels: Labels) -> Iterator[tuple[str, str, int]]:
     for number, line in enumerate(read_lines(path), start=1):
-        text, label = _cells(line, (0, 1), path, number)
-        yield _text(text), "", _label(label, labels, path, number)
+        text, label = _split_cells(line, (0, 1), path, number)
+        yield _squeeze_blanks(text), "", _parse_label(label, labels, path, number)
 
 
 def _trec(path: Path, labels: Labels) -> Iterator[tuple[str, str, int]]:
@@ -247,31 +254,31 @@ def _trec(path: Path, labels: Labels) -> Iterator[tuple[str, str, int]]:
         kind, _, text = line.partition(" ")
         coarse = kind.partition(":")[0]
         label = str(TREC_CLASSES.index(coarse)) if coarse in TREC_CLASSES else coarse
-        yield _text(text), "", _label(label, labels, path, number)
+        yield _squeeze_blanks(text), "", _parse_label(label, labels, path, number)
 
 
 def _mrpc(path: Path, labels: Labels) -> Iterator[tuple[str, str, int]]:
     # The first line is a header; the byte order mark goes with it.
     for number, line in enumerate(read_lines(path)[1:], start=2):
-        label, first, second = _cells(line, (0, 3, 4), path, number)
-        yield _text(first), _text(second), _label(label, labels, path, number)
+        label, first, second = _split_cells(line, (0, 3, 4), path, number)
+        yield _squeeze_blanks(first), _squeeze_blanks(second), _parse_label(label, labels, path, number)
 
 
 _READERS = {"sst2": _sst2, "trec": _trec, "mrpc": _mrpc}
 
 
-def _text(cell: str) -> str:
+def _squeeze_blanks(cell: str) -> str:
     return " ".join(cell.split())
 
 
-def _cells(line: str, columns: Sequence[int], path: Path, number: int) -> list[str]:
+def _split_cells(line: str, columns: Sequence[int], path: Path, number: int) -> list[str]:
     cells = line.split("\t")
     if len(cells) <= max(columns):
         raise ValueError(f"{path}, line {number}: {len(cells)} columns, expected at least {max(columns) + 1}; {REMEDY}")
     return [cells[column] for column in columns]
 
 
-def _score(cell: str, lowest: float, path: Path, number: int) -> float:
+def _parse_score(cell: str, lowest: float, path: Path, number: int) -> float:
     try:
         score = float(cell)
     except ValueError as error:
@@ -281,13 +288,13 @@ def _score(cell: str, lowest: float, path: Path, number: int) -> float:
     return score
 
 
-def _label(cell: str, labels: Labels, path: Path, number: int) -> int:
-    known = {str(label): label for label in labels.counts}
-    if cell.strip() not in known:
-        raise ValueError(f"{path}, line {number}: class {cell!r}, expected one of {', '.join(known)}; {REMEDY}")
-    return known[cell.strip()]
+def _parse_label(cell: str, labels: Labels, path: Path, number: int) -> int:
+    classes = {str(label): label for label in labels.counts}
+    if cell.strip() not in classes:
+        raise ValueError(f"{path}, line {number}: class {cell!r}, expected one of {', '.join(classes)}; {REMEDY}")
+    return classes[cell.strip()]
 
 
-def _check_count(path: Path, found: int, expected: int, what: str) -> None:
-    if found != expected:
-        raise ValueError(f"{path}: {found:,} {what}, expected {expected:,}; {REMEDY}")
+def _check_count(path: Path, actual: int, expected: int, what: str) -> None:
+    if actual != expected:
+        raise ValueError(f"{path}: {actual:,} {what}, expected {expected:,}; {REMEDY}")

@@ -10,9 +10,9 @@ similarity of two meanings, in [0, 5], is
 with m = 1 for the same atom, `NEAR` for two atoms of one category, 0 otherwise, and the weights w in `WEIGHTS`. The
 wording has no part in it: a paraphrase scores 5, while one other word for the actor loses up to half of the score.
 
-What scores on this grammar can show: that training, selection, scoring, tracking and tables work end to end, and that
-training moves similarity in the right direction. What they cannot show: anything about English, about the papers'
-claims or about BERT. The weights, the frames and the mix of pairs were chosen so that the bundled backbone starts
+Scores on this grammar can show that training, selection, scoring, tracking and tables work end to end, and that
+training changes similarity in the right direction. They cannot show anything about English, about the papers' claims
+or about BERT. The weights, the frames and the mix of pairs were chosen so that the bundled backbone starts
 between chance and solved and the first steps of a plain contrastive run improve on it (the scores of these very test
 pairs were looked at for that); so an improvement here is no evidence for a method, and methods are not to be ranked.
 The gain comes within about 100 steps of 64 sentences and is mostly gone by 256: checkpoints need selection on dev.
@@ -23,7 +23,7 @@ from random import Random
 from typing import NamedTuple
 from zlib import crc32
 
-# What contrastive training moves most weighs most: the actor, next to [CLS], then the object, with its many atoms.
+# What contrastive training changes most weighs most: the actor, next to [CLS], then the object, with its many atoms.
 WEIGHTS = {"actor": 3.0, "action": 1.0, "object": 2.0, "place": 0.75, "time": 1.0, "manner": 0.5}
 NEAR = 0.2
 OPTIONAL = ("place", "time", "manner")
@@ -129,12 +129,12 @@ class _Style(NamedTuple):
     determiners: tuple[str, str]
 
 
-def _parse(atoms: str) -> dict[str, list[str]]:
-    """The atoms of one category: first form to all forms."""
+def _parse_atoms(atoms: str) -> dict[str, list[str]]:
+    """Return the atoms of one category: first form to all forms."""
     return {forms[0].split("/")[0]: forms for forms in (atom.split("|") for atom in atoms.split(", "))}
 
 
-_CATEGORIES = {slot: {name: _parse(text) for name, text in table.items()} for slot, table in _LEXICON.items()}
+_CATEGORIES = {slot: {name: _parse_atoms(text) for name, text in table.items()} for slot, table in _LEXICON.items()}
 FORMS = {slot: {a: f for atoms in table.values() for a, f in atoms.items()} for slot, table in _CATEGORIES.items()}
 _CATEGORY_OF = {slot: {a: c for c, atoms in table.items() for a in atoms} for slot, table in _CATEGORIES.items()}
 _MEMBERS = {slot: {c: tuple(atoms) for c, atoms in table.items()} for slot, table in _CATEGORIES.items()}
@@ -147,22 +147,22 @@ _SUITED = {
 
 
 def similarity(first: Meaning, second: Meaning) -> float:
-    """The similarity of two meanings in [0, 5] by the module's formula; symmetric, 5 exactly for equal meanings."""
-    got = total = 0.0
+    """Return the similarity of two meanings in [0, 5] by the module's formula; exactly 5 for equal meanings."""
+    matched = total = 0.0
     for slot, weight in WEIGHTS.items():
-        one, two = getattr(first, slot), getattr(second, slot)
-        if one is None and two is None:
+        a, b = getattr(first, slot), getattr(second, slot)
+        if a is None and b is None:
             continue
         total += weight
-        if one == two:
-            got += weight
-        elif one is not None and two is not None and _CATEGORY_OF[slot][one] == _CATEGORY_OF[slot][two]:
-            got += weight * NEAR
-    return 5.0 * got / total
+        if a == b:
+            matched += weight
+        elif a is not None and b is not None and _CATEGORY_OF[slot][a] == _CATEGORY_OF[slot][b]:
+            matched += weight * NEAR
+    return 5.0 * matched / total
 
 
 def draw_meaning(rng: Random) -> Meaning:
-    """A random meaning whose action suits its object."""
+    """Draw a random meaning whose action suits its object."""
     kind = rng.choice(_KINDS)
     members = _MEMBERS["action"][rng.choice(_SUITED[kind])]
     optional = [_any_atom(slot, rng) if rng.random() < 0.6 else None for slot in OPTIONAL]
@@ -170,12 +170,12 @@ def draw_meaning(rng: Random) -> Meaning:
 
 
 def _any_atom(slot: str, rng: Random) -> str:
-    """A random atom of the slot, each category being as likely."""
+    """Draw a random atom of the slot, each category being as likely."""
     return rng.choice(rng.choice(_ROWS[slot]))
 
 
-def edited(meaning: Meaning, slot: str, *, rng: Random, far: bool) -> Meaning:
-    """The meaning with one slot changed: within its category (near), or to another category or none (far)."""
+def edit(meaning: Meaning, slot: str, *, rng: Random, far: bool) -> Meaning:
+    """Change one slot of a meaning: within its category (near), or to another category or none (far)."""
     old = getattr(meaning, slot)
     if old is None:
         return meaning._replace(**{slot: _any_atom(slot, rng)})
@@ -185,7 +185,7 @@ def edited(meaning: Meaning, slot: str, *, rng: Random, far: bool) -> Meaning:
     if slot in OPTIONAL and rng.random() < 0.3:
         return meaning._replace(**{slot: None})  # ty: ignore[invalid-argument-type]
     others = [name for name in _MEMBERS[slot] if name != home]
-    # An action that takes one kind of object only leaves nothing suited: then any will do, odd as it reads.
+    # If an action takes only one kind of object, no other category suits it: any is used, odd as it reads.
     suited = [name for name in others if _suits(meaning, slot, name)] or others
     return meaning._replace(**{slot: rng.choice(_MEMBERS[slot][rng.choice(suited)])})
 
@@ -198,19 +198,19 @@ def _suits(meaning: Meaning, slot: str, category: str) -> bool:
 
 
 def _draw_style(rng: Random) -> _Style:
-    """A random wording."""
+    """Draw a random wording."""
     forms = tuple(rng.choices(range(6), k=len(WEIGHTS)))  # 6: two and three forms are then equally likely each
     front = rng.choice((None, None, "place", "time"))
     return _Style(forms, rng.randrange(len(_FRAMES)), front, (rng.choice(_DETERMINERS), rng.choice(_DETERMINERS)))
 
 
-def _restyled(style: _Style, rng: Random) -> _Style:
-    """The wording with other function words: the forms and the fronted slot stay."""
+def _restyle(style: _Style, rng: Random) -> _Style:
+    """Return the wording with other function words: the forms and the fronted slot stay."""
     return _draw_style(rng)._replace(forms=style.forms, front=style.front)
 
 
 def _render(meaning: Meaning, style: _Style) -> str:
-    """The sentence that says the meaning in the wording."""
+    """Return the sentence that expresses the meaning in the wording."""
     words = {}
     for slot, atom, form in zip(WEIGHTS, meaning, style.forms, strict=True):
         if atom is not None:
@@ -230,55 +230,55 @@ def _render(meaning: Meaning, style: _Style) -> str:
 
 
 def _noun(noun: str, determiner: str) -> str:
-    """The noun behind its determiner."""
+    """Return the noun with its determiner."""
     return f"an {noun}" if determiner == "a" and noun[0] in "aeiou" else f"{determiner} {noun}"
 
 
 def _split_of(sentence: str) -> str:
-    """The only split the sentence may stand in: a hash of the text decides, so no two splits can share one."""
+    """Return the only split that may hold the sentence: a hash of the text decides, so no two splits share one."""
     return ("dev", "test", "train")[crc32(sentence.encode()) % 3]
 
 
 def sentences(n: int, seed: int = 0) -> list[str]:
-    """The first n training sentences of a seed, the same for any larger n; none is in the dev or the test split."""
+    """Return the first n training sentences of a seed, the same for any larger n; none is in the other splits."""
     rng = Random(f"synthetic sentences {seed}")
     return [_train_sentence(rng) for _ in range(n)]
 
 
 def _train_sentence(rng: Random) -> str:
-    """A random meaning, reworded until its sentence falls in the training split."""
+    """Draw a random meaning, and reword it until its sentence falls in the training split."""
     meaning = draw_meaning(rng)
     while _split_of(text := _render(meaning, _draw_style(rng))) != "train":
         pass
     return text
 
 
-def _edits(rng: Random, counts: tuple[int, ...]) -> tuple[Meaning, Meaning]:
-    """A meaning and itself after one of the counts of edits, near or far, each of another slot."""
+def _draw_edits(rng: Random, counts: tuple[int, ...]) -> tuple[Meaning, Meaning]:
+    """Draw a meaning and edit it in some of its slots, near or far: as many as one of the counts."""
     meaning = other = draw_meaning(rng)
     for slot in rng.sample(tuple(WEIGHTS), rng.choice(counts)):
-        other = edited(other, slot, rng=rng, far=rng.random() < 0.6)
+        other = edit(other, slot, rng=rng, far=rng.random() < 0.6)
     return meaning, other
 
 
-def _unrelated(rng: Random) -> tuple[Meaning, Meaning]:
-    """Two meanings drawn apart; the second borrows up to two slots of the first."""
+def _draw_unrelated(rng: Random) -> tuple[Meaning, Meaning]:
+    """Draw two meanings independently; the second takes up to two slots from the first."""
     meaning, other = draw_meaning(rng), draw_meaning(rng)
     shared = rng.sample(tuple(WEIGHTS), rng.choice((0, 0, 1, 2)))
     return meaning, other._replace(**{slot: getattr(meaning, slot) for slot in shared})
 
 
 # Part: its meanings, and the second wording from the first. Edits keep the forms, so that words overlap where meanings
-# differ; paraphrases draw theirs anew, so that words differ where meanings agree.
+# differ; paraphrases draw new ones, so that words differ where meanings agree.
 PARTS: dict[str, tuple[Callable[[Random], tuple[Meaning, Meaning]], Callable[[_Style, Random], _Style]]] = {
-    "paraphrases": (lambda rng: _edits(rng, (0, 0, 1, 2, 3, 4)), lambda style, rng: _draw_style(rng)),
-    "edits": (lambda rng: _edits(rng, (1, 1, 2, 3, 4)), _restyled),
-    "unrelated": (_unrelated, lambda style, rng: _draw_style(rng)),
+    "paraphrases": (lambda rng: _draw_edits(rng, (0, 0, 1, 2, 3, 4)), lambda style, rng: _draw_style(rng)),
+    "edits": (lambda rng: _draw_edits(rng, (1, 1, 2, 3, 4)), _restyle),
+    "unrelated": (_draw_unrelated, lambda style, rng: _draw_style(rng)),
 }
 
 
 def _pair(part: str, split: str, rng: Random) -> tuple[str, str, float]:
-    """One pair of the part, drawn until both of its sentences fall in the split."""
+    """Draw a pair of the part until both of its sentences fall in the split."""
     draw, reword = PARTS[part]
     while True:
         first, second = draw(rng)
@@ -292,7 +292,7 @@ def _pair(part: str, split: str, rng: Random) -> tuple[str, str, float]:
 
 
 def pairs(split: str) -> list[tuple[str, str, str, float]]:
-    """(part, sentence1, sentence2, score) of "dev" or "test"; the scores are in [0, 5]."""
+    """Return (part, sentence1, sentence2, score) of "dev" or "test"; the scores are in [0, 5]."""
     if split not in SIZES:
         raise ValueError(f"unknown split {split!r}: choose one of {', '.join(SIZES)}")
     order = [tuple(PARTS)[number % len(PARTS)] for number in range(SIZES[split])]

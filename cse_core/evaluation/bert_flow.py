@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from cse_core.method import check
 from cse_core.seeding import generator_for
 
-CONSTANT = 1e-6  # spread of a channel, as a share of the largest one's, from which on it counts as constant
+CONSTANT = 1e-6  # a channel with at most this share of the largest spread counts as constant
 
 
 class ActivationNorm(nn.Module):
@@ -45,7 +45,7 @@ class ActivationNorm(nn.Module):
         self.log_scale.copy_(-torch.where(spread > CONSTANT * spread.max(), spread, 1.0).log())
 
     def forward(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], Float[Tensor, ""]]:
-        """y and log |det dy/dx|."""
+        """Return y and log |det dy/dx|."""
         return (x - self.centre) * self.log_scale.exp(), self.log_scale.sum()
 
 
@@ -59,7 +59,7 @@ class Permutation(nn.Module):
         self.register_buffer("order", torch.randperm(width, generator=generator))
 
     def forward(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], Float[Tensor, ""]]:
-        """y and log |det dy/dx| = 0."""
+        """Return y and log |det dy/dx| = 0."""
         return x[:, self.order], x.new_zeros(())
 
 
@@ -80,7 +80,7 @@ class AdditiveCoupling(nn.Module):
             nn.init.zeros_(parameter)
 
     def forward(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], Float[Tensor, ""]]:
-        """y and log |det dy/dx| = 0."""
+        """Return y and log |det dy/dx| = 0."""
         first, second = x[:, : self.fixed], x[:, self.fixed :]
         return torch.cat([first, second + self.shift(first)], 1), x.new_zeros(())
 
@@ -122,29 +122,29 @@ class Flow(nn.Module):
             self.levels.append(nn.ModuleList(layer for step in steps for layer in step))
 
     def forward(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], Float[Tensor, ""]]:
-        """z, the parts in the order in which they were factored out, and log |det dz/dx|, the same for every x."""
+        """Return z, its parts in the order in which they are factored out, and log |det dz/dx|, equal for every x."""
         return self._forward(x, initialise=False)
 
     @torch.no_grad()
     def initialise(self, x: Float[Tensor, "n d"]) -> None:
-        """Set each activation normalisation so that what leaves it, for these x, has mean 0 and variance 1."""
+        """Initialise each activation normalisation: its outputs for these x get mean 0 and variance 1."""
         self._forward(x, initialise=True)
 
     def _forward(self, x: Float[Tensor, "n d"], *, initialise: bool) -> tuple[Float[Tensor, "n d"], Float[Tensor, ""]]:
         parts, log_determinant = [], x.new_zeros(())
-        for layers, kept in zip(self.levels, [*self.widths[1:], 0], strict=True):
+        for layers, width in zip(self.levels, [*self.widths[1:], 0], strict=True):
             for layer in layers:
                 if initialise and isinstance(layer, ActivationNorm):
                     layer.initialise(x)
                 x, change = layer(x)
                 log_determinant = log_determinant + change
-            parts.append(x[:, kept:])
-            x = x[:, :kept]
+            parts.append(x[:, width:])
+            x = x[:, :width]
         return torch.cat(parts, 1), log_determinant
 
 
 def negative_log_likelihood(z: Float[Tensor, "n d"], log_determinant: Float[Tensor, ""]) -> Float[Tensor, " n"]:
-    """-log p(u) / d of each vector, in nats a dimension (Eq. 4): (|z|^2/2 + d/2 log 2 pi - log |det|) / d."""
+    """Return -log p(u) / d of each vector, in nats a dimension (Eq. 4): (|z|^2/2 + d/2 log 2 pi - log |det|) / d."""
     d = z.shape[1]
     return (z.square().sum(1) / 2 + d / 2 * math.log(2 * math.pi) - log_determinant) / d
 
@@ -160,10 +160,10 @@ def fit_flow(
     batch_size: int = 64,
     seed: int = 42,
 ) -> Flow:
-    """A flow of maximum likelihood for n vectors, in float32 on their device: Adam over shuffled minibatches.
+    """Fit a flow to n vectors by maximum likelihood, in float32 on their device: Adam over shuffled minibatches.
 
     Needs more vectors than dimensions: the covariance of fewer is singular, and their likelihood has no maximum. The
-    same vectors and seed give the same flow. Its parameters want no gradient any more.
+    same vectors and seed give the same flow. Its parameters are frozen.
     """
     n, d = vectors.shape
     if n <= d:

@@ -1,4 +1,4 @@
-"""Evaluations of few numbers: how large sets are, how their gold scores lie, example rankings, halves of sentences."""
+"""Small evaluations: sizes of datasets, their gold scores, example rankings, halves of sentences."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ import numpy as np
 
 from cse_core.data.senteval import TRANSFER, EvalDataset
 from cse_core.evaluation.scorers import Cosine, Scorer
-from cse_core.evaluation.subsets import SIMILAR, scored, unordered
+from cse_core.evaluation.subsets import SIMILAR, gold_between, unordered_pairs
 from cse_core.evaluation.task import BaseTask, Inputs, Outcome, check_nonzero
 from cse_core.evaluation.transfer import SPLITS
 from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics.correlation import correlations
 
 VERSION = 1  # a column of every score: bump with any change that could move one
-SHORTEST = 4  # words of a sentence whose halves have two each
+SHORTEST = 4  # words, so that each half has two
 
 # RankCSE, Tables 1 and 12: a query, and its targets with their human labels.
 EXAMPLES: dict[str, tuple[str, Mapping[str, float]]] = {
@@ -67,9 +67,9 @@ EXAMPLES: dict[str, tuple[str, Mapping[str, float]]] = {
 
 @dataclass(frozen=True)
 class Sizes(BaseTask):
-    """How many pairs or labelled sentences each split has (RankCSE, Tables 7 and 8).
+    """The number of pairs or labelled sentences in each split (RankCSE, Tables 7 and 8).
 
-    A set without fixed splits, which is cross-validated, counts as `train`, as there.
+    A set without fixed splits, which is cross-validated, counts as `train`, as in the paper.
     """
 
     version: ClassVar[int] = VERSION
@@ -77,34 +77,34 @@ class Sizes(BaseTask):
 
     @classmethod
     def of(cls, *names: str) -> "Sizes":
-        """Of a transfer task, or of an STS set by the names of its splits."""
+        """Make the task of a transfer task, or of an STS set by the names of its splits."""
         if names[0] in TRANSFER:
             return cls(read_sets=names, metrics=SPLITS.get(names[0], ("train",)))
-        return cls(read_sets=names, metrics=tuple(map(_split, names)))
+        return cls(read_sets=names, metrics=tuple(map(_split_name, names)))
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are those of all splits."""
         counts: Counter[str] = Counter()
         for task in self.read_sets:
             table = inputs.sets[task].table
-            splits = table["split"][:] if task in TRANSFER else [_split(task)] * len(table)
+            splits = table["split"][:] if task in TRANSFER else [_split_name(task)] * len(table)
             counts.update("train" if split == "all" else split for split in splits)
         return Outcome({split: float(counts[split]) for split in self.metrics}, counts.total())
 
 
-def _split(name: str) -> str:
-    """The split that a pair set is, by its name."""
+def _split_name(name: str) -> str:
+    """Return the split in a pair set's name."""
     return next((split for split in ("train", "dev") if name.endswith(f"_{split}")), "test")
 
 
 @dataclass(frozen=True)
 class Gold(BaseTask):
-    """Gold scores over 5, the share of similar pairs, and which pairs STS-B's dev and train sets have as well.
+    """Gold scores over 5, the share of similar pairs, and the number of pairs shared with STS-B's dev and train sets.
 
-    `similar`: gold / 5 from 0.67 on (RankEncoder, A.3 and Fig. 9; SICK-R's scores, 1 to 5, are divided by 5 too).
-    `shared_dev`: how many pairs of this set are, after normalisation and in either order, also in STS-B dev;
-    `.same_gold`: how many of those with the same score; `.other_way`: how many pairs of STS-B dev are in this set. The
-    two ways differ where a set has a pair twice. `shared_train`: the same of STS-B train.
+    `similar`: gold / 5 of at least 0.67 (RankEncoder, A.3 and Fig. 9; SICK-R's scores, 1 to 5, are divided by 5 too).
+    `shared_dev`: the number of pairs that are, after normalisation and in either order, also in STS-B dev;
+    `.same_gold`: those with the same score; `.other_way`: the number of pairs of STS-B dev that are in this set, which
+    differs where a set has a pair twice. `shared_train`: the same for STS-B train.
     """
 
     version: ClassVar[int] = VERSION
@@ -115,46 +115,46 @@ class Gold(BaseTask):
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are pairs."""
-        own, *others = (inputs.sets[task] for task in self.read_sets)
-        gold = np.asarray(own.table["score"][:]) / 5
-        metrics = {"similar": len(scored(SIMILAR, np.inf)(own, {})) / len(gold)}
+        dataset, *others = (inputs.sets[task] for task in self.read_sets)
+        gold = np.asarray(dataset.table["score"][:]) / 5
+        metrics = {"similar": len(gold_between(SIMILAR, np.inf)(dataset, {})) / len(gold)}
         for task, other in zip(self.read_sets[1:], others, strict=True):
-            counts = shared(own, other)
-            metrics |= {f"shared_{_split(task)}{what}": float(count) for what, count in counts.items()}
+            counts = count_shared(dataset, other)
+            metrics |= {f"shared_{_split_name(task)}{what}": float(count) for what, count in counts.items()}
         return Outcome(metrics, len(gold), {"gold": gold.astype(np.float32)})
 
 
-def shared(own: EvalDataset, other: EvalDataset) -> dict[str, int]:
-    """Pairs of the one set that are in the other: "", those with the same gold; and ".other_way", of the other."""
-    mine, theirs = unordered(own), unordered(other)
-    scores: dict[frozenset[str], set[float]] = {}
-    for pair, score in zip(theirs, other.table["score"][:], strict=True):
-        scores.setdefault(pair, set()).add(score)
-    found = [(pair, s) for pair, s in zip(mine, own.table["score"][:], strict=True) if pair in scores]
-    known = set(mine)
+def count_shared(dataset: EvalDataset, other: EvalDataset) -> dict[str, int]:
+    """Count a dataset's pairs that are in the other (""), with the same gold, and the other's that are in this one."""
+    pairs, other_pairs = unordered_pairs(dataset), unordered_pairs(other)
+    other_scores: dict[frozenset[str], set[float]] = {}
+    for pair, score in zip(other_pairs, other.table["score"][:], strict=True):
+        other_scores.setdefault(pair, set()).add(score)
+    shared = [(pair, s) for pair, s in zip(pairs, dataset.table["score"][:], strict=True) if pair in other_scores]
+    distinct = set(pairs)
     return {
-        "": len(found),
-        ".same_gold": sum(score in scores[pair] for pair, score in found),
-        ".other_way": sum(pair in known for pair in theirs),
+        "": len(shared),
+        ".same_gold": sum(score in other_scores[pair] for pair, score in shared),
+        ".other_way": sum(pair in distinct for pair in other_pairs),
     }
 
 
 @dataclass(frozen=True)
 class Example(BaseTask):
-    """How a query's targets are ranked: the score of each, in their order, and Spearman with the human labels."""
+    """The ranking of a query's targets: the score of each, in their order, and Spearman with the human labels."""
 
     version: ClassVar[int] = VERSION
     human: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, query: str, targets: Mapping[str, float]) -> "Example":
-        """From a query and its targets' labels."""
+        """Make the task of a query and its targets' labels."""
         return cls(sentences=(query, *targets), human=tuple(targets.values()))
 
     def __post_init__(self) -> None:
         if len(self.human) < 2 or len(self.sentences) != 1 + len(self.human):
             raise ValueError(
-                f"an example wants a query and at least two targets with a label each, got {len(self.sentences)} "
+                f"an example needs a query and at least two targets with a label each, got {len(self.sentences)} "
                 f"sentences and {len(self.human)} labels"
             )
 
@@ -173,7 +173,7 @@ class Example(BaseTask):
 
 @dataclass(frozen=True)
 class Halves(BaseTask):
-    """Whether sentences lie nearer to their left or their right half (what CompCSE, Fig. 4, shows of one sentence).
+    """Whether sentences are nearer to their left or their right half (CompCSE, Fig. 4, shows it for one sentence).
 
     Over distinct sentences x of at least four words: `imbalance`, the mean of | cos(x, left) - cos(x, right) |, and
     `left`, the share with cos(x, left) > cos(x, right).
@@ -183,17 +183,19 @@ class Halves(BaseTask):
     metrics: ClassVar[tuple[str, ...]] = ("imbalance", "left")
 
     def check(self, name: str, scorer: Scorer) -> None:
-        """Plain vectors: rank vectors of so many sentences don't fit, and a fit would be on the halves themselves."""
+        """Refuse all but plain cosine: rank vectors don't fit into memory, and a fit would be on the halves."""
         if not isinstance(scorer, Cosine):
-            raise ValueError(f"{name}: halves want an encoder's own vectors, got the scorer {scorer}")
+            raise ValueError(f"{name}: halves require an encoder's own vectors, got the scorer {scorer}")
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are the sentences that have halves."""
         tables = [inputs.sets[task].table for task in self.read_sets]
-        found = dict.fromkeys(s for table in tables for side in ("sentence1", "sentence2") for s in table[side][:])
-        whole = [sentence for sentence in found if len(sentence.split()) >= SHORTEST]
+        distinct = dict.fromkeys(s for table in tables for side in ("sentence1", "sentence2") for s in table[side][:])
+        whole = [sentence for sentence in distinct if len(sentence.split()) >= SHORTEST]
         if not whole:
-            raise ValueError(f"{name}: sentences of at least {SHORTEST} words wanted, got none among {len(found):,}")
+            raise ValueError(
+                f"{name}: expected sentences of at least {SHORTEST} words, got none among {len(distinct):,}"
+            )
         left, right = zip(*map(halves, whole), strict=True)
         texts = [*whole, *left, *right]
         x, y, z = check_nonzero(name, inputs.vectors(texts), texts).chunk(3)
@@ -202,7 +204,7 @@ class Halves(BaseTask):
 
 
 def halves(sentence: str) -> tuple[str, str]:
-    """The first ceil(n / 2) of the n words between white space, and the rest."""
+    """Return the first ceil(n / 2) of the n words between white space, and the rest."""
     words = sentence.split()
     middle = -(-len(words) // 2)
     return " ".join(words[:middle]), " ".join(words[middle:])

@@ -1,6 +1,6 @@
 """Many linear classifiers trained side by side, each exactly as SentEval's PyTorch classifier trains one.
 
-Problems differ in rows and weight decays; initial weights and permutations they share, as each starts from the same
+Problems differ in rows and weight decays; they share initial weights and permutations, as each starts from the same
 seed. Axes: f problems, k weight decays, c classes, d1 features and a column of ones, whose weight is the bias.
 """
 
@@ -18,13 +18,16 @@ from torch import Tensor, nn
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)  # weight decays; the bias decays too
 HELD_OUT = 0.05
-MOST_PASSES = 200
-SIDE_BY_SIDE = 16  # with more problems a step no longer fits the cache
+MAX_PASSES = 200
+CHUNK = 16  # problems; with more a step no longer fits the cache
 
 
 @dataclass(frozen=True)
 class Setting:
-    """SentEval's parameters: rounds of `passes` over the data, until one fails to improve after `tenacity` others."""
+    """SentEval's parameters: rounds of `passes` over the data, until one fails to improve after `tenacity` others did.
+
+    `tenacity` is SentEval's word for patience.
+    """
 
     folds: int
     optimiser: str
@@ -40,7 +43,7 @@ SETTINGS = {
 
 
 class Problem(NamedTuple):
-    """Rows to train on, rows that say when to stop (5 % of the former, drawn, if None), weight decays to try."""
+    """Training rows, rows for early stopping (if None, 5 % of the former are drawn), weight decays to try."""
 
     rows: Int[np.ndarray, " n"]
     stop: Int[np.ndarray, " m"] | None = None
@@ -48,7 +51,7 @@ class Problem(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """For each weight decay the best accuracy on the stopping set and the weights that had it, the bias last."""
+    """The best accuracy on the stopping set for each weight decay, and the weights that reached it, bias last."""
 
     best: Float[np.ndarray, " k"]
     weights: Float[Tensor, "k c d1"]
@@ -60,31 +63,31 @@ def fit(
     problems: Sequence[Problem],
     setting: Setting,
     seed: int,
-    tell: Callable[[int], object] = lambda more: None,
+    progress: Callable[[int], object] = lambda more: None,
 ) -> list[Fitted]:
-    """Every problem's classifiers, in the problems' order; `tell` gets how many more problems are done.
+    """Fit every problem's classifiers; return them in order. `progress` gets the number of problems just done.
 
     Chunks of problems run in as many threads as torch may use, each step of a chunk on one of them.
     """
     x1 = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
-    start = _initial(x.shape[1], int(y.max()) + 1, seed)
+    start = _initial_weights(x.shape[1], int(y.max()) + 1, seed)
     chunks = _chunks(problems)
-    found: dict[int, Fitted] = {}
+    results: dict[int, Fitted] = {}
     with _one_thread_each() as threads, ThreadPoolExecutor(threads) as pool:
         running = {
-            pool.submit(_side_by_side, x1, y, start, [problems[i] for i in chunk], setting, seed): chunk
+            pool.submit(_train_chunk, x1, y, start, [problems[i] for i in chunk], setting, seed): chunk
             for chunk in chunks
         }
         try:
             for done in as_completed(running):
-                found |= zip(running[done], done.result(), strict=True)
-                tell(len(running[done]))
+                results |= zip(running[done], done.result(), strict=True)
+                progress(len(running[done]))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # else an error or Ctrl-C waits for chunks not yet begun
-    return [found[i] for i in range(len(problems))]
+    return [results[i] for i in range(len(problems))]
 
 
-def _initial(width: int, classes: int, seed: int) -> Float[Tensor, "c d1"]:
+def _initial_weights(width: int, classes: int, seed: int) -> Float[Tensor, "c d1"]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         linear = nn.Linear(width, classes)
@@ -92,7 +95,7 @@ def _initial(width: int, classes: int, seed: int) -> Float[Tensor, "c d1"]:
 
 
 def _chunks(problems: Sequence[Problem]) -> list[list[int]]:
-    """Indices of problems with equally many rows, which draw the same permutations, in even shares; long ones first."""
+    """Chunk the indices of problems with equally many rows, which draw the same permutations; long ones first."""
 
     def shape(i: int) -> tuple[int, bool, int]:
         return len(problems[i].rows), problems[i].stop is None, len(problems[i].l2)
@@ -100,7 +103,7 @@ def _chunks(problems: Sequence[Problem]) -> list[list[int]]:
     chunks = []
     for _, alike in groupby(sorted(range(len(problems)), key=shape, reverse=True), key=shape):
         same = list(alike)
-        chunks += [part.tolist() for part in np.array_split(same, -(-len(same) // SIDE_BY_SIDE))]
+        chunks += [part.tolist() for part in np.array_split(same, -(-len(same) // CHUNK))]
     return chunks
 
 
@@ -114,7 +117,7 @@ def _one_thread_each():
         torch.set_num_threads(threads)
 
 
-def _side_by_side(
+def _train_chunk(
     x1: Float[Tensor, "n d1"],
     y: Int[Tensor, " n"],
     start: Float[Tensor, "c d1"],
@@ -122,32 +125,32 @@ def _side_by_side(
     setting: Setting,
     seed: int,
 ) -> list[Fitted]:
-    """Rounds until no classifier is left; problems whose classifiers have all stopped leave the batch."""
+    """Train in rounds until no classifier is left; problems whose classifiers have all stopped leave the batch."""
     stream = np.random.RandomState(seed)  # what numpy.random.seed(seed) starts
-    rows, stop = _rows(problems, stream)
+    rows, stop = _split_rows(problems, stream)
     state = _State.of(start, rows, stop, [problem.l2 for problem in problems], setting)
-    found: dict[int, Fitted] = {}
+    results: dict[int, Fitted] = {}
     passes = 0
-    while len(state.of_problem) and passes <= MOST_PASSES:
+    while len(state.of_problem) and passes <= MAX_PASSES:
         for _ in range(setting.passes):
             permutation = torch.from_numpy(stream.permutation(state.rows.shape[1]))
             for places in permutation.split(setting.batch):
                 _step(state, x1, y, state.rows[:, places])
         passes += setting.passes
-        _judge(state, _correct(state, x1, y), setting.tenacity)
-        found |= state.drop(~state.active.any(1))
-    found |= state.drop(torch.ones(len(state.of_problem), dtype=torch.bool))
-    return [found[i] for i in range(len(problems))]
+        _update_best(state, _count_correct(state, x1, y), setting.tenacity)
+        results |= state.drop(~state.active.any(1))
+    results |= state.drop(torch.ones(len(state.of_problem), dtype=torch.bool))
+    return [results[i] for i in range(len(problems))]
 
 
-def _rows(problems: Sequence[Problem], stream: np.random.RandomState) -> tuple[Tensor, Tensor]:
-    """Training rows (f, n) and stopping rows (f, m), where -1 fills up the shorter ones."""
+def _split_rows(problems: Sequence[Problem], stream: np.random.RandomState) -> tuple[Tensor, Tensor]:
+    """Return training rows (f, n) and stopping rows (f, m), where -1 pads the shorter ones."""
     rows = np.stack([problem.rows for problem in problems])
     if problems[0].stop is None:
         drawn = stream.permutation(rows.shape[1])
         held = int(HELD_OUT * rows.shape[1])
         if not held:
-            raise ValueError(f"a stopping set of 5 % wants at least 20 rows to draw from, got {rows.shape[1]}")
+            raise ValueError(f"a stopping set of 5 % needs at least 20 rows to draw from, got {rows.shape[1]}")
         return torch.from_numpy(rows[:, drawn[held:]]), torch.from_numpy(rows[:, drawn[:held]])
     given = [torch.from_numpy(problem.stop) for problem in problems if problem.stop is not None]
     return torch.from_numpy(rows), nn.utils.rnn.pad_sequence(given, batch_first=True, padding_value=-1)
@@ -155,7 +158,7 @@ def _rows(problems: Sequence[Problem], stream: np.random.RandomState) -> tuple[T
 
 @dataclass
 class _State:
-    """What a chunk's classifiers are at; every tensor's first axis is the problem."""
+    """The training state of a chunk's classifiers; every tensor's first axis is the problem."""
 
     of_problem: Int[Tensor, " f"]
     rows: Int[Tensor, "f n"]
@@ -192,21 +195,21 @@ class _State:
         )
 
     def drop(self, gone: Bool[Tensor, " f"]) -> dict[int, Fitted]:
-        """Take problems out and give back what they came to."""
+        """Remove problems and return their results by index."""
         sizes = (self.stop >= 0).sum(1)
-        found = {
+        results = {
             int(self.of_problem[i]): Fitted((self.best[i].double() / sizes[i]).numpy(), self.kept[i].transpose(0, 1))
             for i in gone.nonzero().flatten()
         }
-        if found:
+        if results:
             for name, value in vars(self).items():
                 if isinstance(value, Tensor):
                     setattr(self, name, value[~gone])
-        return found
+        return results
 
 
 def _step(state: _State, x1: Float[Tensor, "n d1"], y: Int[Tensor, " n"], rows: Int[Tensor, "f b"]) -> None:
-    """One optimiser step on a batch of each problem: cross entropy, averaged over the batch, its gradient by hand."""
+    """Take one optimiser step on a batch of each problem: cross entropy, averaged over the batch, gradient by hand."""
     f, c, k, d1 = state.weights.shape
     x = x1.index_select(0, rows.flatten()).view(f, -1, d1)
     logits = torch.bmm(state.weights.view(f, c * k, d1), x.transpose(1, 2)).view(f, c, k, -1)
@@ -222,7 +225,7 @@ def _step(state: _State, x1: Float[Tensor, "n d1"], y: Int[Tensor, " n"], rows: 
 
 
 def _adam(weights: Tensor, gradient: Tensor, first: Tensor, second: Tensor, steps: int) -> None:
-    """torch.optim.Adam's update with its defaults (rate 1e-3), in its order of operations."""
+    """Apply torch.optim.Adam's update with its defaults (rate 1e-3), in its order of operations."""
     first.lerp_(gradient, 1 - 0.9)
     second.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
     scale = second.sqrt().div_((1 - 0.999**steps) ** 0.5).add_(1e-8)
@@ -230,12 +233,12 @@ def _adam(weights: Tensor, gradient: Tensor, first: Tensor, second: Tensor, step
 
 
 def _rmsprop(weights: Tensor, gradient: Tensor, second: Tensor) -> None:
-    """torch.optim.RMSprop's update with its defaults (rate 1e-2), in its order of operations."""
+    """Apply torch.optim.RMSprop's update with its defaults (rate 1e-2), in its order of operations."""
     second.mul_(0.99).addcmul_(gradient, gradient, value=1 - 0.99)
     weights.addcdiv_(gradient, second.sqrt().add_(1e-8), value=-1e-2)
 
 
-def _correct(state: _State, x1: Float[Tensor, "n d1"], y: Int[Tensor, " n"]) -> Int[Tensor, "f k"]:
+def _count_correct(state: _State, x1: Float[Tensor, "n d1"], y: Int[Tensor, " n"]) -> Int[Tensor, "f k"]:
     f, c, k, d1 = state.weights.shape
     x = x1[state.stop]
     logits = torch.bmm(state.weights.view(f, c * k, d1), x.transpose(1, 2)).view(f, c, k, -1)
@@ -243,8 +246,8 @@ def _correct(state: _State, x1: Float[Tensor, "n d1"], y: Int[Tensor, " n"]) -> 
     return right.sum(-1)
 
 
-def _judge(state: _State, correct: Int[Tensor, "f k"], tenacity: int) -> None:
-    """Keep what got better; stop what did not and has failed `tenacity` times before."""
+def _update_best(state: _State, correct: Int[Tensor, "f k"], tenacity: int) -> None:
+    """Store weights that improved; stop classifiers that did not and have failed `tenacity` times before."""
     better = state.active & (correct > state.best)
     worse = state.active & ~better
     state.best = torch.where(better, correct, state.best)

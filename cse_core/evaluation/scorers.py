@@ -1,4 +1,4 @@
-"""How an encoder becomes pair scores. A scorer's text form names it in every score's record."""
+"""Scorers: how the vectors of an encoder become pair scores. A scorer's text names it in the record."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,32 +27,32 @@ SPLITS = {"stsb": ("stsb_train", "stsb_dev", "stsb"), "sickr": ("sickr_train", "
 
 @runtime_checkable
 class Scorer(Protocol):
-    """A frozen value that turns sentence pairs into scores."""
+    """A frozen value that scores sentence pairs."""
 
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
-        """The encoder under the pooling that this scorer reads: what it embeds, it embeds with this, each text once."""
+        """Return the encoder with the pooling of this scorer, which embeds everything with it, each text once."""
         ...
 
     def texts(self, data: Path | None = None) -> Sequence[str]:
-        """What it embeds besides the pairs: its corpus, if it has one."""
+        """Return the sentences that it embeds besides the pairs: its corpus, if it has one."""
         ...
 
     def pair_scores(
         self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, "PairScores"]:
-        """Scores of every task's pairs; `data` is where a corpus or a task's other splits are looked for."""
+        """Return scores of every task's pairs; `data` is the folder of a corpus or of a task's other splits."""
         ...
 
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
-        """Vectors whose cosines are this scorer's scores, for measures of a space rather than of pairs."""
+        """Return vectors whose cosines are this scorer's scores, for measures of a space rather than of pairs."""
         ...
 
 
 @dataclass(frozen=True)
 class PairScores:
-    """A score a pair, and how many pairs had no defined score and count as 0."""
+    """A score a pair, and the number of pairs without a defined score, which count as 0."""
 
     scores: Float[np.ndarray, " n"]
     undefined: int = 0
@@ -60,7 +60,7 @@ class PairScores:
 
 @dataclass(frozen=True)
 class Cosine:
-    """Plain cosine of two vectors, under the encoder's own pooling and template or under others."""
+    """Plain cosine of two vectors, with the encoder's own pooling and template or with others."""
 
     pooling: str | None = None
     template: str = ""
@@ -76,13 +76,13 @@ class Cosine:
         self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer."""
-        view = _filled(self.view(encoder), tasks)
+        view = _fill(self.view(encoder), tasks)
         return {task: PairScores(*pair_cosines(*map(view.encode, sides))) for task, sides in tasks.items()}
 
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
-        own = CachedEncoder.wrap(encoder)
-        return own.with_pooling(self.pooling, self.template) if self.pooling else own
+        cached = CachedEncoder.wrap(encoder)
+        return cached.with_pooling(self.pooling, self.template) if self.pooling else cached
 
     def texts(self, data: Path | None = None) -> Sequence[str]:
         """See Scorer."""
@@ -99,8 +99,8 @@ class Cosine:
 class Ranked:
     """Spearman's rho of two sentences' rankings of a corpus, mixed with their cosine (RankEncoder, Eq. 7).
 
-    Eq. 7 has the weight 0.1; 1 is rho alone (Eq. 2). Corpus sentences are drawn and cut as in training. With similarity
-    "centred" Pearson's r of the two sentences' cosines to the corpus stands for rho.
+    Eq. 7 has the weight 0.1; 1 is only rho (Eq. 2). Corpus sentences are drawn and cut as in training. The similarity
+    "centred" replaces rho by Pearson's r of the two sentences' cosines to the corpus.
     """
 
     corpus: Corpus
@@ -126,7 +126,7 @@ class Ranked:
     ) -> dict[str, PairScores]:
         """See Scorer."""
         corpus, scores = self.corpus_vectors(encoder, data=data), {}
-        view = _filled(self.view(encoder), tasks)
+        view = _fill(self.view(encoder), tasks)
         for task, sides in tasks.items():
             a, b = map(view.encode, sides)
             cosines, undefined = pair_cosines(a, b)
@@ -144,17 +144,17 @@ class Ranked:
         return sample(self.corpus, self.size, self.seed, data)
 
     def corpus_vectors(self, encoder: SentenceEncoder, *, data: Path | None = None) -> Float[Tensor, "size d"]:
-        """Embeddings of the corpus's sentences."""
+        """Return embeddings of the corpus's sentences."""
         return self.view(encoder).encode(self.texts(data))
 
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
         """See Scorer: rank vectors (with weight 1, RankEncoder's Table 2) and, with less, directions beside them."""
-        own = self.view(encoder).encode(sentences)
-        corpus, how = self.corpus_vectors(encoder, data=data), {"normalise": self.normalise}
-        ranks = profile_vectors(own, corpus, "average", similarity=self.similarity, **how)
-        return torch.cat([self.weight**0.5 * ranks, (1 - self.weight) ** 0.5 * F.normalize(own, dim=1)], dim=1)
+        x = self.view(encoder).encode(sentences)
+        corpus = self.corpus_vectors(encoder, data=data)
+        ranks = profile_vectors(x, corpus, "average", normalise=self.normalise, similarity=self.similarity)
+        return torch.cat([self.weight**0.5 * ranks, (1 - self.weight) ** 0.5 * F.normalize(x, dim=1)], dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +180,7 @@ class Whitened:
         self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer."""
-        return _fitted(self.view(encoder), tasks, self.corpus, data, self._fit)
+        return _fit_and_score(self.view(encoder), tasks, self.corpus, data, self._fit)
 
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
@@ -188,13 +188,13 @@ class Whitened:
 
     def texts(self, data: Path | None = None) -> Sequence[str]:
         """See Scorer."""
-        return _texts(self.corpus, data) if self.corpus else ()
+        return _fitting_texts(self.corpus, data) if self.corpus else ()
 
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
         """See Scorer; without a corpus, fitted on the sentences themselves."""
-        return _mapped(self.view(encoder), sentences, self.corpus, data, self._fit)
+        return _fit_and_map(self.view(encoder), sentences, self.corpus, data, self._fit)
 
     def _fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
         return whitening(texts, self.dims)
@@ -218,7 +218,7 @@ class Flowed:
         self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer."""
-        return _fitted(self.view(encoder), tasks, self.corpus, data, self._fit)
+        return _fit_and_score(self.view(encoder), tasks, self.corpus, data, self._fit)
 
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
@@ -226,42 +226,42 @@ class Flowed:
 
     def texts(self, data: Path | None = None) -> Sequence[str]:
         """See Scorer."""
-        return _texts(self.corpus, data) if self.corpus else ()
+        return _fitting_texts(self.corpus, data) if self.corpus else ()
 
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
         """See Scorer; without a corpus, fitted on the sentences themselves."""
-        return _mapped(self.view(encoder), sentences, self.corpus, data, self._fit)
+        return _fit_and_map(self.view(encoder), sentences, self.corpus, data, self._fit)
 
     def _fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
         flow = fit_flow(texts, seed=self.seed).eval()
         return torch.no_grad()(lambda x: flow(x)[0])
 
 
-def _filled(view: CachedEncoder, tasks: Mapping[str, Pairs], more: Sequence[str] = ()) -> CachedEncoder:
+def _fill(view: CachedEncoder, tasks: Mapping[str, Pairs], more: Sequence[str] = ()) -> CachedEncoder:
     view.fill([*(s for sides in tasks.values() for side in sides for s in side), *more])
     return view
 
 
-def _fitted(
+def _fit_and_score(
     view: CachedEncoder,
     tasks: Mapping[str, Pairs],
     corpus: Corpus | None,
     data: Path | None,
     fit: Callable[[Float[Tensor, "n d"]], Callable[[Tensor], Tensor]],
 ) -> dict[str, PairScores]:
-    sources = {task: corpus or _splits(task) for task in tasks}
-    texts = {source: _texts(source, data) for source in dict.fromkeys(sources.values())}
-    _filled(view, tasks, [s for some in texts.values() for s in some])
-    maps = {source: fit(view.encode(some)) for source, some in texts.items()}
+    sources = {task: corpus or _all_splits(task) for task in tasks}
+    texts = {source: _fitting_texts(source, data) for source in dict.fromkeys(sources.values())}
+    _fill(view, tasks, [s for source in texts.values() for s in source])
+    maps = {source: fit(view.encode(sentences)) for source, sentences in texts.items()}
     return {
         task: PairScores(*pair_cosines(*(maps[sources[task]](view.encode(side)) for side in sides)))
         for task, sides in tasks.items()
     }
 
 
-def _mapped(
+def _fit_and_map(
     view: CachedEncoder,
     sentences: Sequence[str],
     corpus: Corpus | None,
@@ -269,14 +269,14 @@ def _mapped(
     fit: Callable[[Float[Tensor, "n d"]], Callable[[Tensor], Tensor]],
 ) -> Float[Tensor, "n d"]:
     vectors = view.encode(sentences)
-    return fit(view.encode(_texts(corpus, data)) if corpus else vectors)(vectors)
+    return fit(view.encode(_fitting_texts(corpus, data)) if corpus else vectors)(vectors)
 
 
-def _splits(task: str) -> tuple[str, ...]:
+def _all_splits(task: str) -> tuple[str, ...]:
     return next((names for names in SPLITS.values() if task in names), (task,))
 
 
-def _texts(source: Corpus | tuple[str, ...], data: Path | None) -> list[str]:
+def _fitting_texts(source: Corpus | tuple[str, ...], data: Path | None) -> list[str]:
     if isinstance(source, Corpus):
         return sentences(source, data)["text"][:]
     tables = [pairs(split, data).table for split in source]

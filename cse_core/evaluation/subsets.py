@@ -1,4 +1,4 @@
-"""Named parts of the STS sets: without the pairs that STS-B's dev and train sets share, and by gold score."""
+"""Named subsets of the STS sets: without pairs that are in STS-B's dev or train set, and by gold score."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,43 +11,43 @@ from cse_core.data.senteval import STS_TEST, EvalDataset
 
 Rows = Int[np.ndarray, " _"]
 SEEN = ("stsb_dev", "stsb_train")
-DISSIMILAR, SIMILAR = 0.33, 0.67  # of gold / 5: up to the first, from the second on (RankEncoder, A.3)
+DISSIMILAR, SIMILAR = 0.33, 0.67  # of gold / 5: at most the first, at least the second (RankEncoder, A.3)
 
 
-def normalised(sentence: str) -> str:
-    """Lower case, punctuation as blanks, one blank between words."""
+def normalise(sentence: str) -> str:
+    """Return a sentence in lower case, without punctuation, with single blanks."""
     return " ".join(re.sub(r"[\W_]+", " ", sentence.lower()).split())
 
 
 def disjoint(evaluation: EvalDataset, others: Mapping[str, EvalDataset]) -> Rows:
-    """Rows of pairs that, after normalisation and in either order, are in neither STS-B's dev nor its train set.
+    """Return the rows of pairs that, normalised and in either order, are neither in STS-B's dev nor its train set.
 
     Three of four dev pairs are test pairs of STS12 to STS16, so a checkpoint chosen on them has seen test labels. No
-    pair is left of STS14's deft-forum and deft-news and of STS15's answers-forums: `mean` and `wmean` go without them.
+    pair is left of STS14's deft-forum and deft-news and of STS15's answers-forums: `mean` and `wmean` leave them out.
     """
-    seen = {pair for split in SEEN for pair in unordered(others[split])}
-    return np.array([row for row, pair in enumerate(unordered(evaluation)) if pair not in seen], dtype=np.int64)
+    seen = {pair for split in SEEN for pair in unordered_pairs(others[split])}
+    return np.array([row for row, pair in enumerate(unordered_pairs(evaluation)) if pair not in seen], dtype=np.int64)
 
 
-def unordered(evaluation: EvalDataset) -> list[frozenset[str]]:
-    """Each pair after normalisation, whichever sentence is first."""
+def unordered_pairs(evaluation: EvalDataset) -> list[frozenset[str]]:
+    """Return each pair of normalised sentences, without their order."""
     table = evaluation.table
     sides = zip(table["sentence1"][:], table["sentence2"][:], strict=True)
-    return [frozenset(map(normalised, pair)) for pair in sides]
+    return [frozenset(map(normalise, pair)) for pair in sides]
 
 
-def scored(lowest: float, highest: float) -> Callable[[EvalDataset, Mapping[str, EvalDataset]], Rows]:
-    """Rows of pairs whose gold, divided by 5, is from `lowest` to below `highest` (RankEncoder, Fig. 5)."""
+def gold_between(lowest: float, highest: float) -> Callable[[EvalDataset, Mapping[str, EvalDataset]], Rows]:
+    """Return a function to the rows whose gold / 5 is from `lowest` to below `highest` (RankEncoder, Fig. 5)."""
 
-    def chosen(evaluation: EvalDataset, others: Mapping[str, EvalDataset]) -> Rows:
+    def select_rows(evaluation: EvalDataset, others: Mapping[str, EvalDataset]) -> Rows:
         gold = np.asarray(evaluation.table["score"][:]) / 5
         return np.flatnonzero((gold >= lowest) & (gold < highest))
 
-    return chosen
+    return select_rows
 
 
 class Subset(NamedTuple):
-    """A set, which of its rows, and the other sets that decide it."""
+    """A set, a function that selects its rows, and the other sets that this function reads."""
 
     base: str
     rows: Callable[[EvalDataset, Mapping[str, EvalDataset]], Rows]
@@ -56,7 +56,7 @@ class Subset(NamedTuple):
 
 SUBSETS = {
     **{f"{task}_disjoint": Subset(task, disjoint, SEEN) for task in STS_TEST},
-    "stsb_dissimilar": Subset("stsb", scored(0.0, np.nextafter(DISSIMILAR, 1))),
-    "stsb_between": Subset("stsb", scored(np.nextafter(DISSIMILAR, 1), SIMILAR)),
-    "stsb_similar": Subset("stsb", scored(SIMILAR, np.inf)),
+    "stsb_dissimilar": Subset("stsb", gold_between(0.0, np.nextafter(DISSIMILAR, 1))),
+    "stsb_between": Subset("stsb", gold_between(np.nextafter(DISSIMILAR, 1), SIMILAR)),
+    "stsb_similar": Subset("stsb", gold_between(SIMILAR, np.inf)),
 }

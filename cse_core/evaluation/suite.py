@@ -1,10 +1,20 @@
-"""Evaluations by name, all of a call scored from one embedding of each distinct sentence."""
+"""Tasks by name, and their evaluation from one embedding of each distinct sentence."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from cse_core.data.senteval import STS_DEV, STS_TEST, STS_TRAIN, SYNTHETIC, TRANSFER, EvalDataset, labelled, pairs
+from cse_core.data.senteval import (
+    STS_DEV,
+    STS_TEST,
+    STS_TRAIN,
+    SYNTHETIC,
+    TRANSFER,
+    EvalDataset,
+    labelled_sentences,
+    pairs,
+)
 from cse_core.evaluation.dataset_facts import EXAMPLES, Example, Gold, Halves, Sizes
 from cse_core.evaluation.scorers import SPLITS, Scorer
 from cse_core.evaluation.subsets import SEEN, SUBSETS
@@ -71,28 +81,43 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
-def named(names: Iterable[str]) -> tuple[str, ...]:
-    """The tasks of groups and single names, each once, in order; a group comes before a task of its name."""
-    return tuple(_known(task for name in names for task in GROUPS.get(name, (name,))))
+def expand_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the tasks of groups and single names, each once, in order; a group comes before a task of its name."""
+    return tuple(_look_up(task for name in names for task in GROUPS.get(name, (name,))))
 
 
 def version(name: str) -> int:
-    """Of a task's numbers: a column of every score."""
-    return _known([name])[name].version
+    """Return the version of a task's evaluation, which is recorded with each score."""
+    return _look_up([name])[name].version
 
 
-def complete(name: str, found_version: int, metrics: Collection[str], unrecorded: Collection[str] = ()) -> bool:
-    """Whether these are all the metrics that a task's present version gives, those left out of a record aside."""
+def complete(name: str, recorded_version: int, metrics: Collection[str], unrecorded: Collection[str] = ()) -> bool:
+    """Whether these are all metrics of a task's present version, apart from those that are never recorded."""
     task = TASKS.get(name)
-    return task is not None and found_version == task.version and set(task.metrics) - set(unrecorded) <= set(metrics)
+    return task is not None and recorded_version == task.version and set(task.metrics) - set(unrecorded) <= set(metrics)
 
 
-def _known(names: Iterable[str]) -> dict[str, Task]:
-    found = dict.fromkeys(names)
-    for name in found:
+def _look_up(names: Iterable[str]) -> dict[str, Task]:
+    distinct = dict.fromkeys(names)
+    for name in distinct:
         if name not in TASKS:
             raise unknown("task", name, [*GROUPS, *TASKS])
-    return {name: TASKS[name] for name in found}
+    return {name: TASKS[name] for name in distinct}
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Outcomes by task, the reasons why tasks failed, and the datasets that all of them were computed from."""
+
+    outcomes: Mapping[str, Outcome]
+    failures: Mapping[str, str]
+    datasets: Mapping[str, EvalDataset]
+
+    def __getitem__(self, task: str) -> Outcome:
+        """Return a task's outcome; raise its failure as a ValueError if it has none."""
+        if task in self.failures:
+            raise ValueError(self.failures[task])
+        return self.outcomes[task]
 
 
 def evaluate(
@@ -102,39 +127,37 @@ def evaluate(
     *,
     data: Path | None = None,
     progress: Progress | None = None,
-    failed: dict[str, str] | None = None,
-) -> tuple[dict[str, Outcome], dict[str, EvalDataset]]:
-    """Every task's outcome, and the sets that they were read from.
+) -> Evaluated:
+    """Score an encoder on tasks; a task that fails does not stop the others.
 
     All sets and a scorer's corpus are read before anything is embedded, so that a damaged file costs nothing; then
-    every distinct sentence of all tasks is embedded once; nothing is, where all that is wanted are facts of the sets. A
-    task that fails ends the call; with `failed`, its reason is put there and the others go on.
+    every distinct sentence of all tasks is embedded once. Tasks that only state facts of the sets embed nothing.
     """
-    tasks = _known(names)
+    tasks = _look_up(names)
     for name, task in tasks.items():
         task.check(name, scorer)
-    scored = {name: pairs(name, data) for name in _all(task.pair_sets for task in tasks.values())}
-    classed = {name: labelled(name, data) for name in _all(task.labelled_sets for task in tasks.values())}
-    others = _all(task.read_sets for task in tasks.values())
-    read = {name: (labelled if name in TRANSFER else pairs)(name, data) for name in others}
+    scored = {name: pairs(name, data) for name in _unique_names(task.pair_sets for task in tasks.values())}
+    classed = {
+        name: labelled_sentences(name, data) for name in _unique_names(task.labelled_sets for task in tasks.values())
+    }
+    others = _unique_names(task.read_sets for task in tasks.values())
+    read = {name: (labelled_sentences if name in TRANSFER else pairs)(name, data) for name in others}
     sets = read | scored | classed
-    memory = CachedEncoder.wrap(encoder)
-    every = [s for found in (scored | classed).values() for side in _sides(found) for s in side]
-    own = [s for task in tasks.values() for s in task.sentences]
-    if every or own:  # else a scorer's corpus would be embedded for nothing
-        scorer.view(memory).fill([*every, *own, *scorer.texts(data)], progress)
+    cached = CachedEncoder.wrap(encoder)
+    texts = [s for dataset in (scored | classed).values() for side in _sides(dataset) for s in side]
+    texts += [s for task in tasks.values() for s in task.sentences]
+    if texts:  # else a scorer's corpus would be embedded for nothing
+        scorer.view(cached).fill([*texts, *scorer.texts(data)], progress)
     columns = {name: (e.table["sentence1"][:], e.table["sentence2"][:]) for name, e in scored.items()}
-    scores = scorer.pair_scores(memory, columns, data=data) if columns else {}
-    inputs = Inputs(sets, scores, scorer, memory, data, progress)
-    found = {}
+    scores = scorer.pair_scores(cached, columns, data=data) if columns else {}
+    inputs = Inputs(sets, scores, scorer, cached, data, progress)
+    outcomes, failures = {}, {}
     for name in tasks:
         try:
-            found[name] = _outcome(name, inputs)
+            outcomes[name] = _outcome(name, inputs)
         except ValueError as error:
-            if failed is None:
-                raise
-            failed[name] = str(error)
-    return found, sets
+            failures[name] = str(error)
+    return Evaluated(outcomes, failures, sets)
 
 
 def _outcome(name: str, inputs: Inputs) -> Outcome:
@@ -145,8 +168,8 @@ def _outcome(name: str, inputs: Inputs) -> Outcome:
     return outcome
 
 
-def _all(names: Iterable[Iterable[str]]) -> list[str]:
-    return list(dict.fromkeys(name for some in names for name in some))
+def _unique_names(names: Iterable[Iterable[str]]) -> list[str]:
+    return list(dict.fromkeys(name for group in names for name in group))
 
 
 def _sides(evaluation: EvalDataset) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""What an evaluation is given, what it gives back and what it must say of itself."""
+"""Contracts of an evaluation: a Task, its Inputs and its Outcome."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from cse_core.models.embedding_cache import CachedEncoder, Progress
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an evaluation found: metrics by name, how many rows they rest on, arrays for figures, warnings."""
+    """The result of an evaluation: metrics by name, their number of rows, arrays for figures, warnings."""
 
     metrics: Mapping[str, float]
     rows: int
@@ -27,7 +27,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What evaluations are made from: sets by name, their pair scores, the scorer and what it embeds with."""
+    """What evaluations compute from: sets by name, their pair scores, the scorer and its encoder."""
 
     sets: Mapping[str, EvalDataset]
     scores: Mapping[str, PairScores]
@@ -37,7 +37,7 @@ class Inputs:
     progress: Progress | None
 
     def pairs(self, names: Sequence[str]) -> "PairList":
-        """Several sets one after the other."""
+        """Concatenate the pairs of several sets."""
         tables = [self.sets[name].table for name in names]
         first, second = ([s for table in tables for s in table[side][:]] for side in ("sentence1", "sentence2"))
         return PairList(
@@ -50,13 +50,13 @@ class Inputs:
         )
 
     def vectors(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-        """Vectors whose cosines are the scorer's scores."""
+        """Return vectors whose cosines are the scorer's scores."""
         return self.scorer.vectors(self.encoder, sentences, data=self.data)
 
 
 @dataclass(frozen=True)
 class PairList:
-    """Sentence pairs with gold scores, parts, the scorer's scores and how many of these were undefined."""
+    """Sentence pairs with gold scores, parts, the scorer's scores and the number of undefined ones."""
 
     first: list[str]
     second: list[str]
@@ -68,13 +68,13 @@ class PairList:
 
 @runtime_checkable
 class Task(Protocol):
-    """An evaluation: the version of its numbers, their names, the pair sets it wants scored, what else it reads."""
+    """An evaluation: its version, the names of its metrics, the pair sets to be scored, and what else it reads."""
 
     version: ClassVar[int]
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Names of the numbers that it always gives; it may give more."""
+        """Names of the metrics that it always has; an outcome may have more."""
         ...
 
     @property
@@ -89,26 +89,26 @@ class Task(Protocol):
 
     @property
     def read_sets(self) -> tuple[str, ...]:
-        """Sets of either kind that are read, neither scored nor embedded."""
+        """Sets of either kind that are only read, neither scored nor embedded."""
         ...
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Sentences of its own."""
+        """Further sentences to be embedded."""
         ...
 
     def check(self, name: str, scorer: Scorer) -> None:
-        """Refuse a scorer that the task can't work with; `name` is the task's, for errors."""
+        """Refuse a scorer that the task can't use; errors begin with the task's `name`."""
         ...
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """The numbers."""
+        """Return the metrics, and what is stored beside them."""
         ...
 
 
 @dataclass(frozen=True)
 class BaseTask:
-    """What a kind of task reads: nothing but what it names."""
+    """The fields of every kind of task: the sets and sentences that it reads."""
 
     pair_sets: tuple[str, ...] = ()
     labelled_sets: tuple[str, ...] = ()
@@ -116,11 +116,11 @@ class BaseTask:
     sentences: tuple[str, ...] = ()
 
     def check(self, name: str, scorer: Scorer) -> None:
-        """Every scorer will do."""
+        """Accept any scorer."""
 
 
 def check_finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-    """The vectors of sentences, refused under the task's name if one is not finite."""
+    """Return the vectors of sentences; ValueError, with the task's name, if one is not finite."""
     bad = (~torch.isfinite(vectors)).any(1).nonzero()
     if len(bad):
         raise ValueError(f"{name}: the vector of {sentences[int(bad[0])]!r} is not finite")
@@ -128,7 +128,7 @@ def check_finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[s
 
 
 def check_nonzero(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-    """Vectors that have a direction: finite and not zero."""
+    """Return the vectors of sentences; ValueError, with the task's name, if one is zero or not finite."""
     zero = (check_finite(name, vectors, sentences) == 0).all(1).nonzero()
     if len(zero):
         raise ValueError(f"{name}: the vector of {sentences[int(zero[0])]!r} is zero and has no direction")

@@ -1,4 +1,4 @@
-"""The kinds of evaluation: each says which sets it reads, and makes numbers of their pair scores or vectors."""
+"""The kinds of tasks: each names the sets it reads, and computes metrics from their pair scores or vectors."""
 
 import random
 from collections.abc import Callable
@@ -19,27 +19,27 @@ from cse_core.evaluation.task import BaseTask, Inputs, Outcome, PairList, check_
 from cse_core.functional.contrastive import cosine_matrix, pair_cosines
 from cse_core.metrics import correlation, geometry, neighbours, ranking
 
-MOST_RANKS = 30_000_000  # numbers of rank vectors held at once: with the copies that geometry makes, 2 GiB
+MAX_RANKS = 30_000_000  # numbers of rank vectors in memory: with the copies that geometry makes, 2 GiB
 
 
 @dataclass(frozen=True)
 class STSTask(BaseTask):
-    """Correlations of a set's pair scores with gold (sts.py), of all its pairs or of a subset."""
+    """Correlations of a set's pair scores with gold (correlation.py), of all its pairs or of a subset."""
 
     version: ClassVar[int] = correlation.VERSION
     metrics: ClassVar[tuple[str, ...]] = correlation.METRICS
     subset: str = ""
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """See Task; the pair scores are kept for the set itself."""
-        found = inputs.pairs(self.pair_sets)
-        rows = np.arange(len(found.gold))
+        """See Task; the pair scores are stored, but not those of a subset."""
+        pairs = inputs.pairs(self.pair_sets)
+        rows = np.arange(len(pairs.gold))
         if self.subset:
             rows = SUBSETS[self.subset].rows(inputs.sets[self.pair_sets[0]], inputs.sets)
-        scores, parts = found.scores[rows], [found.parts[row] for row in rows]
-        metrics = correlation.correlations(scores, found.gold[rows], parts)
+        scores, parts = pairs.scores[rows], [pairs.parts[row] for row in rows]
+        metrics = correlation.correlations(scores, pairs.gold[rows], parts)
         arrays = {} if self.subset else {"pair_scores": scores}
-        return Outcome(metrics, len(rows), arrays, _told(self.pair_sets[0], found))
+        return Outcome(metrics, len(rows), arrays, _undefined_warning(self.pair_sets[0], pairs))
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class RankingTask(BaseTask):
     metrics: ClassVar[tuple[str, ...]] = ("kendall", *(f"ndcg.{gain}" for gain in ranking.GAINS))
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """See Task; the rows are all groups, those without a defined measure included."""
-        found = inputs.pairs(self.pair_sets)
-        metrics = ranking.summary(found.scores, found.gold, list(zip(found.first, found.second, strict=True)))
+        """See Task; the rows are all groups, including those without a defined measure."""
+        pairs = inputs.pairs(self.pair_sets)
+        metrics = ranking.summary(pairs.scores, pairs.gold, list(zip(pairs.first, pairs.second, strict=True)))
         groups = int(metrics.pop("groups"))
-        return Outcome(metrics, groups, warnings=_told(name, found))
+        return Outcome(metrics, groups, warnings=_undefined_warning(name, pairs))
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class TransferTask(BaseTask):
     setting: str = "test"
 
     def check(self, name: str, scorer: Scorer) -> None:
-        """Plain vectors, which only Cosine has: rank vectors are as long as the corpus."""
+        """Refuse all but Cosine: a classifier needs plain vectors, and rank vectors are as long as the corpus."""
         if not isinstance(scorer, Cosine):
-            raise ValueError(f"{name}: a classifier wants an encoder's own vectors, got the scorer {scorer}")
+            raise ValueError(f"{name}: a classifier requires an encoder's own vectors, got the scorer {scorer}")
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are labelled sentences."""
@@ -76,19 +76,19 @@ class TransferTask(BaseTask):
         vectors, labels = features(inputs.sets[task], lambda side: check_finite(name, inputs.vectors(side), side))
         if all(bool((x == next(iter(vectors.values()))[0]).all()) for x in vectors.values()):
             raise ValueError(
-                f"{name}: all {sum(map(len, vectors.values())):,} vectors are equal, nothing to learn from"
+                f"{name}: all {sum(map(len, vectors.values())):,} vectors are equal: they contain nothing to learn"
             )
-        tell = partial(inputs.progress, name) if inputs.progress else None
-        found = transfer.accuracy(task, vectors, labels, self.setting, progress=tell)
-        metrics = {metric: value for metric, value in found._asdict().items() if value is not None}
+        progress = partial(inputs.progress, name) if inputs.progress else None
+        accuracy = transfer.accuracy(task, vectors, labels, self.setting, progress=progress)
+        metrics = {metric: value for metric, value in accuracy._asdict().items() if value is not None}
         return Outcome(metrics, sum(map(len, labels.values())))
 
 
 @dataclass(frozen=True)
 class GeometryTask(BaseTask):
-    """Alignment, uniformity, cosines by gold and the pull of length on scored pairs (geometry.py).
+    """Alignment, uniformity, cosines by gold and the effect of length on scores (geometry.py).
 
-    The cosine of each pair and its gold score are kept beside them (RankCSE, Fig. 5).
+    The cosine and the gold score of each pair are stored too (RankCSE, Fig. 5).
     """
 
     version: ClassVar[int] = geometry.VERSION
@@ -96,21 +96,21 @@ class GeometryTask(BaseTask):
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are pairs."""
-        found = inputs.pairs(self.pair_sets)
-        distinct, vectors = _distinct(name, inputs, found)
+        pairs = inputs.pairs(self.pair_sets)
+        distinct, vectors = _distinct_vectors(name, inputs, pairs)
         rows = {sentence: i for i, sentence in enumerate(distinct)}
-        x, y = (vectors[[rows[s] for s in side]] for side in (found.first, found.second))
-        metrics = geometry.summary(x, y, found.gold, found.first, found.second)
-        arrays = {"cosines": pair_cosines(x, y)[0].astype(np.float32), "gold": found.gold.astype(np.float32)}
-        return Outcome(metrics, len(found.gold), arrays)
+        x, y = (vectors[[rows[s] for s in side]] for side in (pairs.first, pairs.second))
+        metrics = geometry.summary(x, y, pairs.gold, pairs.first, pairs.second)
+        arrays = {"cosines": pair_cosines(x, y)[0].astype(np.float32), "gold": pairs.gold.astype(np.float32)}
+        return Outcome(metrics, len(pairs.gold), arrays)
 
 
 @dataclass(frozen=True)
 class Projection(BaseTask):
-    """Two coordinates a sentence (UMAP), with its number of words (CompCSE, Fig. 5), and how much of it is kept.
+    """Two coordinates a sentence (UMAP), its number of words (CompCSE, Fig. 5), and the projection's trustworthiness.
 
-    Of all distinct sentences of the pairs or, drawn with a seed, of `size` of them (RankEncoder, Fig. 7, has 1,000).
-    `first`, `second` and `gold` are of the pairs with both sentences shown: rows of the coordinates, and the score.
+    All distinct sentences of the pairs or, drawn with a seed, `size` of them (RankEncoder, Fig. 7, has 1,000). `first`,
+    `second` and `gold` describe the pairs with both sentences drawn: rows of the coordinates, and the gold score.
     """
 
     version: ClassVar[int] = geometry.VERSION
@@ -120,29 +120,29 @@ class Projection(BaseTask):
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are distinct sentences."""
-        from sklearn.manifold import trustworthiness  # takes seconds, and tasks are named where nothing is scored
+        from sklearn.manifold import trustworthiness  # lazy: slow import
 
-        found = inputs.pairs(self.pair_sets)
-        shown, vectors = _distinct(name, inputs, found, self._drawn)
-        places = geometry.project(vectors)
-        kept = float(trustworthiness(vectors.numpy(), places, metric="cosine"))
-        row = {sentence: i for i, sentence in enumerate(shown)}
-        pairs = [p for p, sides in enumerate(zip(found.first, found.second, strict=True)) if row.keys() >= {*sides}]
+        pairs = inputs.pairs(self.pair_sets)
+        drawn, vectors = _distinct_vectors(name, inputs, pairs, self._draw)
+        coordinates = geometry.project(vectors)
+        trust = float(trustworthiness(vectors.numpy(), coordinates, metric="cosine"))
+        row = {sentence: i for i, sentence in enumerate(drawn)}
+        both = [p for p, sides in enumerate(zip(pairs.first, pairs.second, strict=True)) if row.keys() >= {*sides}]
         arrays = {
-            "coordinates": places,
-            "words": np.array([len(s.split()) for s in shown]),
-            "first": np.array([row[found.first[p]] for p in pairs], np.int64),
-            "second": np.array([row[found.second[p]] for p in pairs], np.int64),
-            "gold": found.gold[pairs].astype(np.float32),
+            "coordinates": coordinates,
+            "words": np.array([len(s.split()) for s in drawn]),
+            "first": np.array([row[pairs.first[p]] for p in both], np.int64),
+            "second": np.array([row[pairs.second[p]] for p in both], np.int64),
+            "gold": pairs.gold[both].astype(np.float32),
         }
-        return Outcome({"trustworthiness": kept}, len(shown), arrays)
+        return Outcome({"trustworthiness": trust}, len(drawn), arrays)
 
-    def _drawn(self, name: str, distinct: list[str]) -> list[str]:
-        """In the order of the pairs."""
+    def _draw(self, name: str, distinct: list[str]) -> list[str]:
+        """Draw sentences, in the order of the pairs."""
         if self.size is None:
             return distinct
         if self.size > len(distinct):
-            raise ValueError(f"{name}: {self.size:,} distinct sentences wanted, got {len(distinct):,}")
+            raise ValueError(f"{name}: expected at least {self.size:,} distinct sentences, got {len(distinct):,}")
         return [distinct[i] for i in sorted(random.Random(self.seed).sample(range(len(distinct)), self.size))]
 
 
@@ -162,79 +162,79 @@ class SimilarityMatrixTask(BaseTask):
 
 @dataclass(frozen=True)
 class Neighbours(BaseTask):
-    """How many of their 100 nearest corpus sentences a pair shares (neighbours.py); the corpus is the scorer's."""
+    """The number of a pair's 100 nearest corpus sentences that are shared (neighbours.py), in the scorer's corpus."""
 
     version: ClassVar[int] = neighbours.VERSION
     metrics: ClassVar[tuple[str, ...]] = ("shared", "gain_trend")
 
     def check(self, name: str, scorer: Scorer) -> None:
-        """Only Ranked has a corpus."""
+        """Refuse all but Ranked, which has a corpus."""
         if not isinstance(scorer, Ranked):
-            raise ValueError(f"{name}: neighbours are looked for in a corpus, which the scorer {scorer} lacks")
+            raise ValueError(f"{name}: neighbours require a corpus, which the scorer {scorer} lacks")
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """See Task; cosines and the scorer's scores are kept beside what is shared, to be compared bin by bin."""
-        found, scorer = inputs.pairs(self.pair_sets), cast(Ranked, inputs.scorer)
+        """See Task; cosines and the scorer's scores are stored with the shared numbers, for comparison by bins."""
+        pairs, scorer = inputs.pairs(self.pair_sets), cast(Ranked, inputs.scorer)
         corpus = scorer.corpus_vectors(inputs.encoder, data=inputs.data)
-        x, y = (check_nonzero(name, inputs.encoder.encode(side), side) for side in (found.first, found.second))
+        x, y = (check_nonzero(name, inputs.encoder.encode(side), side) for side in (pairs.first, pairs.second))
         shared = neighbours.overlap(x, y, corpus)
         cosines = pair_cosines(x, y)[0]
-        trend = neighbours.gain_trend(neighbours.gains(cosines, found.scores, found.gold, shared))
-        figures = {"cosines": cosines, "pair_scores": found.scores, "gold": found.gold}
+        trend = neighbours.gain_trend(neighbours.gains(cosines, pairs.scores, pairs.gold, shared))
+        figures = {"cosines": cosines, "pair_scores": pairs.scores, "gold": pairs.gold}
         arrays = {"shared": shared, **{name: values.astype(np.float32) for name, values in figures.items()}}
         return Outcome({"shared": float(shared.mean()), "gain_trend": trend}, len(shared), arrays)
 
 
-def _told(name: str, found: PairList) -> tuple[str, ...]:
-    return (f"{name}: {found.undefined} pairs without a defined cosine count as 0",) if found.undefined else ()
+def _undefined_warning(name: str, pairs: PairList) -> tuple[str, ...]:
+    return (f"{name}: {pairs.undefined} pairs without a defined cosine count as 0",) if pairs.undefined else ()
 
 
-def _distinct(
+def _distinct_vectors(
     name: str,
     inputs: Inputs,
-    found: PairList,
-    drawn: Callable[[str, list[str]], list[str]] = lambda name, all_of_them: all_of_them,
+    pairs: PairList,
+    draw: Callable[[str, list[str]], list[str]] = lambda name, distinct: distinct,
 ) -> tuple[list[str], Float[Tensor, "n d"]]:
-    """The distinct sentences of pairs, or those drawn from them, and their vectors."""
-    distinct = drawn(name, list(dict.fromkeys([*found.first, *found.second])))
-    if isinstance(inputs.scorer, Ranked) and len(distinct) * inputs.scorer.size > MOST_RANKS:
+    """Return the distinct sentences of pairs, or those drawn from them, and their vectors."""
+    distinct = draw(name, list(dict.fromkeys([*pairs.first, *pairs.second])))
+    if isinstance(inputs.scorer, Ranked) and len(distinct) * inputs.scorer.size > MAX_RANKS:
         raise ValueError(
             f"{name}: {len(distinct):,} rank vectors of {inputs.scorer.size:,} numbers do not fit, at most "
-            f"{MOST_RANKS:,} numbers do; wants a smaller corpus"
+            f"{MAX_RANKS:,} numbers do; use a smaller corpus"
         )
     return distinct, check_nonzero(name, inputs.vectors(distinct), distinct)
 
 
 class Split(NamedTuple):
-    """Sentences (of both sides, where there are two) and labels of one split."""
+    """Sentences (of one or two sides) and labels of one split."""
 
     sides: list[list[str]]
     labels: list[int]
 
 
 def splits(evaluation: EvalDataset) -> dict[str, Split]:
-    """Sentences and labels of each split in SentEval's order; MRPC has two sides."""
+    """Return sentences and labels of each split in SentEval's order; MRPC has two sides."""
     table = evaluation.table
     first, second, labels = (table[name][:] for name in ("sentence1", "sentence2", "label"))
     rows: dict[str, list[int]] = {}
     for row, split in enumerate(table["split"][:]):
         rows.setdefault(split, []).append(row)
-    found = {}
+    result = {}
     for split, members in rows.items():
         a, b, y = ([column[row] for row in members] for column in (first, second, labels))
         order = transfer.order(a, b, y)
         sides = [a, b] if any(b) else [a]
-        found[split] = Split([[side[i] for i in order] for side in sides], [y[i] for i in order])
-    return found
+        result[split] = Split([[side[i] for i in order] for side in sides], [y[i] for i in order])
+    return result
 
 
 def features(
     evaluation: EvalDataset, encode: Callable[[list[str]], Float[Tensor, "n d"]]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """What transfer.accuracy takes, by split: classifier features of the sentences, and their labels."""
-    found, labels = {}, {}
+    """Return the arguments of transfer.accuracy, by split: classifier features of the sentences, and labels."""
+    vectors, labels = {}, {}
     for split, rows in splits(evaluation).items():
         x = [encode(side) for side in rows.sides]
-        found[split] = transfer.pair_features(*x) if len(x) == 2 else x[0]
+        vectors[split] = transfer.pair_features(*x) if len(x) == 2 else x[0]
         labels[split] = torch.tensor(rows.labels)
-    return found, labels
+    return vectors, labels

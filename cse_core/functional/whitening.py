@@ -1,4 +1,4 @@
-"""Whitening: of a batch's features in training (WhitenedCSE, Zhuo et al., ACL 2023) and of finished vectors."""
+"""Whitening of a batch's features in training (WhitenedCSE, Zhuo et al., ACL 2023) and of finished vectors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-OVER_ALL = ("pca", "zca")
+ALL_CHANNEL_KINDS = ("pca", "zca")
 
 
 class _InverseRoot(torch.autograd.Function):
@@ -36,7 +36,7 @@ def _spectrum(covariance: Float[Tensor, "*g c c"], eps: float) -> tuple[Float[Te
 
 
 def inverse_root(covariance: Float[Tensor, "*g c c"], eps: float = 1e-5) -> Float[Tensor, "*g c c"]:
-    """(S + eps I)^-1/2 of symmetric S without negative eigenvalues, one or a batch of them; once differentiable."""
+    """Return (S + eps I)^-1/2 of symmetric, positive semidefinite S, one or a batch of them; once differentiable."""
     return _InverseRoot.apply(covariance, eps)
 
 
@@ -48,13 +48,13 @@ def _whitening_matrix(covariance: Float[Tensor, "d d"], kind: str, eps: float, d
 
 
 def whiten(x: Float[Tensor, "n d"], kind: str, eps: float = 1e-5, *, detach: bool = True) -> Float[Tensor, "n d"]:
-    """Rows whitened by their own mean and biased covariance C = X^T X / n + eps I = U Lambda U^T (Eq. 2 to 5).
+    """Whiten rows by their own mean and biased covariance C = X^T X / n + eps I = U Lambda U^T (Eq. 2 to 5).
 
     "pca": (x - mean) U Lambda^-1/2, the signs of U's columns as they come; "zca": (x - mean) U Lambda^-1/2 U^T;
     "channel": each channel by its own deviation. `detach` as in group_whiten; PCA's matrix has no gradient either way.
     """
-    if kind not in (*OVER_ALL, "channel"):
-        raise ValueError(f"kind must be one of {', '.join(OVER_ALL)}, channel, got {kind!r}")
+    if kind not in (*ALL_CHANNEL_KINDS, "channel"):
+        raise ValueError(f"kind must be one of {', '.join(ALL_CHANNEL_KINDS)}, channel, got {kind!r}")
     if kind == "channel":
         return group_whiten(x, x.shape[1], eps=eps, detach=detach)
     centred = x - x.mean(0)
@@ -69,7 +69,7 @@ def group_whiten(
     *,
     detach: bool = True,
 ) -> Float[Tensor, "n d"]:
-    """ZCA whitening of `groups` groups of d // groups channels, each by its own covariance (Section 3.2).
+    """Whiten `groups` groups of d // groups channels by ZCA, each by its own covariance (Section 3.2).
 
     Group g has the channels permutation[g c : (g + 1) c]; the result is in the order of x. With `detach` the whitening
     matrices are constants to the gradient, as in the released code; the mean isn't.
@@ -84,7 +84,7 @@ def group_whiten(
 
 
 def random_rotation(width: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Float[Tensor, "d d"]:
-    """An orthogonal matrix drawn evenly from all of them, reflections included (Haar; Mezzadri, 2007, Section 5).
+    """Draw an orthogonal matrix uniformly from all, reflections included (Haar; Mezzadri, 2007, Section 5).
 
     Q of a Gaussian matrix's QR, its columns' signs those that make R's diagonal positive.
     """
@@ -103,7 +103,7 @@ class RunningWhitening(nn.Module):
     """PCA or ZCA whitening over all channels by running statistics (Eq. 13), as a batch has fewer rows than channels.
 
     mean <- b mean + (1 - b) batch mean and the covariance likewise, from 0 and I, at each call in training mode. The
-    batch's own share in them has a gradient where `detach` leaves one.
+    batch's share in them has a gradient unless `detach`.
     """
 
     mean: Tensor
@@ -116,7 +116,7 @@ class RunningWhitening(nn.Module):
         self.register_buffer("covariance", torch.eye(width))
 
     def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """The rows less the running mean, by the inverse root of the running covariance plus eps I."""
+        """Return the rows less the running mean, times the whitening matrix of the running covariance."""
         mean, covariance, b = self.mean, self.covariance, self.momentum
         if self.training:
             centred = x - x.mean(0)
@@ -127,7 +127,7 @@ class RunningWhitening(nn.Module):
 
 
 def whitening(fitted_on: Float[Tensor, "n d"], dims: int | None = None) -> Callable[[Tensor], Tensor]:
-    """The map x -> (x - mean) U Lambda^-1/2, from n vectors, in float64, the largest variances first."""
+    """Return the map x -> (x - mean) U Lambda^-1/2 fitted on n vectors, in float64, the largest variances first."""
     n, d = fitted_on.shape
     if not 1 <= (d if dims is None else dims) <= d:
         raise ValueError(f"whitening to {dims} of {d} dimensions: expected 1 to {d}")

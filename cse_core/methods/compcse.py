@@ -1,7 +1,7 @@
 """CompCSE (Chanchani and Huang, ACL 2023): a sentence is contrasted with the composition of its parts.
 
-A sentence x is cut in two; x, x' and x'' pass the encoder by themselves, in one batch. Their pooled vectors are h0, h1,
-h2; then z0 = head(h0), z+ = head(agg(h1, h2)) and L = InfoNCE(z0, z+) on the first d0 coordinates (Section 3).
+A sentence x is cut in two; x, x' and x'' pass the encoder as separate texts, in one batch. Their pooled vectors are h0,
+h1, h2; then z0 = head(h0), z+ = head(agg(h1, h2)) and L = InfoNCE(z0, z+) on the first d0 coordinates (Section 3).
 - agg (Table 3): sum, average, halves of either, or a linear map of [h1; h2] or of [h1; h2; |h1 - h2|];
 - which side is composed: z+, z0 or both (Table 4); cut in how many parts (Table 5); d0 (Table 6);
 - subsampling (Table 2): phrases of a sentence, each with its own two parts, are further examples.
@@ -9,10 +9,10 @@ h2; then z0 = head(h0), z+ = head(agg(h1, h2)) and L = InfoNCE(z0, z+) on the fi
 Relations: SimCSE where both parts are the sentence itself and there is no dropout. A sentence takes three encoder rows
 against SimCSE's two, parts shorter than the sentence. Parts reach words that the anchor's truncation has cut off.
 Two controls ask whether composition is what helps, or a positive that is merely shorter and harder: with `split_on`
-"crops" the parts don't make up the sentence, with "shuffled" they are no phrases; `compose="first"` composes nothing.
+"crops" the parts don't add up to the sentence, with "shuffled" they are no phrases; `compose="first"` composes nothing.
 Paper against the released code, perceptiveshawty/CompCSE:
 - order: Fig. 1's caption and the code compose and then project, the default; Section 3's prose projects and then
-  composes, `order="after_head"`, under which sum and average have the same cosines, yet Table 3 tells them apart;
+  composes, `order="after_head"`, under which sum and average have the same cosines, yet differ in Table 3;
 - the code reads a ready-made file of three columns that isn't released, so whether "tokens" (Section 3) are words or
   word pieces is unknown (`split_on`), and so is whether parts are cut before truncation;
 - three and four parts are averaged here (Table 5 doesn't say); Table 3's |h1 - h2| is taken to stand beside both;
@@ -41,12 +41,13 @@ if TYPE_CHECKING:
 
     Ids = list[list[int]]
 
-OF_TWO = {"concat": 0, "concat_project": 2, "difference_project": 3}  # of two parts only; widths that are projected
+# Compositions of exactly two parts, and how many widths their projection reads (0: they have none).
+TWO_PART_WIDTHS = {"concat": 0, "concat_project": 2, "difference_project": 3}
 SUBSAMPLING = {"adjacent": adjacent, "overlapping": overlapping, "subsuming": subsuming}
 
 
 def split(ids: Sequence, parts: int) -> list[list]:
-    """`ids` cut into contiguous parts whose sizes differ by one at most, the longer ones first (Section 3: "in half").
+    """Cut `ids` into contiguous parts whose sizes differ by at most one, longer ones first (Section 3: "in half").
 
     A part that would be empty, of a sequence shorter than `parts`, is the whole sequence.
     """
@@ -58,30 +59,30 @@ def split(ids: Sequence, parts: int) -> list[list]:
 
 
 def crops(ids: Sequence, parts: int, text: str) -> list[list]:
-    """`parts` windows of ceil(n / parts) neighbours each, as long as `split`'s first, each wherever chance puts it.
+    """Return `parts` windows of ceil(n / parts) ids each, as long as `split`'s first, at random offsets.
 
     They overlap and leave words out, so together they are not the sentence. Not in the paper: a control. The text and
-    the part's number seed the draw, so a sentence always has the same.
+    the part's number seed the draw, so a sentence always has the same windows.
     """
     size = len(split(ids, parts)[0])
     starts = [seed_for(part, f"crop/{text}") % (len(ids) - size + 1) for part in range(parts)]
     return [list(ids[start : start + size]) for start in starts]
 
 
-def shuffled(ids: Sequence, parts: int, text: str) -> list[list]:
-    """`split` of the ids in a random order that the text seeds. Not in the paper: a control, without any phrase."""
+def shuffled_parts(ids: Sequence, parts: int, text: str) -> list[list]:
+    """Split the ids in a random order, seeded by the text: no part is a phrase. Not in the paper: a control."""
     return split(random.Random(seed_for(0, f"shuffled/{text}")).sample(ids, len(ids)), parts)
 
 
-DRAWN = {"crops": crops, "shuffled": shuffled}
+RANDOM_SPLITS = {"crops": crops, "shuffled": shuffled_parts}
 
 
 def compose(
     parts: Sequence[Float[Tensor, "n d"]], how: str, projection: nn.Module | None = None
 ) -> Float[Tensor, "n d"]:
-    """One vector a sentence from the vectors of its parts (Table 3).
+    """Return one vector a sentence from the vectors of its parts (Table 3).
 
-    average and sum: over any number of parts; first: the first alone, a control that is not in the paper. Of two parts,
+    average and sum: over any number of parts; first: only the first, a control that is not in the paper. For two parts,
     left h1 and right h2: concat = [h1[:d/2]; h2[d/2:]], concat_project = projection([h1; h2]), difference_project =
     projection([h1; h2; |h1 - h2|]).
     """
@@ -90,8 +91,8 @@ def compose(
         return stacked.mean(0) if how == "average" else stacked.sum(0)
     if how == "first":
         return parts[0]
-    if how not in OF_TWO:
-        raise ValueError(f"compose must be one of average, sum, first, {', '.join(OF_TWO)}, got {how!r}")
+    if how not in TWO_PART_WIDTHS:
+        raise ValueError(f"compose must be one of average, sum, first, {', '.join(TWO_PART_WIDTHS)}, got {how!r}")
     if len(parts) != 2:
         raise ValueError(f"{how} composes two parts, got {len(parts)}")
     left, right = parts
@@ -127,20 +128,25 @@ class CompCSE:
 
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
-        for name, known in (
-            ("split_on", ("wordpieces", "words", "truncated", *DRAWN)),
-            ("compose", ("average", "sum", "first", *OF_TWO)),
+        for name, choices in (
+            ("split_on", ("wordpieces", "words", "truncated", *RANDOM_SPLITS)),
+            ("compose", ("average", "sum", "first", *TWO_PART_WIDTHS)),
             ("side", ("positive", "anchor", "both")),
             ("order", ("before_head", "after_head")),
             ("subsampling", ("none", *SUBSAMPLING)),
         ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         if self.parts < 2:
             raise ValueError(f"parts must be at least 2, got {self.parts}")
-        if self.parts != 2 and self.compose in OF_TWO:
+        if self.parts != 2 and self.compose in TWO_PART_WIDTHS:
             raise ValueError(f"{self.compose} composes two parts, got parts={self.parts}")
         if self.parts != 2 and self.subsampling != "none":
             raise ValueError(f"subsampling cuts a phrase in two parts, got parts={self.parts}")
@@ -149,53 +155,53 @@ class CompCSE:
 
     @property
     def substituted(self) -> str:
-        """What stands in for a piece of the paper that isn't to be had, "" where nothing does."""
+        """The substitute for a part of the paper that is not available; "" if there is none."""
         return "" if self.subsampling == "none" else "clause splitter for the paper's discourse parser"
 
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
     ) -> dict[str, list[list[int]]]:
-        """`anchor` and `part1`, `part2`, ...: each within its own special tokens and cut to max_length.
+        """Return `anchor`, `part1`, `part2`, ...: each within its own special tokens and cut to max_length.
 
         With subsampling a sentence's example is followed by those of its phrases, all cut as texts.
         """
-        anchors = _within(tokenizer, texts, max_length)
+        anchors = _tokenise(tokenizer, texts, max_length)
         columns = {"anchor": anchors}
-        columns |= {f"part{i}": ids for i, ids in enumerate(self._parts(texts, anchors, tokenizer, max_length), 1)}
+        columns |= {f"part{i}": ids for i, ids in enumerate(self._part_ids(texts, anchors, tokenizer, max_length), 1)}
         if self.subsampling == "none":
             return columns
         triples = [SUBSAMPLING[self.subsampling](clauses(text)) for text in texts]
-        added = _within(tokenizer, list(chain.from_iterable(chain.from_iterable(triples))), max_length)
-        counts = [len(found) for found in triples]
-        return {name: list(_after(ids, added[i::3], counts)) for i, (name, ids) in enumerate(columns.items())}
+        added = _tokenise(tokenizer, list(chain.from_iterable(chain.from_iterable(triples))), max_length)
+        counts = [len(phrases) for phrases in triples]
+        return {name: list(_interleave(ids, added[i::3], counts)) for i, (name, ids) in enumerate(columns.items())}
 
-    def _parts(
+    def _part_ids(
         self, texts: Sequence[str], anchors: "Ids", tokenizer: "PreTrainedTokenizerBase", max_length: int
     ) -> list["Ids"]:
         if self.split_on == "words":
             cut = [split(text.split(), self.parts) for text in texts]
-            columns = ([" ".join(found[i]) for found in cut] for i in range(self.parts))
-            return [_within(tokenizer, column, max_length) for column in columns]
+            columns = ([" ".join(parts[i]) for parts in cut] for i in range(self.parts))
+            return [_tokenise(tokenizer, column, max_length) for column in columns]
         if self.split_on == "truncated":
             whole = [ids[1:-1] for ids in anchors]
         else:
             whole = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
         first, last, room = tokenizer.cls_token_id, tokenizer.sep_token_id, max_length - 2
-        if self.split_on in DRAWN:
-            cut = [DRAWN[self.split_on](ids, self.parts, text) for ids, text in zip(whole, texts, strict=True)]
+        if self.split_on in RANDOM_SPLITS:
+            cut = [RANDOM_SPLITS[self.split_on](ids, self.parts, text) for ids, text in zip(whole, texts, strict=True)]
         else:
             cut = [split(ids, self.parts) for ids in whole]
-        return [[[first, *found[i][:room], last] for found in cut] for i in range(self.parts)]
+        return [[[first, *parts[i][:room], last] for parts in cut] for i in range(self.parts)]
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """The tanh head; then, where the composition has one, its projection: W and b uniform within 1/sqrt(inputs).
+        """Return the tanh head and the composition's projection, if any: W and b uniform within 1/sqrt(inputs).
 
         These are nn.Linear's own limits, drawn from the generator after the head, whose draw is thus SimCSE's.
         """
         if self.dims is not None and self.dims > encoder.width:
             raise ValueError(f"dims must be at most the encoder's width {encoder.width}, got {self.dims}")
         modules = tanh_head(None, encoder, generator)
-        if widths := OF_TWO.get(self.compose):
+        if widths := TWO_PART_WIDTHS.get(self.compose):
             linear = nn.Linear(widths * encoder.width, encoder.width)
             limit = 1 / math.sqrt(linear.in_features)
             nn.init.uniform_(linear.weight, -limit, limit, generator=generator)
@@ -204,34 +210,34 @@ class CompCSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """InfoNCE between sentences and compositions of their parts, all encoded in one pass."""
+        """Return InfoNCE between sentences and compositions of their parts, all encoded in one pass."""
         parts = [batch[f"part{i}"] for i in range(1, self.parts + 1)]
         if self.side == "both":
             states = encode(*parts, *parts)
-            views = tuple(self._composed(half, modules) for half in (states[: self.parts], states[self.parts :]))
+            views = tuple(self._compose(half, modules) for half in (states[: self.parts], states[self.parts :]))
         else:
             anchor, *states = encode(batch["anchor"], *parts)
-            views = (modules["head"](anchor), self._composed(states, modules))
+            views = (modules["head"](anchor), self._compose(states, modules))
         rows, columns = views[::-1] if self.side == "anchor" else views
         contrastive = info_nce(rows, columns, self.temperature, dims=self.dims)
         return Loss(contrastive, {"contrastive": contrastive}, (rows, columns))
 
-    def _composed(self, states: Sequence[Float[Tensor, "n d"]], modules: nn.ModuleDict) -> Float[Tensor, "n d"]:
+    def _compose(self, states: Sequence[Float[Tensor, "n d"]], modules: nn.ModuleDict) -> Float[Tensor, "n d"]:
         head, projection = modules["head"], dict(modules.items()).get("projection")
         if self.order == "after_head":
             return compose([head(h) for h in states], self.compose, projection)
         return head(compose(states, self.compose, projection))
 
 
-def _within(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], max_length: int) -> "Ids":
-    """Ids of each text within special tokens, cut as all methods cut; the tokenizer has no answer to an empty list."""
+def _tokenise(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], max_length: int) -> "Ids":
+    """Return each text's ids, cut as all methods cut; the tokenizer fails on an empty list."""
     return tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"] if texts else []
 
 
-def _after(own: "Ids", added: "Ids", counts: Sequence[int]) -> Iterator[list[int]]:
-    """Each of `own` followed by as many of `added` as its count says."""
+def _interleave(originals: "Ids", added: "Ids", counts: Sequence[int]) -> Iterator[list[int]]:
+    """Yield each original followed by its count of `added`."""
     start = 0
-    for ids, count in zip(own, counts, strict=True):
+    for ids, count in zip(originals, counts, strict=True):
         yield ids
         yield from added[start : start + count]
         start += count
@@ -251,5 +257,3 @@ PUBLISHED = {
     "roberta-base": _recipe(3e-5, "paper, Tables 2 and 3; batch 64 against SimCSE's 512", compose="concat"),
     "roberta-large": _recipe(1e-5, "paper, Table 2; batch 64 against SimCSE's 512", compose="concat"),
 }
-# At 128 dimensions, by the backbone stood in for: a third of them, as 256 is of 768.
-SMALL: dict[str, dict[str, Any]] = {"bert-base-uncased": {"dims": 43}}

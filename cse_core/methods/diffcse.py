@@ -1,20 +1,20 @@
-"""DiffCSE (Chuang et al., NAACL 2022): SimCSE whose vector must also tell how a sentence was edited.
+"""DiffCSE (Chuang et al., NAACL 2022): SimCSE whose vector must also help to detect how a sentence was edited.
 
 x'' is the sentence x with some words masked and filled by a frozen masked-language model. A discriminator reads x''
-and, in the place of its first token, the vector h of x; it says of every token whether it was replaced:
-L = L_contrastive + lambda L_detection (Section 3). Edits move the meaning, so h has to tell them apart, where
-contrast alone only asks for vectors that dropout doesn't move. Discriminator and head are dropped after training.
+and, in the place of its first token, the vector h of x; it predicts for every token whether it was replaced:
+L = L_contrastive + lambda L_detection (Section 3). Edits change the meaning, so h has to reflect them, where
+the contrast only requires vectors that dropout doesn't change. Discriminator and head are dropped after training.
 
 Relations: SimCSE with weight 0 and the tanh head, bit for bit. With weight 0 and the published head, Linear-BatchNorm-
 ReLU-Linear-BatchNorm over both views at once, it is SimCSE under another head.
 Paper against the released code, voidism/DiffCSE, whose script gave the published numbers:
-- it takes the generator's word at every position, not the masked ones alone, the final special token included;
+- it takes the generator's word at every position, not only at masked ones, the final special token included;
 - it masks as BERT's training does: of the chosen words 10 % turn into random ones and 10 % stay;
 - its generator is left in training mode, so its dropout is on;
 - its cross-entropy counts padding and the condition's own position, always kept;
 - the paper's abstract samples the fill, the code takes the likeliest word, as here; the paper sums over a sentence's
   tokens, the code takes the mean, as here.
-By its authors' own word the results don't repeat on another machine: users report 77.0 to 77.4 against the paper's
+By its authors' account the results don't repeat on another machine: users report 77.0 to 77.4 against the paper's
 78.49 (DiffCSE, issue 8). The run's precision is that of the encoder's passes; generator and discriminator stay in fp32.
 """
 
@@ -31,41 +31,41 @@ from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
-from cse_core.methods.mlm import Words, language_model
+from cse_core.methods.mlm import Masking, language_model
 from cse_core.models.pretrained import resolve_pinned
 from cse_core.run import Pretrained
 
 
 class Generator(nn.Module):
-    """A frozen masked-language model that edits sentences. It never leaves eval mode: its dropout stays off."""
+    """A frozen masked-language model that edits sentences. It stays in eval mode, so its dropout is off."""
 
     def __init__(self, pretrained: Pretrained, encoder: Any) -> None:
         super().__init__()
-        from transformers import AutoTokenizer  # takes seconds, and methods are declared where nothing is loaded
+        from transformers import AutoTokenizer  # lazy: slow import
 
         folder = resolve_pinned(pretrained)
         tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        own, students = tokenizer.get_vocab(), encoder.tokenizer.get_vocab()
-        if own != students:
+        vocabulary, expected = tokenizer.get_vocab(), encoder.tokenizer.get_vocab()
+        if vocabulary != expected:
             raise ValueError(
-                f"generator {pretrained.name}: needs the vocabulary of {encoder.name} with its {len(students)} words, "
-                f"got another one with {len(own)}"
+                f"generator {pretrained.name}: needs the vocabulary of {encoder.name} with its {len(expected)} words, "
+                f"got another one with {len(vocabulary)}"
             )
         self.model = language_model(folder, pretrained.name).requires_grad_(False)
-        self.words = Words(encoder.tokenizer, encoder.name)
+        self.masking = Masking(encoder.tokenizer, encoder.name)
         self.eval()
 
     def train(self, mode: bool = True) -> "Generator":
-        """Eval mode, whatever the mode of what holds it."""
+        """Stay in eval mode, whatever the mode of the surrounding module."""
         return super().train(False)
 
     @torch.no_grad()
     def forward(self, tokens: Tokens, share: float, generator: torch.Generator) -> Int[Tensor, "n t"]:
-        """x'': the ids with a share of their words masked and each of these filled by the likeliest word."""
-        masked, chosen = self.words.masked(tokens, share, generator, keep=0.0, random=0.0)
+        """Return x'': the ids with a share of the words masked and each of these filled by the likeliest word."""
+        masked, chosen = self.masking.mask(tokens, share, generator, keep=0.0, random=0.0)
 
         def only_chosen(_module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-            return (inputs[0][chosen],)  # scores of the other tokens, a row of the vocabulary each, would go unread
+            return (inputs[0][chosen],)  # the other tokens' scores, a row of the vocabulary each, are unused
 
         hook = self.model.get_output_embeddings().register_forward_pre_hook(only_chosen)
         try:
@@ -76,23 +76,23 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """A second copy of the backbone that says of each token whether it was replaced, given a sentence vector."""
+    """A second copy of the backbone that predicts whether each token was replaced, given a sentence vector."""
 
     def __init__(self, encoder: Any, generator: torch.Generator) -> None:
         super().__init__()
         self.backbone = copy.deepcopy(encoder.backbone).train()
         self.classifier = nn.Linear(encoder.width, 2)
-        bound = 1 / math.sqrt(encoder.width)  # torch's own start, as in the released code, from this run's generator
+        bound = 1 / math.sqrt(encoder.width)  # torch's default, as in the released code, drawn from the run's generator
         for parameter in self.classifier.parameters():
             nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
     def forward(self, tokens: Tokens, condition: Float[Tensor, "n d"]) -> Float[Tensor, "n t 2"]:
-        """Scores of kept and replaced; the condition stands for the first token's embedding before the first layer."""
+        """Return scores of kept and replaced; the condition replaces the first token's embedding."""
 
-        def conditioned(_module: nn.Module, _inputs: object, embedded: Tensor) -> Tensor:
+        def replace_first(_module: nn.Module, _inputs: object, embedded: Tensor) -> Tensor:
             return torch.cat([condition.unsqueeze(1), embedded[:, 1:]], dim=1)
 
-        hook = self.backbone.embeddings.register_forward_hook(conditioned)
+        hook = self.backbone.embeddings.register_forward_hook(replace_first)
         try:
             states = self.backbone(input_ids=tokens.ids, attention_mask=tokens.mask.long()).last_hidden_state
         finally:
@@ -103,18 +103,18 @@ class Discriminator(nn.Module):
 def detection_loss(
     scores: Float[Tensor, "n t 2"], replaced: Bool[Tensor, "n t"], mask: Bool[Tensor, "n t"]
 ) -> Float[Tensor, ""]:
-    """Mean cross-entropy of kept (0) and replaced (1) over all real tokens but the first, in nats (Section 3)."""
-    counted = _counted(mask)
-    return F.cross_entropy(scores[counted], replaced[counted].long())
+    """Return the mean cross-entropy of kept (0) and replaced (1) over real tokens but the first, in nats (Sec. 3)."""
+    scored = _without_first(mask)
+    return F.cross_entropy(scores[scored], replaced[scored].long())
 
 
-def _counted(mask: Bool[Tensor, "n t"]) -> Bool[Tensor, "n t"]:
-    """Real tokens without the first, which the condition replaces."""
+def _without_first(mask: Bool[Tensor, "n t"]) -> Bool[Tensor, "n t"]:
+    """Return the mask of real tokens without the first, which the condition replaces."""
     return mask & (torch.arange(mask.shape[1], device=mask.device) > 0)
 
 
 def batch_norm_head(encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-    """The train-only head of the released code: twice as wide inside, normalised over the batch, no bias.
+    """Return the train-only head of the released code: twice as wide inside, normalised over the batch, no bias.
 
     Weights are normal with deviation 0.02, as BERT draws them; the last normalisation has no scale and shift.
     """
@@ -145,6 +145,11 @@ class DiffCSE:
     examples = single_column
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[Any, Recipe]:
+        """Return the published settings by backbone; those for transfer tasks are under ("transfer", backbone)."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("detection_weight", self.detection_weight, lambda w: w >= 0, "zero or positive")
@@ -153,7 +158,7 @@ class DiffCSE:
             raise ValueError(f"head must be one of batch_norm, tanh, got {self.head!r}")
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """The head; with a weight the frozen generator and the trained discriminator."""
+        """Return the head and, with a detection weight, the frozen generator and the trained discriminator."""
         modules = tanh_head(self, encoder, generator) if self.head == "tanh" else batch_norm_head(encoder, generator)
         if self.detection_weight:
             modules["generator"] = Generator(self.generator, encoder)
@@ -161,9 +166,9 @@ class DiffCSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """InfoNCE between the two views and, of each view, which words of an edited sentence were replaced."""
+        """Return InfoNCE between the views plus the weighted loss of detecting replaced words, given each view."""
         text = batch["text"]
-        z1, z2 = self._heads(modules["head"], *encode(text, text))
+        z1, z2 = self._project(modules["head"], *encode(text, text))
         contrastive = info_nce(z1, z2, self.temperature)
         if not self.detection_weight:
             return Loss(contrastive, {"contrastive": contrastive}, (z1, z2))
@@ -172,12 +177,12 @@ class DiffCSE:
         replaced = edited != both.ids
         scores = modules["discriminator"](Tokens(edited, both.mask), torch.cat([z1, z2]))
         detection = detection_loss(scores, replaced, both.mask)
-        share = replaced.sum() / _counted(both.mask).sum()
+        share = replaced.sum() / _without_first(both.mask).sum()
         terms = {"contrastive": contrastive, "detection": detection, "share_replaced": share}
         return Loss(contrastive + self.detection_weight * detection, terms, (z1, z2))
 
-    def _heads(self, head: nn.Module, *views: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], ...]:
-        if self.head == "tanh":  # one by one, as SimCSE does: bit for bit the same
+    def _project(self, head: nn.Module, *views: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], ...]:
+        if self.head == "tanh":  # one by one, as SimCSE does, for the same bits
             return tuple(head(view) for view in views)
         return head(torch.cat(views)).chunk(len(views))
 
@@ -197,10 +202,4 @@ PUBLISHED = {
         mask_share=0.15,
         detection_weight=0.05,
     ),
-}
-# Where there is no hub: the deeper of the two embedded backbones, which has the other's vocabulary.
-SMALL: dict[str, dict[str, Any]] = {
-    "bert-base-uncased": {
-        "generator": Pretrained("wiki-mini", "f325d89d694256ad5cde6fe3b8385b002a2bc25f0130f7f79d13147b4186d9cd")
-    }
 }

@@ -3,9 +3,9 @@
 A second pass reads the batch with some of its words masked; the backbone's pre-trained head names them again:
 L = L_inner + lambda L_mlm. It keeps word-level knowledge for transfer tasks (RankEncoder's Table 3).
 
-Relations: with weight 0 it is `inner`, bit for bit. Inner's draws and its pass come first and are never moved.
-Paper against released code: the code's head has a decoder of its own that isn't tied to the embeddings; so it is here.
-As there, both views are masked anew: a method's first two columns, or its only column twice.
+Relations: with weight 0 it is `inner`, bit for bit. Inner's random draws and its pass come first and never change.
+Paper against released code: the code's head has its own decoder, not tied to the embeddings; the same here. As in the
+code, each view is masked by itself: a method's first two columns, or its only column twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.data.batches import stack
-from cse_core.method import Batch, Encode, Loss, Method, Source, Targets, Tokens, check
+from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, Tokens, check
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.pretrained import resolve
 
@@ -41,26 +41,26 @@ def mask_tokens(
     keep: float = 0.1,
     random: float = 0.1,
 ) -> tuple[Int[Tensor, "n t"], Bool[Tensor, "n t"]]:
-    """The ids with some of them masked, and which were chosen (BERT, Devlin et al., NAACL 2019, Section 3.1).
+    """Return the ids with some of them masked, and which were chosen (BERT, Devlin et al., NAACL 2019, Section 3.1).
 
     Each maskable token is chosen with probability `share`. A chosen one stays with probability `keep`, becomes any of
     the `vocabulary` words with probability `random`, and the mask otherwise.
     """
-    fate, lot = torch.rand(2, *ids.shape, generator=generator, device=ids.device)
+    replacement_draw, selection_draw = torch.rand(2, *ids.shape, generator=generator, device=ids.device)
     words = torch.randint(vocabulary, ids.shape, generator=generator, device=ids.device)
-    chosen = maskable & (lot < share)
-    changed = torch.where(fate < 1 - keep - random, mask_id, words)
-    return torch.where(chosen & (fate < 1 - keep), changed, ids), chosen
+    chosen = maskable & (selection_draw < share)
+    replacement = torch.where(replacement_draw < 1 - keep - random, mask_id, words)
+    return torch.where(chosen & (replacement_draw < 1 - keep), replacement, ids), chosen
 
 
 def masked_loss(logits: Float[Tensor, "m v"], ids: Int[Tensor, " m"]) -> Float[Tensor, ""]:
-    """Mean cross-entropy of the m chosen tokens' own ids, in nats; 0 if none was chosen."""
+    """Return the mean cross-entropy of the m chosen tokens' own ids, in nats; 0 if none was chosen."""
     return F.cross_entropy(logits, ids, reduction="sum") / max(len(ids), 1)
 
 
 def language_model(folder: Path, name: str) -> Any:
-    """The masked-language model of a folder, in eval mode and fp32; refuses one whose head isn't in the folder."""
-    from transformers import AutoModelForMaskedLM  # takes seconds, and methods are declared where nothing is loaded
+    """Load the masked-language model of a folder, in eval mode and fp32; refuse one without a head in the folder."""
+    from transformers import AutoModelForMaskedLM  # lazy: slow import
 
     model, loading = AutoModelForMaskedLM.from_pretrained(
         folder, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
@@ -73,8 +73,8 @@ def language_model(folder: Path, name: str) -> Any:
     return model
 
 
-class Words(nn.Module):
-    """What masking has to know of a tokenizer: its mask, its size, its padding and its special words."""
+class Masking(nn.Module):
+    """Masking by one tokenizer: its mask, vocabulary size, padding and special tokens."""
 
     special: Tensor
 
@@ -85,17 +85,17 @@ class Words(nn.Module):
         self.mask_id, self.pad_id, self.size = tokenizer.mask_token_id, tokenizer.pad_token_id or 0, len(tokenizer)
         self.register_buffer("special", torch.tensor(sorted(set(tokenizer.all_special_ids))), persistent=False)
 
-    def masked(
-        self, tokens: Tokens, share: float, generator: torch.Generator, **fates: float
+    def mask(
+        self, tokens: Tokens, share: float, generator: torch.Generator, **probabilities: float
     ) -> tuple[Tokens, Bool[Tensor, "n t"]]:
-        """`mask_tokens` over all but padding and special words, a template's own mask among them."""
+        """Apply `mask_tokens` to all tokens but padding and special ones (a template's mask is special)."""
         maskable = tokens.mask & ~torch.isin(tokens.ids, self.special)
-        ids, chosen = mask_tokens(tokens.ids, maskable, share, self.size, self.mask_id, generator, **fates)
+        ids, chosen = mask_tokens(tokens.ids, maskable, share, self.size, self.mask_id, generator, **probabilities)
         return Tokens(ids, tokens.mask, tokens.positions), chosen
 
 
 class MLMHead(nn.Module):
-    """A trained copy of the pre-trained head of an encoder's backbone, and its tokenizer's words."""
+    """A trainable copy of the pre-trained head of an encoder's backbone, and the masking by its tokenizer."""
 
     def __init__(self, encoder: Any) -> None:
         super().__init__()
@@ -105,16 +105,16 @@ class MLMHead(nn.Module):
                 f"backbone {encoder.name}: model type must be one of {', '.join(HEADS)}, got {model.config.model_type}"
             )
         self.head = model.get_submodule(HEADS[model.config.model_type]).train()
-        self.words = Words(encoder.tokenizer, encoder.name)
+        self.masking = Masking(encoder.tokenizer, encoder.name)
 
     def forward(self, states: Float[Tensor, "m d"]) -> Float[Tensor, "m v"]:
-        """A score for every word of the vocabulary."""
+        """Return a score for every entry of the vocabulary."""
         return self.head(states)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MLM:
-    """`mlm_weight` is the paper's lambda, `mlm_share` how many of the words are chosen."""
+    """`mlm_weight` is the paper's lambda, `mlm_share` the share of tokens that are chosen."""
 
     name: ClassVar[str] = "mlm"
     version: ClassVar[int] = 1
@@ -123,6 +123,11 @@ class MLM:
     mlm_weight: float = 0.1
     mlm_share: float = 0.15
 
+    @staticmethod
+    def recipes() -> Mapping[Any, Recipe]:
+        """Return none: the settings are those of the method inside."""
+        return {}
+
     def __post_init__(self) -> None:
         check("mlm_weight", self.mlm_weight, lambda w: w >= 0, "zero or positive")
         check("mlm_share", self.mlm_share, lambda s: 0 < s <= 1, "in (0, 1]")
@@ -130,29 +135,29 @@ class MLM:
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
     ) -> dict[str, list[list[int]]]:
-        """The inner method's."""
+        """Return the inner method's examples."""
         return self.inner.examples(texts, tokenizer, max_length)
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """The inner method's, and the head."""
+        """Return the inner method's modules and the head."""
         modules = self.inner.modules(encoder, generator)
         if self.mlm_weight:
             modules["mlm_head"] = MLMHead(encoder)
         return modules
 
     def targets(self, source: Source) -> Targets:
-        """The inner method's."""
+        """Return the inner method's targets."""
         return self.inner.targets(source)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """The inner loss and the weighted loss of the masked words."""
+        """Return the inner loss plus the weighted loss of the masked tokens."""
         inner = self.inner.loss(encode, batch, modules, targets)
         if not self.mlm_weight:
             return inner
         head: Any = modules["mlm_head"]
         views = [*batch.columns.values()] * 2
-        tokens = stack(views[:2], head.words.pad_id)
-        masked, chosen = head.words.masked(tokens, self.mlm_share, batch.generator)
-        # Over all tokens, not the chosen ones, the head's scores would be the largest tensor of the step by far.
+        tokens = stack(views[:2], head.masking.pad_id)
+        masked, chosen = head.masking.mask(tokens, self.mlm_share, batch.generator)
+        # Scores of all tokens, not only of the chosen ones, would be the largest tensor of the step by far.
         mlm = masked_loss(head(encode.states(masked)[chosen]), tokens.ids[chosen])
         return Loss(inner.total + self.mlm_weight * mlm, {**inner.terms, "mlm": mlm}, inner.views)

@@ -1,8 +1,8 @@
 """PromptBERT (Jiang et al., EMNLP 2022): the state at a template's mask is the vector, two templates the two views.
 
 h = state at [MASK] of the sentence inside a template. In training each view has a template of its own and is denoised:
-h - h_hat, where h_hat is the mask's state of the bare template whose tokens after the gap stand at the positions that
-they have around the sentence. Then the tanh head and InfoNCE. At test: the first template, no denoising, no head.
+h - h_hat, where h_hat is the mask's state of the bare template, whose tokens after the gap keep the positions that they
+have around the sentence. Then the tanh head and InfoNCE. At test: the first template, no denoising, no head.
 
 Relations: SimCSE's contrast on other vectors; a base of RankEncoder.
 Paper against the released code, kongds/Prompt-BERT: it computes h_hat for every length in a table, once a batch, so
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, tanh_head
-from cse_core.text.prompts import check_template, prompted, sides
+from cse_core.text.prompts import check_template, prompt_ids, sides
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -31,7 +31,7 @@ TEMPLATES = {
 }
 
 
-class Bare(nn.Module):
+class BareTemplate(nn.Module):
     """A template without a sentence: its ids, and how many of them come before the gap."""
 
     ids: Tensor
@@ -42,8 +42,8 @@ class Bare(nn.Module):
         self.before, self.outside = len(left), len(left) + len(right)
         self.register_buffer("ids", torch.tensor(left + right), persistent=False)
 
-    def around(self, words: Int[Tensor, " n"]) -> Tokens:
-        """The bare template once per number of words, its second side at the positions after as many words."""
+    def tokens_around(self, words: Int[Tensor, " n"]) -> Tokens:
+        """Return the template once per number of words, its second side at the positions after as many words."""
         ids = self.ids.expand(len(words), -1)
         places = torch.arange(self.outside, device=self.ids.device)
         positions = places + (places >= self.before) * words.unsqueeze(1)
@@ -51,19 +51,21 @@ class Bare(nn.Module):
 
 
 def prompt_head(templates: Sequence[str], encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-    """The tanh head and each bare template; refuses an encoder that doesn't pool at the mask."""
+    """Return the tanh head and each bare template; refuse an encoder that doesn't pool at the mask."""
     if encoder.pooling != "mask":
         raise ValueError(f"templates need an encoder with pooling 'mask' and a template, got {encoder.pooling!r}")
     modules = tanh_head(None, encoder, generator)
-    modules["bare"] = nn.ModuleList([Bare(template, encoder.tokenizer) for template in templates])
+    modules["bare"] = nn.ModuleList([BareTemplate(template, encoder.tokenizer) for template in templates])
     return modules
 
 
-def denoised(encode: Encode, tokens: Sequence[Tokens], bare: Sequence[Bare]) -> list[Float[Tensor, "n d"]]:
-    """h - h_hat of each Tokens under its template, in one pass: h_hat once per number of words (Eq. 4)."""
+def denoised_states(
+    encode: Encode, tokens: Sequence[Tokens], bare: Sequence[BareTemplate]
+) -> list[Float[Tensor, "n d"]]:
+    """Return h - h_hat of each Tokens under its template, in one pass: h_hat once per number of words (Eq. 4)."""
     lengths = [part.mask.sum(1) - template.outside for part, template in zip(tokens, bare, strict=True)]
     distinct = [torch.unique(length, return_inverse=True) for length in lengths]
-    noise = [template.around(words) for template, (words, _) in zip(bare, distinct, strict=True)]
+    noise = [template.tokens_around(words) for template, (words, _) in zip(bare, distinct, strict=True)]
     states = encode(*tokens, *noise)
     sentences, bias = states[: len(tokens)], states[len(tokens) :]
     return [h - h_hat[row] for h, h_hat, (_, row) in zip(sentences, bias, distinct, strict=True)]
@@ -83,6 +85,11 @@ class PromptBERT:
 
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         for template in (self.first, self.second):
@@ -91,18 +98,18 @@ class PromptBERT:
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
     ) -> dict[str, list[list[int]]]:
-        """The sentence inside either template, cut to max_length word pieces; the template comes on top."""
+        """Return the sentences inside either template, cut to max_length word pieces, the template not counted."""
         templates = {"first": self.first, "second": self.second}
-        return {name: prompted(texts, template, tokenizer, max_length) for name, template in templates.items()}
+        return {name: prompt_ids(texts, template, tokenizer, max_length) for name, template in templates.items()}
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """The tanh head and the bare templates."""
+        """Return the tanh head and the bare templates."""
         return prompt_head((self.first, self.second), encoder, generator)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """InfoNCE between the heads of the two denoised views."""
+        """Return InfoNCE between the heads of the two denoised views."""
         tokens = (batch["first"], batch["second"])
-        states = denoised(encode, tokens, list(modules["bare"])) if self.denoise else encode(*tokens)  # ty: ignore[invalid-argument-type]
+        states = denoised_states(encode, tokens, list(modules["bare"])) if self.denoise else encode(*tokens)  # ty: ignore[invalid-argument-type]
         z1, z2 = (modules["head"](h) for h in states)
         contrastive = info_nce(z1, z2, self.temperature)
         return Loss(contrastive, {"contrastive": contrastive}, (z1, z2))

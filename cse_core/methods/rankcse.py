@@ -8,7 +8,7 @@ L = L_contrastive + beta L_consistency + gamma L_rank (Eq. 6), with the student'
 Relations: SimCSE with both weights 0. ListNet is distillation of the in-batch softmax without the positive; ListMLE is
 the Plackett-Luce likelihood of the teacher's order, so it uses no teacher temperature.
 Two controls ask whether ranking is what helps: `rank="mse"` distils the cosines themselves, and
-`teacher_order="shuffled"` keeps each teacher's values but not whom they belong to.
+`teacher_order="shuffled"` keeps each teacher's cosines but permutes which sentences they refer to.
 Paper against the community code, perceptiveshawty/RankCSE, which `variant="released_code"` follows:
 - its Jensen-Shannon term clamps the log of the mixture at +1e-7, which a log-probability never reaches, so the term is
   minus the mean entropy of the two rankings;
@@ -32,7 +32,7 @@ from cse_core.run import Pretrained, Run
 
 
 def consistency(similarity: Float[Tensor, "n n"], temperature: float) -> Float[Tensor, ""]:
-    """Mean Jensen-Shannon divergence between the rows of softmax(S/t) and of softmax(S.T/t), in nats (Eq. 2).
+    """Return the mean Jensen-Shannon divergence between the rows of softmax(S/t) and softmax(S.T/t), in nats (Eq. 2).
 
     JS(P, Q) = 1/2 sum P (log P - log M) + 1/2 sum Q (log Q - log M), M = (P + Q)/2; the positive is on both lists.
     Gradient flows into both sides. Lies in [0, log 2].
@@ -44,7 +44,7 @@ def consistency(similarity: Float[Tensor, "n n"], temperature: float) -> Float[T
 
 
 def consistency_released(similarity: Float[Tensor, "n n"], temperature: float) -> Float[Tensor, ""]:
-    """The community code's term: minus the mean entropy of the two rankings, in nats."""
+    """Return the community code's term: minus the mean entropy of the two rankings, in nats."""
     log_p, log_q = (s.log_softmax(-1) for s in (similarity / temperature, similarity.T / temperature))
     return ((log_p.exp() * log_p).sum(-1) + (log_q.exp() * log_q).sum(-1)).mean() / 2
 
@@ -55,14 +55,14 @@ def list_net(
     student_temperature: float,
     teacher_temperature: float,
 ) -> Float[Tensor, ""]:
-    """Cross-entropy of the student's in-batch softmax against the teacher's, without the positive (Eq. 4, footnote 1).
+    """Return the cross-entropy of student and teacher, in-batch softmaxes without the positive (Eq. 4, footnote 1).
 
     L = -1/n sum_i sum_{j != i} softmax(T_i/t3)_j log softmax(S_i/t2)_j, both over the n - 1 other sentences.
     """
     if len(teacher) < 3:
         raise ValueError(f"a list without the positive needs at least three sentences, got {len(teacher)}")
-    target = (_others(teacher) / teacher_temperature).softmax(-1)
-    return -(target * (_others(student) / student_temperature).log_softmax(-1)).sum(-1).mean()
+    target = (_off_diagonal(teacher) / teacher_temperature).softmax(-1)
+    return -(target * (_off_diagonal(student) / student_temperature).log_softmax(-1)).sum(-1).mean()
 
 
 def list_mle(
@@ -74,10 +74,10 @@ def list_mle(
     reduction: str = "sum",
     epsilon: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """Negative log-likelihood of the teacher's order under the student's scores, Plackett-Luce, in nats (Eq. 5).
+    """Return -log likelihood of the teacher's order under the student's scores, Plackett-Luce, in nats (Eq. 5).
 
     L = 1/n sum_i sum_k ( logsumexp_{l >= k} S_i,pi(l)/t - S_i,pi(k)/t ), pi sorting T_i from high to low, the positive
-    included. Equal teacher scores are ordered at random, anew in every batch. `reduction="mean"` divides by the list's
+    included. Equal teacher scores are ordered at random in every batch. `reduction="mean"` divides by the list's
     length; `epsilon` is the community code's 1e-7 inside the logarithm.
     """
     shuffle = torch.randperm(student.shape[1], generator=generator, device=student.device)
@@ -93,44 +93,44 @@ def list_mle(
 
 
 def squared_error(student: Float[Tensor, "n n"], teacher: Float[Tensor, "n n"]) -> Float[Tensor, ""]:
-    """Plain distillation: the mean squared difference of the cosines, 1/(n(n-1)) sum_{i != j} (S_ij - T_ij)^2.
+    """Return the mean squared difference of the cosines, 1/(n(n-1)) sum_{i != j} (S_ij - T_ij)^2: plain distillation.
 
-    Without a list, so without temperature and order. Not in the paper: a control.
+    It ranks no list, so it has no temperature and no order. Not in the paper: a control.
     """
-    return (_others(student) - _others(teacher)).square().mean()
+    return (_off_diagonal(student) - _off_diagonal(teacher)).square().mean()
 
 
 def shuffle_others(teacher: Float[Tensor, "n n"], generator: torch.Generator) -> Float[Tensor, "n n"]:
-    """Each row's entries off the diagonal in a random order of its own; the positive stays.
+    """Permute each row's entries off the diagonal at random; the positive stays.
 
-    A row's softmax keeps its values, and so its softness, and loses its ranking. Not in the paper: a control.
+    A row's softmax keeps its values, and so its entropy, and loses its ranking. Not in the paper: a control.
     """
-    n, others = len(teacher), _others(teacher)
+    n, others = len(teacher), _off_diagonal(teacher)
     order = torch.rand(n, n - 1, generator=generator, device=generator.device).argsort(1)
     off_diagonal = ~torch.eye(n, dtype=torch.bool, device=teacher.device)
     return teacher.masked_scatter(off_diagonal, others.gather(1, order))
 
 
 def mix_teachers(similarities: Sequence[Float[Tensor, "n n"]], weights: Sequence[float]) -> Float[Tensor, "n n"]:
-    """The weighted mean of the teachers' cosines, before any temperature; weights are shares and add up to 1."""
+    """Return the weighted mean of the teachers' cosines, before any temperature; weights are shares and add up to 1."""
     if len(similarities) != len(weights) or not weights:
-        raise ValueError(f"mix_teachers wants one weight a teacher, got {len(weights)} for {len(similarities)}")
+        raise ValueError(f"mix_teachers needs one weight a teacher, got {len(weights)} for {len(similarities)}")
     if min(weights) < 0 or not math.isclose(sum(weights), 1, abs_tol=1e-6):
         raise ValueError(f"teachers' weights must not be negative and add up to 1, got {list(weights)}")
     return torch.stack([w * s for w, s in zip(weights, similarities, strict=True)]).sum(0)
 
 
-def _others(similarity: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
+def _off_diagonal(similarity: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
     n = len(similarity)
     if n < 2:
         raise ValueError(f"cosines with other sentences need at least two sentences, got {n}")
-    off_diagonal = ~torch.eye(n, dtype=torch.bool, device=similarity.device)
-    return similarity[off_diagonal].view(n, n - 1)
+    mask = ~torch.eye(n, dtype=torch.bool, device=similarity.device)
+    return similarity[mask].view(n, n - 1)
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A fixed encoder whose in-batch cosines are the target, its share in the mix and which checkpoint it is."""
+    """A fixed encoder whose in-batch cosines are the target: its share in the mix, and its checkpoint's rule."""
 
     encoder: Run | Pretrained
     weight: float = 1.0
@@ -159,19 +159,24 @@ class RankCSE:
     examples = single_column
     modules = tanh_head
 
+    @staticmethod
+    def recipes() -> Mapping[tuple[str, str], Recipe]:
+        """Return the published settings by rank loss and backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         for name in ("temperature", "student_temperature"):
             check(name, getattr(self, name), lambda t: t > 0, "positive")
         for name in ("contrastive_weight", "consistency_weight", "distillation_weight"):
             check(name, getattr(self, name), lambda w: w >= 0, "zero or positive")
-        for name, known in (
+        for name, choices in (
             ("rank", ("list_net", "list_mle", "mse")),
             ("list_reduction", ("sum", "mean")),
             ("variant", ("paper", "released_code")),
             ("teacher_order", ("given", "shuffled")),
         ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         if self.rank == "list_net" and not (self.teacher_temperature and self.teacher_temperature > 0):
             raise ValueError(f"list_net needs a positive teacher_temperature, got {self.teacher_temperature}")
         if self.distillation_weight and not self.teachers:
@@ -182,12 +187,12 @@ class RankCSE:
             mix_teachers([torch.eye(1)] * len(self.teachers), [t.weight for t in self.teachers])
 
     def targets(self, source: Source) -> Targets:
-        """Each teacher's vectors of all examples."""
+        """Return each teacher's vectors of all examples."""
         used = self.teachers if self.distillation_weight else ()
         return Targets({f"teacher_{i}": source.vectors(t.encoder, select=t.select) for i, t in enumerate(used)})
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """The weighted sum of the terms that have a weight (Eq. 6)."""
+        """Return the weighted sum of the terms that have a weight (Eq. 6)."""
         z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
         released = self.variant == "released_code"
         weights = {
@@ -203,18 +208,18 @@ class RankCSE:
         if weights["consistency"]:
             terms["consistency"] = (consistency_released if released else consistency)(similarity, self.temperature)
         if weights["rank"]:
-            terms["rank"] = self._rank(similarity, self._teacher(targets), batch.generator)
+            terms["rank"] = self._rank_loss(similarity, self._teacher_similarity(targets), batch.generator)
         total = sum((weights[name] * term for name, term in terms.items()), torch.zeros_like(z1[0, 0]))
         return Loss(total, terms, (z1, z2))
 
-    def _teacher(self, targets: Mapping[str, Tensor]) -> Float[Tensor, "n n"]:
+    def _teacher_similarity(self, targets: Mapping[str, Tensor]) -> Float[Tensor, "n n"]:
         vectors = [targets[f"teacher_{i}"] for i in range(len(self.teachers))]
         if self.variant == "released_code":
             vectors = [F.normalize(v, dim=-1).half() for v in vectors]
         mixed = mix_teachers([cosine_matrix(v, v) for v in vectors], [t.weight for t in self.teachers])
         return mixed.float()
 
-    def _rank(
+    def _rank_loss(
         self, student: Float[Tensor, "n n"], teacher: Float[Tensor, "n n"], generator: torch.Generator
     ) -> Float[Tensor, ""]:
         released = self.variant == "released_code"
@@ -233,12 +238,12 @@ class RankCSE:
 
 
 def with_teachers(recipe: Recipe, teachers: tuple[Teacher, ...]) -> Recipe:
-    """A published recipe with its teachers, which are runs of the study at hand."""
+    """Return a published recipe with its teachers, which are runs of the study that uses it."""
     return replace(recipe, method=with_fields(recipe.method, teachers=teachers, distillation_weight=1.0))
 
 
 def _recipe(rank: str, learning_rate: float, tau2: float, tau3: float | None) -> Recipe:
-    # Teachers are the study's own runs, so the recipe leaves them out and carries the weight 0 until `taught`.
+    # Teachers are the study's own runs, so the recipe leaves them out and carries the weight 0 until `with_teachers`.
     method = RankCSE(rank=rank, student_temperature=tau2, teacher_temperature=tau3, distillation_weight=0.0)
     return Recipe(
         method, batch_size=128, epochs=4, warmup=0.05, learning_rate=learning_rate, source="paper, Table 9 and App. B"

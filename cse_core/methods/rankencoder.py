@@ -1,4 +1,4 @@
-"""RankEncoder (Seonwoo et al., ACL 2023): a sentence is how it ranks a corpus; a new encoder learns those rankings.
+"""RankEncoder (Seonwoo et al., ACL 2023): a sentence is how it ranks a corpus, and an encoder learns these rankings.
 
 A trained base encoder E1 ranks a fixed corpus for each sentence. The ranking, centred and scaled to unit norm, makes
 the inner product of two sentences Spearman's rho of their rankings (Eq. 2, 3). A new encoder E2 starts from the plain
@@ -8,14 +8,14 @@ cosine (Eq. 7; scorers.Ranked).
 
 Relations: with weight 0 it is `inner` (SimCSE, PromptBERT, SNCSE), bit for bit. L_rank is distillation of similarities
 by squared error, where RankCSE distils lists. Two controls: `similarity="centred"` has the cosines to the corpus where
-the paper has ranks, and `start="base"` goes on training E1 where the paper trains a new encoder.
+the paper has ranks, and `start="base"` continues training E1 where the paper trains a new encoder.
 Paper against the released code, yeonsw/RankEncoder:
 - its scripts for SimCSE and SNCSE add the weighted rank loss (`combination="sum"`) for pairs up to 0.9999, where the
   paper has the maximum and 0.8; its script for PromptBERT is the paper's. PUBLISHED has both;
 - it draws 10,000 corpus sentences, the paper 100,000;
 - its inference ranks by inner product with corpus vectors that are not normalised (`normalise=False`);
 - the paper writes the contrastive loss as a sum; the code takes the mean, as here: over a batch a sum would nearly
-  always be the larger term and the rank loss never count.
+  always be the larger term and the rank loss would have no effect.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SIMCSE = SimCSE()
-# Between which of a method's columns the base ranks: both views of SimCSE are the same text.
-RANKED = {"simcse": ("text", "text"), "promptbert": ("first", "second"), "sncse": ("anchor", "positive")}
+# The columns of a method whose sentences the base compares: both views of SimCSE are the same text.
+VIEW_COLUMNS = {"simcse": ("text", "text"), "promptbert": ("first", "second"), "sncse": ("anchor", "positive")}
 
 
 def rank_loss(
     rank_similarity: Float[Tensor, "n n"], student_similarity: Float[Tensor, "n n"], lower: float, upper: float
 ) -> Float[Tensor, ""]:
-    """Mean squared difference over the pairs with lower <= R <= upper; 0 if there is none (Eq. 6)."""
-    chosen = _chosen(rank_similarity, lower, upper).to(student_similarity.dtype)
+    """Return the mean squared difference over the pairs with lower <= R <= upper; 0 if there is none (Eq. 6)."""
+    chosen = _in_band(rank_similarity, lower, upper).to(student_similarity.dtype)
     return ((rank_similarity - student_similarity).square() * chosen).sum() / (chosen.sum() + 1e-8)
 
 
-def _chosen(similarity: Float[Tensor, "n n"], lower: float, upper: float) -> Tensor:
+def _in_band(similarity: Float[Tensor, "n n"], lower: float, upper: float) -> Tensor:
     return (similarity >= lower) & (similarity <= upper)
 
 
 def combine(contrastive: Float[Tensor, ""], rank: Float[Tensor, ""], weight: float) -> Float[Tensor, ""]:
-    """max(weight * rank, contrastive): only the larger term gets a gradient (Eq. 5)."""
+    """Return max(weight * rank, contrastive): only the larger term gets a gradient (Eq. 5)."""
     weighted = weight * rank
     return torch.where(weighted > contrastive, weighted, contrastive)
 
@@ -82,21 +82,28 @@ class RankEncoder:
     similarity: str = "rank"  # of the base's view of two sentences: "centred" is Pearson's r of cosines to the corpus
     start: str = "backbone"  # where E2's weights begin; "base": at the base's checkpoint
 
+    @staticmethod
+    def recipes() -> Mapping[tuple[str, str, str], Recipe]:
+        """Return the published settings by their source, the base method and backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("rank_weight", self.rank_weight, lambda w: w >= 0, "zero or positive")
         if self.corpus_size < 2:
             raise ValueError(f"corpus_size must be at least 2, got {self.corpus_size}")
         if not -1 <= self.lower < self.upper <= 1:
-            raise ValueError(f"lower and upper want -1 <= lower < upper <= 1, got {self.lower} and {self.upper}")
-        for name, known in (
+            raise ValueError(
+                f"lower and upper must satisfy -1 <= lower < upper <= 1, got {self.lower} and {self.upper}"
+            )
+        for name, choices in (
             ("combination", ("maximum", "sum")),
             ("similarity", PROFILES),
             ("start", ("backbone", "base")),
         ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
-        if self.inner.name not in RANKED:
-            raise ValueError(f"inner must be one of {', '.join(RANKED)}, got {self.inner.name!r}")
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        if self.inner.name not in VIEW_COLUMNS:
+            raise ValueError(f"inner must be one of {', '.join(VIEW_COLUMNS)}, got {self.inner.name!r}")
         if self.rank_weight and self.base is None:
             raise ValueError("a rank_weight above 0 needs a base encoder, got none")
         if self.start == "base" and self.base is None:
@@ -104,32 +111,32 @@ class RankEncoder:
 
     @property
     def starts_from(self) -> tuple[Run | Pretrained, str] | None:
-        """The base and its rule, where its weights are the first ones (see method.starting_encoder)."""
+        """The base and its selection rule if training starts from it (see method.starting_encoder), else None."""
         return None if self.start == "backbone" or self.base is None else (self.base, self.select)
 
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
     ) -> dict[str, list[list[int]]]:
-        """The inner method's."""
+        """Return the inner method's examples."""
         return self.inner.examples(texts, tokenizer, max_length)
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """The inner method's."""
+        """Return the inner method's modules."""
         return self.inner.modules(encoder, generator)
 
     def targets(self, source: Source) -> Targets:
-        """The base's vectors of both views of each example, and those of the corpus."""
+        """Return the base's vectors of both views of each example, and of the corpus."""
         if not self.rank_weight or self.base is None:
             return Targets()
-        first, second = RANKED[self.inner.name]
+        first, second = VIEW_COLUMNS[self.inner.name]
         rows = {"base_first": source.vectors(self.base, select=self.select, column=first)}
         if second != first:
             rows["base_second"] = source.vectors(self.base, select=self.select, column=second)
         corpus = source.sample(self.base, select=self.select, size=self.corpus_size, seed=self.corpus_seed)
-        return Targets(rows, {"corpus": F.normalize(corpus, dim=-1)})  # once, not in every step
+        return Targets(rows, {"corpus": F.normalize(corpus, dim=-1)})  # once for all steps
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """The larger of contrast and weighted rank loss (Eq. 5), or their sum."""
+        """Return the larger of contrast and weighted rank loss (Eq. 5), or their sum."""
         inner = self.inner.loss(encode, batch, modules, targets)
         if not self.rank_weight or inner.views is None:
             return inner
@@ -142,20 +149,20 @@ class RankEncoder:
             total = contrastive + self.rank_weight * rank
         else:
             total = combine(contrastive, rank, self.rank_weight)
-        chosen = _chosen(ranks, self.lower, self.upper).float().mean()
+        chosen = _in_band(ranks, self.lower, self.upper).float().mean()
         won = (self.rank_weight * rank > contrastive).float()
         terms = {**inner.terms, "rank": rank, "share_chosen": chosen, "share_rank_larger": won}
         return Loss(total, terms, inner.views)
 
 
 def with_base(recipe: Recipe, base: Run | Pretrained, select: str) -> Recipe:
-    """A published recipe with its base, which is a run of the study at hand, and the paper's weight."""
+    """Return a published recipe with its base, which is a run of the study that uses it, and the paper's weight."""
     method = with_fields(recipe.method, base=base, select=select, rank_weight=0.05)
     return replace(recipe, method=method)
 
 
 def _recipes(source: str, **fields: Any) -> dict[str, Recipe]:
-    # Bases are the study's own runs, so a recipe leaves them out and carries the weight 0 until `based`.
+    # Bases are the study's own runs, so a recipe leaves them out and carries the weight 0 until `with_base`.
     made = {}
     for name, module in (("simcse", simcse), ("promptbert", promptbert), ("sncse", sncse)):
         base: Recipe = module.PUBLISHED["bert-base-uncased"]
@@ -176,5 +183,3 @@ PUBLISHED = {
         _SUM["sncse"], batch_size=128, source="released script: 128 a device, the loss over the gathered batch"
     ),
 }
-# Of the 16,384 sentences that there are.
-SMALL: dict[str, dict[str, Any]] = {"bert-base-uncased": {"corpus_size": 10_000}}

@@ -3,7 +3,7 @@
 A sentence passes the encoder twice in one batch, with different dropout masks; the two views are a positive pair and
 the other sentences' second views are the negatives. The tanh head is trained and then dropped.
 
-Relations: every other method here is this one plus something, and most have a null setting that equals it bit for bit.
+Relations: every other method here adds something to this one, and most have a setting that equals it bit for bit.
 Departures: none known between paper and released code.
 """
 
@@ -30,11 +30,16 @@ class SimCSE:
     modules = tanh_head
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """InfoNCE between the heads of two dropout views."""
+        """Return InfoNCE between the heads of two dropout views."""
         z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
         contrastive = info_nce(z1, z2, self.temperature)
         return Loss(contrastive, {"contrastive": contrastive}, (z1, z2))

@@ -1,6 +1,6 @@
 """SNCSE (Wang and Dou, 2022): a sentence's negation is a soft negative, less like it than its paraphrase by a margin.
 
-Three texts a sentence: itself in one template (anchor), itself in a second (positive), its negation in the second. The
+Three texts a sentence: it in one template (anchor), it in a second (positive), and its negation in the second. The
 vector is the state at the template's mask, then the tanh head. L = InfoNCE(anchor, positive) + lambda mean(
 relu(D + a) + relu(-D - b)), D = cos(anchor, negation) - cos(anchor, positive): D is kept between -b and -a (Eq. 6).
 
@@ -23,7 +23,7 @@ from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets
 from cse_core.methods.promptbert import prompt_head
 from cse_core.text.negation import negations
-from cse_core.text.prompts import check_template, closed_and_prompted
+from cse_core.text.prompts import check_template, closed_prompt_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,7 +38,7 @@ def soft_negative(
     nearest: float,
     farthest: float,
 ) -> Float[Tensor, ""]:
-    """mean(relu(D + nearest) + relu(-D - farthest)), D = cos(anchor, negation) - cos(anchor, positive) (Eq. 6).
+    """Return mean(relu(D + nearest) + relu(-D - farthest)), D = cos(anchor, negation) - cos(anchor, positive) (Eq. 6).
 
     Zero where the negation is less like the anchor than the positive is by at least `nearest` and at most `farthest`.
     """
@@ -63,11 +63,16 @@ class SNCSE:
 
     targets = no_targets
 
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
+
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("margin_weight", self.margin_weight, lambda w: w >= 0, "zero or positive")
         if not 0 <= self.nearest <= self.farthest:
-            raise ValueError(f"margins want 0 <= nearest <= farthest, got {self.nearest} and {self.farthest}")
+            raise ValueError(f"margins must satisfy 0 <= nearest <= farthest, got {self.nearest} and {self.farthest}")
         if self.negation not in ("words", "spacy"):
             raise ValueError(f"negation must be one of words, spacy, got {self.negation!r}")
         for template in (self.first, self.second):
@@ -75,29 +80,29 @@ class SNCSE:
 
     @property
     def substituted(self) -> str:
-        """What stands in for a piece of the paper that isn't to be had, "" where nothing does."""
+        """The substitute for a part of the paper that is not available; "" if there is none."""
         return "word lists for the paper's parser in negations" if self.negation == "words" else ""
 
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
     ) -> dict[str, list[list[int]]]:
-        """Sentence, sentence and negation inside their templates; max_length counts the template."""
+        """Return sentence, sentence and negation inside their templates; max_length counts the template."""
         columns = {
             "anchor": (texts, self.first),
             "positive": (texts, self.second),
             "negation": (negations(texts, self.negation), self.second),
         }
         return {
-            name: closed_and_prompted(sentences, template, tokenizer, max_length)
+            name: closed_prompt_ids(sentences, template, tokenizer, max_length)
             for name, (sentences, template) in columns.items()
         }
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """The tanh head."""
+        """Return the tanh head."""
         return prompt_head((), encoder, generator)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """InfoNCE between anchors and positives, and the margin loss of the negations."""
+        """Return InfoNCE between anchors and positives plus the weighted margin loss of the negations."""
         states = encode(batch["anchor"], batch["positive"], batch["negation"])
         anchor, positive, negation = (modules["head"](h) for h in states)
         contrastive = info_nce(anchor, positive, self.temperature)
@@ -123,4 +128,3 @@ PUBLISHED = {
     "roberta-base": _recipe(256, 1e-5, 5e-4, "paper and released script"),
     "roberta-large": _recipe(128, 5e-6, 5e-4, "paper and released script"),
 }
-SMALL: dict[str, dict[str, Any]] = {name: {"negation": "words"} for name in PUBLISHED}  # needs no parser

@@ -8,9 +8,9 @@ The pooled features X (n, d) of one view are whitened by the batch's own statist
 
 Relations: SimCSE without whitening, with views by dropout and m = 2. One group is ZCA whitening; d groups of a channel
 are batch normalisation without affine map. Without a permutation the whitening is the same in all views, so shared
-features make z_0 = z_p and only the negatives teach (over all channels the running statistics move between views).
-Two controls ask whether whitening is what helps: `whitening="rotation"` turns each view by a random orthogonal matrix
-of its own, which makes views differ and whitens nothing; `feature_dropout` makes them differ by dropped channels alone.
+features make z_0 = z_p and only negatives count (over all channels the running statistics change between views).
+Two controls ask whether whitening is what helps: `whitening="rotation"` multiplies each view by its own random
+orthogonal matrix, so that views differ without whitening; `feature_dropout` makes them differ by dropped channels.
 Paper against the released code, SupstarZh/WhitenedCSE, which `variant="released_code"` follows:
 - Eq. 2 and 4 write Z^T W for features in rows and a covariance of Z Z^T; Eq. 5's Z W and Z^T Z / n are meant;
 - k is called the groups' number and their size; 384 channels have no invertible covariance over 64 sentences, so it is
@@ -34,9 +34,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce
-from cse_core.functional.whitening import OVER_ALL, RunningWhitening, check_groups, random_rotation
+from cse_core.functional.whitening import ALL_CHANNEL_KINDS, RunningWhitening, check_groups, random_rotation
 from cse_core.functional.whitening import (
-    group_whiten as group_whiten,  # names of this paper that are of use without its training
+    group_whiten as group_whiten,  # parts of this paper that are useful without its training
 )
 from cse_core.functional.whitening import inverse_root as inverse_root
 from cse_core.functional.whitening import whiten as whiten
@@ -51,8 +51,8 @@ def multi_positive(
     temperature: float,
     weights: Sequence[float] | None = None,
 ) -> Float[Tensor, ""]:
-    """sum_p w_p InfoNCE(anchor, positive_p), each positive among its own view's negatives (Eq. 7); weights are 1."""
-    shares = zip(_weights(weights, len(positives)), positives, strict=True)
+    """Return sum_p w_p InfoNCE(anchor, positive_p), with negatives of each positive's view (Eq. 7); weights are 1."""
+    shares = zip(_check_weights(weights, len(positives)), positives, strict=True)
     return torch.stack([w * info_nce(anchor, p, temperature) for w, p in shares]).sum()
 
 
@@ -64,28 +64,28 @@ def multi_positive_inside(
     *,
     printed: bool = False,
 ) -> Float[Tensor, ""]:
-    """The sum over positives inside the logarithm (Eq. 8), so that the hardest positive counts most; weights are 1.
+    """Return the loss with its sum inside the logarithm (Eq. 8): the hardest positive counts most; weights are 1.
 
     As intended: 1/n sum_i log sum_p w_p exp(CE_ip), CE_ip the i-th term of InfoNCE(anchor, positive_p). As printed:
     1/n sum_i -log sum_p w_p exp(-s_p,ii) / sum_j exp(s_p,ij), s = cos/t, least where positives are opposite.
     """
     if len(anchor) < 2:
         raise ValueError(f"multi_positive_inside needs at least two pairs, got {len(anchor)}")
-    log_weights = anchor.new_tensor(_weights(weights, len(positives))).log().unsqueeze(1)
+    log_weights = anchor.new_tensor(_check_weights(weights, len(positives))).log().unsqueeze(1)
     logits = torch.stack([cosine_matrix(anchor, p) / temperature for p in positives])
-    own, all_of_view = logits.diagonal(dim1=1, dim2=2), logits.logsumexp(2)
+    positive, all_of_view = logits.diagonal(dim1=1, dim2=2), logits.logsumexp(2)
     if printed:
-        return -(log_weights - own - all_of_view).logsumexp(0).mean()
-    return (log_weights + all_of_view - own).logsumexp(0).mean()
+        return -(log_weights - positive - all_of_view).logsumexp(0).mean()
+    return (log_weights + all_of_view - positive).logsumexp(0).mean()
 
 
-def _weights(weights: Sequence[float] | None, count: int) -> list[float]:
-    found = list(weights or ()) or [1.0] * count
-    if len(found) != count or not count:
-        raise ValueError(f"weights must be one a positive, got {len(found)} for {count} positives")
-    if min(found) < 0 or not sum(found) > 0:
-        raise ValueError(f"weights must not be negative nor all 0, got {found}")
-    return found
+def _check_weights(weights: Sequence[float] | None, count: int) -> list[float]:
+    checked = list(weights or ()) or [1.0] * count
+    if len(checked) != count or not count:
+        raise ValueError(f"weights must be one a positive, got {len(checked)} for {count} positives")
+    if min(checked) < 0 or not sum(checked) > 0:
+        raise ValueError(f"weights must not be negative nor all 0, got {checked}")
+    return checked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +107,15 @@ class WhitenedCSE:
     detach: bool = True
     eps: float = 1e-5
     variant: str = "paper"
-    feature_dropout: float = 0.0  # of each view's pooled features, before anything else is done to them
+    feature_dropout: float = 0.0  # of each view's pooled features, before normalising and whitening
 
     examples = single_column
     targets = no_targets
+
+    @staticmethod
+    def recipes() -> Mapping[str, Recipe]:
+        """Return the published settings by backbone."""
+        return PUBLISHED
 
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
@@ -120,40 +125,42 @@ class WhitenedCSE:
         for name, least in (("groups", 1), ("positives", 2)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        for name, known in (
-            ("whitening", (*BY_GROUP, *OVER_ALL, "channel", "rotation", "none")),
+        for name, choices in (
+            ("whitening", (*BY_GROUP, *ALL_CHANNEL_KINDS, "channel", "rotation", "none")),
             ("views", ("shared", "dropout")),
             ("objective", ("outside", "inside", "inside_printed")),
             ("variant", ("paper", "released_code")),
         ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
-        _weights(self.weights, self.positives - 1)
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        _check_weights(self.weights, self.positives - 1)
         if self.whitening == "none" and self.views == "shared" and not self.feature_dropout:
-            raise ValueError("whitening 'none' with views 'shared' makes identical views: nothing to learn from them")
+            raise ValueError("whitening 'none' with views 'shared' makes identical views, which teach nothing")
         if self.whitening == "pca" and not self.detach:
             raise ValueError("whitening 'pca' has no gradient through its eigenvectors: leave detach=True")
         if self.variant == "released_code" and (self.views != "dropout" or self.whitening not in BY_GROUP):
-            found = f"views {self.views!r} and whitening {self.whitening!r}"
-            raise ValueError(f"variant 'released_code' needs views 'dropout' and whitening by groups, got {found}")
+            raise ValueError(
+                "variant 'released_code' needs views 'dropout' and whitening by groups, "
+                f"got views {self.views!r} and whitening {self.whitening!r}"
+            )
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """The tanh head; for "pca" and "zca" the whitening with its running statistics beside it."""
+        """Return the tanh head and, for "pca" and "zca", the whitening with its running statistics."""
         modules = tanh_head(self, encoder, generator)
         if self.whitening in BY_GROUP:
             check_groups(self.groups, encoder.width)
-        if self.whitening in OVER_ALL:
+        if self.whitening in ALL_CHANNEL_KINDS:
             modules["whitening"] = RunningWhitening(encoder.width, self.whitening, self.momentum, self.eps, self.detach)
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """The first view against each of the others, all through the head after whitening (Eq. 7 or 8)."""
+        """Return the loss of the first view against each other one, all whitened and projected (Eq. 7 or 8)."""
         text, m = batch["text"], self.positives
         features = encode(text) * m if self.views == "shared" else encode(*[text] * m)
-        if self.feature_dropout:  # by the step's own dropout stream, after the encoder's
+        if self.feature_dropout:  # drawn from the step's dropout stream, after the encoder's
             features = [F.dropout(h, self.feature_dropout) for h in features]
         features = [F.normalize(h, dim=-1) for h in features] if self.normalise else features
-        anchor, *others = (modules["head"](h) for h in self._whitened(features, modules, batch.generator))
+        anchor, *others = (modules["head"](h) for h in self._whiten_views(features, modules, batch.generator))
         if self.objective == "outside":
             total = multi_positive(anchor, others, self.temperature, self.weights)
         else:
@@ -163,24 +170,24 @@ class WhitenedCSE:
             each = {f"positive_{p}": info_nce(anchor, z, self.temperature) for p, z in enumerate(others, 1)}
         return Loss(total, {"contrastive": total} | each, (anchor, others[0]))
 
-    def _whitened(
+    def _whiten_views(
         self, features: Sequence[Float[Tensor, "n d"]], modules: nn.ModuleDict, generator: torch.Generator
     ) -> Sequence[Float[Tensor, "n d"]]:
         if self.whitening == "none":
             return features
-        if self.whitening in OVER_ALL:
+        if self.whitening in ALL_CHANNEL_KINDS:
             return [modules["whitening"](h) for h in features]
         if self.whitening == "channel":
             return [whiten(h, "channel", self.eps, detach=self.detach) for h in features]
         if self.whitening == "rotation":
             return [h @ random_rotation(h.shape[1], generator, h.dtype) for h in features]
         if self.variant == "paper":
-            return [self._by_group(h, self.eps, generator) for h in features]
+            return [self._whiten_groups(h, self.eps, generator) for h in features]
         rows = torch.stack(list(features), 1).flatten(0, 1)  # sentence by sentence, a sentence's views together
-        blocks = [self._by_group(block, 0.0, generator) for block in rows.chunk(self.positives)]
+        blocks = [self._whiten_groups(block, 0.0, generator) for block in rows.chunk(self.positives)]
         return torch.cat(blocks).unflatten(0, (-1, self.positives)).unbind(1)
 
-    def _by_group(self, h: Float[Tensor, "n d"], eps: float, generator: torch.Generator) -> Float[Tensor, "n d"]:
+    def _whiten_groups(self, h: Float[Tensor, "n d"], eps: float, generator: torch.Generator) -> Float[Tensor, "n d"]:
         if self.whitening == "group":
             return group_whiten(h, self.groups, eps=eps, detach=self.detach)
         permutation = torch.randperm(h.shape[1], generator=generator, device=generator.device)
@@ -205,5 +212,3 @@ PUBLISHED_SCRIPT = {
         source="released README and script: 128 a device on two; negatives and whitening statistics are per replica",
     )
 }
-# At 128 channels, by the backbone stood in for: as many a group as the paper has, two of 768 and four of 1024.
-SMALL: dict[str, dict[str, Any]] = {"bert-base-uncased": {"groups": 64}, "bert-large-uncased": {"groups": 32}}

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 METRICS = tuple(f"{kind}.{how}" for kind in ("spearman", "pearson") for how in ("all", "mean", "wmean"))
 VERSION = 1  # a column of every score: bump with any change that could move one by more than rounding
@@ -18,44 +18,44 @@ VERSION = 1  # a column of every score: bump with any change that could move one
 def correlations(
     scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " n"], parts: Sequence[str]
 ) -> dict[str, float]:
-    """Spearman and Pearson of scores with gold as {"spearman.all": ..., "pearson.wmean": ...}.
+    """Return Spearman and Pearson of scores with gold as {"spearman.all": ..., "pearson.wmean": ...}.
 
     `all`: one correlation over all parts together, what the four papers report. `mean`, `wmean`: the mean of the parts'
     correlations, plain or weighted by size (SentEval). They differ by points. Undefined (a constant list) is nan.
     """
     if not len(scores) == len(gold) == len(parts) or len(gold) == 0:
-        raise ValueError(f"one score, gold and part a pair wanted, got {len(scores)}, {len(gold)} and {len(parts)}")
+        raise ValueError(f"expected one score, gold and part a pair, got {len(scores)}, {len(gold)} and {len(parts)}")
     labels = np.asarray(parts)
     members = [labels == part for part in dict.fromkeys(parts)]
     sizes = [int(m.sum()) for m in members]
-    found = {}
-    for name, correlate in (("spearman", _rho), ("pearson", _r)):
+    result = {}
+    for name, correlate in (("spearman", _spearman), ("pearson", _pearson)):
         each = [correlate(scores[m], gold[m]) for m in members]
-        found[f"{name}.all"] = correlate(scores, gold)
-        found[f"{name}.mean"] = float(np.mean(each))
-        found[f"{name}.wmean"] = float(np.average(each, weights=sizes))
-    return found
+        result[f"{name}.all"] = correlate(scores, gold)
+        result[f"{name}.mean"] = float(np.mean(each))
+        result[f"{name}.wmean"] = float(np.average(each, weights=sizes))
+    return result
 
 
-def _rho(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
-    return _r(rankdata(a), rankdata(b))
+def _spearman(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
+    return _pearson(scipy.stats.rankdata(a), scipy.stats.rankdata(b))
 
 
-def _r(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
+def _pearson(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
     if not all(np.isfinite(side).all() and (side != side[0]).any() for side in (a, b)):
         return float("nan")
-    x, y, share = _centred(a), _centred(b), 1 / (len(a) - 1)
+    x, y, share = _centre(a), _centre(b), 1 / (len(a) - 1)
     # numpy.corrcoef's operations in its order. Sums of ranks are exact, so Spearman has the bits that scipy gives it.
     r = dot(x, y) * share / math.sqrt(dot(y, y) * share) / math.sqrt(dot(x, x) * share)
     return min(1.0, max(-1.0, r))
 
 
-def _centred(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Values less their mean, scaled by a power of two, which is exact, so that no square under- or overflows."""
+def _centre(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Subtract the mean, and scale by a power of two, which is exact, so that no square under- or overflows."""
     x = values - math.fsum(values.tolist()) / len(values)
     return np.ldexp(x, -math.frexp(np.abs(x).max())[1])
 
 
 def dot(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float:
-    """The inner product: products rounded one by one, their sum once."""
+    """Return the inner product: products are rounded one by one, their sum once."""
     return math.fsum((x * y).tolist())

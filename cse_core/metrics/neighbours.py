@@ -1,4 +1,4 @@
-"""What two sentences' neighbourhoods in a corpus share, and pairs binned by similarity (RankEncoder, Fig. 6)."""
+"""Corpus neighbours that two sentences share, and pairs binned by similarity (RankEncoder, Fig. 6)."""
 
 import numpy as np
 import torch
@@ -9,42 +9,44 @@ from cse_core.metrics.correlation import correlations
 from cse_core.metrics.geometry import directions
 
 VERSION = 1  # a column of every score: bump with any change that could move one
-LATER = 2.0**-45  # of cosine a place in the corpus: above double rounding; over a million places, half a float32 step
+# Subtracted from a cosine per place in the corpus, so that of equal cosines the earlier sentence is nearer: more than
+# rounding in double precision, and over a million places half a step of float32.
+TIE_BREAK = 2.0**-45
 
 
 def overlap(
     x: Float[Tensor, "n d"], y: Float[Tensor, "n d"], corpus: Float[Tensor, "N d"], k: int = 100, block: int = 256
 ) -> Int[np.ndarray, " n"]:
-    """|top_k(x_i) and top_k(y_i)|: how many of a pair's k nearest corpus sentences by cosine are the same (Fig. 6).
+    """Return |top_k(x_i) and top_k(y_i)|, the number of nearest corpus sentences by cosine that pairs share (Fig. 6).
 
     Cosines are double; of equal ones the earlier corpus sentence is nearer, so that the result depends neither on
-    `block` nor on rounding. At most block x N cosines are held at once.
+    `block` nor on rounding. At most block x N cosines are in memory at once.
     """
     if not 1 <= k <= len(corpus):
-        raise ValueError(f"k nearest of {len(corpus)} corpus sentences: k from 1 to {len(corpus)} wanted, got {k}")
+        raise ValueError(f"k nearest of {len(corpus)} corpus sentences: expected k from 1 to {len(corpus)}, got {k}")
     if block < 1:
         raise ValueError(f"block must be at least 1, got {block}")
-    left, right, ranked = directions(x, "x"), directions(y, "y"), directions(corpus, "corpus")
-    found = np.zeros(len(x), dtype=np.int64)
+    left, right, units = directions(x, "x"), directions(y, "y"), directions(corpus, "corpus")
+    shared = np.zeros(len(x), dtype=np.int64)
     for i in range(0, len(x), block):
         rows = slice(i, i + block)
-        both = torch.cat([_nearest(side[rows], ranked, k) for side in (left, right)], dim=1).sort(dim=1).values
-        found[rows] = (both[:, 1:] == both[:, :-1]).sum(1).cpu().numpy()  # no side has an index twice
-    return found
+        both = torch.cat([_nearest(side[rows], units, k) for side in (left, right)], dim=1).sort(dim=1).values
+        shared[rows] = (both[:, 1:] == both[:, :-1]).sum(1).cpu().numpy()  # no side has an index twice
+    return shared
 
 
 def _nearest(rows: Float[Tensor, "b d"], corpus: Float[Tensor, "N d"], k: int) -> Int[Tensor, "b k"]:
-    """Indices of the k largest cosines of each row, in no order that counts."""
+    """Return the indices of the k largest cosines of each row, in any order."""
     order = torch.arange(len(corpus), dtype=corpus.dtype, device=corpus.device)
-    keys = (rows @ corpus.T).sub_(order, alpha=LATER)
+    keys = (rows @ corpus.T).sub_(order, alpha=TIE_BREAK)
     return keys.topk(k, dim=1, sorted=False).indices
 
 
 def bins(similarity: Float[np.ndarray, " n"], count: int = 10, least: int = 20) -> list[Int[np.ndarray, " _"]]:
-    """Indices of pairs in bins of equal width over the range of similarity, in increasing similarity (Fig. 6).
+    """Return the indices of pairs in bins of equal width over the range of similarity, in ascending order (Fig. 6).
 
-    The smallest bin (of equals the lowest) is merged into the smaller of its neighbours (of equals the lower) until
-    each has at least `least` pairs or one is left. A bin holds its lower edge, the last one both edges.
+    The smallest bin (of equal ones the lowest) is merged into the smaller of its neighbours (of equal ones the lower)
+    until each has at least `least` pairs or one is left. A bin includes its lower edge, the last one both edges.
     """
     if count < 1 or least < 1:
         raise ValueError(f"count and least must be at least 1, got {count} and {least}")
@@ -52,15 +54,15 @@ def bins(similarity: Float[np.ndarray, " n"], count: int = 10, least: int = 20) 
         raise ValueError("bins need at least one pair, got 0")
     if not np.isfinite(similarity).all():
         pair = int(np.flatnonzero(~np.isfinite(similarity))[0])
-        raise ValueError(f"pair {pair}: a finite similarity wanted, got {similarity[pair]}")
+        raise ValueError(f"pair {pair}: expected a finite similarity, got {similarity[pair]}")
     low, width = similarity.min(), np.ptp(similarity)
-    place = np.zeros(len(similarity)) if width == 0 else np.floor((similarity - low) / width * count)
-    groups = [np.flatnonzero(np.minimum(place, count - 1) == b) for b in range(count)]
+    bin_of = np.zeros(len(similarity)) if width == 0 else np.floor((similarity - low) / width * count)
+    groups = [np.flatnonzero(np.minimum(bin_of, count - 1) == b) for b in range(count)]
     while len(groups) > 1 and min(map(len, groups)) < least:
         sizes = [len(group) for group in groups]
         smallest = sizes.index(min(sizes))
-        beside = min((i for i in (smallest - 1, smallest + 1) if 0 <= i < len(sizes)), key=sizes.__getitem__)
-        lower = min(smallest, beside)
+        neighbour = min((i for i in (smallest - 1, smallest + 1) if 0 <= i < len(sizes)), key=sizes.__getitem__)
+        lower = min(smallest, neighbour)
         groups[lower : lower + 2] = [np.sort(np.concatenate(groups[lower : lower + 2]))]
     return groups
 
@@ -71,23 +73,23 @@ def gains(
     gold: Float[np.ndarray, " n"],
     shared: Int[np.ndarray, " n"],
 ) -> Float[np.ndarray, "b 2"]:
-    """Of each bin of cosine: mean shared neighbours, and Spearman of scores with gold less that of cosines (Fig. 6).
+    """Return each cosine bin's mean shared neighbours, and Spearman of scores with gold less that of cosines (Fig. 6).
 
     A bin in which either correlation is undefined is left out.
     """
-    found = [(float(shared[rows].mean()), gain(cosines[rows], scores[rows], gold[rows])) for rows in bins(cosines)]
-    table = np.array(found).reshape(-1, 2)
+    points = [(float(shared[rows].mean()), gain(cosines[rows], scores[rows], gold[rows])) for rows in bins(cosines)]
+    table = np.array(points).reshape(-1, 2)
     return table[np.isfinite(table).all(1)]
 
 
 def gain(cosines: Float[np.ndarray, " n"], scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " n"]) -> float:
-    """Spearman of scores with gold less that of cosines; nan where either is undefined."""
+    """Return Spearman of scores with gold less that of cosines; nan where either is undefined."""
     ours, plain = (correlations(x, gold, ["all"] * len(gold))["spearman.all"] for x in (scores, cosines))
     return ours - plain
 
 
 def gain_trend(table: Float[np.ndarray, "b 2"]) -> float:
-    """Spearman between shared neighbours and gain over the bins, nan below three: does it grow with what is shared?"""
+    """Return Spearman between shared neighbours and gain over the bins; nan for fewer than three bins."""
     if len(table) < 3:
         return float("nan")
     return correlations(table[:, 0], table[:, 1], ["all"] * len(table))["spearman.all"]

@@ -2,9 +2,9 @@
 
 For every sentence in more than three pairs of a set, its pairs are ranked by the model's score and compared with gold:
 Kendall's tau-b (the paper's KCC) and NDCG, both averaged over the sentences. Arrays are one number a pair of the set; a
-group is a sentence's indices into them. Where the task leaves a choice (gain, ties, constant lists), the docstrings say
-which was made. Sums are rounded once (math.fsum), logarithms and powers are correctly rounded (decimal): no BLAS and no
-vector library of a processor has a part in the numbers.
+group is a sentence's indices into them. Where the task leaves a choice (gain, ties, constant lists), the docstrings
+state it. Sums are rounded once (math.fsum), logarithms and powers are correctly rounded (decimal): no BLAS and no
+vector library of a processor affects the numbers.
 """
 
 import math
@@ -14,14 +14,14 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
-from scipy.stats import kendalltau
 
 from cse_core.metrics.correlation import dot
 
 VERSION = 1  # a column of every score: bump with any change that could move one by more than rounding
 
-# The dimension has no name: groups of one set differ in size.
+# The dimension has no name, because groups differ in size.
 Groups = Mapping[str, Int[np.ndarray, " _"]]
 
 
@@ -36,7 +36,7 @@ GAINS = {"linear": lambda gold: gold, "exponential": lambda gold: np.array([_pow
 class Ranking(NamedTuple):
     """The mean over the groups where the measure is defined (nan if none), their number and that of the others.
 
-    `random` is what a uniformly random order is expected to get, averaged over the same groups.
+    `random` is the expected value of a uniformly random order, averaged over the same groups.
     """
 
     score: float
@@ -46,7 +46,7 @@ class Ranking(NamedTuple):
 
 
 def groups(pairs: Sequence[tuple[str, str]], more_than: int = 3) -> dict[str, Int[np.ndarray, " _"]]:
-    """Sentence -> indices of its pairs, for sentences in more than `more_than` pairs, in order of first occurrence.
+    """Return the indices of each sentence's pairs, if more than `more_than`, in order of first occurrence.
 
     Sentences are the same if their strings are. Repeated pairs all count; a sentence paired with itself counts once.
     """
@@ -55,74 +55,76 @@ def groups(pairs: Sequence[tuple[str, str]], more_than: int = 3) -> dict[str, In
     for index, pair in enumerate(pairs):
         for sentence in dict.fromkeys(pair):
             members.setdefault(sentence, []).append(index)
-    return {sentence: np.array(held) for sentence, held in members.items() if len(held) > more_than}
+    return {sentence: np.array(rows) for sentence, rows in members.items() if len(rows) > more_than}
 
 
 def kendall(scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " n"], groups: Groups) -> Ranking:
-    """Mean of Kendall's tau-b over the groups (Kendall, Biometrika 1945), in [-1, 1]; a random order gets 0.
+    """Return the mean of Kendall's tau-b over the groups (Kendall, Biometrika 1945), in [-1, 1]; 0 for a random order.
 
     tau_b = (C - D) / sqrt((N - T_scores)(N - T_gold)): of N pairs of items C are in the same order, D in opposite ones,
-    T tied. Constant gold leaves it undefined: dropped. So do constant scores, but they are the model's doing and count
-    as 0, no order at all; dropped, they would favour an encoder that has collapsed.
+    T tied. With constant gold it is undefined, and the group dropped. With constant scores, which the model makes, it
+    counts as 0: to drop such groups would favour an encoder that has collapsed.
     """
     _check(scores, gold, groups)
     defined = [rows for rows in groups.values() if not _constant(gold[rows])]
-    taus = [_tau(scores[rows], gold[rows]) for rows in defined]
-    return Ranking(_mean(taus), len(taus), len(groups) - len(taus), 0.0)
+    taus = [_group_tau(scores[rows], gold[rows]) for rows in defined]
+    return Ranking(_mean_or_nan(taus), len(taus), len(groups) - len(taus), 0.0)
 
 
 def ndcg(
     scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " n"], groups: Groups, gain: str = "linear"
 ) -> Ranking:
-    """Mean over the groups of normalised discounted cumulative gain on the whole list, in [0, 1].
+    """Return the mean over the groups of normalised discounted cumulative gain of the whole list, in [0, 1].
 
     NDCG = DCG by scores / DCG by gold, DCG = sum_r gain(gold_r) / log2(r + 1), ranks r from 1. `gain` is linear, gold
     itself (Järvelin and Kekäläinen, TOIS 2002), or exponential, 2^gold - 1 (Burges et al., ICML 2005, whose discount
     this is). Tied scores share their ranks' mean discount, the average over all their orders (McSherry and Najork,
-    ECIR 2008): the order of a file says nothing. Gold of only zeros leaves it undefined: dropped. Other constant gold
-    gets 1 whatever the order, from a model as from chance. `random` is mean gain * sum of discounts / ideal DCG.
+    ECIR 2008): the order of a file has no effect. With gold of only zeros it is undefined, and the group dropped; with
+    other constant gold it is 1 for any order. `random` is mean gain * sum of discounts / ideal DCG.
     """
     if gain not in GAINS:
         raise ValueError(f"gain {gain!r}: not among {', '.join(GAINS)}")
     _check(scores, gold, groups)
     if (negative := np.flatnonzero(gold < 0)).size:
-        raise ValueError(f"gold of at least 0 wanted, {len(negative)} of {len(gold)} are less, first at {negative[0]}")
+        raise ValueError(
+            f"expected gold of at least 0, {len(negative)} of {len(gold)} are less, first at {negative[0]}"
+        )
     gains = GAINS[gain](gold)
     defined = [rows for rows in groups.values() if gains[rows].any()]
-    found = [_gained(scores[rows], gains[rows]) for rows in defined]
-    reached, expected = _mean([f[0] for f in found]), _mean([f[1] for f in found])
-    return Ranking(reached, len(defined), len(groups) - len(defined), expected)
+    values = [_group_ndcg(scores[rows], gains[rows]) for rows in defined]
+    measured, expected = _mean_or_nan([v[0] for v in values]), _mean_or_nan([v[1] for v in values])
+    return Ranking(measured, len(defined), len(groups) - len(defined), expected)
 
 
 def summary(
     scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " n"], pairs: Sequence[tuple[str, str]]
 ) -> dict[str, float]:
-    """One set's ranking task: `kendall`, `ndcg.GAIN` and `ndcg.GAIN.random`, and how many groups there are and drop."""
+    """Return one set's `kendall`, `ndcg.GAIN`, `ndcg.GAIN.random`, number of groups, and how many each drops."""
     if len(pairs) != len(scores):
-        raise ValueError(f"one score a pair wanted, got {len(scores)} scores and {len(pairs)} pairs")
+        raise ValueError(f"expected one score a pair, got {len(scores)} scores and {len(pairs)} pairs")
     members = groups(pairs)
     tau = kendall(scores, gold, members)
-    found = {"kendall": tau.score, "kendall.dropped": float(tau.dropped), "groups": float(len(members))}
+    result = {"kendall": tau.score, "kendall.dropped": float(tau.dropped), "groups": float(len(members))}
     for gain in GAINS:
         measured = ndcg(scores, gold, members, gain)
-        found |= {f"ndcg.{gain}": measured.score, f"ndcg.{gain}.random": measured.random}
-        found["ndcg.dropped"] = float(measured.dropped)  # the same for every gain: gold of 0 is a gain of 0
-    return found
+        result |= {f"ndcg.{gain}": measured.score, f"ndcg.{gain}.random": measured.random}
+        result["ndcg.dropped"] = float(measured.dropped)  # the same for every gain: gold of 0 is a gain of 0
+    return result
 
 
-def _tau(scores: Float[np.ndarray, " k"], gold: Float[np.ndarray, " k"]) -> float:
+def _group_tau(scores: Float[np.ndarray, " k"], gold: Float[np.ndarray, " k"]) -> float:
     if _constant(scores):
         return 0.0
-    # The method is that of the p-value, which nobody reads; the exact one takes longer.
-    return float(kendalltau(scores, gold, method="asymptotic").statistic)
+    # The method is only that of the p-value, which is unused here; the exact one takes longer.
+    return float(scipy.stats.kendalltau(scores, gold, method="asymptotic").statistic)
 
 
 def _constant(values: Float[np.ndarray, " k"]) -> bool:
     return bool((values == values[0]).all())
 
 
-def _gained(scores: Float[np.ndarray, " k"], gains: Float[np.ndarray, " k"]) -> tuple[float, float]:
-    """One group's NDCG, and what a random order is expected to get."""
+def _group_ndcg(scores: Float[np.ndarray, " k"], gains: Float[np.ndarray, " k"]) -> tuple[float, float]:
+    """Return one group's NDCG, and the expected one of a random order."""
     discounts = np.array([_discount(rank) for rank in range(1, len(gains) + 1)])
     _, tie, sizes = np.unique(-scores, return_inverse=True, return_counts=True)
     ends = np.cumsum(sizes)
@@ -134,20 +136,20 @@ def _gained(scores: Float[np.ndarray, " k"], gains: Float[np.ndarray, " k"]) -> 
 
 @cache
 def _discount(rank: int) -> float:
-    """1 / log2(rank + 1)."""
+    """Return 1 / log2(rank + 1)."""
     return float(Decimal(2).ln() / Decimal(rank + 1).ln())
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean_or_nan(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else float("nan")
 
 
 def _check(scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " m"], groups: Groups) -> None:
     if len(scores) != len(gold):
-        raise ValueError(f"one score and gold a pair wanted, got {len(scores)} and {len(gold)}")
+        raise ValueError(f"expected one score and gold a pair, got {len(scores)} and {len(gold)}")
     for name, values in (("scores", scores), ("gold", gold)):
         if (wrong := np.flatnonzero(~np.isfinite(values))).size:
-            raise ValueError(f"finite {name} wanted, {len(wrong)} of {len(values)} are not, first at {wrong[0]}")
+            raise ValueError(f"expected finite {name}, {len(wrong)} of {len(values)} are not, first at {wrong[0]}")
     last = max((int(rows.max()) for rows in groups.values()), default=-1)
     if last >= len(scores):
-        raise ValueError(f"groups of pairs below {len(scores)} wanted, got pair {last}: they belong to another set")
+        raise ValueError(f"expected groups of pairs below {len(scores)}, got pair {last}: they belong to another set")

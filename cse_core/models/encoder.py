@@ -15,19 +15,19 @@ from cse_core.method import Tokens
 from cse_core.models import packed_forward
 from cse_core.models.loading import OFFSET_POSITIONS, load
 from cse_core.models.pretrained import resolve
-from cse_core.models.sentence_transformers_format import describe, kept_pooling
+from cse_core.models.sentence_transformers_format import read_pooling, write_pooling
 from cse_core.run import check_pooling
-from cse_core.text.prompts import check_template, closed_and_prompted
+from cse_core.text.prompts import check_template, closed_prompt_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-PART = 8192  # sentences tokenised at once: what a tokenizer returns takes kilobytes a sentence
+TOKENISE_CHUNK = 8192  # sentences tokenised at once: a tokenizer's output takes kilobytes a sentence
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], pooling: str) -> Float[Tensor, "n d"]:
-    """One vector a text from all layers' states (embedding output first), by name.
+    """Return one vector a text from all layers' states (embedding output first) by the named pooling.
 
     cls: last layer's first token. mean: masked mean of the last layer; of the mean of the last two (top2_mean), of the
     embedding output and the last (first_last_mean: the published 56.70), of layer 1 and the last (layer1_last_mean).
@@ -74,20 +74,20 @@ class Encoder(nn.Module):
         template: str = "",
         dropout: float | None = None,
     ) -> "Encoder":
-        """Load a backbone, or a folder that `keep` wrote, with its own pooling and template unless told otherwise.
+        """Load a backbone, or a folder that `save_pretrained` wrote, with its pooling and template unless overridden.
 
         The backbone is built without a pooling layer, and every weight comes from the folder's file (see `load`).
         """
         if template and pooling is None:
-            raise ValueError(f"a template wants the pooling 'mask' beside it, got none for {template!r}")
+            raise ValueError(f"a template requires pooling 'mask', got no pooling for {template!r}")
         folder = resolve(str(name_or_path))
         model, tokenizer = load(folder, dropout)
         if pooling is None:
-            pooling, template = kept_pooling(folder)
+            pooling, template = read_pooling(folder)
         return cls(model, tokenizer, pooling=pooling, template=template, name=str(name_or_path))
 
     def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> "Encoder":
-        """The same weights under another pooling and template, reading no more than `longest` tokens."""
+        """Return the same weights with another pooling and template, and texts cut to `longest` tokens."""
         return Encoder(
             self.backbone, self.tokenizer, pooling=pooling, template=template, name=self.name, longest=longest
         )
@@ -102,7 +102,7 @@ class Encoder(nn.Module):
 
     @property
     def max_length(self) -> int:
-        """The tokenizer's length limit; where it states none, what the position table holds."""
+        """The smallest limit of tokenizer, position table and `longest`, in tokens."""
         held = self.backbone.config.max_position_embeddings - self._first_position
         return min(self.tokenizer.model_max_length, held, self.longest or held)
 
@@ -112,84 +112,84 @@ class Encoder(nn.Module):
         return embeddings.padding_idx + 1 if self.backbone.config.model_type in OFFSET_POSITIONS else 0
 
     def compile_training(self) -> None:
-        """Hand training passes to torch.compile, where they are the backbone's own."""
-        if self._packs:
+        """Compile training passes with torch.compile; refuse on a CPU, whose passes are not the backbone's own."""
+        if self._runs_packed:
             raise ValueError(
-                f"compiled passes want a GPU; on a {self.device.type} they are written out without padding"
+                f"compiled passes require a GPU; on a {self.device.type} they are written out without padding"
             )
         self.backbone.compile(dynamic=False)
 
     def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
-        """All given Tokens in one pass of the backbone, pooled, each given back by itself, in fp32."""
-        return self._pass(stack(tokens, self.pad_id)).split([len(part.ids) for part in tokens])
+        """Encode all Tokens in one pass of the backbone; return the pooled vectors of each, in fp32."""
+        return self._pooled_pass(stack(tokens, self.pad_id)).split([len(part.ids) for part in tokens])
 
     def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
-        """A training pass that gives every real token's last state, in fp32."""
+        """Return every real token's last state of a training pass, in fp32."""
         return self._states(tokens)[-1]
 
     @property
     def pad_id(self) -> int:
         return int(self.tokenizer.pad_token_id or 0)
 
-    def _pass(self, tokens: Tokens) -> Float[Tensor, "n d"]:
+    def _pooled_pass(self, tokens: Tokens) -> Float[Tensor, "n d"]:
         if self.pooling not in ("cls", "mask"):
             return pool(self._states(tokens), tokens.mask, self.pooling)
-        column = self._mask_places(tokens.ids) if self.template else torch.zeros_like(tokens.ids[:, 0])
-        if self._packs:
-            return self._packed(tokens, column)[0][-1].float()
+        column = self._mask_columns(tokens.ids) if self.template else torch.zeros_like(tokens.ids[:, 0])
+        if self._runs_packed:
+            return self._packed_states(tokens, column)[0][-1].float()
         return self._states(tokens)[-1][torch.arange(len(column), device=column.device), column]
 
-    def _mask_places(self, ids: Int[Tensor, "n t"]) -> Int[Tensor, " n"]:
-        """Where each row's last mask is: the template's, as a sentence may hold one and stands before it."""
+    def _mask_columns(self, ids: Int[Tensor, "n t"]) -> Int[Tensor, " n"]:
+        """Return the column of each row's last mask: the template's, which comes after any that the sentence holds."""
         places = (ids == self.tokenizer.mask_token_id) * torch.arange(1, ids.shape[1] + 1, device=ids.device)
         last = places.amax(1) - 1
-        if last.device.type == "cpu" and len(last) and last.min() < 0:  # a GPU isn't waited for
+        if last.device.type == "cpu" and len(last) and last.min() < 0:  # skipped on a GPU, to avoid a sync
             raise ValueError(
-                f"{self.name}: the pooling 'mask' wants a mask in every text, row {int(last.argmin())} has none"
+                f"{self.name}: pooling 'mask' requires a mask in every text, row {int(last.argmin())} has none"
             )
         return last
 
     @property
-    def _packable(self) -> bool:
+    def _can_pack(self) -> bool:
         config = self.backbone.config
-        return config.model_type in packed_forward.KINDS and not config.is_decoder
+        return config.model_type in packed_forward.MODEL_TYPES and not config.is_decoder
 
     @property
-    def _packs(self) -> bool:
-        return self._packable and self.device.type == "cpu"
+    def _runs_packed(self) -> bool:
+        return self._can_pack and self.device.type == "cpu"
 
     def _autocast(self) -> torch.autocast:
         dtype = AUTOCAST[self.precision] if self.training else None
         return torch.autocast(self.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None)
 
     def _states(self, tokens: Tokens) -> list[Float[Tensor, "n t d"]]:
-        if self._packs:
-            states, layout = self._packed(tokens)
-            return [layout.spread(state.float()) for state in (states if self._reads_layers else states[-1:])]
+        if self._runs_packed:
+            states, layout = self._packed_states(tokens)
+            return [layout.pad(state.float()) for state in (states if self._needs_all_layers else states[-1:])]
         positions = {}
-        if self._packable or tokens.positions is not None:
+        if self._can_pack or tokens.positions is not None:
             positions = {"position_ids": tokens.position_ids + self._first_position}
-        # Of a mask in this form transformers doesn't ask a GPU, in every step, whether it hides anything.
-        plain = not self._packable or self.backbone.config._attn_implementation != "sdpa"
+        # Given the mask in this shape, transformers does not check in every step if it hides anything: a sync on a GPU.
+        plain = not self._can_pack or self.backbone.config._attn_implementation != "sdpa"
         mask = tokens.mask.long() if plain else tokens.mask[:, None, None]
-        forward = self.backbone if self.training else self.backbone.forward  # what is compiled is compiled for training
+        forward = self.backbone if self.training else self.backbone.forward  # only training passes are compiled
         with self._autocast():
             output = forward(
                 input_ids=tokens.ids,
                 attention_mask=mask,
                 **positions,
-                output_hidden_states=self._reads_layers,
+                output_hidden_states=self._needs_all_layers,
             )
         return [state.float() for state in output.hidden_states or (output.last_hidden_state,)]
 
     @property
-    def _reads_layers(self) -> bool:
+    def _needs_all_layers(self) -> bool:
         return self.pooling not in ("cls", "mean", "mask")
 
-    def _packed(
+    def _packed_states(
         self, tokens: Tokens, column: Int[Tensor, " n"] | None = None
     ) -> tuple[list[Float[Tensor, "_ d"]], packed_forward.Layout]:
-        """The states of real tokens; with `column`, of the last layer one token a row alone."""
+        """Return the states of real tokens and their layout; with `column`, the last layer's of one token a row."""
         layout = packed_forward.Layout.of(tokens.mask, self.backbone.config.num_attention_heads)
         positions = tokens.position_ids.flatten()[layout.places]
         lengths = tokens.mask.sum(1)
@@ -199,21 +199,21 @@ class Encoder(nn.Module):
             return packed_forward.states(self.backbone, ids, positions + self._first_position, layout, only), layout
 
     def tokenise(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Ids with special tokens, cut only at the encoder's own limit."""
-        if not sentences:  # the tokenizer has no answer to an empty list
+        """Return ids with special tokens, cut only at the encoder's own limit."""
+        if not sentences:  # the tokenizer fails on an empty list
             return []
         if self.template:
-            return closed_and_prompted(sentences, self.template, self.tokenizer, self.max_length)
+            return closed_prompt_ids(sentences, self.template, self.tokenizer, self.max_length)
         return self.tokenizer(list(sentences), truncation=True, max_length=self.max_length)["input_ids"]
 
     def encode(
         self, sentences: Sequence[str], batch_size: int = 64, *, progress: Callable[[int], object] | None = None
     ) -> Float[Tensor, "n d"]:
-        """Vectors of sentences, without dropout or gradient, in fp32 on the CPU. Each distinct sentence passes once."""
-        distinct, back = np.unique(np.asarray(sentences, dtype=object), return_inverse=True)
-        parts = (distinct[i : i + PART].tolist() for i in range(0, len(distinct), PART))
-        ids = [np.asarray(row, dtype=np.int32) for part in parts for row in self.tokenise(part)]
-        return self.embed(ids, batch_size, progress=progress)[torch.from_numpy(back)]
+        """Return vectors of sentences, in eval mode, in fp32 on the CPU. Each distinct sentence is encoded once."""
+        distinct, rows = np.unique(np.asarray(sentences, dtype=object), return_inverse=True)
+        chunks = (distinct[i : i + TOKENISE_CHUNK].tolist() for i in range(0, len(distinct), TOKENISE_CHUNK))
+        ids = [np.asarray(row, dtype=np.int32) for chunk in chunks for row in self.tokenise(chunk)]
+        return self.embed(ids, batch_size, progress=progress)[torch.from_numpy(rows)]
 
     @torch.no_grad()
     def embed(
@@ -223,14 +223,14 @@ class Encoder(nn.Module):
         *,
         progress: Callable[[int], object] | None = None,
     ) -> Float[Tensor, "n d"]:
-        """Vectors of token ids, sorted by length into batches so that little is padding; `progress` gets counts."""
+        """Return vectors of token ids, batched by length so that little is padding; `progress` gets batch sizes."""
         was_training = self.training
         try:
-            return self.eval()._embedded(ids, batch_size, progress)
+            return self.eval()._embed_batches(ids, batch_size, progress)
         finally:
             self.train(was_training)
 
-    def _embedded(
+    def _embed_batches(
         self,
         ids: Sequence[Sequence[int] | Int[np.ndarray, " _"]],
         batch_size: int,
@@ -242,7 +242,7 @@ class Encoder(nn.Module):
             rows = order[start : start + batch_size]
             tokens = pad([ids[row] for row in rows], self.pad_id)
             tokens = Tokens(tokens.ids.to(self.device), tokens.mask.to(self.device))
-            vectors[rows] = self._pass(tokens).cpu()
+            vectors[rows] = self._pooled_pass(tokens).cpu()
             if progress:
                 progress(len(rows))
         return vectors
@@ -254,8 +254,8 @@ class Encoder(nn.Module):
         """
         folder = Path(path)
         shutil.rmtree(folder, ignore_errors=True)
-        self.tokenizer.backend_tokenizer.no_truncation()  # the last call's limits are no part of the encoder
+        self.tokenizer.backend_tokenizer.no_truncation()  # the last call's limits don't belong to the encoder
         self.tokenizer.backend_tokenizer.no_padding()
         self.backbone.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        describe(folder, self.pooling, self.template, width=self.width, max_length=self.max_length)
+        write_pooling(folder, self.pooling, self.template, width=self.width, max_length=self.max_length)

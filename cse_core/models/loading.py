@@ -1,6 +1,6 @@
 """Read a model and its tokenizer from a folder, and refuse what does not fit together.
 
-Left to itself, transformers fills tensors that a file lacks with random numbers, drops layers that the config does not
+By default, transformers fills tensors that a file lacks with random numbers, drops layers that the config does not
 have, and makes a tokenizer of five tokens where there are no tokenizer files: each without an error.
 """
 
@@ -17,12 +17,12 @@ from cse_core.models.sentence_transformers_format import REMEDY, read_json
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions count on from the padding's index
-WITHOUT_POOLER = ("distilbert", "electra")  # have no pooling layer to leave out
-KINDS = ("bert", *OFFSET_POSITIONS, *WITHOUT_POOLER)
+OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions start after the padding's index
+WITHOUT_POOLER = ("distilbert", "electra")  # have no pooling layer that could be left out
+MODEL_TYPES = ("bert", *OFFSET_POSITIONS, *WITHOUT_POOLER)
 JSON_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 TOKENIZER_FILES = "tokenizer.json, vocab.txt, or vocab.json with merges.txt"
-LEAST_FILLED = 0.9  # share of embedding rows that have a token; padding of the matrix takes a few rows in a hundred
+LEAST_FILLED = 0.9  # share of embedding rows that have a token; padding of the matrix adds a few per cent
 
 
 def load(folder: Path, dropout: float | None = None) -> "tuple[PreTrainedModel, PreTrainedTokenizerFast]":
@@ -31,28 +31,28 @@ def load(folder: Path, dropout: float | None = None) -> "tuple[PreTrainedModel, 
     `dropout` replaces the config's rates.
     """
     # It takes seconds, and who only reads the record loads no model.
-    from transformers import AutoConfig, logging
+    from transformers import AutoConfig, logging  # lazy: slow import
 
     logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
     logging.disable_progress_bar()
     for name in JSON_FILES:
         if (folder / name).is_file():
             read_json(folder / name)
-    # Left to itself, transformers would ask whether to run a hub's code.
+    # By default, transformers would ask whether to run a hub's code.
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    if config.model_type not in KINDS:
-        raise ValueError(f"{folder}: expected a model of the kinds {', '.join(KINDS)}, found {config.model_type}")
+    if config.model_type not in MODEL_TYPES:
+        raise ValueError(f"{folder}: expected a model type among {', '.join(MODEL_TYPES)}, found {config.model_type}")
     if dropout is not None:
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-    model = _model(folder, config)
-    tokenizer = _tokenizer(folder)
+    model = _load_model(folder, config)
+    tokenizer = _load_tokenizer(folder)
     embedding: Any = model.get_input_embeddings()
     _check_tokenizer(folder, tokenizer, embedding.num_embeddings)
     return model.eval(), tokenizer
 
 
-def _model(folder: Path, config: "PreTrainedConfig") -> "PreTrainedModel":
-    from transformers import AutoModel
+def _load_model(folder: Path, config: "PreTrainedConfig") -> "PreTrainedModel":
+    from transformers import AutoModel  # lazy: slow import
 
     path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if path is None:
@@ -65,7 +65,7 @@ def _model(folder: Path, config: "PreTrainedConfig") -> "PreTrainedModel":
             dtype=torch.float32,
             trust_remote_code=False,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # they are named below
+            ignore_mismatched_sizes=True,  # the error below names them
             **pooler,
         )
     except OSError:
@@ -78,34 +78,34 @@ def _model(folder: Path, config: "PreTrainedConfig") -> "PreTrainedModel":
 
 
 def _check_weights(path: Path, info: dict[str, Any], layers: int, base: str) -> None:
-    """Refuse weights that are not those of the config; heads and poolers that are not used may be there or not."""
+    """Refuse weights that are not those of the config; unused heads and poolers are allowed."""
     missing, unexpected = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
     advice = "take config.json and weights from the same model, and " + REMEDY
     if missing:
         prefix = _prefix(missing, unexpected, base)
         if prefix:
-            advice = f"its names begin with {prefix!r}: save them without that (DataParallel's model is its `module`)"
-        raise ValueError(f"{path}: {_some(missing)} missing, which config.json expects; {advice}")
+            advice = f"its names begin with {prefix!r}: save them without it (DataParallel's model is its `module`)"
+        raise ValueError(f"{path}: {_summary(missing)} missing, which config.json expects; {advice}")
     if info["mismatched_keys"]:
-        name, found, expected = min(info["mismatched_keys"])
-        raise ValueError(f"{path}: {name} has shape {list(found)}, config.json expects {list(expected)}; {advice}")
+        name, actual, expected = min(info["mismatched_keys"])
+        raise ValueError(f"{path}: {name} has shape {list(actual)}, config.json expects {list(expected)}; {advice}")
     more = [name for name in unexpected if any(int(n) >= layers for n in re.findall(r"\blayer\.(\d+)\.", name))]
     if more:
-        raise ValueError(f"{path}: holds {_some(more)}, but config.json has {layers} layers; {advice}")
+        raise ValueError(f"{path}: holds {_summary(more)}, but config.json has {layers} layers; {advice}")
 
 
-def _some(names: list[str]) -> str:
+def _summary(names: list[str]) -> str:
     return names[0] + (f" and {len(names) - 1} more tensors" if len(names) > 1 else "")
 
 
 def _prefix(missing: list[str], unexpected: list[str], base: str) -> str:
-    """What stands before a missing tensor's name in the file, if that is why it is missing."""
-    found = next((name for name in unexpected if name.endswith(f".{missing[0]}")), "")
-    return found.removesuffix(missing[0]).removesuffix(f"{base}.")
+    """Return what precedes a missing tensor's name in the file, if that is why it is missing."""
+    match = next((name for name in unexpected if name.endswith(f".{missing[0]}")), "")
+    return match.removesuffix(missing[0]).removesuffix(f"{base}.")
 
 
-def _tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
+def _load_tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer  # lazy: slow import
 
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -129,9 +129,9 @@ def _check_tokenizer(folder: Path, tokenizer: "PreTrainedTokenizerFast", rows: i
             f"{folder}: the tokenizer has {len(ids):,} tokens, but the embedding has {rows:,} rows; {advice}"
         )
     special = {name: getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad")}
-    lacking = [name for name, number in special.items() if number is None]
-    if lacking:
-        raise ValueError(f"{folder}: the tokenizer has no {', '.join(lacking)} token; {advice}")
-    found = tokenizer("a")["input_ids"]
-    if (found[:1], found[-1:]) != ([special["cls"]], [special["sep"]]):
+    missing = [name for name, number in special.items() if number is None]
+    if missing:
+        raise ValueError(f"{folder}: the tokenizer has no {', '.join(missing)} token; {advice}")
+    ids_of_a = tokenizer("a")["input_ids"]
+    if (ids_of_a[:1], ids_of_a[-1:]) != ([special["cls"]], [special["sep"]]):
         raise ValueError(f"{folder}: the tokenizer does not put its cls and sep tokens around a text; {advice}")

@@ -1,9 +1,9 @@
-"""A BERT's pass without padding, for the CPU: linear layers see real tokens only, the last layer those that are asked.
+"""A BERT's pass without padding, for the CPU: linear layers see real tokens, the last layer only those that are read.
 
 Same functions and weights as the model's own forward, in another layout: the real tokens of a batch one after another,
-[tokens, d]. Only attention needs the sentences side by side. Where a pooling reads one token of each sentence ([CLS]
-or a mask), queries, feed-forward and norms of the last layer are worked out for that token alone; keys and values for
-all. On a GPU, whose kernels want one fixed shape, the model's own forward is the faster one.
+[tokens, d]. Only attention needs one row a sentence. Where a pooling reads one token of each sentence ([CLS] or a
+mask), queries, feed-forward and norms of the last layer are computed for only that token; keys and values for all. On a
+GPU, whose kernels prefer one fixed shape, the model's own forward is faster.
 """
 
 from dataclasses import dataclass
@@ -15,46 +15,46 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # models built of the same named parts
+MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # modules of the same names
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the real tokens of n rows of t places lie, each row padded on the right."""
+    """Indices of the real tokens of n rows of t places, each row padded on the right."""
 
     mask: Bool[Tensor, "n t"]
     heads: int
     places: Int[Tensor, " tokens"]  # of each real token among the n * t
-    parts: Int[Tensor, " parts"]  # of each head of each real token among the n * heads * t
+    head_places: Int[Tensor, " parts"]  # of each head of each real token among the n * heads * t
 
     @classmethod
     def of(cls, mask: Bool[Tensor, "n t"], heads: int) -> "Layout":
-        """The layout of a mask for attention with so many heads."""
+        """Return the layout of a mask for attention with this number of heads."""
         places, t = mask.flatten().nonzero().squeeze(1), mask.shape[1]
         rows = (places // t)[:, None] * heads + torch.arange(heads, device=mask.device)
         return cls(mask, heads, places, (rows * t + (places % t)[:, None]).flatten())
 
-    def spread(self, packed: Float[Tensor, "tokens d"]) -> Float[Tensor, "n t d"]:
-        """Real tokens at their places, zeros elsewhere."""
+    def pad(self, packed: Float[Tensor, "tokens d"]) -> Float[Tensor, "n t d"]:
+        """Return real tokens at their places, zeros elsewhere."""
         padded = packed.new_zeros(self.mask.numel(), packed.shape[1]).index_copy(0, self.places, packed)
         return padded.view(*self.mask.shape, -1)
 
-    def apart(self, packed: Float[Tensor, "tokens d"]) -> Float[Tensor, "nh t c"]:
-        """Sentences and heads side by side, zeros in the padding."""
+    def split_heads(self, packed: Float[Tensor, "tokens d"]) -> Float[Tensor, "nh t c"]:
+        """Return one row a sentence and head, zeros in the padding."""
         (n, t), c = self.mask.shape, packed.shape[1] // self.heads
-        parts = packed.new_zeros(n * self.heads * t, c).index_copy(0, self.parts, packed.view(-1, c))
+        parts = packed.new_zeros(n * self.heads * t, c).index_copy(0, self.head_places, packed.view(-1, c))
         return parts.view(-1, t, c)
 
-    def together(self, apart: Float[Tensor, "nh t c"]) -> Float[Tensor, "tokens d"]:
-        """What `apart` was given."""
-        c = apart.shape[-1]
-        return apart.reshape(-1, c).index_select(0, self.parts).view(-1, self.heads * c)
+    def merge_heads(self, heads: Float[Tensor, "nh t c"]) -> Float[Tensor, "tokens d"]:
+        """Invert `split_heads`."""
+        c = heads.shape[-1]
+        return heads.reshape(-1, c).index_select(0, self.head_places).view(-1, self.heads * c)
 
 
 def dropout(x: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
-    """Inverted dropout from 16 random bits a number; torch's own draws one number at a time on a CPU.
+    """Apply inverted dropout by 16 random bits a number; torch's own draws one number at a time on a CPU.
 
-    `p` is rounded to a multiple of 2^-16 below 1, and what is kept is scaled by exactly the inverse of its probability.
+    `p` is rounded to a multiple of 2^-16 below 1, and what remains is scaled by exactly the inverse of its probability.
     """
     cut = min(round(p * 2**16), 2**16 - 1)
     if not cut:
@@ -71,7 +71,7 @@ def attend(
     mask: Bool[Tensor, "n t"],
     p: float,
 ) -> Float[Tensor, "nh q c"]:
-    """Attention within each sentence and head to what the mask shows, `p` of its weights dropped."""
+    """Attend within each sentence and head to unmasked tokens, with `p` of the weights dropped."""
     bias = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
     bias = bias.repeat_interleave(len(query) // len(mask), 0).unsqueeze(1)
     scores = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=query.shape[-1] ** -0.5)
@@ -86,38 +86,40 @@ def states(
     layout: Layout,
     only: Int[Tensor, " n"] | None = None,
 ) -> list[Float[Tensor, "_ d"]]:
-    """The embedding output and each layer's states of the real tokens; of the last layer `only` one a sentence.
+    """Return the embedding output and each layer's states of real tokens; the last layer's of the tokens `only`.
 
-    In training mode what falls out is drawn by the probabilities in the model's configuration.
+    In training mode dropout has the probabilities of the model's configuration.
     """
     config = model.config
     p, p_weights = (config.hidden_dropout_prob, config.attention_probs_dropout_prob) if model.training else (0.0, 0.0)
     table = model.embeddings
     embedded = table.word_embeddings(ids) + table.token_type_embeddings.weight[0] + table.position_embeddings(positions)
-    found = [dropout(table.LayerNorm(embedded), p)]
-    if hasattr(model, "embeddings_project"):  # ELECTRA's words may be narrower than its layers
-        found[0] = model.embeddings_project(found[0])
-    through = partial(checkpoint, _through, use_reentrant=False) if model.is_activation_checkpointing else _through
+    outputs = [dropout(table.LayerNorm(embedded), p)]
+    if hasattr(model, "embeddings_project"):  # ELECTRA's embeddings may be narrower than its layers
+        outputs[0] = model.embeddings_project(outputs[0])
+    forward = partial(checkpoint, _layer, use_reentrant=False) if model.is_activation_checkpointing else _layer
     for layer in model.encoder.layer:
         rows = only if layer is model.encoder.layer[-1] else None
-        found.append(through(layer, found[-1], layout, rows, p, p_weights))
-    return found
+        outputs.append(forward(layer, outputs[-1], layout, rows, p, p_weights))
+    return outputs
 
 
-def _through(
+def _layer(
     layer: Any, x: Float[Tensor, "tokens d"], layout: Layout, only: Tensor | None, p: float, p_weights: float
 ) -> Float[Tensor, "_ d"]:
     project = layer.attention.self
-    asked = x if only is None else x.index_select(0, only)
-    query = project.query(asked)
-    query = layout.apart(query) if only is None else query.view(len(only) * layout.heads, 1, -1)
-    context = attend(query, layout.apart(project.key(x)), layout.apart(project.value(x)), layout.mask, p_weights)
-    attended = layout.together(context) if only is None else context.view(len(only), -1)
-    h = _added(layer.attention.output, attended, asked, p)
-    return _added(layer.output, layer.intermediate(h), h, p)
+    queried = x if only is None else x.index_select(0, only)
+    query = project.query(queried)
+    query = layout.split_heads(query) if only is None else query.view(len(only) * layout.heads, 1, -1)
+    context = attend(
+        query, layout.split_heads(project.key(x)), layout.split_heads(project.value(x)), layout.mask, p_weights
+    )
+    attended = layout.merge_heads(context) if only is None else context.view(len(only), -1)
+    h = _add_and_norm(layer.attention.output, attended, queried, p)
+    return _add_and_norm(layer.output, layer.intermediate(h), h, p)
 
 
-def _added(part: Any, x: Float[Tensor, "n c"], residual: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
+def _add_and_norm(part: Any, x: Float[Tensor, "n c"], residual: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
     return part.LayerNorm(dropout(part.dense(x), p) + residual)
 
 

@@ -1,17 +1,17 @@
-"""What stands beside the weights in an encoder's folder: its pooling and its template."""
+"""Pooling and template in an encoder's folder, in sentence-transformers' format where it can express them."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from cse_core.models.pretrained import KEPT
+from cse_core.models.pretrained import POOLING_FILE
 
-POOLED = ("Transformer", "Pooling", "Normalize")  # sentence-transformers' modules that need no more than a pooling
+POOLED = ("Transformer", "Pooling", "Normalize")  # sentence-transformers' modules that only pool
 REMEDY = "copy or fetch the folder again"
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
-    """Return a JSON file's content; one that is cut short, or holds another kind of value, is an error by name."""
+    """Return a JSON file's content; ValueError, with the path, if it is cut short or holds another kind of value."""
     try:
         content = json.loads(path.read_text())
     except ValueError as error:
@@ -21,10 +21,10 @@ def read_json(path: Path, kind: type = dict) -> Any:
     return content
 
 
-def describe(folder: Path, pooling: str, template: str, *, width: int, max_length: int) -> None:
-    """Write how the model in a folder is pooled: as sentence-transformers has it, or in a file of our own."""
+def write_pooling(folder: Path, pooling: str, template: str, *, width: int, max_length: int) -> None:
+    """Write a model's pooling and template: for "cls" and "mean" as sentence-transformers does, else our own file."""
     if pooling not in ("cls", "mean"):
-        _write_json(folder / KEPT, {"pooling": pooling, "template": template})
+        _write_json(folder / POOLING_FILE, {"pooling": pooling, "template": template})
         return
     kind = "sentence_transformers.models"
     parts = [
@@ -38,13 +38,13 @@ def describe(folder: Path, pooling: str, template: str, *, width: int, max_lengt
     _write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": width, **modes})
 
 
-def kept_pooling(folder: Path) -> tuple[str, str]:
-    """Pooling and template that a folder says it has; [CLS] if it says nothing."""
-    if (folder / KEPT).is_file():
-        kept = read_json(folder / KEPT)
-        if not all(isinstance(kept.get(name), str) for name in ("pooling", "template")):
-            raise ValueError(f"{folder / KEPT}: expected a pooling and a template, found {kept}; {REMEDY}")
-        return kept["pooling"], kept["template"]
+def read_pooling(folder: Path) -> tuple[str, str]:
+    """Return the pooling and template of a folder; "cls" and none if it states nothing."""
+    if (folder / POOLING_FILE).is_file():
+        content = read_json(folder / POOLING_FILE)
+        if not all(isinstance(content.get(name), str) for name in ("pooling", "template")):
+            raise ValueError(f"{folder / POOLING_FILE}: expected a pooling and a template, found {content}; {REMEDY}")
+        return content["pooling"], content["template"]
     _check_modules(folder / "modules.json")
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():
@@ -56,15 +56,15 @@ def kept_pooling(folder: Path) -> tuple[str, str]:
     for pooling, switch in switches.items():
         if config.get("pooling_mode") == pooling or on == [switch]:
             return pooling, ""
-    raise ValueError(f"{path}: wants pooling by [CLS] or mean, found {config}")
+    raise ValueError(f"{path}: expected pooling by [CLS] or mean, found {config}")
 
 
 def _check_modules(path: Path) -> None:
-    """Refuse a sentence-transformers folder with more than pooled states; Normalize, left out, changes no cosine."""
+    """Refuse a sentence-transformers folder with other modules; Normalize is ignored, as it changes no cosine."""
     modules = read_json(path, list) if path.is_file() else []
     more = [module["type"] for module in modules if module["type"].rpartition(".")[2] not in POOLED]
     if more:
-        raise ValueError(f"{path}: wants modules among {', '.join(POOLED)}, found {', '.join(more)}")
+        raise ValueError(f"{path}: expected modules among {', '.join(POOLED)}, found {', '.join(more)}")
 
 
 def _write_json(path: Path, content: object) -> None:

@@ -31,7 +31,7 @@ REMEDY = "copy or fetch the file again"
 
 
 class WordVectors:
-    """A vocabulary and its vectors. `encode` has Encoder's contract, so that it can stand in for one."""
+    """A vocabulary and its vectors. `encode` has Encoder's contract, so that it can replace one."""
 
     def __init__(self, name: str, vocabulary: Mapping[str, int], table: Float[np.ndarray, "words d"]) -> None:
         self.name, self.vocabulary, self.table = name, vocabulary, table
@@ -40,40 +40,40 @@ class WordVectors:
 
     @classmethod
     def load(cls, name_or_path: str) -> "WordVectors":
-        """The packaged vectors, memory-mapped, or those of a text file, read in one pass."""
+        """Load the packaged vectors, memory-mapped, or those of a text file, in one pass."""
         if name_or_path == PACKAGED:
-            return cls(name_or_path, *_read_package(*_package()))
-        return cls(name_or_path, *_read_text(_file(name_or_path)))
+            return cls(name_or_path, *_read_package(*_package_files()))
+        return cls(name_or_path, *_read_text(_check_file(name_or_path)))
 
     def tokenise(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Rows of each sentence's known words.
+        """Return the rows of each sentence's words.
 
-        Words are what blanks separate, lower-cased if the vocabulary has no capitals. An unknown one is tried again
+        Words are separated by blanks and lower-cased if the vocabulary has no capitals. An unknown one is tried again
         with the punctuation at its ends split off, then with all punctuation split off; what is still unknown is
         left out.
         """
-        return [[row for token in sentence.split() for row in self._rows(token)] for sentence in sentences]
+        return [[row for token in sentence.split() for row in self._rows_of(token)] for sentence in sentences]
 
-    def _rows(self, token: str) -> list[int]:
+    def _rows_of(self, token: str) -> list[int]:
         token = token.lower() if self.lower_cases else token
-        known = self.vocabulary
-        if token in known:
-            return [known[token]]
+        vocabulary = self.vocabulary
+        if token in vocabulary:
+            return [vocabulary[token]]
         runs = list(re.finditer(r"\w+", token))
         start, end = (runs[0].start(), runs[-1].end()) if runs else (0, 0)
         core = token[start:end]
-        parts = [*token[:start], core, *token[end:]] if core in known else re.findall(r"\w+|\W", token)
-        return [known[part] for part in parts if part in known]
+        parts = [*token[:start], core, *token[end:]] if core in vocabulary else re.findall(r"\w+|\W", token)
+        return [vocabulary[part] for part in parts if part in vocabulary]
 
     def encode(
         self, sentences: Sequence[str], batch_size: int = 128, *, progress: Callable[[int], object] | None = None
     ) -> Float[Tensor, "n d"]:
-        """Means of the known words' vectors in fp32 on the CPU; a sentence without a known word has the zero vector.
+        """Return means of known words' vectors in fp32 on the CPU; a sentence without a known word has the zero vector.
 
-        `progress` gets counts of distinct sentences, at most `batch_size` at a time; the vectors do not depend on it.
+        `progress` gets the number of distinct sentences added, at most `batch_size`; the vectors do not depend on that.
         """
-        place = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
-        distinct = list(place)
+        index = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
+        distinct = list(index)
         means = np.zeros((len(distinct), self.width), np.float32)
         for start in range(0, len(distinct), batch_size):
             batch = self.tokenise(distinct[start : start + batch_size])
@@ -82,7 +82,7 @@ class WordVectors:
                     means[i] = self.table[rows].mean(0, dtype=np.float64)
             if progress:
                 progress(len(batch))
-        return torch.from_numpy(means)[torch.tensor([place[sentence] for sentence in sentences], dtype=torch.long)]
+        return torch.from_numpy(means)[torch.tensor([index[sentence] for sentence in sentences], dtype=torch.long)]
 
 
 def is_word_vectors(name: str) -> bool:
@@ -91,23 +91,23 @@ def is_word_vectors(name: str) -> bool:
 
 
 def word_vectors_hash(name_or_path: str) -> str:
-    """SHA-256 of what `load` reads: a text file as it lies on the disk, or the package's table, then its index."""
+    """Return the SHA-256 of what `load` reads: a text file as it is, or the package's table, then its index."""
     digest = hashlib.sha256()
-    for path in _package() if name_or_path == PACKAGED else (_file(name_or_path),):
+    for path in _package_files() if name_or_path == PACKAGED else (_check_file(name_or_path),):
         with path.open("rb") as stream:
             while chunk := stream.read(1 << 20):
                 digest.update(chunk)
     return digest.hexdigest()
 
 
-def _file(name: str) -> Path:
+def _check_file(name: str) -> Path:
     path = Path(name).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"word vectors {name}: neither {PACKAGED} nor a file; name a text file of GloVe's form")
     return path
 
 
-def _package() -> tuple[Path, Path]:
+def _package_files() -> tuple[Path, Path]:
     try:
         root = Path(importlib.import_module(MODULE).ROOT)
     except ModuleNotFoundError as error:
@@ -116,7 +116,7 @@ def _package() -> tuple[Path, Path]:
 
 
 def _read_package(table: Path, index: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # lazy: slow import
 
     try:
         words = pq.read_table(index, columns=["index"])["index"].to_pylist()
@@ -133,14 +133,14 @@ def _read_package(table: Path, index: Path) -> tuple[dict[str, int], Float[np.nd
 
 def _read_text(path: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
     try:
-        with _opened(path) as stream:
+        with _open(path) as stream:
             first = stream.readline()
             header = re.fullmatch(rb"(\d+) (\d+)\s*", first)
             if not header:
                 lines = chain([first] if first else [], stream)
-                return _parse(path, enumerate(lines, 1), first.rstrip(b" \r\n").count(b" "))
+                return _parse_lines(path, enumerate(lines, 1), first.rstrip(b" \r\n").count(b" "))
             count, width = map(int, header.groups())
-            vocabulary, table = _parse(path, enumerate(stream, 2), width)
+            vocabulary, table = _parse_lines(path, enumerate(stream, 2), width)
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, BadZipFile) as error:
         raise ValueError(f"{path}: cut short or damaged ({error}); {REMEDY}") from error
     if len(table) != count:
@@ -149,7 +149,7 @@ def _read_text(path: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]
 
 
 @contextmanager
-def _opened(path: Path) -> Generator[Any, None, None]:
+def _open(path: Path) -> Generator[Any, None, None]:
     if path.suffix != ".zip":
         opener: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
         with opener(path, "rb") as stream:
@@ -165,17 +165,17 @@ def _opened(path: Path) -> Generator[Any, None, None]:
             yield stream
 
 
-def _parse(
+def _parse_lines(
     path: Path, lines: Iterable[tuple[int, bytes]], width: int
 ) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
-    """Words and rows; the first of equal words counts, as the more frequent one. The table grows in place."""
+    """Return words and rows; of equal words the first counts, as the more frequent one. The table grows in place."""
     vocabulary: dict[str, int] = {}
     table, rows = np.empty((FIRST_ROWS, width), np.float32), 0
     for number, line in lines:
         if rows == len(table):
             table.resize((int(rows * GROWTH), width), refcheck=False)
         try:
-            word, values = _split(line, width)
+            word, values = _split_line(line, width)
             with np.errstate(over="ignore"):
                 table[rows] = values
             if not np.isfinite(table[rows]).all():
@@ -190,8 +190,8 @@ def _parse(
     return vocabulary, table
 
 
-def _split(line: bytes, width: int) -> tuple[str, list[float]]:
-    # From the right and at blanks alone: words of 840B hold blanks, other ones are U+0085 or a no-break space.
+def _split_line(line: bytes, width: int) -> tuple[str, list[float]]:
+    # From the right, and only at blanks: some words of 840B hold blanks, others are U+0085 or a no-break space.
     word, *values = line.rstrip(b" \r\n").rsplit(b" ", width) if width else [b""]
     if not word or len(values) != width or not width:
         raise ValueError(f"{len(values)} numbers after a word, expected {width or 'at least one'}")

@@ -1,42 +1,43 @@
 """Clauses of a sentence by punctuation and function words, and pairs of neighbouring clauses as training examples.
 
 A substitute: CompCSE (Chanchani and Huang, ACL 2023) takes elementary discourse units and their tree from a neural
-discourse parser, DMRST, which is not to be had. `clauses` is a rule set that knows no discourse, and `subsuming` halves
-the list of clauses where the paper follows the parser's tree: what is cut here is often not what the paper cuts.
+discourse parser, DMRST, which is not publicly available. `clauses` is a rule set without discourse relations, and
+`subsuming` halves the list of clauses where the paper follows the parser's tree: cuts often differ from the paper's.
 
 `adjacent`, `overlapping` and `subsuming` are the paper's three ways (Table 2) from a sentence's units to triples: an
-anchor and its two parts, which joined by a blank are the anchor. Each triple comes once.
+anchor and its two parts, which joined by a blank are the anchor. A triple is listed once.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from cse_core.text.word_lists import word_set
+
 Triple = tuple[str, str, str]
 
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
 SHORTEST = 2  # words of a clause
-LONG = 5  # words on either side of a comma that cut by themselves
-ASIDE = 3  # words of a parenthesis that is a clause of its own
-_OPENER = _set("because although though while whereas when where who whom whose which whether if unless lest")
-_OPENER_IF_CLAUSE = _set("after before since as until once than")  # else prepositions
-_RELATIVE = _set("which whom whose")
-_COORDINATOR = _set("and but or nor yet")
-_SUBJECT = _set("i he she it they we you there this these")
-_PREPOSITION = _set("of in on at by for with from into through over under between among against about to during upon")
-_SHARE = _set("most some many all each both one two three none several part half much few")  # "most of which"
-_INTENSIFIER = _set("even just only especially particularly shortly soon long rather")  # "even though", "soon after"
-_AUXILIARY = _set("am is are was were has have had do does did can could will would shall should may might must")
-_PAST = _set(
+LONG = 5  # words on either side of a comma from which it always cuts
+ASIDE = 3  # words from which a parenthesis is a clause of its own
+_OPENER = word_set("because although though while whereas when where who whom whose which whether if unless lest")
+_OPENER_IF_CLAUSE = word_set("after before since as until once than")  # else prepositions
+_RELATIVE = word_set("which whom whose")
+_COORDINATOR = word_set("and but or nor yet")
+_SUBJECT = word_set("i he she it they we you there this these")
+_PREPOSITION = word_set(
+    "of in on at by for with from into through over under between among against about to during upon"
+)
+_SHARE = word_set("most some many all each both one two three none several part half much few")  # "most of which"
+_INTENSIFIER = word_set(
+    "even just only especially particularly shortly soon long rather"
+)  # "even though", "soon after"
+_AUXILIARY = word_set("am is are was were has have had do does did can could will would shall should may might must")
+_PAST = word_set(
     "became began broke brought built came chose drew drove fell flew found fought gave got grew held kept knew laid"
     " lay led left lost made met moved paid put ran read rose said sang sat saw sent set shot sold spent spoke spread"
     " stood struck taught took told thought threw went won wore wrote"
 )
-_TIME = _set("year time day month season week summer winter night same")  # "that year"
-_NO_VERB = _set(
+_TIME = word_set("year time day month season week summer winter night same")  # "that year"
+_NO_VERB = word_set(
     "king thing nothing something anything everything during spring string evening morning hundred including"
 )
 _PAUSE = (",", ";", ":")
@@ -44,16 +45,17 @@ _MARKS = "\"'“”\u2018\u2019()[]"
 
 
 def clauses(text: str) -> list[str]:
-    """The text cut into clauses of two words at least; joined by single blanks they are its words again.
+    """Cut a text into clauses of at least two words, which joined by single blanks are its words again.
 
     Cuts lie after a semicolon or colon, at a dash, around a parenthesis, after a comma before what begins like a clause
     or between long pieces, and before conjunctions and relative pronouns. An empty text is one empty clause.
     """
     words = text.split()
     cores = [word.strip(_MARKS + ",;:.!?").lower() for word in words]
-    found = {_with_introduction(cores, k) for k in range(1, len(words)) if _cut(words, cores, k)} | _asides(words)
+    cuts = {_include_introduction(cores, k) for k in range(1, len(words)) if _begins_clause(words, cores, k)}
+    cuts = (cuts | _aside_edges(words)) - {0, len(words)}
     pieces: list[list[str]] = []
-    for start, end in pairwise([0, *sorted(found - {0, len(words)}), len(words)]):
+    for start, end in pairwise([0, *sorted(cuts), len(words)]):
         if pieces and min(end - start, len(pieces[-1])) < SHORTEST:
             pieces[-1] += words[start:end]
         else:
@@ -61,13 +63,15 @@ def clauses(text: str) -> list[str]:
     return [" ".join(piece) for piece in pieces]
 
 
-def _cut(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
+def _begins_clause(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
     """Whether word k begins a clause."""
-    before, core, mark = cores[k - 1], cores[k], _mark(words[k - 1])
+    before, core, mark = cores[k - 1], cores[k], _final_mark(words[k - 1])
     after = cores[k + 1] if k + 1 < len(cores) else ""
     if mark in (";", ":") or words[k] in ("-", "–", "—", "--"):
         return True
-    if mark == "," and (core in _OPENER | _SUBJECT or _free_participle(words, cores, k) or _closes(words, cores, k)):
+    if mark == "," and (
+        core in _OPENER | _SUBJECT or _free_participle(words, cores, k) or _ends_clause(words, cores, k)
+    ):
         return True
     if mark == "," and _long_around(words, k):
         return True
@@ -76,53 +80,55 @@ def _cut(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
     if before in _COORDINATOR:
         return False  # "and when": the cut is before "and"
     if core in _OPENER_IF_CLAUSE:
-        return after in _SUBJECT or (core != "than" and _participle(after))
+        return after in _SUBJECT or (core != "than" and _looks_like_participle(after))
     if core == "that":
         return before not in _PREPOSITION | _OPENER | _OPENER_IF_CLAUSE and after not in _TIME
     return core in _OPENER
 
 
-def _with_introduction(cores: Sequence[str], k: int) -> int:
-    """Where a clause begins whose opener is word k: "most of | which" and "and even | though" belong together."""
+def _include_introduction(cores: Sequence[str], k: int) -> int:
+    """Return where the clause opened by word k begins: "most of | which" and "and even | though" are not cut."""
     if cores[k] in _RELATIVE and cores[k - 1] in _PREPOSITION:
         k -= 2 if k > 1 and cores[k - 2] in _SHARE else 1
-    elif cores[k - 1] in ({"so"} if cores[k] == "that" else _INTENSIFIER):
-        k -= cores[k] in _OPENER | _OPENER_IF_CLAUSE | {"that"}
+    elif cores[k] == "that":
+        k -= 1 if cores[k - 1] == "so" else 0
+    elif cores[k] in _OPENER | _OPENER_IF_CLAUSE:
+        k -= 1 if cores[k - 1] in _INTENSIFIER else 0
     return k - 1 if k and cores[k - 1] in _COORDINATOR else k
 
 
-def _asides(words: Sequence[str]) -> set[int]:
-    """The beginnings and ends of parentheses that are long enough."""
-    found: set[int] = set()
-    opened = None
+def _aside_edges(words: Sequence[str]) -> set[int]:
+    """Return the beginnings and ends of parentheses that are long enough."""
+    edges: set[int] = set()
+    start = None
     for i, word in enumerate(words):
         if word.startswith("("):
-            opened = i
-        if word.rstrip(".,;:").endswith(")") and opened is not None:
-            if i + 1 - opened >= ASIDE:
-                found |= {opened, i + 1}
-            opened = None
-    return found
+            start = i
+        if word.rstrip(".,;:").endswith(")") and start is not None:
+            if i + 1 - start >= ASIDE:
+                edges |= {start, i + 1}
+            start = None
+    return edges
 
 
-def _mark(word: str) -> str:
-    """The punctuation at a word's end, quotation marks left out."""
+def _final_mark(word: str) -> str:
+    """Return the punctuation at a word's end, ignoring quotation marks."""
     return word.rstrip(_MARKS)[-1:]
 
 
-def _participle(core: str) -> bool:
+def _looks_like_participle(core: str) -> bool:
     return core.endswith(("ing", "ed")) and len(core) > 4 and core not in _NO_VERB
 
 
 def _free_participle(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
     """Whether word k is a participle that opens a clause, not an adjective in a list ("gongs, singing bowls")."""
-    return _participle(cores[k]) and not any(_mark(word) in _PAUSE for word in words[k : k + 2])
+    return _looks_like_participle(cores[k]) and not any(_final_mark(word) in _PAUSE for word in words[k : k + 2])
 
 
-def _closes(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
-    """Whether the comma before word k ends what began like a clause, "when it burnt, | he left", and is no list's."""
-    start = next((j for j in range(k - 1, 0, -1) if _mark(words[j - 1]) in _PAUSE), 0)
-    listed = k + 1 == len(words) or _mark(words[k]) in _PAUSE or cores[k + 1] in _COORDINATOR
+def _ends_clause(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
+    """Whether the comma before word k, in no list, ends what began like a clause: "when it burnt, | he left"."""
+    start = next((j for j in range(k - 1, 0, -1) if _final_mark(words[j - 1]) in _PAUSE), 0)
+    listed = k + 1 == len(words) or _final_mark(words[k]) in _PAUSE or cores[k + 1] in _COORDINATOR
     return not listed and (cores[start] in _OPENER or _free_participle(words, cores, start))
 
 
@@ -130,23 +136,23 @@ def _long_around(words: Sequence[str], k: int) -> bool:
     """Whether no mark stands within LONG words on either side of the comma before word k."""
     left, right = words[max(k - LONG, 0) : k - 1], words[k : k + LONG - 1]
     long = k >= LONG and len(words) - k >= LONG
-    return long and not any(_mark(word) in _PAUSE for word in (*left, *right))
+    return long and not any(_final_mark(word) in _PAUSE for word in (*left, *right))
 
 
 def adjacent(units: Sequence[str]) -> list[Triple]:
-    """Units 0 and 1, 2 and 3, ...: a last one without a partner is left out."""
+    """Pair units 0 and 1, 2 and 3, ...; a last one without a partner is left out."""
     return _unique(_triple(units[i : i + 2]) for i in range(0, len(units) - 1, 2))
 
 
 def overlapping(units: Sequence[str]) -> list[Triple]:
-    """Every unit with the next one."""
+    """Pair every unit with the next one."""
     return _unique(map(_triple, pairwise(units)))
 
 
 def subsuming(units: Sequence[str], balance: float = 0.5) -> list[Triple]:
-    """The whole list in its two halves, the left half in its two and the right half in its two: three triples at most.
+    """Halve the whole list, its left half and its right half: three triples at most.
 
-    Halves count units, the first one takes the odd unit. Kept if | |left| - |right| | / max(|left|, |right|) < balance,
+    Halves count units; the first one takes the odd unit. Kept if | |left| - |right| | / max(|left|, |right|) < balance,
     lengths in characters. (The released helper tests the root only, and its second halves take the odd unit.)
     """
     middle = -(-len(units) // 2)

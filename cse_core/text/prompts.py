@@ -1,7 +1,7 @@
 """Templates around a sentence, as PromptBERT and SNCSE use them: the vector is the state at the template's mask.
 
 A template is a text with `{}` where the sentence goes and `[MASK]` after it, in BERT's spelling whatever the tokenizer.
-Its two sides are tokenised by themselves, so that a sentence is cut without losing the mask.
+Its two sides are tokenised separately, so that a sentence is cut without losing the mask.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SENTENCE, MASK = "{}", "[MASK]"
-# What closes a sentence. Released evaluators differ: PromptBERT's adds a full stop after "!" too, SNCSE's after no
+# What ends a sentence. Released evaluators differ: PromptBERT's adds a full stop after "!" too, SNCSE's after no
 # ASCII punctuation. 78 of the STS sets' 26,104 sentences end in "!", 365 in other punctuation.
 FINAL = (".", "?", "!", '"', "'")
 
@@ -24,7 +24,7 @@ def check_template(template: str) -> None:
 
 
 def sides(template: str, tokenizer: "PreTrainedTokenizerBase") -> tuple[list[int], list[int]]:
-    """Ids before the sentence, the first special token included, and ids after it, the last one included."""
+    """Return the ids before and after the sentence, with the first and the last special token."""
     check_template(template)
     before, _, after = template.partition(SENTENCE)
     marked = after.replace(MASK, str(tokenizer.mask_token))
@@ -33,8 +33,10 @@ def sides(template: str, tokenizer: "PreTrainedTokenizerBase") -> tuple[list[int
     return [tokenizer.cls_token_id, *left], [*right, tokenizer.sep_token_id]
 
 
-def prompted(texts: Sequence[str], template: str, tokenizer: "PreTrainedTokenizerBase", words: int) -> list[list[int]]:
-    """Ids of each text inside the template, the text cut to `words` word pieces, the template whole."""
+def prompt_ids(
+    texts: Sequence[str], template: str, tokenizer: "PreTrainedTokenizerBase", words: int
+) -> list[list[int]]:
+    """Return the ids of each text inside the template, the text cut to `words` word pieces, the template whole."""
     left, right = sides(template, tokenizer)
     if words < 1:
         raise ValueError(f"{template!r} leaves room for {words} word pieces of the sentence, expected at least one")
@@ -44,15 +46,15 @@ def prompted(texts: Sequence[str], template: str, tokenizer: "PreTrainedTokenize
 
 
 def with_final_period(text: str, template: str) -> str:
-    """The text closed by a full stop if nothing else closes it, set off as the template sets off its own."""
+    """Add a full stop to a text without final punctuation, with a blank before it if the template's has one."""
     if not text.strip() or text.rstrip().endswith(FINAL):
         return text
     return text.rstrip() + (" ." if template.endswith(" .") else ".")
 
 
-def closed_and_prompted(
+def closed_prompt_ids(
     texts: Sequence[str], template: str, tokenizer: "PreTrainedTokenizerBase", length: int
 ) -> list[list[int]]:
-    """Ids of each text, closed by a full stop, inside the template; `length` counts the template's tokens as well."""
+    """Return the ids of each text, ended by a full stop, inside the template; `length` includes the template."""
     room = length - sum(map(len, sides(template, tokenizer)))
-    return prompted([with_final_period(text, template) for text in texts], template, tokenizer, room)
+    return prompt_ids([with_final_period(text, template) for text in texts], template, tokenizer, room)

@@ -1,4 +1,4 @@
-"""What a saved checkpoint says that it is: a manifest, written last, that its files and its run's history must fit.
+"""A checkpoint's manifest: written last, it states run, rule, step and files, and the run's history must agree.
 
 checkpoint.json    {"key": run key, "rule": selection rule, "step": optimiser steps,
                     "files": {name: {"bytes": size, "sha256": hex digest}}}
@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 class CheckpointError(ValueError):
-    """A checkpoint is not what it should be."""
+    """A checkpoint is damaged, or not the one that its run's history names."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Which run, selection rule and step a checkpoint is of, and the size and SHA-256 of each of its files."""
+    """A checkpoint's run, selection rule and step, and the size and SHA-256 of each of its files."""
 
     key: str
     rule: str
@@ -50,7 +50,7 @@ def write_manifest(folder: Path, *, key: str, rule: str, step: int) -> Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return what a checkpoint says that it is; CheckpointError where it says nothing that can be read."""
+    """Return a checkpoint's manifest; CheckpointError if there is none, or none that can be read."""
     path = folder / MANIFEST
     try:
         return parse_manifest(path.read_text(), str(path))
@@ -61,7 +61,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def parse_manifest(text: str, name: str) -> Manifest:
-    """Return the manifest in a text; CheckpointError, which names the file, where it holds none."""
+    """Return the manifest in a text; CheckpointError, with the file's name, if it is none."""
     try:
         manifest = Manifest(**json.loads(text))
         for file in (WEIGHTS, *manifest.files):
@@ -74,7 +74,7 @@ def parse_manifest(text: str, name: str) -> Manifest:
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:
-    """Refuse a checkpoint of which a file is missing or of another size: no file is read, so it suits planning."""
+    """Refuse a checkpoint with a file missing or of another size; reads no file, so that planning is fast."""
     for name, file in manifest.files.items():
         path = folder / name
         size = path.stat().st_size if path.is_file() else None
@@ -84,7 +84,7 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
 
 
 def check_content(folder: Path, manifest: Manifest) -> None:
-    """Refuse a checkpoint of which a file has other content than its manifest says; reads every byte."""
+    """Refuse a checkpoint with a file whose content is not the manifest's; reads every byte."""
     check_sizes(folder, manifest)
     for name, file in manifest.files.items():
         digest = _digest(folder / name)

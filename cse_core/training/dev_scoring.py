@@ -1,4 +1,4 @@
-"""A dev set scored again and again while an encoder trains: Spearman of cosines, and how its vectors lie."""
+"""A dev set that is scored repeatedly during training: Spearman of cosines, alignment and uniformity."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from cse_core.models.encoder import Encoder
 
 
 class DevScore(NamedTuple):
-    """Spearman over all pairs; alignment of those with gold above 4, uniformity over all slots. nan where undefined."""
+    """Spearman over all pairs, alignment of those with gold above 4, uniformity over all slots; nan if undefined."""
 
     score: float
     alignment: float
@@ -36,12 +36,12 @@ class DevSet:
         self.positives = geometry.positives(self.gold)
 
     def measure(self, encoder: Encoder) -> DevScore:
-        """By plain cosine; an encoder that gives every pair the same has no score, one with zero vectors no space."""
+        """Score by plain cosine: nan if all pairs have the same. With a zero vector the other two measures are nan."""
         vectors = encoder.embed(self.ids)
         x, y = vectors[self.first], vectors[self.second]
         score = correlations(pair_cosines(x, y)[0], self.gold, self.parts)["spearman.all"]
         norms = vectors.norm(dim=1)
         if not len(self.positives) or not bool((norms.isfinite() & (norms > 0)).all()):
             return DevScore(score, float("nan"), float("nan"))
-        aligned = geometry.alignment(x[self.positives], y[self.positives])
-        return DevScore(score, aligned, geometry.uniformity(vectors, self.counts))
+        alignment = geometry.alignment(x[self.positives], y[self.positives])
+        return DevScore(score, alignment, geometry.uniformity(vectors, self.counts))

@@ -1,4 +1,4 @@
-"""What a run holds while it trains, and its single steps: update, dev scores, checkpoints, saved state."""
+"""The state of a run while it trains, and its steps: updates, dev scores, checkpoints, saving and resuming."""
 
 import logging
 import math
@@ -18,11 +18,20 @@ from cse_core.data.corpora import sentences
 from cse_core.data.examples import examples
 from cse_core.data.senteval import pairs
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import content_hash, resolve_pinned
+from cse_core.models.pretrained import backbone_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
 from cse_core.training.dev_scoring import DevSet
-from cse_core.training.run_state import PARTS, STATE, UNFINISHED, Checkpoint, History, adopt, hold_run, load_state
+from cse_core.training.run_state import (
+    STATE,
+    STATE_PARTS,
+    UNFINISHED,
+    Checkpoint,
+    History,
+    adopt,
+    enforce_run_pins,
+    load_state,
+)
 from cse_core.training.selection import SELECTION, export, snapshot_steps
 from cse_core.training.teacher_embeddings import TargetEncoder, load_starting_weights
 
@@ -35,14 +44,14 @@ class DivergedError(ArithmeticError):
 
 
 def linear_decay(optimizer: torch.optim.Optimizer, warmup: int, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
-    """Up from 0 over the first `warmup` steps, then down to 0 at the last."""
-    from transformers import get_linear_schedule_with_warmup  # takes seconds, and many import this file for its names
+    """Return a schedule that rises from 0 over `warmup` steps and then falls to 0 at the last step."""
+    from transformers import get_linear_schedule_with_warmup  # lazy: slow import
 
     return get_linear_schedule_with_warmup(optimizer, warmup, steps)
 
 
 class Loop:
-    """Everything a run holds while it trains."""
+    """The state of a run while it trains."""
 
     def __init__(
         self,
@@ -50,15 +59,15 @@ class Loop:
         store: Path,
         *,
         data: Path | None,
-        keep: Sequence[str],
+        rules: Sequence[str],
         device: torch.device,
         compiled: bool = False,
     ) -> None:
-        unknown = [rule for rule in keep if rule not in SELECTION]
+        unknown = [rule for rule in rules if rule not in SELECTION]
         if unknown:
             raise ValueError(f"unknown selection rule {', '.join(unknown)}; known: {', '.join(SELECTION)}")
-        self.run, self.keep, self.device, self.step = run, tuple(sorted(set(keep))), device, 0
-        for text in self._slow():  # before teachers are asked for vectors
+        self.run, self.rules, self.device, self.step = run, tuple(sorted(set(rules))), device, 0
+        for text in self._precision_warnings():  # before teachers are asked for vectors
             logger.warning("run %s: %s", run.key, text)
         self.encoder = Encoder.from_pretrained(
             run.backbone.name, pooling=run.pooling, template=run.template, dropout=run.dropout
@@ -68,8 +77,8 @@ class Loop:
         if compiled:
             self.encoder.compile_training()
         corpus = content_of(sentences(run.corpus, data))
-        content = {"backbone": content_hash(resolve_pinned(run.backbone)), "corpus": corpus}
-        hold_run(run, content, store)
+        content = {"backbone": backbone_hash(resolve_pinned(run.backbone)), "corpus": corpus}
+        enforce_run_pins(run, content, store)
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
         if run.template and self.encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
             raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")
@@ -82,9 +91,11 @@ class Loop:
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         source = TargetEncoder(table, self.encoder, store, corpus=run.corpus, data=data, device=device)
         self.targets = run.method.targets(source).on(device)
-        self.history = History(steps=run.epochs * self.batches.per_epoch, data=content, warnings=self._slow())
-        self.snapshots = snapshot_steps(self.keep, self.history.steps)
-        self.dev = self._development(data)
+        self.history = History(
+            steps=run.epochs * self.batches.per_epoch, data=content, warnings=self._precision_warnings()
+        )
+        self.snapshots = snapshot_steps(self.rules, self.history.steps)
+        self.dev = self._load_dev_sets(data)
         trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(trained, lr=run.learning_rate, weight_decay=0.0, fused=True)
         self.schedule = linear_decay(self.optimizer, round(run.warmup * self.history.steps), self.history.steps)
@@ -93,19 +104,19 @@ class Loop:
         self.encoder.train()
         self.modules.train()
 
-    def _slow(self) -> list[str]:
+    def _precision_warnings(self) -> list[str]:
         text = "precision fp16 is slow on a CPU: fp32 is many times as fast, and another run"
         return [text] if self.run.precision == "fp16" and self.device.type == "cpu" else []
 
-    def recompute(self) -> None:
-        """Keep of a layer's activations its input alone, and compute the rest anew in the backward pass."""
+    def checkpoint_activations(self) -> None:
+        """Store only each layer's input, and recompute its other activations in the backward pass."""
         self.encoder.backbone.activation_checkpointing_enable()
         text = "activations were computed twice, as a step did not fit into memory"
         self.history.warnings = list(dict.fromkeys([*self.history.warnings, text]))
 
-    def _development(self, data: Path | None) -> dict[str, DevSet]:
+    def _load_dev_sets(self, data: Path | None) -> dict[str, DevSet]:
         sets = {}
-        for task in dict.fromkeys(task for rule in self.keep for task in SELECTION[rule]):
+        for task in dict.fromkeys(task for rule in self.rules for task in SELECTION[rule]):
             evaluation = pairs(task, data)
             self.history.data |= evaluation.files
             self.history.warnings += evaluation.warnings
@@ -113,7 +124,7 @@ class Loop:
         return sets
 
     def train_step(self, step: int) -> None:
-        """One optimiser step; losses stay on the device until they are asked for."""
+        """Take one optimiser step; losses stay on the device until `flush`."""
         torch.manual_seed(seed_for(self.run.seed, f"dropout/{step}"))
         batch = self.batches.at(step)
         loss = self.run.method.loss(self.encoder, batch, self.modules, self.targets.at(batch.rows, self.device))
@@ -123,7 +134,8 @@ class Loop:
         scale = self.scaler.get_scale() if self.scaler.is_enabled() else 0.0
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.history.skipped += self.scaler.is_enabled() and self.scaler.get_scale() < scale
+        if self.scaler.is_enabled() and self.scaler.get_scale() < scale:
+            self.history.skipped += 1
         self.schedule.step()
         self.optimizer.zero_grad(set_to_none=True)
         terms = {"loss": loss.total} | {f"loss/{name}": term for name, term in loss.terms.items()}
@@ -131,7 +143,7 @@ class Loop:
         self.step = step + 1
 
     def flush(self) -> None:
-        """Move losses since the last flush into the history; a loss or weight that is not finite ends the run."""
+        """Move the losses since the last flush into the history; DivergedError if a loss or weight is not finite."""
         pending, self._pending = self._pending, []
         for step, terms in pending:
             for name, value in terms.items():
@@ -141,7 +153,7 @@ class Loop:
                         f"run {self.run.key}: {name} is {number} at step {step} of {self.history.steps}"
                     )
                 self.history.curves.setdefault(name, []).append((step, number))
-        # One number is copied from a GPU, however many tensors there are.
+        # Stacked, so that a GPU sends one number, however many tensors there are.
         if pending and not torch.stack([weight.isfinite().all() for weight in self.trained]).all():
             raise DivergedError(
                 f"run {self.run.key}: weights are not finite after step {self.step} of {self.history.steps}; "
@@ -149,31 +161,31 @@ class Loop:
             )
 
     def select(self, folder: Path, step: int) -> bool:
-        """Score the dev sets; keep this checkpoint for every rule under which it is strictly the best so far."""
+        """Score the dev sets; export the encoder for each rule that it is the best for; return whether for any."""
         self.flush()
         measured = {task: dev.measure(self.encoder) for task, dev in self.dev.items()}
-        scores = {task: found.score for task, found in measured.items()}
-        for task, found in measured.items():
-            if math.isnan(found.score):
+        scores = {task: dev.score for task, dev in measured.items()}
+        for task, dev in measured.items():
+            if math.isnan(dev.score):
                 self.history.warnings.append(f"{task} undefined at step {step}: every pair has the same cosine")
-            for name, value in zip(("dev", "alignment", "uniformity"), found, strict=True):
+            for name, value in zip(("dev", "alignment", "uniformity"), dev, strict=True):
                 if not math.isnan(value):
                     self.history.curves.setdefault(f"{name}/{task}", []).append((step, value))
-        kept = False
-        for rule in (rule for rule in self.keep if SELECTION[rule]):
+        exported = False
+        for rule in (rule for rule in self.rules if SELECTION[rule]):
             tasks = SELECTION[rule]
             score = sum(scores[task] for task in tasks) / len(tasks)
             best = self.history.kept.get(rule)
             if best is None or best.score is None or score > best.score:
                 self._export(folder, rule, step, None if math.isnan(score) else score)
-                kept = True
-        return kept
+                exported = True
+        return exported
 
     def snapshot(self, folder: Path, step: int) -> bool:
-        """Keep this checkpoint for every rule that names its step beforehand, whatever the dev scores."""
+        """Export the encoder for each rule whose step, fixed in advance, this is; return whether for any."""
         due = [rule for rule, at in self.snapshots.items() if at == step]
         if due:
-            self.flush()  # a run that has diverged leaves none
+            self.flush()  # a diverged run raises here, before it exports anything
         for rule in due:
             self._export(folder, rule, step, None)
         return bool(due)
@@ -183,32 +195,32 @@ class Loop:
         self.history.kept[rule] = Checkpoint(step, score, manifest.weights)
 
     def save(self, path: Path) -> None:
-        """The whole state, complete or not at all."""
+        """Save the whole state, in one atomic write."""
         self.flush()
-        state = {"key": self.run.key, "step": self.step, "history": asdict(self.history), "keep": list(self.keep)}
-        state |= {name: part.state_dict() for name, part in self._parts().items()}
+        state = {"key": self.run.key, "step": self.step, "history": asdict(self.history), "keep": list(self.rules)}
+        state |= {name: part.state_dict() for name, part in self._state_parts().items()}
         with atomic_path(path) as part:
             torch.save(state, part)
 
     def resume(self, folder: Path) -> None:
-        """Continue from the folder's saved state, if there is one that fits; else clear what an attempt left."""
-        state = load_state(folder / STATE, self.run.key, self.keep, self.device)
+        """Load the folder's saved state, if one fits this run; else delete what an earlier attempt left."""
+        state = load_state(folder / STATE, self.run.key, self.rules, self.device)
         if not state:
             shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
             return
-        for name, part in self._parts().items():
+        for name, part in self._state_parts().items():
             part.load_state_dict(state[name])
         self.step, self.history = state["step"], History.of(state["history"])
 
-    def _parts(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in PARTS}
+    def _state_parts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in STATE_PARTS}
 
     def finish(self, folder: Path) -> History:
-        """Save the last checkpoint, and a rule's that no evaluation step reached; put the finished run in place."""
+        """Export the last checkpoint, and one by dev score if no evaluation step was reached; put the run in place."""
         if self.dev and not any(SELECTION[rule] for rule in self.history.kept):
             self.select(folder, self.step)
         self.flush()
-        if "last" in self.keep:
+        if "last" in self.rules:
             self._export(folder, "last", self.step, None)
         self.history.write(folder / UNFINISHED)
         adopt(folder)

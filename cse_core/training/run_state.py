@@ -1,10 +1,10 @@
-"""What a run leaves beside its weights, when it counts as finished, and what it can continue from.
+"""A run's files beside its weights; when a run counts as finished, and from what it can be resumed.
 
-    KEY/state.pt, KEY/unfinished/<rule>/    an attempt under way: its state and the checkpoints that the state speaks of
+    KEY/state.pt, KEY/unfinished/<rule>/    an attempt under way: its state and the checkpoints that the state names
     KEY/unfinished/history.json             the attempt is complete; `adopt` moves it up, and continues if it was killed
     KEY/<rule>/, KEY/history.json           the finished run
 
-So an attempt that is trained again for more rules touches nothing of the finished run until it is complete itself.
+So a run that is trained again for more rules leaves the finished one untouched until the new attempt is complete.
 """
 
 import json
@@ -21,13 +21,19 @@ from typing import Any
 import torch
 
 from cse_core.data.atomic_write import atomic_write, sync
-from cse_core.data.pins import hold, name_of
+from cse_core.data.pins import enforce_pins, pin_name
 from cse_core.run import Run
 from cse_core.training.checkpoint import MANIFEST, CheckpointError, Manifest, check_content, check_sizes, read_manifest
 
 HISTORY, STATE, UNFINISHED = "history.json", "state.pt", "unfinished"
-ABOUT = ("key", "step", "history", "keep")  # of a state, beside what is loaded from it
-PARTS = ("encoder", "modules", "optimizer", "schedule", "scaler")
+STATE_FIELDS = ("key", "step", "history", "keep")
+STATE_PARTS = (  # of which a state holds the state_dict
+    "encoder",
+    "modules",
+    "optimizer",
+    "schedule",
+    "scaler",
+)
 logger = logging.getLogger(__name__)
 
 
@@ -42,7 +48,7 @@ class Checkpoint:
 
 @dataclass
 class History:
-    """What a run leaves beside its weights: a value per step and loss term, dev scores, kept steps, seconds, data."""
+    """A run's record: a value per step and loss term, dev scores, saved checkpoints, seconds, hashes of its data."""
 
     steps: int
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
@@ -54,10 +60,10 @@ class History:
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> "History":
-        """Read the plain form that JSON or a saved state holds; ValueError where it is no history."""
+        """Return a history from its plain form in JSON or a saved state; ValueError if it is none."""
         try:
             content = dict(content)
-            content["kept"] = {rule: Checkpoint(**kept) for rule, kept in content["kept"].items()}
+            content["kept"] = {rule: Checkpoint(**fields) for rule, fields in content["kept"].items()}
             content["curves"] = {name: [(s, v) for s, v in points] for name, points in content["curves"].items()}
             history = cls(**content)
             steps = [history.steps, *(kept.step for kept in history.kept.values())]
@@ -73,16 +79,16 @@ class History:
         return history
 
     def write(self, folder: Path) -> None:
-        """Save it in a folder."""
+        """Write the history to a folder."""
         atomic_write(folder / HISTORY, json.dumps(asdict(self)))
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the object in a JSON file of a run's folder; None, with a warning, where it can't be read."""
+    """Return the object in a JSON file of a run's folder; None, with a warning, if it can't be read."""
     try:
         content = json.loads(path.read_text()) if path.is_file() else None
         if content is not None and not isinstance(content, dict):
-            raise ValueError(f"expected an object, found {type(content).__name__}")
+            raise ValueError(f"expected an object, got {type(content).__name__}")
     except (ValueError, OSError) as error:
         logger.warning("%s can't be read (%s): it is ignored and written again", path, error)
         return None
@@ -99,55 +105,57 @@ def load_history(folder: Path) -> History | None:
         return None
 
 
-def finished(run: Run, store: Path, keep: Sequence[str], *, content: bool = False) -> History | None:
+def finished_history(run: Run, store: Path, rules: Sequence[str], *, content: bool = False) -> History | None:
     """Return the history of a run that is finished with the checkpoints of these rules, else None.
 
-    Checkpoints are compared with the history by manifest and size; with `content` every byte is read, which a plan of
-    hundreds of runs does not. Loading a checkpoint does (teacher_embeddings.checkpoint_folder).
+    Checkpoints are compared with the history by manifest and size; with `content` every byte is read, as when a
+    checkpoint is loaded (teacher_embeddings.checkpoint_folder), but not when hundreds of runs are planned.
     """
     folder = store / run.key
     history = load_history(folder)
-    if not history or not set(keep) <= set(history.kept):
+    if not history or not set(rules) <= set(history.kept):
         return None
     check = check_content if content else check_sizes
     try:
-        for rule in keep:
+        for rule in rules:
             check(folder / rule, check_manifest(read_manifest(folder / rule), run.key, rule, history))
     except CheckpointError as error:
-        if any((folder / rule).is_dir() for rule in keep):  # else the weights were removed, which is no fault
+        if any((folder / rule).is_dir() for rule in rules):  # else the weights were deleted, which is fine
             logger.warning("%s: the run is trained again", error)
         return None
     return history
 
 
 def check_finished(folder: Path) -> None:
-    """Refuse a run's folder of which a checkpoint is not, in every byte, the one that its history speaks of."""
+    """Refuse a run's folder with a checkpoint that is not, in every byte, the one that its history names."""
     history = load_history(folder) or History(steps=0)  # an encoder that was not trained here has none
-    strays = [path.parent.name for path in folder.glob(f"*/{MANIFEST}") if path.parent.name not in history.kept]
-    if strays:
-        raise CheckpointError(f"{folder}: its history says nothing of the checkpoints {', '.join(sorted(strays))}")
+    unlisted = [path.parent.name for path in folder.glob(f"*/{MANIFEST}") if path.parent.name not in history.kept]
+    if unlisted:
+        raise CheckpointError(f"{folder}: its history does not name the checkpoints {', '.join(sorted(unlisted))}")
     for rule in history.kept:
         check_content(folder / rule, check_manifest(read_manifest(folder / rule), folder.name, rule, history))
 
 
-def hold_run(run: Run, content: Mapping[str, str], store: Path) -> None:
-    """Hold a run's `corpus` and `backbone` to the pins, and the runs that it builds on to the same ones.
+def enforce_run_pins(run: Run, content: Mapping[str, str], store: Path) -> None:
+    """Enforce the pins of a run's `corpus` and `backbone`, and of the runs that it builds on.
 
-    A teacher may have come from another machine; its history says what it was trained on.
+    A teacher may have come from another machine; its history has the hashes of what it was trained on.
     """
     for nested in run.nested():
         if history := load_history(store / nested.key):
-            hold(store, _names_taken(nested, history.data), f"run {nested.key}, which run {run.key} builds on")
-    hold(store, _names_taken(run, content), f"run {run.key}")
+            enforce_pins(
+                store, _pinned_contents(nested, history.data), f"run {nested.key}, which run {run.key} builds on"
+            )
+    enforce_pins(store, _pinned_contents(run, content), f"run {run.key}")
 
 
-def _names_taken(run: Run, content: Mapping[str, str]) -> dict[str, str]:
-    names = {"corpus": run.corpus, "backbone": run.backbone}
-    return {name_of(taken): content[kind] for kind, taken in names.items() if not taken.sha256 and content.get(kind)}
+def _pinned_contents(run: Run, content: Mapping[str, str]) -> dict[str, str]:
+    inputs = {"corpus": run.corpus, "backbone": run.backbone}
+    return {pin_name(used): content[kind] for kind, used in inputs.items() if not used.sha256 and content.get(kind)}
 
 
 def check_manifest(manifest: Manifest, key: str, rule: str, history: History) -> Manifest:
-    """Return a checkpoint's manifest; CheckpointError unless it is the one that the run's history speaks of."""
+    """Return a checkpoint's manifest; CheckpointError unless it is the one that the run's history names."""
     saved = history.kept.get(rule)
     if (
         not saved
@@ -163,10 +171,10 @@ def check_manifest(manifest: Manifest, key: str, rule: str, history: History) ->
 
 
 def adopt(folder: Path) -> None:
-    """Put a complete attempt in place of what the run's folder holds; killed at any moment, it continues when called.
+    """Replace what a run's folder holds by its complete attempt; if killed at any moment, the next call continues.
 
     Until the last checkpoint is moved, the old history (or none) fits no new checkpoint with other weights, so the run
-    counts as unfinished; the new history comes last.
+    counts as unfinished; the new history is moved last.
     """
     attempt = folder / UNFINISHED
     if not load_history(attempt):
@@ -182,14 +190,14 @@ def adopt(folder: Path) -> None:
 
 
 def load_state(
-    path: Path, key: str, keep: Collection[str], device: str | torch.device = "cpu", *, mapped: bool = False
+    path: Path, key: str, rules: Collection[str], device: str | torch.device = "cpu", *, mapped: bool = False
 ) -> dict[str, Any] | None:
-    """Return a saved state, if there is one that can be read, of this run, for these rules, beside its checkpoints.
+    """Return the saved state of this run for these rules if it can be read and fits the checkpoints beside it.
 
-    `mapped` leaves tensors in the file until they are used: for a look at the step.
+    `mapped` leaves tensors in the file until they are used, to read only the step.
     """
-    state = _loaded(path, key, device, mapped=mapped) if path.is_file() else None
-    if not state or state["key"] != key or state["keep"] != sorted(set(keep)):
+    state = _read_state(path, key, device, mapped=mapped) if path.is_file() else None
+    if not state or state["key"] != key or state["keep"] != sorted(set(rules)):
         return None
     try:
         history = History.of(state["history"])
@@ -199,22 +207,22 @@ def load_state(
             checkpoint = path.parent / UNFINISHED / rule
             check_sizes(checkpoint, check_manifest(read_manifest(checkpoint), key, rule, history))
     except ValueError as error:
-        # Also after a kill between an export and its state. Where arithmetic repeats itself, training on would export
-        # the same again; elsewhere the folder could keep weights that the history does not speak of.
+        # Also after a kill between an export and its state. Where arithmetic is reproducible, training on would export
+        # the same again; elsewhere the folder could keep weights that the history does not name.
         logger.warning("%s does not fit its folder (%s): run %s starts again", path, error, key)
         return None
     return state
 
 
-def _loaded(path: Path, key: str, device: str | torch.device, *, mapped: bool) -> dict[str, Any] | None:
+def _read_state(path: Path, key: str, device: str | torch.device, *, mapped: bool) -> dict[str, Any] | None:
     try:
-        with zipfile.ZipFile(path) as parts:  # PyTorch writes checksums and does not compare them
+        with zipfile.ZipFile(path) as parts:  # PyTorch writes checksums but does not compare them
             if damaged := parts.testzip():
                 raise ValueError(f"{damaged} is damaged")
         state = torch.load(path, map_location=device, mmap=mapped, weights_only=True)
-        lacking = [name for name in (ABOUT if mapped else ABOUT + PARTS) if name not in state]
-        if lacking:
-            raise ValueError(f"it lacks {', '.join(lacking)}")
+        missing = [name for name in (STATE_FIELDS if mapped else STATE_FIELDS + STATE_PARTS) if name not in state]
+        if missing:
+            raise ValueError(f"it lacks {', '.join(missing)}")
     except (
         RuntimeError,
         EOFError,

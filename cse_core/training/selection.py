@@ -1,4 +1,4 @@
-"""Which checkpoints of a run are saved, by rule, and how one is written: whole, or not at all."""
+"""The selection rules, which say what checkpoints of a run are saved, and the export of one, whole or not at all."""
 
 import shutil
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.training.checkpoint import Manifest, write_manifest
 
 QUARTERS = {f"quarter_{q}": q for q in (1, 2, 3)}  # the fourth is `last`
-# A rule keeps the checkpoint with the best mean score over its dev sets; `last` and the quarters ask for none.
+# A rule saves the checkpoint with the best mean score over its dev sets; `last` and the quarters have none.
 SELECTION: dict[str, tuple[str, ...]] = {
     "last": (),
     "stsb_dev": ("stsb_dev",),
@@ -19,16 +19,18 @@ SELECTION: dict[str, tuple[str, ...]] = {
 
 
 def snapshot_steps(rules: Sequence[str], steps: int) -> dict[str, int]:
-    """The step after which each quarter among the rules is kept: round(steps * q / 4), a half to the even number."""
-    found = {rule: round(steps * QUARTERS[rule] / 4) for rule in rules if rule in QUARTERS}
-    none = [rule for rule, step in found.items() if step == 0]
-    if none:
-        raise ValueError(f"selection rule {', '.join(none)}: a quarter of at least one step wanted, got {steps} steps")
-    return found
+    """Return the step after which each quarter among the rules is saved: round(steps * q / 4), halves to even."""
+    due = {rule: round(steps * QUARTERS[rule] / 4) for rule in rules if rule in QUARTERS}
+    empty = [rule for rule, step in due.items() if step == 0]
+    if empty:
+        raise ValueError(
+            f"selection rule {', '.join(empty)}: expected a quarter of at least one step, got {steps} steps"
+        )
+    return due
 
 
 def export(encoder: Encoder, folder: Path, *, key: str, step: int) -> Manifest:
-    """Save the encoder, as it is after a step, in place of what the folder held; the folder is named by its rule."""
+    """Save the encoder of a step in place of what the folder held; the folder is named after its rule."""
     part = folder.with_name(f".{folder.name}.part")
     encoder.save_pretrained(part)
     manifest = write_manifest(part, key=key, rule=folder.name, step=step)

@@ -1,12 +1,12 @@
-"""Training examples and corpus as finished encoders see them: computed once per checkpoint, shared by all runs."""
+"""Embeddings of examples and corpus by finished encoders: computed once per checkpoint, shared by all runs."""
 
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from datasets import Dataset
 from filelock import FileLock
 from jaxtyping import Float
 from torch import Tensor
@@ -18,11 +18,14 @@ from cse_core.data.corpora import sample, sentences
 from cse_core.data.sealed import is_whole, seal, warn_of_damage
 from cse_core.method import EncoderRef, Method, starting_encoder
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import identity, resolve_pinned
+from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.models.word_vectors import WordVectors, is_word_vectors, word_vectors_hash
 from cse_core.run import TRAIN_VERSION, Corpus, Pretrained
 from cse_core.training.checkpoint import CheckpointError, check_content, read_manifest
 from cse_core.training.run_state import check_manifest, load_history
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def checkpoint_folder(store: Path, encoder: EncoderRef, select: str) -> Path:
@@ -41,12 +44,12 @@ def checkpoint_folder(store: Path, encoder: EncoderRef, select: str) -> Path:
 
 
 def load_starting_weights(encoder: Encoder, method: Method, store: Path) -> None:
-    """Put the weights in place that the method starts from; pooling, template and dropout stay the encoder's own."""
-    if (wanted := starting_encoder(method)) is None:
+    """Load the weights that the method starts from; pooling, template and dropout of the encoder do not change."""
+    if (start := starting_encoder(method)) is None:
         return
-    folder = checkpoint_folder(store, *wanted)
-    weights, own = Encoder.from_pretrained(folder).backbone.state_dict(), encoder.backbone.state_dict()
-    if {name: value.shape for name, value in weights.items()} != {name: value.shape for name, value in own.items()}:
+    folder = checkpoint_folder(store, *start)
+    weights, present = Encoder.from_pretrained(folder).backbone.state_dict(), encoder.backbone.state_dict()
+    if {name: value.shape for name, value in weights.items()} != {name: value.shape for name, value in present.items()}:
         raise ValueError(f"{folder}: weights of other shapes than those of {encoder.name}; start from one of its kind")
     encoder.backbone.load_state_dict(weights)
 
@@ -59,22 +62,22 @@ def load_finished(store: Path, encoder: EncoderRef, select: str) -> Encoder | Wo
 
 
 def content_of_finished(store: Path, encoder: EncoderRef, select: str) -> str:
-    """Return what tells a finished encoder's vectors apart from any other's, without loading it."""
+    """Return a hash that identifies a finished encoder's vectors, without loading it."""
     if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
-        return checked_word_vectors(encoder)
-    return identity(checkpoint_folder(store, encoder, select))
+        return verify_word_vectors(encoder)
+    return encoder_hash(checkpoint_folder(store, encoder, select))
 
 
-def checked_word_vectors(encoder: Pretrained) -> str:
+def verify_word_vectors(encoder: Pretrained) -> str:
     """Return the hash of word vectors; refuse others than those that `sha256` names."""
-    found = word_vectors_hash(encoder.name)
-    if encoder.sha256 not in ("", found):
-        raise ValueError(f"word vectors {encoder.name}: content {found[:12]}, expected {encoder.sha256[:12]}")
-    return found
+    content = word_vectors_hash(encoder.name)
+    if encoder.sha256 not in ("", content):
+        raise ValueError(f"word vectors {encoder.name}: content {content[:12]}, expected {encoder.sha256[:12]}")
+    return content
 
 
 class TargetEncoder:
-    """A Source (method.py) over the tokenised examples of one run.
+    """A Source (method.py) over the tokenised examples of one run, cached on disk.
 
     An encoder with the student's vocabulary reads the student's token ids, truncated as the student sees them. Any
     other (another tokenizer, word vectors) reads the sentences themselves, up to its own length limit.
@@ -82,7 +85,7 @@ class TargetEncoder:
 
     def __init__(
         self,
-        table: Dataset,
+        table: "Dataset",
         student: Encoder,
         store: Path,
         *,
@@ -94,7 +97,7 @@ class TargetEncoder:
         self.corpus, self.data = corpus, data
 
     def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> Float[Tensor, "examples d"]:
-        """Embeddings of a column (else the first one): eval mode, fp32, the encoder's own pooling, no head."""
+        """Return embeddings of a column (by default the first): eval mode, fp32, the encoder's own pooling, no head."""
         column = column or self.table.column_names[0]
 
         def compute() -> Float[Tensor, "examples d"]:
@@ -106,7 +109,7 @@ class TargetEncoder:
 
         texts = content_of(sentences(self.corpus, self.data))
         content = content_of_finished(self.store, encoder, select)
-        return self._cached(f"{content} {content_of(self.table)} {column} {texts}", compute)
+        return self._load_or_compute(f"{content} {content_of(self.table)} {column} {texts}", compute)
 
     def _load(self, encoder: EncoderRef, select: str) -> Encoder | WordVectors:
         finished = load_finished(self.store, encoder, select)
@@ -126,9 +129,9 @@ class TargetEncoder:
         return texts["text"][:]
 
     def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
-        """Embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's own limit.
+        """Return embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's limit.
 
-        Most are training examples as well: only sentences whose full ids are no example's are embedded anew.
+        Most are training examples too: only sentences whose full ids are no example's are embedded here.
         """
         examples = self.table.column_names[0]
 
@@ -137,23 +140,23 @@ class TargetEncoder:
             if isinstance(base, WordVectors) or not self._shares_vocabulary(base):
                 return base.encode(drawn)
             ids = [tuple(row) for row in base.tokenise(drawn)]
-            wanted, column = set(ids), Column(self.table, examples)
-            known = {key: row for row in range(len(column)) if (key := tuple(column[row].tolist())) in wanted}
-            new = list(dict.fromkeys(key for key in ids if key not in known))
-            shared = self.vectors(encoder, select=select, column=examples)[list(known.values())]
-            place = {key: i for i, key in enumerate([*known, *new])}
-            return torch.cat([shared, base.embed(new)])[[place[key] for key in ids]]
+            distinct, column = set(ids), Column(self.table, examples)
+            embedded = {key: row for row in range(len(column)) if (key := tuple(column[row].tolist())) in distinct}
+            new = list(dict.fromkeys(key for key in ids if key not in embedded))
+            shared = self.vectors(encoder, select=select, column=examples)[list(embedded.values())]
+            index = {key: i for i, key in enumerate([*embedded, *new])}
+            return torch.cat([shared, base.embed(new)])[[index[key] for key in ids]]
 
-        # The table is named for what it shares: with other neighbours in its batch a vector is rounded differently.
+        # The table is part of the name: with other sentences in its batch a vector is rounded differently.
         what = f"{content_of(sentences(self.corpus, self.data))} {content_of(self.table)} {examples}"
         content = content_of_finished(self.store, encoder, select)
-        return self._cached(f"{content} {what} sample {size} {seed}", compute)
+        return self._load_or_compute(f"{content} {what} sample {size} {seed}", compute)
 
-    def _cached(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
+    def _load_or_compute(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
         what = f"{what} {TRAIN_VERSION} {self.device.type}"
         path = cache_folder() / "vectors" / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):  # several runs want the same teacher at once: one computes it
+        with FileLock(path.with_suffix(".lock")):  # of several runs that need the same teacher at once, one computes it
             if not is_whole(path, what):
                 warn_of_damage(path)
                 with atomic_path(path) as part:

@@ -1,8 +1,8 @@
 """The one training loop: steps, dev scores, checkpoints, exact resume.
 
 A run owns the folder store/<key>: `state.pt` and `unfinished/` while it trains; when it is finished, a checkpoint per
-selection rule and `history.json`, put in place together (run_state.adopt). Every random number depends on (seed, step)
-alone, so a run that is killed and started again ends with the same bits as one that was not.
+selection rule and `history.json`, put in place together (run_state.adopt). Random numbers depend only on
+(seed, step), so a run that is killed and started again ends with the same bits as one that was not.
 """
 
 import logging
@@ -16,7 +16,7 @@ import torch
 
 from cse_core.run import Run
 from cse_core.training.loop import Loop
-from cse_core.training.run_state import STATE, UNFINISHED, History, adopt, finished, load_history
+from cse_core.training.run_state import STATE, UNFINISHED, History, adopt, finished_history, load_history
 
 logger = logging.getLogger(__name__)
 OnStep = Callable[[int, History], object]
@@ -31,35 +31,34 @@ def train(
     store: Path,
     *,
     data: Path | None = None,
-    keep: Sequence[str] = ("last",),
+    rules: Sequence[str] = ("last",),
     device: str = "cpu",
     compiled: bool = False,
     save_seconds: float = 30.0,
     on_step: OnStep | None = None,
 ) -> History:
-    """Train a run, or resume it, and return its history; nothing is done if it is finished.
+    """Train or resume a run, unless it is finished; return its history, with a checkpoint for each selection rule.
 
     `compiled` hands the backbone's training passes to torch.compile, on a GPU; a CPU's passes are written out already.
-    A run whose step does not fit into memory resumes from its last state with activation checkpointing: to the same
-    bits, unlike smaller batches, as a contrastive loss needs the whole batch at once.
+    A run whose step does not fit into memory resumes from its last state with activation checkpointing. That is
+    bit-identical, unlike smaller batches: a contrastive loss needs the whole batch at once.
     """
     folder = store / run.key
     adopt(folder)
-    if done := finished(run, store, keep, content=True):
-        if not (folder / STATE).is_file():  # a kill in the last moment of `adopt` may have left some
+    if history := finished_history(run, store, rules, content=True):
+        if not (folder / STATE).is_file():  # `adopt` may have been killed before its last step
             shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
-        return done
+        return history
     folder.mkdir(parents=True, exist_ok=True)
-    if earlier := load_history(
-        folder
-    ):  # finished under fewer rules, or its checkpoints don't fit: train again, for those too
-        keep = [*keep, *earlier.kept]
-    loop = partial(Loop, run, store, data=data, keep=keep, device=torch.device(device), compiled=compiled)
+    # A run that is finished under fewer rules, or whose checkpoints don't fit, is trained again, for those rules too.
+    if earlier := load_history(folder):
+        rules = [*rules, *earlier.kept]
+    loop = partial(Loop, run, store, data=data, rules=rules, device=torch.device(device), compiled=compiled)
     try:
         return _train(loop(), folder, save_seconds, on_step)
     except torch.OutOfMemoryError as error:
         logger.warning("run %s: %s; it resumes with activation checkpointing", run.key, error)
-    # Not in the handler, where the error would hold what the first attempt held.
+    # Outside the handler, where the error would keep the first attempt's tensors alive.
     try:
         return _train(loop(), folder, save_seconds, on_step, recompute=True)
     except torch.OutOfMemoryError as error:
@@ -74,7 +73,7 @@ def _train(
 ) -> History:
     loop.resume(folder)
     if recompute:
-        loop.recompute()
+        loop.checkpoint_activations()
     saved = started = time.monotonic()
     before = loop.history.seconds
     for step in range(loop.step, loop.history.steps):

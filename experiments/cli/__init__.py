@@ -1,1 +1,1 @@
-"""What the commands share: options, messages, tables in the terminal."""
+"""Options, messages and exit statuses that all commands share."""

@@ -1,4 +1,4 @@
-"""What every command does at its end: the exit status, an error in one line, an interrupt, a reader that has gone."""
+"""End every command alike: exit status, errors in one line, interrupts, closed pipes."""
 
 import os
 import sys
@@ -7,13 +7,13 @@ from typing import NoReturn
 
 from experiments.storage.credentials import redact_credentials
 
-INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
+INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
 RESUME = "interrupted: nothing that finished is lost; re-run the same command to resume"
-MENDABLE = (ValueError, OSError)
+USER_ERRORS = (ValueError, OSError)
 
 
-def run_command(command: Callable[[], int | None], errors: tuple[type[Exception], ...] = MENDABLE) -> NoReturn:
-    """Exit with the status that the command returns, none being 0, or with 1 and one line for `errors`."""
+def run_command(command: Callable[[], int | None], errors: tuple[type[Exception], ...] = USER_ERRORS) -> NoReturn:
+    """Run a command and exit with its status (None is 0), or print one of `errors` in a line and exit with 1."""
     try:
         status = command()
         sys.stdout.flush()
@@ -28,10 +28,10 @@ def run_command(command: Callable[[], int | None], errors: tuple[type[Exception]
 
 
 def _broken_pipe(error: BrokenPipeError) -> int | str:
-    """Quietly 1 where `| head` has read enough; an error where the pipe was another one, of a server say."""
+    """Return 1 if the reader of our output has closed it (`| head`); else the error, of another pipe."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left unwritten goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discard what is left to write
         return 1
     return f"error: {redact_credentials(error)}"

@@ -1,4 +1,4 @@
-"""The terminal: where all commands print, and the progress bar."""
+"""The console of all commands, and the progress bar of a sweep."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True)
 
 
 class Bar:
-    """Runs done, pending and the time left; runs under way count by the share of their steps."""
+    """A progress bar with runs done, runs pending and time left; a run in progress counts by its share of steps."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self.fractions = dict.fromkeys(keys, 0.0)
@@ -38,12 +38,12 @@ class Bar:
         self.progress.stop()
 
     def move(self, key: str, fraction: float) -> None:
-        """A run under way; one that starts again after a lost worker does not move the bar back."""
+        """Update a run's share; the bar never moves back, even if a run restarts after a lost worker."""
         self.fractions[key] = max(self.fractions[key], min(fraction, 0.99))
         self._draw()
 
     def end(self, key: str) -> None:
-        """A run that finished or failed."""
+        """Count a run as done: it finished or failed."""
         self.fractions[key] = 1.0
         self.ended.add(key)
         self._draw()
@@ -55,7 +55,7 @@ class Bar:
 
 
 def print_failures(failed: Mapping[str, str], ended: bool) -> None:
-    """Name what failed and why, and what was interrupted."""
+    """Print what failed and why, and how to resume if interrupted."""
     for name, reason in failed.items():
         console.print(f"failed: {name}: {redact_credentials(reason)}", style="red")
     if not ended:

@@ -1,4 +1,4 @@
-"""Refuse values of options before anything starts: an error names the option, what it expects and what it got."""
+"""Check values of options before anything starts; errors name the option, what is expected and the value."""
 
 import math
 
@@ -8,21 +8,21 @@ DEVICES = ("cpu", "cuda")
 
 
 def at_least(least: float, **options: float | None) -> None:
-    """Refuse numbers below `least` and those that are not finite; None is an option that was not given."""
+    """Refuse numbers below `least` and infinite ones; None is an option that was not given."""
     for name, value in options.items():
         if value is not None and not least <= value < math.inf:
             raise ValueError(f"{_option(name)}: expected a number of at least {least:g}, got {value:g}")
 
 
 def above_zero(**options: float | None) -> None:
-    """Refuse zero, numbers below it and those that are not finite; None is an option that was not given."""
+    """Refuse numbers that are not positive and finite; None is an option that was not given."""
     for name, value in options.items():
         if value is not None and not 0 < value < math.inf:
             raise ValueError(f"{_option(name)}: expected a number above 0, got {value:g}")
 
 
 def whole_gpus(**options: float) -> None:
-    """Refuse a share of GPUs above one that is not whole: Ray can't split the last one."""
+    """Refuse a fractional number of GPUs above 1, which Ray can't assign."""
     above_zero(**options)
     for name, value in options.items():
         if value > 1 and value % 1:
@@ -30,7 +30,7 @@ def whole_gpus(**options: float) -> None:
 
 
 def check_device(device: str, address: str = "local") -> None:
-    """Refuse a device that is none of ours, and a GPU on this machine if it has none; empty leaves the choice to us."""
+    """Refuse an unknown device, and cuda on a machine without a GPU; an empty device is chosen automatically."""
     if device and device not in DEVICES:
         raise ValueError(f"--device: expected {' or '.join(DEVICES)} (Ray chooses among several GPUs), got {device!r}")
     if device == "cuda" and address == "local" and not torch.cuda.is_available():

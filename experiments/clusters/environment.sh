@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts NAME=VALUE ... into the environment of every command that Ray runs on a machine: each reads ~/.bashrc.
-# Beside them what every machine of a cluster needs; a later call replaces an earlier one's.
+# Set NAME=VALUE ... in the environment of every command that Ray runs on this machine (each reads ~/.bashrc), with the
+# settings that every machine of a cluster needs. A later call replaces an earlier one's.
 set -euo pipefail
 {
     echo 'export PATH=$HOME/cse-venv/bin:$PATH RAY_AUTH_MODE=token CSE_RAY=auto'

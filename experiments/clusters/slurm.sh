@@ -6,14 +6,14 @@
 #SBATCH --cpus-per-task=32
 #SBATCH --time=24:00:00
 #SBATCH --exclusive
-# A sweep under Slurm, from the repository's root, which all nodes see:
+# Run a sweep under Slurm, from the repository's root, which must be on a shared disk:
 #
 #   sbatch --export=ALL,CSE_DATA=/project/data experiments/clusters/slurm.sh rankcse --scale paper
 #
-# The words after the script are sweep.py's. The same command again goes on where the time was up. On the disk that all
-# nodes share are the record and MLflow's database, in mlruns/, and in CSE_SHARED the runs' folders with a state of those
-# under way, some ten minutes old. Each node works in a new folder of its own disk, below CSE_SCRATCH, else /tmp, which
-# goes with the job. Each job has a token of its own. Whole nodes, as Ray starts on none that has another Ray.
+# The arguments after the script are sweep.py's. Re-run the same command to resume after the time limit. The disk that all
+# nodes share has the record and MLflow's database in mlruns/, and in CSE_SHARED the run folders, with states of unfinished
+# runs that are up to ten minutes old. Each node works in a new folder on its local disk, below CSE_SCRATCH or /tmp, which
+# is deleted with the job. Each job has a new token. It needs whole nodes: Ray can't start beside another Ray.
 set -euo pipefail
 [ -z "${CSE_VENV=.venv}" ] || . "$CSE_VENV/bin/activate"
 
@@ -23,7 +23,7 @@ export RAY_AUTH_MODE=token RAY_AUTH_TOKEN CSE_RAY=auto
 export CSE_SHARED=${CSE_SHARED:-file://$PWD/mlruns/shared}
 export CSE_STORE=${CSE_SCRATCH:-/tmp}/cse-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300  # seconds: imports from a shared disk take their time
-status=$(mktemp "$PWD/.sweep-XXXXXX")  # Ray's command does not tell how its own ended
+status=$(mktemp "$PWD/.sweep-XXXXXX")  # Ray's command does not return the sweep's exit status
 trap 'rm -f "$status"' EXIT
 
 srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" \

@@ -1,7 +1,7 @@
-"""Compare a run that was trained again with its record: every score, every point of its curves, what it is.
+"""Compare a retrained run with its record: every score, every point of its curves, its settings.
 
 On the kind of processor that a run was trained on, the bits are equal; EXACT leaves room for a correlation that is
-summed in another order. On another kind rounding differs, and each kind of number has a tolerance of its own.
+summed in another order. On another kind rounding differs, and each kind of number has its own tolerance.
 """
 
 import re
@@ -27,8 +27,8 @@ ELSEWHERE = {"score": SCORE_TOLERANCE, "mean of parts": 5e-4, "accuracy": 0.02, 
 MEANS = ("spearman.mean", "spearman.wmean")
 CURVE = "curve"
 FACTS = ("scale", "method", "backbone", "seed", "settings")  # columns of runs.csv that follow from a declared run
-CellAddress = tuple[str, str, str, str]  # select, scorer, task, metric; of a curve "", "curve", its name, its step
-Values = dict[CellAddress, float | str]  # numbers are compared within a tolerance, texts to the letter
+CellAddress = tuple[str, str, str, str]  # select, scorer, task, metric; for a curve: "", "curve", its name, its step
+Values = dict[CellAddress, float | str]  # numbers are compared within a tolerance, texts exactly
 
 
 @dataclass(frozen=True)
@@ -47,33 +47,33 @@ class Recorded:
         return cls(*(frame[frame["scale"] == scale] for frame in (runs, results, curves)))
 
     def cells(self) -> dict[str, set[tuple[str, str, str]]]:
-        """By key, every (select, scorer, task) with a score."""
-        found: dict[str, set[tuple[str, str, str]]] = {}
+        """Return every (select, scorer, task) that has a score, by key."""
+        cells: dict[str, set[tuple[str, str, str]]] = {}
         for key, *cell in self.results[["key", "select", "scorer", "task"]].itertuples(index=False):
-            found.setdefault(key, set()).add(tuple(cell))
-        return found
+            cells.setdefault(key, set()).add(tuple(cell))
+        return cells
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A value that is recorded and not found again within the tolerance; None where one of the two lacks it."""
+    """A recorded value that retraining did not reproduce within the tolerance; None where either side lacks it."""
 
     select: str
     scorer: str
     task: str
     metric: str
     recorded: float | str | None
-    found: float | str | None
+    retrained: float | str | None
 
     @property
     def amount(self) -> float | None:
         """How far apart two numbers are; None for a text and for a value that one side lacks."""
-        return _distance(self.recorded, self.found)
+        return _distance(self.recorded, self.retrained)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What the comparison of one run gave: how many numbers of each sort, the largest difference, what differs."""
+    """The comparison of one run: how many numbers of each kind, their largest difference, what differs."""
 
     recorded_on: str
     trained_on: str
@@ -85,21 +85,26 @@ class Agreement:
 
 
 def processor(device: str) -> str:
-    """The kind of processor: a device without its number of cores."""
+    """Return the kind of processor: the device without its number of cores."""
     return re.sub(r", \d+ cores$", "", device)
 
 
 def compare(job: Job, result: Mapping[str, Any], recorded: Recorded) -> Agreement:
-    """Compare a run's result.json with what the record has of the job's tasks, curves and settings."""
+    """Compare a run's result.json with the recorded scores, curves and settings of the job."""
     run = recorded.runs[recorded.runs["key"] == job.key].iloc[0].to_dict()
     device, here = str(run["device"]), str(result["environment"]["device"])
     same = processor(device) == processor(here)
-    before = _facts(run) | _recorded_cells(job, recorded) | _recorded_points(job, recorded)
-    after = _facts(result) | _cells(csv_record.result_lines(result)) | _points(csv_record.curve_lines(result))
-    both = [(place, before.get(place), after.get(place)) for place in dict.fromkeys([*before, *after])]
-    apart = [(place[1] == CURVE, distance) for place, a, b in both if (distance := _distance(a, b)) is not None]
-    cells, points = ([distance for curve, distance in apart if curve == wanted] for wanted in (False, True))
-    differing = (Difference(*place, a, b) for place, a, b in both if not _agree(a, b, _tolerance(place, same=same)))
+    before = _settings_values(run) | _recorded_scores(job, recorded) | _recorded_curves(job, recorded)
+    after = (
+        _settings_values(result)
+        | _score_values(csv_record.result_lines(result))
+        | _curve_values(csv_record.curve_lines(result))
+    )
+    both = [(address, before.get(address), after.get(address)) for address in dict.fromkeys([*before, *after])]
+    numeric = [(address, distance) for address, a, b in both if (distance := _distance(a, b)) is not None]
+    cells = [distance for address, distance in numeric if address[1] != CURVE]
+    points = [distance for address, distance in numeric if address[1] == CURVE]
+    differing = (Difference(*at, a, b) for at, a, b in both if not _agree(a, b, _tolerance(at, same=same)))
     return Agreement(
         recorded_on=device,
         trained_on=here,
@@ -111,39 +116,39 @@ def compare(job: Job, result: Mapping[str, Any], recorded: Recorded) -> Agreemen
     )
 
 
-def _facts(run: Mapping[str, Any]) -> Values:
+def _settings_values(run: Mapping[str, Any]) -> Values:
     return {("", "", "runs.csv", name): str(run[name]) for name in FACTS}
 
 
-def _cells(lines: Iterable[Mapping[str, Any]]) -> Values:
-    """Each line's score, and beside it how many pairs it is of and the step of its checkpoint."""
+def _score_values(lines: Iterable[Mapping[str, Any]]) -> Values:
+    """Return each line's score, its number of pairs and the step of its checkpoint."""
     values: Values = {}
     for line in lines:
-        place, metric = (line["select"], line["scorer"], line["task"]), line["metric"]
+        cell, metric = (line["select"], line["scorer"], line["task"]), line["metric"]
         if pd.notna(line["score"]):
-            values[*place, metric] = float(line["score"])
-        values |= {(*place, f"{metric}, {name}"): f"{line[name]:.0f}" for name in ("pairs", "step")}
+            values[*cell, metric] = float(line["score"])
+        values |= {(*cell, f"{metric}, {name}"): f"{line[name]:.0f}" for name in ("pairs", "step")}
     return values
 
 
-def _recorded_cells(job: Job, recorded: Recorded) -> Values:
-    """Of the job's tasks, as the present evaluator scores them."""
-    wanted = {(one.select, str(one.scorer), task) for one in job.scorings for task in one.tasks}
+def _recorded_scores(job: Job, recorded: Recorded) -> Values:
+    """Return the recorded values of the job's tasks that the present evaluator gave."""
+    expected = {(scoring.select, str(scoring.scorer), task) for scoring in job.scorings for task in scoring.tasks}
     lines = recorded.results[recorded.results["key"] == job.key].to_dict("records")
-    mine = (line for line in lines if (line["select"], line["scorer"], line["task"]) in wanted)
-    return _cells(line for line in mine if line["version"] == suite.version(line["task"]))
+    lines = [line for line in lines if (line["select"], line["scorer"], line["task"]) in expected]
+    return _score_values(line for line in lines if line["version"] == suite.version(line["task"]))
 
 
-def _points(lines: Iterable[Mapping[str, Any]]) -> Values:
+def _curve_values(lines: Iterable[Mapping[str, Any]]) -> Values:
     return {("", CURVE, line["name"], f"step {line['step']}"): float(line["value"]) for line in lines}
 
 
-def _recorded_points(job: Job, recorded: Recorded) -> Values:
-    return _points(recorded.curves[recorded.curves["key"] == job.key].to_dict("records"))
+def _recorded_curves(job: Job, recorded: Recorded) -> Values:
+    return _curve_values(recorded.curves[recorded.curves["key"] == job.key].to_dict("records"))
 
 
-def _tolerance(place: CellAddress, *, same: bool) -> float:
-    _, scorer, task, metric = place
+def _tolerance(address: CellAddress, *, same: bool) -> float:
+    _, scorer, task, metric = address
     if same:
         return EXACT
     if scorer == CURVE:

@@ -1,9 +1,9 @@
-"""Audit the record: train recorded runs anew, drawn at random, and compare them with what the record says.
+"""Audit the record: retrain recorded runs, drawn at random, and compare them with the record.
 
     python experiments/sweep.py --audit 5 --study rankcse-table4
 
-Nothing is written to the record, to MLflow or to the store of sweeps. The runs that a drawn run needs are trained anew
-as well, and compared by their curves and dev scores.
+Nothing is written to the record, to MLflow or to the store of sweeps. The runs that a drawn run needs are retrained
+too, and compared by their curves and dev scores.
 """
 
 import json
@@ -29,13 +29,13 @@ from experiments.results.csv_record import commit_of
 from experiments.results.provenance import commit
 from experiments.schema.study import Study
 
-MARKER = "audit.txt"  # a store without it holds runs that no audit trained
+MARKER = "audit.txt"  # a store without this file holds runs that no audit trained
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Which runs to train anew: those drawn, and `jobs` for them and for what they need, which stands before them."""
+    """The runs to retrain: the keys drawn, and `jobs` for them and, first, for the runs that they need."""
 
     seed: int
     drawn: tuple[str, ...]
@@ -46,7 +46,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Audited:
-    """A run trained anew beside its record; a failure says why it could not be compared."""
+    """A retrained run compared with its record; `failure` says why it could not be compared."""
 
     job: Job
     drawn: bool
@@ -56,17 +56,17 @@ class Audited:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """What the record says otherwise."""
+        """The recorded values that were not reproduced."""
         return self.agreement.differences if self.agreement else ()
 
     @property
-    def passed(self) -> bool:
+    def agrees(self) -> bool:
         """Whether the run could be compared and agrees."""
         return not self.failure and not self.differences
 
 
 def draw(studies: Sequence[Study], recorded: Recorded, count: int, seed: int) -> Draw:
-    """Draw trained runs of the studies that the record has. A larger count adds runs to those of a smaller one."""
+    """Draw from the recorded runs of the studies. With the same seed, a larger count draws the same runs and more."""
     declared, cells = jobs_of(studies), recorded.cells()
     candidates = sorted(key for key in declared if key in cells and isinstance(declared[key].encoder, Run))
     if not candidates:
@@ -89,11 +89,12 @@ def _with_nested(run: object) -> Iterator[Run]:
 
 
 def _recorded_part(job: Job, cells: set[tuple[str, str, str]], only: str) -> Job:
-    """Keep the tasks that are recorded, `only` one of them if named. Selection rules without tasks stay."""
+    """Drop tasks that are not recorded, or all but the task `only` if given; keep every selection rule."""
     scorings = []
-    for one in job.scorings:
-        tasks = (task for task in one.tasks if (one.select, str(one.scorer), task) in cells and only in ("", task))
-        scorings.append(replace(one, tasks=tuple(tasks)))
+    for scoring in job.scorings:
+        checkpoint = (scoring.select, str(scoring.scorer))
+        tasks = (task for task in scoring.tasks if (*checkpoint, task) in cells and only in ("", task))
+        scorings.append(replace(scoring, tasks=tuple(tasks)))
     return replace(job, scorings=tuple(scorings))
 
 
@@ -108,107 +109,107 @@ def audit(
     device: str = "cpu",
     report: Path | None = None,
 ) -> int:
-    """Draw, train, compare and print; the exit status: 0, 1 if something differs or failed, 130 if interrupted.
+    """Draw, retrain, compare and print; return 0, 1 if a run differs or failed, or 130 if interrupted.
 
-    Without a store there is a temporary one, which is removed if everything agrees. Runs that a store has from the same
-    draw, interrupted or not, are not trained again.
+    Without a store, a temporary one is used and removed if everything agrees. Runs that the store has from an earlier
+    audit are not trained again.
     """
     recorded = Recorded.read(studies[0].scale.name, mlruns)
-    found = draw(studies, recorded, count, random.randrange(10**6) if seed is None else seed)
-    place = ExecutionSettings(_prepared(store), data, device=device)
-    _announce(found, place.store)
+    sample = draw(studies, recorded, count, random.randrange(10**6) if seed is None else seed)
+    execution = ExecutionSettings(_prepare(store), data, device=device)
+    _print_draw(sample, execution.store)
     audited: list[Audited] = []
     try:
-        for one in _train_all(found, recorded, place):
-            audited.append(one)
+        for run in _train_all(sample, recorded, execution):
+            audited.append(run)
             if report:
-                atomic_write(report, json.dumps(_summary(found, audited, studies[0].scale.name), indent=1) + "\n")
+                atomic_write(report, json.dumps(_summary(sample, audited, studies[0].scale.name), indent=1) + "\n")
     except KeyboardInterrupt:
-        again = f"--audit-seed {found.seed} --store {place.store}"
-        console.print(f"interrupted: the same command with {again} goes on", soft_wrap=True)
+        resume = f"--audit-seed {sample.seed} --store {execution.store}"
+        console.print(f"interrupted: re-run the same command with {resume} to resume", soft_wrap=True)
         return INTERRUPTED
-    passed = all(one.passed for one in audited)
-    _conclude(audited, place.store)
-    if passed and store is None:
-        shutil.rmtree(place.store)
-    return 0 if passed else 1
+    agrees = all(run.agrees for run in audited)
+    _print_conclusion(audited, execution.store)
+    if agrees and store is None:
+        shutil.rmtree(execution.store)
+    return 0 if agrees else 1
 
 
-def _prepared(store: Path | None) -> Path:
-    """Make the folder, or accept one of an earlier audit; caches lie in it too, so that no other run's are read."""
+def _prepare(store: Path | None) -> Path:
+    """Make the folder, or accept one of an earlier audit; put caches in it too, so that no other run's are read."""
     folder = (store or Path(tempfile.mkdtemp(prefix="cse-audit-"))).resolve()
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARKER).is_file():
-        raise ValueError(f"--store {folder}: holds files that no audit made; name an empty folder or a new one")
+        raise ValueError(f"--store {folder}: holds files that no audit made; expected an empty folder or a new one")
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / MARKER, "Runs that sweep.py --audit trained to check the record. They can be deleted.\n")
     os.environ["CSE_CACHE"] = str(folder / "cache")
     return folder
 
 
-def _announce(found: Draw, store: Path) -> None:
-    nested = len(found.jobs) - len(found.drawn)
+def _print_draw(sample: Draw, store: Path) -> None:
+    nested = len(sample.jobs) - len(sample.drawn)
     console.print(
-        f"{len(found.drawn)} of {found.candidates} recorded runs drawn with seed {found.seed}, "
-        f"and {nested} that they need; trained anew in {store}"
+        f"{len(sample.drawn)} of {sample.candidates} recorded runs drawn with seed {sample.seed}, "
+        f"and {nested} that they need; retrained in {store}"
     )
-    if found.undeclared:
-        left = f"{found.undeclared} recorded runs belong to none of these studies: they are not drawn"
+    if sample.undeclared:
+        left = f"{sample.undeclared} recorded runs belong to none of these studies and are not drawn"
         console.print(left, style="yellow")
 
 
-def _train_all(found: Draw, recorded: Recorded, place: ExecutionSettings) -> Iterator[Audited]:
-    with Bar([job.key for job in found.jobs]) as bar:
-        for job in found.jobs:
-            one = _train(job, recorded, place, bar, drawn=job.key in found.drawn)
+def _train_all(sample: Draw, recorded: Recorded, execution: ExecutionSettings) -> Iterator[Audited]:
+    with Bar([job.key for job in sample.jobs]) as bar:
+        for job in sample.jobs:
+            run = _train(job, recorded, execution, bar, drawn=job.key in sample.drawn)
             bar.end(job.key)
-            _print(one)
-            yield one
+            _print_run(run)
+            yield run
 
 
-def _train(job: Job, recorded: Recorded, place: ExecutionSettings, bar: Bar, *, drawn: bool) -> Audited:
+def _train(job: Job, recorded: Recorded, execution: ExecutionSettings, bar: Bar, *, drawn: bool) -> Audited:
     def move(step: int, history: History) -> None:
         bar.move(job.key, 0.8 * step / history.steps)  # scoring takes the rest
 
     try:
-        result = execute(job, place, on_step=move)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other runs can still be audited
+        result = execute(job, execution, on_step=move)
+    except Exception as error:  # noqa: BLE001 - after any error the other runs can still be audited
         return Audited(job, drawn, failure=f"{type(error).__name__}: {error}")
     by, here = commit_of(result["environment"]), commit_of(commit())
     if by != here:
-        logger.warning("run %s in %s was trained by commit %s, this is %s", job.key, place.store, by, here)
+        logger.warning("run %s in %s was trained by commit %s, this is %s", job.key, execution.store, by, here)
     return Audited(job, drawn, compare(job, result, recorded), by)
 
 
-def _print(one: Audited) -> None:
-    job, agreement = one.job, one.agreement
-    head = f"{job.key}, {_shown(job.studies)}, {job.name}"
+def _print_run(run: Audited) -> None:
+    job, agreement = run.job, run.agreement
+    head = f"{job.key}, {_study_names(job.studies)}, {job.name}"
     if agreement is None:
-        console.print(f"{head}: failed: {one.failure}", style="red")
+        console.print(f"{head}: failed: {run.failure}", style="red")
         return
     console.print(
-        f"{head}: recorded on {agreement.recorded_on}, trained anew on {agreement.trained_on}; "
+        f"{head}: recorded on {agreement.recorded_on}, retrained on {agreement.trained_on}; "
         f"{agreement.cells} scores, largest difference {agreement.largest_cell:.2g}; "
         f"{agreement.points} points of curves, {agreement.largest_point:.2g}: "
-        + (f"{len(one.differences)} differ" if one.differences else "agrees"),
-        style="red" if one.differences else None,
+        + (f"{len(run.differences)} differ" if run.differences else "agrees"),
+        style="red" if run.differences else None,
     )
-    for each in one.differences:
-        place = ", ".join(filter(None, (each.select, each.scorer, each.task, each.metric)))
+    for each in run.differences:
+        cell = ", ".join(filter(None, (each.select, each.scorer, each.task, each.metric)))
         apart = "" if each.amount is None else f", difference {each.amount:.2g}"
-        console.print(f"  {head}, {place}: recorded {each.recorded}, found {each.found}{apart}", style="red")
+        console.print(f"  {head}, {cell}: recorded {each.recorded}, retrained {each.retrained}{apart}", style="red")
 
 
-def _shown(studies: Sequence[str]) -> str:
+def _study_names(studies: Sequence[str]) -> str:
     return " ".join(studies[:2]) + (f" and {len(studies) - 2} more" if len(studies) > 2 else "")
 
 
-def _conclude(audited: Sequence[Audited], store: Path) -> None:
-    compared = [one.agreement for one in audited if one.agreement]
-    cells, points = sum(one.cells for one in compared), sum(one.points for one in compared)
-    wrong = [one for one in audited if not one.passed]
+def _print_conclusion(audited: Sequence[Audited], store: Path) -> None:
+    compared = [run.agreement for run in audited if run.agreement]
+    cells, points = sum(run.cells for run in compared), sum(run.points for run in compared)
+    wrong = [run for run in audited if not run.agrees]
     elsewhere = ", ".join(f"{name} {value:g}" for name, value in ELSEWHERE.items())
     console.print(
-        f"{len(audited)} runs trained anew; {cells} scores and {points} points of curves compared. "
+        f"{len(audited)} runs retrained; {cells} scores and {points} points of curves compared. "
         f"Tolerances: {EXACT:g} on the same kind of processor; on another {elsewhere}"
     )
     if wrong:
@@ -217,14 +218,14 @@ def _conclude(audited: Sequence[Audited], store: Path) -> None:
         console.print("the record agrees")
 
 
-def _summary(found: Draw, audited: Sequence[Audited], scale: str) -> dict[str, Any]:
-    """The audit as JSON; without the paths and times that would differ when it is repeated."""
+def _summary(sample: Draw, audited: Sequence[Audited], scale: str) -> dict[str, Any]:
+    """Return the audit as JSON, without paths and times, so that a repeated audit gives the same file."""
     runs = [
-        {"key": one.job.key, "row": one.job.name, "studies": one.job.studies, "drawn": one.drawn, "commit": one.commit}
-        | {"failure": one.failure}
-        | (asdict(one.agreement) if one.agreement else {})
-        for one in audited
+        {"key": run.job.key, "row": run.job.name, "studies": run.job.studies, "drawn": run.drawn, "commit": run.commit}
+        | {"failure": run.failure}
+        | (asdict(run.agreement) if run.agreement else {})
+        for run in audited
     ]
-    about = {"scale": scale, "seed": found.seed, "asked": len(found.drawn)}
-    about |= {"candidates": found.candidates, "undeclared": found.undeclared}
+    about = {"scale": scale, "seed": sample.seed, "asked": len(sample.drawn)}
+    about |= {"candidates": sample.candidates, "undeclared": sample.undeclared}
     return about | {"tolerances": {"same processor": EXACT} | ELSEWHERE, "runs": runs}

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cse_core.functional.rank_vectors import BLOCK
-from cse_core.method import innermost
 from cse_core.models.pretrained import ASSETS
 from cse_core.run import Run
+from experiments.execution.step_cost import step_cost
 
 GIB = 2**30
 PROCESS = 0.6 * GIB  # CUDA's context and kernels, libraries' workspaces
@@ -24,8 +24,6 @@ PUBLISHED = {
     "roberta-base": (12, 768, 12, 50_265),
     "roberta-large": (24, 1024, 16, 50_265),
 }
-# Rows of the encoder that a step keeps for each example; two of most methods.
-ROWS = {"compcse": 4, "sncse": 3, "diffcse": 4, "whitenedcse": 3}
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,14 @@ class Shape:
     words: int
 
     @property
+    def layer_parameters(self) -> int:
+        """Of all layers: four projections and two of the feed-forward part, which is four times as wide."""
+        return self.layers * 12 * self.width**2
+
+    @property
     def parameters(self) -> int:
-        """Of embeddings and layers: four projections and two of the feed-forward part, which is four times as wide."""
-        return self.words * self.width + self.layers * 12 * self.width**2
+        """The number of parameters of the embeddings and the layers."""
+        return self.words * self.width + self.layer_parameters
 
 
 def shape(backbone: str) -> Shape | None:
@@ -58,16 +61,15 @@ def gpu_bytes(run: Run) -> float | None:
     model = shape(run.backbone.name)
     if not model:
         return None
-    half = run.precision != "fp32"
-    method = innermost(run.method)
-    rows = ROWS.get(method.name, 2) + (run.method.name == "mlm")  # which masks the sentences once more
-    tokens = rows * run.batch_size * run.max_length
+    half, cost = run.precision != "fp32", step_cost(run)
+    tokens = run.batch_size * run.max_length * cost.with_gradient / cost.examples
     a_token = 34 * model.width + 5 * model.heads * run.max_length
     activations = tokens * model.layers * a_token * (1 if half else 2)
-    copies = 2 if method.name == "diffcse" else 1  # its discriminator is a second encoder
-    state = copies * model.parameters * (16 + 2 * half)
-    ranked = 24 * BLOCK * getattr(run.method, "corpus_size", 0)  # scores, order and ranks of a block of rankings
-    return PROCESS + state + activations + ranked
+    trained = (1 + cost.trained_encoders) * model.parameters * (16 + 2 * half)
+    frozen = cost.frozen_encoders * model.parameters * 4
+    # Their vectors, and for each pair of one and a sentence a score, its place in the order and its rank.
+    shared = cost.shared * (4 * model.width + 24 * min(run.batch_size, BLOCK))
+    return PROCESS + trained + frozen + activations + shared
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,9 @@ class Fit:
 def fit(runs: Iterable[Run], gpu_gib: float) -> Fit | None:
     """How many of the largest of some runs one GPU holds."""
     if not 0 < gpu_gib < math.inf:
-        raise ValueError(f"--gpu-memory wants the GiB of a GPU, got {gpu_gib}")
-    known = [(takes, run) for run in runs if (takes := gpu_bytes(run)) is not None]
-    if not known:
+        raise ValueError(f"--gpu-memory: expected the GiB of a GPU, got {gpu_gib}")
+    estimates = [(takes, run) for run in runs if (takes := gpu_bytes(run)) is not None]
+    if not estimates:
         return None
-    takes, largest = max(known, key=lambda pair: pair[0])
+    takes, largest = max(estimates, key=lambda pair: pair[0])
     return Fit(largest, takes, int(gpu_gib * GIB / takes))

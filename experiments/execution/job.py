@@ -1,14 +1,14 @@
-"""One job: train a run if need be, score its checkpoints, and leave everything in the run's folder.
+"""Do one job: train a run if need be, score its checkpoints, and write everything to the run's folder.
 
-`result.json` in store/<key> is the handover: written atomically after training and scoring, read by whoever tracks it.
-A driver that dies between the two finds it again.
+`result.json` in store/<key> is written atomically after training and scoring. The record and MLflow take their lines
+from it, if need be in a later sweep.
 """
 
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 from filelock import FileLock
 
 from cse_core.data.atomic_write import atomic_write
-from cse_core.data.corpora import hold_corpus
+from cse_core.data.corpora import enforce_corpus_pin
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Scorer
 from cse_core.models.embedding_cache import CachedEncoder, Progress
@@ -38,10 +38,10 @@ AS_IS = "as is"  # the `select` of an encoder that was not trained here
 
 
 class FailedTasksError(ValueError):
-    """Some tasks failed, by name; `result` has what the others found, as the run's folder has it."""
+    """Errors of tasks that failed, by name; `result` has the scores of the others, as written to the run's folder."""
 
     def __init__(self, failed: Mapping[str, str], result: dict[str, Any]) -> None:
-        super().__init__(failed, result)  # as given: a worker's error is pickled on its way to the driver
+        super().__init__(failed, result)  # unchanged: a worker's error is pickled on its way to the driver
         self.failed, self.result = failed, result
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class FailedTasksError(ValueError):
 
 @dataclass(frozen=True)
 class Scoring:
-    """Tasks to be scored on one kept checkpoint by one scorer."""
+    """Tasks to score on one saved checkpoint with one scorer."""
 
     select: str
     scorer: Scorer
@@ -59,7 +59,7 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Job:
-    """A run, or an encoder as it is, with everything that the chosen studies want scored on it."""
+    """A run, or an untrained encoder, with every scoring that the chosen studies need of it."""
 
     encoder: Run | Pretrained
     scale: str
@@ -73,21 +73,21 @@ class Job:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The checkpoints that are kept, by selection rule."""
+        """The selection rules of the checkpoints to save."""
         return tuple(dict.fromkeys(scoring.select for scoring in self.scorings)) or ("last",)
 
     @property
     def name(self) -> str:
-        """For people: the row's name and the seed."""
+        """The name shown to people: the row's label and the seed."""
         return f"{self.label} s{self.encoder.seed}" if isinstance(self.encoder, Run) else self.label
 
 
 @dataclass(frozen=True)
 class ExecutionSettings:
-    """Where a job works: the store of run folders, the data folder, the device, torch's threads.
+    """Settings that no result depends on: the store of run folders, the data folder, the device, torch's threads.
 
-    With `cache`, embeddings are kept on disk and found again by later processes; `compiled` as in train; `shared` is a
-    URL that other machines reach (shared_job.py), to which a run brings its state every `share_seconds`.
+    With `cache`, embeddings are saved on disk and reused by later processes; `compiled` as in train. `shared` is the
+    URL of storage that all machines reach (shared_job.py); a run uploads its state there every `share_seconds`.
     """
 
     store: Path
@@ -103,35 +103,36 @@ class ExecutionSettings:
 
 def execute(
     job: Job,
-    place: ExecutionSettings,
+    execution: ExecutionSettings,
     *,
     on_step: Callable[[int, History], object] | None = None,
     on_score: Progress | None = None,
 ) -> dict[str, Any]:
-    """Train and score what is missing in the run's folder; returns the content of its result.json."""
-    place.store.mkdir(parents=True, exist_ok=True)
-    # A worker that outlives its killed driver may still be at this run; it ends soon, and the lock goes with it.
-    with FileLock(place.store / f"{job.key}.lock"):
-        return _execute(job, place, on_step, on_score)
+    """Train and score what is missing in the run's folder; return the content of its result.json."""
+    execution.store.mkdir(parents=True, exist_ok=True)
+    # A worker that outlives its killed driver may still work on this run; the lock is free when that worker ends.
+    with FileLock(execution.store / f"{job.key}.lock"):
+        return _execute(job, execution, on_step, on_score)
 
 
 def _execute(
-    job: Job, place: ExecutionSettings, on_step: Callable[[int, History], object] | None, on_score: Progress | None
+    job: Job, execution: ExecutionSettings, on_step: Callable[[int, History], object] | None, on_score: Progress | None
 ) -> dict[str, Any]:
-    torch.set_num_threads(place.threads)
+    torch.set_num_threads(execution.threads)
     started = time.monotonic()
-    folder = place.store / job.key
+    folder = execution.store / job.key
     done = read_result(folder) or {"cells": []}
-    history = _train(job, place, on_step)
-    cells, warnings = done["cells"], {*history.warnings, *done.get("warnings", [])}
+    history = _train(job, execution, on_step)
+    cells, warnings = list(done["cells"]), {*history.warnings, *done.get("warnings", [])}
     history.data = done.get("data", {}) | history.data
-    failed: dict[str, str] = {}
+    failures: dict[str, str] = {}
     for scoring in job.scorings:
-        new, files, told = _score(job, scoring, history, place, on_score, known=cells, failed=failed)
-        cells = cells + new
-        history.data |= files
-        warnings |= set(told)
-    result = _described(job, history, place) | {
+        new = _score(job, scoring, history, execution, on_score, _tasks_to_score(job, scoring, execution, cells))
+        cells += new.cells
+        history.data |= new.files
+        warnings.update(new.warnings)
+        failures |= new.failures
+    result = _description(job, history, execution) | {
         "studies": list(dict.fromkeys([*done.get("studies", []), *job.studies])),
         "cells": cells,
         "warnings": sorted(warnings),
@@ -141,99 +142,117 @@ def _execute(
     }
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / RESULT, json.dumps(result, indent=1, allow_nan=False))
-    if failed:
-        raise FailedTasksError(failed, result)
+    if failures:
+        raise FailedTasksError(failures, result)
     return result
 
 
-def _train(job: Job, place: ExecutionSettings, on_step: Callable[[int, History], object] | None) -> History:
+def _train(job: Job, execution: ExecutionSettings, on_step: Callable[[int, History], object] | None) -> History:
     if isinstance(job.encoder, Pretrained):
         return History(steps=0)
-    _remember_environment(job.encoder, place)
+    _remember_environment(job.encoder, execution)
     return train(
         job.encoder,
-        place.store,
-        data=place.data,
-        keep=job.rules,
-        device=place.device,
-        compiled=place.compiled,
-        save_seconds=place.save_seconds,
+        execution.store,
+        data=execution.data,
+        rules=job.rules,
+        device=execution.device,
+        compiled=execution.compiled,
+        save_seconds=execution.save_seconds,
         on_step=on_step,
     )
 
 
-def _remember_environment(run: Run, place: ExecutionSettings) -> None:
-    """What a run was trained with, written as it starts: scores may be added much later by other code."""
-    folder = place.store / run.key
+def _remember_environment(run: Run, execution: ExecutionSettings) -> None:
+    """Write down what a run is trained with before it starts; its scores may be added much later, by other code."""
+    folder = execution.store / run.key
     if not any((folder / name).is_file() for name in (STATE, HISTORY)):
-        atomic_write(folder / ENVIRONMENT, json.dumps(environment(place.device, place.threads)))
+        atomic_write(folder / ENVIRONMENT, json.dumps(environment(execution.device, execution.threads)))
 
 
 def _trained_with(folder: Path, present: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what a run was trained with: not the present environment, where weights are there and its file is not."""
-    known = read_json(folder / ENVIRONMENT)
-    if known and known.keys() >= {"commit", "dirty", "device"}:
-        return known
+    """Return what a run was trained with; "unknown" values if it was trained before and its file is missing."""
+    saved = read_json(folder / ENVIRONMENT)
+    if saved and saved.keys() >= {"commit", "dirty", "device"}:
+        return saved
     if not (folder / HISTORY).is_file():  # an encoder that was not trained here
         return present
     logger.warning("%s: missing or damaged; what the run was trained with is recorded as unknown", folder / ENVIRONMENT)
     return dict.fromkeys(present, UNKNOWN) | {"dirty": "false"}
 
 
+@dataclass(frozen=True)
+class _Scored:
+    """New cells of one scoring, the hashes of the data files that they came from, warnings, why tasks failed."""
+
+    cells: Sequence[Mapping[str, Any]] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+def _tasks_to_score(
+    job: Job, scoring: Scoring, execution: ExecutionSettings, cells: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return the tasks of a scoring that are not among the cells, and those whose arrays are damaged."""
+    scorer, select = str(scoring.scorer), scoring.select
+    done = _complete_tasks([cell for cell in cells if (cell["select"], cell["scorer"]) == (select, scorer)])
+    again = discard_damaged(execution.store / job.key, select, scorer, done)
+    return [task for task in dict.fromkeys((*scoring.tasks, *again)) if task not in done or task in again]
+
+
 def _score(
     job: Job,
     scoring: Scoring,
     history: History,
-    place: ExecutionSettings,
+    execution: ExecutionSettings,
     on_score: Progress | None,
-    *,
-    known: list[dict[str, Any]],
-    failed: dict[str, str],
-) -> tuple[list[dict[str, Any]], Mapping[str, str], list[str]]:
-    """New cells of one scoring, the data files they came from and warnings; arrays go beside the checkpoint."""
+    tasks: Sequence[str],
+) -> _Scored:
+    """Score tasks on the scoring's checkpoint; save arrays beside it."""
+    if not tasks:
+        return _Scored()
     scorer, select = str(scoring.scorer), scoring.select
-    done = _done([cell for cell in known if (cell["select"], cell["scorer"]) == (select, scorer)])
-    again = discard_damaged(place.store / job.key, select, scorer, done)
-    names = [task for task in dict.fromkeys((*scoring.tasks, *again)) if task not in done or task in again]
-    if not names:
-        return [], {}, []
-    encoder = load_encoder(job.encoder, select, place)
-    hold_corpus(getattr(scoring.scorer, "corpus", None), place.store, place.data, f"run {job.key}, scored by {scorer}")
-    found, sets = suite.evaluate(encoder, scoring.scorer, names, data=place.data, progress=on_score, failed=failed)
-    kept = history.kept.get(select)
+    encoder = load_encoder(job.encoder, select, execution)
+    enforce_corpus_pin(
+        getattr(scoring.scorer, "corpus", None), execution.store, execution.data, f"run {job.key}, scored by {scorer}"
+    )
+    evaluated = suite.evaluate(encoder, scoring.scorer, tasks, data=execution.data, progress=on_score)
+    checkpoint = history.kept.get(select)
     cells: list[dict[str, Any]] = []
-    for name, outcome in found.items():
+    for name, outcome in evaluated.outcomes.items():
         about = {"select": select, "scorer": scorer, "task": name, "pairs": outcome.rows}
-        about |= {"step": kept.step if kept else 0, "version": suite.version(name)}
+        about |= {"step": checkpoint.step if checkpoint else 0, "version": suite.version(name)}
         cells += [about | {"metric": metric, "score": score} for metric, score in outcome.metrics.items()]
-        save_arrays(place.store / job.key, select, scorer, name, outcome.arrays)
-    warnings = [w for evaluation in sets.values() for w in evaluation.warnings]
-    warnings += [w for outcome in found.values() for w in outcome.warnings]
-    return cells, {name: sha for e in sets.values() for name, sha in e.files.items()}, warnings
+        save_arrays(execution.store / job.key, select, scorer, name, outcome.arrays)
+    warnings = [w for dataset in evaluated.datasets.values() for w in dataset.warnings]
+    warnings += [w for outcome in evaluated.outcomes.values() for w in outcome.warnings]
+    files = {name: sha for dataset in evaluated.datasets.values() for name, sha in dataset.files.items()}
+    return _Scored(cells, files, warnings, evaluated.failures)
 
 
-def _done(cells: list[dict[str, Any]]) -> set[str]:
-    """Tasks that one scorer has scored on one checkpoint in full."""
-    have: dict[tuple[str, int], set[str]] = {}
+def _complete_tasks(cells: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the tasks that are scored with all of their metrics, among the cells of one scorer and checkpoint."""
+    metrics_of: dict[tuple[str, int], set[str]] = {}
     for cell in cells:
-        have.setdefault((cell["task"], cell["version"]), set()).add(cell["metric"])
-    return {task for (task, version), metrics in have.items() if suite.complete(task, version, metrics)}
+        metrics_of.setdefault((cell["task"], cell["version"]), set()).add(cell["metric"])
+    return {task for (task, version), metrics in metrics_of.items() if suite.complete(task, version, metrics)}
 
 
-def load_encoder(encoder: Run | Pretrained, select: str, place: ExecutionSettings) -> CachedEncoder:
-    """A run's kept checkpoint, a pre-trained encoder or word vectors, ready to embed each sentence once."""
-    finished = load_finished(place.store, encoder, select)
-    content = f"{content_of_finished(place.store, encoder, select)} {place.device}" if place.cache else ""
+def load_encoder(encoder: Run | Pretrained, select: str, execution: ExecutionSettings) -> CachedEncoder:
+    """Load a run's checkpoint, a pre-trained encoder or word vectors, with a cache of embeddings."""
+    finished = load_finished(execution.store, encoder, select)
+    content = f"{content_of_finished(execution.store, encoder, select)} {execution.device}" if execution.cache else ""
     if isinstance(finished, Encoder):
-        return CachedEncoder(finished.to(place.device), content)
+        return CachedEncoder(finished.to(execution.device), content)
     return CachedEncoder(finished, content)
 
 
-def _described(job: Job, history: History, place: ExecutionSettings) -> dict[str, Any]:
+def _description(job: Job, history: History, execution: ExecutionSettings) -> dict[str, Any]:
     run = job.encoder
     settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
-    changed = run.changed() if isinstance(run, Run) else {}
-    told = [name for name in changed if name not in ("backbone", "corpus") and "teachers" not in name]
+    changed = run.non_defaults() if isinstance(run, Run) else {}
+    shown = [name for name in changed if name not in ("backbone", "corpus") and "teachers" not in name]
     return {
         "key": job.key,
         "scale": job.scale,
@@ -242,7 +261,7 @@ def _described(job: Job, history: History, place: ExecutionSettings) -> dict[str
         "method": settings["method"],
         "backbone": settings["backbone"],
         "seed": settings.get("seed", 0),
-        "settings": " ".join(f"{name}={changed[name]}" for name in told),
+        "settings": " ".join(f"{name}={changed[name]}" for name in shown),
         "teachers": teachers_of(run),
         "parameters": settings,
         "curves": history.curves,
@@ -250,5 +269,5 @@ def _described(job: Job, history: History, place: ExecutionSettings) -> dict[str
         "skipped_steps": history.skipped,
         "eval_steps": run.eval_steps if isinstance(run, Run) else 0,
         "data": history.data,
-        "environment": _trained_with(place.store / job.key, environment(place.device, place.threads)),
+        "environment": _trained_with(execution.store / job.key, environment(execution.device, execution.threads)),
     }

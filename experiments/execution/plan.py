@@ -1,32 +1,36 @@
-"""From studies to work: which jobs there are, which are done, in which order the rest can run, how long it may take."""
+"""Turn studies into jobs: which there are, which are done, and in which order the others can run."""
+
+from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
 from cse_core.metrics import correlation
 from cse_core.run import Pretrained, Run
-from cse_core.training.run_state import finished
+from cse_core.training.run_state import finished_history
 from experiments.execution.job import Job, Scoring
 from experiments.results.csv_record import UNRECORDED
 from experiments.results.run_result import read_result
 from experiments.schema.study import Row, Study
 from experiments.storage.shared_storage import Shared
 
-# A score that was trained again counts as the same if no table could show the difference. On one kind of processor the
-# bits are equal; AVX2 instead of AVX-512 moved SimCSE's dev scores by at most 2e-6.
+if TYPE_CHECKING:
+    import pandas as pd
+
+# A retrained score counts as the same if no table could show the difference. On one kind of processor the bits are
+# equal; AVX2 instead of AVX-512 moved SimCSE's dev scores by at most 2e-6.
 SCORE_TOLERANCE = 5e-5
 CELL_OF_METRICS = ["key", "select", "scorer", "task", "version"]
-Done = Mapping[str, Set[tuple[str, str, str]]]  # by key, every (select, scorer, task) that is scored
+Done = Mapping[str, Set[tuple[str, str, str]]]  # the scored (select, scorer, task) of each run, by key
 
 
 def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
-    """Every job of the studies by key, each once, nested runs (teachers, bases) included and scored like the rest."""
+    """Return every job of the studies by key, each once, with those of nested runs (teachers, bases)."""
     jobs: dict[str, Job] = {}
     for study in (study for study in studies if study.tasks):
         for row in study.rows:
@@ -34,30 +38,32 @@ def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
             if isinstance(row.encoder, Pretrained):
                 encoders = (row.encoder,)
             for encoder in encoders:
-                _add(jobs, encoder, study, row, row.short or row.label)
+                _add_encoder(jobs, encoder, study, row, row.short or row.label)
     return jobs
 
 
-def _add(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row, label: str) -> None:
+def _add_encoder(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row, label: str) -> None:
     _add_nested(jobs, encoder, study)
     scorings = tuple(Scoring(select, row.scorer, study.tasks) for select in row.selects)
-    _put(jobs, Job(encoder, study.scale.name, label, scorings, (study.name,)))
+    _add_job(jobs, Job(encoder, study.scale.name, label, scorings, (study.name,)))
 
 
 def _add_nested(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study) -> None:
-    """Teachers and bases, scored on dev alone: enough to see that one trained again is the same."""
-    for nested, rule in encoder.reads() if isinstance(encoder, Run) else ():
+    """Add teachers and bases, scored on dev only: enough to verify that a retrained one is the same."""
+    for nested, rule in encoder.nested_checkpoints() if isinstance(encoder, Run) else ():
         _add_nested(jobs, nested, study)
         label = f"{nested.method.name} {nested.backbone.name}"
-        _put(jobs, Job(nested, study.scale.name, label, (Scoring(rule, Cosine(), (study.scale.dev,)),), (study.name,)))
+        _add_job(
+            jobs, Job(nested, study.scale.name, label, (Scoring(rule, Cosine(), (study.scale.dev,)),), (study.name,))
+        )
 
 
-def _put(jobs: dict[str, Job], job: Job) -> None:
+def _add_job(jobs: dict[str, Job], job: Job) -> None:
     jobs[job.key] = _union(jobs[job.key], job) if job.key in jobs else job
 
 
 def _union(a: Job, b: Job) -> Job:
-    """One job for both: the same encoder, every scoring, every study."""
+    """Merge two jobs of the same encoder: every scoring, every study."""
     scorings = list(a.scorings)
     for new in b.scorings:
         same = [s for s in scorings if (s.select, str(s.scorer)) == (new.select, str(new.scorer))]
@@ -69,25 +75,25 @@ def _union(a: Job, b: Job) -> Job:
     return replace(a, scorings=tuple(scorings), studies=tuple(dict.fromkeys(a.studies + b.studies)))
 
 
-def scored(results: pd.DataFrame) -> Done:
-    """By key, every (select, scorer, task) that the record has with all metrics of the present evaluator."""
+def scored_cells(results: pd.DataFrame) -> Done:
+    """Return, by key, the cells that the record has with all metrics of the present evaluator."""
     metrics: dict[tuple[str, str, str, str, int], set[str]] = defaultdict(set)
     lines = results[results["score"].notna()]
-    for *cell, metric in zip(*(lines[name] for name in [*CELL_OF_METRICS, "metric"]), strict=True):
+    for *cell, metric in zip(*(lines[name].tolist() for name in [*CELL_OF_METRICS, "metric"]), strict=True):
         metrics[tuple(cell)].add(metric)
-    found: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
+    cells: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
     for (key, select, scorer, task, version), names in metrics.items():
         if suite.complete(task, version, names, UNRECORDED):
-            found[key].add((select, scorer, task))
-    return found
+            cells[key].add((select, scorer, task))
+    return cells
 
 
 def missing(job: Job, done: Done) -> Job | None:
-    """The job reduced to the tasks that are not among those that `scored` gives; None if all are."""
-    mine = done.get(job.key, frozenset())
+    """Return the job without the tasks that are scored already (see `scored_cells`); None if all are."""
+    done_tasks = done.get(job.key, frozenset())
     left = []
     for scoring in job.scorings:
-        tasks = tuple(t for t in scoring.tasks if (scoring.select, str(scoring.scorer), t) not in mine)
+        tasks = tuple(t for t in scoring.tasks if (scoring.select, str(scoring.scorer), t) not in done_tasks)
         if tasks:
             left.append(replace(scoring, tasks=tasks))
     return replace(job, scorings=tuple(left)) if left else None
@@ -95,51 +101,50 @@ def missing(job: Job, done: Done) -> Job | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """`levels` run one after the other, each a set of jobs by key, reduced to the tasks that are not recorded.
+    """Jobs to run, level after level, with the tasks that are not recorded; `declared` are all jobs of the studies.
 
-    `untrained` are the keys of runs to be trained; `again` are recorded ones among them, whose weights are gone.
+    `untrained` are the keys of runs to train; `retrained` are those of them that are recorded but have no weights here.
     """
 
     declared: Mapping[str, Job]
     levels: tuple[tuple[Job, ...], ...]
     untrained: frozenset[str]
-    again: frozenset[str]
+    retrained: frozenset[str]
 
     @property
     def pending(self) -> tuple[Job, ...]:
         return tuple(job for level in self.levels for job in level)
 
 
-def plan(jobs: Mapping[str, Job], results: pd.DataFrame, store: Path, shared: str = "") -> Plan:
-    """What is left to do. A recorded run is trained again only where a pending run needs weights that are not there.
+def make_plan(jobs: Mapping[str, Job], done: Done, store: Path, shared: str = "") -> Plan:
+    """Plan the jobs that are left to do, given the scored cells (`scored_cells`).
 
-    With `shared` (shared_storage.py), a run counts as trained only if it is published there: one found only locally is
-    submitted again.
+    A recorded run is retrained only if a pending run needs its missing weights. With `shared` (shared_storage.py), a
+    run counts as trained only if it is in shared storage; runs that are only local are submitted again, to be uploaded.
     """
     storage = Shared(shared) if shared else None
 
-    def there(run: Run, rules: Sequence[str]) -> bool:
-        return storage.holds(run.key, rules) if storage else finished(run, store, rules) is not None
+    def has_weights(run: Run, rules: Sequence[str]) -> bool:
+        return storage.holds(run.key, rules) if storage else finished_history(run, store, rules) is not None
 
-    done = scored(results)
-    wanted = {key: left for key, job in jobs.items() if (left := missing(job, done))}
+    pending = {key: left for key, job in jobs.items() if (left := missing(job, done))}
     untrained: set[str] = set()
-    again: set[str] = set()
-    queue = list(wanted.values())
+    retrained: set[str] = set()
+    queue = list(pending.values())
     while queue:
         job = queue.pop()
-        if not isinstance(job.encoder, Run) or there(job.encoder, job.rules):
+        if not isinstance(job.encoder, Run) or has_weights(job.encoder, job.rules):
             continue
         untrained.add(job.key)
         for nested in job.encoder.nested():
             whole = jobs[nested.key]
-            if nested.key not in wanted and not there(nested, whole.rules):
-                wanted[nested.key] = whole
-                again.add(nested.key)
+            if nested.key not in pending and not has_weights(nested, whole.rules):
+                pending[nested.key] = whole
+                retrained.add(nested.key)
                 queue.append(whole)
-    # A run that is trained (again) keeps a checkpoint for every rule that any row names, scored already or not.
-    wanted = {key: replace(job, scorings=_all_rules(job, jobs[key])) for key, job in wanted.items()}
-    return Plan(jobs, _levels(wanted), frozenset(untrained), frozenset(again))
+    # A run that is trained saves a checkpoint for every rule that any row names, also for those scored already.
+    pending = {key: replace(job, scorings=_all_rules(job, jobs[key])) for key, job in pending.items()}
+    return Plan(jobs, _levels(pending), frozenset(untrained), frozenset(retrained))
 
 
 def _all_rules(left: Job, whole: Job) -> tuple[Scoring, ...]:
@@ -148,37 +153,38 @@ def _all_rules(left: Job, whole: Job) -> tuple[Scoring, ...]:
 
 
 def _levels(jobs: Mapping[str, Job]) -> tuple[tuple[Job, ...], ...]:
-    """Jobs grouped so that each level needs only earlier ones; a job without training needs none."""
+    """Group jobs so that each level needs only earlier ones; a job without training needs none."""
     depth: dict[str, int] = {}
 
-    def deep(key: str) -> int:
+    def depth_of(key: str) -> int:
         if key not in depth:
             run = jobs[key].encoder
             needs = [n.key for n in run.nested() if n.key in jobs] if isinstance(run, Run) else []
-            depth[key] = 1 + max((deep(need) for need in needs), default=-1)
+            depth[key] = 1 + max((depth_of(need) for need in needs), default=-1)
         return depth[key]
 
-    levels = sorted({deep(key) for key in jobs})
+    levels = sorted({depth_of(key) for key in jobs})
     return tuple(tuple(jobs[key] for key in jobs if depth[key] == level) for level in levels)
 
 
 def blocking_reason(job: Job, failed: Mapping[str, str]) -> str:
-    """Why a job can't start: a nested run failed. Empty if it can."""
+    """Return why a job can't start (a nested run failed); empty if it can."""
     lost = [n.key for n in job.encoder.nested() if n.key in failed] if isinstance(job.encoder, Run) else []
     return f"not started: it needs run {lost[0]}, which failed" if lost else ""
 
 
 def differences(folder: Path, results: pd.DataFrame) -> list[str]:
-    """Correlations of a run's folder that are not those in the record, as sentences.
+    """Describe the correlations in a run's folder that differ from the record.
 
-    Other scores follow from the same vectors, but a classifier's early stop can turn rounding into another accuracy.
+    Only correlations are compared: all scores come from the same embeddings, but the early stop of a classifier can
+    turn a rounding difference into another accuracy.
     """
     result = read_result(folder)
     if result is None:  # trained, not scored yet: there is nothing to compare
         return []
     lines = results[(results["key"] == result["key"]) & (results["version"] == correlation.VERSION)]
     recorded = lines.set_index(["select", "scorer", "task", "metric"])["score"]
-    found = []
+    differing = []
     for cell in result["cells"]:
         name = (cell["select"], cell["scorer"], cell["task"], cell["metric"])
         if (
@@ -186,17 +192,17 @@ def differences(folder: Path, results: pd.DataFrame) -> list[str]:
             and name in recorded.index
             and not abs(recorded[name] - cell["score"]) <= SCORE_TOLERANCE
         ):
-            found.append(f"{', '.join(name)} is {cell['score']:.6f}, recorded {recorded[name]:.6f}")
-    return found
+            differing.append(f"{', '.join(name)} is {cell['score']:.6f}, recorded {recorded[name]:.6f}")
+    return differing
 
 
 def verify_reproduces_record(nested: Mapping[str, str], results: pd.DataFrame, store: Path) -> None:
-    """Stop before anything is built on a nested run, name by key, whose weights do not give its recorded scores."""
+    """Exit if a nested run (names by key) does not reproduce its recorded scores, before other runs train on it."""
     for key, name in nested.items():
-        found = differences(store / key, results)
-        if found:
+        differing = differences(store / key, results)
+        if differing:
             raise SystemExit(
-                f"run {key} ({name}), trained again for its weights, does not give its recorded scores: "
-                f"{found[0]}. Nothing was built on it. Put the recorded run's folder into {store} in its place, "
-                "or make a study of your own with --mlruns FOLDER."
+                f"run {key} ({name}), retrained for its weights, does not reproduce its recorded scores: "
+                f"{differing[0]}. Nothing that needs it was started. Put the recorded run's folder into {store}, "
+                "or start a separate record with --mlruns FOLDER."
             )

@@ -1,4 +1,4 @@
-"""Jobs as Ray Tune's trials, of studies and of searches. Ray is imported here and in ray_search.py alone."""
+"""Run jobs as trials of Ray Tune. Only this file and ray_search.py import Ray."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ from experiments.execution import sweep_report
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job
 from experiments.execution.log_queue import Logbook
 from experiments.execution.plan import Plan, blocking_reason, verify_reproduces_record
-from experiments.execution.schedule_estimate import expected, longest_first
+from experiments.execution.schedule_estimate import expected_seconds, longest_first
 from experiments.execution.shared_job import execute_shared, fetch_recorded
 from experiments.results.mlflow_log import Tracker
 from experiments.storage.credentials import redact_credentials
@@ -32,9 +32,9 @@ from experiments.storage.retries import retry
 
 @dataclass(frozen=True)
 class RayConfig:
-    """Ray's address, how many trials at a time (0: one a core or GPU), the share of a GPU that each takes.
+    """Ray's address, the number of trials at a time (0: one a core or GPU), the share of a GPU for each.
 
-    `device` is for a cluster whose GPUs come only when they are asked for.
+    `device` is needed on clusters that add machines with GPUs only on demand.
     """
 
     address: str = "local"
@@ -43,7 +43,7 @@ class RayConfig:
     device: str = ""
 
     def start(self) -> str:
-        """Join a cluster, or start Ray on this machine alone; returns the device that its trials have."""
+        """Join a cluster, or start Ray on this machine only; return the device of its trials."""
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self.address != "local":
             ray.init(address=self.address, **quiet)
@@ -53,19 +53,19 @@ class RayConfig:
                 console.print("--device cuda: runs wait until a machine with a GPU joins")
         else:
             cores = self.workers or os.cpu_count()
-            # Ray listens on all interfaces, but where it holds clusters for impossible: there on the loopback alone.
+            # Ray listens on all network interfaces unless clusters are disabled; then only on the loopback one.
             ray_constants.ENABLE_RAY_CLUSTER = False
-            # Nothing but small dictionaries travels through the object store.
+            # The object store holds small dictionaries only.
             ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=128 * 2**20, **quiet)
         return self.device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
 
 
-def trial(config: Mapping[str, Any], jobs: Mapping[str, Job], place: ExecutionSettings) -> None:
-    """One job in a Ray worker. What it raises is a result, for it would raise it again; a lost worker is retried."""
+def run_job(config: Mapping[str, Any], jobs: Mapping[str, Job], execution: ExecutionSettings) -> None:
+    """Do one job in a Ray worker. Report an exception as a result: only lost workers are worth a retry."""
     job = jobs[config["key"]]
     try:
-        execute_shared(job, place, on_step=_reporter(job))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the driver names it with the run
+        execute_shared(job, execution, on_step=_reporter(job))
+    except Exception as error:  # noqa: BLE001 - the driver reports any error together with the run
         failed = redact_credentials(f"{type(error).__name__}: {error}")
         tune.report({"fraction": 1.0, "failed": failed, "scored": isinstance(error, FailedTasksError)})
     else:
@@ -83,7 +83,7 @@ def _reporter(job: Job) -> Callable[[int, History], None]:
 
 
 class SweepCallback(tune.Callback):
-    """Tracks each job as it ends and moves the progress bar; all of it in the driver."""
+    """Logs each job as it ends and moves the progress bar, in the driver."""
 
     def __init__(self, logbook: Logbook, bar: Bar) -> None:
         self.logbook, self.bar = logbook, bar
@@ -91,20 +91,20 @@ class SweepCallback(tune.Callback):
         self.finished: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune snapshots its callbacks; a sweep never restores them, it reads the record and the runs' folders."""
+        """Return nothing: Tune pickles its callbacks, but a sweep resumes from the record and the run folders."""
         return {}
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
-        """Ray Tune's hook."""
+        """Move the progress bar."""
         self.bar.move(trial.config["key"], result["fraction"])
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Ray Tune's hook."""
+        """Log the job that ended, or note why it failed."""
         key = trial.config["key"]
         reason = trial.last_result.get("failed", "it ended without a result")
         if reason:
             self.fail(key, reason)
-            if trial.last_result.get("scored"):  # by some of its tasks
+            if trial.last_result.get("scored"):  # some of its tasks
                 self.logbook.add(key)
             return
         self.finished.add(key)
@@ -112,11 +112,11 @@ class SweepCallback(tune.Callback):
         self.logbook.add(key)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Ray Tune's hook."""
-        self.fail(trial.config["key"], "its worker was lost more often than it is retried")
+        """Note a job whose worker was lost too often."""
+        self.fail(trial.config["key"], "its worker was lost more often than a run is retried")
 
     def fail(self, key: str, reason: str) -> None:
-        """A job that gave no result."""
+        """Note why a job gave no result."""
         self.failed[key] = reason
         self.bar.end(key)
 
@@ -124,73 +124,76 @@ class SweepCallback(tune.Callback):
 def tuner(
     trainable: Callable[..., None],
     cluster: RayConfig,
-    place: ExecutionSettings,
+    execution: ExecutionSettings,
     callback: tune.Callback,
     *,
     space: Any,
     **how: Any,
 ) -> tune.Tuner:
-    """Ray Tune over a space, with what trials of studies and of searches have in common."""
-    gpu = cluster.gpus_per_run if place.device == "cuda" else 0.0
+    """Return a Ray Tune tuner over a space, with the settings that sweeps and searches share."""
+    gpu = cluster.gpus_per_run if execution.device == "cuda" else 0.0
     return tune.Tuner(
         tune.with_resources(trainable, {"cpu": 1.0, "gpu": gpu}),
         param_space=space,
         tune_config=tune.TuneConfig(
-            reuse_actors=True,  # a fresh worker spends seconds on imports
+            reuse_actors=True,  # a new worker takes seconds for imports
             **how,
         ),
         run_config=tune.RunConfig(
             name="sweep",
-            storage_path=str(place.store / "ray"),
-            failure_config=tune.FailureConfig(max_failures=3),  # lost workers; a run's own error is a result
+            storage_path=str(execution.store / "ray"),
+            failure_config=tune.FailureConfig(max_failures=3),  # for lost workers; an error in a run is a result
             callbacks=[callback],
             verbose=0,
         ),
     )
 
 
-def names() -> dict[str, Callable[[Any], str]]:
-    """Trials are called by their runs' keys."""
+def trial_names() -> dict[str, Callable[[Any], str]]:
+    """Return options for Ray Tune that name each trial after its run's key."""
     return dict.fromkeys(("trial_name_creator", "trial_dirname_creator"), lambda started: started.config["key"])
 
 
 def fixed_list_search(keys: Sequence[str], workers: int) -> dict[str, Any]:
-    """Trials of these keys in this order, so many at a time. Of a grid of them Tune would copy the whole for each."""
+    """Return options for Ray Tune that run these keys in order, `workers` at a time."""
+    # Not a grid of the keys: Tune would copy the whole of it for each trial.
     points = BasicVariantGenerator(points_to_evaluate=[{"key": key} for key in keys], max_concurrent=workers)
     return {"space": {"key": ""}, "num_samples": len(keys), "search_alg": points}
 
 
-def run_level(jobs: Sequence[Job], place: ExecutionSettings, cluster: RayConfig, follow: SweepCallback) -> None:
-    """Hand jobs that need nothing of each other to Ray Tune and wait for them."""
+def run_level(jobs: Sequence[Job], execution: ExecutionSettings, cluster: RayConfig, callback: SweepCallback) -> None:
+    """Run jobs that do not depend on each other, and wait for them."""
     by_key = {job.key: job for job in jobs}
-    trainable = tune.with_parameters(trial, jobs=by_key, place=place)
-    tuner(trainable, cluster, place, follow, **fixed_list_search(list(by_key), cluster.workers), **names()).fit()
+    trainable = tune.with_parameters(run_job, jobs=by_key, execution=execution)
+    tuner(
+        trainable, cluster, execution, callback, **fixed_list_search(list(by_key), cluster.workers), **trial_names()
+    ).fit()
 
 
-def run(
-    work: Plan, results: pd.DataFrame, place: ExecutionSettings, cluster: RayConfig, tracker: Tracker
+def run_plan(
+    work: Plan, results: pd.DataFrame, execution: ExecutionSettings, cluster: RayConfig, tracker: Tracker
 ) -> tuple[dict[str, str], bool]:
-    """Run a plan level by level; returns key -> reason of what failed, and whether it came to its end."""
-    place = replace(place, device=cluster.start())
-    sweep_report.slow_precision([job.encoder for job in work.pending], place.device)
+    """Run a plan level by level; return the reasons of failures by key, and whether it ran to the end."""
+    execution = replace(execution, device=cluster.start())
+    sweep_report.warn_slow_precision([job.encoder for job in work.pending], execution.device)
     with Bar([job.key for job in work.pending]) as bar:
-        follow = SweepCallback(Logbook(tracker, place), bar)
+        callback = SweepCallback(Logbook(tracker, execution), bar)
         for level in work.levels:
             ready = []
             for job in level:
-                reason = blocking_reason(job, follow.failed)
+                reason = blocking_reason(job, callback.failed)
                 if reason:
-                    follow.fail(job.key, reason)
+                    callback.fail(job.key, reason)
                 else:
                     ready.append(job)
             nested = {run.key for job in ready if isinstance(job.encoder, Run) for run in job.encoder.nested()}
             for key in nested:
-                retry(partial(fetch_recorded, key, place))
-            verify_reproduces_record({key: work.declared[key].name for key in nested}, results, place.store)
+                retry(partial(fetch_recorded, key, execution))
+            verify_reproduces_record({key: work.declared[key].name for key in nested}, results, execution.store)
             if ready:
                 by_key = {job.key: job for job in ready}
-                first = [by_key[key] for key in longest_first(expected(ready, results))]
-                run_level(first, place, cluster, follow)
-            if not all(job.key in follow.finished | set(follow.failed) for job in level):
-                return follow.failed, False
-    return follow.failed | follow.logbook.settle(), True
+                first = [by_key[key] for key in longest_first(expected_seconds(ready, results))]
+                run_level(first, execution, cluster, callback)
+            if not all(job.key in callback.finished | set(callback.failed) for job in level):
+                return callback.failed, False
+    return callback.failed | callback.logbook.settle(), True

@@ -1,35 +1,26 @@
 """How long runs take, and how long a plan of them takes on N GPUs: handed out one by one, nested ones first."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
+from cse_core.method import EncoderRef
+from cse_core.methods.simcse import SimCSE
 from cse_core.run import Run
+from experiments.execution.gpu_memory import shape
 from experiments.execution.job import Job
 from experiments.execution.plan import Plan
+from experiments.execution.step_cost import step_cost
+from experiments.schema.recipes import BACKBONES
 from experiments.schema.study import Published
 
-# What an epoch takes beside SimCSE's: encoder rows of a step, and other encoders' passes.
-PASSES = {
-    "rankcse": 1.5,
-    "whitenedcse": 1.5,
-    "compcse": 1.3,
-    "rankencoder": 3.0,
-    "diffcse": 3.0,
-    "mlm": 2.0,
-    "sncse": 1.5,
-}
+if TYPE_CHECKING:
+    import pandas as pd
 
-
-def gpu_hours(run: Run) -> float:
-    """An estimate for the papers' scale: what RankCSE's Table 11 gives for an epoch of SimCSE, times the passes."""
-    size = "large" if "large" in run.backbone.name else "base"
-    epoch = Published("rankcse_table11", size, "SimCSE").value("time_per_epoch_min")
-    inner = getattr(run.method, "inner", None)
-    passes = PASSES.get(run.method.name, 1.0) * (PASSES.get(inner.name, 1.0) if inner else 1.0)
-    return run.epochs * passes * (epoch or 0.0) / 60
+PUBLISHED_LINES = 1_000_000  # sentences of an epoch whose minutes are published
 
 
 @dataclass(frozen=True)
@@ -41,7 +32,7 @@ class Simulated:
     slots: int
 
     @property
-    def used(self) -> float:
+    def utilisation(self) -> float:
         """The share of the slots' time in which they worked."""
         return self.worked / (self.slots * self.makespan) if self.makespan else 0.0
 
@@ -77,17 +68,17 @@ def simulate(
 
 
 def chains(seconds: Mapping[str, float], needs: Mapping[str, Collection[str]]) -> dict[str, float]:
-    """Of each run, the seconds of the longest chain of runs that starts with it, each needing the one before."""
+    """Return, for each run, the seconds of the longest chain that starts with it, each run needing the one before."""
     after: dict[str, list[str]] = {}
     for key, others in needs.items():
         for other in others:
             after.setdefault(other, []).append(key)
-    found: dict[str, float] = {}
+    lengths: dict[str, float] = {}
 
     def longest(key: str) -> float:
-        if key not in found:
-            found[key] = seconds[key] + max((longest(one) for one in after.get(key, ())), default=0.0)
-        return found[key]
+        if key not in lengths:
+            lengths[key] = seconds[key] + max((longest(follower) for follower in after.get(key, ())), default=0.0)
+        return lengths[key]
 
     return {key: longest(key) for key in seconds}
 
@@ -106,7 +97,7 @@ def forecast(work: Plan, seconds: Mapping[str, float], slots: int) -> Forecast:
     needs = needs_of(work)
     levels: dict[str, set[str]] = {}
     for before, level in zip(((), *work.levels), work.levels, strict=False):
-        levels |= {job.key: {one.key for one in before} for job in level}
+        levels |= {job.key: {job_before.key for job_before in before} for job in level}
     lengths = chains(seconds, needs)
     longest = sorted(seconds, key=lambda key: -lengths[key])
     ways = {
@@ -121,7 +112,7 @@ def forecast(work: Plan, seconds: Mapping[str, float], slots: int) -> Forecast:
 
 
 def longest_first(seconds: Mapping[str, float]) -> list[str]:
-    """So that no long run starts when the others are about to end; runs of one length as they were declared."""
+    """Return keys by descending time, so that no long run starts last; equal ones in the order of declaration."""
     return sorted(seconds, key=lambda key: -seconds[key])
 
 
@@ -132,32 +123,81 @@ def needs_of(work: Plan) -> dict[str, set[str]]:
     return {key: {run.key for run in runs} & keys for key, runs in nested.items()}
 
 
-def measured(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
+def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
     """Training seconds of each job from the record: its own, else the mean of its scale, method and backbone."""
     runs = results.drop_duplicates("key")
-    own = dict(zip(runs["key"], runs["seconds"], strict=True))
+    by_key = dict(zip(runs["key"], runs["seconds"], strict=True))
     alike = runs.groupby(["scale", "method", "backbone"])["seconds"].mean().to_dict()
-    found: dict[str, float | None] = {}
+    seconds: dict[str, float | None] = {}
     for job in jobs:
         encoder = job.encoder
         kind = (encoder.method.name, encoder.backbone.name) if isinstance(encoder, Run) else ("none", encoder.name)
-        found[job.key] = own.get(job.key, alike.get((job.scale, *kind)))
-    return found
+        seconds[job.key] = by_key.get(job.key, alike.get((job.scale, *kind)))
+    return seconds
 
 
 def seconds_for(jobs: Iterable[Job], results: pd.DataFrame) -> float | None:
     """All jobs one after the other, the unknown as the mean of the known; None if nothing alike was measured."""
-    found = measured(jobs, results).values()
-    known = [seconds for seconds in found if seconds is not None]
-    return len(found) * sum(known) / len(known) if known else None if found else 0.0
+    times = measured_seconds_of(jobs, results).values()
+    measured_times = [seconds for seconds in times if seconds is not None]
+    return len(times) * sum(measured_times) / len(measured_times) if measured_times else None if times else 0.0
 
 
-def expected(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float]:
-    """Training seconds of each job: measured, else the estimate for the papers' scale."""
+def expected_seconds(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float]:
+    """Return the training seconds of each job: measured, else estimated from SimCSE's; raise where neither is known."""
     jobs = list(jobs)
-    known = measured(jobs, results)
-    return {job.key: _estimate(job) if (seconds := known[job.key]) is None else seconds for job in jobs}
+    measured, epochs = measured_seconds_of(jobs, results), _recorded_epochs(results)
+    seconds = {job.key: _estimate(job, epochs) if measured[job.key] is None else measured[job.key] for job in jobs}
+    unknown = [job.name for job in jobs if seconds[job.key] is None]
+    if unknown:
+        raise ValueError(
+            f"the time of {len(unknown)} runs is unknown, the first is {unknown[0]}: neither it nor SimCSE on its "
+            "backbone was measured at this scale; give --seconds-per-run"
+        )
+    return {key: value for key, value in seconds.items() if value is not None}
 
 
-def _estimate(job: Job) -> float:
-    return 3600 * gpu_hours(job.encoder) if isinstance(job.encoder, Run) else 0.0
+def _estimate(job: Job, epochs: Mapping[tuple[str, str], float]) -> float | None:
+    run = job.encoder
+    if not isinstance(run, Run):
+        return 0.0
+    epoch = epochs.get((job.scale, run.backbone.name), _published_epoch(run))
+    return None if epoch is None else epoch * epochs_of_simcse(run)
+
+
+def gpu_hours(run: Run) -> float:
+    """Estimate a run of a published backbone on an A100, from the epoch of SimCSE that RankCSE's Table 11 has."""
+    epoch = _published_epoch(run)
+    if epoch is None:
+        raise ValueError(f"no time is published for {run.backbone.name}; there are some for {', '.join(BACKBONES)}")
+    return epoch * epochs_of_simcse(run) / 3600
+
+
+def epochs_of_simcse(run: Run) -> float:
+    """Return a run's work in epochs of SimCSE on the same backbone, with what teachers embed before training."""
+    cost, lines = step_cost(run), run.corpus.lines
+    work = run.epochs * cost.work * lines
+    work += sum(_size(encoder, run) * rows * lines for encoder, rows in cost.embedded)
+    work += sum(_size(encoder, run) * sentences for encoder, sentences in cost.sampled)
+    return work / (lines * step_cost(replace(run, method=SimCSE(), pooling="cls", template="")).work)
+
+
+def _size(encoder: EncoderRef, run: Run) -> float:
+    """Return how many times the work of a row in the run's backbone it takes in another encoder; 1 if unknown."""
+    name = encoder.backbone.name if isinstance(encoder, Run) else getattr(encoder, "name", "")
+    theirs, own = shape(name), shape(run.backbone.name)
+    return theirs.layer_parameters / own.layer_parameters if theirs and own else 1.0
+
+
+def _recorded_epochs(results: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Return the mean seconds of SimCSE's runs of one epoch, by scale and backbone."""
+    runs = results.drop_duplicates("key")
+    runs = runs[(runs["method"] == "simcse") & ~runs["settings"].str.contains("epochs=")]
+    return runs.groupby(["scale", "backbone"])["seconds"].mean().to_dict()
+
+
+def _published_epoch(run: Run) -> float | None:
+    """Return the seconds of an epoch of SimCSE on a published backbone and the run's number of sentences."""
+    size = BACKBONES.get(run.backbone.name, "").partition("-")[2]
+    minutes = Published("rankcse_table11", size, "SimCSE").value("time_per_epoch_min") if size else None
+    return None if minutes is None else 60 * minutes * run.corpus.lines / PUBLISHED_LINES

@@ -1,11 +1,13 @@
-"""What a sweep prints: the list of studies, the plan, what it would cost, the outcome."""
+"""Print what a sweep has to say: the list of studies, the plan, the expected cost, the outcome."""
+
+from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from rich.table import Table
 
 from cse_core.evaluation.suite import GROUPS
@@ -13,28 +15,32 @@ from cse_core.run import Pretrained, Run
 from experiments.cli.console import console, print_failures
 from experiments.execution.gpu_memory import GIB, Fit
 from experiments.execution.job import Job
-from experiments.execution.plan import Plan, jobs_of, plan
+from experiments.execution.plan import Done, Plan, jobs_of, make_plan, scored_cells
 from experiments.execution.schedule_estimate import Forecast, seconds_for
 from experiments.results import csv_record
-from experiments.results.mlflow_log import UNREACHABLE_ERRORS, Tracker
+from experiments.results.mlflow_log import Tracker
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
 
-COMPARED = 50  # more runs than MLflow's compare page can show side by side
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_COMPARED_RUNS = 50  # MLflow's compare page can't show more side by side
 
 
 def hours(seconds: float | None) -> str:
-    """Seconds for people; a question mark where nothing like it was ever measured."""
+    """Format seconds as hours or minutes; "?" for None, a duration that was never measured."""
     if seconds is None:
         return "?"
     return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
 
 
-def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None:
-    """Every study by its paper's number: claims, rows, imported cells, rows not run, runs, those left, their hours.
+def print_studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None:
+    """Print each study's claims, rows, imported cells, rows not run, runs, pending runs and their hours.
 
-    Runs count once in a study, those that others need among them.
+    A study's runs include those that its runs need; each counts once.
     """
+    done, runs = scored_cells(results), results.drop_duplicates("key")
     table = Table(title=f"Studies at scale {chosen[0].scale.name}")
     for heading, width in {"study": 21, "source": 20, "claims": 8}.items():
         table.add_column(heading, min_width=width)
@@ -42,51 +48,55 @@ def studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
     for study in chosen:
-        table.add_row(*_line(study, results, store))
+        table.add_row(*_study_line(study, done, runs, store))
     console.print(table)
     unique = jobs_of(chosen)
-    pending = plan(unique, results, store).pending
-    console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, results))}")
+    pending = make_plan(unique, done, store).pending
+    console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, runs))}")
 
 
-def _line(study: Study, results: pd.DataFrame, store: Path) -> tuple[str, ...]:
+def _study_line(study: Study, done: Done, runs: pd.DataFrame, store: Path) -> tuple[str, ...]:
     jobs = jobs_of([study])
-    pending = plan(jobs, results, store).pending
+    pending = make_plan(jobs, done, store).pending
     finished = len(jobs) - len(pending)
-    silent = [row for row in study.rows if row.encoder is None]
-    alone = [row for row in silent if row.why.startswith("imported")]
-    cells = sum(one.line(name) is not None for row in alone if (one := row.published) for name in study.columns)
-    claims = dict.fromkeys(one.claim for one in (*study.comparisons, *study.findings))
+    without_encoder = [row for row in study.rows if row.encoder is None]
+    imported = [row.published for row in without_encoder if row.why.startswith("imported") and row.published]
+    not_run = sum(not row.why.startswith("imported") for row in without_encoder)
+    cells = sum(published.line(name) is not None for published in imported for name in study.columns)
+    left = seconds_for(pending, runs) if pending else 0.0
+    claims = dict.fromkeys(tested.claim for tested in (*study.comparisons, *study.findings))
     state = "no runs" if not jobs else "done" if not pending else "started" if finished else "to do"
-    counts = (len(study.rows), cells, len(silent) - len(alone), len(jobs), len(pending))
-    return (study.name, study.source, " ".join(claims), *map(str, counts), hours(seconds_for(pending, results)), state)
+    counts = (len(study.rows), cells, not_run, len(jobs), len(pending))
+    return (study.name, study.source, " ".join(claims), *map(str, counts), hours(left), state)
 
 
-def work(found: Plan, results: pd.DataFrame, workers: int, *, each: bool = False) -> None:
-    """Show what would run, level by level; with `each`, a line for each job that says what of it is missing."""
-    pending = found.pending
+def print_plan(plan: Plan, results: pd.DataFrame, workers: int, *, each: bool = False) -> None:
+    """Print what would run, level by level; with `each`, print what is missing of each job on its own line."""
+    pending = plan.pending
     seconds = seconds_for(pending, results)
     about = f", about {hours(seconds / workers)} with {workers} at a time" if seconds and workers else ""
-    console.print(f"{len(found.declared)} runs, {len(found.declared) - len(pending)} done, {len(pending)} to do{about}")
-    for i, level in enumerate(found.levels, 1):
+    console.print(f"{len(plan.declared)} runs, {len(plan.declared) - len(pending)} done, {len(pending)} to do{about}")
+    for i, level in enumerate(plan.levels, 1):
         if each:
-            console.print(f"  {i}.", *(_missing(found, job) for job in level), sep="\n     ")
+            console.print(f"  {i}.", *(_missing(plan, job) for job in level), sep="\n     ")
         else:
-            again = dict.fromkeys(found.again, " (again, for its weights)")
-            console.print(f"  {i}. {', '.join(job.name + again.get(job.key, '') for job in level)}")
+            retrained = dict.fromkeys(plan.retrained, " (again, for its weights)")
+            console.print(f"  {i}. {', '.join(job.name + retrained.get(job.key, '') for job in level)}")
 
 
-def _missing(found: Plan, job: Job) -> str:
-    """A job's key, row, studies, and what is missing: training, and the tasks by selection rule and scorer."""
+def _missing(plan: Plan, job: Job) -> str:
+    """Describe a job: its key, row and studies, and what is missing (training; tasks by selection rule and scorer)."""
     first, *others = job.studies
     studies = f"{first} and {len(others)} more" if others else first
-    missing = ["training, for its weights" if job.key in found.again else "training"] * (job.key in found.untrained)
+    missing = []
+    if job.key in plan.untrained:
+        missing.append("training, for its weights" if job.key in plan.retrained else "training")
     missing += [f"{s.select}, {s.scorer}: {' '.join(_groups(s.tasks))}" for s in job.scorings if s.tasks]
     return f"{job.key}  {job.name} ({studies}): {'; '.join(missing)}"
 
 
 def _groups(tasks: Sequence[str]) -> list[str]:
-    """Task names, those of a whole group under the group's name."""
+    """Return task names, with the name of a group in place of all of its tasks."""
     left, names = dict.fromkeys(tasks), []
     for group, members in GROUPS.items():
         if len(members) > 1 and set(members) <= left.keys():
@@ -95,8 +105,8 @@ def _groups(tasks: Sequence[str]) -> list[str]:
     return names + list(left)
 
 
-def slow_precision(encoders: Sequence[Run | Pretrained], device: str) -> None:
-    """Warn before runs in fp16 start on a CPU, which takes many times as long as on a GPU or in fp32."""
+def warn_slow_precision(encoders: Sequence[Run | Pretrained], device: str) -> None:
+    """Warn of runs in fp16 on a CPU, which take many times as long as in fp32."""
     slow = [run for run in encoders if isinstance(run, Run) and run.precision == "fp16"]
     if slow and device == "cpu":
         console.print(
@@ -106,65 +116,64 @@ def slow_precision(encoders: Sequence[Run | Pretrained], device: str) -> None:
         )
 
 
-def forecast(work: Plan, found: Forecast, *, gpus: int, price: float) -> None:
-    """A simulated sweep: how long in which order, and its longest chain of runs."""
-    slots = next(iter(found.ways.values())).slots
-    shared = f"{slots} at a time, each taken to be as fast as with a GPU of its own" if slots > gpus else None
+def print_forecast(work: Plan, forecast: Forecast, *, gpus: int, price: float) -> None:
+    """Print a simulated sweep: its length in each order, and its longest chain of runs."""
+    slots = next(iter(forecast.ways.values())).slots
+    shared = f"{slots} at a time, each assumed as fast as with a whole GPU" if slots > gpus else None
     table = Table(title=f"{len(work.pending)} runs on {gpus} GPUs", caption=shared)
     table.add_column("order")
     for heading in ("time", "GPUs used", "GPU-hours", *(["cost"] if price else [])):
         table.add_column(heading, justify="right")
-    for name, way in found.ways.items():
+    for name, way in forecast.ways.items():
         spent = gpus * way.makespan / 3600
         cost = [f"{price * spent:,.0f}"] if price else []
-        table.add_row(name, hours(way.makespan), f"{100 * way.used:.0f} %", f"{spent:,.1f}", *cost)
+        table.add_row(name, hours(way.makespan), f"{100 * way.utilisation:.0f} %", f"{spent:,.1f}", *cost)
     console.print(table)
     names = {job.key: job.name for job in work.pending}
-    console.print("training alone: scoring comes on top")
-    console.print(f"longest chain: {hours(found.critical)}, {', then '.join(names[key] for key in found.chain)}")
+    console.print("training only, without scoring")
+    console.print(f"longest chain: {hours(forecast.critical)}, {', then '.join(names[key] for key in forecast.chain)}")
 
 
-def memory(found: Fit | None, *, gib: float, share: float) -> None:
-    """Whether the share of a GPU that a run is given is enough for the largest."""
-    if not found:
+def print_memory(fit: Fit | None, *, gib: float, share: float) -> None:
+    """Print whether the share of a GPU for each run is enough for the largest."""
+    if not fit:
         console.print("memory: no run whose backbone's size is known")
         return
-    run, takes = found.largest, found.takes / GIB
+    run, takes = fit.largest, fit.takes / GIB
     name = f"{run.method.name}, {run.backbone.name}, batch {run.batch_size}, {run.precision}"
     fits = share * gib >= takes
     ask = f"a share of {share:g} is enough" if fits else f"--gpus-per-run {share:g} is too little"
     console.print(
         f"memory: the largest run ({name}) takes about {takes:.1f} GiB, so a GPU of {gib:g} GiB holds "
-        f"{found.at_once} such at a time: {ask}",
+        f"{fit.at_once} such at a time: {ask}",
         style=None if fits else "red",
     )
 
 
-def outcome(
+def print_outcome(
     names: Sequence[str], scale: str, jobs: Mapping[str, Job], failed: Mapping[str, str], ended: bool, mlruns: Path
 ) -> None:
-    """Where results are and what failed; quickstart draws its table and its figure itself."""
-    place = ["--mlruns", str(mlruns)]
+    """Print where results are and what failed; make the table and the figure of quickstart."""
     if scale == "quickstart" and ended and not failed:
         for module in ("make_tables", "make_figures"):
-            made = [sys.executable, "-m", f"analysis.{module}", *names, *place]
-            subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
+            command = [sys.executable, "-m", f"analysis.{module}", *names, "--mlruns", str(mlruns)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         console.print(f"table: {csv_record.outputs(mlruns) / 'tables/quickstart/quickstart.md'}")
         console.print(f"loss curves: {csv_record.outputs(mlruns) / 'figures/quickstart/quickstart-curves.png'}")
     else:
-        elsewhere = "" if csv_record.is_own(mlruns) else f" --mlruns {mlruns}"
+        elsewhere = "" if csv_record.is_project_record(mlruns) else f" --mlruns {mlruns}"
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
     try:
-        _in_mlflow([key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)
-    except UNREACHABLE_ERRORS as error:
-        console.print(f"MLflow is away: {redact_credentials(error)}", style="red")
+        _print_mlflow_pages([key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)
+    except OSError as error:
+        console.print(f"MLflow is unreachable: {redact_credentials(error)}", style="red")
     names_of = {key: f"{job.name} ({key})" for key, job in jobs.items()}
     print_failures({names_of.get(key, key): reason for key, reason in failed.items()}, ended)
 
 
-def _in_mlflow(trained: Sequence[str], mlruns: Path) -> None:
+def _print_mlflow_pages(trained: Sequence[str], mlruns: Path) -> None:
     tracker = Tracker(mlruns)
-    how = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
-    console.print(f"runs in MLflow: {how}{redact_credentials(tracker.uri)}")
-    if len(trained) <= COMPARED:
+    command = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
+    console.print(f"runs in MLflow: {command}{redact_credentials(tracker.uri)}")
+    if len(trained) <= MAX_COMPARED_RUNS:
         console.print(f"then compare them at {tracker.compare_page(trained)}")

@@ -29,7 +29,7 @@ TEACHERS, RANKS, WHITENING, COMPOSITION = "teachers", "trained ranks", "whitenin
 TRANSFER, SCORING = "transfer", "scoring without training"
 
 
-def lengthened(run: Run | None, epochs: int) -> Run | None:
+def with_epochs(run: Run | None, epochs: int) -> Run | None:
     """Return the run with more epochs and as many dev scores as in one."""
     return replace(run, epochs=epochs, eval_steps=run.eval_steps * epochs) if run else None
 
@@ -41,29 +41,31 @@ def balanced_rankencoder(scale: Scale, base: Run | Pretrained | None = None, **f
 
 
 def _controls(scale: Scale, epochs: int) -> tuple[list[Row], list[Contrast]]:
-    """Return every family's controls after so many epochs."""
+    """Return every family's controls after this number of epochs."""
 
-    def trained(label: str, run: Run | None, scorer: Scorer | None = None) -> Row:
+    def control_row(label: str, run: Run | None, scorer: Scorer | None = None) -> Row:
         more: dict[str, Any] = {"scorer": scorer} if scorer else {}
         label = f"{label}, {epochs} epoch{'s' if epochs > 1 else ''}"
-        return row(scale, label, lengthened(run, epochs), BASE, None, seeds=PILOT_SEEDS, **more)
+        return row(scale, label, with_epochs(run, epochs), BASE, None, seeds=PILOT_SEEDS, **more)
 
     plain = simcse_run(scale, BASE)
     assert plain  # every scale has something for BERT-base
-    taught = partial(rankcse_run, scale, BASE, teachers=(Teacher(MINILM),))
+    with_minilm = partial(rankcse_run, scale, BASE, teachers=(Teacher(MINILM),))
     views = partial(RUNS["whitenedcse"], scale, BASE, views="dropout")
-    simcse = trained("SimCSE", plain)
-    same_views = trained("SimCSE without dropout", replace(plain, dropout=0.0))
-    on_test = trained("SimCSE, whitened on the test sentences", plain, Whitened(pooling="cls", dims=64))
+    simcse = control_row("SimCSE", plain)
+    same_views = control_row("SimCSE without dropout", replace(plain, dropout=0.0))
+    on_test = control_row("SimCSE, whitened on the test sentences", plain, Whitened(pooling="cls", dims=64))
     elsewhere = Whitened(pooling="cls", dims=64, corpus=scale.corpus)
-    on_corpus = trained("SimCSE, whitened on the training sentences", plain, elsewhere)
-    minilm = trained("RankCSE, MiniLM teaches", taught())
-    shuffled = trained("RankCSE, MiniLM teaches in shuffled order", taught(teacher_order="shuffled"))
-    ranks = trained("RankEncoder, MiniLM ranks", balanced_rankencoder(scale, MINILM))
-    ignorant = trained("RankEncoder, the untrained backbone ranks", balanced_rankencoder(scale, scale.backbones[BASE]))
-    three = trained("three dropout views", views(whitening="none"))
-    rotated = trained("three dropout views, rotated at random", views(whitening="rotation"))
-    words = trained("CompCSE, halves of shuffled words", RUNS["compcse"](scale, BASE, split_on="shuffled"))
+    on_corpus = control_row("SimCSE, whitened on the training sentences", plain, elsewhere)
+    minilm = control_row("RankCSE, MiniLM teaches", with_minilm())
+    shuffled = control_row("RankCSE, MiniLM teaches in shuffled order", with_minilm(teacher_order="shuffled"))
+    ranks = control_row("RankEncoder, MiniLM ranks", balanced_rankencoder(scale, MINILM))
+    ignorant = control_row(
+        "RankEncoder, the untrained backbone ranks", balanced_rankencoder(scale, scale.backbones[BASE])
+    )
+    three = control_row("three dropout views", views(whitening="none"))
+    rotated = control_row("three dropout views, rotated at random", views(whitening="rotation"))
+    words = control_row("CompCSE, halves of shuffled words", RUNS["compcse"](scale, BASE, split_on="shuffled"))
     return [
         *(simcse, same_views, on_test, on_corpus, minilm, shuffled, ranks, ignorant, three, rotated, words),
     ], [
@@ -88,9 +90,9 @@ def pilots(scale: Scale) -> Study:
         source="this project",
         question="After how many steps does this testbed show what must help, and not what must not?",
         scale=scale,
-        rows=tuple(one for rows, _ in parts for one in rows),
+        rows=tuple(line for rows, _ in parts for line in rows),
         columns=("sts_avg", scale.dev),
-        contrasts=tuple(one for _, contrasts in parts for one in contrasts),
+        contrasts=tuple(contrast for _, contrasts in parts for contrast in contrasts),
     )
 
 

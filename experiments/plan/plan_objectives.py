@@ -4,10 +4,10 @@ from typing import Any
 
 from cse_core.run import Run
 from experiments.plan.pilots import COMPOSITION, WHITENING
-from experiments.plan.planned_rows import planned, planned_simcse, planned_study, primary, without_dropout
+from experiments.plan.planned_rows import planned_row, planned_simcse, planned_study, primary, without_dropout
 from experiments.schema.contrasts import must_help, must_not_help
 from experiments.schema.recipes import RUNS, simcse_run
-from experiments.schema.rows import BASE, fine
+from experiments.schema.rows import BASE, with_dense_dev_scores
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
 DEV = "stsb_dev"
@@ -21,7 +21,7 @@ def whitening(scale: Scale) -> Study:
     def ours(label: str, table: str, variant: str, **fields: Any) -> Row:
         published = Published(f"whitenedcse_{table}", "BERT-base", "WhitenedCSE", variant) if table else None
         run = RUNS["whitenedcse"](scale, BASE, **fields)
-        return planned(scale, label, run, WHITENING, published=published)
+        return planned_row(scale, label, run, WHITENING, published=published)
 
     table3 = "table3"
     full = ours("WhitenedCSE", table3, "Shuffled-Group-whitening")
@@ -56,17 +56,17 @@ def whitening(scale: Scale) -> Study:
     )
 
 
-def whitened_space(scale: Scale) -> Study:
+def whitenedcse_space(scale: Scale) -> Study:
     """Declare the primary of WhitenedCSE's uniformity at the end of training, where lower is better."""
     simcse = planned_simcse(scale, WHITENING)
-    ours = planned(scale, "WhitenedCSE", RUNS["whitenedcse"](scale, BASE), WHITENING)
+    ours = planned_row(scale, "WhitenedCSE", RUNS["whitenedcse"](scale, BASE), WHITENING)
     contrasts = [primary("W6", WHITENING, simcse, ours, column="uniformity", margin=0.1)]
     return planned_study(scale, "plan-whitened-space", "Is WhitenedCSE more uniform?", [simcse, ours], contrasts)
 
 
-def _composed(scale: Scale, label: str, published: Published | None = None, **fields: Any) -> Row:
+def _compcse_row(scale: Scale, label: str, published: Published | None = None, **fields: Any) -> Row:
     run = RUNS["compcse"](scale, BASE, **(COMPOSED | fields))
-    return planned(scale, label, run, COMPOSITION, published=published)
+    return planned_row(scale, label, run, COMPOSITION, published=published)
 
 
 def composition(scale: Scale) -> Study:
@@ -76,9 +76,9 @@ def composition(scale: Scale) -> Study:
         return Published("compcse_table1", "BERT-base", method)
 
     simcse = planned_simcse(scale, COMPOSITION, of("SimCSE"))
-    ours = _composed(scale, "CompCSE", of("SimCSE (w/ comp.)"))
-    words = _composed(scale, "halves of shuffled words", split_on="shuffled")
-    crops = _composed(scale, "two random crops", split_on="crops")
+    ours = _compcse_row(scale, "CompCSE", of("SimCSE (w/ comp.)"))
+    words = _compcse_row(scale, "halves of shuffled words", split_on="shuffled")
+    crops = _compcse_row(scale, "two random crops", split_on="crops")
     still = without_dropout(scale, COMPOSITION)
     return planned_study(
         scale,
@@ -98,7 +98,9 @@ def parts(scale: Scale) -> Study:
     """Declare the primaries of how a sentence is composed, on STS-B dev and at the whole width, as in the paper."""
 
     def ours(label: str, table: str, variant: str, **fields: Any) -> Row:
-        return _composed(scale, label, Published(f"compcse_{table}", "BERT-base", "CompCSE", variant), **WHOLE | fields)
+        return _compcse_row(
+            scale, label, Published(f"compcse_{table}", "BERT-base", "CompCSE", variant), **WHOLE | fields
+        )
 
     plain, subsumed = (
         ours("no phrases", "table2", "w/ composition"),
@@ -124,7 +126,7 @@ def parts(scale: Scale) -> Study:
         scale,
         "plan-parts",
         "How is a sentence best composed?",
-        [one for pair in pairs.values() for one in pair],
+        [line for pair in pairs.values() for line in pair],
         [primary(claim, COMPOSITION, *pair, column=DEV, paired=True) for claim, pair in pairs.items()],
     )
 
@@ -134,11 +136,11 @@ def _third(scale: Scale) -> int:
     return round((scale.width or 768) / 3)
 
 
-def composed_space(scale: Scale) -> Study:
+def compcse_space(scale: Scale) -> Study:
     """Declare the primaries of what composition does to a space: uniformity, length, halves."""
 
     def ours(label: str, run: Run | None) -> Row:
-        return planned(scale, label, run, COMPOSITION)
+        return planned_row(scale, label, run, COMPOSITION)
 
     simcse, full = planned_simcse(scale, COMPOSITION), ours("CompCSE", RUNS["compcse"](scale, BASE, **COMPOSED))
     plain = ours("no phrases", RUNS["compcse"](scale, BASE, **WHOLE))
@@ -159,8 +161,10 @@ def composed_space(scale: Scale) -> Study:
 
 def convergence(scale: Scale) -> Study:
     """Declare the primary of speed: the first step within a point of the best dev score, a score every tenth step."""
-    simcse = planned(scale, "SimCSE, fine curve", fine(simcse_run(scale, BASE)), COMPOSITION)
-    ours = planned(scale, "CompCSE, fine curve", fine(RUNS["compcse"](scale, BASE, **COMPOSED)), COMPOSITION)
+    simcse = planned_row(scale, "SimCSE, fine curve", with_dense_dev_scores(simcse_run(scale, BASE)), COMPOSITION)
+    ours = planned_row(
+        scale, "CompCSE, fine curve", with_dense_dev_scores(RUNS["compcse"](scale, BASE, **COMPOSED)), COMPOSITION
+    )
     # A tenth of the 256 steps.
     contrasts = [primary("C7", COMPOSITION, simcse, ours, column="near_best", margin=26.0)]
     return planned_study(scale, "plan-convergence", "Does CompCSE converge faster?", [simcse, ours], contrasts)
@@ -168,9 +172,9 @@ def convergence(scale: Scale) -> Study:
 
 STUDIES: dict[str, StudyAt] = {
     "plan-whitening": whitening,
-    "plan-whitened-space": whitened_space,
+    "plan-whitened-space": whitenedcse_space,
     "plan-composition": composition,
     "plan-parts": parts,
-    "plan-composed-space": composed_space,
+    "plan-composed-space": compcse_space,
     "plan-convergence": convergence,
 }

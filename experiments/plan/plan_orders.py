@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.plan.pilots import SCORING, TEACHERS, balanced_rankencoder
-from experiments.plan.planned_rows import planned, planned_simcse, primary
+from experiments.plan.planned_rows import planned_row, planned_simcse, primary
 from experiments.schema.columns import STS
 from experiments.schema.hypotheses import (
     NEGLIGIBLE_COST_RATIO,
@@ -32,11 +32,11 @@ def orders(scale: Scale) -> Study:
         "PromptBERT": RUNS["promptbert"](scale, BASE),
     }
     rows = {"SimCSE": planned_simcse(scale, SCORING)}
-    rows |= {label: planned(scale, label, run, SCORING) for label, run in runs.items()}
+    rows |= {label: planned_row(scale, label, run, SCORING) for label, run in runs.items()}
     about: dict[str, Any] = {"vary": "all", "scorer": rank_scorer(scale)}
-    rows["RankEncoder"] = planned(scale, "RankEncoder", balanced_rankencoder(scale), SCORING, **about)
-    last = [replace(one, label=f"{one.label}, last", select="last") for one in rows.values()]
-    labels = tuple(one.label for one in rows.values())
+    rows["RankEncoder"] = planned_row(scale, "RankEncoder", balanced_rankencoder(scale), SCORING, **about)
+    last = [replace(line, label=f"{line.label}, last", select="last") for line in rows.values()]
+    labels = tuple(line.label for line in rows.values())
     columns = {"S1": "sts_disjoint_avg", "S4": "sts_avg_wmean"}
     papers = [rows[name] for name in ("ListNet", "RankEncoder", "WhitenedCSE", "CompCSE")]
     return Study(
@@ -56,7 +56,7 @@ def orders(scale: Scale) -> Study:
 
 def spread(scale: Scale) -> Study:
     """Declare the primary of RankCSE's variation over seeds, with fixed teachers as in the paper."""
-    simcse, net = planned_simcse(scale, TEACHERS), planned(scale, "ListNet", rankcse_run(scale, BASE), TEACHERS)
+    simcse, net = planned_simcse(scale, TEACHERS), planned_row(scale, "ListNet", rankcse_run(scale, BASE), TEACHERS)
     return Study(
         name="plan-spread",
         source=SOURCE,
@@ -71,8 +71,8 @@ def spread(scale: Scale) -> Study:
 def trends(scale: Scale) -> Study:
     """Declare the primaries of trends: the gain of ranks over shared neighbours, and over sets with similar pairs."""
     run = simcse_run(scale, BASE)
-    cosine = planned(scale, "SimCSE, cosine", run, SCORING)
-    ranks = planned(scale, "SimCSE, ranks", run, SCORING, scorer=rank_scorer(scale, 1.0))
+    cosine = planned_row(scale, "SimCSE, cosine", run, SCORING)
+    ranks = planned_row(scale, "SimCSE, ranks", run, SCORING, scorer=rank_scorer(scale, 1.0))
     data = Row(label="data", encoder=scale.backbones[BASE], backbone=BASE, select=AS_IS, metric="similar")
     gold = tuple(f"{task}_gold" for task in STS)
     return Study(

@@ -8,7 +8,7 @@ from cse_core.method import with_fields
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Pretrained, Run
 from experiments.plan.pilots import MINILM, TEACHERS, TRANSFER, balanced_rankencoder
-from experiments.plan.planned_rows import SEEDS, planned, planned_simcse, planned_study, primary
+from experiments.plan.planned_rows import SEEDS, planned_row, planned_simcse, planned_study, primary
 from experiments.schema.contrasts import must_help, must_not_help
 from experiments.schema.recipes import mlm_run, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row
@@ -17,10 +17,10 @@ from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 TABLE4 = {"sts_avg": "STS Avg", "transfer_avg": "TR Avg"}
 
 
-def _taught(scale: Scale, label: str, rank: str = "list_net", name: str = "", **fields: Any) -> Row:
+def _rankcse_row(scale: Scale, label: str, rank: str = "list_net", name: str = "", **fields: Any) -> Row:
     """Return a row of RankCSE; `name` is the paper's row in Table 4."""
     published = Published("rankcse_table4", "BERT-base", name, columns=TABLE4) if name else None
-    return planned(scale, label, rankcse_run(scale, BASE, rank, **fields), TEACHERS, published=published)
+    return planned_row(scale, label, rankcse_run(scale, BASE, rank, **fields), TEACHERS, published=published)
 
 
 def _simcse(scale: Scale) -> Row:
@@ -28,33 +28,35 @@ def _simcse(scale: Scale) -> Row:
 
 
 def _net(scale: Scale) -> Row:
-    return _taught(scale, "ListNet", name="RankCSE-listNet full")
+    return _rankcse_row(scale, "ListNet", name="RankCSE-listNet full")
 
 
 def losses(scale: Scale) -> Study:
     """Declare the primaries of RankCSE's three losses, their temperatures and the form of the ranking loss."""
-    taught = partial(_taught, scale)
-    simcse, net, mle = _simcse(scale), _net(scale), taught("ListMLE", "list_mle", "RankCSE-listMLE full")
-    no_consistency = taught("ListNet w/o consistency", name="RankCSE-listNet w/o consistency", consistency_weight=0.0)
-    no_rank = taught("no ranking loss", name="RankCSE w/o rank", distillation_weight=0.0)
-    alone: dict[str, Any] = {"distillation_weight": 0.0, "contrastive_weight": 0.0}
-    consistency_alone = taught("consistency alone", name="RankCSE w/o infoNCE,rank", **alone)
-    reversed_ = taught("ListNet, tau2 a quarter of tau3", student_temperature=0.0125, teacher_temperature=0.05)
+    rankcse_row = partial(_rankcse_row, scale)
+    simcse, net, mle = _simcse(scale), _net(scale), rankcse_row("ListMLE", "list_mle", "RankCSE-listMLE full")
+    no_consistency = rankcse_row(
+        "ListNet w/o consistency", name="RankCSE-listNet w/o consistency", consistency_weight=0.0
+    )
+    no_rank = rankcse_row("no ranking loss", name="RankCSE w/o rank", distillation_weight=0.0)
+    only_one: dict[str, Any] = {"distillation_weight": 0.0, "contrastive_weight": 0.0}
+    only_consistency = rankcse_row("only consistency", name="RankCSE w/o infoNCE,rank", **only_one)
+    reversed_ = rankcse_row("ListNet, tau2 a quarter of tau3", student_temperature=0.0125, teacher_temperature=0.05)
     run = rankcse_run(scale, BASE)
     assert run  # every scale has something for BERT-base
     squared_run = replace(run, method=with_fields(run.method, rank="mse"))
-    squared = planned(scale, "squared error, same teachers", squared_run, TEACHERS)
+    squared = planned_row(scale, "squared error, same teachers", squared_run, TEACHERS)
     return planned_study(
         scale,
         "plan-losses",
         "Which of RankCSE's losses matter, and is it the ranking?",
-        [simcse, net, mle, no_consistency, no_rank, consistency_alone, reversed_, squared],
+        [simcse, net, mle, no_consistency, no_rank, only_consistency, reversed_, squared],
         [
             primary("R1", TEACHERS, net, simcse),
             primary("R2", TEACHERS, mle, net, paired=True),
             primary("R3", TEACHERS, net, no_consistency, paired=True),
             primary("R4", TEACHERS, no_consistency, no_rank, paired=True),
-            primary("R6", TEACHERS, simcse, consistency_alone),
+            primary("R6", TEACHERS, simcse, only_consistency),
             primary("R9", TEACHERS, net, reversed_, paired=True),
             primary("R17", TEACHERS, net, squared, paired=True),
         ],
@@ -65,8 +67,8 @@ def teachers(scale: Scale) -> Study:
     """Declare the primaries of teachers, of larger backbones and of more compute; the family's controls."""
 
     def by(label: str, *models: Run | Pretrained | None, **fields: Any) -> Row:
-        given = tuple(Teacher(model, 1 / len(models), scale.dev) for model in models if model)
-        return _taught(scale, f"ListNet, {label}", teachers=given, **fields)
+        teachers_of_row = tuple(Teacher(model, 1 / len(models), scale.dev) for model in models if model)
+        return _rankcse_row(scale, f"ListNet, {label}", teachers=teachers_of_row, **fields)
 
     base, large = simcse_run(scale, BASE), simcse_run(scale, LARGE)
     simcse, net = _simcse(scale), _net(scale)
@@ -74,9 +76,9 @@ def teachers(scale: Scale) -> Study:
     untrained, small = by("the untrained backbone teaches", scale.backbones[BASE]), by("SimCSE teaches", base)
     larger_teacher = by("the larger SimCSE teaches", large)
     doubled = replace(base, epochs=2 * base.epochs, batch_size=2 * base.batch_size) if base else None
-    more_compute = planned(scale, "SimCSE, twice the batch and the epochs", doubled, TEACHERS)
+    more_compute = planned_row(scale, "SimCSE, twice the batch and the epochs", doubled, TEACHERS)
     table2 = Published("rankcse_table2", "BERT-large", "SimCSE")
-    larger = planned(scale, "SimCSE, larger backbone", large, TEACHERS, LARGE, published=table2)
+    larger = planned_row(scale, "SimCSE, larger backbone", large, TEACHERS, LARGE, published=table2)
     return planned_study(
         scale,
         "plan-teachers",
@@ -105,8 +107,8 @@ def teachers(scale: Scale) -> Study:
 
 def student_and_teacher(scale: Scale) -> Study:
     """Declare the primary of a student by the ranking loss only against the better of its teachers, of its own seed."""
-    alone = {"consistency_weight": 0.0, "contrastive_weight": 0.0}
-    student = replace(_taught(scale, "ListNet alone, teachers of its seed", **alone), vary="all")
+    only_one: dict[str, Any] = {"consistency_weight": 0.0, "contrastive_weight": 0.0}
+    student = replace(_rankcse_row(scale, "only ListNet, teachers of its seed", **only_one), vary="all")
     teacher = row(scale, "its larger teacher", simcse_run(scale, LARGE), LARGE, None, seeds=SEEDS)
     contrasts = [primary("R5", TEACHERS, student, teacher, paired=True)]
     question = "Does a student of rankings only beat its teachers?"
@@ -120,14 +122,14 @@ def ranking(scale: Scale) -> Study:
         return Published("rankcse_table13", "BERT-base", name, "KCC", {"kcc_avg": "Avg"})
 
     simcse = planned_simcse(scale, TEACHERS, over("SimCSE"))
-    mle = planned(scale, "ListMLE", rankcse_run(scale, BASE, "list_mle"), TEACHERS, published=over("RankCSE"))
+    mle = planned_row(scale, "ListMLE", rankcse_run(scale, BASE, "list_mle"), TEACHERS, published=over("RankCSE"))
     contrasts = [primary("R11", TEACHERS, mle, simcse, column="kcc_avg")]
     return planned_study(scale, "plan-ranking", "Does RankCSE rank better?", [simcse, mle], contrasts)
 
 
 def alignment(scale: Scale) -> Study:
     """Declare RankCSE's primary on alignment, where lower is better."""
-    simcse, net = planned_simcse(scale, TEACHERS), planned(scale, "ListNet", rankcse_run(scale, BASE), TEACHERS)
+    simcse, net = planned_simcse(scale, TEACHERS), planned_row(scale, "ListNet", rankcse_run(scale, BASE), TEACHERS)
     # A tenth of what SimCSE's alignment is at this scale.
     contrasts = [primary("R12", TEACHERS, simcse, net, column="alignment", margin=0.02)]
     return planned_study(scale, "plan-alignment", "Has RankCSE better alignment?", [simcse, net], contrasts)
@@ -140,19 +142,19 @@ def transfer(scale: Scale) -> Study:
         return Published(table, "BERT-base", name, columns=TRANSFER_AVG)
 
     simcse = planned_simcse(scale, TRANSFER, of("rankcse_table3", "SimCSE"))
-    net = planned(
+    net = planned_row(
         scale, "ListNet", rankcse_run(scale, BASE), TRANSFER, published=of("rankcse_table3", "RankCSE-listNet")
     )
     minilm, shuffled = (
-        planned(scale, label, rankcse_run(scale, BASE, teachers=(Teacher(MINILM),), teacher_order=order), TRANSFER)
+        planned_row(scale, label, rankcse_run(scale, BASE, teachers=(Teacher(MINILM),), teacher_order=order), TRANSFER)
         for label, order in (("MiniLM teaches", "given"), ("MiniLM in shuffled order", "shuffled"))
     )
     mlm = mlm_run(scale, BASE)
     inner = balanced_rankencoder(scale)
-    with_mlm = planned(scale, "SimCSE w/ MLM", mlm, TRANSFER, published=of("rankencoder_table3", "SimCSE w/ MLM"))
-    both = replace(mlm, method=replace(mlm.method, inner=inner.method)) if mlm and inner else None
+    with_mlm = planned_row(scale, "SimCSE w/ MLM", mlm, TRANSFER, published=of("rankencoder_table3", "SimCSE w/ MLM"))
+    both = replace(mlm, method=with_fields(mlm.method, inner=inner.method)) if mlm and inner else None
     name = "RankEncoder-SimCSE w/ MLM"
-    ranks = planned(scale, name, both, TRANSFER, published=of("rankencoder_table3", name))
+    ranks = planned_row(scale, name, both, TRANSFER, published=of("rankencoder_table3", name))
     column = "transfer_avg"
     return planned_study(
         scale,

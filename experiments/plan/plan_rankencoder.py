@@ -4,7 +4,7 @@ from typing import Any
 
 from cse_core.evaluation.scorers import Whitened
 from experiments.plan.pilots import MINILM, RANKS, SCORING, balanced_rankencoder
-from experiments.plan.planned_rows import planned, planned_simcse, planned_study, primary
+from experiments.plan.planned_rows import planned_row, planned_simcse, planned_study, primary
 from experiments.schema.contrasts import must_help, must_not_help
 from experiments.schema.recipes import rankencoder_run, simcse_run
 from experiments.schema.rows import BASE, rank_scorer
@@ -22,32 +22,32 @@ def _table4(variant: str) -> Published:
     return Published("rankencoder_table4", "BERT-base", "SimCSE", variant)
 
 
-def trained(scale: Scale) -> Study:
+def training(scale: Scale) -> Study:
     """Declare the primaries of training with ranks; losses are of equal size, as in the paper's Figure 8."""
 
     def by_ranks(label: str, published: Published | None = None, **fields: Any) -> Row:
         run = balanced_rankencoder(scale, **fields)
-        return planned(scale, label, run, RANKS, vary="all", scorer=rank_scorer(scale), published=published)
+        return planned_row(scale, label, run, RANKS, vary="all", scorer=rank_scorer(scale), published=published)
 
     def control(label: str, base: Any) -> Row:
-        return planned(scale, label, balanced_rankencoder(scale, base), RANKS)
+        return planned_row(scale, label, balanced_rankencoder(scale, base), RANKS)
 
     simcse = planned_simcse(scale, RANKS, _table4("base"))
     ours = by_ranks("RankEncoder", _table4("+RankEncoder"))
     no_lower = by_ranks("RankEncoder, no lower threshold", lower=-1.0)
-    continued, centred = by_ranks("RankEncoder from its base", start="base"), by_ranks("centred", similarity="centred")
+    from_base, centred = by_ranks("RankEncoder from its base", start="base"), by_ranks("centred", similarity="centred")
     minilm, ignorant = control("MiniLM ranks", MINILM), control("the untrained backbone ranks", scale.backbones[BASE])
     return planned_study(
         scale,
         "plan-ranks",
         "Which of RankEncoder's claims about training hold?",
-        [simcse, ours, no_lower, continued, centred, minilm, ignorant],
+        [simcse, ours, no_lower, from_base, centred, minilm, ignorant],
         [
             must_help(minilm, simcse, RANKS),
             must_not_help(ignorant, simcse, RANKS),
             primary("E3", RANKS, ours, simcse, paired=True),
             primary("E8", RANKS, ours, no_lower, paired=True),
-            primary("E12", RANKS, ours, continued, paired=True),
+            primary("E12", RANKS, ours, from_base, paired=True),
             primary("E13", RANKS, ours, centred, paired=True),
         ],
     )
@@ -55,16 +55,18 @@ def trained(scale: Scale) -> Study:
 
 def similar_pairs(scale: Scale) -> Study:
     """Declare the primary of retraining, on STS-B's similar pairs, by plain cosine."""
-    run, about = balanced_rankencoder(scale), {"vary": "all", "published": _similar("retrain (Eq5)")}
-    retrained = planned(scale, "RankEncoder by cosine", run, RANKS, **about)
-    base = planned(scale, "SimCSE by ranks", simcse_run(scale, BASE), RANKS, scorer=rank_scorer(scale, 1.0))
+    about: dict[str, Any] = {"vary": "all", "published": _similar("retrain (Eq5)")}
+    retrained = planned_row(scale, "RankEncoder by cosine", balanced_rankencoder(scale), RANKS, **about)
+    base = planned_row(scale, "SimCSE by ranks", simcse_run(scale, BASE), RANKS, scorer=rank_scorer(scale, 1.0))
     contrasts = [primary("E2", RANKS, retrained, base, column=SIMILAR, paired=True)]
     return planned_study(scale, "plan-similar", "Does retraining help similar pairs?", [retrained, base], contrasts)
 
 
 def balance(scale: Scale) -> Study:
     """Declare the primary of lambda_train: the share of steps at which the paper's 0.05 lets the rank loss count."""
-    published_weight = planned(scale, "RankEncoder, lambda_train 0.05", rankencoder_run(scale, BASE), RANKS, vary="all")
+    published_weight = planned_row(
+        scale, "RankEncoder, lambda_train 0.05", rankencoder_run(scale, BASE), RANKS, vary="all"
+    )
     # A balance is a tenth of the steps at least.
     contrasts = [primary("E6", RANKS, published_weight, column="rank_larger", margin=10.0)]
     question = "Does lambda_train 0.05 balance the losses?"
@@ -76,7 +78,7 @@ def scoring(scale: Scale) -> Study:
 
     def by(label: str, scorer: Any = None, published: Published | None = None) -> Row:
         more = {"scorer": scorer} if scorer else {}
-        return planned(scale, f"SimCSE, {label}", simcse_run(scale, BASE), SCORING, published=published, **more)
+        return planned_row(scale, f"SimCSE, {label}", simcse_run(scale, BASE), SCORING, published=published, **more)
 
     cosine = by("cosine", published=_similar("E1"))
     ranks = by("ranks", rank_scorer(scale, 1.0), _similar("RankEncoder_E1 (Eq2)"))
@@ -104,15 +106,15 @@ def spaces(scale: Scale) -> Study:
         return Published("rankencoder_table2", "BERT-base", "SimCSE", variant)
 
     run, scorer = simcse_run(scale, BASE), rank_scorer(scale, 1.0)
-    vectors = planned(scale, "SimCSE, vectors", run, SCORING, published=of("base"))
-    ranks = planned(scale, "SimCSE, rank vectors", run, SCORING, scorer=scorer, published=of("rank vectors (Eq2)"))
+    vectors = planned_row(scale, "SimCSE, vectors", run, SCORING, published=of("base"))
+    ranks = planned_row(scale, "SimCSE, rank vectors", run, SCORING, scorer=scorer, published=of("rank vectors (Eq2)"))
     # The paper's gain on SimCSE is 0.81: an eighth of it is taken to be none.
     contrasts = [primary("E5", SCORING, vectors, ranks, column="uniformity", paired=True, margin=0.1)]
     return planned_study(scale, "plan-uniformity", "Are rank vectors more uniform?", [vectors, ranks], contrasts)
 
 
 STUDIES: dict[str, StudyAt] = {
-    "plan-ranks": trained,
+    "plan-ranks": training,
     "plan-similar": similar_pairs,
     "plan-balance": balance,
     "plan-scoring": scoring,

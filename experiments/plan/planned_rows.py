@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from cse_core.run import Run
-from experiments.plan.pilots import COMPOSITION, RANKS, SCORING, TEACHERS, TRANSFER, WHITENING, lengthened
+from experiments.plan.pilots import COMPOSITION, RANKS, SCORING, TEACHERS, TRANSFER, WHITENING, with_epochs
 from experiments.schema.contrasts import MARGIN, Contrast
 from experiments.schema.recipes import simcse_run
 from experiments.schema.rows import BASE, row
@@ -17,10 +17,10 @@ EPOCHS = {TEACHERS: 8, TRANSFER: 8, RANKS: 8, WHITENING: 1, COMPOSITION: 1, SCOR
 SEEDS = PLANNED_SEEDS[:5]  # the look that is being run
 
 
-def planned(scale: Scale, label: str, run: Run | None, family: str, backbone: str = BASE, **more: Any) -> Row:
+def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone: str = BASE, **more: Any) -> Row:
     """Return a row of the plan: the family's length of training, the planned seeds."""
     if scale.name == "small" and EPOCHS[family] > 1:
-        run, label = lengthened(run, EPOCHS[family]), f"{label}, {EPOCHS[family]} epochs"
+        run, label = with_epochs(run, EPOCHS[family]), f"{label}, {EPOCHS[family]} epochs"
     return row(scale, label, run, backbone, more.pop("published", None), **{"seeds": SEEDS} | more)
 
 
@@ -40,8 +40,8 @@ def primary(
     return Contrast(
         subject=claim,
         family=family,
-        plus=tuple(one.label for one in more),
-        minus=tuple(one.label for one in less),
+        plus=tuple(line.label for line in more),
+        minus=tuple(line.label for line in less),
         column=column,
         paired=paired,
         margin=margin,
@@ -51,7 +51,7 @@ def primary(
 
 
 def _published_effect(plus: Sequence[Row], minus: Sequence[Row], column: str, over: int) -> float | None:
-    values = [one.published.value(column) if one.published else None for one in (*plus, *minus)]
+    values = [line.published.value(column) if line.published else None for line in (*plus, *minus)]
     if not values or None in values:
         return None
     signed = zip(values, [1] * len(plus) + [-1] * len(minus), strict=True)
@@ -63,7 +63,7 @@ def planned_study(
 ) -> Study:
     """Return the study of these contrasts: the rows and columns that they read."""
     used = {label for contrast in contrasts for label in contrast.rows}
-    distinct = {one.label: one for one in rows if one.label in used}
+    distinct = {line.label: line for line in rows if line.label in used}
     return Study(
         name=name,
         source="this project, PLAN.md",
@@ -78,10 +78,10 @@ def planned_study(
 
 def planned_simcse(scale: Scale, family: str, published: Published | None = None) -> Row:
     """Return SimCSE at a family's length of training."""
-    return planned(scale, "SimCSE", simcse_run(scale, BASE), family, published=published)
+    return planned_row(scale, "SimCSE", simcse_run(scale, BASE), family, published=published)
 
 
 def without_dropout(scale: Scale, family: str) -> Row:
     """Return SimCSE with equal views, which has nothing to learn from: the control of methods that make views."""
     run = simcse_run(scale, BASE)
-    return planned(scale, "SimCSE without dropout", replace(run, dropout=0.0) if run else None, family)
+    return planned_row(scale, "SimCSE without dropout", replace(run, dropout=0.0) if run else None, family)

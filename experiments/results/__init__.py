@@ -1,1 +1,1 @@
-"""The record, MLflow's copy of it, and what a result says of its origin."""
+"""The record, MLflow's copy of it, and the provenance of results."""

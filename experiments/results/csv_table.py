@@ -1,8 +1,10 @@
-"""CSV tables of a record: typed columns, one line for each identity, lines that are there stay as they are.
+"""Read CSV tables with typed columns and merge lines into them; existing lines never change.
 
-A file that is damaged in any way is an error that names the file and the line; nothing is read from it or written over
-it. Cells may hold any text: commas, quotes and line ends are quoted, as Python's csv module does.
+A damaged file is an error that names the file and the line; it is neither read nor written. Cells may hold any text:
+commas, quotes and line ends are quoted as in Python's csv module.
 """
+
+from __future__ import annotations
 
 import csv
 import io
@@ -11,11 +13,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from experiments.results.manifest import Manifest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NUMBERS: dict[type, re.Pattern[str]] = {
     int: re.compile(r"-?[0-9]+"),
@@ -29,11 +32,11 @@ REMEDY = (
 
 
 class DamagedFileError(ValueError):
-    """A file of the record can't be what was written."""
+    """A file of the record is not what was written."""
 
 
 class _Lines:
-    """A file's content as rows of cells, the header apart. Damage is named by its line, rows counted from 1."""
+    """The header and the rows of a CSV file, as text. Rows are counted from 1; errors name lines of the file."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.path, self.content = path, content
@@ -41,7 +44,7 @@ class _Lines:
         self.rows: list[list[str]] = []
 
     def parse(self) -> None:
-        """Take the content apart."""
+        """Split the content into header and rows."""
         lines = self.content.count(b"\n")
         if not self.content.endswith(b"\n"):
             raise self._damage(lines + 1, "the last line does not end, it was cut off")
@@ -72,10 +75,10 @@ class _Lines:
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file by name, its columns with their types (str, int, float), and the columns that tell its lines apart.
+    """A CSV file's name, its columns with their types (str, int, float), and the columns that identify a line.
 
-    Cells of `optional` columns may be empty numbers. `added` are last columns that older files lack, with what
-    stands in them for such a file's lines.
+    Numbers in `optional` columns may be empty. `added` are last columns that older files lack, each with a function
+    that computes the cell from an older line.
     """
 
     name: str
@@ -85,57 +88,59 @@ class Table:
     added: Mapping[str, Callable[[Mapping[str, str]], str]] = field(default_factory=dict)
 
     def read(self, folder: Path) -> pd.DataFrame:
-        """Return the lines, none where there is no file."""
-        return self._typed(self._lines(folder))
+        """Return the lines; none if there is no file."""
+        return self._frame(self._read_lines(folder))
 
     def merge(self, folder: Path, new: pd.DataFrame) -> int:
-        """Add lines that the file does not have yet and return how many; what it has stays as it is, to the letter.
+        """Add lines with identities that the file lacks; return how many. Its other lines keep their exact text.
 
-        `new` comes earliest first; of two new lines with one identity the first counts.
+        `new` is ordered from earliest to latest; of two new lines with the same identity, the first counts.
         """
-        rows, manifest = self._texts(new), Manifest(folder)
-        with manifest.locked():
-            old = self._lines(folder)
-            self._typed(old)  # nothing is written over a damaged file
-            known = set(self._identities(old.rows))
+        rows, manifest = self._rows_of_text(new), Manifest(folder)
+        with manifest.lock():
+            old = self._read_lines(folder)
+            self._frame(old)  # nothing is written over a damaged file
+            existing = set(self._identities(old.rows))
             fresh: dict[tuple[str, ...], list[str]] = {}
             for row, identity in zip(rows, self._identities(rows), strict=True):
-                if identity not in known:
+                if identity not in existing:
                     fresh.setdefault(identity, row)
             if fresh:
-                lines = sorted(map(_line, [*old.rows, *fresh.values()]))
-                manifest.replace({self.name: "".join(f"{line}\n" for line in [_line(self.columns), *lines]).encode()})
+                lines = sorted(map(_csv_line, [*old.rows, *fresh.values()]))
+                manifest.replace(
+                    {self.name: "".join(f"{line}\n" for line in [_csv_line(self.columns), *lines]).encode()}
+                )
         return len(fresh)
 
-    def _lines(self, folder: Path) -> "_Lines":
+    def _read_lines(self, folder: Path) -> _Lines:
         content = Manifest(folder).read(self.name)
-        found = _Lines(folder / self.name, content or b"")
+        lines = _Lines(folder / self.name, content or b"")
         if content is None:
-            return found
-        found.parse()
+            return lines
+        lines.parse()
         names = list(self.columns)
         older = names[: len(names) - len(self.added)]
-        header = found.header
+        header = lines.header
         if header not in (names, older):
-            raise found.damage(0, f"columns {', '.join(header)}; expected {', '.join(names)}")
-        for i, row in enumerate(found.rows, 1):
+            raise lines.damage(0, f"columns {', '.join(header)}; expected {', '.join(names)}")
+        for i, row in enumerate(lines.rows, 1):
             if len(row) != len(header):
-                raise found.damage(i, f"{len(row)} cells; expected {len(header)}")
+                raise lines.damage(i, f"{len(row)} cells; expected {len(header)}")
         if header != names:
-            for row in found.rows:
+            for row in lines.rows:
                 row += [fill(dict(zip(older, row, strict=True))) for fill in self.added.values()]
-        self._refuse_second_lines(found)
-        return found
+        self._refuse_second_lines(lines)
+        return lines
 
-    def _refuse_second_lines(self, found: "_Lines") -> None:
-        identities = self._identities(found.rows)
+    def _refuse_second_lines(self, lines: _Lines) -> None:
+        identities = self._identities(lines.rows)
         if len(set(identities)) == len(identities):
             return
         first: dict[tuple[str, ...], int] = {}
         for i, identity in enumerate(identities, 1):
             if first.setdefault(identity, i) != i:
-                raise found.damage(
-                    i, f"a second line for {' '.join(identity)}, after line {found.number(first[identity])}"
+                raise lines.damage(
+                    i, f"a second line for {' '.join(identity)}, after line {lines.number(first[identity])}"
                 )
 
     def _identities(self, rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
@@ -144,50 +149,58 @@ class Table:
         columns, names = list(zip(*rows, strict=True)), list(self.columns)
         return list(zip(*(columns[names.index(name)] for name in self.identity), strict=True))
 
-    def _typed(self, found: "_Lines") -> pd.DataFrame:
-        cells = list(zip(*found.rows, strict=True)) or [()] * len(self.columns)
-        pairs = zip(self.columns, cells, strict=True)
-        return pd.DataFrame({name: self._column(found, name, values) for name, values in pairs})
+    def _frame(self, lines: _Lines) -> pd.DataFrame:
+        import pandas as pd  # lazy: slow import
 
-    def _column(self, found: "_Lines", name: str, cells: Sequence[str]) -> pd.Series:
+        cells = list(zip(*lines.rows, strict=True)) or [()] * len(self.columns)
+        pairs = zip(self.columns, cells, strict=True)
+        return pd.DataFrame({name: self._typed_column(lines, name, values) for name, values in pairs})
+
+    def _typed_column(self, lines: _Lines, name: str, cells: Sequence[str]) -> pd.Series:
+        import pandas as pd  # lazy: slow import
+
         kind, missing = self.columns[name], name in self.optional and "" in cells
         if kind is str:
             return pd.Series(cells, dtype="string")
         for i, text in enumerate(cells, 1):
-            if not _is_written(kind, text) and not (missing and not text):
-                raise found.damage(i, f"{name} is {text!r}; expected {EXPECTED[kind]}")
+            if not _is_number(kind, text) and not (missing and not text):
+                raise lines.damage(i, f"{name} is {text!r}; expected {EXPECTED[kind]}")
         if kind is int and not missing:
             return pd.Series(list(map(int, cells)), dtype="int64")
         return pd.Series([float(text) if text else math.nan for text in cells], dtype="float64")
 
-    def _texts(self, new: pd.DataFrame) -> list[list[str]]:
-        columns = [[self._text(name, value) for value in new[name]] for name in self.columns]
+    def _rows_of_text(self, new: pd.DataFrame) -> list[list[str]]:
+        columns = [[self._cell_text(name, value) for value in new[name]] for name in self.columns]
         return [list(row) for row in zip(*columns, strict=True)]
 
-    def _text(self, name: str, value: Any) -> str:
+    def _cell_text(self, name: str, value: Any) -> str:
+        import pandas as pd  # lazy: slow import
+
         kind = self.columns[name]
         if kind is str and isinstance(value, str):
             return value
         if pd.isna(value) and (kind is str or name in self.optional):
             return ""
-        text = str(value) if kind is str else _number(value, whole=kind is int)
-        if kind is not str and not _is_written(kind, text):
+        text = str(value) if kind is str else _number_text(value, whole=kind is int)
+        if kind is not str and not _is_number(kind, text):
             raise ValueError(f"{self.name}: {name} is {value!r}; expected {EXPECTED[kind]}; nothing was written")
         return text
 
 
-def _number(value: Any, *, whole: bool) -> str:
+def _number_text(value: Any, *, whole: bool) -> str:
     """Return the shortest text that gives the number back; a whole number may come as a float."""
+    import pandas as pd  # lazy: slow import
+
     if isinstance(value, str | bool) or pd.isna(value) or not math.isfinite(value):
         return ""
     return str(int(value)) if whole and int(value) == value else repr(float(value))
 
 
-def _is_written(kind: type, text: str) -> bool:
+def _is_number(kind: type, text: str) -> bool:
     return bool(NUMBERS[kind].fullmatch(text)) and math.isfinite(float(text))
 
 
-def _line(cells: Iterable[str]) -> str:
+def _csv_line(cells: Iterable[str]) -> str:
     """Return cells as a line of CSV without its end; a cell with any kind of line end is quoted."""
     buffer = io.StringIO(newline="")
     csv.writer(buffer, lineterminator="\r\n").writerow(cells)

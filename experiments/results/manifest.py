@@ -1,9 +1,9 @@
-"""SHA256SUMS: what the files of a record, and its tables and figures, must be. `sha256sum -c SHA256SUMS` reads it too.
+"""Read and write SHA256SUMS, the hashes of a record's files, tables and figures, in the format of sha256sum.
 
-Only the code that merges, draws and makes tables writes it, so a number that something else changed is noticed. While
-a file is replaced its old and its new hash both stand there and either is accepted: a kill between the two writes locks
-nobody out. A file that is absent counts as an empty one. A folder without a manifest, such as an older record, is
-accepted as it is and gets one with the next merge.
+Only the code that merges, draws figures and makes tables writes the manifest, so any other change to a file is noticed.
+While a file is replaced, the manifest has its old and its new hash and accepts both, so a kill between the two writes
+does no harm. A missing file counts as an empty one. A folder without a manifest, such as an older record, is accepted
+unchanged and gets one with the next merge.
 """
 
 import hashlib
@@ -20,44 +20,44 @@ from cse_core.data.atomic_write import atomic_write
 NAME = "SHA256SUMS"
 FILES = ("runs.csv", "results.csv", "curves.csv", "pairs.csv", "searches.csv")
 FOLDERS = ("figure_data", "tables", "figures")
-UNLISTED = ("tables/quickstart/", "figures/quickstart/")  # a trial's, made anew each time; git ignores them
+UNLISTED = ("tables/quickstart/", "figures/quickstart/")  # made anew each time, ignored by git
 LINE = re.compile(r"(\\?)([0-9a-f]{64})  (.+)", re.DOTALL)
-NOTHING = hashlib.sha256().hexdigest()  # stands for a file that is not there
+NOTHING = hashlib.sha256().hexdigest()  # for a missing file
 SHOWN = 12  # digits of a hash in messages
 
 
 class ChangedFileError(ValueError):
-    """A file is not what its manifest says."""
+    """A file does not match its manifest."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The manifest of a folder; names are paths in the folder, with slashes."""
+    """The manifest of a folder. File names are paths relative to the folder, with slashes."""
 
     folder: Path
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """The manifest's path."""
         return self.folder / NAME
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's content, None where there is no file; refuse content that the manifest does not have."""
+        """Return a file's content, or None if there is no file; refuse content that does not match the manifest."""
         while True:
-            before = self._text()
+            before = self._read_text()
             content = _content(self.folder / name)
             hashes = None if before is None else self._parse(before).get(name, {NOTHING})
             if hashes is None or _sha256(content) in hashes:
                 return content
-            if self._text() == before:  # else another process merged in between: look again
+            if self._read_text() == before:  # else another process merged meanwhile: read again
                 raise ChangedFileError(self._refusal(name, content, hashes))
 
     def lists(self, name: str, content: bytes) -> bool:
-        """Whether this is the content that the manifest has for a file."""
-        return _sha256(content) in self._parse(self._text() or "").get(name, set())
+        """Whether the manifest has this content for a file."""
+        return _sha256(content) in self._parse(self._read_text() or "").get(name, set())
 
     @contextmanager
-    def locked(self) -> Generator[None]:
+    def lock(self) -> Generator[None]:
         """Keep other processes from changing the folder's files."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / f"{NAME}.lock"):
@@ -65,16 +65,13 @@ class Manifest:
             yield
 
     def _settle(self) -> None:
-        """Leave one hash for each file: a process that was killed as it replaced one left two."""
-        entries = self._parse(self._text() or "")
-        found = {name: _content(self.folder / name) for name, hashes in entries.items() if len(hashes) > 1}
-        found = {name: content for name, content in found.items() if _sha256(content) in entries[name]}
-        if found:
-            entries |= {name: {_sha256(content)} for name, content in found.items()}
-            self._write({name: hashes for name, hashes in entries.items() if found.get(name, b"") is not None})
+        """Drop the second hash that a killed process left for a file."""
+        entries = self._parse(self._read_text() or "")
+        contents = {name: _content(self.folder / name) for name, hashes in entries.items() if len(hashes) > 1}
+        self._update(entries, {name: c for name, c in contents.items() if _sha256(c) in entries[name]})
 
     def replace(self, contents: Mapping[str, bytes]) -> None:
-        """Write files and their hashes, so that a kill at any moment leaves what `read` accepts; the lock is held."""
+        """Write files and their hashes, while holding the lock; a kill at any moment leaves what `read` accepts."""
         new = {name: {_sha256(content)} for name, content in contents.items()}
         entries = self._entries_or_present()
         self._write(entries | {name: entries.get(name, {NOTHING}) | new[name] for name in contents})
@@ -83,30 +80,35 @@ class Manifest:
         self._write(entries | new)
 
     def accept(self, paths: Iterable[Path]) -> None:
-        """Take the hashes of files that were just made; those that are gone lose their entries."""
+        """Update the hashes of files that were just made; drop the entries of deleted ones."""
         names = {path.relative_to(self.folder).as_posix() for path in paths}
         names = {name for name in names if _is_listed(name)}
         if not names:
             return
-        with self.locked():
+        with self.lock():
             entries = self._entries_or_present()
-            found = {name: _content(self.folder / name) for name in names}
-            entries |= {name: {_sha256(content)} for name, content in found.items()}
-            self._write({name: hashes for name, hashes in entries.items() if found.get(name, b"") is not None})
+            self._update(entries, {name: _content(self.folder / name) for name in names})
+
+    def _update(self, entries: Mapping[str, set[str]], contents: Mapping[str, bytes | None]) -> None:
+        """Write the entries with the hashes of these contents; drop those of missing files."""
+        if not contents:
+            return
+        entries = {name: hashes for name, hashes in entries.items() if name not in contents}
+        self._write(entries | {name: {_sha256(c)} for name, c in contents.items() if c is not None})
 
     def differences(self) -> dict[Path, str]:
-        """Say of each file that was changed, is missing or is not listed what differs."""
-        present, text = self._present(), self._text()
+        """Return what differs for each file that was changed, is missing or is not listed."""
+        present, text = self._present(), self._read_text()
         if text is None:
             return {self.path: "missing; merging, or making tables and figures, writes it"} if present else {}
-        entries, found = self._parse(text), {}
+        entries, differing = self._parse(text), {}
         for name in sorted({*entries, *present}):
             path, content = self.folder / name, _content(self.folder / name)
             if name not in entries:
-                found[path] = f"not listed in {self.path}"
+                differing[path] = f"not listed in {self.path}"
             elif _sha256(content) not in entries[name]:
-                found[path] = _what_differs(content, entries[name])
-        return found
+                differing[path] = _what_differs(content, entries[name])
+        return differing
 
     def _present(self) -> list[str]:
         paths = [self.folder / name for name in FILES]
@@ -116,13 +118,13 @@ class Manifest:
         return sorted(filter(_is_listed, names))
 
     def _entries_or_present(self) -> dict[str, set[str]]:
-        """Return the entries; without a manifest those of the files as they are."""
-        text = self._text()
+        """Return the entries; without a manifest, those of the present files."""
+        text = self._read_text()
         if text is not None:
             return self._parse(text)
         return {name: {_sha256(_content(self.folder / name))} for name in self._present()}
 
-    def _text(self) -> str | None:
+    def _read_text(self) -> str | None:
         content = _content(self.path)
         return None if content is None else content.decode(errors="replace")
 
@@ -131,7 +133,7 @@ class Manifest:
         *lines, rest = text.split("\n")
         for i, line in enumerate([*lines, *filter(None, [rest])], 1):
             match = LINE.fullmatch(line)
-            if not match or i > len(lines):  # the last of them ends too
+            if not match or i > len(lines):  # the last line must end too
                 raise ChangedFileError(
                     f"{self.path}, line {i}: expected a SHA-256, two spaces, a name and a line end. Restore the file"
                 )
@@ -140,7 +142,7 @@ class Manifest:
         return entries
 
     def _write(self, entries: Mapping[str, set[str]]) -> None:
-        lines = [_line(digest, name) for name in sorted(entries) for digest in sorted(entries[name])]
+        lines = [_manifest_line(digest, name) for name in sorted(entries) for digest in sorted(entries[name])]
         atomic_write(self.path, "".join(lines))
 
     def _refusal(self, name: str, content: bytes | None, hashes: set[str]) -> str:
@@ -148,7 +150,7 @@ class Manifest:
         return (
             f"{path}: {_what_differs(content, hashes)}. Something other than this project's commands changed it; it is "
             f"neither read nor written. Restore it (`git checkout -- {path}` where git has it, else a copy). If the "
-            f"change is meant, delete {self.path}: the files are then taken as they are"
+            f"change is intended, delete {self.path}: the present files are then accepted"
         )
 
 
@@ -176,7 +178,7 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _line(digest: str, name: str) -> str:
+def _manifest_line(digest: str, name: str) -> str:
     """Return a line as sha256sum writes it: a name with a backslash or a line end is escaped, and marked as such."""
     escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     mark = "" if escaped == name else "\\"

@@ -1,36 +1,23 @@
-"""MLflow: the one file that imports it. Runs are logged whole, by the driver, from their result.json.
+"""Log runs to MLflow from their result.json, in the driver. Only this file imports MLflow.
 
-One MLflow experiment holds every run, so that the interface can compare across methods. Nothing is read back from it
-into the record: it holds copies, to look at, and what it lacks is logged by the next sweep.
+All runs are in one MLflow experiment, so that its pages can compare methods. MLflow has copies to look at: nothing is
+read from it into the record, and the next sweep logs what it lacks.
 """
 
 import json
-import logging
 import os
 import re
 import sqlite3
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
-
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # two lines a run, across the progress bar
-# The driver must not stand still while a server is away: runs that wait are tried again (log_queue.py).
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+from typing import TYPE_CHECKING, Any, cast
 
 from filelock import FileLock
-from mlflow.entities import ExperimentTag, Metric, Param, RunStatus, RunTag
-from mlflow.entities import Run as Tracked
-from mlflow.exceptions import MlflowException
-from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-from mlflow.tracking import MlflowClient
-from sqlalchemy.exc import SQLAlchemyError
 
 from cse_core.data.atomic_write import atomic_path
 from cse_core.evaluation.suite import GROUPS
@@ -38,23 +25,44 @@ from cse_core.methods import METHODS
 from experiments.results import csv_record
 from experiments.results.run_result import RESULT, read_result
 
-logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports each table of a new database
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, RunTag
+    from mlflow.entities import Run as Tracked
+
+# MLflow reads these when it is first imported, in the functions below.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # two lines for each run, in the progress bar
+# The driver must not block while a server is unreachable; log_queue.py retries later.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # it would report each table of a new database
+
 EXPERIMENT = "cse-study"
-CONTENT = ("cells", "studies")  # tags that say what a logged run holds; the record takes runs that a study names
-OWN = " (own)"
-UNREACHABLE_ERRORS = (
-    OSError,
-    MlflowException,
-    SQLAlchemyError,
-)  # what a server or storage that can't be reached raises
-KIND = {"mlflow.experimentKind": "custom_model_development"}  # else the interface hides the metrics
-MAX_METRICS_PER_CALL = 1000  # MLflow takes at most so many metrics in a call
+CONTENT = ("cells", "studies")  # tags that say what a logged run has
+MANUAL_SUFFIX, FINISHED = " (own)", "FINISHED"
+KIND = {"mlflow.experimentKind": "custom_model_development"}  # with the default kind, MLflow's pages hide the metrics
+MAX_METRICS_PER_CALL = 1000  # MLflow's limit
+
+
+@contextmanager
+def _os_errors() -> Generator[None]:
+    """Raise what MLflow or its database raises as an OSError: nearly always a server or storage can't be reached."""
+    from mlflow.exceptions import MlflowException  # lazy: slow import
+    from sqlalchemy.exc import SQLAlchemyError  # lazy: slow import
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError) as error:
+        raise OSError(str(error)) from error
 
 
 class Tracker:
-    """A place where runs are logged: MLFLOW_TRACKING_URI, else the database in the mlruns folder.
+    """Logs runs to the server MLFLOW_TRACKING_URI, or to the database in the mlruns folder if that is not set.
 
-    Nothing is opened before it is used, so a server that can't be reached doesn't keep a sweep from starting.
+    The connection is opened at first use, so a sweep starts even if the server is unreachable. An unreachable server
+    raises OSError.
     """
 
     def __init__(self, mlruns: Path) -> None:
@@ -62,42 +70,48 @@ class Tracker:
         self.uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{_database(mlruns)}"
 
     @cached_property
-    def client(self) -> MlflowClient:
-        """MLflow's client; the local database is made first if there is none."""
+    def client(self) -> "MlflowClient":
+        """MLflow's client; first use makes the local database if there is none."""
+        from mlflow import MlflowClient  # lazy: slow import
+
         if not os.environ.get("MLFLOW_TRACKING_URI"):
             make_database(self.mlruns)
         return MlflowClient(self.uri)
 
     @cached_property
     def experiment(self) -> str:
-        """The id of the experiment that holds every run."""
-        found = self.client.get_experiment_by_name(EXPERIMENT)
-        if found:
-            return found.experiment_id
-        # A server chooses its own place for artifacts; a local database would put them into the current folder.
-        place = (self.mlruns / "artifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
-        return self.client.create_experiment(EXPERIMENT, artifact_location=place, tags=KIND)
+        """The id of the MLflow experiment of all runs."""
+        experiment = self.client.get_experiment_by_name(EXPERIMENT)
+        if experiment:
+            return experiment.experiment_id
+        # A server chooses where artifacts go; a local database would put them into the current folder.
+        location = (self.mlruns / "artifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
+        return self.client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND)
 
-    def lacks(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return those results that are not logged, or not with all of their scores and studies."""
-        logged = {run.data.tags.get("key"): run.data.tags for run in self._finished()}
-        return [result for result in results if not _same(logged.get(_key(result), {}), result)]
+    @_os_errors()
+    def missing(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return the results that are not logged, or not with all of their scores and studies."""
+        logged = {run.data.tags.get("key"): run.data.tags for run in self._finished_runs()}
+        return [result for result in results if not _is_logged(logged.get(_key(result), {}), result)]
 
-    def logged(self, key: str) -> Tracked | None:
-        """The earliest finished run with this key; runs that a killed driver left half-logged are deleted."""
+    def earlier_run(self, key: str) -> "Tracked | None":
+        """Return MLflow's earliest finished run of a key; delete runs that a killed driver logged in part."""
         runs = self.client.search_runs([self.experiment], f"tags.key = '{key}'", order_by=["attributes.start_time ASC"])
         for run in runs:
-            if run.info.status != RunStatus.to_string(RunStatus.FINISHED):
+            if run.info.status != FINISHED:
                 self.client.delete_run(run.info.run_id)
-        return next((r for r in runs if r.info.status == RunStatus.to_string(RunStatus.FINISHED)), None)
+        return next((r for r in runs if r.info.status == FINISHED), None)
 
+    @_os_errors()
     def log(self, folder: Path) -> str:
-        """Log a run's folder; a key that is there already only gets the scores it lacks. Returns MLflow's run id."""
+        """Log a run's folder, or only the scores that a logged run of its key lacks; return MLflow's run id."""
+        from mlflow.entities import Param  # lazy: slow import
+
         result = read_result(folder)
         if result is None:
             raise FileNotFoundError(f"{folder / RESULT}: no result to log")
-        earlier = self.logged(_key(result))
-        if earlier and _same(earlier.data.tags, result):
+        earlier = self.earlier_run(_key(result))
+        if earlier and _is_logged(earlier.data.tags, result):
             return earlier.info.run_id
         now = int(time.time() * 1000)
         if earlier:
@@ -116,20 +130,21 @@ class Tracker:
         for path in sorted(folder.iterdir()):
             if not path.name.startswith(".") and path.suffix not in (".part", ".lock"):
                 self.client.log_artifact(run_id, str(path))
-        self.client.log_batch(run_id, tags=_tags(result))  # last: what they say is there, is there
+        self.client.log_batch(run_id, tags=_tags(result))  # last, so that they only claim what is logged
         self.client.set_terminated(run_id)
         return run_id
 
+    @_os_errors()
     def keys(self) -> set[str]:
-        """Return the key of every finished run, whether a study names it or not."""
-        return {run.data.tags.get("key", "").removesuffix(OWN) for run in self._finished()}
+        """Return the keys of all finished runs, also those of no study."""
+        return {run.data.tags.get("key", "").removesuffix(MANUAL_SUFFIX) for run in self._finished_runs()}
 
-    def _finished(self) -> Iterator[Tracked]:
+    def _finished_runs(self) -> "Iterator[Tracked]":
         token = None
         while True:
             page = self.client.search_runs(
                 [self.experiment],
-                "attributes.status = 'FINISHED'",
+                f"attributes.status = '{FINISHED}'",
                 order_by=["attributes.start_time ASC"],
                 page_token=token,
             )
@@ -138,30 +153,33 @@ class Tracker:
             if not token:
                 return
 
+    @_os_errors()
     def compare_page(self, keys: Iterable[str], address: str = "http://127.0.0.1:5000") -> str:
-        """The address of MLflow's compare page for these runs, on a server started as README says."""
-        wanted = set(keys)  # of trained runs: one without parameters would make all of them differ
-        ids = [run.info.run_id for run in self._finished() if run.data.tags.get("key") in wanted]
+        """Return the address of MLflow's page that compares these runs, on a local server."""
+        compared = set(keys)  # trained runs only: one without parameters would make every parameter differ
+        ids = [run.info.run_id for run in self._finished_runs() if run.data.tags.get("key") in compared]
         chosen = ",".join(f'"{run_id}"' for run_id in ids)
         return f'{address}/#/compare-runs?runs=[{chosen}]&experiments=["{self.experiment}"]'.replace('"', "%22")
 
 
 def parameters(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Flat names in the words of the code, the same ones on every run: the compare page plots what differs.
+    """Return the settings under flat names, the same on every run, as the compare page plots what differs.
 
-    `arm` is what a reader calls the run, less its seed; it sorts first, so the page begins with it.
+    `arm` is the run's label without its seed; the page sorts it first.
     """
-    known = {f.name: "none" for method in METHODS.values() for f in fields(cast(Any, method))}
+    defaults = {f.name: "none" for method in METHODS.values() for f in fields(cast(Any, method))}
     given = {name: "none" if value in ("", None) else value for name, value in result["parameters"].items()}
-    return {"arm": result["label"]} | known | given
+    return {"arm": result["label"]} | defaults | given
 
 
 def _key(result: Mapping[str, Any]) -> str:
-    """A run made by hand is logged under a name of its own, so that it never passes for the study's."""
-    return result["key"] if result["studies"] else result["key"] + OWN
+    """Return the key to log; a run made by hand gets a suffix, so it is never mistaken for a study's run."""
+    return result["key"] if result["studies"] else result["key"] + MANUAL_SUFFIX
 
 
-def _tags(result: Mapping[str, Any]) -> list[RunTag]:
+def _tags(result: Mapping[str, Any]) -> "list[RunTag]":
+    from mlflow.entities import RunTag  # lazy: slow import
+
     environment = {f"env.{name}": value for name, value in result["environment"].items()}
     tags = {
         "key": _key(result),
@@ -181,31 +199,35 @@ def _tags(result: Mapping[str, Any]) -> list[RunTag]:
     return [RunTag(name, value) for name, value in tags.items()]
 
 
-def _scores(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
-    """`test/<task>` for plain cosine and the papers' aggregation; other checkpoints, scorers and metrics by name."""
+def _scores(result: Mapping[str, Any], now: int) -> "Iterator[Metric]":
+    """Yield scores as `test/<task>`, with metric, checkpoint and scorer in the name where they are not the default."""
+    from mlflow.entities import Metric  # lazy: slow import
+
     cells = [c for c in result["cells"] if c["metric"] == "spearman.all"]
     first = result["cells"][0]["select"] if result["cells"] else ""
     sets = GROUPS["synthetic"] + GROUPS["sts"] + GROUPS["dev"]
     averaged = [c["score"] for c in cells if c["select"] == first and c["scorer"] == "cosine" and c["task"] in sets]
     if averaged:
-        yield Metric("avg", sum(averaged) / len(averaged), now, 0)  # sorts first: the compare page plots it
+        yield Metric("avg", sum(averaged) / len(averaged), now, 0)  # sorts first, so the compare page plots it
     for cell in result["cells"]:
-        place = [] if cell["select"] == first else [cell["select"]]
-        how = [] if cell["scorer"] == "cosine" else [cell["scorer"]]
+        checkpoint = [] if cell["select"] == first else [cell["select"]]
+        scorer = [] if cell["scorer"] == "cosine" else [cell["scorer"]]
         aggregate = [] if cell["metric"] == "spearman.all" else [cell["metric"]]
-        name = "/".join(["test", cell["task"], *aggregate, *place, *how])
-        yield Metric(re.sub(r"[^\w. :/-]", "", name), cell["score"], now, 0)  # MLflow takes no other characters
+        name = "/".join(["test", cell["task"], *aggregate, *checkpoint, *scorer])
+        yield Metric(re.sub(r"[^\w. :/-]", "", name), cell["score"], now, 0)  # MLflow allows no other characters
     yield Metric("seconds/train", result["seconds"], now, 0)
     yield Metric("seconds/all", result["scoring_seconds"], now, 0)
 
 
-def _curves(result: Mapping[str, Any], now: int) -> Iterator[Metric]:
+def _curves(result: Mapping[str, Any], now: int) -> "Iterator[Metric]":
+    from mlflow.entities import Metric  # lazy: slow import
+
     for name, points in result["curves"].items():
         shown = name if "/" in name else f"{name}/total"
         yield from (Metric(shown, value, now, step) for step, value in points)
 
 
-def _same(tags: Mapping[str, str], result: Mapping[str, Any]) -> bool:
+def _is_logged(tags: Mapping[str, str], result: Mapping[str, Any]) -> bool:
     return all(tags.get(tag.key) == tag.value for tag in _tags(result) if tag.key in CONTENT)
 
 
@@ -214,14 +236,17 @@ def _database(mlruns: Path) -> Path:
 
 
 def make_database(mlruns: Path) -> None:
-    """Make the local database if there is none: under another name first, so that a kill leaves none or a whole one."""
+    """Make the local database if there is none; a kill leaves no database or a complete one."""
+    from mlflow.entities import ExperimentTag  # lazy: slow import
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # lazy: slow import
+
     check_database(mlruns)
     path = _database(mlruns)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
         if path.exists():
             return
-        for left in path.parent.glob(f"{path.name}.part*"):  # of a process that was killed here, with its journal
+        for left in path.parent.glob(f"{path.name}.part*"):  # left by a killed process, with its journal
             left.unlink()
         with atomic_path(path) as part:
             artifacts = (path.parent / "artifacts").as_uri()
@@ -233,15 +258,15 @@ def make_database(mlruns: Path) -> None:
 
 
 def check_database(mlruns: Path) -> None:
-    """Raise a ValueError that names what is wrong with the local database, or with a folder that can't hold one."""
+    """Refuse a damaged local database, and a folder whose path MLflow can't use."""
     path = _database(mlruns)
     if os.environ.get("MLFLOW_TRACKING_URI"):
         return
-    if set("?%") & set(str(path)):  # in a database's URL they begin a query and a code
+    if set("?%") & set(str(path)):  # special characters in a database's URL
         raise ValueError(f"--mlruns {mlruns}: MLflow needs a folder without ? and % in its path, {path.parent} has one")
     if path.exists() and not _is_database(path):
         raise ValueError(
-            f"{path}: expected MLflow's database, found something else or one that is not whole. Move it away: the "
+            f"{path}: expected MLflow's database, found another or a damaged file. Move it to another folder: the "
             "next sweep makes a new one and logs the runs of the store again. No run and no score is lost"
         )
 

@@ -1,4 +1,4 @@
-"""What may explain a number besides its run's key: the checkout's commit, versions, hardware."""
+"""Describe what may influence a number besides its run's key: the commit, library versions, hardware."""
 
 import os
 import platform
@@ -6,19 +6,19 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-import scipy.linalg  # noqa: F401 - loads scipy's BLAS, so that it is always among those named
 import torch
-import transformers
 from threadpoolctl import threadpool_info
 
-# By how much a correlation, or a dev score in a curve, may differ where two machines found it. What sums the pair
-# scores is the same to the bit everywhere; the pair scores come from torch, whose kernels depend on the processor.
+# How much a correlation, or a dev score in a curve, may differ between two machines: pair scores come from torch, whose
+# kernels depend on the processor; sums of them are bit-identical everywhere.
 ACROSS_MACHINES = 1e-12
 
 
 @cache
 def environment(device: str, threads: int) -> dict[str, str]:
-    """It by name, for a device and a number of threads."""
+    """Return the commit, library versions and hardware, as a flat dict."""
+    import transformers  # lazy: slow import
+
     cuda = device.startswith("cuda")
     return {
         **commit(),
@@ -35,7 +35,10 @@ def environment(device: str, threads: int) -> dict[str, str]:
 
 
 def blas() -> str:
-    """The kernels that numpy's and scipy's BLAS chose, by the processor or OPENBLAS_CORETYPE; not torch's MKL."""
+    """Return the kernels of numpy's and scipy's BLAS, as chosen by the processor or OPENBLAS_CORETYPE."""
+    # scipy's BLAS is listed only once it is loaded.
+    import scipy.linalg  # noqa: F401  # lazy: slow import
+
     loaded = [library for library in threadpool_info() if library["user_api"] == "blas"]
     names = {
         " ".join(str(x[part]) for part in ("internal_api", "version", "architecture") if part in x) for x in loaded
@@ -44,7 +47,7 @@ def blas() -> str:
 
 
 def commit() -> dict[str, str]:
-    """The checkout's commit and whether its code differs from it; `unknown` outside a checkout."""
+    """Return the checkout's commit and whether its code differs from it; `unknown` outside a checkout."""
     root = Path(__file__).parents[2]
 
     def git(*words: str) -> str:
@@ -54,13 +57,13 @@ def commit() -> dict[str, str]:
             return "unknown"
         return done.stdout.strip() if done.returncode == 0 else "unknown"
 
-    # Code that decides a score, new files included; the record grows while a study runs.
+    # Only code that can change a score, with new files; the record grows while a study runs.
     changed = git("status", "--porcelain", "--", "cse_core", "experiments", "pyproject.toml", "constraints.txt")
     return {"commit": git("rev-parse", "HEAD"), "dirty": str(changed not in ("", "unknown")).lower()}
 
 
 def _processor() -> str:
-    """The processor's name with family and model: a virtual machine's name alone hides which instructions it has."""
+    """Return the processor's name, family and model; on a virtual machine, the name hides which instructions it has."""
     path = Path("/proc/cpuinfo")
     lines = (line.split(":", 1) for line in path.read_text().splitlines() if ":" in line) if path.is_file() else ()
     about: dict[str, str] = {}

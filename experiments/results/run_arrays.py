@@ -1,4 +1,4 @@
-"""Arrays beside a run's result.json: pair scores, and what figures are drawn from."""
+"""Save arrays beside a run's result.json: pair scores, and the data of figures."""
 
 import logging
 import zipfile
@@ -16,28 +16,28 @@ logger = logging.getLogger(__name__)
 
 
 def save_arrays(folder: Path, select: str, scorer: str, task: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Add a task's arrays to the run's folder: pair scores of all sets in one file, others in a file of the task's."""
+    """Add a task's arrays to the run's folder: pair scores of all tasks in one file, other arrays in a file each."""
     if set(arrays) == {"pair_scores"}:
-        _add_to(_pair_scores(folder, select, scorer), {task: arrays["pair_scores"].astype(np.float32)})
+        _add_to(_pair_scores_path(folder, select, scorer), {task: arrays["pair_scores"].astype(np.float32)})
     elif arrays:
-        _add_to(_figure_data(folder, select, scorer, task), dict(arrays))
+        _add_to(_figure_data_path(folder, select, scorer, task), dict(arrays))
 
 
-def _pair_scores(folder: Path, select: str, scorer: str) -> Path:
-    scored = f"{select} {scorer}".replace("/", "_")  # a corpus may be named by its path
-    return folder / "pair_scores" / f"{scored}.npz"
+def _pair_scores_path(folder: Path, select: str, scorer: str) -> Path:
+    name = f"{select} {scorer}".replace("/", "_")  # a corpus may be named by its path
+    return folder / "pair_scores" / f"{name}.npz"
 
 
-def _figure_data(folder: Path, select: str, scorer: str, task: str) -> Path:
+def _figure_data_path(folder: Path, select: str, scorer: str, task: str) -> Path:
     return folder / "figure_data" / f"{arrays_name(task, select, scorer)}.npz"
 
 
 def discard_damaged(folder: Path, select: str, scorer: str, done: Collection[str]) -> set[str]:
-    """Delete files of arrays that can't be read, with a warning; return the scored tasks whose arrays they held."""
-    again: set[str] = set()
-    if _is_damaged(_pair_scores(folder, select, scorer)):
-        again |= {task for task in done if not _figure_data(folder, select, scorer, task).is_file()}
-    return again | {task for task in done if _is_damaged(_figure_data(folder, select, scorer, task))}
+    """Delete unreadable files of arrays, with a warning; return the scored tasks whose arrays they had."""
+    lost: set[str] = set()
+    if _is_damaged(_pair_scores_path(folder, select, scorer)):
+        lost |= {task for task in done if not _figure_data_path(folder, select, scorer, task).is_file()}
+    return lost | {task for task in done if _is_damaged(_figure_data_path(folder, select, scorer, task))}
 
 
 def _is_damaged(path: Path) -> bool:
@@ -46,7 +46,7 @@ def _is_damaged(path: Path) -> bool:
     try:
         with np.load(path) as arrays:
             for name in arrays:
-                arrays[name]  # zip compares a checksum as it reads
+                arrays[name]  # reading verifies zip's checksum
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         logger.warning("%s can't be read (%s): its tasks are scored again", path, error)
         path.unlink()

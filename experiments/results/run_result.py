@@ -1,4 +1,4 @@
-"""A run's result.json: what was scored, with which settings, on what; the fact that the record and MLflow copy."""
+"""Read and check a run's result.json: its scores, settings, curves and environment. The record and MLflow copy it."""
 
 import logging
 import math
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """Return the result in a run's folder; None, with a warning, where it is torn, of a wrong form or another run's."""
+    """Return the result in a run's folder; None, with a warning, if it is damaged or another run's."""
     path = folder / RESULT
     result = read_json(path)
     if result is None:
@@ -32,19 +32,19 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     try:
         check_result(result, folder.name)
     except ValueError as error:
-        logger.warning("%s: %s: it is ignored and written again", path, error)
+        logger.warning("%s: %s; ignored, and written again", path, error)
         return None
     return result
 
 
 def check_result(result: dict[str, Any], key: str) -> None:
-    """Refuse what is no result, or the result of another run than this key's."""
+    """Refuse a damaged result, and the result of a run with another key."""
     if result.get("key") != key:
         raise ValueError(f"holds the result of run {result.get('key')}, expected {key}")
     _check_types(result, FIELDS)
     for cell in result["cells"]:
         if not isinstance(cell, dict):
-            raise ValueError(f"expected cells of named values, found {cell!r}")
+            raise ValueError(f"expected cells of named values, got {cell!r}")
         _check_types(cell, CELL)
         if not math.isfinite(cell["score"]):
             raise ValueError(f"{cell['task']} {cell['metric']} is {cell['score']}")

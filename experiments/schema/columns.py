@@ -1,12 +1,12 @@
-"""What a table's columns show. Every task is a column by its own name; the others are here by theirs."""
+"""What each column of a table shows. A task's name is also the name of its column; COLUMNS has all other columns."""
 
 from dataclasses import dataclass
 
 from cse_core.data.senteval import STS_TEST as STS
 from cse_core.data.senteval import TRANSFER
 
-# How the papers head their columns; the CSVs keep their words. STS and transfer tables both say "Avg", so a row of a
-# transfer table names that column itself (Published.columns).
+# The headings of the papers' tables, as in the CSVs of published numbers. STS and transfer tables both have an "Avg",
+# so rows of a transfer table name that heading themselves (Published.columns).
 PUBLISHED_NAMES = {
     **{f"sts{year}": f"STS{year}" for year in range(12, 17)},
     "stsb": "STS-B",
@@ -24,69 +24,69 @@ PUBLISHED_NAMES |= dict.fromkeys(("sts_avg", "groups_avg"), "Avg")
 class Column:
     """The unweighted mean of a metric over tasks, times `factor`.
 
-    Without tasks it is a fact of the row's run: a field by its path ("method.temperature"), what training it cost
-    ("seconds", "seconds_per_epoch"), the end of a curve ("last loss/rank"), the first step within a point of a dev
-    curve's best ("near dev/stsb_dev"), or how far the curve lies below its best so far in the mean ("below
-    dev/stsb_dev"). The metric is the row's or the study's where it is empty.
+    A column without tasks shows a `fact` about the row's run: a setting by its path ("method.temperature"), the cost
+    of training ("seconds", "seconds_per_epoch"), the last value of a curve ("last loss/rank"), the first step within a
+    point of the best of a dev curve ("near dev/stsb_dev"), or the mean distance of the curve below its best so far
+    ("below dev/stsb_dev"). An empty metric means the row's, or else the study's.
     """
 
     heading: str
     tasks: tuple[str, ...] = ()
     metric: str = ""
     factor: float = 100.0
-    digits: int | None = 2  # behind the point; None for as many as it takes
+    digits: int | None = 2  # after the decimal point; None: as many as the number needs
     fact: str = ""
 
 
-def _setting(heading: str, path: str) -> Column:
+def _setting_column(heading: str, path: str) -> Column:
     return Column(heading=heading, fact=path, factor=1.0, digits=None)
 
 
-def _minutes(heading: str, cost: str) -> Column:
+def _minutes_column(heading: str, cost: str) -> Column:
     return Column(heading=heading, fact=cost, factor=1 / 60)
 
 
-def _space(heading: str, metric: str) -> Column:
+def _geometry_column(heading: str, metric: str) -> Column:
     return Column(heading=heading, tasks=("stsb_dev_geometry",), metric=metric, factor=1.0, digits=3)
 
 
-def _of_all(heading: str, suffix: str, tasks: tuple[str, ...] = STS, metric: str = "") -> Column:
+def _average_column(heading: str, suffix: str, tasks: tuple[str, ...] = STS, metric: str = "") -> Column:
     return Column(heading=heading, tasks=tuple(f"{task}{suffix}" for task in tasks), metric=metric)
 
 
-def _sizes(task: str) -> Column:
+def _size_column(task: str) -> Column:
     return Column(heading=PUBLISHED_NAMES[task], tasks=(f"{task}_sizes",), factor=1.0, digits=0)
 
 
-def _shared(task: str) -> Column:
+def _shared_pairs_column(task: str) -> Column:
     return Column(heading=PUBLISHED_NAMES[task], tasks=(f"{task}_gold",), factor=1.0, digits=0)
 
 
 COLUMNS = {
-    **{f"{task}_shared": _shared(task) for task in STS},
-    **{f"{task}_sizes": _sizes(task) for task in (*STS, *TRANSFER)},
-    "sts_avg": _of_all("STS avg", ""),
-    "sts_avg_mean": _of_all("STS avg, mean of parts", "", metric="spearman.mean"),
-    "sts_avg_wmean": _of_all("STS avg, weighted mean of parts", "", metric="spearman.wmean"),
-    "sts_disjoint_avg": _of_all("STS avg without pairs of STS-B dev or train", "_disjoint"),
-    "transfer_avg": _of_all("Transfer avg", "", TRANSFER),
-    "transfer_fast_avg": _of_all("Transfer avg, fast setting", "_fast", TRANSFER),
-    "groups_avg": _of_all("Avg", "_groups"),
-    "kcc_avg": _of_all("KCC avg", "_groups", metric="kendall"),
-    "ndcg_avg": _of_all("NDCG avg", "_groups", metric="ndcg.linear"),
-    "alignment": _space("alignment", "alignment"),
-    "uniformity": _space("uniformity", "uniformity"),
-    "length_shortcut": _space("length shortcut", "length_shortcut"),
+    **{f"{task}_shared": _shared_pairs_column(task) for task in STS},
+    **{f"{task}_sizes": _size_column(task) for task in (*STS, *TRANSFER)},
+    "sts_avg": _average_column("STS avg", ""),
+    "sts_avg_mean": _average_column("STS avg, mean of parts", "", metric="spearman.mean"),
+    "sts_avg_wmean": _average_column("STS avg, weighted mean of parts", "", metric="spearman.wmean"),
+    "sts_disjoint_avg": _average_column("STS avg without pairs of STS-B dev or train", "_disjoint"),
+    "transfer_avg": _average_column("Transfer avg", "", TRANSFER),
+    "transfer_fast_avg": _average_column("Transfer avg, fast setting", "_fast", TRANSFER),
+    "groups_avg": _average_column("Avg", "_groups"),
+    "kcc_avg": _average_column("KCC avg", "_groups", metric="kendall"),
+    "ndcg_avg": _average_column("NDCG avg", "_groups", metric="ndcg.linear"),
+    "alignment": _geometry_column("alignment", "alignment"),
+    "uniformity": _geometry_column("uniformity", "uniformity"),
+    "length_shortcut": _geometry_column("length shortcut", "length_shortcut"),
     "imbalance": Column(heading="imbalance of halves", tasks=("stsb_dev_halves",), metric="imbalance"),
     "left_nearer": Column(heading="first half nearer, %", tasks=("stsb_dev_halves",), metric="left"),
     "stsb_similar": Column(heading="STS-B test, similar pairs", tasks=("stsb_similar",)),
     "shared_neighbours": Column(heading="shared of 100", tasks=("stsb_neighbours",), metric="shared", factor=1.0),
-    "batch_size": _setting("batch", "batch_size"),
-    "epochs": _setting("epochs", "epochs"),
-    "learning_rate": _setting("learning rate", "learning_rate"),
-    "tau1": _setting("tau1", "method.temperature"),
-    "tau2": _setting("tau2", "method.student_temperature"),
-    "tau3": _setting("tau3", "method.teacher_temperature"),
+    "batch_size": _setting_column("batch", "batch_size"),
+    "epochs": _setting_column("epochs", "epochs"),
+    "learning_rate": _setting_column("learning rate", "learning_rate"),
+    "tau1": _setting_column("tau1", "method.temperature"),
+    "tau2": _setting_column("tau2", "method.student_temperature"),
+    "tau3": _setting_column("tau3", "method.teacher_temperature"),
     "near_best": Column(
         heading="first step within a point of the best", fact="near dev/stsb_dev", factor=1.0, digits=1
     ),
@@ -99,25 +99,25 @@ COLUMNS = {
     "gain_trend": Column(
         heading="gain by shared neighbours", tasks=("stsb_neighbours",), metric="gain_trend", factor=1.0
     ),
-    "time_min": _minutes("minutes", "seconds"),
-    "time_per_epoch_min": _minutes("minutes an epoch", "seconds_per_epoch"),
+    "time_min": _minutes_column("minutes", "seconds"),
+    "time_per_epoch_min": _minutes_column("minutes an epoch", "seconds_per_epoch"),
 }
 
 
-def _examples(task: str, count: int) -> tuple[str, ...]:
-    """A query's targets: the published table names each."""
+def _add_example_columns(task: str, count: int) -> tuple[str, ...]:
+    """Add a column for each target of a query, as the published table names them; return the columns' names."""
     names = tuple(f"{task}.{i}" for i in range(1, count + 1))
     COLUMNS.update({n: Column(heading=n, tasks=(task,), metric=f"cosine.{n.split('.')[1]}", factor=1.0) for n in names})
     return names
 
 
-# By the published table, one name a target of its queries, in its order.
+# By published table: one column for each target of its queries, in the table's order.
 EXAMPLE_COLUMNS = {
-    "rankcse_table1": _examples("examples_eggs", 5) + _examples("examples_broccoli", 7),
-    "rankcse_table12": _examples("examples_closed_path", 5) + _examples("examples_voltage", 5),
+    "rankcse_table1": _add_example_columns("examples_eggs", 5) + _add_example_columns("examples_broccoli", 7),
+    "rankcse_table12": _add_example_columns("examples_closed_path", 5) + _add_example_columns("examples_voltage", 5),
 }
 
 
 def column(name: str) -> Column:
-    """The column of a name; a task is a column of its own."""
+    """Return the column of a name, which may be a task's."""
     return COLUMNS.get(name) or Column(heading=PUBLISHED_NAMES.get(name, name), tasks=(name,))

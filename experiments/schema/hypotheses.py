@@ -1,21 +1,21 @@
-"""What a study compares for a claim: two rows, orders of rows, a trend over columns, what something costs."""
+"""What a study tests for a claim: one row against another, the order of rows, a trend over columns, a cost."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-NEGLIGIBLE_COST_RATIO = 1.1  # times: what "very little time" and "little cost" are taken to mean
-MARGIN = 0.2  # points within which two means are the same: what footnotes of the papers call a difference is 0.17
+NEGLIGIBLE_COST_RATIO = 1.1  # what "very little time" and "little cost" are taken to mean
+MARGIN = 0.2  # points; two means within it count as equal. The papers' footnotes call 0.17 points a difference
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A claim as two rows of a study: `better` beats `worse` in a column.
+    """A claim about two rows of a study: `better` beats `worse` in a column.
 
-    Declare one with `beats` and the functions below it. Of kind "mean" by the mean, "beyond" by more than `margin`,
-    "spread" by varying less over seeds, "same" by a mean within `margin` of the other's; "positive" and "bins" are of
-    one row. The test is skipped unless the first row of `only_if_better` has the higher mean, and if the two rows of
-    `requires_difference` score identically. `reading`: of a text that can be read in several ways, which; each has its
-    own verdict.
+    Declare one with `beats` and the functions below it. The kinds: "mean", the mean is higher; "beyond", it is higher
+    by more than `margin`; "spread", scores vary less over seeds; "same", the means are within `margin` of each other;
+    "positive" and "bins" are about one row. The test is skipped unless the first row of `only_if_better` has the higher
+    mean, and if the two rows of `requires_difference` score identically (the mechanism had no effect). `reading` names
+    one way to read an ambiguous text; each reading has its own verdict.
     """
 
     claim: str
@@ -107,7 +107,7 @@ def _labels(pair: Pair | None) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class Order:
-    """A claim that rows have the same order by two columns, or as they are and as the rows with a suffix."""
+    """A claim that two columns rank the rows alike, or that the rows rank like those whose labels end in `suffix`."""
 
     claim: str
     rows: tuple[str, ...]
@@ -117,7 +117,7 @@ class Order:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What it reads."""
+        """The columns that the test needs."""
         return (self.column, self.other)
 
 
@@ -134,17 +134,17 @@ class Trend:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What it reads."""
+        """The columns that the test needs."""
         return (*self.over, *self.by)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """A claim that something takes `times` as long as something else, or at most so; `what` is a benchmark's ratio.
+    """A claim that something takes `times` as long as something else, or with `at_most` no longer than that.
 
-    What "at most" stands for a word of a paper ("little") is this project's number, else it is the paper's.
-
-    Costs are judged by turns taken in one run (tests/benchmarks), as minutes of a sweep are those of a shared machine.
+    `what` names a ratio measured by a benchmark that runs both in turns (tests/benchmarks): the minutes of a sweep come
+    from a shared machine. A bound with `at_most` is this project's number for a paper's word ("little"); any other is
+    the paper's.
     """
 
     claim: str
@@ -157,7 +157,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Untested:
-    """A part of a claim that nothing here tests, so that its other parts are not taken for the whole."""
+    """A part of a claim that nothing here tests; listed so that the tested parts do not pass for the whole claim."""
 
     claim: str
     what: str

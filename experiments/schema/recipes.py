@@ -1,8 +1,7 @@
-"""Every method as a run: as published for a backbone, at a scale, with fields of the method changed."""
+"""Make a run of any method: published settings for a backbone, at a scale, with fields of the method changed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from cse_core.method import Recipe
@@ -18,11 +17,11 @@ BACKBONES = {
     "roberta-base": "RoBERTa-base",
     "roberta-large": "RoBERTa-large",
 }
-MakeRun = Callable[..., Run | None]  # (scale, backbone, **changed fields); None: the scale has no such backbone
+MakeRun = Callable[..., Run | None]  # (scale, backbone, **changed fields); None where the scale lacks the backbone
 
 
 def as_published(recipes: Mapping[Any, Recipe]) -> MakeRun:
-    """Runs of a method whose recipes are found by backbone."""
+    """Return a function that makes a method's runs from its recipes, which are keyed by backbone."""
 
     def make(scale: Scale, backbone: str, **fields: Any) -> Run | None:
         if backbone not in scale.backbones:
@@ -33,9 +32,9 @@ def as_published(recipes: Mapping[Any, Recipe]) -> MakeRun:
 
 
 def recipe_for(recipes: Mapping[Any, Recipe], key: Any) -> Recipe:
-    """The recipe under a key; without one, an error that names those that there are."""
+    """Return the recipe of a key, or raise an error that lists the keys."""
     if key not in recipes:
-        raise ValueError(f"no published settings for {key}; there are some for {', '.join(map(str, recipes))}")
+        raise ValueError(f"no published settings for {key}; expected one of {', '.join(map(str, recipes))}")
     return recipes[key]
 
 
@@ -43,7 +42,7 @@ simcse_run = as_published(simcse.PUBLISHED)
 
 
 def teachers(scale: Scale, backbone: str) -> tuple[Teacher, ...]:
-    """SimCSE on the family's base with share 1/3 and on its large model with 2/3; one alone if need be."""
+    """Return SimCSE teachers: a base model with weight 1/3 and a large one with 2/3, or the one that the scale has."""
     family = ("roberta-base", "roberta-large") if backbone.startswith("roberta") else tuple(BACKBONES)[:2]
     runs = [simcse_run(scale, name) for name in family]
     shares = (1 / 3, 2 / 3) if all(runs) else (1.0, 1.0)
@@ -51,7 +50,7 @@ def teachers(scale: Scale, backbone: str) -> tuple[Teacher, ...]:
 
 
 def rankcse_run(scale: Scale, backbone: str, rank: str = "list_net", **fields: Any) -> Run | None:
-    """A RankCSE run with this scale's teachers. Without the rank loss it has none."""
+    """Return a RankCSE run with this scale's teachers, or without teachers if the rank loss is off."""
     if backbone not in scale.backbones:
         return None
     recipe = rankcse.with_teachers(recipe_for(rankcse.PUBLISHED, (rank, backbone)), teachers(scale, backbone))
@@ -60,15 +59,15 @@ def rankcse_run(scale: Scale, backbone: str, rank: str = "list_net", **fields: A
     return scale.run(recipe, backbone, **fields)
 
 
-def ranked(rank: str) -> MakeRun:
-    """RankCSE under one of the two rank losses, as published."""
+def rankcse_with(rank: str) -> MakeRun:
+    """Return a function that makes runs of RankCSE with one of its two rank losses, as published."""
     return lambda scale, backbone: rankcse_run(scale, backbone, rank)
 
 
 def rankencoder_run(
     scale: Scale, backbone: str, base: str = "simcse", source: str = "paper", **fields: Any
 ) -> Run | None:
-    """RankEncoder over this scale's run of a base method; `source` says whose settings."""
+    """Return a RankEncoder run on this scale's run of a base method; `source` says whose settings it has."""
     if backbone not in scale.backbones:
         return None
     recipe = recipe_for(rankencoder.PUBLISHED, (source, base, backbone))
@@ -77,12 +76,14 @@ def rankencoder_run(
 
 
 def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -> Run | None:
-    """Another method's run with the masked-language loss added."""
+    """Return another method's run with the masked-language loss added."""
     run = RUNS[inner](scale, backbone)
     return replace(run, method=MLM(inner=run.method, **fields)) if run else None
 
 
-# A method's own file has its recipes; these need runs of other methods besides.
-RUNS: dict[str, MakeRun] = {
-    name: as_published(getattr(import_module(kind.__module__), "PUBLISHED", {})) for name, kind in METHODS.items()
-} | {"rankcse": rankcse_run, "rankencoder": rankencoder_run, "mlm": mlm_run}
+# Most methods need only their recipes; the last three also need runs of other methods.
+RUNS: dict[str, MakeRun] = {name: as_published(kind.recipes()) for name, kind in METHODS.items()} | {
+    "rankcse": rankcse_run,
+    "rankencoder": rankencoder_run,
+    "mlm": mlm_run,
+}

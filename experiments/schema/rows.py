@@ -1,4 +1,4 @@
-"""What the papers' declarations share: rows of runs, rows as a paper's table has them, figures of a table's numbers."""
+"""Rows of studies: of a run, of an untrained backbone, and all rows of a published table."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -7,17 +7,17 @@ from typing import Any
 from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Scorer, Whitened
 from cse_core.run import Pretrained, Run
 from experiments.schema.recipes import BACKBONES, RUNS, MakeRun
-from experiments.schema.study import Published, Row, Scale, Study, published_rows
+from experiments.schema.study import Published, Row, Scale, Study, published_lines
 
 BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
-AS_IS = "as is"  # the checkpoint of an encoder that nobody trained here
+AS_IS = "as is"  # the `select` of an encoder that was not trained here
 NO_BACKBONE = "not run: this scale has no stand-in for {}"
 IMPORTED = "imported: the paper took this row from elsewhere"
 TARGET_TEXTS = "fitted on the task's own sentences, where the published row was fitted on NLI sentences"
 TRANSFER_AVG = {"transfer_avg": "Avg"}
 RANK_CORPUS = 100_000  # sentences, RankEncoder's number; a scale may have fewer
 
-# Baselines without training, by the papers' names: how the backbone itself is scored, and what stands in for the paper.
+# Untrained baselines by the papers' names: how the backbone is scored, and what is substituted for the paper's set-up.
 UNTRAINED: Mapping[str, tuple[Scorer, str]] = {
     "first-last avg": (Cosine("first_last_mean"), ""),
     "last avg": (Cosine("mean"), ""),
@@ -32,15 +32,15 @@ TRAINED: Mapping[str, MakeRun] = {
 
 
 def row(scale: Scale, label: str, run: Run | None, backbone: str, published: Published | None, **more: Any) -> Row:
-    """A row of a run, or of the published numbers alone where the scale has no such backbone."""
+    """Return a row of a run, or of the published numbers only where the scale lacks the backbone."""
     about: dict[str, Any] = {"seeds": scale.seeds_for(backbone), "select": scale.dev} | more
     if run is None:
         about["why"] = NO_BACKBONE.format(BACKBONES[backbone])
     return Row(label=label, encoder=run, backbone=backbone, published=published, **about)
 
 
-def untrained(scale: Scale, label: str, how: str, backbone: str, published: Published | None = None) -> Row:
-    """A row of the backbone as it is."""
+def untrained_row(scale: Scale, label: str, how: str, backbone: str, published: Published | None = None) -> Row:
+    """Return a row of the untrained backbone."""
     scorer, substitute = UNTRAINED[how]
     encoder: Pretrained | None = scale.backbones.get(backbone)
     why = substitute if encoder else NO_BACKBONE.format(BACKBONES[backbone])
@@ -63,7 +63,7 @@ def rows_of(
         name = next((name for name, title in BACKBONES.items() if title == backbone), "")
         label = f"{method} {backbone}" if name else method
         if name and method in UNTRAINED:
-            made = untrained(scale, label, method, name, published)
+            made = untrained_row(scale, label, method, name, published)
         elif name and method in makers and name in scale.backbones:
             made = row(scale, label, makers[method](scale, name), name, published, **more)
         elif name and method in makers:
@@ -75,22 +75,22 @@ def rows_of(
 
 
 def lines_of(table: str) -> Iterable[tuple[str, str, str]]:
-    """Backbone, method and variant of each row of a published table, in its order."""
-    return dict.fromkeys((line["backbone"], line["method"], line["variant"]) for line in published_rows(table))
+    """Return the backbone, method and variant of each row of a published table, in its order."""
+    return dict.fromkeys((line["backbone"], line["method"], line["variant"]) for line in published_lines(table))
 
 
 def figure(study: Study, name: str, source: str, view: str, **changes: Any) -> Study:
-    """A figure of a table's numbers: its rows and columns drawn, nothing of its own to judge."""
+    """Return a figure that draws the rows and columns of a table; it adds no comparisons."""
     return replace(study, name=name, source=source, view=view, twin=study.name, comparisons=(), **changes)
 
 
 def first_seed(rows: Iterable[Row], scale: Scale) -> tuple[Row, ...]:
-    """The same rows on one seed: of figures that show single vectors."""
-    return tuple(replace(one, seeds=scale.seeds[:1]) for one in rows)
+    """Return the rows with the first seed only, for figures that show single vectors."""
+    return tuple(replace(each, seeds=scale.seeds[:1]) for each in rows)
 
 
-def fine(run: Run | None) -> Run | None:
-    """The run with a dev score every tenth step, as the papers' figures over steps have it."""
+def with_dense_dev_scores(run: Run | None) -> Run | None:
+    """Return the run with a dev score every tenth step, as in the papers' figures over steps."""
     return replace(run, eval_steps=10) if run else None
 
 

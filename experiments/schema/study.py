@@ -1,9 +1,9 @@
-"""A study is one table or figure as a value; a scale is the size at which studies run."""
+"""Define studies, each one table or figure, and scales, the sizes at which studies run."""
 
 import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from experiments.schema.columns import PUBLISHED_NAMES, column
 from experiments.schema.contrasts import Contrast
 from experiments.schema.hypotheses import Comparison, Finding
 
-BY_TRANSFER = "transfer_dev"  # of a run's snapshots, the one that is best on the transfer tasks' dev sets
+BY_TRANSFER = "transfer_dev"  # selects the snapshot of a run that is best on the transfer tasks' dev sets
 SNAPSHOTS = ("quarter_1", "quarter_2", "quarter_3", "last")
-ARRAY_VIEWS = ("ridges", "spaces", "heat", "neighbours", "densities")  # of figures that show more than scores
+ARRAY_VIEWS = ("ridges", "spaces", "heat", "neighbours", "densities")  # figures that draw arrays, not only scores
 PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
 
 
@@ -28,11 +28,11 @@ def is_transfer(task: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """A size at which studies run: which backbone stands for which, how much data, which settings replace a recipe's.
+    """A size at which studies run: its backbones, its corpus, its seeds and the settings that it overrides.
 
-    `backbones` maps the papers' names to what stands for them here; a paper's backbone without an entry is not run.
-    `training` overrides a recipe's training fields, `rescaled` fields of a method, by its name and backbone; `seeds`
-    may be fewer for some backbones.
+    `backbones` maps the papers' names to the encoders used here; rows of any other backbone are not run. `training`
+    overrides training fields of every recipe, `rescaled` fields of a method, by its name and backbone;
+    `backbone_seeds` has the seeds of backbones that run with fewer.
     """
 
     name: str
@@ -44,24 +44,25 @@ class Scale:
     training: Mapping[str, Any] = field(default_factory=dict)
     rescaled: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     backbone_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    width: int | None = None  # of vectors, where the stand-ins' is not the papers'
+    width: int | None = None  # of embeddings, where it differs from the papers'
     notes: str = ""
 
     def run(self, recipe: Recipe, backbone: str, **fields: Any) -> Run | None:
-        """The recipe's run at this scale with the first seed; None where the scale has nothing for this backbone.
+        """Return the recipe's run at this scale with the first seed; None if the scale lacks the backbone.
 
-        `fields` of the method come last: over what is published, and over what this scale makes of it.
+        `fields` of the method override both the published settings and this scale's.
         """
         if backbone not in self.backbones:
             return None
-        method = with_fields(self._rescaled(recipe.method, backbone), **fields)
+        method = with_fields(self.rescale(recipe.method, backbone), **fields)
         settings: dict[str, Any] = recipe.training | dict(self.training) | {"seed": self.seeds[0]}
         return Run(method=method, backbone=self.backbones[backbone], corpus=self.corpus, **settings)
 
-    def _rescaled(self, method: Method, backbone: str) -> Method:
+    def rescale(self, method: Method, backbone: str) -> Method:
+        """Return the method, and those inside it, with the fields that this scale replaces for a papers' backbone."""
         changes = dict(self.rescaled.get(method.name, {}).get(backbone, {}))
         inner: Method | None = getattr(method, "inner", None)
-        return with_fields(method, **changes, **({"inner": self._rescaled(inner, backbone)} if inner else {}))
+        return with_fields(method, **changes, **({"inner": self.rescale(inner, backbone)} if inner else {}))
 
     def seeds_for(self, backbone: str) -> tuple[int, ...]:
         return self.backbone_seeds.get(backbone, self.seeds)
@@ -69,7 +70,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Published:
-    """A row of one of the papers' tables: `columns` where the paper's headings are not PUBLISHED_NAMES."""
+    """A row of a published table; `columns` maps our columns to headings that differ from PUBLISHED_NAMES."""
 
     table: str
     backbone: str
@@ -78,22 +79,22 @@ class Published:
     columns: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> float | None:
-        """The number printed under a column; None where the table has no such column."""
+        """Return the published number of a column; None if the table lacks the column."""
         line = self.line(name)
         return float(line["value"]) if line and line["value"] else None
 
     def std(self, name: str) -> float | None:
-        """The printed standard deviation, where the table has one."""
+        """Return the published standard deviation of a column; None if the table has none."""
         line = self.line(name)
         return float(line["std"]) if line and line["std"] else None
 
     def line(self, name: str) -> Mapping[str, str] | None:
-        """The line of the CSV under a column."""
+        """Return the line of the CSV that has a column's number; None if there is no such line."""
         heading = self.columns.get(name, PUBLISHED_NAMES.get(name, name))
-        lines = [line for line in published_rows(self.table) if self._is(line) and line["task"] == heading]
+        lines = [line for line in published_lines(self.table) if self._is(line) and line["task"] == heading]
         if len(lines) > 1:
             raise ValueError(
-                f"{self.table}: {len(lines)} values for {self.method}, {self.backbone}, {heading}; wanted one"
+                f"{self.table}: {len(lines)} values for {self.method}, {self.backbone}, {heading}; expected one"
             )
         return lines[0] if lines else None
 
@@ -103,8 +104,8 @@ class Published:
 
 
 @cache
-def published_rows(table: str) -> tuple[dict[str, str], ...]:
-    """All lines of a published table."""
+def published_lines(table: str) -> tuple[dict[str, str], ...]:
+    """Return all lines of a published table."""
     path = PUBLISHED_FOLDER / f"{table}.csv"
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such published table")
@@ -114,17 +115,16 @@ def published_rows(table: str) -> tuple[dict[str, str], ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of a table: what is scored and how, and the published line beside it.
+    """One row of a table: what is scored and how, and the published row beside it.
 
-    `encoder` is a Run (each of `seeds` replaces its seed), a Pretrained encoder that needs no training, or None: then
-    the published numbers stand alone and `why` says why ("imported", or the reason why it is not run).
-    `vary="student"` keeps nested runs as declared; `vary="all"` gives them the same seed. `metric` is what this row
-    shows where its study's is another.
+    `encoder` is a Run (trained once for each of `seeds`), a Pretrained encoder that needs no training, or None for a
+    row of published numbers only; `why` then gives the reason ("imported", or why it is not run). `vary="student"`
+    keeps nested runs as declared; `vary="all"` gives them the row's seed. `metric` overrides the study's metric.
     """
 
     label: str
     encoder: Run | Pretrained | None
-    short: str = ""  # what MLflow calls it: its pages cut names after ten to twenty characters
+    short: str = ""  # the name in MLflow, whose pages cut names after ten to twenty characters
     backbone: str = ""
     seeds: tuple[int, ...] = ()
     scorer: Scorer = field(default_factory=Cosine)
@@ -132,70 +132,76 @@ class Row:
     vary: str = "student"
     metric: str = ""
     published: Published | None = None
-    published_runs: int = 1  # of how many runs the published number is the mean
+    published_runs: int = 1  # how many runs the published number is the mean of
     why: str = ""
 
     def __post_init__(self) -> None:
         if self.vary not in ("student", "all"):
             raise ValueError(f"vary must be student or all, got {self.vary!r}")
         if self.encoder is None and not self.why:
-            raise ValueError(f"row {self.label}: without an encoder it must say why")
+            raise ValueError(f"row {self.label}: a row without an encoder needs a reason (why)")
 
     @property
     def selects(self) -> tuple[str, ...]:
-        """The kept checkpoints that the row's choice is made of."""
+        """The selection rules of the checkpoints that must be scored for the row."""
         return SNAPSHOTS if self.select == BY_TRANSFER else (self.select,)
 
     @property
     def substitute(self) -> str:
-        """What stands in for a piece of the paper in a row that is run, by its own word or its method's."""
+        """What replaces a part of the paper's set-up in this row, as the row or its method says; else empty."""
         if self.encoder is None or self.why:
             return self.why if self.encoder else ""
         method = innermost(self.encoder.method) if isinstance(self.encoder, Run) else None
         return getattr(method, "substituted", "")
 
     def runs(self) -> tuple[Run, ...]:
-        """The row's run under each seed."""
+        """Return the row's run for each seed."""
+        return self._runs
+
+    @cached_property
+    def _runs(self) -> tuple[Run, ...]:  # the same objects at each call, so that each key is hashed once
         if not isinstance(self.encoder, Run):
             return ()
-        return tuple(reseeded(self.encoder, seed, nested=self.vary == "all") for seed in self.seeds)
+        return tuple(with_seed(self.encoder, seed, nested=self.vary == "all") for seed in self.seeds)
 
     def keys(self) -> dict[int, str]:
-        """Seed -> key of what is scored; a pre-trained encoder has one key under seed 0."""
+        """Return the key of what is scored, by seed; a pre-trained encoder has one key, under seed 0."""
         if isinstance(self.encoder, Pretrained):
             return {0: pretrained_key(self.encoder)}
         return {run.seed: run.key for run in self.runs()}
 
 
 def pretrained_key(encoder: Pretrained) -> str:
-    """The key under which an untrained encoder's scores are recorded."""
+    """Return the key of an untrained encoder's scores in the record."""
     return key_of({"pretrained": encoder.identity})
 
 
-def reseeded(run: Run, seed: int, *, nested: bool) -> Run:
-    """The run with another seed; with `nested`, its teachers and bases as well."""
+def with_seed(run: Run, seed: int, *, nested: bool) -> Run:
+    """Return the run with another seed; with `nested`, its teachers and bases get it too."""
     method: Method = run.method
     if nested:
-        method = _swap(method, {old: reseeded(old, seed, nested=True) for old in run.nested()})
+        method = _replace_runs(method, {old: with_seed(old, seed, nested=True) for old in run.nested()})
     return replace(run, seed=seed, method=method)
 
 
-def _swap(value: Any, new: Mapping[Run, Run]) -> Any:
+def _replace_runs(value: Any, new: Mapping[Run, Run]) -> Any:
+    """Return a value with the runs in it replaced, also those inside tuples and dataclasses."""
     if isinstance(value, Run):
         return new.get(value, value)
     if isinstance(value, tuple):
-        return tuple(_swap(item, new) for item in value)
+        return tuple(_replace_runs(item, new) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _swap(getattr(value, f.name), new) for f in fields(value)})
+        return replace(value, **{f.name: _replace_runs(getattr(value, f.name), new) for f in fields(value)})
     return value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """One table or figure at one scale. `columns` are names of columns.py; `view` is how it is drawn.
+    """One table or figure at one scale. `columns` are names in columns.py; `view` is how it is drawn.
 
-    Columns of pairs show `metric`, transfer columns `transfer_metric`: `acc` or `devacc`, never both in one table. A
-    study without tasks (settings, costs) trains nothing. A figure of a table's numbers names that table as its `twin`.
+    Transfer columns show `transfer_metric` (`acc` or `devacc`, never both in one table), all others `metric`. A study
+    whose columns need no task (settings, costs) trains nothing. A figure of a table's numbers has that table's name as
+    its `twin`.
     """
 
     name: str
@@ -211,7 +217,7 @@ class Study:
     contrasts: tuple[Contrast, ...] = ()  # what a plan decides, and its controls
     view: str = "table"
     twin: str = ""
-    caption: str = ""  # of a figure: what the paper's has and this one lacks, or the other way round
+    caption: str = ""  # for a figure: how it differs from the paper's
 
     def __post_init__(self) -> None:
         labels = [row.label for row in self.rows]
@@ -220,16 +226,16 @@ class Study:
         unknown |= {label for contrast in self.contrasts for label in contrast.rows}
         if twice or unknown - set(labels):
             raise ValueError(
-                f"{self.name}: rows declared twice {twice}, rows compared but unknown {unknown - set(labels)}"
+                f"{self.name}: rows declared twice {twice}, rows compared but not declared {unknown - set(labels)}"
             )
 
     def metric_of(self, row: Row, name: str, task: str) -> str:
-        """The metric of a task that a row shows in a column."""
+        """Return the metric of a task that a row shows in a column."""
         return column(name).metric or row.metric or (self.transfer_metric if is_transfer(task) else self.metric)
 
     @property
-    def read(self) -> tuple[str, ...]:
-        """The columns that are shown, compared or looked at."""
+    def needed_columns(self) -> tuple[str, ...]:
+        """The columns that are shown or tested."""
         compared = (comparison.column for comparison in self.comparisons)
         return tuple(
             dict.fromkeys(
@@ -239,8 +245,8 @@ class Study:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks that must be scored for the columns."""
-        return tuple(dict.fromkeys(task for name in self.read for task in column(name).tasks))
+        """The tasks that must be scored for these columns."""
+        return tuple(dict.fromkeys(task for name in self.needed_columns for task in column(name).tasks))
 
 
 StudyAt = Callable[[Scale], Study]

@@ -1,1 +1,1 @@
-"""Searches of settings on dev scores."""
+"""Hyperparameter searches by dev scores."""

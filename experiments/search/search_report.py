@@ -1,4 +1,4 @@
-"""What a search prints: the list of searches, the best trials."""
+"""Print the list of searches, and a search's best trials."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,31 +10,31 @@ from experiments.results import csv_record
 from experiments.search.spaces import LogUniform, Search
 
 
-def searches(chosen: Sequence[Search], mlruns: Path) -> None:
-    """Every search with its space and its trials."""
+def print_searches(chosen: Sequence[Search], mlruns: Path) -> None:
+    """Print every search with its space and its number of trials."""
     table = Table(title=f"Searches at scale {chosen[0].scale.name}")
     for heading in ("search", "source", "space"):
         table.add_column(heading)
     for heading in ("trials", "seeds", "recorded"):
         table.add_column(heading, justify="right")
-    for one in chosen:
-        known = csv_record.read_searches(one.scale.name, mlruns)["search"].eq(one.name).sum()
-        space = "\n".join(f"{name}: {_values(values)}" for name, values in one.space.items())
-        trials = one.trials or len(one.combinations())
-        table.add_row(one.name, one.source, space, str(trials), str(len(one.seeds)), str(known))
+    for search in chosen:
+        recorded = csv_record.read_searches(search.scale.name, mlruns)["search"].eq(search.name).sum()
+        space = "\n".join(f"{name}: {_range_text(values)}" for name, values in search.space.items())
+        trials = search.trials or len(search.combinations())
+        table.add_row(search.name, search.source, space, str(trials), str(len(search.seeds)), str(recorded))
     console.print(table)
 
 
-def _values(space: LogUniform | tuple[float, ...]) -> str:
+def _range_text(space: LogUniform | tuple[float, ...]) -> str:
     return ", ".join(f"{v:g}" for v in space) if isinstance(space, tuple) else f"{space.low:g} to {space.high:g}"
 
 
-def searched(search: Search, failed: Mapping[str, str], ended: bool, mlruns: Path) -> None:
-    """What a search found on dev."""
+def print_outcome(search: Search, failed: Mapping[str, str], ended: bool, mlruns: Path) -> None:
+    """Print a search's best dev scores, and its failures."""
     lines = csv_record.read_searches(search.scale.name, mlruns)
-    mine = lines[lines["search"] == search.name].sort_values("score", ascending=False)
-    states = ", ".join(f"{n} {state}" for state, n in mine["state"].value_counts().items())
-    console.print(f"search {search.name}: {len(mine)} trials recorded ({states})")
-    for line in mine[mine["state"] == "finished"].head(3).itertuples():
+    trials = lines[lines["search"] == search.name].sort_values("score", ascending=False)
+    states = ", ".join(f"{n} {state}" for state, n in trials["state"].value_counts().items())
+    console.print(f"search {search.name}: {len(trials)} trials recorded ({states})")
+    for line in trials[trials["state"] == "finished"].head(3).itertuples():
         console.print(f"  {100 * float(line.score):.2f} on {search.scale.dev}: {line.trial}")
     print_failures(failed, ended)

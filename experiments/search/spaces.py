@@ -1,8 +1,8 @@
-"""Searches of nuisance settings, those that no claim is about: on dev scores alone, over seeds that no study reports.
+"""Declare searches of settings that no claim is about, by dev scores only and on seeds that no study reports.
 
-A search without a number of trials takes every combination once, as RankCSE's authors did; any other asks Optuna's
-sampler, and ASHA stops what falls behind. Compare methods by what they reach after equally many trials (the curve of
-the expected maximum).
+A search without a number of trials tries every combination once, as RankCSE's authors did. Any other draws settings
+from Optuna's sampler, and ASHA stops the worse trials. Compare methods by their expected maximum after equally many
+trials.
 """
 
 import json
@@ -21,13 +21,13 @@ from experiments.schema.rows import BASE
 from experiments.schema.scales import SCALES, SEARCH_SEEDS
 from experiments.schema.study import Scale
 
-PUBLISHED_RATE = 3e-5  # what a scale's learning rate stands for
+PUBLISHED_RATE = 3e-5  # the published learning rate, which a scale may replace
 TRIALS = 24
 
 
 @dataclass(frozen=True)
 class LogUniform:
-    """Any number from `low` to `high`, evenly on a logarithmic scale."""
+    """Numbers from `low` to `high`, uniform on a logarithmic scale."""
 
     low: float
     high: float
@@ -38,7 +38,7 @@ Space = Mapping[str, LogUniform | tuple[float, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Settings of one run by name, each with the values it may have, `trials` of them; without trials, all."""
+    """A search over a space of settings of one run: `trials` draws, or every combination if `trials` is 0."""
 
     name: str
     source: str
@@ -51,59 +51,59 @@ class Search:
     def __post_init__(self) -> None:
         ranges = [name for name, values in self.space.items() if isinstance(values, LogUniform)]
         if ranges and not self.trials:
-            raise ValueError(f"search {self.name}: a grid wants values for {', '.join(ranges)}, got a range")
+            raise ValueError(f"search {self.name}: a grid needs values for {', '.join(ranges)}, got a range")
         for settings in self.combinations():
-            self.jobs(settings)  # a run's own words where it can't have such settings
+            self.jobs(settings)  # raises the run's own error for invalid settings
 
     @property
     def evaluations(self) -> int:
-        """Dev scores of one training."""
+        """The number of dev scores in one training."""
         lines = self.scale.corpus.lines * self.start.epochs
         return max(1, lines // self.start.batch_size // self.start.eval_steps)
 
     @property
-    def own(self) -> dict[str, float]:
-        """The study's settings, which a sampled search begins with."""
+    def default_settings(self) -> dict[str, float]:
+        """The settings of the studies, with which a sampled search begins."""
         settings = self.start.settings()
         return {name: settings[name] for name in self.space}
 
     def combinations(self) -> list[dict[str, float]]:
-        """Every combination of the space's values, of a range its ends."""
+        """Return every combination of the space's values; for a range, of its two ends."""
         values = [(v.low, v.high) if isinstance(v, LogUniform) else v for v in self.space.values()]
         return [dict(zip(self.space, chosen, strict=True)) for chosen in product(*values)]
 
     def holds(self, settings: Mapping[str, float]) -> bool:
-        """Whether settings are of this space, which may have been declared otherwise when they were tried."""
+        """Whether settings lie in this space; recorded ones may come from an earlier declaration."""
         return settings.keys() == self.space.keys() and all(
             values.low <= settings[name] <= values.high if isinstance(values, LogUniform) else settings[name] in values
             for name, values in self.space.items()
         )
 
     def jobs(self, settings: Mapping[str, float]) -> tuple[Job, ...]:
-        """A training for each seed, kept by the scale's dev set, with nothing else scored."""
+        """Return a job for each seed that trains, selects by the scale's dev set and scores nothing else."""
         of_run = {field.name for field in fields(Run)}
         method = with_fields(self.start.method, **{k: v for k, v in settings.items() if k not in of_run})
         run = replace(self.start, method=method, **{k: v for k, v in settings.items() if k in of_run})
         label = " ".join(f"{name}={value:.3g}" for name, value in settings.items())
         return tuple(self._job(replace(run, seed=seed), f"search {self.name} {label}") for seed in self.seeds)
 
-    def nested(self) -> list[tuple[Job, ...]]:
-        """What must be trained before any trial, in levels that need only earlier ones."""
+    def nested_levels(self) -> list[tuple[Job, ...]]:
+        """Return the jobs to do before any trial, in levels that need only earlier ones."""
         rules: dict[Run, list[str]] = {}
-        deep: dict[Run, int] = {}
+        depth: dict[Run, int] = {}
 
-        def need(run: Run) -> int:
-            for one, rule in run.reads():
-                rules.setdefault(one, []).append(rule)
-                deep[one] = need(one)
-            return 1 + max((deep[one] for one, _ in run.reads()), default=-1)
+        def visit(run: Run) -> int:
+            for nested, rule in run.nested_checkpoints():
+                rules.setdefault(nested, []).append(rule)
+                depth[nested] = visit(nested)
+            return 1 + max((depth[nested] for nested, _ in run.nested_checkpoints()), default=-1)
 
-        need(self.start)
+        visit(self.start)
         jobs = {
-            one: self._job(one, f"{one.method.name} {one.backbone.name}", *rules[one], tasks=(self.scale.dev,))
-            for one in deep  # scored on dev, as the record has it: weights must give the recorded score
+            run: self._job(run, f"{run.method.name} {run.backbone.name}", *rules[run], tasks=(self.scale.dev,))
+            for run in depth  # scored on dev, to verify that the weights give the recorded score
         }
-        return [tuple(jobs[one] for one in deep if deep[one] == level) for level in sorted(set(deep.values()))]
+        return [tuple(jobs[run] for run in depth if depth[run] == level) for level in sorted(set(depth.values()))]
 
     def _job(self, run: Run, label: str, *rules: str, tasks: tuple[str, ...] = ()) -> Job:
         kept = dict.fromkeys(rules or (self.scale.dev,))
@@ -111,8 +111,8 @@ class Search:
 
 
 def distributions(space: Space) -> dict[str, Any]:
-    """A space in Optuna's terms."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution  # a second that few need
+    """Return a space as Optuna's distributions."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution  # lazy: slow import
 
     return {
         name: FloatDistribution(v.low, v.high, log=True) if isinstance(v, LogUniform) else CategoricalDistribution(v)
@@ -121,12 +121,12 @@ def distributions(space: Space) -> dict[str, Any]:
 
 
 def settings_text(settings: Mapping[str, float]) -> str:
-    """Settings as the record names them."""
+    """Return settings as text, as in the record."""
     return json.dumps(dict(sorted(settings.items())))
 
 
 def _rankcse(rank: str, trials: int) -> Callable[[Scale], Search]:
-    """Temperatures of RankCSE's grid (Table 9); its two learning rates, or what lies around them."""
+    """Return a search of RankCSE's temperatures (Table 9) and its two learning rates, or a range around them."""
     name = f"rankcse-{rank.replace('_', '')}" + ("" if trials else "-grid")
 
     def at(scale: Scale) -> Search:
@@ -145,12 +145,12 @@ def _rankcse(rank: str, trials: int) -> Callable[[Scale], Search]:
 
 
 def learning_rate_range(rate: float) -> LogUniform:
-    """A tenth of a learning rate to ten thirds of it."""
+    """Return the range from a tenth of a learning rate to ten thirds of it."""
     return LogUniform(rate / 10, rate * 10 / 3)
 
 
 def simcse(scale: Scale) -> Search:
-    """As many trials for the baseline; temperatures from SimCSE's own ablation (Gao et al., EMNLP 2021)."""
+    """Return a search for the baseline with as many trials; temperatures of SimCSE's ablation (Gao et al., 2021)."""
     start = simcse_run(scale, BASE)
     assert start  # every scale has something for BERT-base
     space: dict[str, Any] = {
@@ -170,15 +170,15 @@ SEARCHES: dict[str, Callable[[Scale], Search]] = {
 
 
 def choose_searches(names: Sequence[str], scale: str) -> list[Search]:
-    """The searches of the given names: a search, or a method for all of its searches."""
+    """Return the searches of the given names: a search, or a method for all of its searches."""
     size = look_up("scale", scale, SCALES)
-    found: dict[str, Callable[[Scale], Search]] = {}
+    chosen: dict[str, Callable[[Scale], Search]] = {}
     if not names:
         raise ValueError(f"no name of a search; known: all, rankcse, {', '.join(SEARCHES)}")
     for name in names:
-        mine = {one: make for one, make in SEARCHES.items() if name in (one.partition("-")[0], "all")}
-        mine = {name: SEARCHES[name]} if name in SEARCHES else mine
-        if not mine:
+        matching = {key: make for key, make in SEARCHES.items() if name in (key.partition("-")[0], "all")}
+        matching = {name: SEARCHES[name]} if name in SEARCHES else matching
+        if not matching:
             raise unknown("search", name, ["all", "rankcse", *SEARCHES])
-        found |= mine
-    return [make(size) for make in found.values()]
+        chosen |= matching
+    return [make(size) for make in chosen.values()]

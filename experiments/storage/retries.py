@@ -1,4 +1,4 @@
-"""Retry while storage or a server can't be reached."""
+"""Retry operations while storage or a server is unreachable."""
 
 import errno
 import logging
@@ -17,9 +17,9 @@ logger = logging.getLogger(__name__)
 
 
 def retry(operation: Callable[[], T]) -> T:
-    """Return what an operation returns, repeated while storage can't be reached; then raise its own error."""
+    """Return the result of an operation; repeat it while storage is unreachable, until the timeout."""
     retrying = Retrying(
-        retry=retry_if_exception(_may_pass),
+        retry=retry_if_exception(_is_temporary),
         stop=stop_after_delay(RETRY_TIMEOUT_SECONDS),
         wait=wait_fixed(RETRY_INTERVAL_SECONDS),
         before_sleep=_warn,
@@ -28,7 +28,7 @@ def retry(operation: Callable[[], T]) -> T:
     return retrying(operation)
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_temporary(error: BaseException) -> bool:
     return isinstance(error, OSError) and not isinstance(error, PERMANENT) and error.errno != errno.ENOSPC
 
 

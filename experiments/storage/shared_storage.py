@@ -1,15 +1,15 @@
-"""Run folders on storage that every machine of a cluster reaches: a folder by any URL that fsspec knows.
+"""Share run folders among the machines of a cluster, in a folder at any URL that fsspec supports.
 
-    URL/<key>/1, 2, ...                files that name the folders that count; the last one is the run's, a later one
-                                       has scores that an earlier one lacks
+    URL/<key>/1, 2, ...                pointer files: each names a folder with a version of the run. The last one is
+                                       current; a later version has scores that an earlier one lacks
     URL/<key>/<attempt>-<number>/      such a folder: checkpoints, history, result, arrays
-    URL/<key>/state-<step>-<selection rules>-<attempt>/    what a run goes on from
-    .../complete                       in each of them, written last: the names of its files
-    URL/pins/...                       the content of each corpus and backbone that is taken by name alone
-    URL/prepared                       without it no worker takes the folder for the shared one: it may not be mounted
+    URL/<key>/state-<step>-<selection rules>-<attempt>/    the state from which an unfinished run resumes
+    .../complete                       in each of these folders, written last: the names of its files
+    URL/pins/...                       the content of each corpus and backbone that is declared by name only
+    URL/prepared                       marks the shared folder, which may not be mounted on every machine
 
-No two attempts write the same name, but for 1, 2, ..., which are the first one's for good. So a worker that was cut off
-and lives on can spoil nothing: what it brings after another one has finished is not looked at.
+Two attempts never write the same file, except pointer files, which belong to the first attempt that creates them. So a
+worker that was cut off and still runs can do no harm: late uploads are ignored.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from pathlib import Path
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from cse_core.data.pins import hold, pins
+from cse_core.data.pins import enforce_pins, read_pins
 from cse_core.training.checkpoint import MANIFEST, parse_manifest
 from cse_core.training.run_state import HISTORY, History, check_finished, check_manifest, load_history, load_state
 from experiments.storage.credentials import redact_credentials
@@ -34,14 +34,15 @@ from experiments.storage.credentials import redact_credentials
 ARRAYS = ("pair_scores", "figure_data")
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
 STATE = re.compile(r".*/state-(?P<step>\d+)-(?P<rules>[\w+]+)-(?P<attempt>[0-9a-f]{12})")
-SUFFIXES = (".json", ".safetensors", ".txt", ".npz")  # of what is fetched beside a state: nothing that could run code
+# Files that are downloaded beside a state: none that could run code.
+SUFFIXES = (".json", ".safetensors", ".txt", ".npz")
 COMPLETE, PREPARED, PINNED, TRIES = "complete", "prepared", "pins", 3
 logger = logging.getLogger(__name__)
 
 
 @contextmanager
 def _os_errors(url: str) -> Generator[None]:
-    """What a store raises as an OSError, whatever its library calls it; a wrong value stays one."""
+    """Turn every error of a storage library into an OSError, except ValueError."""
     try:
         yield
     except (OSError, ValueError):
@@ -51,7 +52,7 @@ def _os_errors(url: str) -> Generator[None]:
 
 
 class Shared:
-    """A folder by URL. What can't be reached is an OSError."""
+    """A shared folder by URL. Unreachable storage raises OSError."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -60,7 +61,7 @@ class Shared:
         self.attempt = uuid.uuid4().hex[:12]
 
     def prepare(self) -> None:
-        """Make this a folder to share. Storage on which two attempts could both be the first is refused."""
+        """Prepare the shared folder; refuse storage without atomic create-if-absent."""
         place = f"{self.root}/probe-{self.attempt}"
         try:
             with _os_errors(self.url):
@@ -71,12 +72,10 @@ class Shared:
         except (OSError, ValueError) as error:
             raise OSError(f"{redact_credentials(self.url)}: can't be shared ({redact_credentials(error)})") from error
         if not refuses:
-            raise OSError(
-                f"{redact_credentials(self.url)}: can't be shared: a file that is there can be created once more"
-            )
+            raise OSError(f"{redact_credentials(self.url)}: can't be shared: a file that exists can be created again")
 
-    def insist(self) -> None:
-        """An error unless the folder was prepared, and so is here."""
+    def require_prepared(self) -> None:
+        """Raise OSError unless the folder was prepared: it may not be mounted on this machine."""
         with _os_errors(self.url):
             self.files.invalidate_cache(self.root)
             if not self.files.exists(f"{self.root}/{PREPARED}"):
@@ -85,15 +84,15 @@ class Shared:
                 )
 
     def holds(self, key: str, rules: Collection[str]) -> bool:
-        """Whether a run is published with the checkpoints of these rules."""
+        """Whether a run was uploaded with the checkpoints of these rules."""
         with _os_errors(self.url):
-            last = self._last(key)
+            last = self._last_number(key)
             if not last:
                 return False
-            return self._fits(self._folder(key, last), key, rules)
+            return self._has_checkpoints(self._folder(key, last), key, rules)
 
-    def _fits(self, place: str, key: str, rules: Collection[str]) -> bool:
-        """Whether a folder holds checkpoints of these rules that are those of its history."""
+    def _has_checkpoints(self, place: str, key: str, rules: Collection[str]) -> bool:
+        """Whether a folder has the checkpoints of these rules, as listed in its history."""
         try:
             history = History.of(json.loads(self.files.cat_file(f"{place}/{HISTORY}")))
             if not set(rules) <= set(history.kept):
@@ -109,103 +108,106 @@ class Shared:
         return True
 
     def fetch(self, key: str, store: Path, *, weights: bool = True, rules: Collection[str] = ()) -> int:
-        """Bring a run's folder into the store, unless it is there; which one it was.
+        """Download a run's folder into the store if it is not up to date; return the number of its version or 0.
 
-        Of a run under way, its furthest state with these selection rules. Without `weights` only what is recorded.
+        If the run is unfinished, download its furthest state for these selection rules. Without `weights`, download
+        only the files that the record needs.
         """
         with _os_errors(self.url):
             for _ in range(TRIES - 1):
-                with suppress(FileNotFoundError):  # a state went as another attempt finished or got further: look again
+                with suppress(FileNotFoundError):  # another attempt removed the state: try again
                     return self._fetch(key, store, weights, rules)
             return self._fetch(key, store, weights, rules)
 
     def _fetch(self, key: str, store: Path, weights: bool, rules: Collection[str]) -> int:
-        last, folder = self._last(key), store / key
+        last, folder = self._last_number(key), store / key
         if not last:
-            state = self._state(key, folder, rules) if rules else ""
+            state = self._furthest_state(key, folder, rules) if rules else ""
             if state:
-                logger.warning("run %s goes on from %s", key, state)
+                logger.warning("run %s resumes from %s", key, state)
                 self._download(state, folder, weights=True)
             return last
         here = folder / "shared"
         if not (here.is_file() and here.read_text() == str(last)):
             self._download(self._folder(key, last), folder, weights=weights)
             if weights:
-                (folder / "state.pt").unlink(missing_ok=True)  # of an attempt that was not the first to finish
+                (folder / "state.pt").unlink(missing_ok=True)  # left by an attempt that another one overtook
                 here.write_text(str(last))
         return last
 
     def publish(self, folder: Path, after: int) -> bool:
-        """Make a folder the run's, if nobody else has since `fetch` returned `after`."""
+        """Upload a folder as the run's next version, unless another attempt did so since `fetch` returned `after`."""
         place = f"{self.root}/{folder.name}"
         check_finished(folder)
-        self.insist()
-        own, number = f"{self.attempt}-{after + 1}", f"{place}/{after + 1}"
+        self.require_prepared()
+        name, number = f"{self.attempt}-{after + 1}", f"{place}/{after + 1}"
         with _os_errors(self.url):
-            if not self.files.exists(number):  # else it is claimed, by this very attempt if it is tried again
-                self._upload(folder, f"{place}/{own}")
-            won = self._claim(number, own)
+            if not self.files.exists(number):  # else it is claimed, by this attempt if this call is a retry
+                self._upload(folder, f"{place}/{name}")
+            won = self._claim(number, name)
             if won:
                 (folder / "shared").write_text(str(after + 1))
-        with suppress(OSError), _os_errors(self.url):  # what is left then takes room, and is not looked at
-            self._remove([*self._states(folder.name), *([] if won else [f"{place}/{own}"])])
+        with suppress(OSError), _os_errors(self.url):  # leftovers take space and are ignored
+            self._remove([*self._states(folder.name), *([] if won else [f"{place}/{name}"])])
         return won
 
     def drop_states(self, keys: Iterable[str]) -> None:
-        """Of runs that nobody goes on with."""
+        """Delete saved states of abandoned runs."""
         with _os_errors(self.url):
             self._remove([state for key in keys for state in self._states(key)])
 
     def share_state(self, folder: Path, rules: Collection[str]) -> None:
-        """Keep what a run with these selection rules can go on from; its earlier ones of this attempt go."""
-        step = _own_step(folder, rules)
-        if not 0 <= step < math.inf:  # none that could be read; or one of a run that is trained again, for more rules
+        """Upload the state from which a run with these rules can resume; delete earlier ones of this attempt."""
+        step = _local_step(folder, rules)
+        if not 0 <= step < math.inf:  # no readable state, or a finished run that is retrained for more rules
             return
-        self.insist()
+        self.require_prepared()
         with _os_errors(self.url):
-            name = f"state-{step}-{_joined(rules)}-{self.attempt}"
+            name = f"state-{step}-{_rules_slug(rules)}-{self.attempt}"
             state = f"{self.root}/{folder.name}/{name}"
-            if not self.files.exists(f"{state}/{COMPLETE}"):  # else the run has saved none since
+            if not self.files.exists(f"{state}/{COMPLETE}"):  # else the run saved no new state
                 self._upload(folder, state)
-            mine = [path for path in self._states(folder.name) if path.endswith(self.attempt)]
-            self._remove([path for path in mine if not path.endswith(name)])
+            uploaded = [path for path in self._states(folder.name) if path.endswith(self.attempt)]
+            self._remove([path for path in uploaded if not path.endswith(name)])
 
     def exchange_pins(self, store: Path) -> None:
-        """Hold this machine's corpora and backbones (data/pins.py) to what the first machine to use them found."""
+        """Refuse corpora and backbones with other content than on the machine that used them first (data/pins.py)."""
         place = f"{self.root}/{PINNED}"
-        self.insist()
+        self.require_prepared()
         with _os_errors(self.url):
             self.files.makedirs(place, exist_ok=True)
-            for pin in pins(store).items():  # a name that is taken stays as it is
+            for pin in read_pins(store).items():  # an existing name keeps its content
                 self._claim(f"{place}/{hashlib.sha256(pin[0].encode()).hexdigest()}", json.dumps(pin))
             files = [path for path in self._entries(PINNED) if not path.endswith(".part")]
-            hold(store, dict(json.loads(self.files.cat_file(path)) for path in files), redact_credentials(self.url))
+            enforce_pins(
+                store, dict(json.loads(self.files.cat_file(path)) for path in files), redact_credentials(self.url)
+            )
 
     def _remove(self, places: list[str]) -> None:
         for place in places:
-            with suppress(FileNotFoundError):  # another attempt may be at it too
+            with suppress(FileNotFoundError):  # another attempt may delete it too
                 self.files.rm(place, recursive=True)
 
-    def _last(self, key: str) -> int:
+    def _last_number(self, key: str) -> int:
         names = [path.rpartition("/")[2] for path in self._entries(key)]
         return max((int(name) for name in names if name.isdigit()), default=0)
 
     def _folder(self, key: str, last: int) -> str:
         name = self.files.cat_file(f"{self.root}/{key}/{last}").decode()
         if not NAMED.fullmatch(name):
-            raise ValueError(f"{self.root}/{key}/{last}: wants the name of an attempt's folder, found {name!r}")
+            raise ValueError(f"{self.root}/{key}/{last}: expected the name of an attempt's folder, got {name!r}")
         return f"{self.root}/{key}/{name}"
 
-    def _state(self, key: str, folder: Path, rules: Collection[str]) -> str:
-        """The furthest complete state of these rules, if it is further than what this machine has to go on from."""
+    def _furthest_state(self, key: str, folder: Path, rules: Collection[str]) -> str:
+        """Return the furthest complete state for these rules if it is further than this machine's, else ""."""
         steps = {
             path: int(named["step"])
             for path in self._states(key)
-            if (named := STATE.fullmatch(path)) and named["rules"] == _joined(rules)
+            if (named := STATE.fullmatch(path)) and named["rules"] == _rules_slug(rules)
             if self.files.exists(f"{path}/{COMPLETE}")
         }
         furthest = max(steps, key=steps.__getitem__, default="")
-        return furthest if furthest and steps[furthest] > _own_step(folder, rules) else ""
+        return furthest if furthest and steps[furthest] > _local_step(folder, rules) else ""
 
     def _states(self, key: str) -> list[str]:
         return [path for path in self._entries(key) if path.rpartition("/")[2].startswith("state-")]
@@ -215,11 +217,11 @@ class Shared:
         self.files.invalidate_cache(place)
         try:
             return [path.rstrip("/") for path in self.files.ls(place, detail=False)]
-        except FileNotFoundError:  # any other error is one: a run that can't be seen is not a run that is not there
+        except FileNotFoundError:  # no other error: an unreachable run is not a missing one
             return []
 
     def _download(self, source: str, folder: Path, *, weights: bool) -> None:
-        """Into the run's own folder, each file whole or not at all."""
+        """Download files into the run's folder, each one atomically."""
         for name in self.files.cat_file(f"{source}/{COMPLETE}").decode().splitlines():
             inside = Path(name)
             if ".." in inside.parts or inside.is_absolute():
@@ -240,7 +242,7 @@ class Shared:
         """Refuse to fetch a symbolic link, or through one: it could show any file of the reader's machine."""
         if not isinstance(self.files, LocalFileSystem):
             return
-        parts = [Path(source) / part for part in (inside, *inside.parents)]  # the last one is the source itself
+        parts = [Path(source) / part for part in (inside, *inside.parents)]  # the last one is the source
         for path in (Path(source).parent, *parts):
             if path.is_symlink():
                 raise PermissionError(f"{path}: is a symbolic link, expected a file of a run; delete the run's folder")
@@ -249,24 +251,24 @@ class Shared:
         linked = [path for path in sorted(folder.rglob("*")) if path.is_symlink()]
         for path in linked:
             logger.warning("%s: is a symbolic link and is not uploaded", path)
-        found = [
+        files = [
             path
             for path in sorted(folder.rglob("*"))  # does not go into linked folders
             if path.is_file() and path not in linked and path.suffix not in (".part", ".lock")
         ]
-        names = [path.relative_to(folder).as_posix() for path in found if path.name != "shared"]
+        names = [path.relative_to(folder).as_posix() for path in files if path.name != "shared"]
         for parent in {place} | {f"{place}/{name}".rpartition("/")[0] for name in names}:
             self.files.makedirs(parent, exist_ok=True)
         try:
             for name in names:
                 self.files.put_file(str(folder / name), f"{place}/{name}")
         except FileNotFoundError:
-            self.insist()  # a folder that was there may be mounted no more, which is waited for
+            self.require_prepared()  # if the folder is no longer mounted, this raises an error that is retried
             raise
         self.files.pipe_file(f"{place}/{COMPLETE}", "\n".join(names).encode())
 
     def _claim(self, path: str, name: str) -> bool:
-        """Write a file that must not be there yet, whole or not at all."""
+        """Create a file atomically unless it exists; return whether it has this content."""
         try:
             if isinstance(self.files, LocalFileSystem):
                 part = Path(f"{path}.{self.attempt}.part")
@@ -278,19 +280,21 @@ class Shared:
             else:
                 with self.files.open(path, "xb") as file:
                     file.write(name.encode())
-        except OSError:  # stores have several for a name that is taken; a write that was tried again may be our own
+        except (
+            OSError
+        ):  # storage differs in its error for an existing name; an earlier try of this call may have created it
             if not self.files.exists(path):
                 raise
             return self.files.cat_file(path).decode() == name
         return True
 
 
-def _joined(rules: Collection[str]) -> str:
+def _rules_slug(rules: Collection[str]) -> str:
     return "+".join(sorted(set(rules)))
 
 
-def _own_step(folder: Path, rules: Collection[str]) -> float:
-    """How far a run has come in a folder; -1 where nothing there can be gone on from with these rules."""
+def _local_step(folder: Path, rules: Collection[str]) -> float:
+    """Return the step from which a run can resume in a folder: infinity if finished, -1 if there is no state to use."""
     if load_history(folder):
         return math.inf
     state = load_state(folder / "state.pt", folder.name, rules, mapped=True)

@@ -33,44 +33,44 @@ PLANNED: dict[str, dict[str, StudyAt]] = {
 EVERYTHING = ("all", *PLANNED)
 
 
-def _place(name: str) -> tuple[int, int, str]:
-    """A paper's tables by number, its figures by number, then what stands in its text."""
-    found = re.search(r"-(table|figure)(\d+)(\w*)$", name)
-    if not found:
+def _order_in_paper(name: str) -> tuple[int, int, str]:
+    """Return a sort key: tables by number, figures by number, then studies of the paper's text."""
+    match = re.search(r"-(table|figure)(\d+)(\w*)$", name)
+    if not match:
         return (2, 0, "")
-    return (("table", "figure").index(found[1]), int(found[2]), found[3])
+    return (("table", "figure").index(match[1]), int(match[2]), match[3])
 
 
 STUDIES: dict[str, StudyAt] = {
-    name: studies[name] for studies in PAPERS.values() for name in sorted(studies, key=_place)
+    name: studies[name] for studies in PAPERS.values() for name in sorted(studies, key=_order_in_paper)
 }
 
 
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
-    """The studies of the given names: a study, a paper for all of its studies, `all`, or `quickstart`."""
+    """Return the studies of the given names: a study, a paper for all of its studies, `all`, or `quickstart`."""
     scale = look_up("scale", scale_name, SCALES)
     groups = PAPERS | PLANNED
-    known = STUDIES | {name: study for group in PLANNED.values() for name, study in group.items()}
-    found: dict[str, StudyAt] = {}
+    studies = STUDIES | {name: study for group in PLANNED.values() for name, study in group.items()}
+    chosen: dict[str, StudyAt] = {}
     for name in names:
         if name == "quickstart":
-            found |= quickstart.STUDIES
+            chosen |= quickstart.STUDIES
         elif name == "all":
-            found |= STUDIES
+            chosen |= STUDIES
         elif name in groups:
-            found |= groups[name]
-        elif name in known:
-            found[name] = known[name]
+            chosen |= groups[name]
+        elif name in studies:
+            chosen[name] = studies[name]
         else:
-            raise unknown("study", name, ["all", "quickstart", *groups, *known])
-    return [study(SCALES["quickstart"] if name == "quickstart" else scale) for name, study in found.items()]
+            raise unknown("study", name, ["all", "quickstart", *groups, *studies])
+    return [study(SCALES["quickstart"] if name == "quickstart" else scale) for name, study in chosen.items()]
 
 
 def single(name: str, scale_name: str) -> Study:
-    """The one study of a name; the names of several, as of a paper, are refused."""
-    found = choose_studies([name], scale_name)
-    if len(found) != 1:
+    """Return the study of a name; refuse names of several studies, such as a paper's."""
+    studies = choose_studies([name], scale_name)
+    if len(studies) != 1:
         raise ValueError(
-            f"{name} names {len(found)} studies; expected the name of one: {', '.join(s.name for s in found)}"
+            f"{name} names {len(studies)} studies; expected the name of one: {', '.join(s.name for s in studies)}"
         )
-    return found[0]
+    return studies[0]

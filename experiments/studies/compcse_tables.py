@@ -6,11 +6,11 @@ from cse_core.run import Run
 from experiments.schema.columns import STS
 from experiments.schema.hypotheses import NEGLIGIBLE_COST_RATIO, Cost, beats, beats_by, is_below, varies_less
 from experiments.schema.recipes import BACKBONES, RUNS, simcse_run
-from experiments.schema.rows import BASE, LARGE, fine, first_seed, row, rows_of
+from experiments.schema.rows import BASE, LARGE, first_seed, row, rows_of, with_dense_dev_scores
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
 COMPOSED = RUNS["compcse"]
-# Tables 2 to 5 take the whole width; Table 6 finds that less is better on BERT-base.
+# Tables 2 to 5 use all dimensions; Table 6 reports that fewer are better on BERT-base.
 WHOLE: dict[str, Any] = {"dims": None}
 SUBSAMPLED = {"+adjacent": "adjacent", "+overlapping": "overlapping", "+subsuming": "subsuming"}
 HOW = {
@@ -23,7 +23,7 @@ HOW = {
 SIDES = {"compose z": "anchor", "compose z+": "positive", "compose both": "both"}
 DEV = "stsb_dev"
 
-COLLAPSE = 5.0  # points from which a composition is said to collapse; the paper's lose fifteen
+COLLAPSE = 5.0  # points of loss that count as a collapse; the paper's collapsed compositions lose fifteen
 
 
 def table1(scale: Scale) -> Study:
@@ -46,27 +46,27 @@ def table1(scale: Scale) -> Study:
     )
 
 
-def _composed(scale: Scale, backbone: str, **fields: Any) -> Run | None:
+def _composition_run(scale: Scale, backbone: str, **fields: Any) -> Run | None:
     return COMPOSED(scale, backbone, **({"subsampling": "none"} | WHOLE | fields))
 
 
-def _published(table: str, backbone: str, variant: str, method: str = "CompCSE") -> Published:
+def _published_row(table: str, backbone: str, variant: str, method: str = "CompCSE") -> Published:
     return Published(f"compcse_{table}", BACKBONES[backbone], method, variant)
 
 
 def table2(scale: Scale) -> Study:
-    """Subsampling: phrases of the sentences as further examples."""
+    """Subsampling: phrases of the sentences as additional examples."""
     rows, comparisons = [], []
     for backbone, title in BACKBONES.items():
-        published = _published("table2", backbone, "SimCSE", "SimCSE")
+        published = _published_row("table2", backbone, "SimCSE", "SimCSE")
         simcse = row(scale, f"SimCSE {title}", simcse_run(scale, backbone), backbone, published)
-        plain = _sampled(scale, backbone, "w/ composition", "none")
-        subsampled = [_sampled(scale, backbone, name, kind) for name, kind in SUBSAMPLED.items()]
+        plain = _subsampling_row(scale, backbone, "w/ composition", "none")
+        subsampled = [_subsampling_row(scale, backbone, name, kind) for name, kind in SUBSAMPLED.items()]
         rows += [simcse, plain, *subsampled]
         if backbone == LARGE:
-            comparisons += [beats(one, plain, claim="C2", column=DEV) for one in subsampled]
+            comparisons += [beats(phrases, plain, claim="C2", column=DEV) for phrases in subsampled]
         if backbone == BASE:
-            comparisons += [beats(plain, one, claim="C2", column=DEV) for one in subsampled]
+            comparisons += [beats(plain, phrases, claim="C2", column=DEV) for phrases in subsampled]
     return Study(
         name="compcse-table2",
         source="CompCSE, Table 2",
@@ -78,20 +78,20 @@ def table2(scale: Scale) -> Study:
     )
 
 
-def _sampled(scale: Scale, backbone: str, name: str, subsampling: str) -> Row:
-    run, title = _composed(scale, backbone, subsampling=subsampling), BACKBONES[backbone]
-    published = _published("table2", backbone, name)
+def _subsampling_row(scale: Scale, backbone: str, name: str, subsampling: str) -> Row:
+    run, title = _composition_run(scale, backbone, subsampling=subsampling), BACKBONES[backbone]
+    published = _published_row("table2", backbone, name)
     return row(scale, f"{name} {title}", run, backbone, published, short=f"{name[:6]} {title[-4:]}")
 
 
 def table3(scale: Scale) -> Study:
-    """How two parts become one; the caption says BERT-base, the rows have RoBERTa-base too."""
+    """Ways to compose two parts; the caption says BERT-base, the rows have RoBERTa-base too."""
 
-    def composed(name: str, backbone: str) -> Row:
-        run, label = _composed(scale, backbone, compose=HOW[name]), f"{name} {BACKBONES[backbone]}"
-        return row(scale, label, run, backbone, _published("table3", backbone, name), short=f"C {HOW[name][:10]}")
+    def composed_row(name: str, backbone: str) -> Row:
+        run, label = _composition_run(scale, backbone, compose=HOW[name]), f"{name} {BACKBONES[backbone]}"
+        return row(scale, label, run, backbone, _published_row("table3", backbone, name), short=f"C {HOW[name][:10]}")
 
-    rows = {(name, backbone): composed(name, backbone) for backbone in (BASE, "roberta-base") for name in HOW}
+    rows = {(name, backbone): composed_row(name, backbone) for backbone in (BASE, "roberta-base") for name in HOW}
     summed, averaged, joined, projected, differences = (rows[name, BASE] for name in HOW)
     return Study(
         name="compcse-table3",
@@ -111,14 +111,14 @@ def table3(scale: Scale) -> Study:
     )
 
 
-def _variant(scale: Scale, table: str, name: str, **fields: Any) -> Row:
-    run = _composed(scale, BASE, **fields)
-    return row(scale, name, run, BASE, _published(table, BASE, name), short=f"C {name}")
+def _variant_row(scale: Scale, table: str, name: str, **fields: Any) -> Row:
+    run = _composition_run(scale, BASE, **fields)
+    return row(scale, name, run, BASE, _published_row(table, BASE, name), short=f"C {name}")
 
 
 def table4(scale: Scale) -> Study:
-    """Which side is composed."""
-    anchor, positive, both = (_variant(scale, "table4", name, side=side) for name, side in SIDES.items())
+    """The composed side: anchor, positive or both."""
+    anchor, positive, both = (_variant_row(scale, "table4", name, side=side) for name, side in SIDES.items())
     return Study(
         name="compcse-table4",
         source="CompCSE, Table 4",
@@ -131,8 +131,8 @@ def table4(scale: Scale) -> Study:
 
 
 def table5(scale: Scale) -> Study:
-    """How many parts."""
-    two, three, four = (_variant(scale, "table5", f"{n} partitions", parts=n) for n in (2, 3, 4))
+    """The number of parts."""
+    two, three, four = (_variant_row(scale, "table5", f"{n} partitions", parts=n) for n in (2, 3, 4))
     return Study(
         name="compcse-table5",
         source="CompCSE, Table 5",
@@ -145,13 +145,13 @@ def table5(scale: Scale) -> Study:
 
 
 def table6(scale: Scale) -> Study:
-    """The loss on the first coordinates only; at another width the same shares of it."""
+    """The loss on the first d0 dimensions only; at another width, the same share of it."""
 
     def cut(d0: int, backbone: str, whole: int) -> Row:
-        dims = None if d0 == whole else _share(scale, d0, whole)
-        run = _composed(scale, backbone, dims=dims) if backbone in scale.backbones else None
+        dims = None if d0 == whole else _dimensions(scale, d0, whole)
+        run = _composition_run(scale, backbone, dims=dims) if backbone in scale.backbones else None
         label = f"d0={d0} {BACKBONES[backbone]}"
-        published = _published("table6", backbone, f"d0={d0}")
+        published = _published_row("table6", backbone, f"d0={d0}")
         return row(scale, label, run, backbone, published, short=f"C {label[:6]} {label[-4:]}")
 
     base = {d0: cut(d0, BASE, 768) for d0 in (192, 256, 384, 768)}
@@ -170,21 +170,22 @@ def table6(scale: Scale) -> Study:
     )
 
 
-def _share(scale: Scale, d0: int, whole: int) -> int:
-    """d0 of the papers' width as the same share of this scale's."""
+def _dimensions(scale: Scale, d0: int, whole: int) -> int:
+    """Return the number of dimensions that is the same share of this scale's width as d0 is of the paper's."""
     return round(d0 * (scale.width or whole) / whole)
 
 
-def _trajectory(scale: Scale, label: str, run: Run | None) -> Row:
-    return row(scale, label, fine(run), BASE, None, short=f"{label[:7]} fine")
+def _trajectory_row(scale: Scale, label: str, run: Run | None) -> Row:
+    return row(scale, label, with_dense_dev_scores(run), BASE, None, short=f"{label[:7]} fine")
 
 
 def figure2(scale: Scale) -> Study:
-    """Alignment and uniformity as training goes on."""
-    simcse = _trajectory(scale, "SimCSE", simcse_run(scale, BASE))
-    plain = _trajectory(scale, "w/ composition", _composed(scale, BASE))
+    """Alignment and uniformity over training."""
+    simcse = _trajectory_row(scale, "SimCSE", simcse_run(scale, BASE))
+    plain = _trajectory_row(scale, "w/ composition", _composition_run(scale, BASE))
     subsampled = [
-        _trajectory(scale, name, _composed(scale, BASE, subsampling=kind)) for name, kind in SUBSAMPLED.items()
+        _trajectory_row(scale, name, _composition_run(scale, BASE, subsampling=kind))
+        for name, kind in SUBSAMPLED.items()
     ]
     return Study(
         name="compcse-figure2",
@@ -194,7 +195,7 @@ def figure2(scale: Scale) -> Study:
         rows=(simcse, plain, *subsampled),
         columns=("alignment", "uniformity"),
         comparisons=(
-            *(is_below(one, plain, claim="C8", column="uniformity") for one in subsampled),
+            *(is_below(phrases, plain, claim="C8", column="uniformity") for phrases in subsampled),
             *(is_below(plain, other, claim="C8", column="alignment") for other in (simcse, *subsampled)),
         ),
         view="paths",
@@ -204,9 +205,9 @@ def figure2(scale: Scale) -> Study:
 
 
 def figure3(scale: Scale) -> Study:
-    """Dev scores as training goes on."""
-    simcse = _trajectory(scale, "SimCSE", simcse_run(scale, BASE))
-    ours = _trajectory(scale, "w/ composition", _composed(scale, BASE))
+    """Dev scores over training."""
+    simcse = _trajectory_row(scale, "SimCSE", simcse_run(scale, BASE))
+    ours = _trajectory_row(scale, "w/ composition", _composition_run(scale, BASE))
     return Study(
         name="compcse-figure3",
         source="CompCSE, Figure 3",
@@ -224,21 +225,21 @@ def figure3(scale: Scale) -> Study:
     )
 
 
-def _three(scale: Scale) -> tuple[Row, Row, Row]:
-    """SimCSE, DiffCSE and CompCSE."""
+def _three_methods(scale: Scale) -> tuple[Row, Row, Row]:
+    """Return rows of SimCSE, DiffCSE and CompCSE."""
     names = {"SimCSE": "simcse", "DiffCSE": "diffcse", "CompCSE": "compcse"}
     simcse, diffcse, ours = (row(scale, label, RUNS[name](scale, BASE), BASE, None) for label, name in names.items())
     return simcse, diffcse, ours
 
 
 def figure4(scale: Scale) -> Study:
-    """Cosines of a sentence, its halves and others."""
+    """Cosines between a sentence, its halves and other sentences."""
     return Study(
         name="compcse-figure4",
         source="CompCSE, Figure 4",
         question="Does CompCSE weigh the two halves of a sentence more evenly?",
         scale=scale,
-        rows=first_seed(_three(scale), scale),
+        rows=first_seed(_three_methods(scale), scale),
         columns=("phrases",),
         metric="cosine.mean",
         view="heat",
@@ -247,8 +248,8 @@ def figure4(scale: Scale) -> Study:
 
 
 def halves(scale: Scale) -> Study:
-    """Figure 4's question on all dev sentences."""
-    simcse, diffcse, ours = _three(scale)
+    """Figure 4's question, for all dev sentences."""
+    simcse, diffcse, ours = _three_methods(scale)
     return Study(
         name="compcse-halves",
         source="this project, after CompCSE, Figure 4",
@@ -261,8 +262,8 @@ def halves(scale: Scale) -> Study:
 
 
 def figure5(scale: Scale) -> Study:
-    """Dev sentences in two dimensions, coloured by length; as a number, the pull of length on scores."""
-    simcse, diffcse, ours = _three(scale)
+    """Dev sentences in two dimensions, coloured by length, and the influence of length on scores as a number."""
+    simcse, diffcse, ours = _three_methods(scale)
     return Study(
         name="compcse-figure5",
         source="CompCSE, Figure 5",

@@ -1,4 +1,4 @@
-"""Controls of the papers' methods: what else might explain a gain. The study's own; no table of the papers has them."""
+"""Controls of the papers' methods: what else might explain a gain. No table of the papers asks these questions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +16,8 @@ from experiments.studies.whitenedcse_tables import READINGS, VIEWS
 
 
 def compute(scale: Scale) -> Study:
-    """SimCSE with RankCSE's batch, epochs and as many dev scores; RankCSE with SimCSE's and with its own."""
-    many = {"epochs": 4}
+    """SimCSE with RankCSE's batch size, epochs and number of dev scores; RankCSE as published and with 4 epochs."""
+    four_epochs = {"epochs": 4}
     simcse_at, net_at, mle_at = simcse_run(scale, BASE), rankcse_run(scale, BASE), rankcse_run(scale, BASE, "list_mle")
     assert simcse_at  # every scale has something for BERT-base
     assert net_at
@@ -25,12 +25,15 @@ def compute(scale: Scale) -> Study:
     made = partial(_control, scale)
     simcse = made("SimCSE", simcse_at)
     batch = made("SimCSE, batch 128", replace(simcse_at, batch_size=128))
-    epochs = made("SimCSE, 4 epochs", replace(simcse_at, **many))
-    both = made("SimCSE, 4 epochs, batch 128", replace(simcse_at, **many, batch_size=128))
-    often = replace(simcse_at, eval_steps=max(1, simcse_at.eval_steps // 4))
-    selected = made("SimCSE, four times the dev scores", often)
+    epochs = made("SimCSE, 4 epochs", replace(simcse_at, **four_epochs))
+    both = made("SimCSE, 4 epochs, batch 128", replace(simcse_at, **four_epochs, batch_size=128))
+    more_dev_scores = replace(simcse_at, eval_steps=max(1, simcse_at.eval_steps // 4))
+    selected = made("SimCSE, four times the dev scores", more_dev_scores)
     net, mle = made(NET, net_at), made(MLE, mle_at)
-    longer = [made(f"{NET}, 4 epochs", replace(net_at, **many)), made(f"{MLE}, 4 epochs", replace(mle_at, **many))]
+    longer = [
+        made(f"{NET}, 4 epochs", replace(net_at, **four_epochs)),
+        made(f"{MLE}, 4 epochs", replace(mle_at, **four_epochs)),
+    ]
     return _study(
         scale,
         "rankcse-compute",
@@ -44,7 +47,7 @@ def compute(scale: Scale) -> Study:
 
 
 def distillation(scale: Scale) -> Study:
-    """RankCSE's teachers without ranking, and with their rankings destroyed."""
+    """RankCSE's teachers without a rank loss, and with their rankings destroyed."""
     net_at = rankcse_run(scale, BASE)
     assert net_at  # every scale has something for BERT-base
     made = partial(_control, scale)
@@ -67,7 +70,7 @@ def distillation(scale: Scale) -> Study:
 
 
 def whitening(scale: Scale) -> Study:
-    """What else might do what whitening does."""
+    """Alternatives to whitening that might bring the same gain."""
     make, made = partial(RUNS["whitenedcse"], scale, BASE), partial(_control, scale)
     dropout = make(views="shared", whitening="none", feature_dropout=0.1)
     without = {
@@ -84,7 +87,7 @@ def whitening(scale: Scale) -> Study:
         compared += [beats(ours[views], other, claim="W9", reading=READINGS[views]) for other in (channels, rotated)]
     compared += [beats(ours[views], without[views], claim="W9", reading=READINGS[views]) for views in VIEWS.values()]
     slower = []
-    if shared := make(views="shared"):  # AdamW's steps are as long for a loss that is nearly 0 as for any other
+    if shared := make(views="shared"):  # AdamW's steps do not shrink with the loss, which is nearly 0 here
         for name, part in (("a tenth", 10), ("a hundredth", 100)):
             rate = round(shared.learning_rate / part, 9)
             slower.append(made(f"WhitenedCSE, {name} of the rate", replace(shared, learning_rate=rate)))
@@ -95,7 +98,7 @@ def whitening(scale: Scale) -> Study:
 
 
 def composition(scale: Scale) -> Study:
-    """Positives as short and as hard: one part alone, which composes nothing, and parts that are no halves."""
+    """Positives that are as short and as hard: a single part, which composes nothing, and parts that are not halves."""
     make = partial(RUNS["compcse"], scale, BASE)
     runs: Mapping[str, Run | None] = {
         "first half alone": make(compose="first"),

@@ -1,22 +1,22 @@
-"""The embedded default: SimCSE and both RankCSE variants on synthetic sentences, two seeds, one teacher."""
+"""Declare the quickstart: SimCSE and both RankCSE variants on synthetic sentences, two seeds, one teacher."""
 
 from experiments.schema.hypotheses import beats
-from experiments.schema.recipes import MakeRun, ranked, simcse_run
+from experiments.schema.recipes import MakeRun, rankcse_with, simcse_run
 from experiments.schema.rows import AS_IS, BASE, row
 from experiments.schema.study import Row, Scale, Study, StudyAt
 from experiments.studies.rankcse_tables import RANKS, SHORT_METHODS
 
 
 def quickstart(scale: Scale) -> Study:
-    """A small table that shows every part working; its docstring in data/synthetic.py says what it cannot show."""
+    """Return a small table that exercises every part; data/synthetic.py says what it can't show."""
 
-    def trained(label: str, make: MakeRun) -> Row:
+    def trained_row(label: str, make: MakeRun) -> Row:
         return row(scale, label, make(scale, BASE), BASE, None, short=SHORT_METHODS[label])
 
     backbone = scale.backbones[BASE]
     untrained = Row(label="wiki-tiny, untrained", short="untrained", encoder=backbone, backbone=BASE, select=AS_IS)
-    simcse = trained("SimCSE", simcse_run)
-    ours = [trained(title, ranked(rank)) for rank, title in RANKS.items()]
+    simcse = trained_row("SimCSE", simcse_run)
+    ours = [trained_row(title, rankcse_with(rank)) for rank, title in RANKS.items()]
     return Study(
         name="quickstart",
         source="this project",
@@ -24,7 +24,7 @@ def quickstart(scale: Scale) -> Study:
         scale=scale,
         rows=(untrained, simcse, *ours),
         columns=("synthetic",),
-        comparisons=tuple(beats(one, simcse, claim="quickstart", column="synthetic") for one in ours),
+        comparisons=tuple(beats(rankcse, simcse, claim="quickstart", column="synthetic") for rankcse in ours),
     )
 
 

@@ -1,4 +1,4 @@
-"""RankCSE's tables and figures that look at what is trained elsewhere: rankings, data, settings, costs, spaces."""
+"""RankCSE's tables and figures of analyses: example rankings, data, settings, costs, embedding spaces."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from cse_core.run import Run
 from experiments.schema.columns import EXAMPLE_COLUMNS, STS, TRANSFER
 from experiments.schema.hypotheses import Cost, Untested, beats, is_below
 from experiments.schema.recipes import BACKBONES, RUNS, rankcse_run, recipe_for, simcse_run
-from experiments.schema.rows import AS_IS, BASE, LARGE, TRANSFER_AVG, figure, first_seed, row, rows_of, untrained
+from experiments.schema.rows import AS_IS, BASE, LARGE, TRANSFER_AVG, figure, first_seed, row, rows_of, untrained_row
 from experiments.schema.scales import SCALES
-from experiments.schema.study import BY_TRANSFER, Published, Row, Scale, Study, StudyAt, published_rows
+from experiments.schema.study import BY_TRANSFER, Published, Row, Scale, Study, StudyAt, published_lines
 from experiments.studies.rankcse_tables import MLE, NET, OURS, RANKS
 
 GOLD = "imported: gold scores of the data set"
 
 
-def _examples(table: str) -> StudyAt:
-    """Queries and their targets: what people say of each pair, and the encoders' cosines."""
+def _example_rankings(table: str) -> StudyAt:
+    """Return the study of example queries: human labels of each target, and the encoders' cosines."""
 
     def study(scale: Scale) -> Study:
         columns: dict[str, str] = {}
@@ -25,7 +25,7 @@ def _examples(table: str) -> StudyAt:
         about: dict[str, Any] = {"columns": columns}
         human = Published(table, "BERT-base", "human label", **about)
         rows = [Row(label="human label", encoder=None, published=human, why=GOLD)]
-        for label, run in _compared(scale).items():
+        for label, run in _compared_runs(scale).items():
             method = {NET: None, MLE: "RankCSE", "DiffCSE": None}.get(label, label)
             published = Published(table, "BERT-base", method, **about) if method else None
             rows.append(row(scale, label, run, BASE, published))
@@ -43,12 +43,12 @@ def _examples(table: str) -> StudyAt:
 
 
 def _targets(table: str) -> list[tuple[str, str]]:
-    """Query and target of each line, once."""
-    return list(dict.fromkeys((line["variant"], line["task"]) for line in published_rows(table)))
+    """Return each distinct pair of query and target of a published table."""
+    return list(dict.fromkeys((line["variant"], line["task"]) for line in published_lines(table)))
 
 
-def _compared(scale: Scale) -> dict[str, Run | None]:
-    """The encoders that the paper's analyses compare; it says RankCSE and not which of its losses."""
+def _compared_runs(scale: Scale) -> dict[str, Run | None]:
+    """Return the runs that the paper's analyses compare; it says RankCSE without naming the loss, so both are here."""
     return {
         "SimCSE": simcse_run(scale, BASE),
         "DiffCSE": RUNS["diffcse"](scale, BASE),
@@ -57,10 +57,10 @@ def _compared(scale: Scale) -> dict[str, Run | None]:
     }
 
 
-def _ranking(scale: Scale, name: str, metric: str) -> dict[str, Row]:
-    """Table 13's rows of one measure by method."""
+def _measure_rows(scale: Scale, name: str, metric: str) -> dict[str, Row]:
+    """Return the rows of one measure of Table 13, by method."""
     rows = {}
-    for label, run in _compared(scale).items():
+    for label, run in _compared_runs(scale).items():
         method = {NET: None, MLE: "RankCSE"}.get(label, label)
         published = Published("rankcse_table13", "BERT-base", method, name) if method else None
         rows[label] = row(scale, f"{label}, {name}", run, BASE, published, metric=metric, short=label)
@@ -68,8 +68,8 @@ def _ranking(scale: Scale, name: str, metric: str) -> dict[str, Row]:
 
 
 def table13(scale: Scale) -> Study:
-    """Kendall's correlation and NDCG of each set's frequent sentences."""
-    measures = _ranking(scale, "KCC", "kendall"), _ranking(scale, "NDCG", "ndcg.linear")
+    """Kendall's correlation and NDCG of sentences that occur in several pairs of a set."""
+    measures = _measure_rows(scale, "KCC", "kendall"), _measure_rows(scale, "NDCG", "ndcg.linear")
     return Study(
         name="rankcse-table13",
         source="RankCSE, Table 13",
@@ -91,7 +91,7 @@ def figure1(scale: Scale) -> Study:
     return figure(table13(scale), "rankcse-figure1", "RankCSE, Figure 1", "bars", columns=("groups_avg",))
 
 
-def _counts(scale: Scale, table: str, tasks: tuple[str, ...]) -> Study:
+def _split_sizes(scale: Scale, table: str, tasks: tuple[str, ...]) -> Study:
     rows = [
         Row(
             label=split,
@@ -115,16 +115,16 @@ def _counts(scale: Scale, table: str, tasks: tuple[str, ...]) -> Study:
 
 def table7(scale: Scale) -> Study:
     """Pairs of each split of the STS sets."""
-    return _counts(scale, "rankcse_table7", STS)
+    return _split_sizes(scale, "rankcse_table7", STS)
 
 
 def table8(scale: Scale) -> Study:
     """Labelled sentences of each split of the transfer sets."""
-    return _counts(scale, "rankcse_table8", TRANSFER)
+    return _split_sizes(scale, "rankcse_table8", TRANSFER)
 
 
 def table9(scale: Scale) -> Study:
-    """The settings that the core has for the papers' backbones, which a scale may replace."""
+    """Published settings as cse_core has them; a scale may override them."""
     rows = []
     for backbone, title in BACKBONES.items():
         for rank, method in RANKS.items():
@@ -144,7 +144,7 @@ def table9(scale: Scale) -> Study:
 
 
 def table11(scale: Scale) -> Study:
-    """Minutes of training, as the record has them; a run's teachers are counted where it met them first."""
+    """Recorded minutes of training; teachers count for the run that embedded their corpus first."""
     rows = []
     for backbone, size in ((BASE, "base"), (LARGE, "large")):
         made = {"SimCSE": simcse_run(scale, backbone), NET: rankcse_run(scale, backbone)}
@@ -169,8 +169,8 @@ def table11(scale: Scale) -> Study:
 
 def figure4(scale: Scale) -> Study:
     """Alignment against uniformity, coloured by STS."""
-    rows = {"untrained": untrained(scale, "untrained, mean", "last avg", BASE)}
-    rows |= {label: row(scale, label, run, BASE, None) for label, run in _compared(scale).items()}
+    rows = {"untrained": untrained_row(scale, "untrained, mean", "last avg", BASE)}
+    rows |= {label: row(scale, label, run, BASE, None) for label, run in _compared_runs(scale).items()}
     return Study(
         name="rankcse-figure4",
         source="RankCSE, Figure 4",
@@ -186,7 +186,7 @@ def figure4(scale: Scale) -> Study:
 
 def figure5(scale: Scale) -> Study:
     """Cosines of dev pairs by gold score."""
-    rows = [row(scale, label, run, BASE, None) for label, run in _compared(scale).items()]
+    rows = [row(scale, label, run, BASE, None) for label, run in _compared_runs(scale).items()]
     return Study(
         name="rankcse-figure5",
         source="RankCSE, Figure 5",
@@ -218,13 +218,13 @@ def table10(scale: Scale) -> Study:
 
 
 STUDIES: dict[str, StudyAt] = {
-    "rankcse-table1": _examples("rankcse_table1"),
+    "rankcse-table1": _example_rankings("rankcse_table1"),
     "rankcse-table7": table7,
     "rankcse-table8": table8,
     "rankcse-table9": table9,
     "rankcse-table10": table10,
     "rankcse-table11": table11,
-    "rankcse-table12": _examples("rankcse_table12"),
+    "rankcse-table12": _example_rankings("rankcse_table12"),
     "rankcse-table13": table13,
     "rankcse-figure1": figure1,
     "rankcse-figure4": figure4,

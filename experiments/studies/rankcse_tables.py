@@ -6,7 +6,7 @@ from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
 from experiments.schema.columns import STS, TRANSFER
 from experiments.schema.hypotheses import Comparison, beats, varies_less
-from experiments.schema.recipes import BACKBONES, RUNS, rankcse_run, ranked, simcse_run
+from experiments.schema.recipes import BACKBONES, RUNS, rankcse_run, rankcse_with, simcse_run
 from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row, rows_of
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
@@ -14,11 +14,11 @@ SHORT = {"bert-base-uncased": "", "bert-large-uncased": " large", "roberta-base"
 SHORT_METHODS = {"SimCSE": "SimCSE", "RankCSE-listNet": "Net", "RankCSE-listMLE": "MLE"}
 RANKS = {"list_net": "RankCSE-listNet", "list_mle": "RankCSE-listMLE"}
 NET, MLE = RANKS.values()
-OURS = {title: ranked(rank) for rank, title in RANKS.items()}
+OURS = {title: rankcse_with(rank) for rank, title in RANKS.items()}
 
 
 def table2(scale: Scale) -> Study:
-    """STS of all backbones."""
+    """STS on all backbones."""
     rows = rows_of(scale, "rankcse_table2", OURS)
     comparisons = [beats(rows[ours, b], rows["SimCSE", b], claim="R1") for b in BACKBONES.values() for ours in OURS]
     comparisons += [beats(rows[MLE, b], rows[NET, b], claim="R2") for b in BACKBONES.values()]
@@ -28,14 +28,14 @@ def table2(scale: Scale) -> Study:
         source="RankCSE, Table 2",
         question="Is RankCSE better than SimCSE on every backbone?",
         scale=scale,
-        rows=tuple(map(_shortened, rows.values())),
+        rows=tuple(map(_with_short_name, rows.values())),
         columns=(*STS, "sts_avg"),
         comparisons=tuple(comparisons),
     )
 
 
 def table3(scale: Scale) -> Study:
-    """Transfer of all backbones."""
+    """Transfer on all backbones."""
     rows, column = rows_of(scale, "rankcse_table3", OURS, TRANSFER_AVG), "transfer_avg"
     comparisons = [beats(rows[ours, b], rows["SimCSE", b], "R13", column) for b in BACKBONES.values() for ours in OURS]
     comparisons += [beats(rows[NET, b], rows[MLE, b], "R2", column) for b in BACKBONES.values()]
@@ -44,15 +44,15 @@ def table3(scale: Scale) -> Study:
         source="RankCSE, Table 3",
         question="Does RankCSE improve transfer?",
         scale=scale,
-        rows=tuple(map(_shortened, rows.values())),
+        rows=tuple(map(_with_short_name, rows.values())),
         columns=(*TRANSFER, "transfer_avg"),
         comparisons=tuple(comparisons),
     )
 
 
-def _shortened(one: Row) -> Row:
-    method = next((m for m in SHORT_METHODS if one.label.startswith(m) and one.encoder is not None), "")
-    return replace(one, short=SHORT_METHODS[method] + SHORT[one.backbone]) if method else one
+def _with_short_name(full: Row) -> Row:
+    method = next((m for m in SHORT_METHODS if full.label.startswith(m) and full.encoder is not None), "")
+    return replace(full, short=SHORT_METHODS[method] + SHORT[full.backbone]) if method else full
 
 
 VARIED = ", teachers vary"
@@ -68,11 +68,11 @@ SHORT_ABLATIONS = {
     "w/o infoNCE": " -nce",
     "w/o consistency,infoNCE": " alone",
 }
-TEACHER = "second teacher: SimCSE BERT-large"  # not a row of the paper's table, but its claim is about both teachers
+TEACHER = "second teacher: SimCSE BERT-large"  # not in the paper's table, but its claim R5 is about both teachers
 STS_ONLY = {"sts_avg": "STS Avg"}
 TABLE4_COLUMNS = STS_ONLY | {"transfer_avg": "TR Avg"}
 TEMPERATURES = (0.0125, 0.025, 0.05)
-# The paper's teachers in its order, with the share of each.
+# The paper's teachers in its order, with their weights.
 TEACHERS = {
     "SimCSE-base": (1.0,),
     "DiffCSE-base": (1.0,),
@@ -84,21 +84,21 @@ TEACHERS = {
 
 
 def table4(scale: Scale) -> Study:
-    """Which of the three losses matters, on BERT-base."""
+    """Ablation of the three losses on BERT-base."""
 
-    def published(method: str) -> Published:
+    def published_row(method: str) -> Published:
         return Published("rankcse_table4", "BERT-base", method, columns=TABLE4_COLUMNS)
 
     def ours(rank: str, part: str) -> Row:
         label, short = f"{RANKS[rank]} {part}", SHORT_METHODS[RANKS[rank]] + SHORT_ABLATIONS[part]
         run = rankcse_run(scale, BASE, rank, **ABLATIONS[part])
-        return row(scale, label, run, BASE, published(label), short=short)
+        return row(scale, label, run, BASE, published_row(label), short=short)
 
     def without_rank(label: str, contrastive: float, short: str) -> Row:
         run = rankcse_run(scale, BASE, distillation_weight=0.0, contrastive_weight=contrastive)
-        return row(scale, label, run, BASE, published(label), short=short)
+        return row(scale, label, run, BASE, published_row(label), short=short)
 
-    simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, published("SimCSE"))
+    simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, published_row("SimCSE"))
     net = {part: ours("list_net", part) for part in ABLATIONS}
     mle = {part: ours("list_mle", part) for part in ABLATIONS}
     teacher = row(scale, TEACHER, simcse_run(scale, LARGE), LARGE, None)
@@ -119,22 +119,22 @@ def table4(scale: Scale) -> Study:
             beats(net["full"], mle["full"], claim="R2", column="transfer_avg"),
             *(beats(rows["full"], rows[part], claim="R3") for rows in (net, mle) for part in less),
             *(beats(rows[part], no_rank, claim="R4") for rows in (net, mle) for part in without_one),
-            *(beats(rows[without_both], one, claim="R5") for rows in (net, mle) for one in (simcse, teacher)),
+            *(beats(rows[without_both], other, claim="R5") for rows in (net, mle) for other in (simcse, teacher)),
             beats(simcse, consistency_alone, claim="R6"),
         ),
     )
 
 
 def table6(scale: Scale) -> Study:
-    """Mean and deviation over seeds; RankCSE once with fixed teachers and once with teachers of the same seed."""
+    """Mean and deviation over seeds; RankCSE once with fixed teachers, once with teachers of the student's seed."""
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     for backbone in BACKBONES:
-        simcse = _over_seeds(scale, backbone, "SimCSE")
-        net, mle = (_over_seeds(scale, backbone, method) for method in (NET, MLE))
-        net_varied, mle_varied = (_over_seeds(scale, backbone, method, vary="all") for method in (NET, MLE))
+        simcse = _row_over_seeds(scale, backbone, "SimCSE")
+        net, mle = (_row_over_seeds(scale, backbone, method) for method in (NET, MLE))
+        net_varied, mle_varied = (_row_over_seeds(scale, backbone, method, vary="all") for method in (NET, MLE))
         rows += [simcse, net, mle, net_varied, mle_varied]
-        comparisons += [varies_less(one, simcse, claim="R10") for one in (net, net_varied, mle, mle_varied)]
+        comparisons += [varies_less(ours, simcse, claim="R10") for ours in (net, net_varied, mle, mle_varied)]
         comparisons += [varies_less(mle, net, claim="R10"), varies_less(mle_varied, net_varied, claim="R10")]
         comparisons += [beats(mle, net, claim="R2"), beats(net, mle, claim="R2", column="transfer_avg")]
         comparisons += [beats(net, simcse, claim="R1"), beats(mle, simcse, claim="R1")]
@@ -149,8 +149,8 @@ def table6(scale: Scale) -> Study:
     )
 
 
-def _over_seeds(scale: Scale, backbone: str, method: str, vary: str = "student") -> Row:
-    """A row of Table 6; the paper's one row stands beside fixed teachers."""
+def _row_over_seeds(scale: Scale, backbone: str, method: str, vary: str = "student") -> Row:
+    """Return a row of Table 6; the paper's single row of a method goes with the one that has fixed teachers."""
     title, varied = BACKBONES[backbone], vary == "all"
     published = None if varied else Published("rankcse_table6", title, method, columns=TABLE4_COLUMNS)
     run = ({"SimCSE": simcse_run} | OURS)[method](scale, backbone)
@@ -160,23 +160,23 @@ def _over_seeds(scale: Scale, backbone: str, method: str, vary: str = "student")
 
 
 def table5(scale: Scale) -> Study:
-    """One or two of three teachers, by both losses."""
+    """One or two of three teachers, for both losses."""
     singles = [name for name in TEACHERS if "+" not in name]
     pairs = [name for name in TEACHERS if "+" in name]
-    teachers = {name: row(scale, name, _teacher(scale, name), _of(name), None) for name in singles}
+    teachers = {name: row(scale, name, _teacher_run(scale, name), _backbone_of(name), None) for name in singles}
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     for rank in RANKS:
-        students = {name: _student(scale, rank, name) for name in TEACHERS}
+        students = {name: _student_row(scale, rank, name) for name in TEACHERS}
         rows += students.values()
         first, *better = singles
-        # In the paper both are better than the first, and as good as each other; here it depends.
+        # In the paper the two other teachers are better than the first; here the test needs that to hold first.
         comparisons += [
-            beats(students[one], students[first], claim="R7", only_if_better=(teachers[one], teachers[first]))
-            for one in better
+            beats(students[name], students[first], claim="R7", only_if_better=(teachers[name], teachers[first]))
+            for name in better
         ]
-        comparisons += [beats(students[one], teachers[one], claim="R7") for one in singles]
-        comparisons += [beats(students[pair], students[one], claim="R8") for pair in pairs for one in pair.split("+")]
+        comparisons += [beats(students[name], teachers[name], claim="R7") for name in singles]
+        comparisons += [beats(students[pair], students[name], claim="R8") for pair in pairs for name in pair.split("+")]
     return Study(
         name="rankcse-table5",
         source="RankCSE, Table 5",
@@ -188,7 +188,7 @@ def table5(scale: Scale) -> Study:
     )
 
 
-def _student(scale: Scale, rank: str, names: str) -> Row:
+def _student_row(scale: Scale, rank: str, names: str) -> Row:
     title = RANKS[rank]
     run = rankcse_run(scale, BASE, rank, teachers=_teachers(scale, names))
     published = Published("rankcse_table5", "BERT-base", title, f"teacher={names}", STS_ONLY)
@@ -196,27 +196,27 @@ def _student(scale: Scale, rank: str, names: str) -> Row:
     return row(scale, f"{title}, {names}", run, BASE, published, short=short)
 
 
-def _of(teacher: str) -> str:
+def _backbone_of(teacher: str) -> str:
     return LARGE if teacher.endswith("large") else BASE
 
 
-def _teacher(scale: Scale, name: str) -> Run | None:
-    return RUNS[name.split("-")[0].lower()](scale, _of(name))
+def _teacher_run(scale: Scale, name: str) -> Run | None:
+    return RUNS[name.split("-")[0].lower()](scale, _backbone_of(name))
 
 
 def _teachers(scale: Scale, names: str) -> tuple[Teacher, ...]:
-    """With the paper's shares: a third for the first of two."""
-    runs = [_teacher(scale, name) for name in names.split("+")]
+    """Return the named teachers with the paper's weights: a third for the first of two."""
+    runs = [_teacher_run(scale, name) for name in names.split("+")]
     shares = TEACHERS[names]
     return tuple(Teacher(run, share, scale.dev) for run, share in zip(runs, shares, strict=True) if run)
 
 
 def mix(scale: Scale) -> Study:
-    """How much of the two teachers: alpha of the smaller one, by both losses."""
+    """The weight alpha of the smaller of two teachers, for both losses."""
     rows = []
     for rank, title in RANKS.items():
         for name, alpha in {"0": 0.0, "1/3": 1 / 3, "1/2": 0.5, "2/3": 2 / 3, "1": 1.0}.items():
-            teachers = _mixed(scale, alpha)
+            teachers = _weighted_teachers(scale, alpha)
             run = rankcse_run(scale, BASE, rank, teachers=teachers) if teachers else None
             rows.append(row(scale, f"{title}, alpha {name}", run, BASE, None, short=f"{SHORT_METHODS[title]} a{name}"))
     return Study(
@@ -229,8 +229,8 @@ def mix(scale: Scale) -> Study:
     )
 
 
-def _mixed(scale: Scale, alpha: float) -> tuple[Teacher, ...]:
-    """A teacher without a share is left out, so that a single teacher has the key that it has elsewhere."""
+def _weighted_teachers(scale: Scale, alpha: float) -> tuple[Teacher, ...]:
+    """Return the two teachers with weights alpha and 1 - alpha; leave out weight 0, to share single-teacher runs."""
     runs = {name: simcse_run(scale, name) for name in (BASE, LARGE)}
     shares = {BASE: alpha, LARGE: 1 - alpha}
     used = [name for name in runs if shares[name]]
@@ -240,7 +240,7 @@ def _mixed(scale: Scale, alpha: float) -> tuple[Teacher, ...]:
 
 
 def figure3a(scale: Scale) -> Study:
-    """ListNet's student temperature by its teacher's."""
+    """ListNet's student and teacher temperatures."""
 
     def at(tau2: float, tau3: float) -> Row:
         run = rankcse_run(scale, BASE, student_temperature=tau2, teacher_temperature=tau3)

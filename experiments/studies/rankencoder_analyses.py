@@ -1,4 +1,4 @@
-"""RankEncoder's figures that look inside, and what its text says: lambda, corpus size, cost."""
+"""RankEncoder's figures of analyses, and claims of its text: lambda, corpus size, cost."""
 
 from cse_core.evaluation.scorers import Cosine
 from experiments.schema.columns import STS
@@ -6,11 +6,11 @@ from experiments.schema.hypotheses import Trend, Untested, beats, equals, is_pos
 from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.rows import AS_IS, BASE, RANK_CORPUS, first_seed, rank_scorer, row
 from experiments.schema.study import Row, Scale, Study, StudyAt
-from experiments.studies.rankencoder_tables import PLUS, plus
+from experiments.studies.rankencoder_tables import PLUS, rankencoder_on
 
 
 def figure6(scale: Scale) -> Study:
-    """What ranks gain over cosines against how many neighbours a pair shares."""
+    """The gain of ranks over cosines against the number of neighbours that a pair shares."""
     simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None, scorer=rank_scorer(scale, 1.0))
     return Study(
         name="rankencoder-figure6",
@@ -26,7 +26,7 @@ def figure6(scale: Scale) -> Study:
 
 
 def figure7(scale: Scale) -> Study:
-    """A thousand sentences as base vectors and as rank vectors."""
+    """A thousand sentences in two dimensions, as base vectors and as rank vectors."""
     run = RUNS["promptbert"](scale, BASE)
     ways = {"PromptBERT": Cosine(), "rank vectors": rank_scorer(scale, 1.0)}
     rows = [row(scale, label, run, BASE, None, scorer=scorer) for label, scorer in ways.items()]
@@ -44,10 +44,10 @@ def figure7(scale: Scale) -> Study:
 
 
 def figure8(scale: Scale) -> Study:
-    """The contrastive and the weighted rank loss as training goes on."""
+    """The contrastive and the weighted rank loss over training."""
     simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None)
-    ours = row(scale, "RankEncoder-SimCSE", plus(scale, "SimCSE"), BASE, None, vary="all")
-    heavier = plus(scale, "SimCSE", rank_weight=0.5)
+    ours = row(scale, "RankEncoder-SimCSE", rankencoder_on(scale, "SimCSE"), BASE, None, vary="all")
+    heavier = rankencoder_on(scale, "SimCSE", rank_weight=0.5)
     more = row(scale, "RankEncoder-SimCSE, lambda_train 0.5", heavier, BASE, None, vary="all")
     return Study(
         name="rankencoder-figure8",
@@ -66,12 +66,12 @@ def figure8(scale: Scale) -> Study:
 
 
 def figure9(scale: Scale) -> Study:
-    """How gold scores are spread."""
+    """The distribution of gold scores in each set."""
     gold = tuple(f"{task}_gold" for task in STS)
     rows = [
         Row(label="data", encoder=scale.backbones[BASE], backbone=BASE, select=AS_IS, metric="similar"),
         row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None),
-        row(scale, PLUS, plus(scale, "SimCSE"), BASE, None, vary="all", scorer=rank_scorer(scale)),
+        row(scale, PLUS, rankencoder_on(scale, "SimCSE"), BASE, None, vary="all", scorer=rank_scorer(scale)),
     ]
     return Study(
         name="rankencoder-figure9",
@@ -87,10 +87,10 @@ def figure9(scale: Scale) -> Study:
 
 
 def lambdas(scale: Scale) -> Study:
-    """lambda_train by lambda_inf: the second needs no training."""
+    """A grid of lambda_train and lambda_inf; the second needs no training."""
     rows = []
     for train in (0.01, 0.05, 0.1, 0.5):
-        run = plus(scale, "SimCSE", rank_weight=train)
+        run = rankencoder_on(scale, "SimCSE", rank_weight=train)
         for inference in (0.0, 0.05, 0.1, 0.2, 0.5):
             scorer = rank_scorer(scale, inference) if inference else Cosine()
             label = f"lambda_train {train:g}, lambda_inf {inference:g}"
@@ -107,10 +107,10 @@ def lambdas(scale: Scale) -> Study:
 
 
 def cost(scale: Scale) -> Study:
-    """Appendix A.7: training, its preparation counted; the 1.8 % of inference are not measured."""
+    """Appendix A.7: training time with its preparation; the 1.8 % at inference is not measured."""
     rows = [
         row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None),
-        row(scale, "RankEncoder", plus(scale, "SimCSE"), BASE, None),
+        row(scale, "RankEncoder", rankencoder_on(scale, "SimCSE"), BASE, None),
     ]
     return Study(
         name="rankencoder-cost",
@@ -129,7 +129,7 @@ def cost(scale: Scale) -> Study:
 
 
 def corpus_sizes(scale: Scale) -> Study:
-    """Footnote 5: ranks against more and more sentences, without training."""
+    """Footnote 5: ranks against corpora of increasing size, without training."""
     run, most = simcse_run(scale, BASE), scale.corpus.lines
     sizes = sorted({size for size in (1_000, 3_000, 10_000, 30_000, 100_000, min(most, RANK_CORPUS)) if size <= most})
     cosine = row(scale, "cosine", run, BASE, None)
@@ -146,7 +146,7 @@ def corpus_sizes(scale: Scale) -> Study:
         rows=(cosine, *ranks.values()),
         columns=("sts_avg", "stsb_similar"),
         comparisons=(
-            beats(middle, small, claim="E7", only_if_better=(middle, cosine)),  # without a gain there is none to rise
+            beats(middle, small, claim="E7", only_if_better=(middle, cosine)),  # no gain, nothing that could rise
             equals(large, middle, claim="E7", only_if_better=(middle, cosine)),
         ),
         view="lines",

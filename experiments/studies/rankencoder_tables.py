@@ -16,19 +16,21 @@ PLUS = "+RankEncoder"
 RETRAINED = "+RankEncoder, retrained, cosine"
 
 
-def plus(scale: Scale, base: str, **fields: Any) -> Run | None:
+def rankencoder_on(scale: Scale, base: str, **fields: Any) -> Run | None:
+    """Return a RankEncoder run on a base method, by the paper's name of it."""
     return rankencoder_run(scale, BASE, BASES[base], **fields)
 
 
 def table1(scale: Scale) -> Study:
-    """STS; the published row is one run, which Table 4's mean of three does not reach.
+    """STS; the published row is a single run, better than Table 4's mean of three.
 
-    It stands on SNCSE and is judged against that alone: against another base it would be SNCSE that is compared.
+    RankEncoder is trained on SNCSE here, so only SNCSE is a fair comparison: the gain over any other row is partly
+    SNCSE's.
     """
     ours = {"RankEncoder": lambda scale, backbone: rankencoder_run(scale, backbone, "sncse")}
     rows = rows_of(scale, "rankencoder_table1", ours)
-    mine = "RankEncoder", "BERT-base"
-    rows[mine] = replace(rows[mine], scorer=rank_scorer(scale), vary="all")
+    ours_on_bert = "RankEncoder", "BERT-base"
+    rows[ours_on_bert] = replace(rows[ours_on_bert], scorer=rank_scorer(scale), vary="all")
     return Study(
         name="rankencoder-table1",
         source="RankEncoder, Table 1",
@@ -36,40 +38,42 @@ def table1(scale: Scale) -> Study:
         scale=scale,
         rows=tuple(rows.values()),
         columns=(*STS, "sts_avg"),
-        comparisons=(beats(rows[mine], rows["SNCSE", "BERT-base"], claim="E3"),),
+        comparisons=(beats(rows[ours_on_bert], rows["SNCSE", "BERT-base"], claim="E3"),),
     )
 
 
 def table2(scale: Scale) -> Study:
-    """Alignment and uniformity of three bases' vectors and of their rank vectors."""
+    """Alignment and uniformity of three base methods' embeddings and of their rank vectors."""
 
-    def scored(base: str, label: str, scorer: Scorer) -> Row:
+    def row_scored_by(base: str, label: str, scorer: Scorer) -> Row:
         published = Published("rankencoder_table2", "BERT-base", base, label)
         run = RUNS[BASES[base]](scale, BASE)
         return row(scale, f"{base}, {label}", run, BASE, published, scorer=scorer, short=base)
 
-    vectors = {base: scored(base, "base", Cosine()) for base in BASES}
-    ranks = {base: scored(base, "rank vectors (Eq2)", rank_scorer(scale, 1.0)) for base in BASES}
+    vectors = {base: row_scored_by(base, "base", Cosine()) for base in BASES}
+    ranks = {base: row_scored_by(base, "rank vectors (Eq2)", rank_scorer(scale, 1.0)) for base in BASES}
     return Study(
         name="rankencoder-table2",
         source="RankEncoder, Table 2",
         question="Do rank vectors improve uniformity much and worsen alignment little?",
         scale=scale,
-        rows=tuple(one for base in BASES for one in (vectors[base], ranks[base])),
+        rows=tuple(by_base[base] for base in BASES for by_base in (vectors, ranks)),
         columns=("uniformity", "alignment"),
         comparisons=(
             *(is_below(ranks[base], vectors[base], claim="E5", column="uniformity") for base in BASES),
             *(
-                equals(ranks[b], vectors[b], claim="E5", column="alignment", margin=_lost(ranks[b], vectors[b]))
+                equals(
+                    ranks[b], vectors[b], claim="E5", column="alignment", margin=_published_loss(ranks[b], vectors[b])
+                )
                 for b in BASES
             ),
         ),
     )
 
 
-def _lost(ranks: Row, vectors: Row) -> float:
-    """What "little" is: how much alignment the paper's own rank vectors lose on the same base."""
-    printed = [one.published.value("alignment") if one.published else None for one in (ranks, vectors)]
+def _published_loss(ranks: Row, vectors: Row) -> float:
+    """Return how much alignment the paper's rank vectors lose on the same base: our bound for its word "little"."""
+    printed = [each.published.value("alignment") if each.published else None for each in (ranks, vectors)]
     return round((printed[0] or 0.0) - (printed[1] or 0.0), 3)
 
 
@@ -99,7 +103,7 @@ def table3(scale: Scale) -> Study:
 
 
 def table4(scale: Scale) -> Study:
-    """Three bases with and without RankEncoder; each run has a base of its own seed."""
+    """Three base methods with and without RankEncoder; each run has a base of the same seed."""
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     for base, name in BASES.items():
@@ -107,7 +111,7 @@ def table4(scale: Scale) -> Study:
         plain = RUNS[name](scale, BASE)
         without = row(scale, f"{base}, base", plain, BASE, published["base"], published_runs=3, short=base)
         about: dict[str, Any] = {"vary": "all", "published_runs": 3, "short": f"RE {base}"}
-        run = plus(scale, base)
+        run = rankencoder_on(scale, base)
         with_ranks = row(scale, f"{base}, {PLUS}", run, BASE, published[PLUS], scorer=rank_scorer(scale), **about)
         cosine = row(scale, f"{base}, {RETRAINED}", run, BASE, None, scorer=Cosine(), **about)
         rows += [without, with_ranks, cosine]
@@ -129,15 +133,15 @@ def figure4(scale: Scale) -> Study:
 
 
 def table5(scale: Scale) -> Study:
-    """The most similar pairs of STS-B: four ways to score them."""
+    """The most similar pairs of STS-B, scored in four ways."""
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     for base, name in BASES.items():
-        plain, run = RUNS[name](scale, BASE), plus(scale, base)
-        first = _similar(scale, base, "E1", plain, Cosine())
-        ranks = _similar(scale, base, "RankEncoder_E1 (Eq2)", plain, rank_scorer(scale, 1.0))
-        retrained = _similar(scale, base, "retrain (Eq5)", run, Cosine(), vary="all")
-        both = _similar(scale, base, "retrain+inf (Eq7)", run, rank_scorer(scale), vary="all")
+        plain, run = RUNS[name](scale, BASE), rankencoder_on(scale, base)
+        first = _similar_pairs_row(scale, base, "E1", plain, Cosine())
+        ranks = _similar_pairs_row(scale, base, "RankEncoder_E1 (Eq2)", plain, rank_scorer(scale, 1.0))
+        retrained = _similar_pairs_row(scale, base, "retrain (Eq5)", run, Cosine(), vary="all")
+        both = _similar_pairs_row(scale, base, "retrain+inf (Eq7)", run, rank_scorer(scale), vary="all")
         rows += [first, ranks, retrained, both]
         comparisons.append(beats(ranks, first, claim="E1", column="stsb_similar"))
         comparisons += [
@@ -155,7 +159,9 @@ def table5(scale: Scale) -> Study:
     )
 
 
-def _similar(scale: Scale, base: str, way: str, run: Run | None, scorer: Scorer, vary: str = "student") -> Row:
+def _similar_pairs_row(
+    scale: Scale, base: str, way: str, run: Run | None, scorer: Scorer, vary: str = "student"
+) -> Row:
     heading = {"stsb_similar": "STS-B similar pairs (0.67-1.0) spearman"}
     published = Published("rankencoder_table5", "BERT-base", base, way, heading)
     return row(scale, f"{base}, {way}", run, BASE, published, scorer=scorer, vary=vary, short=f"RE {base}")

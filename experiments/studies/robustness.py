@@ -1,4 +1,4 @@
-"""The study's own questions, which no table of the papers asks."""
+"""Questions of this project that no table of the papers asks: overlap, settings, ranks, robustness."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from experiments.schema.rows import AS_IS, BASE, rank_scorer, row
 from experiments.schema.scales import SEARCH_SEEDS
 from experiments.schema.study import Row, Scale, Study, StudyAt
 
-OTHER_LINES = 10_000  # of corpora that are no training corpus
+OTHER_LINES = 10_000  # lines drawn from corpora other than the training corpus
 UNTRAINED = {
     "[CLS]": Cosine("cls"),
     "mean": Cosine("mean"),
@@ -22,7 +22,7 @@ UNTRAINED = {
 }
 
 
-def _trained(scale: Scale) -> dict[str, Run | None]:
+def _trained_runs(scale: Scale) -> dict[str, Run | None]:
     dropout = {"views": "dropout"}
     made = {
         "SimCSE": ("simcse", {}),
@@ -44,20 +44,20 @@ def _trained(scale: Scale) -> dict[str, Run | None]:
     return runs | {"RankEncoder on SimCSE, released code": released}
 
 
-def _as_published(scale: Scale, label: str) -> dict[str, Any]:
-    """RankEncoder scores by ranks beside cosines (Eq. 7; its code ranks by inner products), with a base a seed."""
+def _published_scoring(scale: Scale, label: str) -> dict[str, Any]:
+    """Return the scorer and seeds of RankEncoder's rows: Eq. 7, by inner products in its code, with a base a seed."""
     if not label.startswith("RankEncoder"):
         return {}
     return {"scorer": rank_scorer(scale, normalise="released code" not in label), "vary": "all"}
 
 
 def methods(scale: Scale) -> Study:
-    """Every method of the core at this scale's settings, its last checkpoint, beside the untrained backbone."""
+    """The last checkpoint of every method at this scale's settings, beside the untrained backbone."""
     rows = [
-        Row(label=f"untrained, {how}", encoder=scale.backbones[BASE], backbone=BASE, scorer=scorer, select="as is")
+        Row(label=f"untrained, {how}", encoder=scale.backbones[BASE], backbone=BASE, scorer=scorer, select=AS_IS)
         for how, scorer in UNTRAINED.items()
     ]
-    for label, run in _trained(scale).items():
+    for label, run in _trained_runs(scale).items():
         rows.append(Row(label=label, encoder=run, backbone=BASE, seeds=scale.seeds, select="last"))
     return Study(
         name="methods",
@@ -70,7 +70,7 @@ def methods(scale: Scale) -> Study:
 
 
 def overlap(scale: Scale) -> Study:
-    """Which test pairs a selection on STS-B dev has seen, and which a supervised one on its train set."""
+    """Test pairs that STS-B dev (used to select checkpoints) and STS-B train have too."""
     counts = {
         "pairs that STS-B dev has too": "shared_dev",
         "of these, with the same gold score": "shared_dev.same_gold",
@@ -91,10 +91,11 @@ def overlap(scale: Scale) -> Study:
 
 
 def search(scale: Scale) -> Study:
-    """Dropout and learning rate for SimCSE, on dev alone and on seeds kept apart: decided before all else, then frozen.
+    """Dropout and learning rate for SimCSE, by dev scores only and on separate seeds; decided first, then frozen.
 
-    Declared before it was run: 0.3 and 3e-4 stay unless another pair's mean is higher by more than twice the standard
-    error of such a difference, from the deviation over seeds pooled over the grid. BERT's 0.1 and 3e-5 are in it.
+    The rule was declared before the first run: 0.3 and 3e-4 stay unless another pair's mean is higher by more than two
+    standard errors of such a difference, from the deviation over seeds pooled over the grid. The grid includes BERT's
+    0.1 and 3e-5.
     """
     rows, simcse = [], simcse_run(scale, BASE)
     assert simcse  # every scale has something for BERT-base
@@ -116,27 +117,27 @@ def search(scale: Scale) -> Study:
 
 
 def ranks(scale: Scale) -> Study:
-    """RankEncoder without ranks, without its filter, continued from its base; other corpora at inference."""
+    """RankEncoder without ranks, without its filter, or trained from its base; other corpora at inference."""
     base, size = simcse_run(scale, BASE), min(rank_scorer(scale).size, OTHER_LINES)
 
-    def trained(label: str, run: Run | None) -> Row:
+    def trained_row(label: str, run: Run | None) -> Row:
         return row(scale, label, run, BASE, None, vary="all")
 
-    def scored(label: str, weight: float = 1.0, **fields: Any) -> Row:
+    def scored_row(label: str, weight: float = 1.0, **fields: Any) -> Row:
         return row(scale, f"SimCSE, {label}", base, BASE, None, scorer=rank_scorer(scale, weight, **fields))
 
     added: dict[str, Any] = {"combination": "sum", "rank_weight": 5.0}
-    simcse, ours = trained("SimCSE", base), trained("RankEncoder", rankencoder_run(scale, BASE))
-    centred = trained("centred cosines for ranks", rankencoder_run(scale, BASE, similarity="centred"))
-    no_filter = trained("no filter", rankencoder_run(scale, BASE, lower=-1.0, upper=1.0))
-    no_lower = trained("no lower threshold", rankencoder_run(scale, BASE, lower=-1.0))
-    continued = trained("continued from the base", rankencoder_run(scale, BASE, start="base"))
-    summed = trained("sum, lambda 5", rankencoder_run(scale, BASE, **added))
+    simcse, ours = trained_row("SimCSE", base), trained_row("RankEncoder", rankencoder_run(scale, BASE))
+    centred = trained_row("centred cosines for ranks", rankencoder_run(scale, BASE, similarity="centred"))
+    no_filter = trained_row("no filter", rankencoder_run(scale, BASE, lower=-1.0, upper=1.0))
+    no_lower = trained_row("no lower threshold", rankencoder_run(scale, BASE, lower=-1.0))
+    continued = trained_row("continued from the base", rankencoder_run(scale, BASE, start="base"))
+    summed = trained_row("sum, lambda 5", rankencoder_run(scale, BASE, **added))
     centred_sum = rankencoder_run(scale, BASE, **added, similarity="centred")
-    summed_centred = trained("sum, lambda 5, centred cosines", centred_sum)
-    by_ranks, by_centred = scored("ranks"), scored("centred cosines", similarity="centred")
-    of_stsb = scored("ranks of STS-B train sentences", corpus=Corpus("stsb_train", OTHER_LINES), size=size)
-    of_reviews = scored("ranks of film reviews", corpus=Corpus("mr", OTHER_LINES), size=size)
+    summed_centred = trained_row("sum, lambda 5, centred cosines", centred_sum)
+    by_ranks, by_centred = scored_row("ranks"), scored_row("centred cosines", similarity="centred")
+    of_stsb = scored_row("ranks of STS-B train sentences", corpus=Corpus("stsb_train", OTHER_LINES), size=size)
+    of_reviews = scored_row("ranks of film reviews", corpus=Corpus("mr", OTHER_LINES), size=size)
     return Study(
         name="rankencoder-ranks",
         source="this project, after RankEncoder, Section 3 and footnotes 2 and 3",
@@ -159,12 +160,16 @@ def ranks(scale: Scale) -> Study:
 
 
 def robustness(scale: Scale) -> Study:
-    """The methods by other averages, without the pairs that STS-B dev shares, and without selection."""
-    runs = {label: run for label, run in _trained(scale).items() if run}
-    rows = {label: row(scale, label, run, BASE, None, **_as_published(scale, label)) for label, run in runs.items()}
-    unselected = [replace(one, label=f"{one.label}, last", select="last") for one in rows.values()]
-    # The papers' own methods over what they build on; the others gain nothing that a paper here claims.
-    mine = [name for name in rows if name.startswith(("RankCSE", "WhitenedCSE", "CompCSE")) and "released" not in name]
+    """The methods by other averages, without test pairs that STS-B dev has too, and without checkpoint selection."""
+    runs = {label: run for label, run in _trained_runs(scale).items() if run}
+    rows = {
+        label: row(scale, label, run, BASE, None, **_published_scoring(scale, label)) for label, run in runs.items()
+    }
+    unselected = [replace(each, label=f"{each.label}, last", select="last") for each in rows.values()]
+    # The papers' new methods; no paper here claims a gain of the others.
+    new_methods = [
+        name for name in rows if name.startswith(("RankCSE", "WhitenedCSE", "CompCSE")) and "released" not in name
+    ]
     orders = (("S1", "sts_disjoint_avg"), ("S4", "sts_avg_mean"), ("S4", "sts_avg_wmean"))
     return Study(
         name="robustness",
@@ -174,7 +179,7 @@ def robustness(scale: Scale) -> Study:
         rows=(*rows.values(), *unselected),
         columns=(*STS, "sts_avg", *dict.fromkeys(column for _, column in orders)),
         comparisons=(
-            *(beats(rows[name], rows["SimCSE"], claim="S2") for name in mine),
+            *(beats(rows[name], rows["SimCSE"], claim="S2") for name in new_methods),
             *(beats(rows[f"RankEncoder on {b}"], rows[b], claim="S2") for b in ("SimCSE", "PromptBERT", "SNCSE")),
         ),
         findings=(

@@ -1,7 +1,7 @@
 """WhitenedCSE's tables and figures as studies (Zhuo et al., ACL 2023).
 
-The paper's text whitens one pass of the encoder several times (shared views); its released code encodes a sentence
-once for each view (dropout views). Every table shows both; the published numbers stand beside the text's.
+In the paper's text, one pass of the encoder is whitened several times (shared views); the released code encodes a
+sentence once for each view (dropout views). Every table shows both, with the published numbers beside the text's.
 """
 
 from itertools import pairwise
@@ -10,19 +10,29 @@ from typing import Any
 from experiments.schema.columns import STS, TRANSFER
 from experiments.schema.hypotheses import Comparison, Untested, beats, equals, is_below
 from experiments.schema.recipes import BACKBONES, RUNS, simcse_run
-from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, fine, first_seed, lines_of, row, rows_of, untrained
+from experiments.schema.rows import (
+    BASE,
+    LARGE,
+    TRANSFER_AVG,
+    first_seed,
+    lines_of,
+    row,
+    rows_of,
+    untrained_row,
+    with_dense_dev_scores,
+)
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
 WHITENED = RUNS["whitenedcse"]
 DROPOUT = ", dropout views"
 VIEWS = {"": "shared", DROPOUT: "dropout"}
 READINGS = {"shared": "shared views, as the text says", "dropout": "dropout views, as the released code does"}
-CHANNELS = (2, 3, 4, 6, 8, 12, 16, 24)  # a group at 768 dimensions, for k of 384 down to 32
+CHANNELS = (2, 3, 4, 6, 8, 12, 16, 24)  # in each group at 768 dimensions, for k of 384 down to 32
 NO_GROUPS = "not run: {} dimensions have no groups of {}"
 
 
-def _both(scale: Scale, label: str, published: Published | None, short: str, **fields: Any) -> dict[str, Row]:
-    """Return a row for each reading of the views, by its name."""
+def _both_readings(scale: Scale, label: str, published: Published | None, short: str, **fields: Any) -> dict[str, Row]:
+    """Return a row for each reading of the paper, by its kind of views."""
     rows = {}
     for suffix, views in VIEWS.items():
         run = WHITENED(scale, BASE, views=views, **fields)
@@ -51,7 +61,7 @@ def _against_simcse(rows: dict[tuple[str, str], Row], column: str, titles: tuple
 
 
 def table1(scale: Scale) -> Study:
-    """STS; RoBERTa-large is announced in the paper's text and has no row."""
+    """STS; the paper's text announces RoBERTa-large, its table has no such row."""
     rows = rows_of(scale, "whitenedcse_table1", {"WhitenedCSE": WHITENED})
     rows = _with_dropout_views(scale, rows, *BACKBONES)
     titles = tuple(BACKBONES[name] for name in (BASE, LARGE, "roberta-base") if name in scale.backbones)
@@ -94,7 +104,7 @@ def table3(scale: Scale) -> Study:
     table, none = "whitenedcse_table3", "none (SimCSE)"
     simcse = row(scale, none, simcse_run(scale, BASE), BASE, Published(table, "BERT-base", "WhitenedCSE", none))
     pca, zca, group, shuffled = (
-        _both(scale, name, Published(table, "BERT-base", "WhitenedCSE", name), kind[:6], whitening=kind)
+        _both_readings(scale, name, Published(table, "BERT-base", "WhitenedCSE", name), kind[:6], whitening=kind)
         for name, kind in KINDS.items()
     )
     return Study(
@@ -102,7 +112,7 @@ def table3(scale: Scale) -> Study:
         source="WhitenedCSE, Table 3",
         question="Which kind of whitening is best?",
         scale=scale,
-        rows=(simcse, *(one for kind in (pca, zca, group, shuffled) for one in kind.values())),
+        rows=(simcse, *pca.values(), *zca.values(), *group.values(), *shuffled.values()),
         columns=("sts_avg",),
         comparisons=tuple(
             beats(better, worse, claim="W2", reading=reading)
@@ -113,12 +123,12 @@ def table3(scale: Scale) -> Study:
 
 
 def table4(scale: Scale) -> Study:
-    """How many groups (the paper's k, here by the channels of each), with and without shuffling."""
+    """The number of groups (the paper's k, given here as channels a group), with and without shuffling."""
     width = scale.width or 768
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     for channels in (*CHANNELS, *([32] if width < 768 else [])):
-        shuffled, plain = (_grouped(scale, channels, shuffle=shuffle) for shuffle in (True, False))
+        shuffled, plain = (_group_rows(scale, channels, shuffle=shuffle) for shuffle in (True, False))
         rows += [*shuffled.values(), *plain.values()]
         if width % channels == 0:
             comparisons += [
@@ -135,8 +145,8 @@ def table4(scale: Scale) -> Study:
     )
 
 
-def _grouped(scale: Scale, channels: int, *, shuffle: bool) -> dict[str, Row]:
-    """Return the rows of a group size, by reading; one row without a run where the width has no such groups."""
+def _group_rows(scale: Scale, channels: int, *, shuffle: bool) -> dict[str, Row]:
+    """Return the rows of a group size by reading, or one row without a run if the width is no multiple of it."""
     width, how = scale.width or 768, "shuffled" if shuffle else "not shuffled"
     label, kind = f"{channels} channels a group, {how}", "shuffled_group" if shuffle else "group"
     published, short = None, f"{channels} {kind[:2]}"
@@ -146,18 +156,18 @@ def _grouped(scale: Scale, channels: int, *, shuffle: bool) -> dict[str, Row]:
     if width % channels:
         why = NO_GROUPS.format(width, channels)
         return {"": Row(label=label, encoder=None, backbone=BASE, published=published, why=why)}
-    return _both(scale, label, published, short, whitening=kind, groups=width // channels)
+    return _both_readings(scale, label, published, short, whitening=kind, groups=width // channels)
 
 
 def table5(scale: Scale) -> Study:
-    """How many positives, the anchor counted."""
+    """The number of positives, the anchor included."""
 
-    def of(positives: int) -> dict[str, Row]:
+    def rows_with(positives: int) -> dict[str, Row]:
         label = f"m={positives} positives"
         published = Published("whitenedcse_table5", "BERT-base", "WhitenedCSE", label)
-        return _both(scale, label, published, f"m{positives}", positives=positives)
+        return _both_readings(scale, label, published, f"m{positives}", positives=positives)
 
-    two, three, four, five = map(of, (2, 3, 4, 5))
+    two, three, four, five = map(rows_with, (2, 3, 4, 5))
     return Study(
         name="whitenedcse-table5",
         source="WhitenedCSE, Table 5",
@@ -174,7 +184,7 @@ def table5(scale: Scale) -> Study:
 
 
 def table6(scale: Scale) -> Study:
-    """Which module brings the gain."""
+    """Ablation of the modules."""
     variants = [variant for _, _, variant in lines_of("whitenedcse_table6")]
     published = {name: Published("whitenedcse_table6", "BERT-base", "WhitenedCSE", name) for name in variants}
 
@@ -184,9 +194,9 @@ def table6(scale: Scale) -> Study:
 
     base_label, whitened_label, three_label, four_label, full_label = variants
     simcse = row(scale, base_label, simcse_run(scale, BASE), BASE, published[base_label])
-    whitened = _both(scale, whitened_label, published[whitened_label], "m2", positives=2)
+    whitened = _both_readings(scale, whitened_label, published[whitened_label], "m2", positives=2)
     three, four = more_views(three_label, 3), more_views(four_label, 4)
-    full = _both(scale, full_label, published[full_label], "full")
+    full = _both_readings(scale, full_label, published[full_label], "full")
     return Study(
         name="whitenedcse-table6",
         source="WhitenedCSE, Table 6",
@@ -202,9 +212,11 @@ def table6(scale: Scale) -> Study:
 
 
 def objectives(scale: Scale) -> Study:
-    """Section 3.3: where the sum over positives stands."""
+    """Section 3.3: the sum over positives outside or inside the logarithm."""
     kinds = {"outside (Eq. 7)": "outside", "inside (Eq. 8 as meant)": "inside", "Eq. 8 as printed": "inside_printed"}
-    outside, inside, printed = (_both(scale, name, None, kind[:9], objective=kind) for name, kind in kinds.items())
+    outside, inside, printed = (
+        _both_readings(scale, name, None, kind[:9], objective=kind) for name, kind in kinds.items()
+    )
     return Study(
         name="whitenedcse-objective",
         source="WhitenedCSE, Section 3.3",
@@ -212,7 +224,7 @@ def objectives(scale: Scale) -> Study:
         scale=scale,
         rows=tuple(row for rows in (outside, inside, printed) for row in rows.values()),
         columns=("sts_avg",),
-        # As printed, Eq. 8 draws positives apart: a slip, which no claim is about.
+        # As printed, Eq. 8 pushes positives apart: a misprint, which no claim is about.
         comparisons=tuple(
             beats(outside[views], inside[views], claim="W7", reading=reading) for views, reading in READINGS.items()
         ),
@@ -221,9 +233,9 @@ def objectives(scale: Scale) -> Study:
 
 def figure1(scale: Scale) -> Study:
     """Dev sentences in two dimensions."""
-    rows = [untrained(scale, "untrained, mean", "last avg", BASE)]
+    rows = [untrained_row(scale, "untrained, mean", "last avg", BASE)]
     rows += [row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None)]
-    rows += _both(scale, "WhitenedCSE", None, "full").values()
+    rows += _both_readings(scale, "WhitenedCSE", None, "full").values()
     return Study(
         name="whitenedcse-figure1",
         source="WhitenedCSE, Figure 1",
@@ -239,9 +251,9 @@ def figure1(scale: Scale) -> Study:
 
 def figure3(scale: Scale) -> Study:
     """Alignment and uniformity over steps."""
-    simcse = row(scale, "SimCSE", fine(simcse_run(scale, BASE)), BASE, None)
+    simcse = row(scale, "SimCSE", with_dense_dev_scores(simcse_run(scale, BASE)), BASE, None)
     ours = {
-        views: row(scale, f"WhitenedCSE{suffix}", fine(WHITENED(scale, BASE, views=views)), BASE, None)
+        views: row(scale, f"WhitenedCSE{suffix}", with_dense_dev_scores(WHITENED(scale, BASE, views=views)), BASE, None)
         for suffix, views in VIEWS.items()
     }
     return Study(

@@ -52,7 +52,7 @@ def test_a_run_counts_in_every_row_that_has_it_and_equal_rows_come_once(study, c
 
 
 def test_panels_show_means_and_ranges_with_dev_scores_first_in_points(study, curves, lines, tmp_path):
-    figure = figure_of(make_figures.draw, make_figures.drawn_of(study, lines, curves, tmp_path))
+    figure = figure_of(make_figures.draw, make_figures.figure_data_of(study, lines, curves, tmp_path))
     first, second = (panel for panel in figure.axes if panel.get_title())
     assert [first.get_title(), second.get_title()] == ["dev score, stsb_dev", "contrastive loss"]
     assert np.asarray(first.get_lines()[0].get_ydata())[0] == pytest.approx(100 * (0.042 + 0.001 + 0.002) / 3)
@@ -120,7 +120,7 @@ def test_every_view_has_files_that_are_the_same_each_time(view, recorded):
 def test_arrays_are_read_from_the_record_by_row_and_seed(recorded):
     study = study_of("compcse-figure4")
     mlruns = recorded(study)
-    drawn = make_figures.drawn_of(study, lines_of(study), points_of(study), mlruns)
+    drawn = make_figures.figure_data_of(study, lines_of(study), points_of(study), mlruns)
     row = study.rows[1]
     found = drawn.arrays(row, 42, "phrases")
     assert found is not None
@@ -136,6 +136,6 @@ def test_examples_are_no_figure_even_with_curves(recorded):
 
 
 def test_without_names_figures_and_the_reports_curves_are_drawn():
-    found = make_figures.default(catalogue.choose_studies(["all"], "small"))
+    found = make_figures.studies_to_draw(catalogue.choose_studies(["all"], "small"))
     assert {study.name for study in found if study.view == "table"} == {"rankcse-table4"}
     assert {study.view for study in found} == {"table", "examples", *VIEWS}

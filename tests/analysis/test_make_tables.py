@@ -5,8 +5,6 @@ tests/analysis/data/*.md are golden: after a deliberate change of layout, write 
 """
 
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import pytest
 
 from analysis import make_tables
 from analysis.cells import join
-from analysis.make_tables import Places
+from analysis.make_tables import Folders
 from analysis.report import study_tables
 from analysis.report.formats import DASH
 from experiments.results import csv_record
@@ -27,17 +25,17 @@ BLOCKS = "Prose.\n\n<!-- table toy small -->\nold\n<!-- end -->\n\nMore.\n<!-- v
 
 
 @pytest.fixture
-def places(tmp_path: Path, mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Places:
+def places(tmp_path: Path, mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Folders:
     """A project with the toy study alone and a report, tables written."""
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
-    found = Places(mlruns=mlruns, tables=tmp_path / "tables", pages=(tmp_path / "REPORT.md",))
+    found = Folders(mlruns=mlruns, tables=tmp_path / "tables", pages=(tmp_path / "REPORT.md",))
     (tmp_path / "REPORT.md").write_text(BLOCKS.replace("--><!--", "-->\n<!--"))
-    make_tables.make(places=found)
+    make_tables.make(folders=found)
     return found
 
 
-def check(places: Places, **more) -> list[str]:
-    return make_tables.make(check=True, places=places, **more)
+def check(places: Folders, **more) -> list[str]:
+    return make_tables.make(check=True, folders=places, **more)
 
 
 @pytest.mark.parametrize("name", ["study", "wide", "paper"])
@@ -45,7 +43,7 @@ def test_golden_markdown(name, lines, request):
     study = request.getfixturevalue(name)
     key = study.rows[1].keys()[1]  # Better has no sts14 for seed 1
     shorter = lines[(lines["key"] != key) | (lines["task"] != "sts14")]
-    text = make_tables.documents(join(study, shorter))["toy.md"]
+    text = make_tables.files_of_study(join(study, shorter))["toy.md"]
     # The settings are those of a Run, whatever fields it has.
     stable = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("- Settings"))
     if os.environ.get("CSE_GOLDEN") == "write":
@@ -91,7 +89,7 @@ def test_averages_alone_are_compared_with_the_published_where_there_are_some(pap
 
 
 def test_latex_and_csv_come_with_the_markdown(study, lines):
-    files = make_tables.documents(join(study, lines))
+    files = make_tables.files_of_study(join(study, lines))
     assert sorted(files) == ["toy.csv", "toy.md", "toy.tex"]
     assert r"SimCSE & 54.00 $\pm$ 1.00 (3) & 76.25 & -- & 85.81 & measured \\" in files["toy.tex"]
     header, first = files["toy.csv"].splitlines()[:2]
@@ -101,7 +99,7 @@ def test_latex_and_csv_come_with_the_markdown(study, lines):
 
 def test_a_study_that_publishes_and_compares_nothing(study, lines):
     bare = replace(study, rows=tuple(replace(row, published=None) for row in study.rows), comparisons=())
-    files = make_tables.documents(join(bare, lines))
+    files = make_tables.files_of_study(join(bare, lines))
     assert "published" not in files["toy.md"].split("- Source")[0]
     assert "This study compares nothing." in files["toy.md"]
 
@@ -111,7 +109,7 @@ def test_made_twice_is_the_same_and_passes_the_check(places):
     before = {path: path.read_bytes() for path in files if path.is_file()}
     assert len(before) == 3
     assert check(places) == []
-    assert make_tables.make(places=places) == []
+    assert make_tables.make(folders=places) == []
     assert {path: path.read_bytes() for path in before} == before
     assert not list(places.tables.rglob("*.part"))
 
@@ -136,9 +134,9 @@ def test_blocks_are_filled_and_prose_is_left_alone(places):
         ("<!-- table nothing small -->\n<!-- end -->", "unknown study 'nothing'"),
         ("<!-- table toy huge -->\n<!-- end -->", "unknown scale 'huge'"),
         ("<!-- verdicts all small -->\n<!-- end -->", "names 2 studies"),
-        ("<!-- table toy small -->\n", "opened or named wrongly"),
-        ("<!-- table toy -->\n<!-- end -->", "opened or named wrongly"),
-        ("<!-- table toy small -->\n<!-- verdicts toy small -->\n<!-- end -->", "opened or named wrongly"),
+        ("<!-- table toy small -->\n", "not closed or has another name"),
+        ("<!-- table toy -->\n<!-- end -->", "not closed or has another name"),
+        ("<!-- table toy small -->\n<!-- verdicts toy small -->\n<!-- end -->", "not closed or has another name"),
     ],
 )
 def test_wrong_blocks_are_errors(places, block, message, study, monkeypatch):
@@ -187,7 +185,7 @@ def test_check_finds_a_missing_and_a_stale_file(places):
         "stale, no study gives it",
         "stale, no study gives it",
     ]
-    make_tables.make(places=places)
+    make_tables.make(folders=places)
     assert check(places) == []
 
 
@@ -200,7 +198,7 @@ def test_check_sees_line_ends(places):
 def test_stale_files_of_others_are_left_when_studies_are_named(places):
     other = places.tables / "small" / "other.md"
     other.write_text("")
-    make_tables.make(["toy"], places=places)
+    make_tables.make(["toy"], folders=places)
     assert other.is_file()
 
 
@@ -209,7 +207,7 @@ def test_quickstart_tables_are_neither_made_nor_checked_unasked(places):
     folder.mkdir()
     (folder / "quickstart.md").write_text("mine")
     assert check(places) == []
-    make_tables.make(["quickstart"], places=places)
+    make_tables.make(["quickstart"], folders=places)
     assert DASH in (folder / "quickstart.md").read_text()
 
 
@@ -234,16 +232,9 @@ def test_command_check_fails_if_anything_differs(mlruns, tmp_path, study, monkey
     assert f"{int(edit)} differences" in capsys.readouterr().out
 
 
-def test_tables_come_from_the_record_without_mlflow():
-    """MLflow holds copies of what the record has, so the tables need neither it nor its database."""
-    script = "import sys, analysis.make_tables; assert not [n for n in sys.modules if n.partition('.')[0] == 'mlflow']"
-    subprocess.run([sys.executable, "-c", script], cwd=make_tables.ROOT, check=True)
-    assert "mlflow" not in Path(make_tables.__file__).read_text().lower()
-
-
 def test_the_committed_tables_and_the_report_belong_to_the_projects_own_record(mlruns, tmp_path, monkeypatch):
-    elsewhere = Places.of(mlruns)
+    elsewhere = Folders.of(mlruns)
     assert (elsewhere.tables, elsewhere.pages) == (mlruns / "tables", ())
-    own = Places.of(csv_record.MLRUNS)
+    own = Folders.of(csv_record.MLRUNS)
     assert own.tables == make_tables.ROOT / "analysis" / "tables"
     assert own.pages == (make_tables.ROOT / "README.md", make_tables.ROOT / "REPORT.md")

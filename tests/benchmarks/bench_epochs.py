@@ -42,7 +42,7 @@ def epoch_of(method: Method, folder: Path, data: Path, *, cold: bool) -> Callabl
         if cold:
             shutil.rmtree(folder / "cache" / "vectors", ignore_errors=True)
         where = folder / "store"
-        loop = Loop(replace(run, method=method), where, data=data, keep=("last",), device=torch.device("cpu"))
+        loop = Loop(replace(run, method=method), where, data=data, rules=("last",), device=torch.device("cpu"))
         for step in range(loop.history.steps):
             loop.train_step(step)
         loop.flush()
@@ -82,7 +82,7 @@ def test_a_hundred_thousand_corpus_sentences_on_a_larger_model(real_data: Path, 
     run = simcse_run(SCALES["small"], "bert-base-uncased")
     assert run is not None
     larger = replace(run, backbone=Pretrained(LARGER))
-    loop = Loop(larger, tmp_path, data=real_data, keep=("last",), device=torch.device("cpu"))
+    loop = Loop(larger, tmp_path, data=real_data, rules=("last",), device=torch.device("cpu"))
     base, corpus = torch.randn(64, 384), torch.randn(100_000, 384)
 
     def plain() -> None:

@@ -18,7 +18,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from cse_core.data.senteval import STS_DEV, STS_TEST, TRANSFER, labelled, pairs
+from cse_core.data.senteval import STS_DEV, STS_TEST, TRANSFER, labelled_sentences, pairs
 from cse_core.evaluation import tasks, transfer
 from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.models.encoder import Encoder
@@ -36,7 +36,10 @@ ROUNDS, SAMPLE, BATCH = 5, 4096, 128
 
 def texts(real_data: Path) -> list[str]:
     """Every sentence slot of the STS and transfer sets, repeats included."""
-    sets = [*(pairs(t, real_data) for t in (*STS_TEST, *STS_DEV)), *(labelled(t, real_data) for t in TRANSFER)]
+    sets = [
+        *(pairs(t, real_data) for t in (*STS_TEST, *STS_DEV)),
+        *(labelled_sentences(t, real_data) for t in TRANSFER),
+    ]
     return [s for e in sets for side in ("sentence1", "sentence2") for s in e.table[side][:] if s]
 
 
@@ -53,7 +56,9 @@ def sequential(task: str, x: dict[str, torch.Tensor], y: dict[str, torch.Tensor]
 def test_transfer_scoring(task: str, real_data: Path) -> None:
     """All folds and weight decays side by side against one classifier after another, on the same vectors."""
     torch.set_num_threads(2)
-    x, y = tasks.features(labelled(task, real_data), CachedEncoder(Encoder.from_pretrained(MODEL), "bench").encode)
+    x, y = tasks.features(
+        labelled_sentences(task, real_data), CachedEncoder(Encoder.from_pretrained(MODEL), "bench").encode
+    )
     ours: list[transfer.Accuracy] = []
     fast = seconds(lambda: ours.append(transfer.accuracy(task, x, y)))
     torch.set_num_threads(1)  # the oracle's steps are too small to gain from a second thread
@@ -88,7 +93,7 @@ def test_dev_scores_in_training(real_data: Path, tmp_path: Path) -> None:
     torch.set_num_threads(2)
     run = simcse_run(SCALES["small"], "bert-base-uncased")
     assert run is not None
-    loop = Loop(run, tmp_path, data=real_data, keep=("stsb_dev",), device=torch.device("cpu"))
+    loop = Loop(run, tmp_path, data=real_data, rules=("stsb_dev",), device=torch.device("cpu"))
     (dev,) = loop.dev.values()
     steps, scores = [], []
     for step in range(40):

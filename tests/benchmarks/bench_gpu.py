@@ -47,7 +47,7 @@ def loop_of(model: str, batch: int, store: Path, method: Method | None = None, *
         batch_size=batch,
         precision="bf16",
     )
-    return Loop(run, store, data=None, keep=("last",), device=torch.device("cuda"), compiled=compiled)
+    return Loop(run, store, data=None, rules=("last",), device=torch.device("cuda"), compiled=compiled)
 
 
 def step_seconds(loop: Loop) -> Callable[[], float]:

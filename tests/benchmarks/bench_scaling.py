@@ -36,7 +36,7 @@ def step(batch: int, data: Path, folder: Path) -> Callable[[], object]:
     """A SimCSE step."""
     run = simcse_run(SCALES["small"], "bert-base-uncased")
     assert run is not None
-    loop = Loop(replace(run, batch_size=batch), folder, data=data, keep=("last",), device=torch.device("cpu"))
+    loop = Loop(replace(run, batch_size=batch), folder, data=data, rules=("last",), device=torch.device("cpu"))
     return lambda: loop.train_step(0)
 
 

@@ -61,7 +61,7 @@ BOUNDS = {"RankEncoder, corpus of 10,000": "sorting 64 rows of 10,000 cosines"}
 def steps(method: Method, store: Path, data: Path) -> Callable[[], None]:
     run = simcse_run(SCALES["small"], "bert-base-uncased")
     assert isinstance(run, Run)
-    loop = Loop(replace(run, method=method), store, data=data, keep=("last",), device=torch.device("cpu"))
+    loop = Loop(replace(run, method=method), store, data=data, rules=("last",), device=torch.device("cpu"))
     return lambda: loop.train_step(loop.step % loop.history.steps)
 
 

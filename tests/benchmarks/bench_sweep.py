@@ -22,8 +22,8 @@ from ray import cloudpickle, tune
 
 from cse_core.run import Corpus, Run
 from experiments.execution.job import ExecutionSettings, Job, execute
-from experiments.execution.plan import jobs_of, plan
-from experiments.execution.ray_sweep import RayConfig, fixed_list_search, names, run, tuner
+from experiments.execution.plan import jobs_of, make_plan, scored_cells
+from experiments.execution.ray_sweep import RayConfig, fixed_list_search, run_plan, trial_names, tuner
 from experiments.results import csv_record as csv
 from experiments.results.mlflow_log import Tracker
 from experiments.schema.recipes import rankcse_run, rankencoder_run, simcse_run
@@ -52,10 +52,10 @@ def study(seeds: tuple[int, ...] = SEEDS) -> Study:
 
 def sweep(studied: Study, folder: Path) -> float:
     nothing = csv.read_results(studied.scale.name, folder)
-    work = plan(jobs_of([studied]), nothing, folder / "store")
+    work = make_plan(jobs_of([studied]), scored_cells(nothing), folder / "store")
 
     def all_of_it() -> None:
-        failed, ended = run(work, nothing, ExecutionSettings(folder / "store"), RayConfig(), Tracker(folder))
+        failed, ended = run_plan(work, nothing, ExecutionSettings(folder / "store"), RayConfig(), Tracker(folder))
         assert ended
         assert not failed
 
@@ -129,7 +129,9 @@ def test_what_ray_tune_takes_for_runs_that_do_nothing(cache: Path, tmp_path: Pat
     def empty(n: int) -> None:
         counted = Counted()
         keys = fixed_list_search([f"{i:012x}" for i in range(n)], cluster.workers)
-        made = tuner(nothing_done, cluster, ExecutionSettings(tmp_path / str(n) / "store"), counted, **keys, **names())
+        made = tuner(
+            nothing_done, cluster, ExecutionSettings(tmp_path / str(n) / "store"), counted, **keys, **trial_names()
+        )
         times[n] = seconds(made.fit)
         assert counted.ended == n
 

@@ -64,7 +64,7 @@ def small_run(model: str, precision: str = "fp32") -> Run:
 
 
 def loop_of(run: Run, store: Path, data: Path) -> Loop:
-    return Loop(run, store, data=data, keep=("last",), device=torch.device("cpu"))
+    return Loop(run, store, data=data, rules=("last",), device=torch.device("cpu"))
 
 
 class Clock(TrainerCallback):
@@ -165,7 +165,7 @@ def test_where_a_step_spends_its_time(real_data: Path, tmp_path: Path, monkeypat
     torch.set_num_threads(1)
     after = parts_of(loop_of(small_run("wiki-tiny"), tmp_path / "after", real_data))
     measure.profile("packed", after)
-    monkeypatch.setattr(packed_forward, "KINDS", ())
+    monkeypatch.setattr(packed_forward, "MODEL_TYPES", ())
     before = parts_of(loop_of(small_run("wiki-tiny"), tmp_path / "before", real_data))
     measure.profile("padded", before)
     print("", *(f"{name}: {before[name]:.1f} -> {after[name]:.1f} ms" for name in before), sep="\n")

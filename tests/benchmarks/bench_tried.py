@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 
 from cse_core.data.batches import pad
 from cse_core.data.corpora import sentences
-from cse_core.functional.rank_vectors import _ranked, rank_vectors
+from cse_core.functional.rank_vectors import _assign_ranks, rank_vectors
 from cse_core.models.encoder import Encoder
 from cse_core.models.packed_forward import attend, dropout
 from experiments.schema.scales import SCALES
@@ -71,7 +71,7 @@ def test_compiled_padded_passes(real_data: Path, monkeypatch: pytest.MonkeyPatch
     theirs.backbone.compile(dynamic=False)
 
     def there_and_back(encoder: Encoder, *, packs: bool) -> None:
-        monkeypatch.setattr(Encoder, "_packs", property(lambda self: packs))
+        monkeypatch.setattr(Encoder, "_runs_packed", property(lambda self: packs))
         encoder(tokens, tokens)[0].square().sum().backward()
 
     why = "fusing saves less than padding and unread states cost, and every process compiles anew"
@@ -93,7 +93,7 @@ def test_one_sort_of_wide_keys() -> None:
             keys.sort()
             into[keys & 0xFFFFFFFF] = ranks.numpy()
 
-    used = partial(_ranked, scores, ranks)
+    used = partial(_assign_ranks, scores, ranks)
     why = "a comparing sort, vectorised, is slower than two radix sorts of 16 bits"
     assert compare("ranks by one sort of 64-bit keys", wide, used, "of two radix sorts", why) > 1
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import tyro
 import yaml
-from ray.autoscaler._private.util import prepare_config, validate_config
 
 from experiments.studies.catalogue import choose_studies
 from experiments.sweep import Options
@@ -26,11 +25,19 @@ def loaded(path: Path) -> dict[str, Any]:
     return yaml.safe_load(path.read_text())
 
 
+def taken_by_ray(form: dict[str, Any]) -> dict[str, Any]:
+    """The form as `ray up` completes and checks it."""
+    from ray.autoscaler._private.util import prepare_config, validate_config  # takes seconds
+
+    taken = prepare_config(form)
+    validate_config(taken)
+    return taken
+
+
 @pytest.mark.parametrize("path", LAUNCHED, ids=lambda path: path.name)
 def test_ray_takes_the_form(path: Path) -> None:
     form = loaded(path)
-    taken = prepare_config(form)
-    validate_config(taken)
+    taken = taken_by_ray(form)
     assert taken["head_node_type"] in taken["available_node_types"]
     assert taken["head_setup_commands"] == [*form["setup_commands"], *form["head_setup_commands"]]
 
@@ -38,7 +45,7 @@ def test_ray_takes_the_form(path: Path) -> None:
 @pytest.mark.parametrize("path", LAUNCHED, ids=lambda path: path.name)
 def test_a_word_that_ray_does_not_know_is_refused(path: Path) -> None:
     with pytest.raises(Exception, match="'command' was unexpected"):
-        validate_config(prepare_config(loaded(path) | {"command": "experiments/sweep.py"}))
+        taken_by_ray(loaded(path) | {"command": "experiments/sweep.py"})
 
 
 @pytest.mark.parametrize("path", LAUNCHED, ids=lambda path: path.name)

@@ -123,14 +123,14 @@ def assert_nothing_late_counts(worker: Host, place: Path) -> None:
 def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     running: tuple[Cluster, Host, Host, Path], alone: Path, tmp_path: Path
 ) -> None:
-    """The other goes on from its last state; it lives on and ends late. MLflow is away for a minute meanwhile."""
+    """The other resumes from its last state; it lives on and ends late. MLflow is away for a minute meanwhile."""
     cluster, head, worker, shared = running
     begun = cluster.begin("submit", "experiments/sweep.py", "quickstart", "--share-seconds", "2")
     with begun as submitted, ExitStack() as stack:
         stack.callback(submitted.kill)
         stack.callback(worker.signal, RUNS, signal.SIGCONT)
         key = until(lambda: held(worker, shared), seconds=400)
-        assert list(shared.glob(f"{key}/state-*/complete"))  # what the other host goes on from
+        assert list(shared.glob(f"{key}/state-*/complete"))  # what the other host resumes from
         with worker.unplugged():
             for word in ("mlflow", "multiprocessing.spawn"):  # the server and its workers
                 assert head.signal(word, signal.SIGKILL)
@@ -142,7 +142,7 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
             assert_nothing_late_counts(worker, shared / key)
     assert submitted.returncode == 0, said[-5000:]
     logs = [path.read_text() for path in head.home.parent.glob("ray/session_2*/logs/worker-*.err")]
-    assert any(f"run {key} goes on from" in log for log in logs)
+    assert any(f"run {key} resumes from" in log for log in logs)
     found = head.home / "cse" / "mlruns"
     assert_same(recorded(found), recorded(alone))
     assert_same(csv_record.read_curves("quickstart", found), csv_record.read_curves("quickstart", alone))

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 
 from cse_core.data import synthetic
 
@@ -14,6 +13,8 @@ from cse_core.data import synthetic
 @pytest.fixture(scope="session")
 def roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small RoBERTa: positions that start at 2, byte-level tokens."""
+    from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel  # takes seconds
+
     folder = tmp_path_factory.mktemp("roberta")
     special: dict[str, Any] = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
     special["mask_token"] = "<mask>"

@@ -101,7 +101,7 @@ def test_every_field_of_a_teacher_moves_the_key(field: str) -> None:
 
 @pytest.mark.parametrize("kind", [Run, Teacher, *METHODS.values()])
 def test_defaults_are_pinned_as_keys_leave_them_out(kind: Any) -> None:
-    """A changed default gives old keys a new meaning: give the new value to the runs that want it instead."""
+    """A changed default gives old keys a new meaning: give the new value to the runs that need it instead."""
     found = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
     assert repr(found) == repr(DEFAULTS[kind])
 
@@ -236,9 +236,9 @@ def test_no_methods_field_hides_a_runs(name: str) -> None:
 
 
 def test_changes_are_what_differs_from_the_defaults() -> None:
-    assert BASE.changed() == {"backbone": "wiki-tiny", "corpus": "synthetic"}
+    assert BASE.non_defaults() == {"backbone": "wiki-tiny", "corpus": "synthetic"}
     run = replace(taught(BASE, rank="list_mle"), seed=9, dropout=0.3)
-    assert run.changed() == {
+    assert run.non_defaults() == {
         "teachers": f"encoder=simcse wiki-tiny seed 42 ({BASE.key})",
         "rank": "list_mle",
         "backbone": "wiki-tiny",
@@ -282,7 +282,9 @@ def test_values_of_every_kind_enter_the_key() -> None:
     assert len({replace(BASE, method=method).key for method in methods}) == len(methods)
     assert replace(BASE, method=Outer(extra=(Inner(taught(BASE)), BASE))).nested() == (BASE, taught(BASE))
     for value in ([1], {"a": 1}, {1}, b"x"):
-        with pytest.raises(TypeError, match="a run's fields are numbers, words, tuples, dataclasses and runs; got"):
+        with pytest.raises(
+            TypeError, match="a run's fields must be numbers, strings, tuples, dataclasses or runs, got"
+        ):
             canonical(Outer(extra=value))
 
 

@@ -1,4 +1,4 @@
-"""A seeded record of declared studies, as wide as the real one: scores, curves and arrays, all told apart."""
+"""A seeded record of declared studies, as wide as the real one: scores, curves and arrays, all different."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.cells import join
-from analysis.plots.figure_data import Drawn, curves_of
+from analysis.plots.figure_data import FigureData, curves_of
 from cse_core.evaluation.suite import PHRASES
 from experiments.results import csv_record
 from experiments.schema.columns import column
@@ -89,19 +89,19 @@ def arrays_of(row: Row, seed: int, task: str) -> dict[str, np.ndarray]:
     return {"gold": gold / 5}
 
 
-def drawn_of(
+def figure_data_of(
     study: Study, *, lines: pd.DataFrame | None = None, points: pd.DataFrame | None = None, arrays: Any = arrays_of
-) -> Drawn:
+) -> FigureData:
     """The study with all its numbers, or with those given."""
     lines = lines_of(study) if lines is None else lines
     points = points_of(study) if points is None else points
-    return Drawn(study=study, results=join(study, lines), curves=curves_of(study, points), arrays=arrays)
+    return FigureData(study=study, results=join(study, lines), curves=curves_of(study, points), arrays=arrays)
 
 
-def empty(study: Study) -> Drawn:
+def empty(study: Study) -> FigureData:
     """The study with an empty record."""
     none = pd.DataFrame(columns=csv_record.RESULTS), pd.DataFrame(columns=csv_record.CURVES)
-    return drawn_of(study, lines=none[0], points=none[1], arrays=lambda row, seed, task: None)
+    return figure_data_of(study, lines=none[0], points=none[1], arrays=lambda row, seed, task: None)
 
 
 def lacking(*labels: str) -> Any:
@@ -123,7 +123,7 @@ def row_of(study: Study, label: str) -> Row:
     return next(row for row in study.rows if row.label == label)
 
 
-def figure_of(view: Callable[[Drawn], Figure | None], drawn: Drawn) -> Any:
+def figure_of(view: Callable[[FigureData], Figure | None], drawn: FigureData) -> Any:
     """The figure, as whatever its artists are."""
     figure = view(drawn)
     assert figure is not None

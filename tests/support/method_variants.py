@@ -1,4 +1,4 @@
-"""For every field of every method two methods that differ in it alone, where it matters; and methods to train with."""
+"""For every field of every method two methods that differ only in it, where it matters; and methods to train with."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -35,7 +35,7 @@ TEMPLATE = 'The words "{}" say [MASK].'
 
 
 def _moves(base: Any, /, **changes: Any) -> dict[str, tuple[Method, Method]]:
-    """A change a field; a value that is a pair of methods stands for itself."""
+    """A change a field; a value that is a pair of methods is used as it is."""
     moved = {name: v if isinstance(v, tuple) and name != "weights" else None for name, v in changes.items()}
     return {name: pair or (base, replace(base, **{name: changes[name]})) for name, pair in moved.items()}
 
@@ -133,7 +133,7 @@ TRAINED: dict[str, Method] = {
     "rankencoder on cosines": replace(BASED, similarity="centred"),
     "rankencoder on promptbert": replace(BASED, inner=PromptBERT()),
     "whitenedcse": DROPPED,
-    # Of one pass the views are so alike that at the usual temperature there is next to nothing to learn.
+    # The views of one pass are so alike that at the usual temperature there is next to nothing to learn.
     "whitenedcse shared": replace(DROPPED, views="shared", temperature=1.0),
     "whitenedcse zca": replace(DROPPED, whitening="zca"),
     "whitenedcse rotated": replace(DROPPED, whitening="rotation"),
@@ -182,7 +182,7 @@ def _encoder(template: str, dropout: float) -> Encoder:
 
 
 def length_for(method: Method) -> int:
-    """Of examples: short, so that truncation shows, but with room for SNCSE's templates."""
+    """The length of examples: short, so that truncation shows, but with room for SNCSE's templates."""
     return 24 if innermost(method).name == "sncse" else 8
 
 

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from cse_core.data.senteval import EvalDataset, pairs
 from cse_core.evaluation.scorers import Cosine, Ranked
-from cse_core.evaluation.suite import evaluate, named
+from cse_core.evaluation.suite import evaluate, expand_names
 from cse_core.run import Corpus
 from tests.support.encoders import Recording
 
@@ -21,8 +21,9 @@ RANKED = Ranked(corpus=CORPUS, size=400)
 
 
 def scored(names: Sequence[str], data: Path | None = None, encoder: Any = None, scorer: Any = None) -> dict[str, Any]:
-    """Outcomes of groups and tasks."""
-    return evaluate(encoder or Recording(), scorer or Cosine(), named(names), data=data)[0]
+    """Outcomes of groups and tasks, the first failure raised."""
+    found = evaluate(encoder or Recording(), scorer or Cosine(), expand_names(names), data=data)
+    return {name: found[name] for name in expand_names(names)}
 
 
 def columns(*names: str, data: Path) -> tuple[list[str], list[str], np.ndarray]:

@@ -1,4 +1,4 @@
-"""A study of seconds for tests of real sweeps, with a method that can be told to fail."""
+"""A study of seconds for tests of real sweeps, with a method that can be set to fail."""
 
 import errno
 import os
@@ -56,7 +56,7 @@ def no_space(state: object, path: Path) -> None:
 
 
 def hold() -> None:
-    """Wait until it is let go on; by then who waited where can be read."""
+    """Wait until released; meanwhile a file says what waits where."""
     with marker("held").open("a") as file:
         file.write(f"{os.getpid()} {os.getppid()}\n")
     until(lambda: marker("released").exists())
@@ -92,7 +92,7 @@ class Faulty(SimCSE):
         sixth = batch.generator.initial_seed() == seed_for(42, "loss/5")
         found = SimCSE.loss(self, encode, batch, modules, targets)
         if sixth and self.fault == "raise":
-            raise RuntimeError("told to fail")
+            raise RuntimeError("set to fail")
         if sixth and self.fault == "nan":
             return Loss(found.total * float("nan"), found.terms)
         if sixth and self.fault == "kill" and not marker("kill").exists():

@@ -36,7 +36,7 @@ def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-class Killed(Exception):  # noqa: N818 - it stands for a kill, not for an error
+class Killed(Exception):  # noqa: N818 - it simulates a kill, it is no error
     pass
 
 

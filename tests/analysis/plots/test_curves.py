@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from analysis.plots import curves, style
-from analysis.plots.figure_data import Drawn
-from tests.support.figure_records import drawn_of, empty, figure_of, less, points_of, row_of, study_of
+from analysis.plots.figure_data import FigureData
+from tests.support.figure_records import empty, figure_data_of, figure_of, less, points_of, row_of, study_of
 
 STEPS = tuple(range(32, 257, 32))
 
 
-def by_seed(drawn: Drawn, label: str, quantity: str) -> np.ndarray:
+def by_seed(drawn: FigureData, label: str, quantity: str) -> np.ndarray:
     """(seeds, steps), read line by line."""
     frame = drawn.curves[(drawn.curves["row"] == label) & (drawn.curves["quantity"] == quantity)]
     seeds = sorted(set(frame["seed"]))
@@ -23,7 +23,7 @@ def by_seed(drawn: Drawn, label: str, quantity: str) -> np.ndarray:
 
 def test_curves_show_the_studys_columns_only_as_means_with_their_range() -> None:
     study = study_of("whitenedcse-figure3")
-    drawn = drawn_of(study)
+    drawn = figure_data_of(study)
     figure = figure_of(curves.curves, drawn)
     assert [axes.get_ylabel() for axes in figure.axes] == [f"{n} (lower is better)" for n in study.columns]
     for axes, name in zip(figure.axes, study.columns, strict=True):
@@ -39,7 +39,7 @@ def test_curves_show_the_studys_columns_only_as_means_with_their_range() -> None
 
 
 def test_dev_scores_are_in_points() -> None:
-    drawn = drawn_of(study_of("compcse-figure3"))
+    drawn = figure_data_of(study_of("compcse-figure3"))
     (axes,) = figure_of(curves.curves, drawn).axes
     assert axes.get_lines()[0].get_ydata() == pytest.approx(100 * by_seed(drawn, "SimCSE", "dev/stsb_dev").mean(0))
 
@@ -48,7 +48,7 @@ def test_curves_name_what_is_missing_and_have_no_band_for_one_seed() -> None:
     study = study_of("compcse-figure3")
     simcse = row_of(study, "SimCSE")
     points = less(points_of(study), row_of(study, "w/ composition"))
-    figure = figure_of(curves.curves, drawn_of(study, points=less(points, simcse, seeds=(1, 2))))
+    figure = figure_of(curves.curves, figure_data_of(study, points=less(points, simcse, seeds=(1, 2))))
     assert not figure.axes[0].collections
     caption = style.caption(figure)
     assert "mean over 1 seed;" in caption
@@ -57,7 +57,7 @@ def test_curves_name_what_is_missing_and_have_no_band_for_one_seed() -> None:
 
 def test_the_rank_loss_is_shown_times_its_weight_beside_contrastive_losses() -> None:
     study = study_of("rankencoder-figure8")
-    drawn = drawn_of(study)
+    drawn = figure_data_of(study)
     (axes,) = figure_of(curves.losses, drawn).axes
     lines = {line.get_label(): np.asarray(line.get_ydata()) for line in axes.get_lines()}
     run: Any = row_of(study, "RankEncoder-SimCSE").encoder
@@ -75,7 +75,7 @@ def test_the_rank_loss_is_shown_times_its_weight_beside_contrastive_losses() -> 
 
 def test_paths_go_from_the_first_step_to_an_arrow_at_the_last() -> None:
     study = study_of("compcse-figure2")
-    drawn = drawn_of(study)
+    drawn = figure_data_of(study)
     figure = figure_of(curves.paths, drawn)
     (axes,) = figure.axes
     arrows = [text for text in axes.texts if getattr(text, "arrow_patch", None) is not None]
@@ -93,7 +93,7 @@ def test_a_step_that_lacks_one_of_the_two_is_no_point_of_a_path() -> None:
     study = study_of("compcse-figure2")
     points = points_of(study)
     lost = (points["name"] == "alignment/stsb_dev") & (points["step"] == 64)
-    (axes,) = figure_of(curves.paths, drawn_of(study, points=points[~lost])).axes
+    (axes,) = figure_of(curves.paths, figure_data_of(study, points=points[~lost])).axes
     assert all(len(line.get_xdata()) == len(STEPS) - 1 for line in axes.get_lines())
 
 
@@ -101,7 +101,7 @@ def test_paths_may_end_at_steps_of_their_own() -> None:
     study = study_of("compcse-figure2")
     points = points_of(study)
     short = points["key"].isin([run.key for run in study.rows[0].runs()]) & (points["step"] == 256)
-    figure = figure_of(curves.paths, drawn_of(study, points=points[~short]))
+    figure = figure_of(curves.paths, figure_data_of(study, points=points[~short]))
     assert "to step 224 or 256 (arrow)" in style.caption(figure)
 
 
@@ -127,4 +127,4 @@ def test_without_curves_there_is_no_figure(name: str, draw) -> None:
 def test_a_record_with_other_quantities_has_no_figure() -> None:
     study = study_of("compcse-figure3")
     points: pd.DataFrame = points_of(study)
-    assert curves.curves(drawn_of(study, points=points[points["name"] == "loss"])) is None
+    assert curves.curves(figure_data_of(study, points=points[points["name"] == "loss"])) is None

@@ -10,12 +10,12 @@ from scipy.integrate import trapezoid
 
 from analysis.plots import distributions, style
 from cse_core.metrics.neighbours import bins
-from tests.support.figure_records import arrays_of, drawn_of, empty, figure_of, lacking, study_of
+from tests.support.figure_records import arrays_of, empty, figure_data_of, figure_of, lacking, study_of
 
 
 def test_ridges_have_the_median_of_every_band_and_one_height() -> None:
     study = study_of("rankcse-figure5")
-    figure = figure_of(distributions.ridges, drawn_of(study))
+    figure = figure_of(distributions.ridges, figure_data_of(study))
     for axes, row in zip(figure.axes, study.rows, strict=True):
         arrays = arrays_of(row, 42, "stsb_dev_geometry")
         medians = [c.get_segments()[0] for c in axes.collections if hasattr(c, "get_segments")]
@@ -38,13 +38,13 @@ def test_a_band_holds_its_upper_edge_the_lowest_both_and_a_band_of_one_pair_is_a
         return {"cosines": np.linspace(0, 1, 6).astype(np.float32), "gold": gold}
 
     study = study_of("rankcse-figure5")
-    figure = figure_of(distributions.ridges, drawn_of(study, arrays=one))
+    figure = figure_of(distributions.ridges, figure_data_of(study, arrays=one))
     assert "lowest band up: 3, 0, 0, 1, 2." in style.caption(figure)
     assert len(figure.axes[0].get_lines()) == 2
 
 
 def test_ridges_name_models_without_arrays() -> None:
-    figure = figure_of(distributions.ridges, drawn_of(study_of("rankcse-figure5"), arrays=lacking("DiffCSE")))
+    figure = figure_of(distributions.ridges, figure_data_of(study_of("rankcse-figure5"), arrays=lacking("DiffCSE")))
     assert [axes.get_title() for axes in figure.axes] == ["SimCSE", "RankCSE-listNet", "RankCSE-listMLE"]
     assert "Missing: DiffCSE." in style.caption(figure)
 
@@ -58,7 +58,7 @@ def rho(a: np.ndarray, b: np.ndarray) -> float:
 def test_neighbours_are_means_and_gains_differences_of_rho_in_the_same_bins() -> None:
     study = study_of("rankencoder-figure6")
     found = [arrays_of(study.rows[0], seed, "stsb_neighbours") for seed in (42, 1, 2)]
-    figure = figure_of(distributions.neighbours, drawn_of(study))
+    figure = figure_of(distributions.neighbours, figure_data_of(study))
     axes, twin = figure.axes
     groups = bins(np.mean([one["cosines"] for one in found], axis=0))
     shared = [np.mean([one["shared"][group].mean() for one in found]) for group in groups]
@@ -87,7 +87,7 @@ def without_gold(row, seed, task):
 
 
 def test_without_gold_neighbours_have_no_gain_and_say_so() -> None:
-    figure = figure_of(distributions.neighbours, drawn_of(study_of("rankencoder-figure6"), arrays=without_gold))
+    figure = figure_of(distributions.neighbours, figure_data_of(study_of("rankencoder-figure6"), arrays=without_gold))
     assert len(figure.axes) == 1
     assert "Missing: gold scores, so no gain." in style.caption(figure)
 
@@ -98,7 +98,7 @@ def only(name: str, row, seed, task):
 
 def test_densities_have_a_panel_a_set_with_the_share_of_similar_pairs() -> None:
     study = study_of("rankencoder-figure9")
-    drawn = drawn_of(study)
+    drawn = figure_data_of(study)
     figure = figure_of(distributions.densities, drawn)
     panels = [axes for axes in figure.axes if axes.get_title()]
     assert len(panels) == 7
@@ -119,12 +119,12 @@ def test_a_reflected_density_is_the_mean_of_kernels_and_their_mirror_images() ->
         for value in values:
             for mirrored in (value, -value, 2 - value):
                 expected[i] += np.exp(-0.5 * ((x - mirrored) / width) ** 2) / (width * np.sqrt(2 * np.pi)) / len(values)
-    np.testing.assert_allclose(distributions.reflected(values, grid), expected, rtol=1e-9)
+    np.testing.assert_allclose(distributions.reflected_density(values, grid), expected, rtol=1e-9)
 
 
 def test_sets_without_gold_are_named() -> None:
     figure = figure_of(
-        distributions.densities, drawn_of(study_of("rankencoder-figure9"), arrays=partial(only, "sts13_gold"))
+        distributions.densities, figure_data_of(study_of("rankencoder-figure9"), arrays=partial(only, "sts13_gold"))
     )
     assert [axes.get_title()[:5] for axes in figure.axes] == ["STS13"]
     assert "Missing: STS12; STS14; STS15; STS16 and 2 more." in style.caption(figure)

@@ -8,7 +8,7 @@ from matplotlib.collections import LineCollection, PathCollection
 
 from analysis.plots import embeddings, style
 from cse_core.evaluation.suite import PHRASES
-from tests.support.figure_records import arrays_of, drawn_of, empty, figure_of, lacking, study_of
+from tests.support.figure_records import arrays_of, empty, figure_data_of, figure_of, lacking, study_of
 
 TASK = "stsb_dev_projection"
 
@@ -24,7 +24,7 @@ def clouds(axes) -> list[Any]:
 
 def test_lengths_are_colours_on_one_scale_and_shortcuts_are_told() -> None:
     study = study_of("compcse-figure5")
-    drawn = drawn_of(study)
+    drawn = figure_data_of(study)
     figure = figure_of(embeddings.spaces, drawn)
     limits = set()
     for axes, row in zip(panels(figure), study.rows, strict=True):
@@ -42,7 +42,7 @@ def test_lengths_are_colours_on_one_scale_and_shortcuts_are_told() -> None:
 
 def test_lines_join_the_same_pairs_of_high_gold_in_every_panel() -> None:
     study = study_of("whitenedcse-figure1")
-    figure = figure_of(embeddings.spaces, drawn_of(study))
+    figure = figure_of(embeddings.spaces, figure_data_of(study))
     chosen = []
     for axes, row in zip(panels(figure), study.rows, strict=True):
         arrays = arrays_of(row, 0 if row.label.startswith("untrained") else 42, TASK)
@@ -66,27 +66,27 @@ def test_no_more_pairs_are_joined_than_can_be_followed() -> None:
         arrays = arrays_of(row, seed, task)
         return arrays | {"gold": np.full(len(arrays["first"]), 4.5, np.float32)}
 
-    figure = figure_of(embeddings.spaces, drawn_of(study_of("whitenedcse-figure1"), arrays=all_alike))
+    figure = figure_of(embeddings.spaces, figure_data_of(study_of("whitenedcse-figure1"), arrays=all_alike))
     (joined,) = [found for found in panels(figure)[0].collections if isinstance(found, LineCollection)]
     assert len(joined.get_segments()) == 40
 
 
 def test_base_and_rank_vectors_have_a_panel_each_in_their_methods_colour() -> None:
-    figure = figure_of(embeddings.spaces, drawn_of(study_of("rankencoder-figure7")))
+    figure = figure_of(embeddings.spaces, figure_data_of(study_of("rankencoder-figure7")))
     assert [axes.get_title(loc="left").partition("\n")[0] for axes in figure.axes] == ["PromptBERT", "rank vectors"]
     colours = [style.to_hex(clouds(axes)[0].get_facecolor()[0]) for axes in figure.axes]
     assert colours == [style.LOOKS[name].colour.lower() for name in ("PromptBERT", "RankEncoder")]
 
 
 def test_spaces_name_models_without_arrays() -> None:
-    figure = figure_of(embeddings.spaces, drawn_of(study_of("compcse-figure5"), arrays=lacking("CompCSE")))
+    figure = figure_of(embeddings.spaces, figure_data_of(study_of("compcse-figure5"), arrays=lacking("CompCSE")))
     assert len(panels(figure)) == 2
     assert "Missing: CompCSE." in style.caption(figure)
 
 
 def test_heat_maps_have_one_scale_and_write_every_cosine() -> None:
     study = study_of("compcse-figure4")
-    figure = figure_of(embeddings.heat, drawn_of(study))
+    figure = figure_of(embeddings.heat, figure_data_of(study))
     matrices = [arrays_of(row, 42, "phrases")["cosines"] for row in study.rows]
     for axes, row, matrix in zip(panels(figure), study.rows, matrices, strict=True):
         assert axes.get_title() == row.label
@@ -101,7 +101,9 @@ def test_heat_maps_have_one_scale_and_write_every_cosine() -> None:
 
 
 def test_heat_maps_name_models_without_arrays() -> None:
-    figure = figure_of(embeddings.heat, drawn_of(study_of("compcse-figure4"), arrays=lacking("SimCSE", "DiffCSE")))
+    figure = figure_of(
+        embeddings.heat, figure_data_of(study_of("compcse-figure4"), arrays=lacking("SimCSE", "DiffCSE"))
+    )
     assert "Missing: SimCSE; DiffCSE." in style.caption(figure)
 
 

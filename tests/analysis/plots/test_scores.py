@@ -6,11 +6,11 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import Rectangle
 
 from analysis.plots import hyperparameters, scores, style
-from analysis.plots.figure_data import Drawn
-from tests.support.figure_records import drawn_of, empty, figure_of, less, lines_of, row_of, study_of
+from analysis.plots.figure_data import FigureData
+from tests.support.figure_records import empty, figure_data_of, figure_of, less, lines_of, row_of, study_of
 
 
-def numbers(drawn: Drawn, label: str, name: str) -> np.ndarray:
+def numbers(drawn: FigureData, label: str, name: str) -> np.ndarray:
     return np.array(list(drawn.results.cells[label, name].scores.values()))
 
 
@@ -27,7 +27,7 @@ def lengths(axes) -> list[float]:
 
 def test_bars_are_means_with_deviations_dots_and_published_values_apart() -> None:
     study = study_of("rankcse-figure1")
-    drawn = drawn_of(study)
+    drawn = figure_data_of(study)
     figure = figure_of(scores.bars, drawn)
     for here, there, rows in ((*figure.axes[:2], study.rows[:4]), (*figure.axes[2:], study.rows[4:])):
         found = [numbers(drawn, row.label, "groups_avg") for row in rows]
@@ -51,7 +51,7 @@ def test_bars_are_means_with_deviations_dots_and_published_values_apart() -> Non
 
 
 def test_bars_of_a_base_stand_together_and_look_as_in_the_other_groups() -> None:
-    figure = figure_of(scores.bars, drawn_of(study_of("rankencoder-figure4")))
+    figure = figure_of(scores.bars, figure_data_of(study_of("rankencoder-figure4")))
     here = figure.axes[0]
     assert np.diff(here.get_yticks()).tolist() == [1, 1, 1.5, 1, 1, 1.5, 1, 1]
     colours = [patch.get_facecolor() for patch in here.patches]
@@ -62,7 +62,7 @@ def test_bars_of_a_base_stand_together_and_look_as_in_the_other_groups() -> None
 def test_a_row_without_scores_has_a_dash_and_is_named() -> None:
     study = study_of("rankencoder-figure4")
     gone = row_of(study, "SNCSE, base")
-    figure = figure_of(scores.bars, drawn_of(study, lines=less(lines_of(study), gone)))
+    figure = figure_of(scores.bars, figure_data_of(study, lines=less(lines_of(study), gone)))
     assert len(figure.axes[0].patches) == 8
     assert sum(text.get_text() == "–" for text in figure.axes[0].texts) == 1
     assert "Missing: SNCSE, base." in style.caption(figure)
@@ -70,7 +70,7 @@ def test_a_row_without_scores_has_a_dash_and_is_named() -> None:
 
 def test_a_grid_shows_means_at_their_settings_and_frames_the_best() -> None:
     study = study_of("rankencoder-lambda")
-    drawn = drawn_of(study)
+    drawn = figure_data_of(study)
     axes = figure_of(hyperparameters.grid, drawn).axes[0]
     trains, infers = ([float(t.get_text()) for t in a.get_ticklabels()] for a in (axes.yaxis, axes.xaxis))
     shown = axes.images[0].get_array()
@@ -88,7 +88,7 @@ def test_a_grid_shows_means_at_their_settings_and_frames_the_best() -> None:
 
 def test_a_grid_frames_all_that_are_best() -> None:
     study = study_of("rankencoder-lambda")
-    figure = figure_of(hyperparameters.grid, drawn_of(study, lines=lines_of(study).assign(score=0.5)))
+    figure = figure_of(hyperparameters.grid, figure_data_of(study, lines=lines_of(study).assign(score=0.5)))
     frames = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle) and not patch.get_fill()]
     assert len(frames) == len(study.rows)
 
@@ -96,7 +96,7 @@ def test_a_grid_frames_all_that_are_best() -> None:
 def test_a_grid_writes_means_and_deviations_and_a_dash_where_there_is_nothing() -> None:
     study = study_of("rankcse-figure3a")
     gone = row_of(study, "tau2 0.05, tau3 0.0125")
-    drawn = drawn_of(study, lines=less(lines_of(study), gone))
+    drawn = figure_data_of(study, lines=less(lines_of(study), gone))
     figure = figure_of(hyperparameters.grid, drawn)
     texts = {text.get_position(): text.get_text() for text in figure.axes[0].texts}
     found = numbers(drawn, "tau2 0.0125, tau3 0.05", "sts_avg")
@@ -106,8 +106,8 @@ def test_a_grid_writes_means_and_deviations_and_a_dash_where_there_is_nothing() 
 
 
 def test_a_grid_of_rows_without_two_settings_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"rankencoder-corpus: a grid wants rows with two settings, got .* 'cosine'"):
-        figure_of(hyperparameters.grid, drawn_of(study_of("rankencoder-corpus")))
+    with pytest.raises(ValueError, match=r"rankencoder-corpus: a grid needs rows with two settings, got .* 'cosine'"):
+        figure_of(hyperparameters.grid, figure_data_of(study_of("rankencoder-corpus")))
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_a_grid_of_rows_without_two_settings_is_refused() -> None:
     ],
 )
 def test_labels_say_where_a_row_lies(label: str, expected: tuple) -> None:
-    assert tuple(hyperparameters.place(label)) == expected
+    assert tuple(hyperparameters.row_position(label)) == expected
     assert hyperparameters.settings("dropout 0.3, rate 3e-05") == {"dropout": 0.3, "rate": 3e-5}
 
 
 def test_lines_have_a_point_a_setting_and_a_line_a_backbone() -> None:
-    drawn = drawn_of(study_of("rankcse-figure3b"))
+    drawn = figure_data_of(study_of("rankcse-figure3b"))
     figure = figure_of(hyperparameters.lines, drawn)
     axes = figure.axes[0]
     bars = [one for one in axes.containers if isinstance(one, ErrorbarContainer)]
@@ -143,7 +143,7 @@ def test_lines_have_a_point_a_setting_and_a_line_a_backbone() -> None:
 
 def test_what_has_no_setting_is_a_reference_in_every_panel() -> None:
     study = study_of("rankencoder-corpus")
-    drawn = drawn_of(study)
+    drawn = figure_data_of(study)
     figure = figure_of(hyperparameters.lines, drawn)
     for axes, name in zip(figure.axes, study.columns, strict=True):
         (across,) = [
@@ -157,7 +157,7 @@ def test_what_has_no_setting_is_a_reference_in_every_panel() -> None:
 
 def test_a_plane_has_means_deviations_and_colours_by_the_third_column() -> None:
     study = study_of("rankcse-figure4")
-    drawn = drawn_of(study, lines=less(lines_of(study), row_of(study, "DiffCSE")))
+    drawn = figure_data_of(study, lines=less(lines_of(study), row_of(study, "DiffCSE")))
     figure = figure_of(scores.scatter, drawn)
     axes = figure.axes[0]
     shown = [row.label for row in study.rows if row.label != "DiffCSE"]

@@ -12,8 +12,12 @@ from matplotlib.colors import to_rgb
 
 from analysis.plots import figure_data, labels, style
 from analysis.plots.registry import VIEWS
+from cse_core.methods import METHODS
+from cse_core.methods.simcse import SimCSE
+from cse_core.run import Corpus, Pretrained, Run
+from experiments.schema.study import Row
 from experiments.studies import catalogue
-from tests.support.figure_records import drawn_of, empty, lines_of, row_of, study_of
+from tests.support.figure_records import empty, figure_data_of, lines_of, row_of, study_of
 
 # Vienot, Brettel, Mollon 1999: what protanopes and deuteranopes see of linear RGB, from red and green alone.
 BLIND = {
@@ -21,6 +25,7 @@ BLIND = {
     "protan": np.array([[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]]),
     "deutan": np.array([[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]]),
 }
+RUN = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
 # Which methods stand in one figure of the papers, as lines, bars or points whose colour says what they are.
 TOGETHER = (
     ("untrained", "SimCSE", "DiffCSE", "RankCSE-listNet", "RankCSE-listMLE"),
@@ -49,8 +54,32 @@ def test_methods_that_stand_together_have_colours_that_everyone_tells_apart(kind
 
 
 def test_every_method_has_its_own_colour_and_its_own_mark() -> None:
-    looks = list(style.LOOKS.values())
+    looks = [*style.LOOKS.values(), *style.SPARE_LOOKS]
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == len(looks)
+
+
+@pytest.mark.parametrize("kind", BLIND)
+def test_spare_colours_are_told_apart_from_all_others(kind: str) -> None:
+    colours = [look.colour for look in (*style.SPARE_LOOKS, *style.LOOKS.values())]
+    for i, spare in enumerate(colours[: len(style.SPARE_LOOKS)]):
+        for other in colours[i + 1 :]:
+            assert np.linalg.norm(lab(spare, BLIND[kind]) - lab(other, BLIND[kind])) > 15, (spare, other)
+
+
+def test_methods_without_a_look_of_their_own_get_different_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    added = {f"new{i}": type(f"New{i}", (SimCSE,), {"name": f"new{i}"}) for i in range(8)}
+    methods = {
+        name: kind for name, kind in METHODS.items() if kind.__name__ in style.LOOKS or name in ("rankcse", "mlm")
+    }
+    monkeypatch.setattr(style, "METHODS", methods | added)
+    rows = [Row(label=name, encoder=replace(RUN, method=kind())) for name, kind in added.items()]
+    assert [style.method_of(row) for row in rows] == [f"New{i}" for i in range(8)]
+    looks = style.looks(rows)
+    assert list(looks.values())[:6] == list(style.SPARE_LOOKS)
+    assert len({look.colour for look in looks.values()}) == 8
+    assert len({(look.marker, str(look.dash)) for look in looks.values()}) == 8
+    assert {look.colour for look in looks.values()}.isdisjoint(look.colour for look in style.LOOKS.values())
+    assert style.looks(rows[3:4]) == {"new3": looks["new3"]}  # the same in every figure
 
 
 def test_rows_are_called_by_their_method() -> None:
@@ -65,9 +94,9 @@ def test_rows_are_called_by_their_method() -> None:
     assert style.method_of(row_of(study_of("compcse-figure2"), "+adjacent")) == "CompCSE"
 
 
-def test_no_trained_row_of_a_figure_is_of_an_unknown_method() -> None:
+def test_every_row_of_the_papers_figures_has_a_look_of_its_own() -> None:
     figures = [study for study in catalogue.choose_studies(["all"], "small") if study.view in VIEWS]
-    unknown = {row.label for s in figures for row in s.rows if row.encoder and style.method_of(row) == "another method"}
+    unknown = {style.method_of(row) for study in figures for row in study.rows} - style.LOOKS.keys()
     assert unknown == set()
 
 
@@ -81,7 +110,7 @@ def test_variants_of_a_method_differ_in_more_than_their_colour() -> None:
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=8), st.floats(0.5, 20))
 def test_places_are_spread_no_further_than_they_must(places: list[float], gap: float) -> None:
-    found = labels.apart(places, gap)
+    found = labels.spread_apart(places, gap)
     order = np.argsort(places, kind="stable")
     assert (np.diff(np.array(found)[order]) >= gap - 1e-6).all()
     assert np.mean(found) == pytest.approx(np.mean(places), abs=1e-6)
@@ -90,7 +119,7 @@ def test_places_are_spread_no_further_than_they_must(places: list[float], gap: f
 
 
 def test_places_that_touch_move_by_half_of_what_is_lacking() -> None:
-    assert labels.apart([10.0, 0.0, 1.0], 3.0) == [10.0, -1.0, 2.0]
+    assert labels.spread_apart([10.0, 0.0, 1.0], 3.0) == [10.0, -1.0, 2.0]
 
 
 def test_names_cover_neither_names_nor_points() -> None:
@@ -107,7 +136,7 @@ def test_names_cover_neither_names_nor_points() -> None:
 def test_the_title_names_source_and_scale_and_the_caption_what_is_said_and_missing() -> None:
     study = replace(study_of("rankcse-figure3a"), caption="The paper's is clipped.")
     figure, _ = style.panels(1, 1, height=1.0)
-    style.finish(figure, drawn_of(study), "What is shown.", ["this", "that"])
+    style.finish(figure, figure_data_of(study), "What is shown.", ["this", "that"])
     title = " ".join(figure.get_suptitle().split())
     assert title == "RankCSE, Figure 3a · scale small. Which temperatures are best for ListNet?"
     assert style.caption(figure) == "What is shown. The paper's is clipped. Missing: this; that."
@@ -120,7 +149,7 @@ def test_missing_scores_are_named_with_columns_seeds_and_reasons() -> None:
     similar = lines["task"] == "stsb_similar"
     first = lines["key"] == cosine.keys()[1]
     kept = lines[~(similar & (lines["scorer"] == "cosine")) & ~(first & (lines["scorer"] == str(ranked.scorer)))]
-    found = figure_data.missing_scores(drawn_of(study, lines=kept), study.columns)
+    found = figure_data.missing_scores(figure_data_of(study, lines=kept), study.columns)
     assert found == ["cosine (STS-B test, similar pairs)", "1,000 corpus sentences of seed 1"]
     absent = figure_data.missing_scores(empty(study_of("rankcse-figure3b")), ("sts_avg",))
     assert absent[0] == "BERT-base, tau2 0.0125"
@@ -128,12 +157,12 @@ def test_missing_scores_are_named_with_columns_seeds_and_reasons() -> None:
 
 
 def test_long_lists_of_what_is_missing_are_cut_with_a_count() -> None:
-    assert figure_data.named([]) == ""
-    assert figure_data.named(list("abcdef")) == "Missing: a; b; c; d and 2 more."
+    assert figure_data.missing_sentence([]) == ""
+    assert figure_data.missing_sentence(list("abcdef")) == "Missing: a; b; c; d and 2 more."
 
 
 def test_seeds_are_told_without_rows_that_have_none() -> None:
-    assert [figure_data.seeds_told(counts) for counts in ((3, 3, 0), (1,), (1, 3, 2))] == [
+    assert [figure_data.seeds_text(counts) for counts in ((3, 3, 0), (1,), (1, 3, 2))] == [
         "3 seeds",
         "1 seed",
         "1 to 3 seeds",
@@ -143,5 +172,5 @@ def test_seeds_are_told_without_rows_that_have_none() -> None:
 def test_letters_on_a_colour_contrast_with_it() -> None:
     figure, (axes,) = style.panels(1, 1, height=1.0)
     image = axes.imshow([[0.0, 1.0]], cmap="gray")
-    assert (style.on(image, 0.0), style.on(image, 1.0)) == ("white", "black")
+    assert (style.text_colour_on(image, 0.0), style.text_colour_on(image, 1.0)) == ("white", "black")
     assert math.isclose(figure.get_size_inches()[0], style.WIDE)

@@ -41,7 +41,7 @@ def test_runs_are_counted_by_processors(tmp_path: Path) -> None:
     said = block(tmp_path, RUN, NESTED)
     assert "--audit 20 --audit-seed 21 --scale small" in said
     assert "draws 20 of 462 recorded runs; 79 more" in said
-    assert "1 of those drawn were trained anew, and 1 that they need" in said
+    assert "1 of those drawn were retrained, and 1 that they need" in said
     assert "| A | A | 1 | 1,000 | 0.0e+00 | 40 | 0.0e+00 | 0 |" in said
     assert "| A | B | 1 | 24 | 2.0e-08 | 8 | 0.0e+00 | 0 |" in said
     assert "| together |  | 2 | 1,024 | 2.0e-08 | 48 | 0.0e+00 | 0 |" in said
@@ -50,18 +50,18 @@ def test_runs_are_counted_by_processors(tmp_path: Path) -> None:
 
 
 def test_what_differs_and_what_failed_is_named(tmp_path: Path) -> None:
-    said = block(tmp_path, RUN | {"differences": [DIFFERENCE | {"recorded": 0.5, "found": 0.6}]}, FAILED)
-    assert "- abc, SimCSE s1 (one, two): last, cosine, stsb, spearman.all: recorded 0.5, found 0.6" in said
+    said = block(tmp_path, RUN | {"differences": [DIFFERENCE | {"recorded": 0.5, "retrained": 0.6}]}, FAILED)
+    assert "- abc, SimCSE s1 (one, two): last, cosine, stsb, spearman.all: recorded 0.5, retrained 0.6" in said
     assert "- abc, SimCSE s1 (one, two): failed, OSError: no room" in said
     assert "| A | A | 1 | 1,000 | 0.0e+00 | 40 | 0.0e+00 | 1 |" in said
 
 
 def test_of_many_differences_the_largest_of_a_score_is_named(tmp_path: Path) -> None:
-    small, large = {"recorded": 0.5, "found": 0.51}, {"recorded": 0.5, "found": 0.4}
-    curve = {"select": "", "scorer": "curve", "task": "loss", "metric": "step 8", "recorded": 9.0, "found": 8.0}
+    small, large = {"recorded": 0.5, "retrained": 0.51}, {"recorded": 0.5, "retrained": 0.4}
+    curve = {"select": "", "scorer": "curve", "task": "loss", "metric": "step 8", "recorded": 9.0, "retrained": 8.0}
     differences = [DIFFERENCE | small, DIFFERENCE | {"task": "sts12"} | large, curve]
     said = block(tmp_path, RUN | {"differences": differences})
-    assert "3 numbers differ, most: last, cosine, sts12, spearman.all: recorded 0.5, found 0.4" in said
-    said = block(tmp_path, RUN | {"differences": [*differences, DIFFERENCE | {"recorded": None, "found": 0.5}]})
-    assert "4 numbers differ, most: last, cosine, stsb, spearman.all: recorded None, found 0.5" in said
+    assert "3 numbers differ, most: last, cosine, sts12, spearman.all: recorded 0.5, retrained 0.4" in said
+    said = block(tmp_path, RUN | {"differences": [*differences, DIFFERENCE | {"recorded": None, "retrained": 0.5}]})
+    assert "4 numbers differ, most: last, cosine, stsb, spearman.all: recorded None, retrained 0.5" in said
     assert "most: curve, loss, step 8: recorded 9.0" in block(tmp_path, RUN | {"differences": [curve, curve]})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.report.benchmark_tables import block, exponent, met
+from analysis.report.benchmark_tables import block, exponent, meets_aim
 
 WHERE = {"on": "cpu", "machine": "a machine", "threads": 2, "versions": "torch 2"}
 
@@ -25,13 +25,13 @@ def write(folder: Path, name: str, rows: list[dict]) -> None:
     ],
 )
 def test_an_aim_is_met_or_not(ratio: float, wanted: str, expected: str) -> None:
-    assert met(ratio, wanted) == expected
+    assert meets_aim(ratio, wanted) == expected
 
 
 @pytest.mark.parametrize("wanted", ["below 2", "at last 2", "at least", "at most 2 s"])
 def test_an_aim_that_says_nothing_is_refused(wanted: str) -> None:
     with pytest.raises(ValueError, match="an aim reads"):
-        met(1.0, wanted)
+        meets_aim(1.0, wanted)
 
 
 def test_ratios_show_their_spread_their_aim_and_the_machine(tmp_path: Path) -> None:

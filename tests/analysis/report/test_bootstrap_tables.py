@@ -60,7 +60,7 @@ def test_one_seed_has_no_interval_and_a_row_without_runs_no_number(wide: Study, 
 
 
 def test_pairs_are_shown_from_the_record_with_holms_correction_over_the_table(wide: Study, lines: pd.DataFrame) -> None:
-    by_label = {row.label: csv_record.scored_by(row) for row in wide.rows if row.encoder is not None}
+    by_label = {row.label: csv_record.score_source(row) for row in wide.rows if row.encoder is not None}
     shared = {"scale": "small", "second": by_label["SimCSE"], "column": "sts_avg", "low": -1.0, "high": 3.0}
     drawn = pd.DataFrame(
         [
@@ -102,7 +102,7 @@ def test_pairs_drawn_anew_are_lines_of_the_record_and_agree_with_its_scores(untr
     gold = np.asarray(pairs("synthetic_dev").table["score"][:])
     rho = {}
     for row in untrained.rows[:2]:
-        outcomes, _ = suite.evaluate(
+        outcomes = suite.evaluate(
             job.load_encoder(Pretrained("wiki-tiny"), "as is", ExecutionSettings(tmp_path)),
             row.scorer,
             ["synthetic_dev"],
@@ -130,5 +130,5 @@ def test_a_checkpoint_whose_scores_are_not_the_records_is_refused(untrained: Stu
 
 
 def test_a_study_that_compares_no_sets_is_refused() -> None:
-    with pytest.raises(ValueError, match="toy: wanted a study that compares rows on whole STS sets"):
-        pair_bootstrap.compared(replace(toy_study(), comparisons=(Comparison("R10", "Better", "SimCSE", "mr"),)))
+    with pytest.raises(ValueError, match="toy: expected a study that compares rows on whole STS sets"):
+        pair_bootstrap.comparisons_of(replace(toy_study(), comparisons=(Comparison("R10", "Better", "SimCSE", "mr"),)))

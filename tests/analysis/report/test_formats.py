@@ -42,8 +42,8 @@ def test_signs():
     ],
 )
 def test_measured(found, declared, text, brief):
-    assert formats.measured(found, declared) == text
-    assert formats.measured(found, declared, brief=True) == brief
+    assert formats.mean_and_deviation(found, declared) == text
+    assert formats.mean_and_deviation(found, declared, brief=True) == brief
 
 
 @pytest.mark.parametrize(("p", "text"), [(0.0004, "< 0.001"), (0.05, "0.050"), (1.0, "1.000"), (None, DASH)])

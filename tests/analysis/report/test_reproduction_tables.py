@@ -37,7 +37,7 @@ def test_simcse_on_bert_base_is_as_the_reading_of_the_sources_says(lines) -> Non
 
 def test_the_best_of_k_is_the_mean_over_all_draws(lines) -> None:
     values = many_seeds(lines)
-    shown = dict(selection_grid(lines).rows)
+    shown = {row[0]: row[1] for row in selection_grid(lines).rows}
     assert float(shown["1"]) == pytest.approx(statistics.mean(values), abs=0.005)
     below = sorted(values)
     exact = sum(value * math.comb(i, 4) for i, value in enumerate(below)) / math.comb(len(below), 5)

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.plots import style
 from analysis.plots.search_history import searches
-from analysis.report.search_tables import Searched, searched, searches_block
+from analysis.report.search_tables import SearchTrials, searches_block, searches_with_trials
 from experiments.results import csv_record
 from experiments.schema.scales import SCALES
 from experiments.search.spaces import SEARCHES, settings_text
@@ -28,8 +28,8 @@ def lines(name: str = "simcse", count: int = 12) -> pd.DataFrame:
     return pd.DataFrame(made, columns=csv_record.SEARCHES)
 
 
-def one(frame: pd.DataFrame) -> Searched:
-    return Searched(SEARCHES["simcse"](SMALL), frame)
+def one(frame: pd.DataFrame) -> SearchTrials:
+    return SearchTrials(SEARCHES["simcse"](SMALL), frame)
 
 
 def test_the_best_of_two_trials_is_expected_as_counted() -> None:
@@ -67,7 +67,7 @@ def test_the_figure_shows_a_curve_and_bars_for_each_search() -> None:
     grid = lines("rankcse-listmle-grid", 4)
     grid["trial"] = [settings_text({"learning_rate": r, "student_temperature": 0.05}) for r in (1e-4, 2e-4, 3e-4, 4e-4)]
     with plt.rc_context(style.RC):
-        figure = searches(searched(pd.concat([lines(), grid]), "small"))
+        figure = searches(searches_with_trials(pd.concat([lines(), grid]), "small"))
     assert figure is not None
     curves, simcse, mle = figure.axes[:3]
     ends = [np.asarray(line.get_ydata())[-1] for line in curves.lines]

@@ -143,11 +143,11 @@ def test_a_correlation_that_is_undefined_leaves_nothing_to_compare():
 
 
 def test_bad_pairs_are_refused_by_name():
-    with pytest.raises(ValueError, match="set 1: wanted one score a pair, got 2, 1 and 2"):
+    with pytest.raises(ValueError, match="set 1: expected one score a pair, got 2, 1 and 2"):
         paired_bootstrap([1.0, 2], [1.0], [1.0, 2])
-    with pytest.raises(ValueError, match=r"wanted the same sets, at least one, got \[2, 1, 1\]"):
+    with pytest.raises(ValueError, match=r"expected the same sets, at least one, got \[2, 1, 1\]"):
         paired_bootstrap([[1.0, 2], [1.0, 2]], [1.0, 2], [1.0, 2])
-    with pytest.raises(ValueError, match="second, set 2: wanted finite numbers"):
+    with pytest.raises(ValueError, match="second, set 2: expected finite numbers"):
         paired_bootstrap([[1.0, 2]] * 2, [[1.0, 2], [1.0, math.nan]], [[1.0, 2]] * 2)
     with pytest.raises(ValueError, match="resamples must be at least 1, got 0"):
         paired_bootstrap([1.0, 2], [1.0, 2], [1.0, 2], resamples=0)
@@ -276,17 +276,17 @@ def test_one_seed_has_no_interval():
 
 
 def test_bad_matrices_and_orders_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"scores: wanted a \(seeds, tasks\) matrix, got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"scores: expected a \(seeds, tasks\) matrix, got shape \(3,\)"):
         stratified_bootstrap(SEEDS[:, 0])
-    with pytest.raises(ValueError, match="b: wanted finite numbers"):
+    with pytest.raises(ValueError, match="b: expected finite numbers"):
         probability_of_improvement(SEEDS, SEEDS * math.nan)
-    with pytest.raises(ValueError, match="a and b: wanted the same tasks, got 2 and 1"):
+    with pytest.raises(ValueError, match="a and b: expected the same tasks, got 2 and 1"):
         difference_bootstrap(SEEDS, OTHERS[:, :1])
     with pytest.raises(ValueError, match="equally many seeds, got 3 and 2"):
         difference_bootstrap(SEEDS, OTHERS, paired=True)
-    with pytest.raises(ValueError, match="wanted the same methods, got 2 and 1"):
+    with pytest.raises(ValueError, match="expected the same methods, got 2 and 1"):
         order_agreement([1.0, 2], [1.0])
-    with pytest.raises(ValueError, match="second, method 2: wanted at least one number"):
+    with pytest.raises(ValueError, match="second, method 2: expected a list of at least one number"):
         order_bootstrap([[1.0], [2.0]], [[1.0], []])
     with pytest.raises(ValueError, match=r"equally many seeds, got \[2, 1\] and \[1, 2\]"):
         order_bootstrap([[1.0, 2], [2.0]], [[1.0], [2.0, 3]], paired=True)

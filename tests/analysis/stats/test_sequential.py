@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from analysis.stats.sequential import nominal_levels, sequential_p, spent
+from analysis.stats.sequential import nominal_levels, sequential_p, spending
 
 # ldbounds and the tables of Reboussin, DeMets, Kim and Lan (2000): two-sided 0.05, equal looks.
 PUBLISHED_BOUNDS = {3: (3.7103, 2.5114, 1.9930), 5: (4.8769, 3.3569, 2.6803, 2.2898, 2.0310)}
@@ -44,8 +44,8 @@ def test_an_early_rejection_stands_and_no_look_is_one() -> None:
 
 
 def test_spending_rises_to_alpha() -> None:
-    assert spent(0.05, 1.0) == pytest.approx(0.05)
-    assert spent(0.05, 0.25) < spent(0.05, 0.5) < 0.05
+    assert spending(0.05, 1.0) == pytest.approx(0.05)
+    assert spending(0.05, 0.25) < spending(0.05, 0.5) < 0.05
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.25), (0.0, 1.0), (0.5, 1.5)])

@@ -34,16 +34,16 @@ def test_equal_scores_have_deviation_zero_whatever_the_order_of_summing():
 @pytest.mark.parametrize("call", [significance.summary, significance.prediction_interval])
 @pytest.mark.parametrize("scores", [[], [0.1, math.nan], [math.inf, 0.1], [[0.1]]])
 def test_scores_must_be_finite_numbers_in_a_row(call, scores):
-    with pytest.raises(ValueError, match="scores: wanted"):
+    with pytest.raises(ValueError, match="scores: expected"):
         call(scores)
 
 
 def test_nan_is_refused_by_name():
-    with pytest.raises(ValueError, match="first: wanted finite"):
-        significance.paired([math.nan, 0.1], [0.1, 0.1])
-    with pytest.raises(ValueError, match="second: wanted finite"):
-        significance.paired([0.1, 0.1], [math.nan, 0.1])
-    with pytest.raises(ValueError, match="p values: wanted finite"):
+    with pytest.raises(ValueError, match="first: expected finite"):
+        significance.paired_test([math.nan, 0.1], [0.1, 0.1])
+    with pytest.raises(ValueError, match="second: expected finite"):
+        significance.paired_test([0.1, 0.1], [math.nan, 0.1])
+    with pytest.raises(ValueError, match="p values: expected finite"):
         significance.holm([0.1, math.nan])
     with pytest.raises(ValueError, match="published number is NaN"):
         significance.published_verdict(math.nan, significance.Interval(0, 1))
@@ -70,12 +70,12 @@ def test_prediction_interval_by_hand():
 @given(SPREAD, st.randoms(use_true_random=False))
 def test_paired_is_scipys_paired_t_test(scores, random):
     other = [random.random() for _ in scores]
-    found = significance.paired(scores, other)
+    found = significance.paired_test(scores, other)
     expected = reference.ttest_rel(scores, other)
     assert found.p == pytest.approx(expected.pvalue)
     assert found.interval == pytest.approx(tuple(expected.confidence_interval()))
     assert found.mean == pytest.approx(np.mean(scores) - np.mean(other))
-    back = significance.paired(other, scores)
+    back = significance.paired_test(other, scores)
     assert (back.mean, back.p) == (pytest.approx(-found.mean), pytest.approx(found.p))
 
 
@@ -101,14 +101,14 @@ def test_the_detectable_difference_is_that_of_the_noncentral_t():
 
 @pytest.mark.parametrize(("first", "second"), [([0.5], [0.4]), ([0.5, 0.5], [0.4, 0.4]), ([0.5, 0.6], [0.5, 0.6])])
 def test_differences_without_spread_are_not_tested(first, second):
-    found = significance.paired(first, second)
+    found = significance.paired_test(first, second)
     assert found.mean == pytest.approx(first[0] - second[0])
     assert (found.interval, found.p, significance.detectable(found, 1)) == (None, None, None)
 
 
 def test_pairs_need_equally_many_scores():
     with pytest.raises(ValueError, match="got 2 and 1"):
-        significance.paired([0.1, 0.2], [0.1])
+        significance.paired_test([0.1, 0.2], [0.1])
 
 
 def test_spread_ratio_inverts_the_f_test():
@@ -151,7 +151,7 @@ def test_expected_maximum_of_many_trials_is_in_closed_form():
     """Of 1 to n, the best of k is (n + 1) k / (k + 1); binomials of 2,000 would not fit a float."""
     n, k = 2000, np.arange(1, 2001)
     assert significance.expected_maximum(list(range(1, n + 1))) == pytest.approx((n + 1) * k / (k + 1))
-    with pytest.raises(ValueError, match="scores: wanted at least one number"):
+    with pytest.raises(ValueError, match="scores: expected a list of at least one number"):
         significance.expected_maximum([])
 
 

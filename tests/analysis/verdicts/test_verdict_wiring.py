@@ -194,7 +194,7 @@ def test_other_columns_kinds_checkpoints_and_scorers_are_other_comparisons(study
 
     def table(one: Comparison = pair, **row: object) -> object:
         changed = replace(study, rows=rows_of(CLOSE, **row), comparisons=(one,))
-        return claims_module._compared(changed, one)
+        return claims_module._identity(changed, one)
 
     variants = [
         table(),

@@ -1,4 +1,4 @@
-"""Arrow tables are written once, whole or not at all, whoever writes them."""
+"""Arrow tables are written once, whole or not at all, by any number of processes."""
 
 import multiprocessing
 import time

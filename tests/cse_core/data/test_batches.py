@@ -67,7 +67,9 @@ def test_steps_per_epoch(examples: int, size: int, steps: int) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_fewer_than_three_examples_are_refused(n: int) -> None:
-    with pytest.raises(ValueError, match=f"{n} training examples make no batch: contrast needs at least three"):
+    with pytest.raises(
+        ValueError, match=f"{n} training examples make no batch: a contrastive loss needs at least three"
+    ):
         numbered(n)
 
 

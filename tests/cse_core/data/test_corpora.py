@@ -62,7 +62,7 @@ class Halves(Untrained):
 
 @dataclass(frozen=True)
 class Given(Untrained):
-    """Whatever columns the test wants."""
+    """Any columns that a test needs."""
 
     columns: tuple = ()
     name = "given"
@@ -140,7 +140,7 @@ class TestSentences:
         assert [Path(file["filename"]) for file in table.cache_files] == [cache / "corpora" / digest / "table.arrow"]
 
     def test_the_hash_is_that_of_the_file(self, source: Path):
-        assert corpora.content_hash(locate.read_lines(source)) == sha(source)
+        assert corpora.lines_hash(locate.read_lines(source)) == sha(source)
 
     def test_a_pinned_corpus_is_not_read_again(self, source: Path, cache: Path):
         corpus = Corpus(str(source), len(LINES), sha(source))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 
 from cse_core.data import locate
@@ -35,9 +36,9 @@ seen["sentences"] = corpora.sentences(Corpus(name, 3))["text"][:]
 if sys.argv[2] == "archive":
     locate.locate_senteval(), locate.locate_senteval()
     seen["counts"] = {task: len(senteval.pairs(task).table) for task in senteval.STS_TEST}
-    seen["counts"]["cr"] = len(senteval.labelled("cr").table)
+    seen["counts"]["cr"] = len(senteval.labelled_sentences("cr").table)
     try:
-        senteval.labelled("subj")
+        senteval.labelled_sentences("subj")
     except senteval.TruncatedTask as error:
         seen["refused"] = str(error)
 else:
@@ -210,10 +211,10 @@ def test_an_archive_that_is_refused_leaves_nothing(name: str, tmp_path: Path, ca
     archive = tmp_path / "senteval.tar"
     with tarfile.open(archive, "w") as tar:
         for item in members:
-            tar.fileobj.write(item.tobuf())  # the header alone: no test writes three gigabytes
+            tar.fileobj.write(item.tobuf())  # only the header: no test writes three gigabytes
     monkeypatch.setattr(locate, "MOST_MEMBERS", 100)
-    monkeypatch.setattr(locate, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(locate, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: str(archive))
     with pytest.raises(ValueError, match=rf"senteval\.tar: refused \(.*{reason}"):
         locate.locate_senteval()
     assert [path.name for path in cache.rglob("*")] == ["senteval.lock"]
@@ -225,8 +226,8 @@ def test_an_archive_that_is_cut_is_refused(tmp_path: Path, cache: Path, monkeypa
     with tarfile.open(archive, "w") as tar:
         add(tar, "STS/a.txt", b"x" * 5000)
     archive.write_bytes(archive.read_bytes()[:3000])
-    monkeypatch.setattr(locate, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(locate, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: str(archive))
     with pytest.raises(ValueError, match=r"senteval\.tar: refused"):
         locate.locate_senteval()
     assert not (cache / "senteval").exists()
@@ -238,8 +239,8 @@ def test_any_top_folder_will_do_and_links_are_left_out(top: str, tmp_path: Path,
     with tarfile.open(archive, "w") as tar:
         add(tar, f"{top}/a.txt", b"content")
         tar.addfile(member(f"{top}/link", type=tarfile.SYMTYPE, linkname="a.txt"))
-    monkeypatch.setattr(locate, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(locate, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: str(archive))
     found = locate.locate_senteval()
     assert sorted(path.name for path in (found / "STS").iterdir()) == ["a.txt"]
     assert (found / "STS" / "a.txt").read_bytes() == b"content"

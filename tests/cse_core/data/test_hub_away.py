@@ -7,6 +7,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 
 from cse_core.data import locate
@@ -65,8 +66,8 @@ def test_a_damaged_folder_of_an_archive_is_unpacked_again(
     archive = tmp_path / "senteval.tar"
     with tarfile.open(archive, "w") as tar:
         add(tar, "STS/a.txt", b"content")
-    monkeypatch.setattr(locate, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(locate, "hf_hub_download", lambda *args, **kwargs: str(archive))
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: str(archive))
     found = locate.locate_senteval()
     assert caplog.messages == []
     UNPACKED[damage](found)

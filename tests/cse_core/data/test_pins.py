@@ -1,4 +1,4 @@
-"""Corpora and backbones that are taken by name alone keep the content that their first run found."""
+"""Corpora and backbones that are given only by name keep the content that their first run found."""
 
 import json
 import multiprocessing
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from cse_core.data.pins import PINS, hold, pins
+from cse_core.data.pins import PINS, enforce_pins, read_pins
 from cse_core.data.synthetic import sentences
 from cse_core.method import Method
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.models import pretrained
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import content_hash, resolve_pinned
+from cse_core.models.pretrained import backbone_hash, resolve_pinned
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
 
@@ -54,7 +54,7 @@ def other_weights(backbone: Path) -> None:
 def test_the_first_run_pins_what_it_takes_by_name(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
     store = tmp_path / "store"
     history = train(run(backbone), store, data=data)
-    assert pins(store) == {
+    assert read_pins(store) == {
         "corpus mine, first 64 lines": history.data["corpus"],
         f"backbone {backbone}": history.data["backbone"],
     }
@@ -81,16 +81,16 @@ def test_other_weights_under_the_name_are_refused(backbone: Path, data: Path, tm
     first = train(run(backbone), store, data=data).data["backbone"]
     assert resolve_pinned(named, store) == backbone  # as a teacher, or scored as it is
     other_weights(backbone)
-    both = f"backbone {backbone} has the content {content_hash(backbone)}, but the first run .* found {first}"
+    both = f"backbone {backbone} has the content {backbone_hash(backbone)}, but the first run .* found {first}"
     for use in (lambda: train(run(backbone, seed=1), store, data=data), lambda: resolve_pinned(named, store)):
         with pytest.raises(ValueError, match=both):
             use()
 
 
 def test_what_declares_its_hash_has_no_pin(data: Path, tmp_path: Path, cache: Path) -> None:
-    declared = Pretrained("wiki-tiny", content_hash(pretrained.ASSETS / "wiki-tiny"))
+    declared = Pretrained("wiki-tiny", backbone_hash(pretrained.ASSETS / "wiki-tiny"))
     resolve_pinned(declared, tmp_path / "store")
-    assert pins(tmp_path / "store") == {}
+    assert read_pins(tmp_path / "store") == {}
 
 
 def test_a_teacher_that_learnt_from_other_sentences_is_refused(
@@ -109,17 +109,17 @@ def test_a_teacher_that_learnt_from_other_sentences_is_refused(
 
 @pytest.mark.parametrize("damage", ["", "{", "[1]", '{"corpus mine": 3}'])
 def test_damaged_pins_are_an_error_and_stay(damage: str, tmp_path: Path) -> None:
-    hold(tmp_path, {"corpus mine": "a"}, "a test")
+    enforce_pins(tmp_path, {"corpus mine": "a"}, "a test")
     (tmp_path / PINS).write_text(damage)
     with pytest.raises(ValueError, match=rf"{PINS}: damaged .*; put a copy back, or delete it"):
-        hold(tmp_path, {"corpus mine": "b"}, "a test")
+        enforce_pins(tmp_path, {"corpus mine": "b"}, "a test")
     assert (tmp_path / PINS).read_text() == damage
 
 
 def pin_one(store: Path, number: int, barrier, results) -> None:
     barrier.wait(30)
     try:
-        hold(store, {f"corpus {number}": "same", "corpus shared": str(number)}, f"process {number}")
+        enforce_pins(store, {f"corpus {number}": "same", "corpus shared": str(number)}, f"process {number}")
     except ValueError:
         results.put(0)
     else:
@@ -142,8 +142,8 @@ def test_of_many_processes_at_once_one_pins_and_the_others_are_refused(tmp_path:
 
 def test_a_backbone_whose_hash_is_known_must_have_it(backbone: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    backbone.rename("bert-base-uncased")  # a folder of that name stands for the hub's
-    known = pretrained.KNOWN["bert-base-uncased"]
+    backbone.rename("bert-base-uncased")  # a folder of that name replaces the hub's
+    known = pretrained.HUB_WEIGHTS["bert-base-uncased"]
     with pytest.raises(ValueError, match=f"model.safetensors: sha256 [0-9a-f]{{64}}, expected {known}, as the hub's"):
         resolve_pinned(Pretrained("bert-base-uncased"), tmp_path / "store")
-    assert pins(tmp_path / "store") == {}
+    assert read_pins(tmp_path / "store") == {}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cse_core.data import senteval, synthetic
-from cse_core.data.senteval import labelled, pairs
+from cse_core.data.senteval import labelled_sentences, pairs
 
 TOTALS = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186}
 SINGLE = {"stsb_train": 5749, "stsb_dev": 1500, "stsb": 1379, "sickr_train": 4500, "sickr_dev": 500, "sickr": 4927}
@@ -108,7 +108,7 @@ class TestPairs:
         assert [tuple(row.values()) for row in found.table] == [tuple(row) for row in synthetic.pairs(split)]
         assert (found.files, found.warnings) == ({}, ())
 
-    @pytest.mark.parametrize("read", [pairs, labelled])
+    @pytest.mark.parametrize("read", [pairs, labelled_sentences])
     def test_an_unknown_task_names_the_known(self, read, cache: Path):
         with pytest.raises(ValueError, match=r"task sts11: not among (sts12|mr), "):
             read("sts11")
@@ -117,14 +117,14 @@ class TestPairs:
 class TestLabelled:
     @pytest.mark.parametrize("task", LABEL_COUNTS)
     def test_counts(self, task: str, real_data: Path):
-        found = labelled(task, real_data)
+        found = labelled_sentences(task, real_data)
         assert Counter(zip(found.table["split"], found.table["label"], strict=True)) == LABEL_COUNTS[task]
         assert any(found.table["sentence2"]) == (task == "mrpc")
         assert found.warnings == ()
 
     @pytest.mark.parametrize("task", ["mr", "cr", "subj", "mpqa"])
     def test_the_file_of_label_one_goes_first(self, task: str, real_data: Path):
-        labels = labelled(task, real_data).table["label"][:]
+        labels = labelled_sentences(task, real_data).table["label"][:]
         assert labels == sorted(labels, reverse=True)
 
     @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ class TestLabelled:
     )  # fmt: skip
     def test_sentences(self, task: str, row: int, split: str, sentence: str, label: int, real_data: Path):
         expected = {"split": split, "sentence1": sentence, "sentence2": "", "label": label}
-        assert labelled(task, real_data).table[row] == expected
+        assert labelled_sentences(task, real_data).table[row] == expected
 
     def test_mrpc_has_neither_byte_order_mark_nor_header(self, real_data: Path):
         raw = (real_data / "senteval/downstream/MRPC/msr_paraphrase_train.txt").read_bytes()
         assert raw.startswith(b"\xef\xbb\xbfQuality\t#1 ID")
-        table = labelled("mrpc", real_data).table
+        table = labelled_sentences("mrpc", real_data).table
         assert table[0]["sentence1"].startswith('Amrozi accused his brother , whom he called " the witness "')
         assert table[0]["sentence2"].startswith('Referring to him as only " the witness " , Amrozi')
         assert (table[0]["label"], table[4076]["split"]) == (1, "test")
@@ -158,14 +158,14 @@ class TestLabelled:
 
     def test_empty_sentences_stay_where_they_are(self, real_data: Path):
         empty = {
-            task: [row for row, text in enumerate(labelled(task, real_data).table["sentence1"]) if not text]
+            task: [row for row, text in enumerate(labelled_sentences(task, real_data).table["sentence1"]) if not text]
             for task in ("cr", "mpqa")
         }
         assert empty["cr"] == [2323 - 1, 2407 - 1, 2407 + 769 - 1, 2407 + 1368 - 1]
         assert empty["mpqa"] == [3312 - 1, 3312 + 6415 - 1, 3312 + 7294 - 1]
 
     def test_phrases_of_both_classes_stay_in_both(self, real_data: Path):
-        table = labelled("mpqa", real_data).table
+        table = labelled_sentences("mpqa", real_data).table
         positive, negative = set(table["sentence1"][:3312]), set(table["sentence1"][3312:])
         assert len(positive & negative) == 99
         assert len(table) - len({(row["sentence1"], row["label"]) for row in table}) == 2266

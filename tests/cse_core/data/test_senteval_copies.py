@@ -6,7 +6,7 @@ from shutil import copytree
 import pytest
 
 from cse_core.data import senteval
-from cse_core.data.senteval import labelled, pairs
+from cse_core.data.senteval import labelled_sentences, pairs
 from cse_core.models.pretrained import ASSETS
 
 
@@ -33,9 +33,9 @@ class TestCopies:
 
     def test_other_text_with_the_right_counts_warns(self, copy):
         folder = copy("CR")
-        clean = labelled("cr", folder)
+        clean = labelled_sentences("cr", folder)
         edit(folder / "CR/custrev.neg", lambda lines: [b"Changed .\n", *lines[1:]])
-        found = labelled("cr", folder)
+        found = labelled_sentences("cr", folder)
         (warning,) = found.warnings
         assert clean.warnings == ()
         assert "CR/custrev.neg: sha256 " in warning
@@ -45,10 +45,10 @@ class TestCopies:
     @pytest.mark.parametrize(("task", "part"), [("cr", "CR"), ("trec", "TREC"), ("mrpc", "MRPC"), ("mr", "MR")])
     def test_windows_line_ends_warn_and_change_nothing(self, task: str, part: str, copy):
         folder = copy(part)
-        clean = labelled(task, folder).table.to_list()
+        clean = labelled_sentences(task, folder).table.to_list()
         for path in (folder / part).iterdir():
             path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-        found = labelled(task, folder)
+        found = labelled_sentences(task, folder)
         assert found.table.to_list() == clean
         assert len(found.warnings) == len(found.files)
 
@@ -73,7 +73,7 @@ class TestCopies:
         folder = copy(file.split("/")[0])
         edit(folder / file, lambda lines: lines[:20])
         with pytest.raises(senteval.TruncatedTask) as caught:
-            labelled(task, folder)
+            labelled_sentences(task, folder)
         for words in (str(folder / file), f"{found}, expected {expected}", "issue 84", "original data", "--data"):
             assert words in str(caught.value)
 
@@ -95,7 +95,7 @@ class TestCopies:
         folder = copy(str(Path(file).parent))
         edit(folder / file, change)
         with pytest.raises(ValueError, match=rf"{file}(, line|:) .*; get SentEval's original data") as caught:
-            labelled(task, folder)
+            labelled_sentences(task, folder)
         assert not isinstance(caught.value, senteval.TruncatedTask)
         assert caught.match(message)
 
@@ -130,24 +130,24 @@ class TestCopies:
         folder = copy("CR")
         (folder / "CR/custrev.neg").unlink()
         with pytest.raises(FileNotFoundError, match=r"CR/custrev\.neg: missing; get SentEval's original data"):
-            labelled("cr", folder)
+            labelled_sentences("cr", folder)
 
     def test_a_table_is_written_once_for_each_content(self, copy, cache: Path):
         folder = copy("CR")
-        (first,) = labelled("cr", folder).table.cache_files
+        (first,) = labelled_sentences("cr", folder).table.cache_files
         written = Path(first["filename"]).stat().st_mtime_ns
-        (again,) = labelled("cr", folder).table.cache_files
+        (again,) = labelled_sentences("cr", folder).table.cache_files
         assert again == first
         assert Path(first["filename"]).stat().st_mtime_ns == written
         edit(folder / "CR/custrev.neg", lambda lines: [b"Changed .\n", *lines[1:]])
-        assert labelled("cr", folder).table.cache_files != [first]
+        assert labelled_sentences("cr", folder).table.cache_files != [first]
         assert len(list((cache / "evaluation").glob("*/table.arrow"))) == 2
 
     def test_a_refused_file_leaves_no_table(self, copy, cache: Path):
         folder = copy("CR")
         edit(folder / "CR/custrev.neg", lambda lines: lines[1:])
         with pytest.raises(ValueError, match="1,367 rows"):
-            labelled("cr", folder)
+            labelled_sentences("cr", folder)
         assert not [path for path in cache.rglob("*") if path.suffix != ".lock" and path.is_file()]
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cse_core.data.arrow_cache import content_of
-from cse_core.data.corpora import content_hash, sentences
-from cse_core.data.senteval import SETS, distinct_sentences, labelled, pairs
+from cse_core.data.corpora import lines_hash, sentences
+from cse_core.data.senteval import SETS, distinct_sentences, labelled_sentences, pairs
 from cse_core.run import Corpus
 
 
@@ -24,7 +24,7 @@ def test_sentences_of_labels_are_those_of_all_splits(real_data: Path) -> None:
     lines = (real_data / "senteval/downstream/SUBJ/subj.objective").read_text("latin-1").split("\n")
     assert distinct_sentences("subj", real_data)[:50] == list(dict.fromkeys(" ".join(s.split()) for s in lines))[:50]
     assert "" not in distinct_sentences("trec", real_data)
-    both = labelled("mrpc", real_data).table
+    both = labelled_sentences("mrpc", real_data).table
     assert set(distinct_sentences("mrpc", real_data)) == set(both["sentence1"]) | set(both["sentence2"])
 
 
@@ -32,8 +32,8 @@ def test_the_set_is_a_corpus_under_its_name(cache: Path) -> None:
     expected = distinct_sentences("synthetic_dev")
     table = sentences(Corpus("synthetic_dev", 30))
     assert table["text"][:] == expected[:30]
-    assert content_of(table) == content_hash(expected[:30])
-    pinned = Corpus("synthetic_dev", 30, content_hash(expected[:30]))
+    assert content_of(table) == lines_hash(expected[:30])
+    pinned = Corpus("synthetic_dev", 30, lines_hash(expected[:30]))
     assert sentences(pinned)["text"][:] == expected[:30]
     with pytest.raises(ValueError, match="evaluation set synthetic_dev: the first 31 lines have sha256"):
         sentences(Corpus("synthetic_dev", 31, "0" * 64))

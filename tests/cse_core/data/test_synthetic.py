@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -16,13 +17,21 @@ from hypothesis import strategies as st
 from cse_core.data import synthetic
 
 ROOT = Path(__file__).parents[3]
-TRAIN = synthetic.sentences(16_384)
-PAIRS = {split: synthetic.pairs(split) for split in ("dev", "test")}
 SEEDS = st.integers(0, 2**32)
 DIGEST = (
     "import hashlib; from cse_core.data.synthetic import pairs, sentences; "
     "print(hashlib.sha256(repr((sentences(300), pairs('dev'))).encode()).hexdigest())"
 )
+
+
+@cache
+def train() -> list[str]:
+    return synthetic.sentences(16_384)
+
+
+@cache
+def pairs(split: str) -> list[tuple[str, str, str, float]]:
+    return synthetic.pairs(split)
 
 
 def digest(hash_seed: str) -> str:
@@ -38,7 +47,7 @@ def test_the_hash_seed_of_the_process_changes_nothing():
 
 @pytest.mark.parametrize("k", [0, 1, 500])
 def test_sentences_are_prefix_stable(k):
-    assert synthetic.sentences(k) == TRAIN[:k]
+    assert synthetic.sentences(k) == train()[:k]
 
 
 def test_another_seed_gives_other_sentences():
@@ -46,17 +55,17 @@ def test_another_seed_gives_other_sentences():
 
 
 def test_no_sentence_stands_in_two_splits():
-    train = {*TRAIN, *synthetic.sentences(2000, 1)}
-    dev, test = ({text for row in PAIRS[split] for text in row[1:3]} for split in ("dev", "test"))
-    assert (train & dev, train & test, dev & test) == (set(), set(), set())
+    trained = {*train(), *synthetic.sentences(2000, 1)}
+    dev, test = ({text for row in pairs(split) for text in row[1:3]} for split in ("dev", "test"))
+    assert (trained & dev, trained & test, dev & test) == (set(), set(), set())
 
 
 def test_few_training_sentences_repeat():
-    assert len(set(TRAIN)) > 0.98 * len(TRAIN)
+    assert len(set(train())) > 0.98 * len(train())
 
 
 def test_sentences_have_5_to_25_words_and_read_as_sentences():
-    texts = TRAIN + [text for row in PAIRS["test"] for text in row[1:3]]
+    texts = train() + [text for row in pairs("test") for text in row[1:3]]
     lengths = [len(text.split()) for text in texts]
     assert min(lengths) >= 5
     assert max(lengths) <= 25
@@ -87,7 +96,7 @@ def test_each_further_edit_lowers_the_score(seed, slots, far):
     meaning = other = synthetic.draw_meaning(rng)
     scores = [synthetic.similarity(meaning, other)]
     for slot, is_far in zip(slots, far, strict=True):
-        other = synthetic.edited(other, slot, rng=rng, far=is_far)
+        other = synthetic.edit(other, slot, rng=rng, far=is_far)
         scores.append(synthetic.similarity(meaning, other))
     # An edit of a slot nothing agrees in can only add to the weights, which leaves a score of 0 at 0.
     assert all(after < before or after == before == 0 for before, after in pairwise(scores))
@@ -98,7 +107,7 @@ def test_each_further_edit_lowers_the_score(seed, slots, far):
 @given(SEEDS, st.sampled_from(list(synthetic.WEIGHTS)))
 def test_a_far_edit_costs_more_than_a_near_one(seed, slot):
     meaning = synthetic.draw_meaning(Random(seed))._replace(place="in the city", time="in winter", manner="slowly")
-    near, far = (synthetic.edited(meaning, slot, rng=Random(seed), far=far) for far in (False, True))
+    near, far = (synthetic.edit(meaning, slot, rng=Random(seed), far=far) for far in (False, True))
     assert synthetic.similarity(meaning, far) < synthetic.similarity(meaning, near) < 5
 
 
@@ -113,7 +122,7 @@ def test_a_worked_score():
 
 @pytest.mark.parametrize(("split", "size"), [("dev", 500), ("test", 1000)])
 def test_each_part_of_a_split_spreads_its_scores(split, size):
-    rows = PAIRS[split]
+    rows = pairs(split)
     assert len(rows) == size
     parts = defaultdict(list)
     for part, first, second, score in rows:
@@ -128,14 +137,14 @@ def test_each_part_of_a_split_spreads_its_scores(split, size):
 
 
 def test_paraphrases_of_one_meaning_score_5_and_share_few_words():
-    same = [row for row in PAIRS["test"] if row[0] == "paraphrases" and row[3] == 5]
+    same = [row for row in pairs("test") if row[0] == "paraphrases" and row[3] == 5]
     shared = [len(set(a.split()) & set(b.split())) / len(set(a.split()) | set(b.split())) for _, a, b, _ in same]
     assert len(same) >= 20
     assert sum(shared) / len(shared) < 0.5
 
 
 def test_pairs_are_the_same_on_every_call():
-    assert synthetic.pairs("dev") == PAIRS["dev"]
+    assert synthetic.pairs("dev") == pairs("dev")
 
 
 def test_an_unknown_split_is_refused_with_the_choices():

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cse_core.data.senteval import STS_TEST, EvalDataset
-from cse_core.evaluation.dataset_facts import EXAMPLES, Example, Gold, Halves, Sizes, halves, shared
+from cse_core.evaluation.dataset_facts import EXAMPLES, Example, Gold, Halves, Sizes, count_shared, halves
 from cse_core.evaluation.scorers import Cosine, PairScores, Ranked
-from cse_core.evaluation.suite import GROUPS, TASKS, complete, evaluate, named
+from cse_core.evaluation.suite import GROUPS, TASKS, complete, evaluate, expand_names
 from cse_core.evaluation.task import Inputs, Task
 from cse_core.evaluation.tasks import Projection
 from cse_core.functional.contrastive import pair_cosines
@@ -42,14 +42,14 @@ def published(number: int) -> list[dict[str, str]]:
 
 
 def inputs_of(sets: Mapping[str, EvalDataset], encoder: Any = None) -> Inputs:
-    """Of sets made here, all of whose pairs score 0."""
+    """Make sets whose pairs all score 0."""
     scores = {name: PairScores(np.zeros(len(evaluation.table))) for name, evaluation in sets.items()}
     return Inputs(sets, scores, Cosine(), CachedEncoder(encoder or Recording()), None, None)
 
 
 def test_every_new_evaluation_is_a_task_that_says_its_metrics() -> None:
     assert [len(GROUPS[name]) for name in ("sizes", "gold", "examples")] == [14, 7, 4]
-    new = [*named(["sizes", "gold", "examples"]), "stsb_sample_projection", "stsb_dev_halves"]
+    new = [*expand_names(["sizes", "gold", "examples"]), "stsb_sample_projection", "stsb_dev_halves"]
     assert [name for name in new if not isinstance(TASKS[name], Task) or not TASKS[name].metrics] == []
     assert complete("stsb_sizes", 1, ["train", "dev", "test"])
     assert not complete("stsb_sizes", 1, ["test"])
@@ -117,7 +117,7 @@ def test_shared_pairs_are_those_counted_by_other_code(name: str, real_data: Path
 def test_a_pair_is_shared_in_either_order_and_each_way_counts_its_own_repeats() -> None:
     own = [("A dog.", "a cat"), ("a CAT", "a dog"), ("one", "two"), ("three", "four"), ("a dog", "a dog")]
     other = [("a dog", "a cat"), ("two", "One!"), ("one", "two"), ("TWO", "one"), ("five", "six")]
-    found = shared(evaluation_of(own, [1, 2, 3, 4, 5]), evaluation_of(other, [2, 1, 3, 4, 5]))
+    found = count_shared(evaluation_of(own, [1, 2, 3, 4, 5]), evaluation_of(other, [2, 1, 3, 4, 5]))
     assert found == {"": 3, ".same_gold": 2, ".other_way": 4}
     sets = {"sts12": evaluation_of(own, [3.35, 3.34, 5, 0, 1]), "dev": evaluation_of([]), "x_train": evaluation_of(own)}
     outcome = Gold(read_sets=tuple(sets)).outcome("", inputs_of(sets))
@@ -137,7 +137,7 @@ def test_the_examples_are_the_papers() -> None:
             expected.setdefault(recovered(row["variant"]), {})[recovered(row["task"])] = float(row["value"])
     assert dict(EXAMPLES.values()) == expected
     assert [list(targets) for _, targets in EXAMPLES.values()] == [list(targets) for targets in expected.values()]
-    assert named(["examples"]) == tuple(f"examples_{name}" for name in EXAMPLES)
+    assert expand_names(["examples"]) == tuple(f"examples_{name}" for name in EXAMPLES)
 
 
 @pytest.mark.parametrize("scorer", [Cosine(), RANKED])
@@ -209,7 +209,7 @@ def test_the_nearer_half_and_by_how_much() -> None:
 
 def test_halves_want_long_sentences_and_plain_vectors(real_data: Path) -> None:
     sets = {"own": evaluation_of([("one two three", "four")])}
-    with pytest.raises(ValueError, match=r"^own: sentences of at least 4 words wanted, got none among 2"):
+    with pytest.raises(ValueError, match=r"^own: expected sentences of at least 4 words, got none among 2"):
         Halves(read_sets=("own",)).outcome("own", inputs_of(sets))
     with pytest.raises(ValueError, match=r"stsb_dev_halves: .* own vectors, got the scorer rank 0.1 of 400"):
         scored(["stsb_dev_halves"], real_data, scorer=RANKED)
@@ -272,7 +272,7 @@ def test_a_sample_hangs_on_its_size_and_seed_and_all_sentences_need_none(flat: l
     assert drawn(size=41) == drawn()
     arrays = Projection(("own",)).outcome("own", inputs).arrays
     assert (arrays["first"].tolist(), arrays["gold"].tolist()) == (list(range(40)), gold)
-    with pytest.raises(ValueError, match=r"^own: 42 distinct sentences wanted, got 41"):
+    with pytest.raises(ValueError, match=r"^own: expected at least 42 distinct sentences, got 41"):
         drawn(size=42)
 
 
@@ -280,8 +280,8 @@ def test_a_sample_hangs_on_its_size_and_seed_and_all_sentences_need_none(flat: l
 def test_a_thousand_rank_vectors_of_ten_thousand_sentences_are_projected(real_data: Path) -> None:
     scorer = Ranked(corpus=Corpus("synthetic", 10_000), size=10_000, weight=1.0)
     names = ["stsb_sample_projection"]
-    ranked = evaluate(Recording(), scorer, names, data=real_data)[0][names[0]]
-    plain = evaluate(Recording(), Cosine(), names, data=real_data)[0][names[0]]
+    ranked = evaluate(Recording(), scorer, names, data=real_data)[names[0]]
+    plain = evaluate(Recording(), Cosine(), names, data=real_data)[names[0]]
     assert ranked.arrays["coordinates"].shape == plain.arrays["coordinates"].shape == (1000, 2)
     assert ranked.arrays["first"].tolist() == plain.arrays["first"].tolist()
     assert not np.array_equal(ranked.arrays["coordinates"], plain.arrays["coordinates"])

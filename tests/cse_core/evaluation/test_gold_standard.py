@@ -47,7 +47,7 @@ def minilm() -> CachedEncoder:
 
 @pytest.mark.slow
 def test_minilm_has_its_known_sts_scores(minilm: CachedEncoder, real_data: Path) -> None:
-    found, _ = suite.evaluate(minilm, Cosine(), [*MINILM, "sickr_train", "sickr_dev"], data=real_data)
+    found = suite.evaluate(minilm, Cosine(), [*MINILM, "sickr_train", "sickr_dev"], data=real_data)
     points = {task: 100 * found[task].metrics["spearman.all"] for task in MINILM}
     assert points == pytest.approx(MINILM, abs=0.02)
     splits = ("sickr_train", "sickr_dev", "sickr")
@@ -61,7 +61,7 @@ def test_minilm_has_its_known_sts_scores(minilm: CachedEncoder, real_data: Path)
 @pytest.mark.parametrize("task", ["trec", "mrpc"])
 def test_minilm_has_sentevals_transfer_scores(task: str, minilm: CachedEncoder, real_data: Path) -> None:
     """The other five are in the benchmarks: their texts take minutes to embed."""
-    found, _ = suite.evaluate(minilm, Cosine(), [task], data=real_data)
+    found = suite.evaluate(minilm, Cosine(), [task], data=real_data)
     assert round(100 * found[task].metrics["acc"], 2) == MINILM_TRANSFER[task]
 
 
@@ -74,7 +74,7 @@ def test_public_checkpoints_have_their_published_scores(name: str, pooling: str,
     except LocalEntryNotFoundError:
         pytest.skip(f"{name} is not in the Hugging Face cache")
     encoder = CachedEncoder(Encoder.from_pretrained(folder))
-    found, _ = suite.evaluate(encoder, Cosine(pooling), STS_TEST, data=real_data)
+    found = suite.evaluate(encoder, Cosine(pooling), STS_TEST, data=real_data)
     points = [100 * found[task].metrics["spearman.all"] for task in STS_TEST]
     assert float(np.mean(points)) == pytest.approx(average, abs=0.02)
     if scores is not None:

@@ -116,7 +116,7 @@ def expected() -> list[tuple[list[float], Tensor, int]]:
 @pytest.mark.parametrize("side_by_side", [1, 2, 3, 100])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_mixed_problems_come_back_in_order_however_chunked(side_by_side, threads, expected, monkeypatch) -> None:
-    monkeypatch.setattr(linear_probe, "SIDE_BY_SIDE", side_by_side)
+    monkeypatch.setattr(linear_probe, "CHUNK", side_by_side)
     torch.set_num_threads(threads)
     done = []
     found = fit(*generated(240), mixed(), SETTINGS["fast"], 7, done.append)
@@ -149,7 +149,7 @@ class Scripted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *scripts: Sequence[int]) -> None:
         self.rounds, self.seen = zip(*scripts, strict=True), []
-        monkeypatch.setattr(linear_probe, "_correct", self)
+        monkeypatch.setattr(linear_probe, "_count_correct", self)
 
     def __call__(self, state, x1: Tensor, y: Tensor) -> Tensor:
         self.seen.append(state.weights[0].transpose(0, 1).clone())
@@ -196,7 +196,7 @@ def test_a_stopped_weight_decay_keeps_its_weights_while_others_go_on(monkeypatch
 @pytest.mark.parametrize(("passes", "rounds"), [(4, 51), (2, 101), (3, 67), (300, 1)])
 def test_a_round_begins_while_no_more_than_200_passes_are_done(passes: int, rounds: int, monkeypatch) -> None:
     setting = Setting(folds=5, optimiser="adam", batch=64, tenacity=10**9, passes=passes)
-    judged, steps = counted(monkeypatch, "_judge"), counted(monkeypatch, "_step")
+    judged, steps = counted(monkeypatch, "_update_best"), counted(monkeypatch, "_step")
     rows = np.arange(20)
     fit(*generated(20), [Problem(rows, rows)], setting, 0)
     assert (len(judged), len(steps)) == (rounds, rounds * passes)
@@ -241,8 +241,8 @@ def test_an_error_restores_the_threads() -> None:
 def test_an_interruption_ends_what_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = generated(60)
     torch.set_num_threads(2)
-    monkeypatch.setattr(linear_probe, "SIDE_BY_SIDE", 1)
-    begun, numbers, function = [], count(), linear_probe._side_by_side
+    monkeypatch.setattr(linear_probe, "CHUNK", 1)
+    begun, numbers, function = [], count(), linear_probe._train_chunk
     told = threading.Event()
 
     def second_one_waits(*args):
@@ -255,7 +255,7 @@ def test_an_interruption_ends_what_has_not_begun(monkeypatch: pytest.MonkeyPatch
         threading.Timer(0.3, told.set).start()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(linear_probe, "_side_by_side", second_one_waits)
+    monkeypatch.setattr(linear_probe, "_train_chunk", second_one_waits)
     with pytest.raises(KeyboardInterrupt):
         fit(x, y, [Problem(np.arange(40), np.arange(40, 60))] * 12, SETTINGS["fast"], 1, interrupted)
     assert len(begun) < 6

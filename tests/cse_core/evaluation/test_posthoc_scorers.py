@@ -199,7 +199,7 @@ def test_whitened_and_flowed_score_under_their_pooling_and_fit(
 def test_a_corpus_takes_the_place_of_the_tasks_texts(cache: Path, encoder: Encoder, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("\n".join(synthetic.sentences(300)))
     mine = Corpus("mine", 300)
-    tasks = {"stsb": TASKS["first"]}  # whose own texts are not to be had here
+    tasks = {"stsb": TASKS["first"]}  # whose own texts are not available here
     for scorer in (Whitened(dims=50, corpus=mine), Flowed(corpus=mine), Ranked(corpus=mine, size=30)):
         found = scorer.pair_scores(encoder, tasks, data=tmp_path)
         expected = replace(scorer, corpus=CORPUS).pair_scores(encoder, tasks)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from cse_core.data.senteval import STS_TEST, TRANSFER, EvalDataset, pairs
-from cse_core.evaluation.subsets import SUBSETS, disjoint, normalised, scored
+from cse_core.evaluation.subsets import SUBSETS, disjoint, gold_between, normalise
 from cse_core.metrics.correlation import correlations
 from experiments.results import score_tables
 from tests.support.outcomes import SHARED_WITH_DEV, Pair, columns, cosines, evaluation_of, exact, words_of
@@ -29,7 +29,7 @@ INTERVALS = {"stsb_dissimilar": 407, "stsb_between": 438, "stsb_similar": 534}
 
 
 def plainer(sentence: str) -> str:
-    """ASCII punctuation alone, by a table: says whether the counts hang on what else is dropped."""
+    """Only ASCII punctuation, by a table: says whether the counts hang on what else is dropped."""
     return " ".join(sentence.casefold().translate(dict.fromkeys(map(ord, string.punctuation), " ")).split())
 
 
@@ -86,7 +86,7 @@ def test_a_pair_is_known_in_any_case_punctuation_and_order() -> None:
         ("Snow -- fell", "a man;a plan"),  # 1: the other order
         ("It's late", "No one here slept"),  # 2: an apostrophe and a hyphen are blanks
         ("its late", "No one here slept"),  # 3: but other words stay other words
-        ("a man a plan", "late"),  # 4: one side alone is no pair
+        ("a man a plan", "late"),  # 4: one side is no pair
         ("a man a plan", "it s late"),  # 5: sides of two pairs are no pair
         ("a man a plan", "a man a plan"),  # 6: nor is a side twice
         ("same the", "the same"),  # 7: the order of words counts
@@ -112,13 +112,13 @@ def test_a_pair_is_known_in_any_case_punctuation_and_order() -> None:
     ],
 )
 def test_normalised(sentence: str, expected: str) -> None:
-    assert normalised(sentence) == expected
+    assert normalise(sentence) == expected
 
 
 @given(st.text(st.characters(codec="latin-1")))
 def test_normalising_twice_changes_nothing(sentence: str) -> None:
-    once = normalised(sentence)
-    assert normalised(once) == normalised(f" '{sentence}' ...") == once == words_of(sentence)
+    once = normalise(sentence)
+    assert normalise(once) == normalise(f" '{sentence}' ...") == once == words_of(sentence)
     assert once == " ".join(once.split())
 
 
@@ -146,8 +146,8 @@ def test_an_edge_of_an_interval_belongs_to_the_outer_group() -> None:
 
 def test_an_interval_holds_its_lower_edge_alone() -> None:
     evaluation = evaluation_of([("a", "b")] * 5, [0, 1.25, 2.5, 3.75, 5])
-    assert scored(0.25, 0.75)(evaluation, {}).tolist() == [1, 2]
-    assert scored(2.0, 3.0)(evaluation, {}).tolist() == []
+    assert gold_between(0.25, 0.75)(evaluation, {}).tolist() == [1, 2]
+    assert gold_between(2.0, 3.0)(evaluation, {}).tolist() == []
 
 
 @pytest.mark.parametrize("task", ["sts16", "stsb"])

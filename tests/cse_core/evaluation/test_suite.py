@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from cse_core.data import synthetic
-from cse_core.data.senteval import STS_TEST, TRANSFER, labelled, pairs
+from cse_core.data.senteval import STS_TEST, TRANSFER, labelled_sentences, pairs
 from cse_core.evaluation import suite, transfer
 from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Scorer, Whitened
-from cse_core.evaluation.suite import GROUPS, PHRASES, TASKS, evaluate, named
+from cse_core.evaluation.suite import GROUPS, PHRASES, TASKS, evaluate, expand_names
 from cse_core.evaluation.transfer import Accuracy
 from cse_core.metrics import geometry, neighbours, ranking
 from cse_core.metrics.correlation import correlations
@@ -54,11 +54,11 @@ class Constant(Recording):
 
 
 def test_groups_and_names_become_tasks_each_once_and_in_order() -> None:
-    assert named(["sts"]) == ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr") == STS_TEST
-    assert named(["stsb", "sts", "mr"]) == ("stsb", "sts12", "sts13", "sts14", "sts15", "sts16", "sickr", "mr")
-    assert named(["stsb_similar", "geometry"])[:3] == ("stsb_similar", "stsb_dev_geometry", "stsb_dissimilar")
-    assert named(["ranking_test", "neighbours"]) == ("stsb_test_groups", "sickr_test_groups", "stsb_neighbours")
-    assert named([]) == ()
+    assert expand_names(["sts"]) == ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr") == STS_TEST
+    assert expand_names(["stsb", "sts", "mr"]) == ("stsb", "sts12", "sts13", "sts14", "sts15", "sts16", "sickr", "mr")
+    assert expand_names(["stsb_similar", "geometry"])[:3] == ("stsb_similar", "stsb_dev_geometry", "stsb_dissimilar")
+    assert expand_names(["ranking_test", "neighbours"]) == ("stsb_test_groups", "sickr_test_groups", "stsb_neighbours")
+    assert expand_names([]) == ()
     assert {name for group in GROUPS.values() for name in group} <= set(TASKS)
     sizes = dict.fromkeys(("sts", "sts_disjoint", "transfer", "transfer_fast", "ranking"), 7)
     assert {name: len(GROUPS[name]) for name in sizes} == sizes
@@ -67,7 +67,7 @@ def test_groups_and_names_become_tasks_each_once_and_in_order() -> None:
 
 def test_an_unknown_name_is_met_with_the_known_ones() -> None:
     with pytest.raises(ValueError) as caught:
-        named(["sts", "sts11", "stsb", "mrr"])
+        expand_names(["sts", "sts11", "stsb", "mrr"])
     assert str(caught.value).startswith("unknown task 'sts11' (did you mean sts16 or ")
     assert "sickr_disjoint" in str(caught.value)
     fake = Recording()
@@ -90,22 +90,25 @@ def test_everything_asked_for_is_embedded_once_in_one_go(
     groups: tuple[str, ...], real_data: Path, classified: dict[str, tuple]
 ) -> None:
     fake, told = Recording(), []
-    names = named(groups)
-    found, sets = evaluate(fake, Cosine(), names, data=real_data, progress=lambda *news: told.append(news))
-    assert tuple(found) == names
+    names = expand_names(groups)
+    found = evaluate(fake, Cosine(), names, data=real_data, progress=lambda *news: told.append(news))
+    assert tuple(found.outcomes) == names
+    assert found.failures == {}
     read = {name: pairs(name, real_data) for t in names for name in TASKS[t].pair_sets}
-    read |= {name: labelled(name, real_data) for t in names for name in TASKS[t].labelled_sets}
+    read |= {name: labelled_sentences(name, real_data) for t in names for name in TASKS[t].labelled_sets}
     others = [name for t in names for name in TASKS[t].read_sets]
-    only_read = {name: (labelled if name in TRANSFER else pairs)(name, real_data) for name in others}
-    assert {name: e.files for name, e in sets.items()} == {name: e.files for name, e in (only_read | read).items()}
+    only_read = {name: (labelled_sentences if name in TRANSFER else pairs)(name, real_data) for name in others}
+    assert {name: e.files for name, e in found.datasets.items()} == {
+        name: e.files for name, e in (only_read | read).items()
+    }
     texts = {s for e in read.values() for side in ("sentence1", "sentence2") for s in e.table[side][:]}
     texts |= {s for t in names for s in TASKS[t].sentences}
     assert len(fake.calls) == 1
     assert sorted(fake.passed) == sorted(texts)
     assert list(classified) == [name.replace("_", " ") if "_" in name else f"{name} test" for name, _, _ in told]
     assert told == [(name, 1, 2) for name in names if TASKS[name].labelled_sets]
-    assert all(math.isfinite(value) for outcome in found.values() for value in outcome.metrics.values())
-    assert {name: outcome.warnings for name, outcome in found.items() if outcome.warnings} == {}
+    assert all(math.isfinite(value) for outcome in found.outcomes.values() for value in outcome.metrics.values())
+    assert {name: outcome.warnings for name, outcome in found.outcomes.items() if outcome.warnings} == {}
 
 
 @pytest.mark.parametrize("task", [pytest.param(t, marks=[pytest.mark.slow] * (t in LARGE)) for t in TRANSFER])
@@ -113,9 +116,9 @@ def test_classifiers_get_vectors_and_labels_in_sentevals_order(
     task: str, real_data: Path, classified: dict[str, tuple]
 ) -> None:
     fake = Recording()
-    found = evaluate(fake, Cosine(), [task], data=real_data, progress=lambda *_: None)[0][task]
+    found = evaluate(fake, Cosine(), [task], data=real_data, progress=lambda *_: None)[task]
     ((setting, (vectors, labels)),) = classified.items()
-    table, rows = labelled(task, real_data).table, dict[str, list]()
+    table, rows = labelled_sentences(task, real_data).table, dict[str, list]()
     for split, *row in zip(*(table[c][:] for c in ("split", "sentence1", "sentence2", "label")), strict=True):
         rows.setdefault(split, []).append(row)
     assert setting == f"{task} test"
@@ -182,7 +185,7 @@ def test_shared_neighbours_are_counted_in_the_corpus_of_the_ranks(real_data: Pat
 def test_a_task_that_the_scorer_has_nothing_for_is_refused(real_data: Path, classified: dict[str, tuple]) -> None:
     with pytest.raises(ValueError, match=r"stsb_neighbours: .* corpus, which the scorer cosine lacks"):
         scored(["neighbours"], real_data)
-    with pytest.raises(ValueError, match=r"cr: a classifier wants .* own vectors, got the scorer rank 0.1 of 400"):
+    with pytest.raises(ValueError, match=r"cr: a classifier requires .* own vectors, got the scorer rank 0.1 of 400"):
         scored(["cr"], real_data, scorer=RANKED)
     assert classified == {}
 
@@ -217,6 +220,16 @@ def test_a_collapsed_encoder_is_refused_by_name(real_data: Path, classified: dic
     assert scored(["stsb_groups"], real_data, Constant())["stsb_groups"].metrics["kendall"] == 0
 
 
+def test_a_failed_task_leaves_the_others_their_outcomes_and_says_why(real_data: Path) -> None:
+    found = evaluate(Constant(), Cosine(), ["stsb", "stsb_groups"], data=real_data)
+    assert (list(found.outcomes), list(found.failures)) == (["stsb_groups"], ["stsb"])
+    assert found["stsb_groups"] is found.outcomes["stsb_groups"]
+    with pytest.raises(ValueError, match=r"^stsb by cosine: spearman.all, .*undefined") as caught:
+        found["stsb"]
+    assert str(caught.value) == found.failures["stsb"]
+    assert {"stsb", "stsb_dev"} <= found.datasets.keys()
+
+
 def test_an_undefined_pair_counts_as_zero_and_is_told(real_data: Path) -> None:
     first, second, gold = columns("stsb", data=real_data)
     table, bad = pairs("stsb", real_data).table, first[700]
@@ -242,7 +255,7 @@ def test_an_undefined_pair_counts_as_zero_and_is_told(real_data: Path) -> None:
 def test_a_vector_that_is_not_finite_is_refused_by_sentence(
     task: str, source: str, row: int, side: str, real_data: Path, classified: dict[str, tuple]
 ) -> None:
-    read = labelled if source in TRANSFER else pairs
+    read = labelled_sentences if source in TRANSFER else pairs
     bad = read(source, real_data).table[row][side] if source else PHRASES[row]
     with pytest.raises(ValueError) as caught:
         scored([task], real_data, Recording({bad: [math.inf] + [0.0] * 7}))
@@ -259,7 +272,7 @@ def test_vectors_may_have_one_dimension_but_not_none(real_data: Path, monkeypatc
     assert scored(["stsb"], real_data)["stsb"].metrics == pytest.approx(expected, abs=1e-9)
     monkeypatch.setattr(Recording, "vector", lambda self, sentence: 1.0)
     count = len({*first, *second})
-    with pytest.raises(ValueError, match=rf"recording: wants {count:,} vectors, got the shape \({count},\)"):
+    with pytest.raises(ValueError, match=rf"recording: expected {count:,} vectors, got the shape \({count},\)"):
         scored(["stsb"], real_data)
 
 

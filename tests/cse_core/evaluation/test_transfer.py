@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_core.data.senteval import TRANSFER, labelled
+from cse_core.data.senteval import TRANSFER, labelled_sentences
 from cse_core.evaluation import transfer
 from cse_core.evaluation.linear_probe import L2, SETTINGS, Fitted, Problem
 from cse_core.evaluation.transfer import SPLITS, Accuracy, accuracy, order, pair_features
@@ -93,7 +93,7 @@ def test_the_papers_setting_gives_senteval_s_numbers_of_a_cross_validation() -> 
 
 
 def glove(task: str, folder: Path) -> Data:
-    table, encoder = labelled(task, folder).table, WordVectors.load("glove-6b-50d")
+    table, encoder = labelled_sentences(task, folder).table, WordVectors.load("glove-6b-50d")
     features, labels = {}, {}
     for name in SPLITS[task]:
         rows = table.filter(lambda split, name=name: split == name, input_columns="split")
@@ -229,13 +229,13 @@ def test_what_is_unknown_or_does_not_fit_is_refused() -> None:
         with pytest.raises(ValueError, match=f"transfer task '{task}', setting '{setting}': unknown; {known}"):
             accuracy(task, features, labels, setting)
     without = {name: x for name, x in features.items() if name != "dev"}
-    with pytest.raises(ValueError, match="sst2: wants features and labels of train, dev, test, got train, test"):
+    with pytest.raises(ValueError, match="sst2: expected features and labels of train, dev, test, got train, test"):
         accuracy("sst2", without, labels)
-    with pytest.raises(ValueError, match="sst2: wants features and labels of train, dev, test"):
+    with pytest.raises(ValueError, match="sst2: expected features and labels of train, dev, test"):
         accuracy("sst2", features, {name: y for name, y in labels.items() if name != "dev"})
-    with pytest.raises(ValueError, match="mr: wants features and labels of all, got train, dev, test"):
+    with pytest.raises(ValueError, match="mr: expected features and labels of all, got train, dev, test"):
         accuracy("mr", features, labels)
-    with pytest.raises(ValueError, match="trec: wants features and labels of train, test, got all"):
+    with pytest.raises(ValueError, match="trec: expected features and labels of train, test, got all"):
         accuracy("trec", features["train"], labels["train"])
     with pytest.raises(ValueError, match=r"sst2, dev: 19 labels, got features \(20, 8\)"):
         accuracy("sst2", features, labels | {"dev": labels["dev"][1:]})
@@ -270,7 +270,7 @@ def test_pair_features_are_the_difference_s_size_and_the_product() -> None:
 
 
 def test_mr_in_senteval_s_order_is_sorted_and_stable(real_data: Path) -> None:
-    table = labelled("mr", real_data).table
+    table = labelled_sentences("mr", real_data).table
     texts, labels = list(table["sentence1"]), list(table["label"])
     at = order(texts, list(table["sentence2"]), labels)
     assert sorted(at) == list(range(10662))

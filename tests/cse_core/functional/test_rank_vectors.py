@@ -14,9 +14,9 @@ from scipy.stats import rankdata, spearmanr
 
 from cse_core.functional import rank_vectors as rankings
 from cse_core.functional.rank_vectors import (
-    _ascending,
-    _ranked,
-    _ranked_on_gpu,
+    _assign_ranks,
+    _assign_ranks_on_gpu,
+    _radix_argsort,
     pair_rank_similarity,
     rank_similarity,
     rank_vectors,
@@ -52,7 +52,7 @@ def test_inner_products_of_rank_vectors_are_spearmans_rho(n: int, m: int, size: 
 
 
 def tied(size: int, seed: int) -> torch.Tensor:
-    """A corpus of three directions alone, of different lengths: along an axis the cosines are exactly 0 or 1."""
+    """A corpus of only three directions, of different lengths: along an axis the cosines are exactly 0 or 1."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.cat([torch.arange(3), torch.randint(0, 3, (size,), generator=generator)])
     return torch.eye(3, dtype=torch.float64)[rows] * torch.randint(1, 9, (size + 3, 1), generator=generator)
@@ -136,7 +136,7 @@ singles = st.floats(width=32, allow_nan=False)
 @given(st.lists(singles | st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-45, math.inf, -math.inf]), min_size=2, max_size=60))
 def test_single_precision_is_sorted_by_its_bits_as_by_its_values(numbers: list[float]) -> None:
     row = np.array(numbers, dtype=np.float32)
-    order = _ascending(row)
+    order = _radix_argsort(row)
     expected = sorted(range(len(row)), key=lambda i: (row[i], math.copysign(1, row[i]), i))  # -0 before 0
     assert order.tolist() == expected
 
@@ -156,8 +156,8 @@ def test_the_gpus_way_to_rank_is_the_cpus(average: bool, decimals: int) -> None:
     """Run on the CPU here; with two decimals nearly all are tied."""
     scores = draw(3, 10_000, decimals).float().round(decimals=decimals) + 0.0  # one zero
     ranks = (torch.arange(10_000, dtype=torch.float64) / 10_000 - 0.5).float() / 30
-    expected = _ranked(scores, ranks, average=average)
-    assert (_ranked_on_gpu(scores, ranks, average=average) - expected).abs().max() < 1e-8
+    expected = _assign_ranks(scores, ranks, average=average)
+    assert (_assign_ranks_on_gpu(scores, ranks, average=average) - expected).abs().max() < 1e-8
 
 
 @given(st.integers(3, 30), seeds, rules)

@@ -281,10 +281,10 @@ def test_impossible_compositions_are_refused() -> None:
 
 
 def test_published_settings_are_the_best_of_their_tables() -> None:
-    from experiments.schema.study import published_rows
+    from experiments.schema.study import published_lines
 
     def best(table: int, backbone: str) -> str:
-        lines = [row for row in published_rows(f"compcse_table{table}") if row["backbone"] == backbone]
+        lines = [row for row in published_lines(f"compcse_table{table}") if row["backbone"] == backbone]
         return max((row for row in lines if row["method"] == "CompCSE"), key=lambda row: float(row["value"]))["variant"]
 
     assert [best(2, "BERT-base"), best(2, "BERT-large")] == ["w/ composition", "+subsuming"]

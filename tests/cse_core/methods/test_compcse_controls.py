@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cse_core.data import examples
-from cse_core.methods.compcse import CompCSE, compose, crops, shuffled, split
+from cse_core.methods.compcse import CompCSE, compose, crops, shuffled_parts, split
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus
@@ -32,11 +32,11 @@ def test_a_crop_is_a_window_as_long_as_a_share(ids: list[int], parts: int, text:
 
 @given(sequences, parts_of, st.text())
 def test_shuffled_parts_hold_every_id_once_cut_as_usual(ids: list[int], parts: int, text: str) -> None:
-    found, usual = shuffled(ids, parts, text), split(ids, parts)
+    found, usual = shuffled_parts(ids, parts, text), split(ids, parts)
     assert [len(part) for part in found] == [len(part) for part in usual]
     filled = min(parts, len(ids))
     assert Counter(i for part in found[:filled] for i in part) == Counter(ids)
-    assert found == shuffled(ids, parts, text)
+    assert found == shuffled_parts(ids, parts, text)
 
 
 def test_the_first_part_alone_is_no_composition() -> None:
@@ -51,14 +51,14 @@ def test_every_window_and_every_order_is_as_likely() -> None:
     starts = Counter(tuple(part[0] for part in crops(ids, 2, text)) for text in texts)
     assert len(starts) == 16  # of the two parts together: windows may be the same, overlap, or leave ids out
     assert all(abs(count / 4_000 - 1 / 16) < 5 * math.sqrt(15 / 256 / 4_000) for count in starts.values())
-    orders = Counter(tuple(i for part in shuffled(ids[:3], 2, text) for i in part) for text in texts)
+    orders = Counter(tuple(i for part in shuffled_parts(ids[:3], 2, text) for i in part) for text in texts)
     assert len(orders) == 6
     assert all(abs(count / 4_000 - 1 / 6) < 5 * math.sqrt(5 / 36 / 4_000) for count in orders.values())
 
 
 def test_draws_do_not_move_with_versions_or_processes() -> None:
     assert crops(range(20), 2, "a cat sat")[0] == [*range(6, 16)]
-    assert shuffled(range(6), 2, "a cat sat") == [[5, 1, 0], [3, 2, 4]]
+    assert shuffled_parts(range(6), 2, "a cat sat") == [[5, 1, 0], [3, 2, 4]]
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,11 @@ def tokenizer() -> Any:
 
 
 @pytest.mark.parametrize(("length", "parts"), [(3, 2), (8, 3), (32, 2)])
-@pytest.mark.parametrize(("split_on", "drawn"), [("crops", crops), ("shuffled", shuffled)])
+@pytest.mark.parametrize(("split_on", "drawn"), [("crops", crops), ("shuffled", shuffled_parts)])
 def test_examples_are_the_sentence_and_its_drawn_parts(
     split_on: str, drawn: Any, length: int, parts: int, tokenizer: Any
 ) -> None:
-    """Of the sentence before it is cut to the length; only then is a part cut to the length itself."""
+    """The sentence is split before it is cut to the length; only then is a part cut to the length itself."""
     found = CompCSE(split_on=split_on, parts=parts).examples(TEXTS, tokenizer, length)
     assert found.pop("anchor") == SimCSE().examples(TEXTS, tokenizer, length)["text"]
     first, last, room = tokenizer.cls_token_id, tokenizer.sep_token_id, length - 2

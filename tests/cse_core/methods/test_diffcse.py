@@ -16,14 +16,13 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from cse_core.data.batches import pad
 from cse_core.method import Batch, Loss, Tokens
-from cse_core.methods.diffcse import PUBLISHED, SMALL, DiffCSE, Discriminator, Generator, detection_loss
+from cse_core.methods.diffcse import PUBLISHED, DiffCSE, Discriminator, Generator, detection_loss
 from cse_core.methods.mlm import MLM
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
-from experiments.schema.scales import WIKI_MINI
 from tests.support.training import Killed, stop_at
 
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no ☃ x", "x y"]
@@ -108,7 +107,7 @@ def test_the_generator_fills_masks_and_nothing_else(encoder: Encoder, modules: n
     generator: Any = modules["generator"]
     tokens, share = tokens_of(encoder, 2), 0.5
     edited = generator(tokens, share, seeded(5))
-    masked, chosen = generator.words.masked(tokens, share, seeded(5), keep=0.0, random=0.0)
+    masked, chosen = generator.masking.mask(tokens, share, seeded(5), keep=0.0, random=0.0)
     assert 10 < chosen.sum() < 40
     assert not torch.equal(*chosen.chunk(2))  # each view by itself
     model = AutoModelForMaskedLM.from_pretrained(resolve("wiki-mini"), dtype=torch.float32).eval()
@@ -172,7 +171,7 @@ def test_the_loss_is_contrast_and_weighted_detection(encoder: Encoder, modules: 
     assert loss.views is not None
     assert torch.equal(condition, torch.cat(loss.views))
     replaced = edited.ids != tokens.ids
-    _, chosen = generator.words.masked(tokens, 0.3, seeded(1), keep=0.0, random=0.0)
+    _, chosen = generator.masking.mask(tokens, 0.3, seeded(1), keep=0.0, random=0.0)
     assert 0 < replaced.sum() < chosen.sum()  # a fill that finds the word back counts as kept
     detection = detection_loss(scores, replaced, tokens.mask)
     assert list(loss.terms) == ["contrastive", "detection", "share_replaced"]
@@ -281,7 +280,6 @@ def test_the_published_settings() -> None:
         "roberta-base": (7e-6, 64, 2, DiffCSE(generator=Pretrained("distilroberta-base"))),
         ("transfer", "bert-base-uncased"): (2e-6, 64, 2, DiffCSE(mask_share=0.15, detection_weight=0.05)),
     }
-    assert SMALL["bert-base-uncased"] == {"generator": WIKI_MINI}
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_training_ranks_equal_corpus_sentences_by_their_places() -> None:
 
 
 def test_both_ends_of_the_filter_are_rankencoders_own() -> None:
-    """Only pairs with tau_l <= R <= tau_u count, and the share of them is told."""
+    """Only pairs with tau_l <= R <= tau_u count, and their share is logged."""
     targets = {"base_first": vectors(6, 3, 4), "corpus": F.normalize(vectors(9, 3, 5), dim=-1)}
     views = (vectors(6, 3, 1), vectors(6, 3, 2))
     cosines = (F.normalize(targets["base_first"], dim=-1) @ targets["corpus"].T).numpy()

@@ -96,7 +96,7 @@ def outcome(method: Method) -> tuple:
 
 
 class NoParse:
-    """Stands for spaCy's English model, which tests do without: every sentence is negated by "Not" before it."""
+    """Replaces spaCy's English model, which tests do without: every sentence is negated by "Not" before it."""
 
     @staticmethod
     def pipe(texts: list[str]) -> list[list[negation.Token]]:

@@ -16,7 +16,7 @@ from torch import nn
 
 from cse_core.data.batches import pad, stack
 from cse_core.method import Batch, Loss, Tokens
-from cse_core.methods.mlm import MLM, MLMHead, Words, mask_tokens, masked_loss
+from cse_core.methods.mlm import MLM, Masking, MLMHead, mask_tokens, masked_loss
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
@@ -154,7 +154,7 @@ def test_special_words_are_never_chosen(encoder: Encoder) -> None:
     tokenizer = encoder.tokenizer
     tokens = pad(tokenizer([*TEXTS, "a [MASK] b [UNK] [PAD]"])["input_ids"], encoder.pad_id)
     tokens.mask[0, 2] = False  # a word that is no text, as padding is none
-    masked, chosen = Words(tokenizer, "x").masked(tokens, 1.0, seeded(), keep=0.0, random=0.0)
+    masked, chosen = Masking(tokenizer, "x").mask(tokens, 1.0, seeded(), keep=0.0, random=0.0)
     special = {tokenizer.convert_tokens_to_ids(t) for t in ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")}
     assert special <= set(tokens.ids.flatten().tolist())
     for ids, real, now, picked in zip(tokens.ids.tolist(), tokens.mask, masked.ids, chosen, strict=True):
@@ -163,10 +163,10 @@ def test_special_words_are_never_chosen(encoder: Encoder) -> None:
             assert picked[j] == word
             assert now[j] == (tokenizer.mask_token_id if word else token)
     assert torch.equal(masked.mask, tokens.mask)
-    assert Words(tokenizer, "x").size == 16_384
+    assert Masking(tokenizer, "x").size == 16_384
     no_mask = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer)
     with pytest.raises(ValueError, match="backbone some: its tokenizer has no mask token"):
-        Words(no_mask, "some")
+        Masking(no_mask, "some")
 
 
 def surprise(states: torch.Tensor, ids: torch.Tensor) -> float:
@@ -193,7 +193,7 @@ def test_the_loss_is_the_inner_one_and_the_weighted_surprise_of_the_masked_words
     seen, text = encode.seen, batch["text"]
     assert torch.equal(seen.mask, text.mask.repeat(2, 1))
     twice = text.ids.repeat(2, 1)
-    expected, chosen = Words(encoder.tokenizer, "x").masked(Tokens(twice, seen.mask), 0.5, seeded(1))
+    expected, chosen = Masking(encoder.tokenizer, "x").mask(Tokens(twice, seen.mask), 0.5, seeded(1))
     assert torch.equal(seen.ids, expected.ids)
     assert not torch.equal(*seen.ids.chunk(2))
     mlm = surprise(encode.given[chosen], twice[chosen])

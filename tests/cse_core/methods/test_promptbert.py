@@ -14,7 +14,7 @@ from transformers import AutoModel
 from cse_core.data.batches import pad
 from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Recipe, Tokens
-from cse_core.methods.promptbert import PUBLISHED, TEMPLATES, Bare, PromptBERT, denoised
+from cse_core.methods.promptbert import PUBLISHED, TEMPLATES, BareTemplate, PromptBERT, denoised_states
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
 from cse_core.run import Corpus, Pretrained, Run
@@ -160,7 +160,7 @@ def test_without_denoising_nothing_bare_is_encoded(encoder: Encoder) -> None:
 def test_denoising_takes_off_the_bare_state_and_hands_it_the_gradient(encoder: Encoder) -> None:
     """The gradient of a bare row is minus the sum of those of all sentences of its length."""
     batch = batch_of(BERT, encoder, TEXTS)
-    bare = [Bare(template, encoder.tokenizer) for template in (BERT.first, BERT.second)]
+    bare = [BareTemplate(template, encoder.tokenizer) for template in (BERT.first, BERT.second)]
     lengths = [len(encoder.tokenizer.tokenize(text)[:CUT]) for text in TEXTS]
     order = sorted(set(lengths))
     draw = torch.Generator().manual_seed(0)
@@ -171,7 +171,7 @@ def test_denoising_takes_off_the_bare_state_and_hands_it_the_gradient(encoder: E
             given.extend(torch.randn(len(part.ids), 5, generator=draw).requires_grad_() for part in tokens)
             return tuple(given)
 
-    views = denoised(Given(encoder), [batch["first"], batch["second"]], bare)
+    views = denoised_states(Given(encoder), [batch["first"], batch["second"]], bare)
     for view, h, h_hat in zip(views, given[:2], given[2:], strict=True):
         for i, length in enumerate(lengths):
             assert torch.equal(view[i], h[i] - h_hat[order.index(length)])
@@ -190,9 +190,9 @@ def test_sentences_of_one_length_share_the_dropout_of_their_bare_row() -> None:
     encoder = prompting(dropout=0.3).train()
     torch.manual_seed(0)
     batch = batch_of(BERT, encoder, ["a cat sat"] * 2)
-    bare = [Bare(template, encoder.tokenizer) for template in (BERT.first, BERT.second)]
+    bare = [BareTemplate(template, encoder.tokenizer) for template in (BERT.first, BERT.second)]
     recording = Recording(encoder)
-    view = denoised(recording, [batch["first"], batch["second"]], bare)[0]
+    view = denoised_states(recording, [batch["first"], batch["second"]], bare)[0]
     h, h_hat = recording.given[0], recording.given[2]
     assert not torch.allclose(h[0], h[1], atol=0.1)
     assert torch.allclose(h[0] - view[0], h[1] - view[1], atol=1e-5)

@@ -268,12 +268,12 @@ def test_impossible_settings_are_refused(changes: dict, message: str) -> None:
 
 
 def test_published_settings_are_those_of_table_9() -> None:
-    from experiments.schema.study import published_rows
+    from experiments.schema.study import published_lines
 
     titles = {"BERT-base": "bert-base-uncased", "BERT-large": "bert-large-uncased"}
     titles |= {"RoBERTa-base": "roberta-base", "RoBERTa-large": "roberta-large"}
     read = 0
-    for line in published_rows("rankcse_table9"):
+    for line in published_lines("rankcse_table9"):
         recipe = PUBLISHED[{"listNet": "list_net", "listMLE": "list_mle"}[line["method"][8:]], titles[line["backbone"]]]
         method = recipe.method
         assert isinstance(method, RankCSE)

@@ -239,7 +239,7 @@ def test_the_gradient_is_that_of_the_terms_and_no_base_gets_one(combination: str
 def test_a_base_that_is_a_run_is_trained_first() -> None:
     base = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 9))
     run = replace(base, method=RankEncoder(base=base, select="avg"))
-    assert run.reads() == ((base, "avg"),)
+    assert run.nested_checkpoints() == ((base, "avg"),)
 
 
 def test_published_settings_are_the_papers_and_the_scripts() -> None:

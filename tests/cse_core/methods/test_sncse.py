@@ -17,11 +17,11 @@ from cse_core.data.batches import pad
 from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Recipe, Tokens
 from cse_core.methods import sncse
-from cse_core.methods.sncse import PUBLISHED, SMALL, SNCSE, TEMPLATES, soft_negative
+from cse_core.methods.sncse import PUBLISHED, SNCSE, TEMPLATES, soft_negative
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
 from cse_core.text.negation import negations
-from cse_core.text.prompts import prompted
+from cse_core.text.prompts import prompt_ids
 
 LENGTH = 20  # ten tokens are the template's
 TEXTS = ["A cat sat on the mat.", "He is old", "no", "Did the men argue about the price?", "Snow fell " * 9]
@@ -222,9 +222,9 @@ def test_columns_are_the_sentence_twice_and_its_negation_in_the_second_template(
     assert all(text[-1] in '.?!"' for text in negated)
     columns = SNCSE().examples(texts, encoder.tokenizer, 32)
     assert columns == {
-        "anchor": prompted(texts, TEMPLATES[0], encoder.tokenizer, 22),
-        "positive": prompted(texts, TEMPLATES[1], encoder.tokenizer, 22),
-        "negation": prompted(negated, TEMPLATES[1], encoder.tokenizer, 22),
+        "anchor": prompt_ids(texts, TEMPLATES[0], encoder.tokenizer, 22),
+        "positive": prompt_ids(texts, TEMPLATES[1], encoder.tokenizer, 22),
+        "negation": prompt_ids(negated, TEMPLATES[1], encoder.tokenizer, 22),
     }
 
 
@@ -239,7 +239,7 @@ def test_sentences_are_negated_before_they_are_closed(encoder: Encoder, monkeypa
     for how in ("words", "spacy"):
         columns = SNCSE(negation=how).examples(["a cat", "a dog."], encoder.tokenizer, 32)
         closed = ["never a cat .", "never a dog."]
-        assert columns["negation"] == prompted(closed, TEMPLATES[1], encoder.tokenizer, 22)
+        assert columns["negation"] == prompt_ids(closed, TEMPLATES[1], encoder.tokenizer, 22)
     assert asked == [(["a cat", "a dog."], "words"), (["a cat", "a dog."], "spacy")]
 
 
@@ -264,9 +264,9 @@ def test_an_encoder_that_does_not_pool_at_the_mask_is_refused(encoder: Encoder) 
     [
         (lambda: SNCSE(temperature=-0.1), r"temperature must be positive, got -0\.1"),
         (lambda: SNCSE(margin_weight=-1.0), r"margin_weight must be zero or positive, got -1\.0"),
-        (lambda: SNCSE(nearest=-0.1), r"margins want 0 <= nearest <= farthest, got -0\.1 and 0\.3"),
-        (lambda: SNCSE(nearest=0.4), r"margins want 0 <= nearest <= farthest, got 0\.4 and 0\.3"),
-        (lambda: SNCSE(farthest=math.nan), r"margins want 0 <= nearest <= farthest, got 0\.1 and nan"),
+        (lambda: SNCSE(nearest=-0.1), r"margins must satisfy 0 <= nearest <= farthest, got -0\.1 and 0\.3"),
+        (lambda: SNCSE(nearest=0.4), r"margins must satisfy 0 <= nearest <= farthest, got 0\.4 and 0\.3"),
+        (lambda: SNCSE(farthest=math.nan), r"margins must satisfy 0 <= nearest <= farthest, got 0\.1 and nan"),
         (lambda: SNCSE(negation="words!"), "negation must be one of words, spacy, got 'words!'"),
         (lambda: SNCSE(first="[MASK]"), r"a template has one \{\} and one \[MASK\] after it, got '\[MASK\]'"),
         (lambda: SNCSE(second="{}"), r"a template has one \{\} and one \[MASK\] after it, got '\{\}'"),
@@ -284,7 +284,7 @@ def test_published_settings() -> None:
         "roberta-base": (256, 1e-5, 5e-4),
         "roberta-large": (128, 5e-6, 5e-4),
     }
-    assert set(PUBLISHED) == set(expected) == set(SMALL)
+    assert set(PUBLISHED) == set(expected)
     for backbone, (batch_size, learning_rate, weight) in expected.items():
         recipe = PUBLISHED[backbone]
         assert isinstance(recipe, Recipe)
@@ -292,5 +292,4 @@ def test_published_settings() -> None:
         assert recipe.method == own
         training = {"batch_size": batch_size, "learning_rate": learning_rate, "epochs": 1, "warmup": 0.0}
         assert recipe.training == training | {"pooling": "mask", "template": TEMPLATES[0]}
-        assert replace(own, **SMALL[backbone]) == replace(own, negation="words")
     assert TEMPLATES == ('This sentence : " {} " means [MASK] .', 'This sentence of " {} " means [MASK] .')

@@ -244,7 +244,7 @@ def test_running_statistics_by_hand() -> None:
 def test_the_method_has_the_gradient_of_its_whitening(kind: str, detach: bool) -> None:
     method = WhitenedCSE(whitening=kind, groups=4, momentum=0.0, detach=detach)  # without momentum the batch's own
     x, out, p = rows(20, 0).requires_grad_(), rows(20, 1), shuffled(1) if kind == "shuffled_group" else None
-    (white,) = method._whitened([x], made(method), torch.Generator().manual_seed(1))
+    (white,) = method._whiten_views([x], made(method), torch.Generator().manual_seed(1))
     own = group_whiten(x, 4, p, detach=detach) if "group" in kind else whiten(x, kind, detach=detach)
     grads = [torch.autograd.grad((each * out).sum(), x)[0] for each in (white, own)]
     assert torch.allclose(torch.stack([white, grads[0]]), torch.stack([own, grads[1]]))
@@ -296,4 +296,3 @@ def test_published_settings() -> None:
     assert [r.method for r in recipes] == [WhitenedCSE(groups=groups) for groups in (384, 256, 256, 256)]
     script = whitenedcse.PUBLISHED_SCRIPT["bert-base-uncased"]
     assert (script.batch_size, script.learning_rate, script.method) == (256, 1e-5, replace(SCRIPT, groups=128))
-    assert [fields["groups"] for fields in whitenedcse.SMALL.values()] == [128 // 2, 128 // 4]

@@ -66,7 +66,7 @@ def test_rotations_are_orthogonal_and_by_the_generator(width: int, seed: int) ->
 
 
 def test_rotations_are_drawn_evenly() -> None:
-    """Of an evenly drawn matrix every entry has mean 0 and variance 1/3, the trace variance 1, and half reflect.
+    """Every entry of an evenly drawn matrix has mean 0 and variance 1/3, the trace variance 1, and half reflect.
 
     Without the signs of R's diagonal LAPACK's first entry is never positive.
     """

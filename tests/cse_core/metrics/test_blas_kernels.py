@@ -33,8 +33,8 @@ SETS, OTHERS = ("synthetic", "synthetic_dev"), ("phrases", *suite.GROUPS["exampl
 ranked = [Ranked(corpus=corpus, size=400, similarity=similarity) for similarity in ("rank", "centred")]
 for scorer in (Cosine(), *ranked, Whitened(dims=16), Whitened(corpus=corpus, dims=16), Flowed()):
     own = isinstance(scorer, (Cosine, Ranked))  # the others would be fitted on six sentences
-    outcomes, _ = suite.evaluate(encoder, scorer, SETS + OTHERS * own)
-    for task, outcome in outcomes.items():
+    evaluated = suite.evaluate(encoder, scorer, SETS + OTHERS * own)
+    for task, outcome in evaluated.outcomes.items():
         keep(f"{scorer} {task}", outcome.metrics)
         found.update({f"{scorer} {task} {name}": array.tobytes().hex() for name, array in outcome.arrays.items()})
 

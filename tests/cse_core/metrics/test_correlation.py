@@ -152,7 +152,7 @@ def test_a_collapsed_encoder_raises_no_warning(scores: list[float]) -> None:
 def test_other_lengths_are_refused() -> None:
     unchecked = unwrap(correlations)  # without the test session's own check of shapes
     for scores, gold, parts in ((3, 3, 2), (2, 3, 3), (3, 2, 3), (0, 0, 0)):
-        message = f"one score, gold and part a pair wanted, got {scores}, {gold} and {parts}"
+        message = f"expected one score, gold and part a pair, got {scores}, {gold} and {parts}"
         with pytest.raises(ValueError, match=message):
             unchecked(np.arange(float(scores)), np.arange(float(gold)), ["a"] * parts)
 

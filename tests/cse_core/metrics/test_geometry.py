@@ -33,7 +33,7 @@ def drawn(n: int, d: int, seed: int = 0) -> Tensor:
 
 
 def squared_distance(a: Sequence[float], b: Sequence[float]) -> float:
-    """Of the directions of two vectors, coordinate by coordinate."""
+    """The squared distance of two directions, coordinate by coordinate."""
     norms = [math.sqrt(math.fsum(v * v for v in side)) for side in (a, b)]
     return math.fsum((v / norms[0] - w / norms[1]) ** 2 for v, w in zip(a, b, strict=True))
 
@@ -120,7 +120,7 @@ def test_lengths_rotations_and_order_do_not_matter() -> None:
 def test_a_vector_without_direction_is_refused_with_its_row(value: float, norm: str) -> None:
     x, y = drawn(20, 3), drawn(20, 3)
     y[17] = value
-    wanted = rf"row 17: a finite vector other than zero wanted, got norm {norm}"
+    wanted = rf"row 17: expected a finite vector other than zero, got norm {norm}"
     for call in (lambda: alignment(x, y), lambda: uniformity(y), lambda: project(y)):
         with pytest.raises(ValueError, match=wanted):
             call()
@@ -145,7 +145,7 @@ def test_the_groups_of_the_real_dev_set(real_data: Path) -> None:
     found = cosine_bins(np.arange(1500.0), gold)
     assert {name: len(scores) for name, scores in found.items()} == GROUPS
     np.testing.assert_array_equal(found["4-5"].astype(int), positives(gold))
-    rows, counts = geometry._distinct([*table["sentence1"], *table["sentence2"]], torch.ones(3000, 1))
+    rows, counts = geometry._distinct_rows([*table["sentence1"], *table["sentence2"]], torch.ones(3000, 1))
     assert (len(rows), int(counts.sum())) == (2909, 3000)
 
 
@@ -160,7 +160,7 @@ def test_a_group_holds_its_upper_edge() -> None:
 
 @pytest.mark.parametrize("wrong", [-0.1, 5.01, math.nan])
 def test_gold_off_the_scale_is_refused(wrong: float) -> None:
-    with pytest.raises(ValueError, match=f"from 0 to 5 wanted, got {wrong:g} for pair 2"):
+    with pytest.raises(ValueError, match=f"from 0 to 5, got {wrong:g} for pair 2"):
         cosine_bins(np.zeros(3), np.array([1.0, 2.0, wrong]))
 
 
@@ -205,7 +205,7 @@ def test_columns_of_other_lengths_are_refused() -> None:
     unchecked = unwrap(length_shortcut)
     with pytest.raises(ValueError, match="'scores': 3, 'gold': 3, 'first': 3, 'second': 2"):
         unchecked(np.zeros(3), np.zeros(3), ["a"] * 3, ["a"] * 2)
-    with pytest.raises(ValueError, match="at least one pair wanted"):
+    with pytest.raises(ValueError, match="at least one pair"):
         length_shortcut(np.zeros(0), np.zeros(0), [], [])
 
 
@@ -252,7 +252,7 @@ def test_a_summary_names_the_side_and_the_string_that_are_wrong() -> None:
     with pytest.raises(ValueError, match="second sentences, row 7"):
         summary(x, broken, gold, first, second)
     twice = ["again", *first[1:-1], "again"]
-    with pytest.raises(ValueError, match=r"one vector a string wanted, got two at distance .* for 'again'"):
+    with pytest.raises(ValueError, match=r"expected one vector a string, got two at distance .* for 'again'"):
         summary(x, y, gold, twice, second)
     with pytest.raises(ValueError, match="from 0 to 5"):
         summary(x, y, 20 * gold, first, second)

@@ -80,7 +80,7 @@ def test_of_equal_neighbours_the_earlier_is_nearer() -> None:
     right, up, other = [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]
     corpus = torch.tensor([up, other, other, other, right])
     x, y = torch.tensor([right]), torch.tensor([up])
-    # {4, 1} and {0, 1}; a later one of the equals on either side alone would leave nothing in common.
+    # {4, 1} and {0, 1}; a later one of the equals on only one side would leave nothing in common.
     assert overlap(x, y, corpus, 2).tolist() == [1]
     # From [1, 1] all three tie first and `up` and `right` next: {1, 2, 3, 0} against {0, 1, 2, 3} of `up`.
     assert overlap(torch.tensor([other]), y, corpus, 4).tolist() == [4]
@@ -114,14 +114,14 @@ def test_a_vector_without_direction_is_refused_with_side_and_row(value: float) -
     for name, side in sides.items():
         broken = side.clone()
         broken[6] = value
-        with pytest.raises(ValueError, match=f"^{name}, row 6: a finite vector other than zero wanted"):
+        with pytest.raises(ValueError, match=f"^{name}, row 6: expected a finite vector other than zero"):
             overlap(*(sides | {name: broken}).values(), k=3)
 
 
 def test_more_neighbours_than_the_corpus_has_are_refused() -> None:
     x, corpus = drawn(2, 3), drawn(20, 3)
     for k in (21, 0):
-        with pytest.raises(ValueError, match=f"k from 1 to 20 wanted, got {k}"):
+        with pytest.raises(ValueError, match=f"expected k from 1 to 20, got {k}"):
             overlap(x, x, corpus, k)
     with pytest.raises(ValueError, match="block must be at least 1, got 0"):
         overlap(x, x, corpus, 5, block=0)
@@ -135,7 +135,7 @@ def sizes(groups: list[np.ndarray]) -> list[int]:
 
 
 def at(*counts: int) -> np.ndarray:
-    """So many pairs in each of `len(counts)` bins over [0, 1]; the first and the last must not be empty."""
+    """Make counts[b] pairs in each of `len(counts)` bins over [0, 1]; the first and the last must not be empty."""
     middles = (np.arange(len(counts)) + 0.5) / len(counts)
     middles[0], middles[-1] = 0, 1
     return np.random.default_rng(0).permutation(np.repeat(middles, counts))
@@ -194,7 +194,7 @@ def test_equal_similarities_are_one_bin() -> None:
 def test_what_has_no_bins_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one pair, got 0"):
         bins(np.zeros(0))
-    with pytest.raises(ValueError, match="pair 1: a finite similarity wanted, got nan"):
+    with pytest.raises(ValueError, match="pair 1: expected a finite similarity, got nan"):
         bins(np.array([0.1, math.nan]))
     for count, least in ((0, 1), (1, 0)):
         with pytest.raises(ValueError, match=f"count and least must be at least 1, got {count} and {least}"):

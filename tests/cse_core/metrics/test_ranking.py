@@ -68,7 +68,7 @@ def test_kendall_is_pairs_of_items_counted(rows: Items) -> None:
 
 
 def test_kendall_in_closed_form() -> None:
-    # Of six pairs of items four are in order and one is tied in the scores alone; one is in opposite orders.
+    # Four of six pairs of items are in order and one is tied in only the scores; one is in opposite orders.
     assert of(kendall, [1, 1, 3, 2], [1, 2, 3, 4]).score == pytest.approx((4 - 1) / math.sqrt(5 * 6))
 
 
@@ -181,22 +181,22 @@ def test_a_summary_names_every_number() -> None:
 @pytest.mark.parametrize("measure", [kendall, ndcg])
 def test_wrong_arrays_are_refused(measure) -> None:
     unchecked = unwrap(measure)  # without the test session's own check of shapes
-    with pytest.raises(ValueError, match="one score and gold a pair wanted, got 3 and 4"):
+    with pytest.raises(ValueError, match="expected one score and gold a pair, got 3 and 4"):
         of(unchecked, [1, 2, 3], [1, 2, 3, 4], [0, 1])
-    with pytest.raises(ValueError, match="finite scores wanted, 2 of 4 are not, first at 1"):
+    with pytest.raises(ValueError, match="expected finite scores, 2 of 4 are not, first at 1"):
         of(measure, [1, math.nan, 3, math.inf], [1, 2, 3, 4])
-    with pytest.raises(ValueError, match="finite gold wanted, 1 of 2 are not, first at 0"):
+    with pytest.raises(ValueError, match="expected finite gold, 1 of 2 are not, first at 0"):
         of(measure, [1, 2], [-math.inf, 2])
-    with pytest.raises(ValueError, match="groups of pairs below 3 wanted, got pair 3: they belong to another set"):
+    with pytest.raises(ValueError, match="expected groups of pairs below 3, got pair 3: they belong to another set"):
         of(measure, [1, 2, 3], [1, 2, 3], [0, 1], [2, 3])
 
 
 def test_other_wrong_values_are_refused() -> None:
-    with pytest.raises(ValueError, match="gold of at least 0 wanted, 2 of 3 are less, first at 1"):
+    with pytest.raises(ValueError, match="expected gold of at least 0, 2 of 3 are less, first at 1"):
         of(ndcg, [1, 2, 3], [1, -1, -2])
     with pytest.raises(ValueError, match="gain 'square': not among linear, exponential"):
         of(ndcg, [1, 2, 3], [1, 2, 3], gain="square")
-    with pytest.raises(ValueError, match="one score a pair wanted, got 2 scores and 3 pairs"):
+    with pytest.raises(ValueError, match="expected one score a pair, got 2 scores and 3 pairs"):
         summary(np.zeros(2), np.zeros(2), [("a", "b")] * 3)
 
 

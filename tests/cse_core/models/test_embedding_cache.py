@@ -121,7 +121,7 @@ def test_an_encoder_that_gives_anything_but_a_row_a_sentence_is_refused(shape: t
     for _ in range(2):  # and nothing of it is remembered
         with pytest.raises(ValueError) as caught:
             memory.encode(["a", "b", "a", "c"])
-        assert str(caught.value) == f"shaped: wants 3 vectors, got the shape {shown}"
+        assert str(caught.value) == f"shaped: expected 3 vectors, got the shape {shown}"
     assert memory.encode([]).numel() == 0
 
 

@@ -14,7 +14,7 @@ from cse_core.data.batches import pad
 from cse_core.method import Tokens
 from cse_core.models import packed_forward
 from cse_core.models.encoder import Encoder, pool
-from cse_core.models.pretrained import ASSETS, content_hash, resolve
+from cse_core.models.pretrained import ASSETS, backbone_hash, resolve
 from cse_core.run import POOLINGS
 
 TEXTS = ["A cat sat.", "the old man walked his dog along the river before breakfast, as he did each day", "no", "É û"]
@@ -33,7 +33,7 @@ def encoder() -> Encoder:
 
 
 def by_hand(folder: Path, text: str, pooling: str) -> list[float]:
-    """One text alone, so without padding, through AutoModel; then sums over tokens in double precision."""
+    """One text, so without padding, through AutoModel; then sums over tokens in double precision."""
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder).eval()
     tokens = tokenizer(text, truncation=True, max_length=LIMIT, return_tensors="pt")
@@ -140,7 +140,7 @@ def test_a_saved_folder_does_not_depend_on_the_last_text_that_was_tokenised(tmp_
         encoder = Encoder.from_pretrained("wiki-tiny")
         encoder.tokenizer(["a cat sat"], truncation=True, max_length=length)
         encoder.save_pretrained(tmp_path / "saved")
-        hashes.add(content_hash(tmp_path / "saved"))
+        hashes.add(backbone_hash(tmp_path / "saved"))
     assert len(hashes) == 1
 
 
@@ -148,7 +148,7 @@ def test_a_folder_that_pools_in_another_way_is_refused_unless_told(tmp_path: Pat
     Encoder.from_pretrained("wiki-tiny").save_pretrained(tmp_path / "saved")
     both = '{"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true}'
     (tmp_path / "saved" / "1_Pooling" / "config.json").write_text(both)
-    with pytest.raises(ValueError, match=r"1_Pooling/config.json: wants pooling by \[CLS\] or mean, found"):
+    with pytest.raises(ValueError, match=r"1_Pooling/config.json: expected pooling by \[CLS\] or mean, found"):
         Encoder.from_pretrained(tmp_path / "saved")
     assert Encoder.from_pretrained(tmp_path / "saved", pooling="mean").pooling == "mean"
 
@@ -164,7 +164,7 @@ def test_unknown_names_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match=r"pooling must be one of cls, mean, .*, got 'max'"):
         Encoder.from_pretrained("wiki-tiny", pooling="max")
     places = r"backbone 'nobody/nothing': neither embedded \(wiki-mini, wiki-tiny\), nor a folder with a config.json, "
-    with pytest.raises(FileNotFoundError, match=places + "nor to be had from the Hugging Face hub"):
+    with pytest.raises(FileNotFoundError, match=places + "nor available from the Hugging Face hub"):
         resolve("nobody/nothing")
 
 
@@ -174,11 +174,11 @@ def test_the_content_hash_follows_weights_and_words_but_not_the_folder(tmp_path:
         if name == "c":
             next(encoder.backbone.parameters()).data[7, 7] += 0.001
         encoder.save_pretrained(tmp_path / name)
-    a, b, c = (content_hash(tmp_path / name) for name in ("a", "b", "c"))
+    a, b, c = (backbone_hash(tmp_path / name) for name in ("a", "b", "c"))
     assert a == b != c
     words = tmp_path / "a" / "tokenizer.json"
     words.write_text(words.read_text().replace('"the"', '"teh"', 1))
-    assert content_hash(tmp_path / "a") != b
+    assert backbone_hash(tmp_path / "a") != b
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -269,7 +269,7 @@ def test_views_differ_by_dropout_in_one_training_pass(encoder: Encoder, monkeypa
     tokens = tokens_of(encoder, TEXTS)
     encoder.train()
     z1, z2 = encoder(tokens, tokens)
-    assert passes == [2 * int(tokens.mask.sum())]  # of both views at once, real tokens alone
+    assert passes == [2 * int(tokens.mask.sum())]  # of both views at once, only real tokens
     assert ((z1 - z2).norm(dim=1) > 0.1).all()
     assert z1.requires_grad
     encoder.eval()

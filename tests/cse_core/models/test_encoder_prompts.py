@@ -12,8 +12,8 @@ from cse_core.data.batches import pad, stack
 from cse_core.method import Tokens
 from cse_core.methods import promptbert, sncse
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import ASSETS, content_hash, identity
-from cse_core.text.prompts import prompted
+from cse_core.models.pretrained import ASSETS, backbone_hash, encoder_hash
+from cse_core.text.prompts import prompt_ids
 
 FIRST, SECOND = promptbert.TEMPLATES["bert"]
 TEXTS = [
@@ -52,7 +52,7 @@ def loaded(folder: Path) -> tuple[Any, Any]:
 
 
 def by_hand(folder: Path, text: str, template: str) -> torch.Tensor:
-    """The closed sentence written into the template, alone through AutoModel; the state at the last mask."""
+    """The closed sentence written into the template, by itself through AutoModel; the state at the last mask."""
     tokenizer, model = loaded(folder)
     if text and text[-1] not in ".?!\"'":
         text += " ." if template.endswith(" .") else "."
@@ -96,7 +96,7 @@ def test_a_sentence_longer_than_the_limit_keeps_the_template(encoder: Encoder) -
 
 def test_given_ids_are_embedded_at_their_mask_under_any_template(encoder: Encoder) -> None:
     assert torch.allclose(encoder.embed(encoder.tokenise(TEXTS), 4), encoder.encode(TEXTS), atol=1e-5)
-    ids = prompted(["a cat.", "A man sat."], SECOND, encoder.tokenizer, 20)
+    ids = prompt_ids(["a cat.", "A man sat."], SECOND, encoder.tokenizer, 20)
     expected = torch.stack([by_hand(ASSETS / "wiki-tiny", text, SECOND) for text in ("a cat.", "A man sat.")])
     assert torch.allclose(encoder.embed(ids), expected, atol=1e-5)
     for parts in encoder(pad(ids, 0), pad(ids[:1], 0)):
@@ -116,7 +116,7 @@ def test_a_template_and_the_pooling_mask_go_together() -> None:
         ("mask", "", go_together),
         ("cls", FIRST, "the pooling mask and a template go together, got 'cls' and 'This"),
         ("mask", "a {} b", "a template has one {} and one"),
-        (None, FIRST, "a template wants the pooling 'mask' beside it, got none for 'This"),
+        (None, FIRST, "a template requires pooling 'mask', got no pooling for 'This"),
     ):
         with pytest.raises(ValueError, match=message):
             Encoder.from_pretrained("wiki-tiny", pooling=pooling, template=template)
@@ -145,7 +145,7 @@ def test_a_kept_folder_gives_the_same_vectors(tmp_path: Path, pooling: str) -> N
     assert (other.pooling, other.template) == ("mean", "")
     assert torch.allclose(other.encode(TEXTS), encoder.with_pooling("mean").encode(TEXTS), atol=1e-6)
     told = prompting(SECOND, tmp_path / "kept")
-    assert torch.equal(told.encode(["a"]), told.embed(prompted(["a."], SECOND, told.tokenizer, 9)))
+    assert torch.equal(told.encode(["a"]), told.embed(prompt_ids(["a."], SECOND, told.tokenizer, 9)))
 
 
 def test_hashes_tell_templates_and_poolings_apart(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_hashes_tell_templates_and_poolings_apart(tmp_path: Path) -> None:
         ("cls", "cls", ""),
     ):
         encoder.with_pooling(pooling, template).save_pretrained(tmp_path / name)
-    for hashed in (content_hash, identity):
+    for hashed in (backbone_hash, encoder_hash):
         found = {folder.name: hashed(folder) for folder in tmp_path.iterdir()}
         assert found["first"] == found["again"]
         assert len(set(found.values())) == 4
@@ -257,7 +257,7 @@ def test_states_are_the_last_layers_of_every_token(pooling: str) -> None:
         expected = encoder.backbone(input_ids=ids[None]).last_hidden_state[0]
         assert torch.allclose(found[: len(ids)], expected, atol=1e-5)
     if pooling == "cls":
-        assert torch.allclose(states[:, 0], encoder(tokens)[0], atol=1e-5)  # whose last layer saw these tokens alone
+        assert torch.allclose(states[:, 0], encoder(tokens)[0], atol=1e-5)  # whose last layer saw only these tokens
     encoder.precision = "bf16"
     trained = encoder.train().states(tokens)
     assert trained.dtype == torch.float32
@@ -267,5 +267,5 @@ def test_states_are_the_last_layers_of_every_token(pooling: str) -> None:
 def test_a_text_without_a_mask_is_named() -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", pooling="mask", template='The "{}" [MASK].')
     ids = encoder.tokenise(["a cat", "a dog"])
-    with pytest.raises(ValueError, match="wiki-tiny: the pooling 'mask' wants a mask in every text, row 1 has none"):
+    with pytest.raises(ValueError, match="wiki-tiny: pooling 'mask' requires a mask in every text, row 1 has none"):
         encoder(pad([ids[0], [2, 5, 6, 3]], encoder.pad_id))

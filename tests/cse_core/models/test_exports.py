@@ -35,7 +35,7 @@ def test_a_folder_with_modules_that_we_lack_is_refused_by_their_name(tmp_path: P
     assert Encoder.from_pretrained(folder).pooling == "mean"  # lengths change no cosine
     parts.append(Dense(in_features=128, out_features=8))
     parts.save(str(folder))
-    with pytest.raises(ValueError, match=r"modules.json: wants modules among Transformer, .*, found \S+Dense"):
+    with pytest.raises(ValueError, match=r"modules.json: expected modules among Transformer, .*, found \S+Dense"):
         Encoder.from_pretrained(folder)
 
 
@@ -71,7 +71,7 @@ def test_any_model_like_bert_gives_the_vectors_that_sentence_transformers_gives(
 
 def test_a_model_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
     AutoConfig.for_model("gpt2").save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"expected a model of the kinds bert, roberta, .*, found gpt2"):
+    with pytest.raises(ValueError, match=r"expected a model type among bert, roberta, .*, found gpt2"):
         Encoder.from_pretrained(tmp_path)
 
 

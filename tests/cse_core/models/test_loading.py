@@ -65,7 +65,7 @@ def content(name: str, change: Callable[[bytes], bytes]) -> Change:
 
 
 def as_vocabulary(lines: int | None) -> Change:
-    """The tokenizer as BERT's own vocab.txt, its first lines alone."""
+    """The tokenizer as BERT's own vocab.txt, only its first lines."""
 
     def changed(folder: Path) -> None:
         loaded: Any = AutoTokenizer.from_pretrained(folder)
@@ -77,7 +77,7 @@ def as_vocabulary(lines: int | None) -> Change:
 
 
 def made(folder: Path, surrounded: bool = True, **special: Any) -> None:
-    """The tokenizer without BERT's class, with these special tokens alone."""
+    """The tokenizer without BERT's class, with only these special tokens."""
     loaded: Any = AutoTokenizer.from_pretrained(folder)
     if not surrounded:
         loaded.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A")

@@ -1,4 +1,4 @@
-"""The layout that a GPU gets: the model's own padded forward, as far as a CPU can tell; the rest wants a GPU."""
+"""The layout that a GPU gets: the model's own padded forward, as far as a CPU can test it; the rest needs a GPU."""
 
 import math
 from dataclasses import replace
@@ -30,7 +30,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 def padded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Encoder, "_packs", property(lambda self: False))
+    monkeypatch.setattr(Encoder, "_runs_packed", property(lambda self: False))
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -50,7 +50,7 @@ def test_the_padded_pass_gives_what_the_packed_one_gives(
 
 
 def test_compiled_passes_are_refused_where_they_are_written_out() -> None:
-    with pytest.raises(ValueError, match="compiled passes want a GPU; on a cpu they are written out"):
+    with pytest.raises(ValueError, match="compiled passes require a GPU; on a cpu they are written out"):
         Encoder.from_pretrained("wiki-tiny").compile_training()
 
 
@@ -91,7 +91,7 @@ def test_batches_have_one_shape_on_a_gpu(
 
 def test_bf16_passes_are_another_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     for packs in (True, False):
-        monkeypatch.setattr(Encoder, "_packs", property(lambda self, packs=packs: packs))
+        monkeypatch.setattr(Encoder, "_runs_packed", property(lambda self, packs=packs: packs))
         encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.0).train()
         tokens = pad(encoder.tokenise(TEXTS), encoder.pad_id)
         (exact,) = encoder(tokens)
@@ -103,7 +103,7 @@ def test_bf16_passes_are_another_rounding(monkeypatch: pytest.MonkeyPatch) -> No
 
 def loop_on(device: str, method: str, store: Path) -> Loop:
     run = Run(method=METHODS[method], backbone=TINY, corpus=CORPUS, precision="bf16" if device == "cuda" else "fp32")
-    return Loop(replace(run, dropout=0.0), store, data=None, keep=("last",), device=torch.device(device))
+    return Loop(replace(run, dropout=0.0), store, data=None, rules=("last",), device=torch.device(device))
 
 
 @needs_gpu

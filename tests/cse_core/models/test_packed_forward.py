@@ -46,7 +46,7 @@ def packed_states(model: Any, ids: Tensor, mask: Tensor, only: Tensor | None = N
     return states(model, ids.flatten()[layout.places], positions, layout, only), layout
 
 
-@pytest.mark.parametrize("kind", packed_forward.KINDS)
+@pytest.mark.parametrize("kind", packed_forward.MODEL_TYPES)
 def test_states_of_every_layer_are_the_models_own(kind: str) -> None:
     model, (ids, mask) = model_of(kind), batch()
     expected = model(input_ids=ids, attention_mask=mask.long(), output_hidden_states=True).hidden_states
@@ -54,11 +54,11 @@ def test_states_of_every_layer_are_the_models_own(kind: str) -> None:
     assert len(found) == len(expected) == SMALL["num_hidden_layers"] + 1
     for ours, theirs in zip(found, expected, strict=True):
         assert torch.allclose(ours, theirs[mask], atol=1e-12, rtol=0)
-        assert torch.equal(layout.spread(ours)[mask], ours)
-        assert not layout.spread(ours)[~mask].any()
+        assert torch.equal(layout.pad(ours)[mask], ours)
+        assert not layout.pad(ours)[~mask].any()
 
 
-@pytest.mark.parametrize("kind", packed_forward.KINDS)
+@pytest.mark.parametrize("kind", packed_forward.MODEL_TYPES)
 def test_one_token_a_row_is_that_tokens_last_state_with_the_same_gradients(kind: str) -> None:
     model, (ids, mask) = model_of(kind), batch()
     column = torch.tensor([2, 0, 0, 4])
@@ -76,7 +76,7 @@ def test_one_token_a_row_is_that_tokens_last_state_with_the_same_gradients(kind:
         assert torch.allclose(a, b, atol=1e-10, rtol=0), name
 
 
-@pytest.mark.parametrize("kind", packed_forward.KINDS)
+@pytest.mark.parametrize("kind", packed_forward.MODEL_TYPES)
 def test_dropout_falls_where_the_model_lets_it_fall(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without padding both layouts draw for the same numbers in the same order: given one dropout, they are equal."""
     model, (ids, mask) = model_of(kind, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2), batch((6, 6, 6))

@@ -35,7 +35,7 @@ def test_it_trains(roberta: Path, tmp_path: Path) -> None:
         epochs=2,
         eval_steps=8,
     )
-    history = train(run, tmp_path, keep=("synthetic_dev", "last"))
+    history = train(run, tmp_path, rules=("synthetic_dev", "last"))
     losses = [loss for _, loss in history.curves["loss"]]
     assert sum(losses[-4:]) < sum(losses[:4])
     assert Encoder.from_pretrained(tmp_path / run.key / "last").encode(["a"]).shape == (1, 32)

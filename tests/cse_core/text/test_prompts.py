@@ -10,7 +10,7 @@ from transformers import AddedToken, AutoTokenizer
 
 from cse_core.methods import promptbert, sncse
 from cse_core.models.pretrained import ASSETS
-from cse_core.text.prompts import check_template, prompted, sides, with_final_period
+from cse_core.text.prompts import check_template, prompt_ids, sides, with_final_period
 
 BERT = (*promptbert.TEMPLATES["bert"], *sncse.TEMPLATES, "{} [MASK]", "so it says: {}, that is [MASK] and no more")
 ROBERTA = (*promptbert.TEMPLATES["roberta"], *sncse.TEMPLATES)
@@ -56,13 +56,13 @@ def test_a_template_has_one_place_and_one_mask_after_it(template: str) -> None:
 
 @given(SENTENCES, st.sampled_from(BERT))
 def test_ids_are_those_of_the_filled_in_text(text: str, template: str) -> None:
-    assert prompted([text], template, TOKENIZER, 200) == [filled(text, template, TOKENIZER)]
+    assert prompt_ids([text], template, TOKENIZER, 200) == [filled(text, template, TOKENIZER)]
 
 
 def test_ids_are_those_of_the_filled_in_text_where_blanks_are_parts_of_words(bytewise: Any) -> None:
     @given(SENTENCES, st.sampled_from(ROBERTA))
     def same(text: str, template: str) -> None:
-        assert prompted([text], template, bytewise, 200) == [filled(text, template, bytewise)]
+        assert prompt_ids([text], template, bytewise, 200) == [filled(text, template, bytewise)]
 
     same()
 
@@ -72,17 +72,17 @@ def test_only_the_sentence_is_cut(text: str, template: str, words: int) -> None:
     before, after = template.replace("[MASK]", TOKENIZER.mask_token).split("{}")
     left, inner, right = (TOKENIZER(part, add_special_tokens=False)["input_ids"] for part in (before, text, after))
     expected = [TOKENIZER.cls_token_id, *left, *inner[:words], *right, TOKENIZER.sep_token_id]
-    assert prompted([text, "a b"], template, TOKENIZER, words)[0] == expected
+    assert prompt_ids([text, "a b"], template, TOKENIZER, words)[0] == expected
     assert sides(template, TOKENIZER) == ([TOKENIZER.cls_token_id, *left], [*right, TOKENIZER.sep_token_id])
 
 
 def test_the_pieces_by_hand(bytewise: Any) -> None:
     template = 'This sentence of "{}" means [MASK].'
-    (ids,) = prompted(["A cat sat down."], template, TOKENIZER, 3)
+    (ids,) = prompt_ids(["A cat sat down."], template, TOKENIZER, 3)
     pieces = ["[CLS]", "this", "sentence", "of", '"', "a", "cat", "sat", '"', "means", "[MASK]", ".", "[SEP]"]
     assert TOKENIZER.convert_ids_to_tokens(ids) == pieces
     left, right = sides("This ' {} ' is [MASK].", bytewise)
-    ids = prompted(["A dog"], "This ' {} ' is [MASK].", bytewise, 50)[0]
+    ids = prompt_ids(["A dog"], "This ' {} ' is [MASK].", bytewise, 50)[0]
     assert (ids[: len(left)], ids[-len(right) :]) == (left, right)
     assert bytewise.decode(left) == "<s>This '"
     assert [bytewise.decode([i]) for i in right[-3:]] == ["<mask>", ".", "</s>"]
@@ -95,26 +95,29 @@ def test_the_pieces_by_hand(bytewise: Any) -> None:
 
 def test_no_blank_is_put_before_a_sentence_that_has_none_in_the_template(bytewise: Any) -> None:
     left, right = sides('This "{}" is [MASK].', bytewise)
-    ids = prompted(["dog"], 'This "{}" is [MASK].', bytewise, 50)[0]
+    ids = prompt_ids(["dog"], 'This "{}" is [MASK].', bytewise, 50)[0]
     assert bytewise.decode(ids[len(left) : -len(right)]) == "dog"
 
 
 @pytest.mark.parametrize("words", [0, -4])
 def test_a_length_without_room_for_the_sentence_is_refused(words: int) -> None:
     with pytest.raises(ValueError, match=rf"'.*' leaves room for {words} word pieces of the sentence, .* at least one"):
-        prompted(["a cat"], BERT[0], TOKENIZER, words)
+        prompt_ids(["a cat"], BERT[0], TOKENIZER, words)
 
 
 def test_texts_of_all_sorts() -> None:
     left, right = sides(BERT[0], TOKENIZER)
     mask, sep = TOKENIZER.mask_token_id, TOKENIZER.sep_token_id
-    ids = prompted(["", "  ", "[MASK]", "[SEP]", "{}", "cat " * 5_000], BERT[0], TOKENIZER, 7)
+    ids = prompt_ids(["", "  ", "[MASK]", "[SEP]", "{}", "cat " * 5_000], BERT[0], TOKENIZER, 7)
     assert all(row[: len(left)] == left and row[-len(right) :] == right for row in ids)
     inner = [row[len(left) : -len(right)] for row in ids]
     assert inner[:4] == [[], [], [mask], [sep]]
     assert inner[4] == [TOKENIZER.unk_token_id] * 2  # the braces themselves
     assert len(inner[5]) == 7
-    assert prompted(["", "a"], BERT[0], TOKENIZER, 7) == [left + right, prompted(["a"], BERT[0], TOKENIZER, 7)[0]]
+    assert prompt_ids(["", "a"], BERT[0], TOKENIZER, 7) == [
+        left + right,
+        prompt_ids(["a"], BERT[0], TOKENIZER, 7)[0],
+    ]
 
 
 @pytest.mark.parametrize(

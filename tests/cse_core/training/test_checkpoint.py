@@ -17,7 +17,7 @@ import torch
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.training.checkpoint import MANIFEST, WEIGHTS, CheckpointError, read_manifest, write_manifest
 from cse_core.training.loop import DivergedError
-from cse_core.training.run_state import HISTORY, STATE, UNFINISHED, History, adopt, finished, load_history
+from cse_core.training.run_state import HISTORY, STATE, UNFINISHED, History, adopt, finished_history, load_history
 from cse_core.training.teacher_embeddings import checkpoint_folder
 from cse_core.training.train import train
 from tests.support.polling import until
@@ -35,7 +35,7 @@ def wait(step, history):
     if "dev/synthetic_dev" in history.curves:
         print("evaluated", flush=True)
         sys.stdin.read()
-train(RUN, Path(sys.argv[1]), keep=NEW, on_step=wait, save_seconds=0.0)
+train(RUN, Path(sys.argv[1]), rules=NEW, on_step=wait, save_seconds=0.0)
 """
 
 
@@ -49,9 +49,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The run finished under the old rules, and another seed's beside it; and the run finished under the new ones."""
     torch.set_num_threads(1)
     old, new = tmp_path_factory.mktemp("old"), tmp_path_factory.mktemp("new")
-    train(RUN, old, keep=OLD)
-    train(OTHER, old, keep=OLD)
-    train(RUN, new, keep=NEW)
+    train(RUN, old, rules=OLD)
+    train(OTHER, old, rules=OLD)
+    train(RUN, new, rules=NEW)
     return old, new
 
 
@@ -81,15 +81,15 @@ def test_train_killed_in_a_retraining_leaves_the_finished_run(stores: tuple[Path
         process.send_signal(signal.SIGKILL)
     assert (store / RUN.key / UNFINISHED / "synthetic_dev" / MANIFEST).is_file()
     assert {name: data for name, data in content(store / RUN.key).items() if name in before} == before
-    assert finished(RUN, store, OLD) == load_history(stores[0] / RUN.key)
-    assert finished(RUN, store, NEW) is None
+    assert finished_history(RUN, store, OLD) == load_history(stores[0] / RUN.key)
+    assert finished_history(RUN, store, NEW) is None
 
     student = replace(RUN, method=RankCSE(teachers=(Teacher(RUN, select="synthetic_dev"),)))
     expected = train(student, stores[0])
     assert train(student, store).curves == expected.curves
 
     steps: list[int] = []
-    history = train(RUN, store, keep=NEW, on_step=lambda step, history: steps.append(step))
+    history = train(RUN, store, rules=NEW, on_step=lambda step, history: steps.append(step))
     assert steps[0] > 1  # it continued
     assert content(store / RUN.key) == content(stores[1] / RUN.key)
     assert replace(history, seconds=0.0) == replace(load_history(stores[1] / RUN.key) or History(0), seconds=0.0)
@@ -128,7 +128,7 @@ def test_adopt_killed_before_any_change_of_a_name_is_completed(stores: tuple[Pat
         (folder / STATE).write_bytes(b"state")
         if not killed_at(call, lambda folder=folder: adopt(folder)):
             break
-        seen = finished(RUN, folder.parent, OLD, content=True)
+        seen = finished_history(RUN, folder.parent, OLD, content=True)
         assert seen in (None, load_history(old), load_history(new))
         adopt(folder)
         assert content(folder) == content(new)
@@ -146,7 +146,7 @@ def test_weights_of_another_seed_are_refused(store: Path) -> None:
     shutil.copytree(other, mine)
     with pytest.raises(CheckpointError, match=f"holds run {OTHER.key}, .*; the run's history says step"):
         checkpoint_folder(store, RUN, "synthetic_dev")
-    assert finished(RUN, store, OLD) is None
+    assert finished_history(RUN, store, OLD) is None
 
 
 def test_other_weights_of_the_same_step_are_refused(store: Path) -> None:
@@ -160,7 +160,7 @@ def test_other_weights_of_the_same_step_are_refused(store: Path) -> None:
     other = write_manifest(folder, key=RUN.key, rule="synthetic_dev", step=step)
     with pytest.raises(CheckpointError, match=f"weights {other.weights[:12]}; the run's history says step {step}"):
         checkpoint_folder(store, RUN, "synthetic_dev")
-    assert finished(RUN, store, OLD) is None
+    assert finished_history(RUN, store, OLD) is None
 
 
 @pytest.mark.slow
@@ -171,16 +171,16 @@ def test_train_replaces_a_torn_checkpoint(
 ) -> None:
     path = store / RUN.key / "synthetic_dev" / name
     path.write_bytes(path.read_bytes()[:left])
-    assert finished(RUN, store, OLD) is None
+    assert finished_history(RUN, store, OLD) is None
     assert f"{path}: " in caplog.text
     assert "trained again" in caplog.text
-    train(RUN, store, keep=OLD)
+    train(RUN, store, rules=OLD)
     assert content(store / RUN.key) == content(stores[0] / RUN.key)
 
 
 def test_train_replaces_weights_of_which_a_bit_flipped(store: Path, stores: tuple[Path, Path]) -> None:
     flip(store / RUN.key / "synthetic_dev" / WEIGHTS, -100)
-    train(RUN, store, keep=OLD)
+    train(RUN, store, rules=OLD)
     assert content(store / RUN.key) == content(stores[0] / RUN.key)
 
 
@@ -219,10 +219,10 @@ def test_a_flipped_bit_in_a_state_starts_the_run_again(
     share: float, stores: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(Killed):
-        train(RUN, tmp_path, keep=NEW, save_seconds=0.0, on_step=stop_at(5))
+        train(RUN, tmp_path, rules=NEW, save_seconds=0.0, on_step=stop_at(5))
     state, steps = tmp_path / RUN.key / STATE, []
     flip(state, int(share * state.stat().st_size))
-    train(RUN, tmp_path, keep=NEW, on_step=lambda step, history: steps.append(step))
+    train(RUN, tmp_path, rules=NEW, on_step=lambda step, history: steps.append(step))
     assert steps[0] == 1
     assert f"{state} can't be read" in caplog.text
     assert content(tmp_path / RUN.key) == content(stores[1] / RUN.key)
@@ -238,7 +238,7 @@ def test_train_names_weights_that_are_not_finite(tmp_path: Path) -> None:
     run = replace(RUN, batch_size=100, warmup=0.0)
     object.__setattr__(run, "learning_rate", 1e39)
     with pytest.raises(DivergedError, match=f"run {run.key}: weights are not finite after step 1 of 1"):
-        train(run, tmp_path, keep=("last",))
+        train(run, tmp_path, rules=("last",))
     assert not (tmp_path / run.key / "last").exists()
 
 

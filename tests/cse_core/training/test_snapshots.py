@@ -13,7 +13,7 @@ from cse_core.training import loop
 from cse_core.training.checkpoint import Manifest, read_manifest
 from cse_core.training.dev_scoring import DevSet
 from cse_core.training.loop import DivergedError
-from cse_core.training.run_state import UNFINISHED, History, finished
+from cse_core.training.run_state import UNFINISHED, History, finished_history
 from cse_core.training.selection import SELECTION, snapshot_steps
 from cse_core.training.train import train
 from tests.support.training import KEEP, TINY, Killed, equal, stop_at, weights
@@ -31,14 +31,14 @@ def one_thread() -> None:
 def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, History]:
     torch.set_num_threads(1)
     store = tmp_path_factory.mktemp("plain")
-    return store, train(TINY, store, keep=KEEP)
+    return store, train(TINY, store, rules=KEEP)
 
 
 @pytest.fixture(scope="module")
 def quartered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, History]:
     torch.set_num_threads(1)
     store = tmp_path_factory.mktemp("quartered")
-    return store, train(TINY, store, keep=(*KEEP, *QUARTERS))
+    return store, train(TINY, store, rules=(*KEEP, *QUARTERS))
 
 
 def same(store: Path, history: History, expected: tuple[Path, History]) -> None:
@@ -58,7 +58,7 @@ def test_quarters_are_within_half_a_step_and_before_the_end(steps: int) -> None:
 def test_quarters_of_a_small_studys_run_and_of_too_few_steps() -> None:
     assert snapshot_steps(QUARTERS, 256) == {"quarter_1": 64, "quarter_2": 128, "quarter_3": 192}
     assert snapshot_steps(("last", "stsb_dev"), 1) == {}
-    with pytest.raises(ValueError, match="rule quarter_1: a quarter of at least one step wanted, got 2 steps"):
+    with pytest.raises(ValueError, match="rule quarter_1: expected a quarter of at least one step, got 2 steps"):
         snapshot_steps(QUARTERS, 2)
     assert {rule: SELECTION[rule] for rule in ("last", *QUARTERS)} == dict.fromkeys(("last", *QUARTERS), ())
 
@@ -76,7 +76,7 @@ def test_the_quarters_change_nothing_else(plain: tuple[Path, History], quartered
 @pytest.mark.parametrize("rule", QUARTERS)
 def test_a_quarter_holds_the_weights_after_its_step(rule: str, tmp_path: Path, quartered: tuple[Path, History]) -> None:
     with pytest.raises(Killed):
-        train(TINY, tmp_path, keep=KEEP, save_seconds=0.0, on_step=stop_at(STEPS[rule]))
+        train(TINY, tmp_path, rules=KEEP, save_seconds=0.0, on_step=stop_at(STEPS[rule]))
     state = torch.load(tmp_path / TINY.key / "state.pt", weights_only=True)["encoder"]
     kept = weights(quartered[0], TINY, rule)
     shared = {name: value for name, value in state.items() if name.removeprefix("backbone.") in kept}
@@ -91,9 +91,9 @@ def test_a_run_stopped_around_a_quarter_ends_with_the_same_bits(
 ) -> None:
     rules = (*KEEP, *QUARTERS)
     with pytest.raises(Killed):  # without a state at every step: a quarter must leave one of its own
-        train(TINY, tmp_path, keep=rules, on_step=stop_at(at))
+        train(TINY, tmp_path, rules=rules, on_step=stop_at(at))
     resumed: list[int] = []
-    history = train(TINY, tmp_path, keep=rules, on_step=lambda step, history: resumed.append(step))
+    history = train(TINY, tmp_path, rules=rules, on_step=lambda step, history: resumed.append(step))
     assert resumed[0] == {3: 1, 4: 5, 8: 9}[at]
     same(tmp_path, history, quartered)
 
@@ -111,10 +111,10 @@ def test_a_kill_between_a_quarter_and_its_state_ends_with_the_same_bits(
 
     monkeypatch.setattr(loop, "export", killed)
     with pytest.raises(Killed):
-        train(TINY, tmp_path, keep=rules)
+        train(TINY, tmp_path, rules=rules)
     monkeypatch.undo()
     assert (tmp_path / TINY.key / UNFINISHED / "quarter_2").is_dir()
-    same(tmp_path, train(TINY, tmp_path, keep=rules), quartered)
+    same(tmp_path, train(TINY, tmp_path, rules=rules), quartered)
 
 
 def test_quarters_ask_for_no_dev_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_quarters_ask_for_no_dev_set(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise AssertionError("a dev set was read")
 
     monkeypatch.setattr(DevSet, "__init__", never)
-    history = train(replace(TINY, epochs=1), tmp_path, keep=(*QUARTERS, "last"))
+    history = train(replace(TINY, epochs=1), tmp_path, rules=(*QUARTERS, "last"))
     assert set(history.curves) == {"loss", "loss/contrastive"}
     assert {rule: kept.step for rule, kept in history.kept.items()} == dict(zip(QUARTERS, (2, 4, 5), strict=True)) | {
         "last": 7
@@ -131,19 +131,19 @@ def test_quarters_ask_for_no_dev_set(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_dev_rule_that_no_evaluation_reached_is_kept_at_the_end_beside_quarters(tmp_path: Path) -> None:
-    history = train(replace(TINY, epochs=1, eval_steps=100), tmp_path, keep=(*KEEP, "quarter_1"))
+    history = train(replace(TINY, epochs=1, eval_steps=100), tmp_path, rules=(*KEEP, "quarter_1"))
     assert {rule: kept.step for rule, kept in history.kept.items()} == {"quarter_1": 2, "synthetic_dev": 7, "last": 7}
 
 
 def test_a_run_trained_again_for_more_rules_is_not_finished_halfway(tmp_path: Path) -> None:
     run, rules = replace(TINY, epochs=1), ("last", "quarter_1")
-    train(run, tmp_path, keep=("last",))
+    train(run, tmp_path, rules=("last",))
     with pytest.raises(Killed):
-        train(run, tmp_path, keep=rules, on_step=stop_at(3))
+        train(run, tmp_path, rules=rules, on_step=stop_at(3))
     assert (tmp_path / run.key / UNFINISHED / "quarter_1/config.json").is_file()
-    assert finished(run, tmp_path, rules) is None
-    assert finished(run, tmp_path, ("last",)) is not None
-    assert train(run, tmp_path, keep=rules).kept["quarter_1"].step == 2
+    assert finished_history(run, tmp_path, rules) is None
+    assert finished_history(run, tmp_path, ("last",)) is not None
+    assert train(run, tmp_path, rules=rules).kept["quarter_1"].step == 2
 
 
 def test_a_run_that_has_diverged_keeps_no_quarter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,5 +154,5 @@ def test_a_run_that_has_diverged_keeps_no_quarter(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(type(TINY.method), "loss", broken)
     with pytest.raises(DivergedError):
-        train(TINY, tmp_path, keep=QUARTERS)
+        train(TINY, tmp_path, rules=QUARTERS)
     assert not list((tmp_path / TINY.key).glob("quarter_*"))

@@ -27,7 +27,7 @@ CONTINUED = replace(TINY, method=replace(METHOD, start="base"), epochs=1, dropou
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("store")
-    train(BASE, folder, keep=KEEP)
+    train(BASE, folder, rules=KEEP)
     return folder
 
 
@@ -37,7 +37,7 @@ def test_the_method_says_where_it_starts() -> None:
     assert starting_encoder(MLM(inner=continued)) == (BASE, "synthetic_dev")
     for method in (METHOD, SimCSE(), MLM(inner=METHOD)):
         assert starting_encoder(method) is None
-    assert CONTINUED.reads() == ((BASE, "synthetic_dev"),)
+    assert CONTINUED.nested_checkpoints() == ((BASE, "synthetic_dev"),)
     assert CONTINUED.key != replace(CONTINUED, method=METHOD).key
     with pytest.raises(ValueError, match="start 'base' needs a base encoder, got none"):
         RankEncoder(rank_weight=0.0, start="base")
@@ -64,7 +64,7 @@ def test_without_a_rank_loss_it_is_plain_training_on_the_bases_checkpoint(store:
     run = replace(CONTINUED, method=RankEncoder(base=BASE, select="last", rank_weight=0.0, start="base"))
     kept = store / BASE.key / "last"
     plain = replace(run, method=SimCSE(), backbone=Pretrained(str(kept)))
-    found, expected = train(run, store, keep=("last",)), train(plain, tmp_path, keep=("last",))
+    found, expected = train(run, store, rules=("last",)), train(plain, tmp_path, rules=("last",))
     assert found.curves == expected.curves
     assert equal(weights(store, run, "last"), weights(tmp_path, plain, "last"))
     assert not equal(weights(store, run, "last"), weights(store, BASE, "last"))
@@ -73,12 +73,12 @@ def test_without_a_rank_loss_it_is_plain_training_on_the_bases_checkpoint(store:
 
 
 def test_a_continued_run_stopped_in_the_middle_ends_with_the_same_bits(store: Path, tmp_path: Path) -> None:
-    whole = train(CONTINUED, store, keep=KEEP)
+    whole = train(CONTINUED, store, rules=KEEP)
     shutil.copytree(store / BASE.key, tmp_path / BASE.key)
     with pytest.raises(Killed):
-        train(CONTINUED, tmp_path, keep=KEEP, save_seconds=0.0, on_step=stop_at(3))
+        train(CONTINUED, tmp_path, rules=KEEP, save_seconds=0.0, on_step=stop_at(3))
     resumed: list[int] = []
-    again = train(CONTINUED, tmp_path, keep=KEEP, on_step=lambda step, history: resumed.append(step))
+    again = train(CONTINUED, tmp_path, rules=KEEP, on_step=lambda step, history: resumed.append(step))
     assert resumed[0] == 4
     assert again.curves == whole.curves
     assert again.kept == whole.kept

@@ -162,7 +162,7 @@ def test_a_sample_is_drawn_as_python_draws_line_numbers(cache: Path, size: int, 
 
 
 def test_more_than_the_corpus_has_is_refused(source: TargetEncoder) -> None:
-    message = "41 sentences wanted from synthetic, first 40 lines, which has fewer"
+    message = "cannot draw 41 sentences from synthetic, first 40 lines, which has fewer"
     with pytest.raises(ValueError, match=message):
         sample(CORPUS, 41, 42)
     with pytest.raises(ValueError, match=message):

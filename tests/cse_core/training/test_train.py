@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from cse_core.data import synthetic
-from cse_core.data.corpora import content_hash
+from cse_core.data.corpora import lines_hash
 from cse_core.data.senteval import pairs
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
@@ -25,7 +25,7 @@ from cse_core.run import Pretrained
 from cse_core.training.checkpoint import MANIFEST
 from cse_core.training.dev_scoring import DevScore, DevSet
 from cse_core.training.loop import DivergedError, linear_decay
-from cse_core.training.run_state import UNFINISHED, History, finished
+from cse_core.training.run_state import UNFINISHED, History, finished_history
 from cse_core.training.train import train
 from tests.support.training import KEEP, TINY, Killed, equal, stop_at, weights
 
@@ -39,7 +39,7 @@ def one_thread() -> None:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, History]:
     torch.set_num_threads(1)
     store = tmp_path_factory.mktemp("undisturbed")
-    return store, train(TINY, store, keep=KEEP)
+    return store, train(TINY, store, rules=KEEP)
 
 
 def same_run(store: Path, history: History, expected: tuple[Path, History]) -> None:
@@ -61,9 +61,9 @@ def test_the_run_is_what_was_declared(undisturbed: tuple[Path, History]) -> None
 def test_the_same_seed_repeats_bit_for_bit_and_another_does_not(
     tmp_path: Path, undisturbed: tuple[Path, History]
 ) -> None:
-    same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
+    same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
     other = replace(TINY, seed=1)
-    assert train(other, tmp_path, keep=KEEP).curves["loss"] != undisturbed[1].curves["loss"]
+    assert train(other, tmp_path, rules=KEEP).curves["loss"] != undisturbed[1].curves["loss"]
 
 
 def test_the_best_dev_checkpoint_and_the_last_one_are_kept(undisturbed: tuple[Path, History]) -> None:
@@ -84,9 +84,9 @@ def test_a_run_stopped_after_any_step_ends_with_the_same_bits(
     tmp_path: Path, undisturbed: tuple[Path, History], at: int
 ) -> None:
     with pytest.raises(Killed):
-        train(TINY, tmp_path, keep=KEEP, save_seconds=0.0, on_step=stop_at(at))
+        train(TINY, tmp_path, rules=KEEP, save_seconds=0.0, on_step=stop_at(at))
     resumed: list[int] = []
-    history = train(TINY, tmp_path, keep=KEEP, on_step=lambda step, history: resumed.append(step))
+    history = train(TINY, tmp_path, rules=KEEP, on_step=lambda step, history: resumed.append(step))
     assert resumed[0] == at + 1
     same_run(tmp_path, history, undisturbed)
 
@@ -95,10 +95,10 @@ def test_a_torn_state_is_passed_over_and_the_run_starts_again(
     tmp_path: Path, undisturbed: tuple[Path, History], caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(Killed):
-        train(TINY, tmp_path, keep=KEEP, save_seconds=0.0, on_step=stop_at(6))
+        train(TINY, tmp_path, rules=KEEP, save_seconds=0.0, on_step=stop_at(6))
     state = tmp_path / TINY.key / "state.pt"
     state.write_bytes(state.read_bytes()[: state.stat().st_size // 2])
-    same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
+    same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
     assert "can't be read" in caplog.text
 
 
@@ -108,10 +108,10 @@ def test_a_checkpoint_younger_than_the_state_starts_the_run_again(
     """A kill between the export and its state must not leave weights that the history does not speak of."""
 
     with pytest.raises(Killed):
-        train(TINY, tmp_path, keep=KEEP, save_seconds=0.0, on_step=stop_at(6))
+        train(TINY, tmp_path, rules=KEEP, save_seconds=0.0, on_step=stop_at(6))
     manifest = tmp_path / TINY.key / UNFINISHED / "synthetic_dev" / MANIFEST
     manifest.write_text(manifest.read_text().replace('"step": 4', '"step": 8'))
-    same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
+    same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
     assert "does not fit its folder" in caplog.text
 
 
@@ -139,7 +139,7 @@ def test_a_collapsed_encoder_is_trained_to_its_end_with_a_warning(
 ) -> None:
     undefined = DevScore(*[float("nan")] * 3)
     monkeypatch.setattr(DevSet, "measure", lambda self, encoder: undefined)
-    history = train(replace(TINY, epochs=1), tmp_path, keep=KEEP)
+    history = train(replace(TINY, epochs=1), tmp_path, rules=KEEP)
     assert history.warnings == ["synthetic_dev undefined at step 4: every pair has the same cosine"]
     assert "dev/synthetic_dev" not in history.curves
     assert (history.kept["synthetic_dev"].step, history.kept["synthetic_dev"].score) == (4, None)
@@ -151,7 +151,7 @@ from pathlib import Path
 from cse_core.training.train import train
 from tests.support.training import KEEP, TINY
 torch.set_num_threads(1)
-train(TINY, Path(sys.argv[1]), keep=KEEP, save_seconds=0.0, on_step=lambda step, history: print(step, flush=True))
+train(TINY, Path(sys.argv[1]), rules=KEEP, save_seconds=0.0, on_step=lambda step, history: print(step, flush=True))
 """
 
 
@@ -159,7 +159,7 @@ train(TINY, Path(sys.argv[1]), keep=KEEP, save_seconds=0.0, on_step=lambda step,
 def test_a_process_killed_with_sigkill_goes_on_to_the_same_bits(
     tmp_path: Path, undisturbed: tuple[Path, History]
 ) -> None:
-    """A real process, killed at three moments that nobody chose, ends as if nothing had happened."""
+    """A real process, killed at three arbitrary moments, ends as if nothing had happened."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     seen: list[int] = []
     for delay in (0.05, 0.3, 0.15):
@@ -174,16 +174,16 @@ def test_a_process_killed_with_sigkill_goes_on_to_the_same_bits(
         assert process.returncode == -signal.SIGKILL
     assert seen[0] == 1
     assert seen[-1] > 1  # it did not start over
-    same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
+    same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path, undisturbed: tuple[Path, History]) -> None:
     def never(step: int, history: object) -> None:
         raise AssertionError("trained again")
 
-    assert train(TINY, undisturbed[0], keep=KEEP, on_step=never) == undisturbed[1]
-    assert finished(TINY, undisturbed[0], KEEP) == undisturbed[1]
-    assert finished(TINY, undisturbed[0], ("avg_sts",)) is None
+    assert train(TINY, undisturbed[0], rules=KEEP, on_step=never) == undisturbed[1]
+    assert finished_history(TINY, undisturbed[0], KEEP) == undisturbed[1]
+    assert finished_history(TINY, undisturbed[0], ("avg_sts",)) is None
     assert not (undisturbed[0] / TINY.key / "state.pt").exists()
 
 
@@ -197,8 +197,8 @@ def test_a_finished_run_of_which_a_file_is_torn_is_trained_again(
     shutil.copytree(undisturbed[0] / TINY.key, tmp_path / TINY.key)
     torn = tmp_path / TINY.key / name
     torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
-    assert finished(TINY, tmp_path, KEEP) is None
-    same_run(tmp_path, train(TINY, tmp_path, keep=KEEP), undisturbed)
+    assert finished_history(TINY, tmp_path, KEEP) is None
+    same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
     assert f"{torn}{reason}" in caplog.text
 
 
@@ -211,16 +211,16 @@ def test_a_nan_ends_the_run_by_name_and_leaves_no_result(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(SimCSE, "loss", broken)
     with pytest.raises(DivergedError, match=rf"run {TINY.key}: loss/contrastive is nan at step \d of 14"):
-        train(TINY, tmp_path, keep=KEEP)
-    assert finished(TINY, tmp_path, KEEP) is None
+        train(TINY, tmp_path, rules=KEEP)
+    assert finished_history(TINY, tmp_path, KEEP) is None
 
 
 def test_an_unknown_rule_and_another_backbone_content_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="unknown selection rule best; known: last, stsb_dev"):
-        train(TINY, tmp_path, keep=("best",))
+        train(TINY, tmp_path, rules=("best",))
     other = replace(TINY, backbone=Pretrained("wiki-tiny", "0" * 64))
     with pytest.raises(ValueError, match="backbone wiki-tiny: content e22f4fc2dee1, expected 000000000000"):
-        train(other, tmp_path, keep=("last",))
+        train(other, tmp_path, rules=("last",))
     with pytest.raises(FileNotFoundError, match="backbone 'no-such-model': neither embedded"):
         train(replace(TINY, backbone=Pretrained("no-such-model")), tmp_path)
 
@@ -261,7 +261,7 @@ def test_the_history_file_holds_everything(undisturbed: tuple[Path, History]) ->
     weights = hashlib.sha256((undisturbed[0] / TINY.key / "last" / "model.safetensors").read_bytes()).hexdigest()
     assert content["kept"]["last"] == {"step": 14, "score": None, "weights": weights}
     assert content["data"]["backbone"].startswith("e22f4fc2dee1")
-    assert content["data"]["corpus"] == content_hash(synthetic.sentences(100))
+    assert content["data"]["corpus"] == lines_hash(synthetic.sentences(100))
     assert content["seconds"] > 0
 
 

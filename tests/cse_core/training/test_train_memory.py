@@ -40,10 +40,10 @@ class Hungry(SimCSE):
 def test_a_step_too_large_for_memory_is_taken_with_less_and_gives_the_same_bits(
     tmp_path: Path,
 ) -> None:
-    undisturbed = train(TINY, tmp_path, keep=KEEP)
+    undisturbed = train(TINY, tmp_path, rules=KEEP)
     run = replace(TINY, method=Hungry())
     steps: list[int] = []
-    history = train(run, tmp_path, keep=KEEP, on_step=lambda step, _: steps.append(step))
+    history = train(run, tmp_path, rules=KEEP, on_step=lambda step, _: steps.append(step))
     assert steps == [1, 2, 3, 4, 5, *range(5, 15)]  # from the state of step 4
     assert history.warnings == ["activations were computed twice, as a step did not fit into memory"]
     assert history.curves == undisturbed.curves
@@ -54,7 +54,7 @@ def test_a_step_too_large_for_memory_is_taken_with_less_and_gives_the_same_bits(
 def test_a_run_too_large_for_memory_in_any_case_is_named(tmp_path: Path) -> None:
     run = replace(TINY, method=Hungry(ever=False))
     with pytest.raises(MemoryExceededError, match=rf"run {run.key}: a step of 16 .*tried to allocate 20 MiB.*share"):
-        train(run, tmp_path, keep=KEEP)
+        train(run, tmp_path, rules=KEEP)
 
 
 def test_computing_activations_twice_keeps_less_of_them() -> None:

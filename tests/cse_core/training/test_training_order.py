@@ -33,7 +33,7 @@ RUN = Run(
 
 
 def loop_of(run: Run, store: Path, *keep: str) -> Loop:
-    return Loop(run, store, data=None, keep=keep or ("last",), device=torch.device("cpu"))
+    return Loop(run, store, data=None, rules=keep or ("last",), device=torch.device("cpu"))
 
 
 @pytest.fixture
@@ -175,8 +175,8 @@ def test_each_rule_keeps_the_best_of_the_mean_of_its_own_dev_sets(
     stsb, sickr = (0.5, 0.875, 0.75, 0.8125), (0.875, 0.25, 0.75, 0.5)
     loop, kept = selected(tmp_path, monkeypatch, ("avg_sts", "stsb_dev"), stsb_dev=stsb, sickr_dev=sickr)
     assert kept_of(loop) == {"avg_sts": (3, 0.75), "stsb_dev": (2, 0.875)}
-    assert {rule: saved_step(tmp_path, rule) for rule in loop.keep} == {"avg_sts": 3, "stsb_dev": 2}
-    assert {rule: weight(tmp_path, rule) for rule in loop.keep} == {"avg_sts": 3.0, "stsb_dev": 2.0}
+    assert {rule: saved_step(tmp_path, rule) for rule in loop.rules} == {"avg_sts": 3, "stsb_dev": 2}
+    assert {rule: weight(tmp_path, rule) for rule in loop.rules} == {"avg_sts": 3.0, "stsb_dev": 2.0}
     assert kept == [True, True, True, False]
     assert loop.history.curves["dev/stsb_dev"] == list(enumerate(stsb, 1))
     assert loop.history.curves["dev/sickr_dev"] == list(enumerate(sickr, 1))
@@ -213,7 +213,7 @@ def test_a_mean_with_an_undefined_part_is_undefined(tmp_path: Path, monkeypatch:
 
 
 def test_quarters_and_the_end_are_kept_at_their_steps(tmp_path: Path) -> None:
-    """Of ten steps: after 2 (2.5, to the even one), 5, 8 (7.5, to the even one) and 10."""
+    """With ten steps: after 2 (2.5, to the even one), 5, 8 (7.5, to the even one) and 10."""
     run = replace(RUN, corpus=Corpus("synthetic", 40), precision="fp32")
     rules = {"quarter_1": 2, "quarter_2": 5, "quarter_3": 8, "last": 10}
     seen: dict[int, dict[str, Tensor]] = {}
@@ -225,7 +225,7 @@ def test_quarters_and_the_end_are_kept_at_their_steps(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Loop, "train_step", spied)
-        history = train(run, tmp_path, keep=tuple(rules))
+        history = train(run, tmp_path, rules=tuple(rules))
     assert {rule: kept.step for rule, kept in history.kept.items()} == rules
     for rule, step in rules.items():
         found = load_file(tmp_path / run.key / rule / "model.safetensors")

@@ -47,7 +47,7 @@ def one_thread() -> Iterator[None]:
 
 
 def trained_by_the_loop(run: Run, store: Path) -> Loop:
-    loop = Loop(run, store, data=None, keep=("last",), device=torch.device("cpu"))
+    loop = Loop(run, store, data=None, rules=("last",), device=torch.device("cpu"))
     assert loop.history.steps == STEPS
     for step in range(STEPS):
         loop.train_step(step)
@@ -150,7 +150,7 @@ def test_a_run_is_the_documented_loop_bit_for_bit(tmp_path: Path, share: float, 
 
 
 def test_the_fused_optimiser_is_adamw_but_for_rounding(tmp_path: Path) -> None:
-    """The losses of the written-out AdamW differ by rounding alone.
+    """The losses of the written-out AdamW differ only by rounding.
 
     Weights can't be compared so closely: where a gradient is nothing but rounding (a key's bias), Adam's step is as
     long as any other and its sign is chance; what is compared is what weights do.

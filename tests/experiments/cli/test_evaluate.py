@@ -40,12 +40,12 @@ def test_a_corpus_is_pinned_by_what_it_holds(tmp_path: Path, cache: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"corpus": "c"}, "--corpus c: wants --corpus-lines of at least 2, .* got 0"),
-        ({"corpus": "c", "corpus_lines": 9, "pooling": "mean"}, "the encoder's own pooling and template, got 9, mean"),
-        ({"corpus": "c", "corpus_lines": 9, "template": "{} [MASK]"}, "and template, got 9, None and '{} .MASK.'"),
-        ({"corpus_lines": 9}, "--corpus-lines, --corpus-size and --rank-weight want --corpus beside them"),
-        ({"rank_weight": 0.7}, "want --corpus beside them"),
-        ({"corpus_size": 7}, "want --corpus beside them"),
+        ({"corpus": "c"}, "--corpus c: requires --corpus-lines of at least 2, .* got 0"),
+        ({"corpus": "c", "corpus_lines": 9, "pooling": "mean"}, "no --pooling or --template, got 9, mean"),
+        ({"corpus": "c", "corpus_lines": 9, "template": "{} [MASK]"}, "or --template, got 9, None and '{} .MASK.'"),
+        ({"corpus_lines": 9}, "--corpus-lines, --corpus-size and --rank-weight require --corpus"),
+        ({"rank_weight": 0.7}, "require --corpus"),
+        ({"corpus_size": 7}, "require --corpus"),
     ],
 )
 def test_options_that_would_be_ignored_are_refused(options: dict[str, Any], message: str) -> None:
@@ -78,5 +78,5 @@ def test_a_task_that_fails_is_named_and_the_others_are_shown_and_written(
     with pytest.raises(ValueError, match="synthetic_dev: something of its own"):
         main(Options(encoder="wiki-tiny", tasks=("synthetic_dev", "phrases"), mlruns=tmp_path))
     assert "phrases" in capsys.readouterr().out
-    rows = csv_record.read_results("own", tmp_path / csv_record.OWN)
+    rows = csv_record.read_results("own", tmp_path / csv_record.MANUAL_RUNS)
     assert rows["task"].tolist() == ["phrases"]

@@ -15,7 +15,7 @@ from experiments import sweep
 from experiments.cli.command import run_command
 from experiments.cli.options import check_device
 from experiments.execution import sweep_report
-from experiments.execution.plan import jobs_of, plan
+from experiments.execution.plan import jobs_of, make_plan, scored_cells
 from experiments.studies.catalogue import choose_studies
 from tests.support.plans import BASE, TAUGHT, frame, row, study, weights
 
@@ -63,10 +63,10 @@ def test_a_gpu_is_asked_for_where_one_may_come(monkeypatch: pytest.MonkeyPatch) 
 
 def test_half_precision_on_a_cpu_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     half = replace(BASE, precision="fp16")
-    sweep_report.slow_precision([half, BASE, half, Pretrained("wiki-tiny")], "cpu")
+    sweep_report.warn_slow_precision([half, BASE, half, Pretrained("wiki-tiny")], "cpu")
     assert "warning: 2 of 4 runs train in fp16, which is slow on a CPU" in capsys.readouterr().out
-    sweep_report.slow_precision([half], "cuda")
-    sweep_report.slow_precision([BASE, replace(BASE, precision="bf16")], "cpu")
+    sweep_report.warn_slow_precision([half], "cuda")
+    sweep_report.warn_slow_precision([BASE, replace(BASE, precision="bf16")], "cpu")
     assert capsys.readouterr().out == ""
 
 
@@ -76,9 +76,9 @@ def test_a_dry_run_names_each_job_and_what_it_lacks(tmp_path: Path, capsys: pyte
     jobs = jobs_of([study(*rows, columns=GROUPS["sts"]), study(rows[1], name="two"), study(rows[1], name="three")])
     alone, half = (replace(BASE, epochs=epochs) for epochs in (7, 9))
     weights(tmp_path, alone, "stsb_dev")
-    scored = frame(jobs[BASE.key], jobs[half.key])
-    record = scored[(scored["key"] == BASE.key) | (scored["task"] == "sts12")]
-    sweep_report.work(plan(jobs, record, tmp_path), record, 1, each=True)
+    whole = frame(jobs[BASE.key], jobs[half.key])
+    record = whole[(whole["key"] == BASE.key) | (whole["task"] == "sts12")]
+    sweep_report.print_plan(make_plan(jobs, scored_cells(record), tmp_path), record, 1, each=True)
     lines = {line.split()[0]: line.strip() for line in capsys.readouterr().out.splitlines()}
     said = {key: line.partition("  ")[2] for key, line in lines.items() if key in jobs}
     rest = " ".join(task for task in GROUPS["sts"] if task != "sts12")
@@ -86,7 +86,7 @@ def test_a_dry_run_names_each_job_and_what_it_lacks(tmp_path: Path, capsys: pyte
     assert said[TAUGHT.key] == "taught s42 (one): training; stsb_dev, cosine: sts"
     assert said[alone.key] == "alone s42 (one and 2 more): stsb_dev, cosine: sts"
     assert said[half.key] == f"half s42 (one): training; stsb_dev, cosine: {rest}"
-    assert len(said) == len(plan(jobs, record, tmp_path).pending)
+    assert len(said) == len(make_plan(jobs, scored_cells(record), tmp_path).pending)
 
 
 def test_a_dry_run_of_a_study_lists_every_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""README's "Add a method", done to a copy of the code as it says, and run."""
+"""README's "Add a method", done to a copy of the code as it says: the method can be run, planned, listed and drawn."""
 
 import os
 import re
@@ -11,6 +11,59 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SECTION = (ROOT / "README.md").read_text().partition("## Add a method\n")[2].partition("\n## ")[0]
+# A study of one's own with the new method in it, as CONTRIBUTING.md describes one.
+STUDY = """
+import sys
+import tyro
+from analysis.plots import style
+from experiments.schema.recipes import RUNS
+from experiments.schema.rows import BASE, row
+from experiments.schema.study import Study
+from experiments.studies import catalogue
+from experiments.sweep import Options, main
+
+name = sys.argv[1]
+
+def mine(scale):
+    runs = {one: RUNS[one](scale, BASE) for one in ("simcse", "diffcse", name)}
+    rows = tuple(row(scale, label, run, BASE, None, seeds=(42,)) for label, run in runs.items())
+    return Study(name="mine", source="", question="", scale=scale, rows=rows, columns=("stsb",))
+
+catalogue.STUDIES["mine"] = mine
+for words in (["--list"], ["--dry-run"], ["--plan", "--gpus", "1", "--gpu-memory", "40"]):
+    assert main(tyro.cli(Options, args=["mine", "--scale", "paper", *words])) == 0
+study = catalogue.single("mine", "paper")
+for one, look in zip(study.rows, style.looks(study.rows).values(), strict=True):
+    print(f"look of {style.method_of(one)}: {look.colour} {look.marker}")
+"""
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages with README's method: one file and one line."""
+    folder = tmp_path_factory.mktemp("copied")
+    for package in ("cse_core", "experiments", "analysis"):
+        ignored = shutil.ignore_patterns("__pycache__", "tables", "figures")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    (code,) = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
+    name, line = re.findall(r"`(\w+)\.py`:", SECTION)[0], re.findall(r'`("\w+": \w+,)`', SECTION)[0]
+    methods = folder / "cse_core" / "methods"
+    (methods / f"{name}.py").write_text(code)
+    register = (methods / "__init__.py").read_text()
+    assert register.count("\n}\n") == 1
+    imported = f"from cse_core.methods.{name} import {line.split()[1].rstrip(',')}\n\nMETHODS"
+    register = register.replace("\n}\n", f"\n    {line}\n}}\n").replace("\nMETHODS", imported)
+    (methods / "__init__.py").write_text(register)
+    return folder
+
+
+def run(folder: Path, *words: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_the_walk_through_is_short() -> None:
@@ -18,22 +71,23 @@ def test_the_walk_through_is_short() -> None:
 
 
 @pytest.mark.slow
-def test_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
-    for package in ("cse_core", "experiments"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    (code,) = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
+def test_a_method_is_one_file_and_one_line(copied: Path, tmp_path: Path) -> None:
     (command,) = re.findall(r"```\n(python .*?)\n```", SECTION)
-    name, line = re.findall(r"`(\w+)\.py`:", SECTION)[0], re.findall(r'`("\w+": \w+,)`', SECTION)[0]
-    methods = tmp_path / "cse_core" / "methods"
-    (methods / f"{name}.py").write_text(code)
-    register = (methods / "__init__.py").read_text()
-    assert register.count("\n}\n") == 1
-    imported = f"from cse_core.methods.{name} import {line.split()[1].rstrip(',')}\n\nMETHODS"
-    register = register.replace("\n}\n", f"\n    {line}\n}}\n").replace("\nMETHODS", imported)
-    (methods / "__init__.py").write_text(register)
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    words = [sys.executable, *command.split()[1:], "--mlruns", str(tmp_path / "mlruns")]
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "backward_weight=0.3" in done.stdout
-    assert re.search(r"synthetic\W+\d+\W+\d\d\.\d\d", done.stdout)  # task, pairs, Spearman
+    said = run(copied, *command.split()[1:], "--mlruns", str(tmp_path / "mlruns"))
+    assert "backward_weight=0.3" in said
+    assert re.search(r"synthetic\W+\d+\W+\d\d\.\d\d", said)  # task, pairs, Spearman
+
+
+@pytest.mark.slow
+def test_a_new_method_is_listed_planned_and_drawn_by_nothing_but_itself(copied: Path) -> None:
+    said = run(copied, "-c", STUDY, "symmetric")
+    words = " ".join(said.split())
+    assert re.search(r"mine │.*│ 3 │ 0 │ 0 │ 3 │ 3 │", words)  # rows, imported, not run; runs, all of them pending
+    assert re.search(r"symmetric s42 \(mine\): training; stsb_dev, cosine: stsb", words)
+    # SimCSE's 20 minutes (RankCSE, Table 11), DiffCSE's two epochs of 7/3 times that, and as many as SimCSE's for it.
+    assert re.search(r"longest first │ 2\.2 h │ 100 %", words)
+    assert "the largest run (diffcse, bert-base-uncased" in words
+    looks = dict(re.findall(r"look of (\w+): (#\w{6} \S+)", said))
+    assert list(looks) == ["SimCSE", "DiffCSE", "Symmetric"]
+    assert len(set(looks.values())) == 3
+    assert looks["Symmetric"] == "#1A66FF >"  # the first spare one

@@ -1,4 +1,4 @@
-"""An audit trains recorded runs anew, finds what was altered, and leaves record, store and MLflow as they are."""
+"""An audit retrains recorded runs, finds what was altered, and leaves record, store and MLflow as they are."""
 
 import hashlib
 import json
@@ -115,9 +115,7 @@ def test_an_untouched_record_agrees_to_the_bit(audited: tuple[Path, dict[str, An
     ]
     assert {run["studies"][0] for run in runs.values()} == {"healthy"}
     assert (store / STUDENT.key / "result.json").is_file()
-    assert (
-        f"{STUDENT.key}, healthy, student s42: recorded on {environment('cpu', 1)['device']}, trained anew on" in said
-    )
+    assert f"{STUDENT.key}, healthy, student s42: recorded on {environment('cpu', 1)['device']}, retrained on" in said
 
 
 SCORE = {"key": STUDENT.key, "select": "synthetic_dev", "scorer": "cosine", "task": "synthetic"}
@@ -173,7 +171,7 @@ def test_an_interrupted_audit_goes_on_with_the_same_seed_and_store(mlruns: Path,
             process.send_signal(signal.SIGINT)
             process.wait(timeout=120)
     assert process.returncode == 130
-    assert f"the same command with --audit-seed {SEED} --store {store} goes on" in words(log.read_text())
+    assert f"re-run the same command with --audit-seed {SEED} --store {store} to resume" in words(log.read_text())
     trained = finished[0].with_name("history.json").stat().st_mtime_ns
     again = subprocess.run(
         command(mlruns, store), env=surroundings(tmp_path), capture_output=True, text=True, timeout=600
@@ -285,10 +283,10 @@ def test_bits_count_on_one_kind_of_processor_and_tolerances_on_another(
 
 def test_a_score_that_one_side_lacks_differs_with_its_pairs_and_step() -> None:
     found = compare(job("synthetic", "mr"), result("A", synthetic=0.5), recorded("A", synthetic=0.5, mr=0.8))
-    lost = [(one.metric, one.recorded, one.found, one.amount) for one in found.differences]
+    lost = [(one.metric, one.recorded, one.retrained, one.amount) for one in found.differences]
     assert lost == [("acc", 0.8, None, None), ("acc, pairs", "10", None, None), ("acc, step", "4", None, None)]
     found = compare(job("synthetic"), result("A", synthetic=0.5), recorded("A", mr=0.8))
-    assert next((one.metric, one.recorded, one.found) for one in found.differences) == ("spearman.all", None, 0.5)
+    assert next((one.metric, one.recorded, one.retrained) for one in found.differences) == ("spearman.all", None, 0.5)
 
 
 def test_a_kind_of_processor_has_no_number_of_cores_but_a_model() -> None:

@@ -61,9 +61,15 @@ def test_what_makes_a_run_larger() -> None:
     assert takes(replace(simcse, precision="fp32")) > takes(simcse)
     activations = takes(replace(simcse, batch_size=512)) - takes(replace(simcse, batch_size=256))
     assert activations == pytest.approx(2 * 256 * 32 * 12 * (34 * 768 + 5 * 12 * 32))
-    assert takes(made("compcse")) > takes(replace(simcse, batch_size=made("compcse").batch_size))
+    row = 64 * 32 * 12 * (34 * 768 + 5 * 12 * 32)
+    for name, rows in (("compcse", 3), ("whitenedcse", 1), ("mlm", 4)):
+        assert takes(made(name)) - takes(simcse) == pytest.approx((rows - 2) * row)
+    state = 12 * 12 * 768**2 + 30_522 * 768  # DiffCSE's discriminator is trained, its generator is not
+    assert takes(made("diffcse")) - takes(simcse) == pytest.approx(2 * row + (18 + 4) * state)
+    phrases = made("compcse", subsampling="adjacent")
+    assert takes(phrases) == takes(made("compcse"))  # batches of as many examples
     more = takes(made("rankencoder")) - takes(made("rankencoder", corpus_size=10_000))
-    assert more == pytest.approx(24 * 512 * 90_000)
+    assert more == pytest.approx((4 * 768 + 24 * 64) * 90_000)
     assert takes(made("rankcse", backbone=LARGE)) > 2 * takes(made("rankcse"))
 
 
@@ -74,5 +80,5 @@ def test_how_many_fit_and_runs_of_unknown_size() -> None:
     assert found.largest == large
     assert found.at_once == int(40 * GIB / takes(large)) >= 2
     assert fit([replace(base, backbone=Pretrained("someone/theirs"))], 40) is None
-    with pytest.raises(ValueError, match="--gpu-memory wants the GiB of a GPU, got 0"):
+    with pytest.raises(ValueError, match="--gpu-memory: expected the GiB of a GPU, got 0"):
         fit([base], 0)

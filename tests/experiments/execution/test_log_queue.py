@@ -20,7 +20,7 @@ from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import Logbook, record_results
 from experiments.execution.ray_sweep import SweepCallback
 from experiments.results import csv_record
-from experiments.results.mlflow_log import MlflowException, Tracker
+from experiments.results.mlflow_log import Tracker
 from experiments.storage.shared_storage import Shared
 from tests.support import tiny_study
 from tests.support.polling import until
@@ -37,7 +37,7 @@ class Server:
     def log(self, folder: Path) -> None:
         if self.away:
             self.away = max(0, self.away - 1)
-            raise MlflowException("no connection")
+            raise OSError("no connection")
         self.tracked.append(folder.name)
 
 
@@ -52,7 +52,7 @@ def test_what_could_not_be_tracked_is_with_a_later_one(tmp_path: Path) -> None:
     assert "no connection" in book.unlogged["a"]
     book.add("b")  # a server that does not answer is left alone for a while
     assert server.tracked == []
-    book.log_again = 0.0
+    book.log_retry_at = 0.0
     book.add("c")
     assert sorted(server.tracked) == ["a", "b", "c"]
     assert not book.waiting
@@ -129,8 +129,8 @@ def test_mlflow_away_costs_a_sweep_a_warning_and_the_next_one_logs_the_runs(tmp_
     assert "3 runs are not in MLflow" in " ".join(done.stdout.split())
     assert not any(secret in done.stdout + done.stderr for secret in ("not/to", "be-told", "ann:"))
     here = {name: value for name, value in environment(mlruns).items() if name != "MLFLOW_TRACKING_URI"}
-    again = subprocess.run(given, env=here, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert again.returncode == 0, again.stdout + again.stderr
+    retry_at = subprocess.run(given, env=here, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert retry_at.returncode == 0, retry_at.stdout + retry_at.stderr
     assert Tracker(mlruns).keys() == runs
 
 

@@ -8,8 +8,8 @@ import pytest
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.metrics import correlation
 from cse_core.run import Run
-from experiments.execution.plan import blocking_reason, differences, jobs_of, missing, plan, scored
-from experiments.schema.study import reseeded
+from experiments.execution.plan import blocking_reason, differences, jobs_of, make_plan, missing, scored_cells
+from experiments.schema.study import with_seed
 from experiments.storage.shared_storage import Shared
 from experiments.studies.catalogue import STUDIES, choose_studies
 from tests.support.plans import BASE, TAUGHT, frame, row, study, weights
@@ -27,8 +27,8 @@ def test_a_run_of_two_studies_is_one_job_with_both_their_tasks() -> None:
 
 def test_nested_runs_are_jobs_and_come_first(tmp_path: Path) -> None:
     jobs = jobs_of([study(row("taught", TAUGHT))])
-    assert set(jobs) == {BASE.key, TAUGHT.key, reseeded(TAUGHT, 1, nested=False).key}
-    work = plan(jobs, frame(), tmp_path)
+    assert set(jobs) == {BASE.key, TAUGHT.key, with_seed(TAUGHT, 1, nested=False).key}
+    work = make_plan(jobs, scored_cells(frame()), tmp_path)
     assert [job.key for job in work.levels[0]] == [BASE.key]
     assert len(work.levels[1]) == 2
 
@@ -44,12 +44,12 @@ def test_vary_all_gives_teachers_the_students_seed() -> None:
 def test_what_the_record_has_is_dropped_and_what_it_lacks_is_kept(tmp_path: Path) -> None:
     jobs = jobs_of([study(row("a", BASE), columns=("stsb", "sickr"))])
     first, second = jobs.values()
-    assert missing(first, scored(frame(first))) is None
-    left = missing(first, scored(frame(first, skip="sickr")))
+    assert missing(first, scored_cells(frame(first))) is None
+    left = missing(first, scored_cells(frame(first, skip="sickr")))
     assert left is not None
     assert {s.tasks for s in left.scorings} == {("sickr",)}
-    assert [job.key for job in plan(jobs, frame(first), tmp_path).pending] == [second.key]
-    assert plan(jobs, frame(first, second), tmp_path).pending == ()
+    assert [job.key for job in make_plan(jobs, scored_cells(frame(first)), tmp_path).pending] == [second.key]
+    assert make_plan(jobs, scored_cells(frame(first, second)), tmp_path).pending == ()
 
 
 @pytest.mark.parametrize("metric", ["spearman.all", "spearman.mean", "spearman.wmean", "pearson.all"])
@@ -58,7 +58,7 @@ def test_a_task_that_lacks_one_metric_is_scored_again(metric: str) -> None:
     recorded = frame(job)
     lost = (recorded["task"] == "stsb") & (recorded["metric"] == metric)
     assert lost.sum() == 1
-    left = missing(job, scored(recorded[~lost]))
+    left = missing(job, scored_cells(recorded[~lost]))
     assert left is not None
     assert [(s.select, s.tasks) for s in left.scorings] == [("stsb_dev", ("stsb",))]
 
@@ -67,39 +67,39 @@ def test_a_transfer_column_is_work_for_the_selected_checkpoint_until_both_accura
     job = jobs_of([study(row("a", BASE), columns=("stsb", "mr", "trec_fast"))])[BASE.key]
     assert [(s.select, s.tasks) for s in job.scorings] == [("stsb_dev", ("stsb", "mr", "trec_fast"))]
     recorded = frame(job)
-    assert missing(job, scored(recorded)) is None
-    left = missing(job, scored(recorded[(recorded["task"] != "mr") | (recorded["metric"] != "devacc")]))
+    assert missing(job, scored_cells(recorded)) is None
+    left = missing(job, scored_cells(recorded[(recorded["task"] != "mr") | (recorded["metric"] != "devacc")]))
     assert left is not None
     assert [(s.select, s.tasks) for s in left.scorings] == [("stsb_dev", ("mr",))]
 
 
 def test_scores_of_an_older_evaluator_do_not_count() -> None:
     job = jobs_of([study(row("a", BASE))])[BASE.key]
-    assert missing(job, scored(frame(job).assign(version=correlation.VERSION - 1))) is not None
+    assert missing(job, scored_cells(frame(job).assign(version=correlation.VERSION - 1))) is not None
 
 
 def test_a_recorded_teacher_is_trained_again_only_if_its_weights_are_needed_and_gone(tmp_path: Path) -> None:
     jobs = jobs_of([study(row("taught", TAUGHT))])
     recorded = frame(jobs[BASE.key])
-    work = plan(jobs, recorded, tmp_path)
-    assert work.again == {BASE.key}
+    work = make_plan(jobs, scored_cells(recorded), tmp_path)
+    assert work.retrained == {BASE.key}
     assert work.levels[0][0].key == BASE.key
     weights(tmp_path, BASE, "stsb_dev")
-    work = plan(jobs, recorded, tmp_path)
-    assert work.again == frozenset()
+    work = make_plan(jobs, scored_cells(recorded), tmp_path)
+    assert work.retrained == frozenset()
     assert BASE.key not in {job.key for job in work.pending}
-    assert plan(jobs, frame(*jobs.values()), tmp_path / "elsewhere").pending == ()
+    assert make_plan(jobs, scored_cells(frame(*jobs.values())), tmp_path / "elsewhere").pending == ()
 
 
 def test_on_a_cluster_weights_count_where_every_machine_finds_them(tmp_path: Path) -> None:
     jobs, url = jobs_of([study(row("taught", TAUGHT))]), (tmp_path / "shared").as_uri()
     recorded = frame(jobs[BASE.key])
     weights(tmp_path / "store", BASE, "stsb_dev")
-    assert plan(jobs, recorded, tmp_path / "store", url).again == {BASE.key}  # to be published from here
+    assert make_plan(jobs, scored_cells(recorded), tmp_path / "store", url).retrained == {BASE.key}
     Shared(url).prepare()
     assert Shared(url).publish(tmp_path / "store" / BASE.key, 0)
-    work = plan(jobs, recorded, tmp_path / "elsewhere", url)
-    assert work.again == frozenset()
+    work = make_plan(jobs, scored_cells(recorded), tmp_path / "elsewhere", url)
+    assert work.retrained == frozenset()
     assert BASE.key not in {job.key for job in work.pending}
 
 
@@ -107,7 +107,7 @@ def test_a_run_trained_again_for_one_score_keeps_every_rules_checkpoint(tmp_path
     job = jobs_of([study(row("a", BASE), row("b", BASE, select="last"))])[BASE.key]
     recorded = frame(job)
     recorded = recorded[recorded["select"] != "last"]
-    left = plan({job.key: job}, recorded, tmp_path).pending[0]
+    left = make_plan({job.key: job}, scored_cells(recorded), tmp_path).pending[0]
     assert {s.select: s.tasks for s in left.scorings} == {"last": ("stsb",), "stsb_dev": ()}
 
 
@@ -157,11 +157,11 @@ def test_a_teacher_trained_again_keeps_the_checkpoint_that_is_read(tmp_path: Pat
     jobs = jobs_of([study(row("taught", TAUGHT, select="last"))])
     recorded = frame(jobs[BASE.key])
     weights(tmp_path, BASE, "last")  # and not stsb_dev's
-    assert plan(jobs, recorded, tmp_path).again == {BASE.key}
+    assert make_plan(jobs, scored_cells(recorded), tmp_path).retrained == {BASE.key}
 
 
 def test_levels_are_as_deep_as_teachers_of_teachers(tmp_path: Path) -> None:
     deeper = replace(BASE, method=RankCSE(teachers=(Teacher(TAUGHT, select="stsb_dev"),)))
-    work = plan(jobs_of([study(row("deeper", deeper))]), frame(), tmp_path)
+    work = make_plan(jobs_of([study(row("deeper", deeper))]), scored_cells(frame()), tmp_path)
     assert [[job.key for job in level] for level in work.levels[:2]] == [[BASE.key], [TAUGHT.key]]
     assert len(work.levels[2]) == 2

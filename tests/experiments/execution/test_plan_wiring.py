@@ -9,7 +9,7 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
 from experiments.execution.plan import SCORE_TOLERANCE, jobs_of, missing
-from experiments.schema.study import Row, Scale, Study, reseeded
+from experiments.schema.study import Row, Scale, Study, with_seed
 
 CORPUS = Corpus("synthetic", 100)
 BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=CORPUS)
@@ -96,7 +96,7 @@ def test_a_study_without_tasks_is_no_work_and_one_compared_column_is() -> None:
 
 def test_rows_are_reseeded_with_their_teachers_only_where_these_vary() -> None:
     student = replace(BASE, method=RankCSE(teachers=(Teacher(BASE, 0.25), Teacher(replace(BASE, epochs=2), 0.75))))
-    fixed, varied = (reseeded(student, 5, nested=nested) for nested in (False, True))
+    fixed, varied = (with_seed(student, 5, nested=nested) for nested in (False, True))
     assert (fixed.seed, varied.seed) == (5, 5)
     assert [run.seed for run in fixed.nested()] == [42, 42]
     assert [(run.seed, run.epochs) for run in varied.nested()] == [(5, 1), (5, 2)]

@@ -9,13 +9,18 @@ import tyro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.execution.plan import jobs_of, plan
+from cse_core.methods.rankencoder import RankEncoder
+from cse_core.methods.whitenedcse import WhitenedCSE
+from cse_core.run import Pretrained
+from experiments.execution.plan import jobs_of, make_plan, scored_cells
 from experiments.execution.schedule_estimate import (
     chains,
-    expected,
+    epochs_of_simcse,
+    expected_seconds,
     forecast,
+    gpu_hours,
     longest_first,
-    measured,
+    measured_seconds_of,
     seconds_for,
     simulate,
 )
@@ -34,8 +39,8 @@ def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
     both = pd.concat([frame(first), slower])
     assert seconds_for([first, second], both) == pytest.approx(40)
     third = jobs_of([study(row("a", replace(BASE, learning_rate=1.0)))])
-    assert measured(third.values(), both) == dict.fromkeys(third, 20)
-    assert set(measured(jobs_of([study(row("b", TAUGHT))]).values(), both).values()) == {
+    assert measured_seconds_of(third.values(), both) == dict.fromkeys(third, 20)
+    assert set(measured_seconds_of(jobs_of([study(row("b", TAUGHT))]).values(), both).values()) == {
         10,
         None,
     }  # its teacher was measured
@@ -43,10 +48,38 @@ def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
 
 def test_what_was_never_measured_is_estimated_from_the_published_epoch() -> None:
     jobs = jobs_of(choose_studies(["rankcse-table1"], "paper")).values()
-    found = expected(jobs, read_results("paper"))
+    found = expected_seconds(jobs, read_results("paper"))
     hours = {job.name: found[job.key] / 3600 for job in jobs}
     assert hours["SimCSE s42"] == pytest.approx(20 / 60)
-    assert hours["RankCSE-listNet s42"] == pytest.approx(4 * 1.5 * 20 / 60)
+    large = 24 * 1024**2 / (12 * 768**2)  # of the work that BERT-base takes
+    embedding = (1 + large) / 6  # a forward pass of each teacher, where SimCSE has two of both directions
+    assert hours["RankCSE-listNet s42"] == pytest.approx((4 + embedding) * 20 / 60)
+
+
+def test_what_was_never_measured_is_estimated_from_simcse_at_the_same_scale() -> None:
+    new = replace(BASE, method=WhitenedCSE(views="dropout", groups=64), epochs=2)
+    jobs = jobs_of([study(row("a", new))])
+    simcse = jobs_of([study(row("b", BASE))]).values()
+    twice = [replace(job, encoder=replace(BASE, epochs=2, seed=9)) for job in simcse][:1]
+    slow = frame(*twice).assign(settings="epochs=2", seconds=99.0)
+    found = expected_seconds(jobs.values(), pd.concat([frame(*simcse), slow]))
+    assert found == dict.fromkeys(jobs, pytest.approx(10 * 2 * 3 / 2))  # an epoch of SimCSE takes 10 s and two rows
+    elsewhere = frame(*simcse).assign(scale="other")
+    with pytest.raises(ValueError, match=r"time of 2 runs is unknown, the first is a s42: .* give --seconds-per-run"):
+        expected_seconds(jobs.values(), elsewhere)
+
+
+def test_work_is_counted_in_epochs_of_simcse() -> None:
+    assert epochs_of_simcse(replace(BASE, epochs=3)) == 3
+    assert epochs_of_simcse(TAUGHT) == pytest.approx(1 + 1 / 6)
+    ranked = replace(BASE, method=RankEncoder(base=BASE, corpus_size=50))
+    assert epochs_of_simcse(ranked) == pytest.approx(1 + (1 + 50 / 100) / 6)
+    deep = replace(BASE, backbone=Pretrained("wiki-mini"))
+    assert epochs_of_simcse(replace(deep, method=TAUGHT.method)) == pytest.approx(1 + 1 / 2 / 6)  # half the layers
+    unknown = replace(BASE, backbone=Pretrained("someone/theirs"))
+    assert epochs_of_simcse(replace(unknown, method=TAUGHT.method)) == pytest.approx(1 + 1 / 6)
+    with pytest.raises(ValueError, match="no time is published for wiki-tiny; there are some for bert-base-uncased"):
+        gpu_hours(BASE)
 
 
 def test_schedules_worked_out_by_hand() -> None:
@@ -56,9 +89,9 @@ def test_schedules_worked_out_by_hand() -> None:
     assert simulate(seconds, {}, 2, longest_first(seconds)).makespan == 6  # d beside c, b, a
     taught = simulate(seconds, {"c": ["b"]}, 2, longest_first(seconds))
     assert taught.makespan == 6  # d beside b, c, a
-    assert taught.used == 1
+    assert taught.utilisation == 1
     waits = simulate(seconds, {"d": ["c"]}, 3, list(seconds))
-    assert (waits.makespan, waits.used) == (9, pytest.approx(12 / 27))
+    assert (waits.makespan, waits.utilisation) == (9, pytest.approx(12 / 27))
     assert chains(seconds, {"d": ["c"], "c": ["a"]}) == {"a": 10, "b": 2, "c": 9, "d": 6}
 
 
@@ -105,7 +138,7 @@ def test_the_plan_that_is_shown(
 
 
 def test_a_plan_waits_for_its_teachers(tmp_path) -> None:
-    work = plan(jobs_of([study(row("a", TAUGHT))]), frame(), tmp_path)
+    work = make_plan(jobs_of([study(row("a", TAUGHT))]), scored_cells(frame()), tmp_path)
     seconds = {job.key: 10.0 if job.key == BASE.key else 1.0 for job in work.pending}
     found = forecast(work, seconds, 8)
     assert {way.makespan for way in found.ways.values()} == {11}

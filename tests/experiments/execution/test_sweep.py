@@ -64,7 +64,7 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     # The run whose process was killed once went on in another one, to the same bits as SimCSE undisturbed.
     assert Path(f"{mlruns.with_suffix('.came')}-kill").exists()
     torch.set_num_threads(1)
-    train(tiny_study.run(), tmp_path, keep=("synthetic_dev",))
+    train(tiny_study.run(), tmp_path, rules=("synthetic_dev",))
     expected = load_file(tmp_path / tiny_study.run().key / "synthetic_dev" / "model.safetensors")
     found = load_file(mlruns / "store" / runs["lost"].key / "synthetic_dev" / "model.safetensors")
     assert all(torch.equal(expected[name], found[name]) for name in expected)
@@ -90,7 +90,7 @@ def test_a_stopped_sweep_goes_on_with_the_same_command(tmp_path: Path, undisturb
             process.wait(timeout=120)
     assert process.returncode == (-signal.SIGKILL if kind == signal.SIGKILL else 130), log.read_text()
     if kind == signal.SIGINT:
-        assert "the same command goes on" in log.read_text()
+        assert "re-run the same command to resume" in log.read_text()
     before = finished_at(mlruns)
     done = sweep(mlruns, "healthy")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -110,7 +110,7 @@ def test_a_teacher_that_does_not_reproduce_its_record_stops_the_sweep(tmp_path: 
     for _ in range(2):  # the second time the false weights are there already
         done = sweep(mlruns, "healthy")
         assert done.returncode != 0
-        assert f"run {teacher} (a s1), trained again for its weights, does not give its recorded scores" in done.stderr
+        assert f"run {teacher} (a s1), retrained for its weights, does not reproduce its recorded scores" in done.stderr
         assert student not in finished_at(mlruns)
 
 

@@ -162,7 +162,7 @@ def test_a_record_that_something_else_changed_is_not_merged(tmp_path: Path, side
 
 
 def test_a_folder_without_a_record_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"holds no record; expected runs\.csv"):
+    with pytest.raises(FileNotFoundError, match=r"expected a record, runs\.csv"):
         csv_record.merge_folder(tmp_path / "away", tmp_path)
 
 
@@ -187,7 +187,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_computed(
     with pytest.raises(OSError, match="can't be written"):
         csv_record.check_writable(blocked / "mlruns")
     read_only = Path("/proc/sys")  # no permission bits stop root, but this file system refuses new files
-    with pytest.raises(PermissionError, match=r"/proc/sys: can't be written .*name another folder with --mlruns"):
+    with pytest.raises(PermissionError, match=r"/proc/sys: can't be written .*choose another folder with --mlruns"):
         csv_record.check_writable(read_only)
 
 

@@ -130,10 +130,10 @@ def test_a_kill_while_new_scores_are_logged_loses_nothing(
         killed.setattr(tracker.client, "log_artifact", None)  # stops where the artifacts would follow
         with pytest.raises(TypeError):
             tracker.log(copy)
-    assert tracker.lacks([result]) == [result]
+    assert tracker.missing([result]) == [result]
     tracker.log(copy)
-    assert tracker.lacks([result]) == []
-    assert "test/more" in tracker.client.get_run(tracker.logged(JOB.key).info.run_id).data.metrics  # ty: ignore
+    assert tracker.missing([result]) == []
+    assert "test/more" in tracker.client.get_run(tracker.earlier_run(JOB.key).info.run_id).data.metrics  # ty: ignore
 
 
 def test_a_run_made_by_hand_is_logged_beside_the_studys(tracker: Tracker, store: Path, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_file_that_is_no_database_is_named_with_the_remedy(tmp_path: Path, kin
             database.execute("CREATE TABLE experiments (name TEXT)")
     else:
         path.write_bytes(b"no database at all " * 100 * (kind == "garbage"))
-    with pytest.raises(ValueError, match=r"mlflow.db: expected MLflow's database, found .* Move it away"):
+    with pytest.raises(ValueError, match=r"mlflow.db: expected MLflow's database, found .* Move it to another folder"):
         check_database(tmp_path)
 
 

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from cse_core.method import innermost
-from cse_core.methods import METHODS, compcse, diffcse, whitenedcse
+from cse_core.methods import METHODS, compcse, whitenedcse
+from cse_core.methods.sncse import SNCSE
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
 from experiments.run import build, options_for
 from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run
-from experiments.schema.scales import SCALES
+from experiments.schema.scales import SCALES, WIKI_MINI
 from experiments.schema.study import Row
 from experiments.studies.robustness import methods
 
@@ -39,10 +40,18 @@ def test_every_method_is_a_run_at_every_scale(name: str, scale: str) -> None:
 
 
 def test_the_small_scales_rescale_what_the_width_does_not_allow_and_nothing_else() -> None:
-    for name, module in (("whitenedcse", whitenedcse), ("compcse", compcse), ("diffcse", diffcse)):
-        published: Any = module.PUBLISHED[BASE].method
+    changes = {
+        "whitenedcse": {"groups": 128 // 2},
+        "compcse": {"dims": 43},
+        "diffcse": {"generator": WIKI_MINI},
+        "sncse": {"negation": "words"},
+    }
+    for name in set(METHODS) - {"rankcse", "rankencoder", "mlm"}:  # whose runs need other runs
+        published: Any = METHODS[name].recipes()[BASE].method
         assert made(name, PAPER).method == published
-        assert made(name).method == replace(published, **module.SMALL[BASE])
+        assert made(name).method == replace(published, **changes.get(name, {}))
+    assert made("whitenedcse", SMALL, LARGE).method == whitenedcse.WhitenedCSE(groups=128 // 4)
+    assert made("sncse", SMALL, LARGE).method == SNCSE()
     large = made("compcse", SMALL, LARGE).method
     assert large == compcse.PUBLISHED[LARGE].method  # all its dimensions, whatever their number
     assert made("whitenedcse", SMALL, LARGE, groups=16).method == whitenedcse.WhitenedCSE(groups=16)
@@ -52,7 +61,7 @@ def test_the_small_scales_rescale_what_the_width_does_not_allow_and_nothing_else
 def test_rankencoder_trains_as_its_base_was_trained(base: str) -> None:
     run, taught = made("rankencoder", base=base), made(base)
     method: Any = run.method
-    assert run.reads() == ((taught, "stsb_dev"),)
+    assert run.nested_checkpoints() == ((taught, "stsb_dev"),)
     assert method.inner == taught.method
     assert (run.pooling, run.template) == (taught.pooling, taught.template)
     assert (method.corpus_size, method.rank_weight) == (10_000, 0.05)
@@ -62,7 +71,7 @@ def test_rankencoder_trains_as_its_base_was_trained(base: str) -> None:
 
 
 def test_what_is_not_published_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="no published settings for bert-large-uncased; there are some for bert-base"):
+    with pytest.raises(ValueError, match="no published settings for bert-large-uncased; expected one of bert-base"):
         made("promptbert", SMALL, LARGE)
     with pytest.raises(ValueError, match=r"no published settings for \('paper', 'compcse', 'bert-base-uncased'\)"):
         made("rankencoder", base="compcse")
@@ -107,7 +116,7 @@ def test_every_method_learns_on_real_sentences(name: str, tmp_path: Path, real_d
     changes = {"whitenedcse": {"views": "dropout"}, "rankencoder on sncse": {"base": "sncse"}}.get(name, {})
     run = made(name.partition(" ")[0], scale, **changes)
     for nested in run.nested():
-        train(nested, tmp_path, data=real_data, keep=("stsb_dev",))
+        train(nested, tmp_path, data=real_data, rules=("stsb_dev",))
     losses = [value for _, value in train(run, tmp_path, data=real_data).curves["loss"]]
     assert len(losses) == 16
     assert mean(losses[-4:]) < 0.9 * mean(losses[:4])

@@ -66,12 +66,15 @@ def test_no_search_scores_a_task_or_trains_a_seed_that_a_study_reports(name: str
 
 def test_nested_runs_come_first_with_the_checkpoint_that_is_read() -> None:
     small = SEARCHES["rankcse-listnet"](SCALES["small"])
-    (level,) = small.nested()
+    (level,) = small.nested_levels()
     assert {job.encoder for job in level} == set(small.start.nested())
     assert all([s.select for s in job.scorings] == ["stsb_dev"] for job in level)
     over = replace(TINY, start=tiny_study.run(teachers=(tiny_study.Teacher(TINY.start, select="last"),)))
-    assert [[job.encoder for job in level] for level in over.nested()] == [list(TINY.start.nested()), [TINY.start]]
-    assert SEARCHES["simcse"](SCALES["small"]).nested() == []
+    assert [[job.encoder for job in level] for level in over.nested_levels()] == [
+        list(TINY.start.nested()),
+        [TINY.start],
+    ]
+    assert SEARCHES["simcse"](SCALES["small"]).nested_levels() == []
 
 
 def test_names_are_of_searches_or_of_methods() -> None:
@@ -87,7 +90,7 @@ def test_names_are_of_searches_or_of_methods() -> None:
         choose_searches([], "small")
     with pytest.raises(ValueError, match="dropout must be in"):
         replace(TINY, space={"dropout": (0.1, 1.0)})
-    with pytest.raises(ValueError, match="a grid wants values for learning_rate, got a range"):
+    with pytest.raises(ValueError, match="a grid needs values for learning_rate, got a range"):
         Search(
             name="x",
             source="",
@@ -100,12 +103,14 @@ def test_names_are_of_searches_or_of_methods() -> None:
 def test_what_is_left_of_a_search(tmp_path: Path) -> None:
     first, second, third = ({"learning_rate": rate, "student_temperature": 0.05} for rate in (1e-4, 2e-4, 3e-4))
     started = tmp_path / "started"
-    own = {"learning_rate": 3e-4, "student_temperature": 0.025}
-    assert pending(TINY, [], started) == (5, [own])
-    started.write_text("".join(settings_text(s) + "\n" for s in (first, own, second, first, third, {"gone": 1.0})))
-    assert pending(TINY, [(first, 0.5)], started) == (4, [own, second, third])
-    assert pending(TINY, [(first, 0.5), (own, 0.5)], started) == (3, [second, third])
-    assert pending(TINY, [(first, 0.5)] * 4, started) == (1, [own])
+    default_settings = {"learning_rate": 3e-4, "student_temperature": 0.025}
+    assert pending(TINY, [], started) == (5, [default_settings])
+    started.write_text(
+        "".join(settings_text(s) + "\n" for s in (first, default_settings, second, first, third, {"gone": 1.0}))
+    )
+    assert pending(TINY, [(first, 0.5)], started) == (4, [default_settings, second, third])
+    assert pending(TINY, [(first, 0.5), (default_settings, 0.5)], started) == (3, [second, third])
+    assert pending(TINY, [(first, 0.5)] * 4, started) == (1, [default_settings])
     assert pending(TINY, [(first, 0.5)] * 7, started) == (0, [])
     grid = replace(TINY, space={"learning_rate": (1e-4, 2e-4), "student_temperature": (0.05,)}, trials=0)
     assert pending(grid, [(first, float("nan"))], started) == (1, [second])

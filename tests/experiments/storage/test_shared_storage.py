@@ -225,7 +225,7 @@ def test_storage_on_which_two_could_both_be_first_is_refused(url: str, monkeypat
     def unable(self: Shared, path: str, name: str) -> bool:
         raise ValueError("mode xb of ann:secret://ann:secret@host")
 
-    for claim, reason in ((careless, "can be created once more"), (unable, r"mode xb of ann:secret://\*\*\*@host")):
+    for claim, reason in ((careless, "can be created again"), (unable, r"mode xb of ann:secret://\*\*\*@host")):
         monkeypatch.setattr(Shared, "_claim", claim)
         with pytest.raises(OSError, match=f"can't be shared.*{reason}"):
             Shared(url).prepare()

@@ -11,7 +11,7 @@ from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Pretrained, Run
 from experiments.schema.columns import column
 from experiments.schema.scales import SCALES
-from experiments.schema.study import PUBLISHED_FOLDER, Study, published_rows
+from experiments.schema.study import PUBLISHED_FOLDER, Study, published_lines
 from experiments.studies.catalogue import STUDIES, choose_studies
 
 SIZES = ("small", "small-1m", "paper")
@@ -49,7 +49,7 @@ def test_every_published_value_stands_in_exactly_one_cell_of_a_table(scale: str)
     used = sum((printed(study) for study in studies.values() if not study.twin), Counter())
     files = [path.stem for path in sorted(PUBLISHED_FOLDER.glob("*.csv")) if not path.stem.startswith("_")]
     assert len(files) == sum(TABLES.values())
-    lines = [(table, line) for table in files for line in published_rows(table)]
+    lines = [(table, line) for table in files for line in published_lines(table)]
     wanted = Counter((table, *(line[field] for field in IDENTITY)) for table, line in lines)
     assert max(wanted.values()) == 1
     assert {line: used[line] for line in wanted if used[line] != 1} == {}

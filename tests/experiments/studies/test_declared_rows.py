@@ -16,7 +16,7 @@ def rows(name: str, scale: str) -> dict[str, Row]:
     return {row.label: row for row in found.rows}
 
 
-def scored_by(scorer: Scorer) -> tuple[float, int, str] | None:
+def score_source(scorer: Scorer) -> tuple[float, int, str] | None:
     """A scorer by ranks: its weight, corpus size and similarity; None for plain cosine."""
     if scorer == Cosine():
         return None
@@ -30,19 +30,19 @@ def test_what_is_scored_by_ranks_is_said_by_its_label(name: str, size: int) -> N
     """Eq. 2 is ranks alone, Eq. 7 a tenth of them; a run's own base varies with its seed."""
     for label, row in rows("rankencoder-table5", name).items():
         wanted = {"RankEncoder_E1 (Eq2)": (1.0, size, "rank"), "retrain+inf (Eq7)": (0.1, size, "rank")}
-        assert scored_by(row.scorer) == wanted.get(label.partition(", ")[2])
+        assert score_source(row.scorer) == wanted.get(label.partition(", ")[2])
         assert row.vary == ("all" if "retrain" in label else "student")
     for label, row in rows("rankencoder-table4", name).items():
-        assert scored_by(row.scorer) == ((0.1, size, "rank") if label.endswith(", +RankEncoder") else None)
+        assert score_source(row.scorer) == ((0.1, size, "rank") if label.endswith(", +RankEncoder") else None)
         assert row.vary == ("student" if label.endswith(", base") else "all")
     for label, row in rows("rankencoder-table2", name).items():
-        assert scored_by(row.scorer) == ((1.0, size, "rank") if "rank vectors" in label else None)
+        assert score_source(row.scorer) == ((1.0, size, "rank") if "rank vectors" in label else None)
     for label, row in rows("rankencoder-lambda", name).items():
         weight = float(label.rpartition(" ")[2])
-        assert scored_by(row.scorer) == ((weight, size, "rank") if weight else None)
+        assert score_source(row.scorer) == ((weight, size, "rank") if weight else None)
     for label, row in rows("rankencoder-corpus", name).items():
         drawn = label.removesuffix(" corpus sentences").replace(",", "")
-        assert scored_by(row.scorer) == ((1.0, int(drawn), "rank") if drawn != "cosine" else None)
+        assert score_source(row.scorer) == ((1.0, int(drawn), "rank") if drawn != "cosine" else None)
     for label, row in rows("rankencoder-ranks", name).items():
         if isinstance(row.scorer, Ranked):
             assert row.scorer.similarity == ("centred" if "centred" in label else "rank"), label

@@ -1,0 +1,89 @@
+"""Help, the list and refusals come at once: no command loads a library before it has something to do with it."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SECONDS = 4.0  # of processor time; a machine without other load takes two to two and a half, more than half for torch
+SLOW = {
+    "ray",
+    "mlflow",
+    "optuna",
+    "transformers",
+    "datasets",
+    "sklearn",
+    "scipy.stats",
+    "matplotlib",
+    "seaborn",
+    "umap",
+}
+HELP, LIST = ("--help",), ("--list",)
+# Calls with a part of what each prints.
+COMMANDS = {
+    ("experiments/sweep.py", HELP): "--gpus-per-run",
+    ("experiments/sweep.py", ("rankcse-table99",)): "unknown study 'rankcse-table99' (did you mean rankcse-table",
+    ("experiments/run.py", HELP): "{simcse,rankcse,",
+    ("experiments/run.py", ("rankcse", "--help")): "--student-temperature",
+    ("experiments/run.py", ("rankcs",)): "unknown method 'rankcs' (did you mean rankcse?)",
+    ("experiments/evaluate.py", HELP): "--corpus-size",
+    ("experiments/evaluate.py", ("wiki-tiny", "--tasks", "sts11")): "unknown task 'sts11' (did you mean sts1",
+    ("experiments/merge.py", HELP): "--mlruns",
+    ("experiments/merge.py", ("FOLDER", "--mlrun", "FOLDER")): "--mlruns",
+}
+LISTED = {("experiments/sweep.py", LIST): "unique runs"}
+ANALYSIS = {
+    ("analysis/make_tables.py", HELP): "--check",
+    ("analysis/make_tables.py", ("--chek",)): "--check",
+    ("analysis/make_figures.py", HELP): "--check",
+    ("analysis/make_figures.py", ("rankcse-table99",)): "unknown study 'rankcse-table99' (did you mean rankcse-table",
+    ("analysis/pair_bootstrap.py", HELP): "--mlruns",
+    ("analysis/pair_bootstrap.py", ("robustnes",)): "unknown study 'robustnes' (did you mean robustness?)",
+}
+CHILD = """
+import contextlib, io, json, runpy, sys
+found = []
+for command, arguments in json.loads(sys.argv[1]):
+    sys.argv = [command, *arguments]
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(printed):
+        try:
+            runpy.run_path(command, run_name="__main__")
+        except SystemExit as end:
+            print(end.code)
+    found.append((printed.getvalue(), sorted(sys.modules)))
+print(json.dumps(found))
+"""
+
+
+def spent() -> float:
+    """The processor time of all processes that were started here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@pytest.mark.parametrize(
+    ("calls", "slow"),
+    [(COMMANDS, SLOW | {"pandas"}), (LISTED, SLOW), (ANALYSIS, SLOW)],
+    ids=["runs", "list", "analysis"],
+)
+def test_help_and_refusals_come_at_once(calls: dict[tuple[str, tuple[str, ...]], str], slow: set[str]) -> None:
+    """Several calls in one process, so that each by itself takes less than their sum."""
+    before = spent()
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, json.dumps(list(calls))],
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    seconds = spent() - before
+    for (call, said), (printed, modules) in zip(calls.items(), json.loads(done.stdout), strict=True):
+        assert said in printed, call
+        assert "Traceback" not in printed, call
+        assert slow & set(modules) == set(), call
+    assert seconds < SECONDS

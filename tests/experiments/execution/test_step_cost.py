@@ -1,0 +1,147 @@
+"""The cost of each method's step against a count by hand from its paper, and of methods that nobody has listed."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cse_core.method import Batch, Encode, Loss, Method, with_fields
+from cse_core.methods.compcse import CompCSE
+from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.mlm import MLM
+from cse_core.methods.promptbert import PromptBERT
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.rankencoder import RankEncoder
+from cse_core.methods.simcse import SimCSE
+from cse_core.methods.sncse import SNCSE
+from cse_core.methods.whitenedcse import WhitenedCSE
+from cse_core.run import Corpus, Pretrained, Run
+from cse_core.text.clauses import adjacent, clauses
+from experiments.execution.step_cost import LENGTH, SENTENCES, StepCost, step_cost
+from experiments.schema.recipes import RUNS
+from experiments.schema.scales import SCALES
+
+BASE = Run(method=SimCSE(), backbone=Pretrained("bert-base-uncased"), corpus=Corpus("wiki", 1_000_000))
+TAUGHT = RankCSE(teachers=(Teacher(BASE, 1 / 3), Teacher(Pretrained("other"), 2 / 3)))
+
+
+def cost(method: Method, **about: Any) -> StepCost:
+    return step_cost(replace(BASE, method=method, **about))
+
+
+@pytest.mark.parametrize(
+    ("method", "rows"),
+    [
+        (SimCSE(), 2),  # two dropout views
+        (TAUGHT, 2),  # teachers' vectors are made before training
+        (RankEncoder(base=BASE), 2),
+        (WhitenedCSE(), 1),  # one pass for all views
+        (WhitenedCSE(views="dropout", positives=4), 4),
+        (CompCSE(), 3),  # the sentence and two parts, padded to one length
+        (CompCSE(parts=4), 5),
+        (CompCSE(side="both"), 4),
+        (SNCSE(), 3),
+        (DiffCSE(detection_weight=0.0), 2),
+        (MLM(), 4),  # two views, and both masked
+        (MLM(inner=CompCSE()), 5),
+    ],
+)
+def test_a_step_takes_the_rows_of_its_paper(method: Method, rows: int) -> None:
+    template: Any = getattr(method, "first", "")
+    found = cost(method, **({"pooling": "mask", "template": template} if template else {}))
+    assert (found.examples, found.forward, found.with_gradient) == (1, rows, rows)
+    assert (found.trained_encoders, found.frozen_encoders) == (0, 0)
+    assert found.work == 3 * rows  # a backward pass is twice a forward pass
+
+
+def test_a_generator_has_no_gradient_and_a_discriminator_has_one() -> None:
+    found = cost(DiffCSE())
+    assert (found.forward, found.with_gradient) == (2 + 2 + 2, 2 + 2)
+    assert (found.trained_encoders, found.frozen_encoders) == (1, 1)
+
+
+def test_templates_lengthen_rows_and_bare_templates_add_some() -> None:
+    method = PromptBERT(first="this {} means [MASK] .", second="this {} means [MASK] .")
+    longest = LENGTH + len(["[CLS]", "this", "means", "[MASK]", ".", "[SEP]"])  # all of a template comes on top
+    about = {"pooling": "mask", "template": method.first}
+    assert cost(replace(method, denoise=False), **about).forward == 2 * longest / LENGTH
+    one_a_length = 2 / len(SENTENCES)  # all sentences are cut to the same length
+    assert cost(method, **about).forward == pytest.approx((2 + one_a_length) * longest / LENGTH)
+
+
+def test_phrases_are_further_examples() -> None:
+    phrases = sum(len(adjacent(clauses(text))) for text in SENTENCES)
+    assert phrases > 3
+    found = cost(CompCSE(subsampling="adjacent"))
+    assert found.examples == 1 + phrases / len(SENTENCES)
+    assert found.with_gradient == 3 * found.examples
+
+
+def test_what_finished_encoders_embed_is_counted_with_the_runs_own_settings() -> None:
+    found = cost(TAUGHT)
+    assert found.embedded == ((BASE, 1), (Pretrained("other"), 1))
+    assert (found.sampled, found.shared) == ((), 0)
+    based = cost(RankEncoder(base=BASE, corpus_size=50_000))
+    assert based.embedded == ((BASE, 1),)
+    assert (based.sampled, based.shared) == (((BASE, 50_000),), 50_000)
+    pair = cost(RankEncoder(base=BASE, inner=PromptBERT()), pooling="mask", template=PromptBERT().first)
+    assert pair.embedded == ((BASE, 1), (BASE, 1))  # each view under its own template
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_method_can_be_counted_as_published(name: str) -> None:
+    run = RUNS[name](SCALES["paper"], "bert-base-uncased")
+    assert run
+    assert step_cost(run).with_gradient >= 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Momentum(SimCSE):
+    """Contrast with a second encoder that has no gradient, or with the first one under no_grad."""
+
+    name: ClassVar[str] = "momentum"
+    own: bool = True
+
+    def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
+        modules = SimCSE.modules(self, encoder, generator)
+        if self.own:
+            modules["momentum"] = copy.deepcopy(encoder).requires_grad_(False)
+        return modules
+
+    def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
+        (query,) = encode(batch["text"])
+        with torch.no_grad():
+            (key,) = (modules["momentum"] if self.own else encode)(batch["text"])
+        return Loss((query * key).sum(), {})
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_method_that_nobody_listed_is_counted_by_its_own_passes(own: bool) -> None:
+    found = cost(Momentum(own=own))
+    assert (found.forward, found.with_gradient) == (2, 1)
+    assert (found.trained_encoders, found.frozen_encoders) == (0, int(own))
+
+
+def test_counting_draws_no_random_number_of_others() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    cost(SimCSE(temperature=0.123))
+    assert torch.equal(torch.rand(3), expected)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picky(SimCSE):
+    name: ClassVar[str] = "picky"
+
+    def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
+        raise ValueError("needs a width of 768")
+
+
+def test_a_method_that_can_not_be_counted_is_named() -> None:
+    with pytest.raises(ValueError, match="method picky: its step can't be made on wiki-tiny: needs a width of 768"):
+        cost(with_fields(Picky()))
