@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cse_core.data.atomic_write import atomic_write
 from cse_core.data.batches import pad
-from cse_core.data.corpora import content_hash
+from cse_core.data.corpora import lines_hash
 from cse_core.data.locate import read_lines
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Scorer
@@ -22,14 +22,13 @@ from cse_core.method import Batch, Method, Tokens
 from cse_core.model_card import Scores, save_with_card
 from cse_core.models.embedding_cache import CachedEncoder, Progress, SentenceEncoder
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import content_hash as content_of_weights
-from cse_core.models.pretrained import resolve
-from cse_core.models.sentence_transformers_format import kept_pooling
+from cse_core.models.pretrained import backbone_hash, resolve
+from cse_core.models.sentence_transformers_format import read_pooling
 from cse_core.models.word_vectors import WordVectors, is_word_vectors
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training import train as training
 from cse_core.training.run_state import History
 from cse_core.training.train import OnStep
+from cse_core.training.train import train as train_run
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +51,8 @@ class ForeignEncoder:
     def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
         """Return the model's vectors; CachedEncoder checks that there is one a sentence."""
         vectors = self.model.encode(list(sentences))
-        found = vectors.detach() if isinstance(vectors, Tensor) else torch.from_numpy(np.asarray(vectors, np.float32))
-        return found.float().cpu()
+        tensor = vectors.detach() if isinstance(vectors, Tensor) else torch.from_numpy(np.asarray(vectors, np.float32))
+        return tensor.float().cpu()
 
 
 @dataclass(frozen=True)
@@ -74,22 +73,24 @@ def evaluate(
     scorer: Scorer | None = None,
     progress: Progress | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Return {task: {metric: value}} with values in [0, 1], by the code that makes every number of the record.
+    """Return {task: {metric: value}}, by the code that makes every number of the record; 0.7654 is a paper's 76.54.
 
     `encoder` is an Encoder, a folder or name that Encoder.from_pretrained takes, word vectors, or any object with
     sentence-transformers' `encode`. `tasks` are groups or single tasks (docs/evaluations.md); `data` is the folder with
     the sets, else CSE_DATA. Each distinct sentence is embedded once. Correlations are of cosines unless another scorer
-    is given. Warnings, such as of a set with other bytes than SentEval's, go to the log.
+    is given. A task that fails raises its reason. Warnings, such as of a set with other bytes than SentEval's, are
+    logged.
     """
-    names = suite.named([tasks] if isinstance(tasks, str) else tasks)
-    outcomes, sets = suite.evaluate(
+    names = suite.expand_names([tasks] if isinstance(tasks, str) else tasks)
+    evaluated = suite.evaluate(
         _sentence_encoder(encoder),
         scorer or Cosine(),
         names,
         data=Path(data) if data else None,
         progress=progress,
     )
-    for text in [text for found in (*sets.values(), *outcomes.values()) for text in found.warnings]:
+    outcomes = {name: evaluated[name] for name in names}
+    for text in [text for source in (*evaluated.datasets.values(), *outcomes.values()) for text in source.warnings]:
         logger.warning("%s", text)
     return {name: dict(outcome.metrics) for name, outcome in outcomes.items()}
 
@@ -120,10 +121,10 @@ def train(
             raise unknown("setting", name, allowed)
     folder = resolve(str(backbone))
     if "pooling" not in settings:
-        settings["pooling"], settings["template"] = kept_pooling(folder)
+        settings["pooling"], settings["template"] = read_pooling(folder)
     run = Run(
         method=method,
-        backbone=Pretrained(str(backbone), content_of_weights(folder)),
+        backbone=Pretrained(str(backbone), backbone_hash(folder)),
         corpus=sentences if isinstance(sentences, Corpus) else _corpus(sentences, Path(store)),
         **settings,
     )
@@ -143,7 +144,7 @@ def make_batch(
     """
     columns = method.examples(sentences, encoder.tokenizer, max_length)
     padded = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
-    tokens = {name: Tokens(some.ids.to(encoder.device), some.mask.to(encoder.device)) for name, some in padded.items()}
+    tokens = {name: Tokens(part.ids.to(encoder.device), part.mask.to(encoder.device)) for name, part in padded.items()}
     rows = len(next(iter(columns.values())))
     return Batch(torch.arange(rows), tokens, torch.Generator(encoder.device).manual_seed(seed))
 
@@ -178,22 +179,22 @@ def _corpus(sentences: Sequence[str] | str | Path, store: Path) -> Corpus:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file; expected a list of sentences, a text file or a Corpus")
         lines = read_lines(path)
-        return Corpus(str(path), len(lines), content_hash(lines))
+        return Corpus(str(path), len(lines), lines_hash(lines))
     lines = list(sentences)
     for number, line in enumerate(lines):
         if "\n" in line or line.endswith("\r"):
             raise ValueError(f"sentence {number}: expected no line break, got {line!r}; join or split its lines")
-    digest = content_hash(lines)
+    digest = lines_hash(lines)
     path = store / "sentences" / f"{digest[:12]}.txt"
     if not path.is_file():
         atomic_write(path, "".join(f"{line}\n" for line in lines))
     return Corpus(str(path), len(lines), digest)
 
 
-def _train_with_nested(run: Run, store: Path, keep: list[str], options: dict[str, Any]) -> History:
+def _train_with_nested(run: Run, store: Path, rules: list[str], options: dict[str, Any]) -> History:
     needed: dict[Run, list[str]] = {}
-    for nested, select in run.reads():
-        needed.setdefault(nested, []).append(select)
-    for nested, rules in needed.items():
-        _train_with_nested(nested, store, rules, options | {"on_step": None})
-    return training.train(run, store, keep=keep, **options)
+    for nested, rule in run.nested_checkpoints():
+        needed.setdefault(nested, []).append(rule)
+    for nested, nested_rules in needed.items():
+        _train_with_nested(nested, store, nested_rules, options | {"on_step": None})
+    return train_run(run, store, rules=rules, **options)

@@ -11,11 +11,11 @@ from huggingface_hub import EvalResult, ModelCardData
 from cse_core.evaluation.suite import TASKS
 from cse_core.evaluation.tasks import STSTask, TransferTask
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import ASSETS, KEPT
+from cse_core.models.pretrained import ASSETS, POOLING_FILE
 
 CARD = "README.md"
-MODULES, POOLING = "modules.json", "1_Pooling/config.json"
-Scores = Mapping[str, Mapping[str, float]]  # task -> metric -> value in [0, 1], as `evaluate` returns them
+OTHER_POOLING_FILES = ("modules.json", "1_Pooling/config.json")
+Scores = Mapping[str, Mapping[str, float]]  # task -> metric -> value, as `evaluate` returns them
 KINDS = {STSTask: "semantic-similarity", TransferTask: "text-classification"}  # the hub's names; else OTHER
 OTHER = "sentence-similarity"
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -26,7 +26,7 @@ POOLED = {
         "vectors = (states * mask).sum(1) / mask.sum(1)"
     ),
 }
-OPENED = """\
+OPEN_ANYWHERE = """\
 ```python
 from sentence_transformers import SentenceTransformer
 
@@ -35,7 +35,7 @@ vectors = model.encode(["A man plays a guitar.", "Someone makes music."])
 print(model.similarity(vectors, vectors))
 ```
 
-With transformers alone:
+With transformers only:
 
 ```python
 from transformers import AutoModel, AutoTokenizer
@@ -45,7 +45,7 @@ sentences = ["A man plays a guitar.", "Someone makes music."]
 tokens = tokenizer(sentences, padding=True, truncation=True, return_tensors="pt")
 {pooled}
 ```"""
-OWN = """\
+OPEN_HERE = """\
 sentence-transformers has no form for the pooling `{pooling}`, so this project opens it:
 
 ```python
@@ -64,7 +64,7 @@ def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object
         part = Path(temporary) / "encoder"
         encoder.save_pretrained(part)
         (part / CARD).write_text(model_card(encoder, folder.resolve().name, settings, scores))
-        for name in (KEPT, MODULES, POOLING):  # of another pooling they would speak of this encoder too
+        for name in (POOLING_FILE, *OTHER_POOLING_FILES):  # of another pooling they would speak of this encoder too
             (folder / name).unlink(missing_ok=True)
         shutil.copytree(part, folder, dirs_exist_ok=True)
     return folder
@@ -76,7 +76,7 @@ def model_card(encoder: Encoder, name: str, settings: Mapping[str, object], scor
     `settings` are a run's; paths among them are shortened to their last part. Each score is one run's, of one seed.
     """
     template = f", inside the template `{encoder.template}`" if encoder.template else ""
-    opened = OPENED if encoder.pooling in POOLED else OWN
+    opened = OPEN_ANYWHERE if encoder.pooling in POOLED else OPEN_HERE
     parts = [
         f"---\n{_metadata(encoder, name, settings, scores).to_yaml()}\n---",
         f"# {name}",
@@ -129,7 +129,7 @@ def _settings_table(settings: Mapping[str, object]) -> Iterator[str]:
 
 
 def _scores_table(scores: Scores) -> Iterator[str]:
-    yield "Values lie in [0, 1] and are of this one checkpoint: another seed gives others.\n"
+    yield "Values of this one checkpoint, as fractions: 0.7654 is a paper's 76.54. Another seed gives other values.\n"
     yield "| task | metric | value |\n| --- | --- | ---: |"
     for task, metrics in scores.items():
         for metric, value in metrics.items():
@@ -143,7 +143,7 @@ def _without_folders(text: str) -> str:
         path = Path(word).expanduser()
         return path.name if path.is_absolute() or path.exists() else word
 
-    return re.sub(r"[^ ;=]*/[^ ;=]*", lambda found: shorten(found[0]), shorten(text))
+    return re.sub(r"[^ ;=]*/[^ ;=]*", lambda match: shorten(match[0]), shorten(text))
 
 
 def _cell(text: str) -> str:

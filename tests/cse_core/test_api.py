@@ -33,7 +33,7 @@ from cse_core import (
     make_batch,
     train,
 )
-from cse_core.data.corpora import content_hash
+from cse_core.data.corpora import lines_hash
 from cse_core.data.synthetic import sentences
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
@@ -84,7 +84,7 @@ class ByTensors(ByArrays):
 def test_evaluate_gives_the_suites_numbers_for_every_kind_of_encoder(tmp_path: Path) -> None:
     encoder, tasks = Encoder.from_pretrained("wiki-tiny", pooling="mean"), ["synthetic_dev", "phrases"]
     encoder.save_pretrained(tmp_path / "mine")
-    expected = {name: outcome.metrics for name, outcome in suite.evaluate(encoder, Cosine(), tasks)[0].items()}
+    expected = {name: outcome.metrics for name, outcome in suite.evaluate(encoder, Cosine(), tasks).outcomes.items()}
     for each in (encoder, tmp_path / "mine", str(tmp_path / "mine"), ByArrays(encoder), ByTensors(encoder)):
         assert evaluate(each, tasks) == expected
     assert evaluate(encoder, "phrases") == {"phrases": expected["phrases"]}
@@ -92,7 +92,7 @@ def test_evaluate_gives_the_suites_numbers_for_every_kind_of_encoder(tmp_path: P
 
 def test_evaluate_takes_another_scorer_and_refuses_what_is_no_encoder() -> None:
     encoder = Encoder.from_pretrained("wiki-tiny")
-    whitened = suite.evaluate(encoder, Whitened(), ["synthetic_dev"])[0]["synthetic_dev"]
+    whitened = suite.evaluate(encoder, Whitened(), ["synthetic_dev"])["synthetic_dev"]
     assert evaluate(encoder, "synthetic_dev", scorer=Whitened()) == {"synthetic_dev": whitened.metrics}
     with pytest.raises(ValueError, match="ByArrays: not an Encoder, got 'top2_mean'"):
         evaluate(ByArrays(encoder), "synthetic_dev", scorer=Flowed())
@@ -107,7 +107,7 @@ def test_train_is_the_run_of_these_settings_on_these_sentences(tmp_path: Path) -
     )
     assert steps == [1, 2, 3]
     (tmp_path / "mine.txt").write_text("".join(f"{text}\n" for text in TEXTS))
-    corpus = Corpus(str(tmp_path / "mine.txt"), len(TEXTS), content_hash(TEXTS))
+    corpus = Corpus(str(tmp_path / "mine.txt"), len(TEXTS), lines_hash(TEXTS))
     run = Run(method=SimCSE(), backbone=trained.run.backbone, corpus=corpus, **SETTINGS)
     assert run.key == trained.run.key
     train_run(run, tmp_path / "b")
