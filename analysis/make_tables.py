@@ -250,6 +250,7 @@ def main(
         check: write nothing; list files that differ from the record or from SHA256SUMS, and exit with 1 if any do.
         mlruns: folder of the record.
     """
+    catalogue.choose_studies(list(studies), scale or "small")  # refuses unknown names before the record is read
     folders = Folders.of(mlruns)
     if check:
         lines = check_all(studies, scale, folders)

@@ -95,7 +95,7 @@ LIGHTER = (0.0, 0.3, 0.5, 0.15, 0.62)
 
 
 def name_of(method: Method) -> str:
-    """Return what figures call a method: its class, told apart where a paper draws two variants of it."""
+    """Return what figures call a method: its class, or the variant where a paper draws two of them."""
     match method:
         case RankEncoder():
             return "RankEncoder"

@@ -84,23 +84,6 @@ def interquartile_mean(scores: Float[np.ndarray, "*draws seeds tasks"]) -> Float
     return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
 
 
-def stratified_bootstrap(
-    scores: Scores,
-    statistic: Callable[[Draws], DrawnValues] = mean,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    *,
-    whole_runs: bool = False,
-    level: float = LEVEL,
-) -> Estimate:
-    """What would the statistic be with other seeds, on the same tasks? (Agarwal et al., NeurIPS 2021, section 4.1)
-
-    Runs are drawn within each task, as if every task had separate runs. If one training gives the scores of all tasks,
-    they rise and fall together and that interval is too short: `whole_runs` draws a run's row as a whole.
-    """
-    return _bootstrap([_checked_matrix(scores, "scores")], statistic, resamples, seed, whole_runs, False, level)
-
-
 def difference_bootstrap(
     a: Scores,
     b: Scores,
@@ -112,9 +95,11 @@ def difference_bootstrap(
     whole_runs: bool = False,
     level: float = LEVEL,
 ) -> Estimate:
-    """How much larger than b's would a's statistic be with other seeds? Both are drawn as in `stratified_bootstrap`.
+    """How much larger than b's would a's statistic be with other seeds? (Agarwal et al., NeurIPS 2021, section 4.1)
 
-    With `paired`, row i of both is seed i, and a draw takes its whole rows of both.
+    Runs are drawn within each task, as if every task had separate runs. If one training gives the scores of all tasks,
+    they rise and fall together and that interval is too short: `whole_runs` draws a run's row as a whole. With
+    `paired`, row i of both is seed i, and a draw takes its whole rows of both.
     """
     both = _two_matrices(a, b)
     if paired and len(a) != len(b):

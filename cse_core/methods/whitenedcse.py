@@ -21,7 +21,9 @@ Paper against the released code, SupstarZh/WhitenedCSE, which `variant="released
   views of n/m sentences, which share permutation and statistics, and duplicates enter the covariance; it has no eps;
 - the whitening matrix is rebuilt outside the graph, so it has no gradient: the paper is silent, `detach` follows;
 - the head's output is called the representation, but it is [CLS]: the head is dropped at test;
-- the momentum of statistics over all channels (Eq. 13) has no value in the paper and no effect at test.
+- the momentum of statistics over all channels (Eq. 13) has no value in the paper and no effect at test;
+- its script has 128 groups, a learning rate of 1e-5 and a batch of 128 on each of two devices, whose negatives and
+  statistics stay apart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +40,6 @@ from cse_core.functional.whitening import ALL_CHANNEL_KINDS, RunningWhitening, c
 from cse_core.functional.whitening import (
     group_whiten as group_whiten,  # parts of this paper that are useful without its training
 )
-from cse_core.functional.whitening import inverse_root as inverse_root
 from cse_core.functional.whitening import whiten as whiten
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
 
@@ -203,12 +204,4 @@ PUBLISHED = {
     "bert-large-uncased": _recipe(256, "paper, Section 4.1; groups inferred, as its 384 doesn't divide 1024"),
     "roberta-base": _recipe(256),
     "roberta-large": _recipe(256),
-}
-PUBLISHED_SCRIPT = {
-    "bert-base-uncased": Recipe(
-        WhitenedCSE(groups=128, views="dropout", variant="released_code"),
-        batch_size=256,
-        learning_rate=1e-5,
-        source="released README and script: 128 a device on two; negatives and whitening statistics are per replica",
-    )
 }

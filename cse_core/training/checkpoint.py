@@ -6,7 +6,6 @@ checkpoint.json    {"key": run key, "rule": selection rule, "step": optimiser st
 
 import hashlib
 import json
-import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from cse_core.data.atomic_write import atomic_write, sync
 
 MANIFEST = "checkpoint.json"
 WEIGHTS = "model.safetensors"
-logger = logging.getLogger(__name__)
 
 
 class CheckpointError(ValueError):

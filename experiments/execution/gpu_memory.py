@@ -37,7 +37,7 @@ class Shape:
 
     @property
     def layer_parameters(self) -> int:
-        """Of all layers: four projections and two of the feed-forward part, which is four times as wide."""
+        """The parameters of all layers: four projections, and two in the feed-forward part, four times as wide."""
         return self.layers * 12 * self.width**2
 
     @property

@@ -185,8 +185,8 @@ def epochs_of_simcse(run: Run) -> float:
 def _size(encoder: EncoderRef, run: Run) -> float:
     """Return how many times the work of a row in the run's backbone it takes in another encoder; 1 if unknown."""
     name = encoder.backbone.name if isinstance(encoder, Run) else getattr(encoder, "name", "")
-    theirs, own = shape(name), shape(run.backbone.name)
-    return theirs.layer_parameters / own.layer_parameters if theirs and own else 1.0
+    other, backbone = shape(name), shape(run.backbone.name)
+    return other.layer_parameters / backbone.layer_parameters if other and backbone else 1.0
 
 
 def _recorded_epochs(results: pd.DataFrame) -> dict[tuple[str, str], float]:

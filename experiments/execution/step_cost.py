@@ -4,6 +4,8 @@ The unit is a row: `LENGTH` tokens that pass an encoder, padding included. Heads
 and an encoder that a method brings is taken to be as large as the run's own.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -74,15 +76,15 @@ class CountingEncoder(Encoder):
         self.passes: list[tuple[float, bool]] = []  # rows, and whether they keep a gradient
 
     def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
-        found = super().forward(*tokens)
+        vectors = super().forward(*tokens)
         longest = max(part.ids.shape[1] for part in tokens)
-        self.passes.append((sum(len(part.ids) for part in tokens) * longest / LENGTH, found[0].requires_grad))
-        return found
+        self.passes.append((sum(len(part.ids) for part in tokens) * longest / LENGTH, vectors[0].requires_grad))
+        return vectors
 
     def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
-        found = super().states(tokens)
-        self.passes.append((tokens.ids.numel() / LENGTH, found.requires_grad))
-        return found
+        states = super().states(tokens)
+        self.passes.append((tokens.ids.numel() / LENGTH, states.requires_grad))
+        return states
 
 
 @dataclass
@@ -107,15 +109,15 @@ class CountingSource:
 def step_cost(run: Run) -> StepCost:
     """Count the cost of a run's method; raise a ValueError if its step can't be made on wiki-tiny."""
     try:
-        return _counted(run.method, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
+        return _count(run.method, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
     except (ValueError, OSError) as error:
         raise ValueError(f"method {run.method.name}: its step can't be made on {WIKI_TINY.name}: {error}") from error
 
 
 @cache
-def _counted(method: Method, pooling: str, template: str) -> StepCost:
+def _count(method: Method, pooling: str, template: str) -> StepCost:
     small = SCALES["small"].rescale(method, "bert-base-uncased")  # fields that wiki-tiny allows
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), _one_thread():
         torch.manual_seed(0)
         encoder = _encoder(pooling, template)
         encoder.passes.clear()
@@ -125,12 +127,12 @@ def _counted(method: Method, pooling: str, template: str) -> StepCost:
         count = len(next(iter(tokens.values())).ids)
         batch = Batch(torch.arange(count), tokens, torch.Generator().manual_seed(0))
         targets = small.targets(CountingSource(count))
-        others = _count_held(modules)
+        others = _count_transformer_passes(modules)
         small.loss(encoder, batch, modules, targets.at(batch.rows, encoder.device))
         source = CountingSource(count)
         shared = _shared_rows(method.targets(source))
-    passes = [*others, *(one for each in (encoder, *modules.modules()) for one in getattr(each, "passes", ()))]
-    trained = [any(p.requires_grad for p in held.parameters()) for held in _held(modules)]
+    passes = [*others, *(made for each in (encoder, *modules.modules()) for made in getattr(each, "passes", ()))]
+    trained = [any(p.requires_grad for p in transformer.parameters()) for transformer in _transformers(modules)]
     sentences = len(SENTENCES)
     return StepCost(
         examples=count / sentences,
@@ -144,19 +146,30 @@ def _counted(method: Method, pooling: str, template: str) -> StepCost:
     )
 
 
+@contextmanager
+def _one_thread() -> Generator[None]:
+    """Use one thread: a step of eight sentences is too small for more, and on busy cores they wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 @cache
 def _encoder(pooling: str, template: str) -> Any:
     return CountingEncoder.from_pretrained(WIKI_TINY.name, pooling=pooling, template=template).train()
 
 
-def _held(modules: nn.ModuleDict) -> list[nn.Module]:
+def _transformers(modules: nn.ModuleDict) -> list[nn.Module]:
     """Return the transformers that a method brings."""
-    from transformers import PreTrainedModel  # takes seconds, and most commands count nothing
+    from transformers import PreTrainedModel  # lazy: slow import
 
     return [each for each in modules.modules() if isinstance(each, PreTrainedModel) and each.base_model is each]
 
 
-def _count_held(modules: nn.ModuleDict) -> list[tuple[float, bool]]:
+def _count_transformer_passes(modules: nn.ModuleDict) -> list[tuple[float, bool]]:
     """Return the passes of the transformers that a method brings, filled as they are made."""
     passes: list[tuple[float, bool]] = []
 
@@ -164,7 +177,7 @@ def _count_held(modules: nn.ModuleDict) -> list[tuple[float, bool]]:
         n, t, _ = output[0].shape
         passes.append((n * t / LENGTH, output[0].requires_grad))
 
-    for held in _held(modules):
+    for held in _transformers(modules):
         held.register_forward_hook(note)
     return passes
 

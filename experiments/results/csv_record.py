@@ -66,7 +66,6 @@ SEARCHES_TABLE = Table(
 TABLES = (RUNS_TABLE, RESULTS_TABLE, CURVES_TABLE, PAIRS_TABLE, SEARCHES_TABLE)
 RUNS, SCORES, CURVES, PAIRS, SEARCHES = (list(table.columns) for table in TABLES)
 RESULTS = [*RUNS, *SCORES[1:]]  # both tables, joined
-TEXT: Any = {name: "string" for table in TABLES for name, kind in table.columns.items() if kind is str}
 MANUAL_RUNS = "own"  # folder, beside the sweeps' `store`, of runs made with run.py and evaluate.py
 UNRECORDED = ("pearson.mean", "pearson.wmean")  # in a run's result.json, not in the record
 

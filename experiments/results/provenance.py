@@ -9,10 +9,6 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_info
 
-# How much a correlation, or a dev score in a curve, may differ between two machines: pair scores come from torch, whose
-# kernels depend on the processor; sums of them are bit-identical everywhere.
-ACROSS_MACHINES = 1e-12
-
 
 @cache
 def environment(device: str, threads: int) -> dict[str, str]:

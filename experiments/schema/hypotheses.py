@@ -79,11 +79,10 @@ def equals(
     *,
     margin: float = MARGIN,
     only_if_better: Pair | None = None,
-    reading: str = "",
 ) -> Comparison:
     """Declare that two rows' means are within `margin` of each other."""
     pair = _labels(only_if_better)
-    return Comparison(claim, first.label, second.label, column, "same", margin, only_if_better=pair, reading=reading)
+    return Comparison(claim, first.label, second.label, column, "same", margin, only_if_better=pair)
 
 
 def varies_less(steadier: Labelled, other: Labelled, claim: str, column: str = "sts_avg") -> Comparison:

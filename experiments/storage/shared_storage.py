@@ -1,7 +1,6 @@
 """Share run folders among the machines of a cluster, in a folder at any URL that fsspec supports.
 
-    URL/<key>/1, 2, ...                pointer files: each names a folder with a version of the run. The last one is
-                                       current; a later version has scores that an earlier one lacks
+    URL/<key>/1, 2, ...                pointer files: each names a folder with a version of the run; the last is current
     URL/<key>/<attempt>-<number>/      such a folder: checkpoints, history, result, arrays
     URL/<key>/state-<step>-<selection rules>-<attempt>/    the state from which an unfinished run resumes
     .../complete                       in each of these folders, written last: the names of its files
@@ -87,9 +86,7 @@ class Shared:
         """Whether a run was uploaded with the checkpoints of these rules."""
         with _os_errors(self.url):
             last = self._last_number(key)
-            if not last:
-                return False
-            return self._has_checkpoints(self._folder(key, last), key, rules)
+            return bool(last) and self._has_checkpoints(self._folder(key, last), key, rules)
 
     def _has_checkpoints(self, place: str, key: str, rules: Collection[str]) -> bool:
         """Whether a folder has the checkpoints of these rules, as listed in its history."""

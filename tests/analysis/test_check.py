@@ -1,5 +1,6 @@
 """--check names what was changed since it was written: the record, tables, figures, files that are gone."""
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -9,13 +10,14 @@ from analysis import make_figures, make_tables
 from experiments.results import csv_record
 from experiments.schema.study import Study
 from experiments.studies import catalogue
+from tests.support.toy_study import toy_lines, toy_study
 
 
-@pytest.fixture
-def made(mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A record of the toy study, one run that no study declares, and the tables and figures of both."""
-    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A record of the toy study, one run that no study declares, and the tables and figures of both: to be copied."""
+    mlruns, study = tmp_path_factory.mktemp("record"), toy_study()
+    csv_record.merge_results(mlruns, toy_lines())
     keys = [key for row in study.rows[:3] for key in row.keys().values()]
     points = [("small", key, "dev/stsb_dev", step, 0.5) for key in keys for step in (32, 64)]
     csv_record.CURVES_TABLE.merge(mlruns, pd.DataFrame(points, columns=csv_record.CURVES))
@@ -30,9 +32,18 @@ def made(mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Path:
     line |= {"device": "d", "seconds": 1.0, "teachers": "c4bb688a65d9/stsb_dev x0.5", "select": "last"}
     line |= {"scorer": "cosine", "score": 0.5, "pairs": 9, "step": 1, "version": 1, "commit": "c", "metric": "acc"}
     csv_record.merge_results(mlruns, pd.DataFrame([line | {"task": task} for task in ("sts13", "sts12")]))
-    assert make_tables.main(mlruns=mlruns) == 0
-    assert make_figures.main(("toy",), mlruns=mlruns) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
+        assert make_tables.main(mlruns=mlruns) == 0
+        assert make_figures.main(("toy",), mlruns=mlruns) == 0
     return mlruns
+
+
+@pytest.fixture
+def made(record: Path, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return shutil.copytree(record, tmp_path / "mlruns")
 
 
 def check(mlruns: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:

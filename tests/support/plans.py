@@ -56,7 +56,8 @@ def lines(job: Job, *, skip: str = "") -> list[dict[str, object]]:
 
 def frame(*jobs: Job, skip: str = "") -> pd.DataFrame:
     found = pd.DataFrame([one for job in jobs for one in lines(job, skip=skip)], columns=csv_record.RESULTS)
-    return found.astype({name: kind for name, kind in csv_record.TEXT.items() if name in found})  # as it is read
+    columns = {name: kind for table in csv_record.TABLES for name, kind in table.columns.items() if name in found}
+    return found.astype({name: "string" for name, kind in columns.items() if kind is str})  # as it is read
 
 
 def weights(store: Path, run: Run, *rules: str) -> None:

@@ -1,18 +1,23 @@
 """Tiny runs, how they are killed, and what of two runs must be equal."""
 
-from collections.abc import Callable
-from dataclasses import replace
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
+from cse_core.data import senteval, synthetic
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
-
-pass
+from cse_core.training.run_state import History
+from cse_core.training.train import train
 
 KEEP = ("synthetic_dev", "last")
+QUARTERS = ("quarter_1", "quarter_2", "quarter_3")
 
 
 TINY = Run(
@@ -26,6 +31,38 @@ TINY = Run(
     epochs=2,
     eval_steps=4,
 )
+
+
+@contextmanager
+def few_dev_pairs() -> Iterator[None]:
+    """Give `synthetic_dev` its first 60 pairs: scoring all 500 takes longer than the steps of a tiny run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(synthetic.SIZES, "dev", 60)
+        senteval._synthetic_rows.cache_clear()
+        yield
+    senteval._synthetic_rows.cache_clear()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished TINY, and its folder as it was after some of its steps, which is how a kill leaves it."""
+
+    store: Path
+    history: History
+
+    @classmethod
+    def of(cls, store: Path, *left: int, rules: tuple[str, ...], save_seconds: float) -> "Trained":
+        torch.set_num_threads(1)
+
+        def copy(step: int, history: History) -> None:
+            if step in left:
+                shutil.copytree(store / TINY.key, store / "left" / str(step))
+
+        return cls(store, train(TINY, store, rules=rules, save_seconds=save_seconds, on_step=copy))
+
+    def leave(self, step: int, store: Path) -> None:
+        """Put the folder as it was after the step into another store."""
+        shutil.copytree(self.store / "left" / str(step), store / TINY.key)
 
 
 def weights(store: Path, run: Run, rule: str) -> dict[str, torch.Tensor]:

@@ -18,7 +18,6 @@ from analysis.stats.bootstrap import (
     order_bootstrap,
     paired_bootstrap,
     probability_of_improvement,
-    stratified_bootstrap,
 )
 from analysis.stats.significance import Interval
 
@@ -130,9 +129,9 @@ def test_paired_bootstrap_keeps_its_properties():
 
 def test_blocks_fill_every_resample(monkeypatch):
     a, b, gold = some_pairs(50)
-    whole = paired_bootstrap(a, b, gold, 3001), stratified_bootstrap(SEEDS, resamples=3001)
+    whole = paired_bootstrap(a, b, gold, 3001), difference_bootstrap(SEEDS, OTHERS, resamples=3001)
     monkeypatch.setattr(bootstrap, "BLOCK", 500)
-    cut = paired_bootstrap(a, b, gold, 3001), stratified_bootstrap(SEEDS, resamples=3001)
+    cut = paired_bootstrap(a, b, gold, 3001), difference_bootstrap(SEEDS, OTHERS, resamples=3001)
     assert cut[0].interval == pytest.approx(whole[0].interval, abs=0.01)
     assert cut[1].interval == pytest.approx(whole[1].interval, abs=0.2)
 
@@ -161,43 +160,34 @@ def test_interquartile_mean_is_rliables(rows):
     assert both == pytest.approx(interquartile_mean(scores) * np.array([1, 2]))
 
 
-@pytest.mark.parametrize("statistic", [mean, interquartile_mean])
-def test_stratified_bootstrap_is_the_enumeration(statistic):
-    each = [
-        statistic(np.stack([SEEDS[one, 0], SEEDS[other, 1]], axis=1))
-        for one, other in itertools.product(draws(3), draws(3))
-    ]
-    rows = [statistic(SEEDS[picks]) for picks in draws(3)]
-    found = stratified_bootstrap(SEEDS, statistic, 20_000)
-    together = stratified_bootstrap(SEEDS, statistic, 20_000, whole_runs=True)
-    assert found.value == together.value == pytest.approx(statistic(SEEDS))
-    assert_percentiles(found.interval, each)
-    assert_percentiles(together.interval, rows)
-    assert found.interval != together.interval
-
-
 def test_a_task_counted_twice_narrows_the_interval_unless_runs_stay_whole():
     random = np.random.default_rng(0)
-    one = random.normal(size=(10, 1))
-    twice = np.repeat(one, 4, axis=1)
+    one, zero = random.normal(size=(10, 1)), np.zeros((2, 1))
+    twice, zeros = np.repeat(one, 4, axis=1), np.zeros((2, 4))
     single, apart, whole = (
-        np.ptp(known(stratified_bootstrap(scores, whole_runs=flag).interval))
-        for scores, flag in ((one, False), (twice, False), (twice, True))
+        np.ptp(known(difference_bootstrap(scores, other, whole_runs=flag).interval))
+        for scores, other, flag in ((one, zero, False), (twice, zeros, False), (twice, zeros, True))
     )
     assert apart == pytest.approx(single / 2, rel=0.1)
     assert whole == pytest.approx(single, rel=0.05)
 
 
-def test_difference_bootstrap_is_the_enumeration():
-    everything, four = [], (SEEDS, SEEDS, OTHERS, OTHERS)
-    for picks in itertools.product(draws(3), draws(3), draws(2), draws(2)):
-        sums = [scores[p, task].mean() for scores, p, task in zip(four, picks, (0, 1, 0, 1), strict=True)]
-        everything.append((sums[0] + sums[1] - sums[2] - sums[3]) / 2)
-    found = difference_bootstrap(SEEDS, OTHERS, resamples=20_000)
-    assert found.value == pytest.approx(SEEDS.mean() - OTHERS.mean())
-    assert_percentiles(found.interval, everything)
-    whole = [SEEDS[p].mean() - OTHERS[q].mean() for p, q in itertools.product(draws(3), draws(2))]
-    assert_percentiles(difference_bootstrap(SEEDS, OTHERS, resamples=20_000, whole_runs=True).interval, whole)
+@pytest.mark.parametrize("statistic", [mean, interquartile_mean])
+def test_difference_bootstrap_is_the_enumeration(statistic):
+    def drawn(scores):
+        """The statistic of every draw of runs within each of the two tasks."""
+        return [
+            float(statistic(np.stack([scores[one, 0], scores[other, 1]], axis=1)))
+            for one, other in itertools.product(draws(len(scores)), repeat=2)
+        ]
+
+    found = difference_bootstrap(SEEDS, OTHERS, statistic, 20_000)
+    together = difference_bootstrap(SEEDS, OTHERS, statistic, 20_000, whole_runs=True)
+    assert found.value == together.value == pytest.approx(statistic(SEEDS) - statistic(OTHERS))
+    assert_percentiles(found.interval, np.subtract.outer(drawn(SEEDS), drawn(OTHERS)).ravel())
+    whole = [statistic(SEEDS[p]) - statistic(OTHERS[q]) for p, q in itertools.product(draws(3), draws(2))]
+    assert_percentiles(together.interval, whole)
+    assert found.interval != together.interval
 
 
 def test_paired_differences_draw_the_same_seeds_of_both():
@@ -269,15 +259,14 @@ def test_order_bootstrap_is_the_enumeration(paired):
 
 def test_one_seed_has_no_interval():
     one = SEEDS[:1]
-    assert stratified_bootstrap(one).interval is None
     assert difference_bootstrap(SEEDS, one) == (pytest.approx(SEEDS.mean() - one.mean()), None)
     assert probability_of_improvement(one, SEEDS).interval is None
     assert order_bootstrap([[1.0], [2.0, 3.0]], [[1.0, 2.0], [3.0, 4.0]]) == (pytest.approx(1), None)
 
 
 def test_bad_matrices_and_orders_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"scores: expected a \(seeds, tasks\) matrix, got shape \(3,\)"):
-        stratified_bootstrap(SEEDS[:, 0])
+    with pytest.raises(ValueError, match=r"a: expected a \(seeds, tasks\) matrix, got shape \(3,\)"):
+        difference_bootstrap(SEEDS[:, 0], OTHERS)
     with pytest.raises(ValueError, match="b: expected finite numbers"):
         probability_of_improvement(SEEDS, SEEDS * math.nan)
     with pytest.raises(ValueError, match="a and b: expected the same tasks, got 2 and 1"):

@@ -37,21 +37,21 @@ class TestPairs:
     @pytest.mark.parametrize("task", TOTALS)
     def test_counts_and_order_of_parts(self, task: str, real_data: Path):
         found = pairs(task, real_data)
-        counts = Counter(found.table["part"])
+        counts = Counter(found.table["part"][:])
         assert ", ".join(f"{part} {n}" for part, n in counts.items()) == PART_COUNTS[task]
         assert len(found.table) == TOTALS[task]
-        assert found.table["part"][:] == sorted(found.table["part"], key=str.lower)
-        assert 0 <= min(found.table["score"]) < max(found.table["score"]) == 5
+        assert found.table["part"][:] == sorted(found.table["part"][:], key=str.lower)
+        assert 0 <= min(found.table["score"][:]) < max(found.table["score"][:]) == 5
         assert len(found.files) == 2 * len(counts)
         assert found.warnings == ()
 
     @pytest.mark.parametrize("task", SINGLE)
     def test_counts_of_the_sets_in_one_file(self, task: str, real_data: Path):
         found = pairs(task, real_data)
-        assert set(found.table["part"]) == {task}
+        assert set(found.table["part"][:]) == {task}
         assert len(found.table) == SINGLE[task]
-        assert min(found.table["score"]) == (1 if task.startswith("sickr") else 0)
-        assert max(found.table["score"]) == 5
+        assert min(found.table["score"][:]) == (1 if task.startswith("sickr") else 0)
+        assert max(found.table["score"][:]) == 5
         assert found.warnings == ()
 
     def test_names(self):
@@ -94,18 +94,20 @@ class TestPairs:
         raw = (real_data / "senteval/downstream/SICK/SICK_test_annotated.txt").read_bytes()
         assert raw.count(b"\r\n") == 4928
         table = pairs("sickr", real_data).table
-        assert not any("\r" in cell for row in table for cell in (row["sentence1"], row["sentence2"]))
-        assert "sentence_A" not in table["sentence1"]
+        assert not any("\r" in cell for row in table.to_list() for cell in (row["sentence1"], row["sentence2"]))
+        assert "sentence_A" not in table["sentence1"][:]
 
     def test_duplicates_stay(self, real_data: Path):
-        rows = [tuple(row.values()) for row in pairs("sts12", real_data).table if row["part"] == "SMTeuroparl"]
+        rows = [
+            tuple(row.values()) for row in pairs("sts12", real_data).table.to_list() if row["part"] == "SMTeuroparl"
+        ]
         assert len(rows) == 459
         assert len({row[1:3] for row in rows}) < 459
 
     @pytest.mark.parametrize(("task", "split"), [("synthetic", "test"), ("synthetic_dev", "dev")])
     def test_synthetic(self, task: str, split: str, cache: Path):
         found = pairs(task)
-        assert [tuple(row.values()) for row in found.table] == [tuple(row) for row in synthetic.pairs(split)]
+        assert [tuple(row.values()) for row in found.table.to_list()] == [tuple(row) for row in synthetic.pairs(split)]
         assert (found.files, found.warnings) == ({}, ())
 
     @pytest.mark.parametrize("read", [pairs, labelled_sentences])
@@ -118,8 +120,8 @@ class TestLabelled:
     @pytest.mark.parametrize("task", LABEL_COUNTS)
     def test_counts(self, task: str, real_data: Path):
         found = labelled_sentences(task, real_data)
-        assert Counter(zip(found.table["split"], found.table["label"], strict=True)) == LABEL_COUNTS[task]
-        assert any(found.table["sentence2"]) == (task == "mrpc")
+        assert Counter(zip(found.table["split"][:], found.table["label"][:], strict=True)) == LABEL_COUNTS[task]
+        assert any(found.table["sentence2"][:]) == (task == "mrpc")
         assert found.warnings == ()
 
     @pytest.mark.parametrize("task", ["mr", "cr", "subj", "mpqa"])
@@ -154,11 +156,13 @@ class TestLabelled:
         assert table[0]["sentence2"].startswith('Referring to him as only " the witness " , Amrozi')
         assert (table[0]["label"], table[4076]["split"]) == (1, "test")
         assert table[4076]["sentence1"].startswith("PCCW 's chief operating officer , Mike Butcher")
-        assert not any("\ufeff" in row["sentence1"] for row in table)
+        assert not any("\ufeff" in row["sentence1"] for row in table.to_list())
 
     def test_empty_sentences_stay_where_they_are(self, real_data: Path):
         empty = {
-            task: [row for row, text in enumerate(labelled_sentences(task, real_data).table["sentence1"]) if not text]
+            task: [
+                row for row, text in enumerate(labelled_sentences(task, real_data).table["sentence1"][:]) if not text
+            ]
             for task in ("cr", "mpqa")
         }
         assert empty["cr"] == [2323 - 1, 2407 - 1, 2407 + 769 - 1, 2407 + 1368 - 1]
@@ -168,4 +172,4 @@ class TestLabelled:
         table = labelled_sentences("mpqa", real_data).table
         positive, negative = set(table["sentence1"][:3312]), set(table["sentence1"][3312:])
         assert len(positive & negative) == 99
-        assert len(table) - len({(row["sentence1"], row["label"]) for row in table}) == 2266
+        assert len(table) - len({(row["sentence1"], row["label"]) for row in table.to_list()}) == 2266

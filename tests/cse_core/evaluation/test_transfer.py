@@ -271,8 +271,8 @@ def test_pair_features_are_the_difference_s_size_and_the_product() -> None:
 
 def test_mr_in_senteval_s_order_is_sorted_and_stable(real_data: Path) -> None:
     table = labelled_sentences("mr", real_data).table
-    texts, labels = list(table["sentence1"]), list(table["label"])
-    at = order(texts, list(table["sentence2"]), labels)
+    texts, labels = list(table["sentence1"][:]), list(table["label"][:])
+    at = order(texts, list(table["sentence2"][:]), labels)
     assert sorted(at) == list(range(10662))
     words = [len(texts[i].split()) for i in at]
     assert words == sorted(words)

@@ -139,13 +139,13 @@ def test_too_few_are_refused() -> None:
 
 def test_the_groups_of_the_real_dev_set(real_data: Path) -> None:
     table = pairs("stsb_dev", real_data).table
-    gold = np.asarray(table["score"])
+    gold = np.asarray(table["score"][:])
     assert len(positives(gold)) == 208
     assert len(positives(gold, np.nextafter(4.0, 0).item())) == 264
     found = cosine_bins(np.arange(1500.0), gold)
     assert {name: len(scores) for name, scores in found.items()} == GROUPS
     np.testing.assert_array_equal(found["4-5"].astype(int), positives(gold))
-    rows, counts = geometry._distinct_rows([*table["sentence1"], *table["sentence2"]], torch.ones(3000, 1))
+    rows, counts = geometry._distinct_rows([*table["sentence1"][:], *table["sentence2"][:]], torch.ones(3000, 1))
     assert (len(rows), int(counts.sum())) == (2909, 3000)
 
 

@@ -217,8 +217,8 @@ SETS = {
 
 def read(tasks: Sequence[str], folder: Path) -> tuple[list[tuple[str, str]], np.ndarray]:
     tables = [pairs(task, folder).table for task in tasks]
-    listed = [pair for t in tables for pair in zip(t["sentence1"], t["sentence2"], strict=True)]
-    return listed, np.concatenate([np.asarray(t["score"]) for t in tables])
+    listed = [pair for t in tables for pair in zip(t["sentence1"][:], t["sentence2"][:], strict=True)]
+    return listed, np.concatenate([np.asarray(t["score"][:]) for t in tables])
 
 
 @pytest.mark.parametrize("tasks", SETS, ids=" ".join)

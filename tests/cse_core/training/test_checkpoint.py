@@ -29,19 +29,15 @@ RETRAIN = """
 import sys, torch
 from pathlib import Path
 from cse_core.training.train import train
-from tests.support.training import NEW, RUN, OLD
+from tests.support.training import NEW, RUN, OLD, few_dev_pairs
 torch.set_num_threads(1)
 def wait(step, history):
     if "dev/synthetic_dev" in history.curves:
         print("evaluated", flush=True)
         sys.stdin.read()
-train(RUN, Path(sys.argv[1]), rules=NEW, on_step=wait, save_seconds=0.0)
+with few_dev_pairs():
+    train(RUN, Path(sys.argv[1]), rules=NEW, on_step=wait, save_seconds=0.0)
 """
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

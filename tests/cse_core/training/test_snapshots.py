@@ -16,35 +16,15 @@ from cse_core.training.loop import DivergedError
 from cse_core.training.run_state import UNFINISHED, History, finished_history
 from cse_core.training.selection import SELECTION, snapshot_steps
 from cse_core.training.train import train
-from tests.support.training import KEEP, TINY, Killed, equal, stop_at, weights
+from tests.support.training import KEEP, QUARTERS, TINY, Killed, Trained, equal, stop_at, weights
 
-QUARTERS = ("quarter_1", "quarter_2", "quarter_3")
 STEPS = {"quarter_1": 4, "quarter_2": 7, "quarter_3": 10}  # of 14: 3.5 and 10.5 are rounded to even
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, History]:
-    torch.set_num_threads(1)
-    store = tmp_path_factory.mktemp("plain")
-    return store, train(TINY, store, rules=KEEP)
-
-
-@pytest.fixture(scope="module")
-def quartered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, History]:
-    torch.set_num_threads(1)
-    store = tmp_path_factory.mktemp("quartered")
-    return store, train(TINY, store, rules=(*KEEP, *QUARTERS))
-
-
-def same(store: Path, history: History, expected: tuple[Path, History]) -> None:
-    assert (history.curves, history.kept) == (expected[1].curves, expected[1].kept)
+def same(store: Path, history: History, expected: Trained) -> None:
+    assert (history.curves, history.kept) == (expected.history.curves, expected.history.kept)
     for rule in (*KEEP, *QUARTERS):
-        assert equal(weights(store, TINY, rule), weights(expected[0], TINY, rule))
+        assert equal(weights(store, TINY, rule), weights(expected.store, TINY, rule))
 
 
 @given(st.integers(3, 10**6))
@@ -63,35 +43,38 @@ def test_quarters_of_a_small_studys_run_and_of_too_few_steps() -> None:
     assert {rule: SELECTION[rule] for rule in ("last", *QUARTERS)} == dict.fromkeys(("last", *QUARTERS), ())
 
 
-def test_the_quarters_change_nothing_else(plain: tuple[Path, History], quartered: tuple[Path, History]) -> None:
-    assert quartered[1].curves == plain[1].curves
-    assert {rule: kept for rule, kept in quartered[1].kept.items() if rule in KEEP} == plain[1].kept
-    assert {rule: (kept.step, kept.score) for rule, kept in quartered[1].kept.items() if rule in QUARTERS} == {
+def test_the_quarters_change_nothing_else(undisturbed: Trained, quartered: Trained) -> None:
+    assert quartered.history.curves == undisturbed.history.curves
+    assert {rule: kept for rule, kept in quartered.history.kept.items() if rule in KEEP} == undisturbed.history.kept
+    assert {rule: (kept.step, kept.score) for rule, kept in quartered.history.kept.items() if rule in QUARTERS} == {
         rule: (step, None) for rule, step in STEPS.items()
     }
     for rule in KEEP:
-        assert equal(weights(quartered[0], TINY, rule), weights(plain[0], TINY, rule))
+        assert equal(weights(quartered.store, TINY, rule), weights(undisturbed.store, TINY, rule))
 
 
-@pytest.mark.parametrize("rule", QUARTERS)
-def test_a_quarter_holds_the_weights_after_its_step(rule: str, tmp_path: Path, quartered: tuple[Path, History]) -> None:
+def test_a_quarter_holds_the_weights_after_its_step(tmp_path: Path, quartered: Trained) -> None:
+    states = {}
+
+    def read_state(step: int, history: History) -> None:
+        if step in STEPS.values():
+            states[step] = torch.load(tmp_path / TINY.key / "state.pt", weights_only=True)["encoder"]
+        stop_at(STEPS["quarter_3"])(step, history)
+
     with pytest.raises(Killed):
-        train(TINY, tmp_path, rules=KEEP, save_seconds=0.0, on_step=stop_at(STEPS[rule]))
-    state = torch.load(tmp_path / TINY.key / "state.pt", weights_only=True)["encoder"]
-    kept = weights(quartered[0], TINY, rule)
-    shared = {name: value for name, value in state.items() if name.removeprefix("backbone.") in kept}
-    assert len(shared) > 20
-    assert all(torch.equal(value, kept[name.removeprefix("backbone.")]) for name, value in shared.items())
-    assert read_manifest(quartered[0] / TINY.key / rule).step == STEPS[rule]
+        train(TINY, tmp_path, rules=KEEP, save_seconds=0.0, on_step=read_state)
+    for rule, step in STEPS.items():
+        kept = weights(quartered.store, TINY, rule)
+        shared = {name: value for name, value in states[step].items() if name.removeprefix("backbone.") in kept}
+        assert len(shared) > 20
+        assert all(torch.equal(value, kept[name.removeprefix("backbone.")]) for name, value in shared.items())
+        assert read_manifest(quartered.store / TINY.key / rule).step == step
 
 
 @pytest.mark.parametrize("at", [3, 4, 8])
-def test_a_run_stopped_around_a_quarter_ends_with_the_same_bits(
-    at: int, tmp_path: Path, quartered: tuple[Path, History]
-) -> None:
+def test_a_run_stopped_around_a_quarter_ends_with_the_same_bits(at: int, tmp_path: Path, quartered: Trained) -> None:
     rules = (*KEEP, *QUARTERS)
-    with pytest.raises(Killed):  # without a state at every step: a quarter must leave one of its own
-        train(TINY, tmp_path, rules=rules, on_step=stop_at(at))
+    quartered.leave(at, tmp_path)  # without a state at every step: a quarter must leave one of its own
     resumed: list[int] = []
     history = train(TINY, tmp_path, rules=rules, on_step=lambda step, history: resumed.append(step))
     assert resumed[0] == {3: 1, 4: 5, 8: 9}[at]
@@ -99,7 +82,7 @@ def test_a_run_stopped_around_a_quarter_ends_with_the_same_bits(
 
 
 def test_a_kill_between_a_quarter_and_its_state_ends_with_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quartered: tuple[Path, History]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quartered: Trained
 ) -> None:
     rules, real = (*KEEP, *QUARTERS), loop.export
 

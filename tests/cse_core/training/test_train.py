@@ -27,30 +27,18 @@ from cse_core.training.dev_scoring import DevScore, DevSet
 from cse_core.training.loop import DivergedError, linear_decay
 from cse_core.training.run_state import UNFINISHED, History, finished_history
 from cse_core.training.train import train
-from tests.support.training import KEEP, TINY, Killed, equal, stop_at, weights
+from tests.support.training import KEEP, TINY, Killed, Trained, equal, stop_at, weights
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, History]:
-    torch.set_num_threads(1)
-    store = tmp_path_factory.mktemp("undisturbed")
-    return store, train(TINY, store, rules=KEEP)
-
-
-def same_run(store: Path, history: History, expected: tuple[Path, History]) -> None:
-    assert history.curves == expected[1].curves
-    assert history.kept == expected[1].kept
+def same_run(store: Path, history: History, expected: Trained) -> None:
+    assert history.curves == expected.history.curves
+    assert history.kept == expected.history.kept
     for rule in KEEP:
-        assert equal(weights(store, TINY, rule), weights(expected[0], TINY, rule))
+        assert equal(weights(store, TINY, rule), weights(expected.store, TINY, rule))
 
 
-def test_the_run_is_what_was_declared(undisturbed: tuple[Path, History]) -> None:
-    history = undisturbed[1]
+def test_the_run_is_what_was_declared(undisturbed: Trained) -> None:
+    history = undisturbed.history
     assert history.steps == 2 * 7  # 100 sentences in batches of 16, the last one of 4
     assert [step for step, _ in history.curves["loss"]] == list(range(1, 15))
     assert [step for step, _ in history.curves["dev/synthetic_dev"]] == [4, 8, 12]
@@ -58,16 +46,14 @@ def test_the_run_is_what_was_declared(undisturbed: tuple[Path, History]) -> None
     assert sum(loss for _, loss in history.curves["loss"][-5:]) < sum(loss for _, loss in history.curves["loss"][:5])
 
 
-def test_the_same_seed_repeats_bit_for_bit_and_another_does_not(
-    tmp_path: Path, undisturbed: tuple[Path, History]
-) -> None:
+def test_the_same_seed_repeats_bit_for_bit_and_another_does_not(tmp_path: Path, undisturbed: Trained) -> None:
     same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
     other = replace(TINY, seed=1)
-    assert train(other, tmp_path, rules=KEEP).curves["loss"] != undisturbed[1].curves["loss"]
+    assert train(other, tmp_path).curves["loss"] != undisturbed.history.curves["loss"]
 
 
-def test_the_best_dev_checkpoint_and_the_last_one_are_kept(undisturbed: tuple[Path, History]) -> None:
-    store, history = undisturbed
+def test_the_best_dev_checkpoint_and_the_last_one_are_kept(undisturbed: Trained) -> None:
+    store, history = undisturbed.store, undisturbed.history
     scores = dict(history.curves["dev/synthetic_dev"])
     best = max(scores.values())
     kept = history.kept["synthetic_dev"]
@@ -80,11 +66,8 @@ def test_the_best_dev_checkpoint_and_the_last_one_are_kept(undisturbed: tuple[Pa
 
 
 @pytest.mark.parametrize("at", [4, 13])
-def test_a_run_stopped_after_any_step_ends_with_the_same_bits(
-    tmp_path: Path, undisturbed: tuple[Path, History], at: int
-) -> None:
-    with pytest.raises(Killed):
-        train(TINY, tmp_path, rules=KEEP, save_seconds=0.0, on_step=stop_at(at))
+def test_a_run_stopped_after_any_step_ends_with_the_same_bits(tmp_path: Path, undisturbed: Trained, at: int) -> None:
+    undisturbed.leave(at, tmp_path)
     resumed: list[int] = []
     history = train(TINY, tmp_path, rules=KEEP, on_step=lambda step, history: resumed.append(step))
     assert resumed[0] == at + 1
@@ -92,10 +75,9 @@ def test_a_run_stopped_after_any_step_ends_with_the_same_bits(
 
 
 def test_a_torn_state_is_passed_over_and_the_run_starts_again(
-    tmp_path: Path, undisturbed: tuple[Path, History], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, undisturbed: Trained, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(Killed):
-        train(TINY, tmp_path, rules=KEEP, save_seconds=0.0, on_step=stop_at(6))
+    undisturbed.leave(6, tmp_path)
     state = tmp_path / TINY.key / "state.pt"
     state.write_bytes(state.read_bytes()[: state.stat().st_size // 2])
     same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
@@ -103,21 +85,17 @@ def test_a_torn_state_is_passed_over_and_the_run_starts_again(
 
 
 def test_a_checkpoint_younger_than_the_state_starts_the_run_again(
-    tmp_path: Path, undisturbed: tuple[Path, History], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, undisturbed: Trained, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A kill between the export and its state must not leave weights that the history does not speak of."""
-
-    with pytest.raises(Killed):
-        train(TINY, tmp_path, rules=KEEP, save_seconds=0.0, on_step=stop_at(6))
+    undisturbed.leave(6, tmp_path)
     manifest = tmp_path / TINY.key / UNFINISHED / "synthetic_dev" / MANIFEST
     manifest.write_text(manifest.read_text().replace('"step": 4', '"step": 8'))
     same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
     assert "does not fit its folder" in caplog.text
 
 
-def test_a_rankcse_run_stopped_in_the_middle_ends_with_the_same_bits(
-    tmp_path: Path, undisturbed: tuple[Path, History]
-) -> None:
+def test_a_rankcse_run_stopped_in_the_middle_ends_with_the_same_bits(tmp_path: Path, undisturbed: Trained) -> None:
     method = RankCSE(
         teachers=(Teacher(TINY, select="synthetic_dev"),),
         rank="list_mle",
@@ -125,13 +103,13 @@ def test_a_rankcse_run_stopped_in_the_middle_ends_with_the_same_bits(
         teacher_temperature=None,
     )
     run = replace(TINY, method=method, epochs=1)
-    whole = train(run, undisturbed[0])
-    shutil.copytree(undisturbed[0] / TINY.key, tmp_path / TINY.key)
+    whole = train(run, undisturbed.store)
+    shutil.copytree(undisturbed.store / TINY.key, tmp_path / TINY.key)
 
     with pytest.raises(Killed):
         train(run, tmp_path, save_seconds=0.0, on_step=stop_at(3))
     assert train(run, tmp_path).curves == whole.curves
-    assert equal(weights(tmp_path, run, "last"), weights(undisturbed[0], run, "last"))
+    assert equal(weights(tmp_path, run, "last"), weights(undisturbed.store, run, "last"))
 
 
 def test_a_collapsed_encoder_is_trained_to_its_end_with_a_warning(
@@ -149,16 +127,15 @@ SCRIPT = """
 import sys, torch
 from pathlib import Path
 from cse_core.training.train import train
-from tests.support.training import KEEP, TINY
+from tests.support.training import KEEP, TINY, few_dev_pairs
 torch.set_num_threads(1)
-train(TINY, Path(sys.argv[1]), rules=KEEP, save_seconds=0.0, on_step=lambda step, history: print(step, flush=True))
+with few_dev_pairs():
+    train(TINY, Path(sys.argv[1]), rules=KEEP, save_seconds=0.0, on_step=lambda step, history: print(step, flush=True))
 """
 
 
 @pytest.mark.slow
-def test_a_process_killed_with_sigkill_goes_on_to_the_same_bits(
-    tmp_path: Path, undisturbed: tuple[Path, History]
-) -> None:
+def test_a_process_killed_with_sigkill_goes_on_to_the_same_bits(tmp_path: Path, undisturbed: Trained) -> None:
     """A real process, killed at three arbitrary moments, ends as if nothing had happened."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     seen: list[int] = []
@@ -177,14 +154,14 @@ def test_a_process_killed_with_sigkill_goes_on_to_the_same_bits(
     same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
 
 
-def test_a_finished_run_is_not_trained_again(tmp_path: Path, undisturbed: tuple[Path, History]) -> None:
+def test_a_finished_run_is_not_trained_again(tmp_path: Path, undisturbed: Trained) -> None:
     def never(step: int, history: object) -> None:
         raise AssertionError("trained again")
 
-    assert train(TINY, undisturbed[0], rules=KEEP, on_step=never) == undisturbed[1]
-    assert finished_history(TINY, undisturbed[0], KEEP) == undisturbed[1]
-    assert finished_history(TINY, undisturbed[0], ("avg_sts",)) is None
-    assert not (undisturbed[0] / TINY.key / "state.pt").exists()
+    assert train(TINY, undisturbed.store, rules=KEEP, on_step=never) == undisturbed.history
+    assert finished_history(TINY, undisturbed.store, KEEP) == undisturbed.history
+    assert finished_history(TINY, undisturbed.store, ("avg_sts",)) is None
+    assert not (undisturbed.store / TINY.key / "state.pt").exists()
 
 
 @pytest.mark.parametrize(
@@ -192,9 +169,9 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path, undisturbed: tuple[
     [("history.json", " can't be read"), ("synthetic_dev/model.safetensors", ": 5,002,700 bytes, its manifest says")],
 )
 def test_a_finished_run_of_which_a_file_is_torn_is_trained_again(
-    tmp_path: Path, undisturbed: tuple[Path, History], caplog: pytest.LogCaptureFixture, name: str, reason: str
+    tmp_path: Path, undisturbed: Trained, caplog: pytest.LogCaptureFixture, name: str, reason: str
 ) -> None:
-    shutil.copytree(undisturbed[0] / TINY.key, tmp_path / TINY.key)
+    shutil.copytree(undisturbed.store / TINY.key, tmp_path / TINY.key)
     torn = tmp_path / TINY.key / name
     torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
     assert finished_history(TINY, tmp_path, KEEP) is None
@@ -225,30 +202,28 @@ def test_an_unknown_rule_and_another_backbone_content_are_refused(tmp_path: Path
         train(replace(TINY, backbone=Pretrained("no-such-model")), tmp_path)
 
 
-def test_rankcse_trains_on_a_nested_run_and_its_null_setting_is_simcse(
-    tmp_path: Path, undisturbed: tuple[Path, History]
-) -> None:
+def test_rankcse_trains_on_a_nested_run_and_its_null_setting_is_simcse(tmp_path: Path, undisturbed: Trained) -> None:
     teacher = Teacher(TINY, select="synthetic_dev")
     taught = replace(TINY, method=RankCSE(teachers=(teacher,)), epochs=1)
     assert taught.nested() == (TINY,)
     with pytest.raises(FileNotFoundError, match=f"no synthetic_dev checkpoint of run {TINY.key}; train that run first"):
         train(taught, tmp_path)
-    history = train(taught, undisturbed[0])
+    history = train(taught, undisturbed.store)
     assert set(history.curves) == {"loss", "loss/contrastive", "loss/consistency", "loss/rank"}
     null = replace(TINY, method=RankCSE(consistency_weight=0.0, distillation_weight=0.0))
     train(null, tmp_path)
-    assert equal(weights(tmp_path, null, "last"), weights(undisturbed[0], TINY, "last"))
+    assert equal(weights(tmp_path, null, "last"), weights(undisturbed.store, TINY, "last"))
 
 
-def test_teachers_do_not_change_and_are_read_without_dropout(undisturbed: tuple[Path, History]) -> None:
+def test_teachers_do_not_change_and_are_read_without_dropout(undisturbed: Trained) -> None:
     from cse_core.data.examples import examples
     from cse_core.training.teacher_embeddings import TargetEncoder
 
     student = Encoder.from_pretrained("wiki-tiny", dropout=0.3)
     table = examples(TINY.corpus, TINY.method, student.tokenizer, TINY.max_length)
-    source = TargetEncoder(table, student, undisturbed[0], corpus=TINY.corpus, data=None, device=torch.device("cpu"))
+    source = TargetEncoder(table, student, undisturbed.store, corpus=TINY.corpus, data=None, device=torch.device("cpu"))
     vectors = source.vectors(TINY, select="last")
-    checkpoint = Encoder.from_pretrained(undisturbed[0] / TINY.key / "last")
+    checkpoint = Encoder.from_pretrained(undisturbed.store / TINY.key / "last")
     assert checkpoint.backbone.config.hidden_dropout_prob == 0.3
     assert torch.allclose(vectors, checkpoint.embed(table["text"]), atol=1e-6)
     cosine = torch.nn.functional.normalize(vectors) @ torch.nn.functional.normalize(vectors).T
@@ -256,9 +231,9 @@ def test_teachers_do_not_change_and_are_read_without_dropout(undisturbed: tuple[
     assert cosine.diagonal().tolist() == pytest.approx([1.0] * len(table))
 
 
-def test_the_history_file_holds_everything(undisturbed: tuple[Path, History]) -> None:
-    content = json.loads((undisturbed[0] / TINY.key / "history.json").read_text())
-    weights = hashlib.sha256((undisturbed[0] / TINY.key / "last" / "model.safetensors").read_bytes()).hexdigest()
+def test_the_history_file_holds_everything(undisturbed: Trained) -> None:
+    content = json.loads((undisturbed.store / TINY.key / "history.json").read_text())
+    weights = hashlib.sha256((undisturbed.store / TINY.key / "last" / "model.safetensors").read_bytes()).hexdigest()
     assert content["kept"]["last"] == {"step": 14, "score": None, "weights": weights}
     assert content["data"]["backbone"].startswith("e22f4fc2dee1")
     assert content["data"]["corpus"] == lines_hash(synthetic.sentences(100))

@@ -15,12 +15,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.seeding import seed_for
 from cse_core.training.train import MemoryExceededError, train
-from tests.support.training import KEEP, TINY, equal, weights
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
+from tests.support.training import KEEP, TINY, Trained, equal, weights
 
 
 @dataclass(frozen=True)
@@ -38,17 +33,16 @@ class Hungry(SimCSE):
 
 
 def test_a_step_too_large_for_memory_is_taken_with_less_and_gives_the_same_bits(
-    tmp_path: Path,
+    tmp_path: Path, undisturbed: Trained
 ) -> None:
-    undisturbed = train(TINY, tmp_path, rules=KEEP)
     run = replace(TINY, method=Hungry())
     steps: list[int] = []
     history = train(run, tmp_path, rules=KEEP, on_step=lambda step, _: steps.append(step))
     assert steps == [1, 2, 3, 4, 5, *range(5, 15)]  # from the state of step 4
     assert history.warnings == ["activations were computed twice, as a step did not fit into memory"]
-    assert history.curves == undisturbed.curves
+    assert history.curves == undisturbed.history.curves
     for rule in KEEP:
-        assert equal(weights(tmp_path, run, rule), weights(tmp_path, TINY, rule))
+        assert equal(weights(tmp_path, run, rule), weights(undisturbed.store, TINY, rule))
 
 
 def test_a_run_too_large_for_memory_in_any_case_is_named(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ The reference takes from the project the encoder's pass and the names of the ran
 padding, head, loss, clipping, rate, optimiser and dev selection are written out here.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,14 +35,6 @@ RUN = Run(
     dropout=0.3,
     max_length=16,  # cuts some of the sentences
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def trained_by_the_loop(run: Run, store: Path) -> Loop:

@@ -40,6 +40,7 @@ LISTED = {("experiments/sweep.py", LIST): "unique runs"}
 ANALYSIS = {
     ("analysis/make_tables.py", HELP): "--check",
     ("analysis/make_tables.py", ("--chek",)): "--check",
+    ("analysis/make_tables.py", ("rankcse-table99",)): "unknown study 'rankcse-table99' (did you mean rankcse-table",
     ("analysis/make_figures.py", HELP): "--check",
     ("analysis/make_figures.py", ("rankcse-table99",)): "unknown study 'rankcse-table99' (did you mean rankcse-table",
     ("analysis/pair_bootstrap.py", HELP): "--mlruns",

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments import sweep
+from experiments.cli.command import run_command
 from experiments.results import csv_record
 from experiments.results.csv_table import DamagedFileError, Table
 
@@ -125,30 +127,26 @@ def test_the_committed_files_are_written_as_they_are(tmp_path: Path, table: Tabl
 
 def test_a_merge_of_two_processes_loses_no_line(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; import pandas as pd; from experiments.results import csv_record\n"
-        "for i in range(20): csv_record.CURVES_TABLE.merge(Path(sys.argv[1]), pd.DataFrame([{'scale': 'small', "
-        "'key': sys.argv[2], 'name': 'loss', 'step': i, 'value': 0.5}]))"
+        "import sys; from pathlib import Path; import pandas as pd; from experiments.results.csv_table import Table\n"
+        "table = Table('toy.csv', {'key': str, 'count': int}, ('key', 'count'))\n"
+        "for i in range(20): table.merge(Path(sys.argv[1]), pd.DataFrame([{'key': sys.argv[2], 'count': i}]))"
     )
     both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), key]) for key in "ab"]
     assert [process.wait() for process in both] == [0, 0]
-    found = csv_record.CURVES_TABLE.read(tmp_path)
-    assert sorted(zip(found["key"], found["step"], strict=True)) == [(key, i) for key in "ab" for i in range(20)]
+    found = Table("toy.csv", {"key": str, "count": int}, ("key", "count")).read(tmp_path)
+    assert sorted(zip(found["key"], found["count"], strict=True)) == [(key, i) for key in "ab" for i in range(20)]
 
 
-def test_a_dry_run_over_a_cut_record_says_so(tmp_path: Path) -> None:
+def test_a_dry_run_over_a_cut_record_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("runs.csv", "results.csv"):
         shutil.copy(csv_record.MLRUNS / name, tmp_path)
     whole = (tmp_path / "results.csv").read_bytes()
     (tmp_path / "results.csv").write_bytes(whole[:-20])
-    command = [
-        sys.executable,
-        str(csv_record.MLRUNS.parent / "experiments" / "sweep.py"),
-        "rankcse-table4",
-        "--dry-run",
-    ]
-    done = subprocess.run([*command, "--mlruns", str(tmp_path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    options = sweep.Options(studies=("rankcse-table4",), dry_run=True, mlruns=tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        run_command(lambda: sweep.main(options), (ValueError,))
     lines = whole.count(b"\n")
-    assert f"error: {tmp_path / 'results.csv'}, line {lines}: the last line does not end" in done.stderr
-    assert "to do" not in done.stdout
+    cut = f"error: {tmp_path / 'results.csv'}, line {lines}: the last line does not end"
+    assert str(ended.value.code).startswith(cut)
+    assert "to do" not in capsys.readouterr().out
     assert (tmp_path / "results.csv").read_bytes() == whole[:-20]

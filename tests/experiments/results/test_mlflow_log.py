@@ -247,7 +247,7 @@ def test_scores_are_added_to_a_finished_run_without_training_it_again(store: Pat
 def test_a_run_is_described_by_what_it_was_trained_with(store: Path, tmp_path: Path) -> None:
     place = ExecutionSettings(tmp_path / "store", threads=2)
     shutil.copytree(store, place.store)
-    later = execute(replace(JOB, scorings=(Scoring("last", Cosine("mean"), ("synthetic",)),)), place)
+    later = execute(replace(JOB, scorings=(Scoring("last", Cosine("mean"), ("phrases",)),)), place)
     assert later["environment"]["threads"] == "1"
 
 
