@@ -22,7 +22,9 @@ import tyro
 
 from cse_core.data.locate import data_folder
 from cse_core.run import Run
+from experiments.cli.cluster_form import print_form, read_form, sweep_words
 from experiments.cli.command import INTERRUPTED, run_command
+from experiments.cli.console import console
 from experiments.cli.options import above_zero, at_least, check_device, whole_gpus
 from experiments.execution import sweep_report
 from experiments.execution.gpu_memory import fit
@@ -75,6 +77,8 @@ class Options:
     """Another way to name a study; can be repeated."""
     dry_run: bool = False
     """Show what would run and how long it may take, and exit."""
+    cluster: Path | None = None
+    """With --dry-run: also show what would start on which machine of a cluster (sweep.yaml, experiments/clusters/)."""
     plan: bool = False
     """Simulate the sweep on --gpus and exit: its length, use of the GPUs, longest chain of nested runs, cost."""
     gpus: int = 1
@@ -108,6 +112,8 @@ def check(options: Options) -> None:
     at_least(1, gpus=options.gpus, audit=options.audit)
     above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
     whole_gpus(gpus_per_run=options.gpus_per_run)
+    if options.cluster and (not options.dry_run or options.search or options.audit):
+        raise ValueError(f"--cluster {options.cluster}: expected --dry-run beside it, and studies")
     check_device(options.device, options.address)
 
 
@@ -188,6 +194,14 @@ def _store(options: Options) -> Path:
     return (options.store or options.mlruns / "store").resolve()
 
 
+def print_cluster_plan(work: Plan, results: "pd.DataFrame", options: Options) -> None:
+    """Print the plan as the cluster that a file describes would run it, and what would start on its machines."""
+    form = read_form(options.cluster or Path("sweep.yaml"), sweep_words(options))
+    at_once = options.workers or form.runs_at_once(options.gpus_per_run)
+    sweep_report.print_plan(work, results, at_once, each=True)
+    print_form(form, len(work.pending), at_once)
+
+
 def search(options: Options) -> int:
     """Run searches one after the other; return the exit status, as `main` does."""
     from experiments.search.ray_search import run_search  # lazy: slow import
@@ -230,6 +244,14 @@ def audit_record(options: Options) -> int:
     )
 
 
+def study_names(options: Options) -> list[str]:
+    """Return the named studies; without names all for --list, else quickstart, with a message."""
+    if options.studies or options.list:
+        return list(options.studies or STUDIES)
+    console.print("no study named: quickstart, a few tiny runs to test everything; --list shows the papers' studies")
+    return ["quickstart"]
+
+
 def main(options: Options) -> int:
     """Run the command; return 0, 1 if a run failed or differs from its record, or 130 if interrupted."""
     options = replace(options, studies=(*options.studies, *options.study))
@@ -238,7 +260,7 @@ def main(options: Options) -> int:
         return audit_record(options)
     if options.search:
         return search(options)
-    names = list(options.studies) or (list(STUDIES) if options.list else ["quickstart"])
+    names = study_names(options)
     studies = choose_studies(names, options.scale)
     scales = {study.scale.name for study in studies}
     if len(scales) > 1:
@@ -256,6 +278,9 @@ def main(options: Options) -> int:
     work = make_plan(jobs, scored_cells(results), _store(options), options.shared)
     if options.plan:
         print_forecast(work, results, options)
+        return 0
+    if options.cluster:
+        print_cluster_plan(work, results, options)
         return 0
     cores = os.cpu_count() or 1 if options.address == "local" else 0  # a cluster's are unknown before joining it
     sweep_report.print_plan(work, results, options.workers or cores, each=options.dry_run)

@@ -28,13 +28,16 @@ cse_core.run
 cse_core.data
 cse_core.models
 cse_core.evaluation cse_core.methods cse_core.training
+cse_core.model_card
+cse_core.api
+cse_core
 experiments.schema experiments.storage
 experiments.cli experiments.plan
 experiments.studies
 experiments.results
 experiments.execution
 experiments.search
-experiments.sweep experiments.run experiments.evaluate experiments.merge
+experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export
 analysis.stats
 analysis.benchmark_ratios analysis.cells
 analysis.verdicts

@@ -57,7 +57,8 @@ class CachedEncoder:
     def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> "CachedEncoder":
         """Return the encoder with another pooling and template; every call for the same ones returns the same cache."""
         if not isinstance(self.encoder, Encoder):
-            raise ValueError(f"{self.name}: word vectors have no pooling, got {pooling!r}")
+            kind = "word vectors have no pooling" if isinstance(self.encoder, WordVectors) else "not an Encoder"
+            raise ValueError(f"{self.name}: {kind}, got {pooling!r}")
         key = (pooling, template, longest)
         if key not in self._views:
             content = f"{self.content} {key}" if self.content else ""

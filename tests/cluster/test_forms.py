@@ -18,7 +18,7 @@ from tests.cluster.hosts import lacking
 
 ROOT = Path(__file__).parents[2]
 CLUSTERS = ROOT / "experiments" / "clusters"
-LAUNCHED = (ROOT / "sweep.yaml", CLUSTERS / "aws.yaml", CLUSTERS / "gcp.yaml")
+LAUNCHED = (ROOT / "sweep.yaml", CLUSTERS / "aws.sketch.yaml", CLUSTERS / "gcp.sketch.yaml")
 
 
 def loaded(path: Path) -> dict[str, Any]:
@@ -32,6 +32,15 @@ def taken_by_ray(form: dict[str, Any]) -> dict[str, Any]:
     taken = prepare_config(form)
     validate_config(taken)
     return taken
+
+
+def test_forms_that_no_cloud_has_run_say_so() -> None:
+    """In their names, their first lines and the documentation; Slurm's has run."""
+    sketches = {path.name for path in CLUSTERS.iterdir() if ".sketch." in path.name}
+    assert sketches == {path.name for path in CLUSTERS.glob("*.yaml")}
+    assert all((CLUSTERS / name).read_text().startswith("# A sketch: ") for name in sketches)
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    assert set(re.findall(r"\w+\.sketch\.yaml", page)) == sketches
 
 
 @pytest.mark.parametrize("path", LAUNCHED, ids=lambda path: path.name)
@@ -98,7 +107,7 @@ def test_the_environment_reaches_every_shell_and_a_later_one_replaces_it(tmp_pat
 
 
 def test_kubernetes_form_runs_a_sweep_of_this_project() -> None:
-    spec = loaded(CLUSTERS / "kuberay.yaml")["spec"]
+    spec = loaded(CLUSTERS / "kuberay.sketch.yaml")["spec"]
     python, script, *words = shlex.split(spec["entrypoint"])
     assert (python, script) == ("python", "/cse/experiments/sweep.py")
     options = tyro.cli(Options, args=words)

@@ -155,8 +155,9 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     assert published.keys() == trained.keys()
     for name, expected in trained.items():
         assert all(torch.equal(expected[part], published[name][part]) for part in expected), name
-    again = cluster.ray("submit", "experiments/sweep.py", "quickstart")
+    again = cluster.ray("submit", "experiments/sweep.py")  # the quickstart is the default
     assert again.returncode == 0
+    assert "no study named: quickstart" in again.stdout
     assert "7 runs, 7 done, 0 to do" in again.stdout
     assert (head.home / "cse/analysis/tables/quickstart/quickstart.md").is_file()
 

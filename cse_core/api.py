@@ -1,0 +1,200 @@
+"""What a notebook calls: train on your own sentences, score any encoder, save a folder that is ready to push."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cse_core.data.atomic_write import atomic_write
+from cse_core.data.batches import pad
+from cse_core.data.corpora import lines_hash
+from cse_core.data.locate import read_lines
+from cse_core.evaluation import suite
+from cse_core.evaluation.scorers import Cosine, Scorer
+from cse_core.lookup import unknown
+from cse_core.method import Batch, Method, Tokens
+from cse_core.model_card import Scores, save_with_card
+from cse_core.models.embedding_cache import CachedEncoder, Progress, SentenceEncoder
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import backbone_hash, resolve
+from cse_core.models.sentence_transformers_format import read_pooling
+from cse_core.models.word_vectors import WordVectors, is_word_vectors
+from cse_core.run import Corpus, Pretrained, Run
+from cse_core.training.run_state import History
+from cse_core.training.train import OnStep
+from cse_core.training.train import train as train_run
+
+logger = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class HasEncode(Protocol):
+    """A model whose `encode` returns a vector a sentence, as an array or a tensor: sentence-transformers' models."""
+
+    def encode(self, sentences: Any, /) -> Any:
+        """Return the vectors of a list of sentences."""
+        ...
+
+
+class ForeignEncoder:
+    """Another library's model as a SentenceEncoder: its vectors in fp32 on the CPU."""
+
+    def __init__(self, model: HasEncode) -> None:
+        self.model, self.name = model, type(model).__name__
+
+    def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+        """Return the model's vectors; CachedEncoder checks that there is one a sentence."""
+        vectors = self.model.encode(list(sentences))
+        tensor = vectors.detach() if isinstance(vectors, Tensor) else torch.from_numpy(np.asarray(vectors, np.float32))
+        return tensor.float().cpu()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run: its checkpoint as an encoder, its losses and dev scores by step, the checkpoint's folder."""
+
+    run: Run
+    encoder: Encoder
+    history: History
+    folder: Path
+
+
+def evaluate(
+    encoder: HasEncode | str | Path,
+    tasks: str | Sequence[str] = "sts",
+    *,
+    data: str | Path | None = None,
+    scorer: Scorer | None = None,
+    progress: Progress | None = None,
+) -> dict[str, dict[str, float]]:
+    """Return {task: {metric: value}}, by the code that makes every number of the record; 0.7654 is a paper's 76.54.
+
+    `encoder` is an Encoder, a folder or name that Encoder.from_pretrained takes, word vectors, or any object with
+    sentence-transformers' `encode`. `tasks` are groups or single tasks (docs/evaluations.md); `data` is the folder with
+    the sets, else CSE_DATA. Each distinct sentence is embedded once. Correlations are of cosines unless another scorer
+    is given. A task that fails raises its reason. Warnings, such as of a set with other bytes than SentEval's, are
+    logged.
+    """
+    names = suite.expand_names([tasks] if isinstance(tasks, str) else tasks)
+    evaluated = suite.evaluate(
+        _sentence_encoder(encoder),
+        scorer or Cosine(),
+        names,
+        data=Path(data) if data else None,
+        progress=progress,
+    )
+    outcomes = {name: evaluated[name] for name in names}
+    for text in [text for source in (*evaluated.datasets.values(), *outcomes.values()) for text in source.warnings]:
+        logger.warning("%s", text)
+    return {name: dict(outcome.metrics) for name, outcome in outcomes.items()}
+
+
+def train(
+    method: Method,
+    sentences: Sequence[str] | str | Path | Corpus,
+    backbone: str | Path,
+    *,
+    store: str | Path = "runs",
+    select: str = "last",
+    data: str | Path | None = None,
+    device: str | None = None,
+    on_step: OnStep | None = None,
+    **settings: Any,
+) -> Trained:
+    """Train a method on your own sentences, or resume it, and return the encoder with its run and history.
+
+    `sentences` is a list, a text file with one sentence a line, or a Corpus. `backbone` is a folder, a hub name or an
+    embedded backbone; its own pooling is used unless `pooling` is given. `settings` are fields of Run: seed, epochs,
+    batch_size, learning_rate, dropout, ... `select` says which checkpoint is returned: "last", or the best on a dev
+    set ("stsb_dev", "avg_sts"), which is then read from `data`. Runs that the method needs (teachers) are trained
+    first. A run is kept in `store` under a key of its settings, sentences and backbone, and is trained only once.
+    """
+    allowed = [field.name for field in fields(Run) if field.name not in ("method", "backbone", "corpus")]
+    for name in settings:
+        if name not in allowed:
+            raise unknown("setting", name, allowed)
+    folder = resolve(str(backbone))
+    if "pooling" not in settings:
+        settings["pooling"], settings["template"] = read_pooling(folder)
+    run = Run(
+        method=method,
+        backbone=Pretrained(str(backbone), backbone_hash(folder)),
+        corpus=sentences if isinstance(sentences, Corpus) else _corpus(sentences, Path(store)),
+        **settings,
+    )
+    options = {"data": Path(data) if data else None, "device": device or _device(), "on_step": on_step}
+    history = _train_with_nested(run, Path(store), [select], options)
+    checkpoint = Path(store) / run.key / select
+    return Trained(run, Encoder.from_pretrained(checkpoint).to(device or _device()), history, checkpoint)
+
+
+def make_batch(
+    method: Method, sentences: Sequence[str], encoder: Encoder, *, max_length: int = 32, seed: int = 0
+) -> Batch:
+    """Return sentences as the batch that `method.loss` takes, on the encoder's device.
+
+    Texts are cut to `max_length` tokens. `seed` is that of the batch's own random numbers (masked words, ties of
+    ListMLE): pass the step, so that they differ from one to the next.
+    """
+    columns = method.examples(sentences, encoder.tokenizer, max_length)
+    padded = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
+    tokens = {name: Tokens(part.ids.to(encoder.device), part.mask.to(encoder.device)) for name, part in padded.items()}
+    rows = len(next(iter(columns.values())))
+    return Batch(torch.arange(rows), tokens, torch.Generator(encoder.device).manual_seed(seed))
+
+
+def export(encoder: Encoder, folder: str | Path, *, run: Run | None = None, scores: Scores | None = None) -> Path:
+    """Save an encoder with a model card, ready to push to a hub, and return the folder.
+
+    The card has the run's settings and the scores that are given: what `evaluate` returned for this encoder. Files of
+    other names in the folder stay, such as a clone's .git; those that say how an encoder is pooled are replaced.
+    """
+    settings = run.settings() | {"key": run.key} if run else {}
+    return save_with_card(encoder, Path(folder), settings, scores or {})
+
+
+def _sentence_encoder(encoder: HasEncode | str | Path) -> SentenceEncoder:
+    if isinstance(encoder, str | Path):
+        name = str(encoder)
+        return WordVectors.load(name) if is_word_vectors(name) else Encoder.from_pretrained(name).to(_device())
+    if isinstance(encoder, Encoder | WordVectors | CachedEncoder):
+        return encoder
+    return ForeignEncoder(encoder)
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _corpus(sentences: Sequence[str] | str | Path, store: Path) -> Corpus:
+    """Return the sentences as a corpus that is known by its content; a list is written to the store."""
+    if isinstance(sentences, str | Path):
+        path = Path(sentences).expanduser()
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: no such file; expected a list of sentences, a text file or a Corpus")
+        lines = read_lines(path)
+        return Corpus(str(path), len(lines), lines_hash(lines))
+    lines = list(sentences)
+    for number, line in enumerate(lines):
+        if "\n" in line or line.endswith("\r"):
+            raise ValueError(f"sentence {number}: expected no line break, got {line!r}; join or split its lines")
+    digest = lines_hash(lines)
+    path = store / "sentences" / f"{digest[:12]}.txt"
+    if not path.is_file():
+        atomic_write(path, "".join(f"{line}\n" for line in lines))
+    return Corpus(str(path), len(lines), digest)
+
+
+def _train_with_nested(run: Run, store: Path, rules: list[str], options: dict[str, Any]) -> History:
+    needed: dict[Run, list[str]] = {}
+    for nested, rule in run.nested_checkpoints():
+        needed.setdefault(nested, []).append(rule)
+    for nested, nested_rules in needed.items():
+        _train_with_nested(nested, store, nested_rules, options | {"on_step": None})
+    return train_run(run, store, rules=rules, **options)

@@ -1,0 +1,150 @@
+"""The README.md of an exported encoder: how to open it, what it was trained with, what it scored."""
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from cse_core.evaluation.suite import TASKS
+from cse_core.evaluation.tasks import STSTask, TransferTask
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import ASSETS, POOLING_FILE
+
+CARD = "README.md"
+OTHER_POOLING_FILES = ("modules.json", "1_Pooling/config.json")
+Scores = Mapping[str, Mapping[str, float]]  # task -> metric -> value, as `evaluate` returns them
+KINDS = {STSTask: "semantic-similarity", TransferTask: "text-classification"}  # the hub's names; else OTHER
+OTHER = "sentence-similarity"
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+POOLED = {
+    "cls": "vectors = model(**tokens).last_hidden_state[:, 0]",
+    "mean": (
+        'states, mask = model(**tokens).last_hidden_state, tokens["attention_mask"].unsqueeze(-1)\n'
+        "vectors = (states * mask).sum(1) / mask.sum(1)"
+    ),
+}
+OPEN_ANYWHERE = """\
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("{name}")
+vectors = model.encode(["A man plays a guitar.", "Someone makes music."])
+print(model.similarity(vectors, vectors))
+```
+
+With transformers only:
+
+```python
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer, model = AutoTokenizer.from_pretrained("{name}"), AutoModel.from_pretrained("{name}")
+sentences = ["A man plays a guitar.", "Someone makes music."]
+tokens = tokenizer(sentences, padding=True, truncation=True, return_tensors="pt")
+{pooled}
+```"""
+OPEN_HERE = """\
+sentence-transformers has no form for the pooling `{pooling}`, so this project opens it:
+
+```python
+from cse_core import Encoder, cosine_matrix
+
+encoder = Encoder.from_pretrained("{name}")
+vectors = encoder.encode(["A man plays a guitar.", "Someone makes music."])
+print(cosine_matrix(vectors, vectors))
+```"""
+
+
+def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object], scores: Scores) -> Path:
+    """Save an encoder and its card to a folder, in place of files of the same names, and return the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".export-", dir=folder) as temporary:
+        part = Path(temporary) / "encoder"
+        encoder.save_pretrained(part)
+        (part / CARD).write_text(model_card(encoder, folder.resolve().name, settings, scores))
+        for name in (POOLING_FILE, *OTHER_POOLING_FILES):  # of another pooling they would speak of this encoder too
+            (folder / name).unlink(missing_ok=True)
+        shutil.copytree(part, folder, dirs_exist_ok=True)
+    return folder
+
+
+def model_card(encoder: Encoder, name: str, settings: Mapping[str, object], scores: Scores) -> str:
+    """Return the text of a card, with the metadata that the Hugging Face hub reads.
+
+    `settings` are a run's; paths among them are shortened to their last part. Each score is one run's, of one seed.
+    """
+    template = f", inside the template `{encoder.template}`" if encoder.template else ""
+    opened = OPEN_ANYWHERE if encoder.pooling in POOLED else OPEN_HERE
+    parts = [
+        f"---\n{_metadata(encoder, name, settings, scores).to_yaml()}\n---",
+        f"# {name}",
+        f"Sentence embeddings of {encoder.width} dimensions, compared by cosine. "
+        f"Pooling `{encoder.pooling}`{template}; texts are cut to {encoder.max_length} tokens.",
+        "## Use",
+        opened.format(name=name, pooling=encoder.pooling, pooled=POOLED.get(encoder.pooling, "")),
+        "## Training",
+        "\n".join(_settings_table(settings)) if settings else "Not trained here: exported as it was.",
+        "## Scores",
+        "\n".join(_scores_table(scores)) if scores else "Not scored.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _metadata(encoder: Encoder, name: str, settings: Mapping[str, object], scores: Scores) -> ModelCardData:
+    opened = encoder.pooling in POOLED
+    base = str(settings.get("backbone", ""))
+    on_hub = HUB_NAME.fullmatch(base) and not Path(base).exists() and not (ASSETS / base).is_dir()
+    return ModelCardData(
+        base_model=base if on_hub else None,
+        library_name="sentence-transformers" if opened else "transformers",
+        pipeline_tag="sentence-similarity",
+        tags=["sentence-transformers" if opened else "transformers", "feature-extraction", "sentence-similarity"],
+        model_name=name,
+        eval_results=[
+            EvalResult(
+                task_type=_kind(task),
+                dataset_type=task,
+                dataset_name=task,
+                metric_type=metric,
+                metric_value=float(value),
+            )
+            for task, metrics in scores.items()
+            for metric, value in metrics.items()
+        ]
+        or None,
+    )
+
+
+def _kind(task: str) -> str:
+    return KINDS.get(type(TASKS.get(task)), OTHER)
+
+
+def _settings_table(settings: Mapping[str, object]) -> Iterator[str]:
+    yield "| setting | value |\n| --- | --- |"
+    for name, value in settings.items():
+        if value not in (None, ""):
+            yield f"| {name} | {_cell(_without_folders(str(value)))} |"
+
+
+def _scores_table(scores: Scores) -> Iterator[str]:
+    yield "Values of this one checkpoint, as fractions: 0.7654 is a paper's 76.54. Another seed gives other values.\n"
+    yield "| task | metric | value |\n| --- | --- | ---: |"
+    for task, metrics in scores.items():
+        for metric, value in metrics.items():
+            yield f"| {task} | {metric} | {value:.4f} |"
+
+
+def _without_folders(text: str) -> str:
+    """Return a setting with this machine's paths shortened to their last part; a hub's owner/name stays."""
+
+    def shorten(word: str) -> str:
+        path = Path(word).expanduser()
+        return path.name if path.is_absolute() or path.exists() else word
+
+    return re.sub(r"[^ ;=]*/[^ ;=]*", lambda match: shorten(match[0]), shorten(text))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

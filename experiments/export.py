@@ -1,0 +1,54 @@
+"""Export a checkpoint as a folder that is ready to push to a hub, with a model card of its settings and scores.
+
+    python experiments/export.py mlruns/store/c4bb688a65d9/stsb_dev my-encoder
+
+The folder opens in sentence-transformers and transformers too, if the pooling is cls or mean.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from cse_core.model_card import save_with_card
+from cse_core.models.encoder import Encoder
+from cse_core.training.checkpoint import check_content, read_manifest
+from experiments.cli.command import run_command
+from experiments.cli.console import console
+from experiments.results.csv_record import UNRECORDED
+from experiments.results.run_result import read_result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Export a checkpoint of a run, with the scores that its result.json has of it."""
+
+    checkpoint: tyro.conf.Positional[Path]
+    """The folder of a checkpoint: mlruns/store/<key>/<selection rule>, or mlruns/own/<key>/<selection rule>."""
+    folder: tyro.conf.Positional[Path]
+    """The new folder, named as the encoder is to be called."""
+
+
+def main(options: Options) -> None:
+    """Check the checkpoint, save it with its card, and say what is in it."""
+    manifest = read_manifest(options.checkpoint)
+    check_content(options.checkpoint, manifest)
+    result = read_result(options.checkpoint.resolve().parent)
+    if result is None:
+        raise FileNotFoundError(
+            f"{options.checkpoint.parent}: no result.json, so the run's settings and scores are not known; run the "
+            "command that trained it again, which writes it"
+        )
+    scores: dict[str, dict[str, float]] = {}
+    for cell in result["cells"]:
+        if (cell["select"], cell["scorer"]) == (manifest.rule, "cosine") and cell["metric"] not in UNRECORDED:
+            scores.setdefault(cell["task"], {})[cell["metric"]] = cell["score"]
+    settings = result["parameters"] | {"key": manifest.key, "checkpoint": manifest.rule, "step": manifest.step}
+    settings |= {name: result["environment"].get(name, "") for name in ("commit", "device")}
+    save_with_card(Encoder.from_pretrained(options.checkpoint), options.folder, settings, scores)
+    console.print(f"{options.folder}: {result['name']}, {manifest.rule}, with the scores of {len(scores)} tasks")
+    console.print(f"push it: hf upload OWNER/{options.folder.resolve().name} {options.folder}")
+
+
+if __name__ == "__main__":
+    run_command(lambda: main(tyro.cli(Options)))

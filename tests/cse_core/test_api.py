@@ -1,0 +1,179 @@
+"""What `cse_core` exports, against the parts that it is made of."""
+
+import ast
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor
+
+import cse_core
+from cse_core import (
+    Corpus,
+    Encoder,
+    Flowed,
+    Pretrained,
+    RankCSE,
+    Run,
+    SimCSE,
+    Teacher,
+    Whitened,
+    consistency,
+    cosine_matrix,
+    evaluate,
+    info_nce,
+    list_net,
+    make_batch,
+    train,
+)
+from cse_core.data.corpora import lines_hash
+from cse_core.data.synthetic import sentences
+from cse_core.evaluation import suite
+from cse_core.evaluation.scorers import Cosine
+from cse_core.training.train import train as train_run
+
+SETTINGS: dict[str, Any] = {"epochs": 1, "batch_size": 16, "learning_rate": 3e-4, "dropout": 0.3}
+TEXTS = sentences(48)
+
+
+def test_importing_the_package_loads_no_library() -> None:
+    code = (
+        "import sys, cse_core; dir(cse_core); print(sorted({'torch', 'transformers', 'numpy', 'datasets'} & "
+        "{name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_editors_see_the_names_that_are_exported() -> None:
+    (shown,) = [node for node in ast.parse(Path(cse_core.__file__).read_text()).body if isinstance(node, ast.If)]
+    seen = {node.module: {one.name for one in node.names} for node in shown.body if isinstance(node, ast.ImportFrom)}
+    assert seen == {module: set(names) for module, names in cse_core.EXPORTS.items()}
+    for name in cse_core.__all__:
+        assert getattr(cse_core, name) is not None
+        assert name in dir(cse_core)
+    with pytest.raises(AttributeError, match="no attribute 'evalute'"):
+        cse_core.evalute  # noqa: B018
+
+
+class ByArrays:
+    """An encoder of another library: it takes a list, and returns arrays of another width than float32."""
+
+    def __init__(self, inner: Encoder) -> None:
+        self.inner = inner
+
+    def encode(self, texts: list[str]) -> NDArray[np.float64]:
+        assert isinstance(texts, list)
+        return self.inner.encode(texts).numpy().astype(np.float64)
+
+
+class ByTensors(ByArrays):
+    """One that returns tensors with a gradient."""
+
+    def encode(self, texts: list[str]) -> Tensor:  # ty: ignore[incompatible-method-override]
+        return self.inner.encode(texts).requires_grad_()
+
+
+def test_evaluate_gives_the_suites_numbers_for_every_kind_of_encoder(tmp_path: Path) -> None:
+    encoder, tasks = Encoder.from_pretrained("wiki-tiny", pooling="mean"), ["synthetic_dev", "phrases"]
+    encoder.save_pretrained(tmp_path / "mine")
+    expected = {name: outcome.metrics for name, outcome in suite.evaluate(encoder, Cosine(), tasks).outcomes.items()}
+    for each in (encoder, tmp_path / "mine", str(tmp_path / "mine"), ByArrays(encoder), ByTensors(encoder)):
+        assert evaluate(each, tasks) == expected
+    assert evaluate(encoder, "phrases") == {"phrases": expected["phrases"]}
+
+
+def test_evaluate_takes_another_scorer_and_refuses_what_is_no_encoder() -> None:
+    encoder = Encoder.from_pretrained("wiki-tiny")
+    whitened = suite.evaluate(encoder, Whitened(), ["synthetic_dev"])["synthetic_dev"]
+    assert evaluate(encoder, "synthetic_dev", scorer=Whitened()) == {"synthetic_dev": whitened.metrics}
+    with pytest.raises(ValueError, match="ByArrays: not an Encoder, got 'top2_mean'"):
+        evaluate(ByArrays(encoder), "synthetic_dev", scorer=Flowed())
+    with pytest.raises(ValueError, match=r"unknown task 'stsbb' \(did you mean stsb"):
+        evaluate(encoder, ["stsbb"])
+
+
+def test_train_is_the_run_of_these_settings_on_these_sentences(tmp_path: Path) -> None:
+    steps: list[int] = []
+    trained = train(
+        SimCSE(), TEXTS, "wiki-tiny", store=tmp_path / "a", on_step=lambda step, history: steps.append(step), **SETTINGS
+    )
+    assert steps == [1, 2, 3]
+    (tmp_path / "mine.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    corpus = Corpus(str(tmp_path / "mine.txt"), len(TEXTS), lines_hash(TEXTS))
+    run = Run(method=SimCSE(), backbone=trained.run.backbone, corpus=corpus, **SETTINGS)
+    assert run.key == trained.run.key
+    train_run(run, tmp_path / "b")
+    by_hand = load_file(tmp_path / "b" / run.key / "last" / "model.safetensors")
+    for other in (tmp_path / "mine.txt", corpus):
+        again = train(SimCSE(), other, "wiki-tiny", store=tmp_path / "c", **SETTINGS)
+        assert again.run.key == run.key
+        found = load_file(again.folder / "model.safetensors")
+        assert all(torch.equal(found[name], value) for name, value in by_hand.items())
+    assert torch.equal(again.encoder.encode(TEXTS), trained.encoder.encode(TEXTS))
+
+
+def test_a_finished_run_is_not_trained_again_and_another_seed_is_another_run(tmp_path: Path) -> None:
+    first = train(SimCSE(), TEXTS, "wiki-tiny", store=tmp_path, **SETTINGS)
+    steps: list[int] = []
+    again = train(SimCSE(), TEXTS, "wiki-tiny", store=tmp_path, on_step=lambda step, _: steps.append(step), **SETTINGS)
+    assert (again.history, steps) == (first.history, [])
+    other = train(SimCSE(), TEXTS, "wiki-tiny", store=tmp_path, seed=1, **SETTINGS)
+    assert not torch.equal(other.encoder.encode(TEXTS), first.encoder.encode(TEXTS))
+
+
+def test_teachers_are_trained_first_and_a_backbones_own_pooling_is_used(tmp_path: Path) -> None:
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "backbone")
+    teacher = train(SimCSE(), TEXTS, tmp_path / "backbone", store=tmp_path / "first", **SETTINGS).run
+    assert teacher.pooling == "mean"
+    method = RankCSE(teachers=(Teacher(teacher, 0.5, "last"), Teacher(replace(teacher, seed=1), 0.5, "last")))
+    student = train(method, TEXTS, "wiki-tiny", store=tmp_path / "second", **SETTINGS)
+    assert student.run.pooling == "cls"
+    trained = {path.parent.name for path in (tmp_path / "second").glob("*/history.json")}
+    assert trained == {student.run.key, *(run.key for run in student.run.nested())}
+    assert len(trained) == 3
+
+
+def test_what_can_not_be_trained_on_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"unknown setting 'learning_rat' \(did you mean learning_rate"):
+        train(SimCSE(), TEXTS, "wiki-tiny", store=tmp_path, learning_rat=1e-3)
+    with pytest.raises(ValueError, match=r"sentence 1: expected no line break, got 'a\\nb'"):
+        train(SimCSE(), ["one", "a\nb", "three"], "wiki-tiny", store=tmp_path)
+    with pytest.raises(FileNotFoundError, match="expected a list of sentences, a text file or a Corpus"):
+        train(SimCSE(), "no such file", "wiki-tiny", store=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_methods_loss_on_ones_own_batch_is_the_sum_of_its_pure_functions() -> None:
+    """RankCSE, Eq. 6, with the dropout masks of one seed."""
+    encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.3).train()
+    teacher = torch.randn(len(TEXTS), 8, generator=torch.Generator().manual_seed(1))
+    method = RankCSE(teachers=(Teacher(Pretrained("mine")),), consistency_weight=0.5, distillation_weight=2.0)
+    modules = method.modules(encoder, torch.Generator().manual_seed(0))
+    batch = make_batch(method, TEXTS, encoder)
+    torch.manual_seed(0)
+    loss = method.loss(encoder, batch, modules, {"teacher_0": teacher})
+    torch.manual_seed(0)
+    z1, z2 = (modules["head"](vectors) for vectors in encoder(batch["text"], batch["text"]))
+    student = cosine_matrix(z1, z2)
+    expected = info_nce(z1, z2, 0.05) + 0.5 * consistency(student, 0.05)
+    expected = expected + 2.0 * list_net(student, cosine_matrix(teacher, teacher), 0.025, 0.0125)
+    assert torch.allclose(loss.total, expected, rtol=1e-6, atol=0)
+
+
+def test_a_batch_has_the_cut_tokens_of_its_sentences_and_a_generator_of_its_seed() -> None:
+    encoder, long = Encoder.from_pretrained("wiki-tiny"), ["one two three four five six seven eight", "one"]
+    batch = make_batch(SimCSE(), long, encoder, max_length=5, seed=3)
+    ids = [row[mask].tolist() for row, mask in zip(batch["text"].ids, batch["text"].mask, strict=True)]
+    whole = encoder.tokenizer(long)["input_ids"]
+    assert ids == [[*whole[0][:4], whole[0][-1]], whole[1]]
+    assert batch.rows.tolist() == [0, 1]
+    again = make_batch(SimCSE(), long, encoder, seed=3)
+    assert torch.equal(torch.rand(3, generator=batch.generator), torch.rand(3, generator=again.generator))

@@ -1,0 +1,50 @@
+"""`export.py` on a run of the command line's own kind."""
+
+import json
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+
+from cse_core.evaluation.scorers import Cosine
+from cse_core.models.pretrained import backbone_hash
+from cse_core.training.checkpoint import CheckpointError
+from experiments.execution.job import ExecutionSettings, Job, Scoring, execute
+from experiments.export import Options, main
+from tests.support.training import TINY
+
+
+def test_an_exported_checkpoint_has_its_weights_settings_and_own_scores(tmp_path: Path) -> None:
+    rules = [Scoring(rule, Cosine(), ("synthetic",)) for rule in ("last", "synthetic_dev")]
+    rules.append(Scoring("last", Cosine("mean"), ("synthetic_dev",)))
+    result = execute(Job(TINY, "own", "simcse", tuple(rules)), ExecutionSettings(tmp_path))
+    checkpoint = tmp_path / TINY.key / "last"
+    before = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
+    main(Options(checkpoint=checkpoint, folder=tmp_path / "mine"))
+    assert {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()} == before
+    assert backbone_hash(tmp_path / "mine") == backbone_hash(checkpoint)
+    assert not (tmp_path / "mine" / "checkpoint.json").exists()
+    card = ModelCard.load(tmp_path / "mine" / "README.md")
+    found = {(one.dataset_name, one.metric_type): one.metric_value for one in card.data.eval_results or []}
+    cells = [cell for cell in result["cells"] if (cell["select"], cell["scorer"]) == ("last", "cosine")]
+    expected = {(cell["task"], cell["metric"]): cell["score"] for cell in cells}
+    assert found == {
+        place: score for place, score in expected.items() if place[1] not in ("pearson.mean", "pearson.wmean")
+    }
+    assert found
+    for line in (f"| key | {TINY.key} |", "| checkpoint | last |", f"| step | {result['kept']['last']['step']} |"):
+        assert line in card.text
+
+
+def test_a_damaged_checkpoint_and_one_without_result_are_refused(tmp_path: Path) -> None:
+    execute(Job(TINY, "own", "simcse", (Scoring("last", Cosine(), ("synthetic",)),)), ExecutionSettings(tmp_path))
+    checkpoint, options = tmp_path / TINY.key / "last", {"folder": tmp_path / "mine"}
+    (tmp_path / TINY.key / "result.json").rename(tmp_path / "away.json")
+    with pytest.raises(FileNotFoundError, match=r"no result.json"):
+        main(Options(checkpoint=checkpoint, **options))
+    (tmp_path / "away.json").rename(tmp_path / TINY.key / "result.json")
+    config = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"config.json: .* its manifest says"):
+        main(Options(checkpoint=checkpoint, **options))
+    assert not (tmp_path / "mine").exists()
