@@ -137,7 +137,7 @@ def test_ranks_against_a_corpus_score_pairs_and_count_shared_neighbours(tmp_path
         assert arrays["cosines"].shape == arrays["pair_scores"].shape == (1379,)
     refused = command("evaluate.py", "wiki-tiny", *place, "--tasks", "neighbours")
     assert refused.returncode == 1
-    assert "stsb_neighbours: neighbours are looked for in a corpus" in refused.stderr
+    assert "stsb_neighbours: neighbours require a corpus, which the scorer cosine lacks" in refused.stderr
 
 
 @pytest.mark.slow

@@ -183,7 +183,7 @@ def test_an_interrupted_audit_goes_on_with_the_same_seed_and_store(mlruns: Path,
 
 @pytest.mark.slow
 def test_a_store_of_sweeps_is_refused(mlruns: Path, cache: Path) -> None:
-    with pytest.raises(ValueError, match="holds files that no audit made; name an empty folder"):
+    with pytest.raises(ValueError, match="holds files that no audit made; expected an empty folder"):
         audit([STUDY], 3, mlruns=mlruns, store=mlruns / "store")
     assert not (mlruns / "store" / MARKER).exists()
 

@@ -56,7 +56,7 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     assert done.returncode == 1
     runs = {row.label: row.runs()[0] for row in tiny_study.faulty(tiny_study.SCALE).rows}
     said = re.sub(r"\s+", " ", done.stdout)
-    assert f"failed: raises s42 ({runs['raises'].key}): RuntimeError: told to fail" in said
+    assert f"failed: raises s42 ({runs['raises'].key}): RuntimeError: set to fail" in said
     assert f"failed: nan s42 ({runs['nan'].key}): DivergedError: run {runs['nan'].key}: loss is nan at step 6" in said
     assert f"failed: after s42 ({runs['after'].key}): not started: it needs run {runs['raises'].key}" in said
     kept = {runs["well"].key, runs["lost"].key}
