@@ -33,7 +33,7 @@ class PrimaryVerdict:
 
     @property
     def published_inside(self) -> bool | None:
-        """Whether the 95 % interval holds the paper's effect; None without verdict of the two."""
+        """Whether the 95 % interval holds the paper's effect; None without an interval or a published effect."""
         interval = self.estimate.interval() if self.estimate else None
         if interval is None or self.contrast.published is None:
             return None
