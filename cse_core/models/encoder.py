@@ -140,8 +140,9 @@ class Encoder(nn.Module):
 
     def clone(self) -> "Encoder":
         """Return an encoder of the same settings with weights of its own, equal to these."""
-        copied = self.with_pooling(self.pooling, self.template, self.longest)
-        copied.backbone, copied.precision = copy.deepcopy(self.backbone), self.precision
+        settings: dict[str, Any] = {"pooling": self.pooling, "template": self.template, "longest": self.longest}
+        copied = type(self)(copy.deepcopy(self.backbone), self.tokenizer, name=self.name, **settings)
+        copied.precision = self.precision
         return copied
 
     @property

@@ -10,6 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from cse_core.method import Batch, Encode, Loss, Method, with_fields
+from cse_core.methods.baselines.consert import ConSERT
+from cse_core.methods.baselines.ct import CT
+from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.mocose import MoCoSE
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.diffcse import DiffCSE
 from cse_core.methods.mlm import MLM
@@ -62,6 +66,19 @@ def test_a_generator_has_no_gradient_and_a_discriminator_has_one() -> None:
     found = cost(DiffCSE())
     assert (found.forward, found.with_gradient) == (2 + 2 + 2, 2 + 2)
     assert (found.trained_encoders, found.frozen_encoders) == (1, 1)
+
+
+def test_a_second_encoder_counts_with_a_gradient_only_where_it_is_trained() -> None:
+    slow = cost(MoCoSE(), pooling="cls")
+    assert (slow.forward, slow.with_gradient, slow.trained_encoders, slow.frozen_encoders) == (2, 1, 0, 1)
+    twins = cost(CT(negatives=3), pooling="mean")  # the second reads the first sentence of each four
+    assert (twins.forward, twins.with_gradient) == (1 + 1 / 4, 1 + 1 / 4)
+    assert (twins.trained_encoders, twins.frozen_encoders) == (1, 0)
+    alone, queued = (cost(ESimCSE(queue_size=size)) for size in (0, 160))
+    assert 2 < alone.forward <= 2 * (LENGTH + 9) / LENGTH  # the view with repetitions is the longer one
+    assert (queued.forward, queued.with_gradient) == (alone.forward + 1, alone.forward)
+    assert (alone.frozen_encoders, queued.frozen_encoders) == (0, 1)
+    assert cost(ConSERT(), pooling="mean").forward == 2
 
 
 def test_templates_lengthen_rows_and_bare_templates_add_some() -> None:

@@ -10,7 +10,7 @@ from cse_core.data.corpora import lines_hash, read_source
 from cse_core.method import Recipe
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Run
-from experiments.schema.recipes import FIRST_LINES, STS_TEXTS, consert_run, ct_run, first_lines
+from experiments.schema.recipes import FIRST_LINES, RUNS, STS_TEXTS, consert_run, ct_run, first_lines
 from experiments.schema.scales import SCALES
 
 BASE, LARGE, SMALL = "bert-base-uncased", "bert-large-uncased", SCALES["small"]
@@ -93,3 +93,13 @@ def test_pinned_first_lines_are_what_they_say(real_data: Path) -> None:
     assert lines_hash(read_source(STS_TEXTS, real_data)) == STS_TEXTS.sha256
     assert first_lines(SMALL.corpus, 10) == Corpus(SMALL.corpus.name, 10)
     assert first_lines(SMALL.corpus, 16_384) == SMALL.corpus
+
+
+def test_mocoses_schedule_is_as_long_as_its_training() -> None:
+    found = {name: made(RUNS["mocose"](scale, BASE)) for name, scale in SCALES.items()}
+    assert {name: run.method.momentum_steps for name, run in found.items()} == {  # ty: ignore[missing-attribute]
+        "quickstart": 8192 // 64,
+        "small": 16_384 // 64,
+        "small-1m": 15_000,
+        "paper": 15_000,
+    }
