@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from analysis.plots import style
 from analysis.plots.figure_data import Arrays, FigureData, missing_seeds, seeds_text
-from cse_core.evaluation.subsets import SIMILAR
+from cse_core.evaluation.sts_subsets import SIMILAR
 from cse_core.metrics.geometry import cosine_bins
 from cse_core.metrics.neighbours import bins, gain
 from experiments.schema.columns import PUBLISHED_NAMES

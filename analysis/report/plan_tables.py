@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
 from analysis.stats.significance import Interval
-from analysis.verdicts.primaries import DECIDED, PrimaryVerdict, judge_contrasts
+from analysis.verdicts.primaries import DECIDED, ContrastVerdict, judge_contrasts
 from experiments.schema.columns import column
 from experiments.schema.contrasts import PRIMARY, Contrast
 from experiments.schema.study import Study
@@ -47,7 +47,7 @@ def contrast_text(contrast: Contrast) -> str:
     return " ".join(parts).removeprefix("+ ")
 
 
-def verdicts_grid(judged: Sequence[PrimaryVerdict]) -> Grid:
+def verdicts_grid(judged: Sequence[ContrastVerdict]) -> Grid:
     """Return the verdicts: estimate, interval, seeds, both corrected p, the published effect, what was detectable."""
     return Grid(
         "",
@@ -67,7 +67,7 @@ def verdicts_grid(judged: Sequence[PrimaryVerdict]) -> Grid:
     )
 
 
-def _verdict_line(verdict: PrimaryVerdict) -> tuple[str, ...]:
+def _verdict_line(verdict: ContrastVerdict) -> tuple[str, ...]:
     contrast, digits = verdict.contrast, column(verdict.contrast.column).digits or 2
     estimate = verdict.estimate
     band: Interval | None = estimate.interval() if estimate else None
@@ -85,13 +85,13 @@ def _verdict_line(verdict: PrimaryVerdict) -> tuple[str, ...]:
     )
 
 
-def _published_text(verdict: PrimaryVerdict) -> str:
+def _published_text(verdict: ContrastVerdict) -> str:
     if verdict.contrast.published is None:
         return DASH
     where = {True: ", inside", False: ", excluded", None: ""}[verdict.published_inside]
     return f"{number(verdict.contrast.published, sign=True)}{where}"
 
 
-def _verdict_text(verdict: PrimaryVerdict) -> str:
-    small = ", by less than the margin" if verdict.verdict in DECIDED[:2] and verdict.within_margin else ""
+def _verdict_text(verdict: ContrastVerdict) -> str:
+    small = ", by less than the margin" if verdict.verdict in DECIDED[:2] and verdict.smaller_than_margin else ""
     return verdict.verdict + small + (f": {verdict.reason}" if verdict.reason else "")

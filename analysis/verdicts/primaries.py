@@ -20,8 +20,8 @@ DECIDED = (BETTER, WORSE, EQUIVALENT)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrimaryVerdict:
-    """A contrast, its estimate at the last complete look, and what follows from it."""
+class ContrastVerdict:
+    """A contrast, a primary or a control, its estimate at the last complete look, and what follows from it."""
 
     contrast: Contrast
     estimate: ContrastEstimate | None = None
@@ -40,23 +40,23 @@ class PrimaryVerdict:
         return interval.low <= self.contrast.published <= interval.high
 
     @property
-    def within_margin(self) -> bool:
-        """Whether the estimate is smaller than the margin."""
+    def smaller_than_margin(self) -> bool:
+        """Whether the estimate, not its interval, is smaller than the margin."""
         return self.estimate is not None and abs(self.estimate.mean) < self.contrast.margin
 
 
-def judge_contrasts(studies: Iterable[Results]) -> tuple[PrimaryVerdict, ...]:
+def judge_contrasts(studies: Iterable[Results]) -> tuple[ContrastVerdict, ...]:
     """Judge all contrasts of these studies together, by the plan: looks, corrections, controls."""
     results_of = {contrast: results for results in studies for contrast in results.study.contrasts}
     looks = {contrast: _looks(results, contrast) for contrast, results in results_of.items()}
     differing = _holm({c: _difference(by_look) for c, by_look in looks.items() if c.kind != NEGATIVE})
-    within = _holm({c: _equivalence(c, by_look) for c, by_look in looks.items() if c.kind == PRIMARY})
+    equivalent = _holm({c: _equivalence(c, by_look) for c, by_look in looks.items() if c.kind == PRIMARY})
     level = significance.ALPHA / max(1, len(differing))
     judged = [
-        _judge(results_of[contrast], contrast, by_look, differing.get(contrast), within.get(contrast), level)
+        _judge(results_of[contrast], contrast, by_look, differing.get(contrast), equivalent.get(contrast), level)
         for contrast, by_look in looks.items()
     ]
-    blind = _families_that_show_nothing(judged)
+    blind = _undetectable_families(judged)
     return tuple(
         replace(verdict, verdict=NOT_TESTABLE, reason=blind[verdict.contrast.family])
         if verdict.contrast.kind == PRIMARY and verdict.contrast.family in blind and verdict.estimate
@@ -117,9 +117,9 @@ def _judge(
     differing: float | None,
     within: float | None,
     level: float,
-) -> PrimaryVerdict:
+) -> ContrastVerdict:
     if not by_look:
-        return PrimaryVerdict(contrast=contrast, reason=_missing(results, contrast))
+        return ContrastVerdict(contrast=contrast, reason=_missing(results, contrast))
     estimate = list(by_look.values())[-1]
     verdict = INCONCLUSIVE
     if differing is not None and differing < significance.ALPHA:
@@ -129,7 +129,7 @@ def _judge(
     elif contrast.kind == NEGATIVE:
         interval = estimate.interval()
         verdict = BETTER if interval and interval.low > 0 else INCONCLUSIVE
-    return PrimaryVerdict(
+    return ContrastVerdict(
         contrast=contrast,
         estimate=estimate,
         difference_p=differing,
@@ -150,7 +150,7 @@ def _missing(results: Results, contrast: Contrast) -> str:
     return "; ".join(lacking) or "the same on every seed: the treatment never acted"
 
 
-def _families_that_show_nothing(judged: Sequence[PrimaryVerdict]) -> dict[str, str]:
+def _undetectable_families(judged: Sequence[ContrastVerdict]) -> dict[str, str]:
     """Return the families whose positive control is not detected or whose negative control is, with the reason."""
     reasons = {}
     for verdict in judged:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cse_core.data.senteval import TRANSFER, EvalDataset
 from cse_core.evaluation.scorers import Cosine, Scorer
-from cse_core.evaluation.subsets import SIMILAR, gold_between, unordered_pairs
+from cse_core.evaluation.sts_subsets import SIMILAR, gold_between, unordered_pairs
 from cse_core.evaluation.task import BaseTask, Inputs, Outcome, check_nonzero
 from cse_core.evaluation.transfer import SPLITS
 from cse_core.functional.contrastive import pair_cosines

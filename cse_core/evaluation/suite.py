@@ -17,7 +17,7 @@ from cse_core.data.senteval import (
 )
 from cse_core.evaluation.dataset_facts import EXAMPLES, Example, Gold, Halves, Sizes
 from cse_core.evaluation.scorers import SPLITS, Scorer
-from cse_core.evaluation.subsets import SEEN, SUBSETS
+from cse_core.evaluation.sts_subsets import SEEN, SUBSETS
 from cse_core.evaluation.task import Inputs, Outcome, Task
 from cse_core.evaluation.tasks import (
     GeometryTask,

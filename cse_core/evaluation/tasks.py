@@ -14,7 +14,7 @@ from torch import Tensor
 from cse_core.data.senteval import EvalDataset
 from cse_core.evaluation import transfer
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
-from cse_core.evaluation.subsets import SUBSETS
+from cse_core.evaluation.sts_subsets import SUBSETS
 from cse_core.evaluation.task import BaseTask, Inputs, Outcome, PairList, check_finite, check_nonzero
 from cse_core.functional.contrastive import cosine_matrix, pair_cosines
 from cse_core.metrics import correlation, geometry, neighbours, ranking

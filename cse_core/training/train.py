@@ -39,6 +39,7 @@ def train(
 ) -> History:
     """Train or resume a run, unless it is finished; return its history, with a checkpoint for each selection rule.
 
+    A selection rule says which checkpoint is kept: `last`, or the best on a dev task of that name (`stsb_dev`).
     `compiled` hands the backbone's training passes to torch.compile, on a GPU; a CPU's passes are written out already.
     A run whose step does not fit into memory resumes from its last state with activation checkpointing. That is
     bit-identical, unlike smaller batches: a contrastive loss needs the whole batch at once.

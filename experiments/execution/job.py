@@ -119,10 +119,10 @@ def _execute(
     job: Job, execution: ExecutionSettings, on_step: Callable[[int, History], object] | None, on_score: Progress | None
 ) -> dict[str, Any]:
     torch.set_num_threads(execution.threads)
-    started = time.monotonic()
     folder = execution.store / job.key
     done = read_result(folder) or {"cells": []}
     history = _train(job, execution, on_step)
+    started = time.monotonic()
     cells, warnings = list(done["cells"]), {*history.warnings, *done.get("warnings", [])}
     history.data = done.get("data", {}) | history.data
     failures: dict[str, str] = {}

@@ -15,7 +15,7 @@ from analysis.verdicts.primaries import (
     INCONCLUSIVE,
     NOT_TESTABLE,
     WORSE,
-    PrimaryVerdict,
+    ContrastVerdict,
     judge_contrasts,
 )
 from experiments.results.csv_record import RESULTS
@@ -61,7 +61,7 @@ def scored(means: Mapping[str, float], *contrasts: Contrast, seeds: int = 10, la
 
 def judged(
     ours: float, *, seeds: int = 10, lacking: int = 0, means: Mapping[str, float] = MEANS, **more: Any
-) -> PrimaryVerdict:
+) -> ContrastVerdict:
     found = judge_contrasts(
         [scored({**means, "ours": ours}, *CONTROLS, contrast(**more), seeds=seeds, lacking=lacking)]
     )

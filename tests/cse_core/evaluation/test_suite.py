@@ -13,7 +13,7 @@ import torch
 
 from cse_core.data import synthetic
 from cse_core.data.senteval import STS_TEST, TRANSFER, labelled_sentences, pairs
-from cse_core.evaluation import suite, transfer
+from cse_core.evaluation import suite, tasks, transfer
 from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Scorer, Whitened
 from cse_core.evaluation.suite import GROUPS, PHRASES, TASKS, evaluate, expand_names
 from cse_core.evaluation.transfer import Accuracy
@@ -46,6 +46,19 @@ def classified(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple]:
 @pytest.fixture(scope="module")
 def memory() -> CachedEncoder:
     return CachedEncoder(Encoder.from_pretrained("wiki-tiny"))
+
+
+def test_the_task_that_contributing_shows_is_evaluated(monkeypatch: pytest.MonkeyPatch, memory: CachedEncoder) -> None:
+    page = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text().partition("## Add an evaluation\n")[2]
+    names = dict(vars(tasks))
+    exec(page.partition("```python\n")[2].partition("```")[0], names)
+    monkeypatch.setitem(TASKS, "mean", names["MeanScore"](("synthetic",)))
+    found = evaluate(memory, Cosine(), ["mean"]).outcomes["mean"]
+    table = pairs("synthetic").table
+    assert found.rows == len(table)
+    first, second = (memory.encode(list(table[side])) for side in ("sentence1", "sentence2"))
+    mean = float(torch.cosine_similarity(first, second).mean())
+    assert found.metrics == {"mean_score": pytest.approx(mean, abs=1e-6)}
 
 
 class Constant(Recording):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from cse_core.data.senteval import STS_TEST, TRANSFER, EvalDataset, pairs
-from cse_core.evaluation.subsets import SUBSETS, disjoint, gold_between, normalise
+from cse_core.evaluation.sts_subsets import SUBSETS, disjoint, gold_between, normalise
 from cse_core.metrics.correlation import correlations
 from experiments.results import score_tables
 from tests.support.outcomes import SHARED_WITH_DEV, Pair, columns, cosines, evaluation_of, exact, words_of
