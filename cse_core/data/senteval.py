@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from cse_core.data import synthetic
+from cse_core.data import own_pairs, synthetic
 from cse_core.data.arrow_cache import arrow_table, cache_folder
 from cse_core.data.locate import locate_senteval, read_lines
 from cse_core.run import key_of
@@ -116,6 +116,10 @@ def pairs(task: str, folder: Path | None = None) -> EvalDataset:
         return _load_dataset(task, names, folder, PAIRS, lambda root: _year_rows(task, root))
     if task in SINGLE:
         return _load_dataset(task, [SINGLE[task].file], folder, PAIRS, lambda root: _single_rows(task, root))
+    if own_pairs.is_own(task):
+        own = own_pairs.find(task)
+        table = _cached_table({"task": task, "sha256": own.sha256}, PAIRS, lambda: own.rows)
+        return EvalDataset(task, table, {own.path.name: own.sha256})
     raise ValueError(f"task {task}: not among {', '.join((*STS_TEST, *STS_DEV, *STS_TRAIN, *SYNTHETIC))}")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cse_core.data import own_pairs
 from cse_core.data.senteval import (
     STS_DEV,
     STS_TEST,
@@ -82,8 +83,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def expand_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the tasks of groups and single names, each once, in order; a group comes before a task of its name."""
-    return tuple(_look_up(task for name in names for task in GROUPS.get(name, (name,))))
+    """Return the tasks of groups, single names and .tsv files (own_pairs.py), each once, in order.
+
+    A group comes before a task of its name.
+    """
+    found = (own_pairs.add(name) if name.endswith(own_pairs.SUFFIX) else name for name in names)
+    return tuple(_look_up(task for name in found for task in GROUPS.get(name, (name,))))
 
 
 def version(name: str) -> int:
@@ -93,16 +98,21 @@ def version(name: str) -> int:
 
 def complete(name: str, recorded_version: int, metrics: Collection[str], unrecorded: Collection[str] = ()) -> bool:
     """Whether these are all metrics of a task's present version, apart from those that are never recorded."""
-    task = TASKS.get(name)
+    task = find_task(name)
     return task is not None and recorded_version == task.version and set(task.metrics) - set(unrecorded) <= set(metrics)
+
+
+def find_task(name: str) -> Task | None:
+    """Return a task; also that of a set of one's own, by the name that own_pairs.add returned."""
+    return STSTask((name,)) if own_pairs.is_own(name) else TASKS.get(name)
 
 
 def _look_up(names: Iterable[str]) -> dict[str, Task]:
     distinct = dict.fromkeys(names)
     for name in distinct:
-        if name not in TASKS:
+        if not find_task(name):
             raise unknown("task", name, [*GROUPS, *TASKS])
-    return {name: TASKS[name] for name in distinct}
+    return {name: task for name in distinct if (task := find_task(name))}
 
 
 @dataclass(frozen=True)
@@ -161,7 +171,7 @@ def evaluate(
 
 
 def _outcome(name: str, inputs: Inputs) -> Outcome:
-    outcome = TASKS[name].outcome(name, inputs)
+    outcome = _look_up([name])[name].outcome(name, inputs)
     undefined = [metric for metric, value in outcome.metrics.items() if math.isnan(value)]
     if undefined:
         raise ValueError(f"{name} by {inputs.scorer}: {', '.join(undefined)} undefined; are all its scores equal?")

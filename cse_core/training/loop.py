@@ -33,7 +33,7 @@ from cse_core.training.run_state import (
     enforce_run_pins,
     load_state,
 )
-from cse_core.training.selection import SELECTION, export, snapshot_steps
+from cse_core.training.selection import dev_sets, export, snapshot_steps
 from cse_core.training.teacher_embeddings import TargetEncoder, load_starting_weights
 
 CLIP = 1.0  # largest norm of the gradient
@@ -57,10 +57,8 @@ class Loop:
         device: torch.device,
         compiled: bool = False,
     ) -> None:
-        unknown = [rule for rule in rules if rule not in SELECTION]
-        if unknown:
-            raise ValueError(f"unknown selection rule {', '.join(unknown)}; known: {', '.join(SELECTION)}")
-        self.run, self.rules, self.device, self.step = run, tuple(sorted(set(rules))), device, 0
+        self.dev_sets = {rule: dev_sets(rule) for rule in sorted(set(rules))}
+        self.run, self.rules, self.device, self.step = run, tuple(self.dev_sets), device, 0
         for text in self._precision_warnings():  # before teachers are asked for vectors
             logger.warning("run %s: %s", run.key, text)
         self.encoder = Encoder.from_pretrained(
@@ -117,7 +115,7 @@ class Loop:
 
     def _load_dev_sets(self, data: Path | None) -> dict[str, DevSet]:
         sets = {}
-        for task in dict.fromkeys(task for rule in self.rules for task in SELECTION[rule]):
+        for task in dict.fromkeys(task for tasks in self.dev_sets.values() for task in tasks):
             evaluation = pairs(task, data)
             self.history.data |= evaluation.files
             self.history.warnings += evaluation.warnings
@@ -173,8 +171,9 @@ class Loop:
                 if not math.isnan(value):
                     self.history.curves.setdefault(f"{name}/{task}", []).append((step, value))
         exported = False
-        for rule in (rule for rule in self.rules if SELECTION[rule]):
-            tasks = SELECTION[rule]
+        for rule, tasks in self.dev_sets.items():
+            if not tasks:
+                continue
             score = sum(scores[task] for task in tasks) / len(tasks)
             best = self.history.kept.get(rule)
             if best is None or best.score is None or score > best.score:
@@ -218,7 +217,7 @@ class Loop:
 
     def finish(self, folder: Path) -> History:
         """Export the last checkpoint, and one by dev score if no evaluation step was reached; put the run in place."""
-        if self.dev and not any(SELECTION[rule] for rule in self.history.kept):
+        if self.dev and not any(dev_sets(rule) for rule in self.history.kept):
             self.select(folder, self.step)
         self.flush()
         if "last" in self.rules:

@@ -4,6 +4,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from cse_core.data import own_pairs
+from cse_core.lookup import unknown
 from cse_core.models.encoder import Encoder
 from cse_core.training.checkpoint import Manifest, write_manifest
 
@@ -16,6 +18,13 @@ SELECTION: dict[str, tuple[str, ...]] = {
     "synthetic_dev": ("synthetic_dev",),
     **dict.fromkeys(QUARTERS, ()),
 }
+
+
+def dev_sets(rule: str) -> tuple[str, ...]:
+    """Return the dev sets of a rule; a set of one's own (own_pairs.py) is a rule by its name."""
+    if rule not in SELECTION and not own_pairs.is_own(rule):
+        raise unknown("selection rule", rule, SELECTION)
+    return SELECTION.get(rule, (rule,))
 
 
 def snapshot_steps(rules: Sequence[str], steps: int) -> dict[str, int]:

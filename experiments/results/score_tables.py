@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from cse_core.evaluation.suite import GROUPS, TASKS
+from cse_core.evaluation.suite import GROUPS, find_task
 from cse_core.evaluation.tasks import RankingTask, STSTask, TransferTask
 from experiments.cli.console import console
 from experiments.results import csv_record
@@ -20,7 +20,7 @@ def print_scores(result: Mapping[str, Any], only: set[str] | None = None, scorer
     cells = [c for c in result["cells"] if c["scorer"] == scorer and (only is None or c["task"] in only)]
     kinds: dict[type, list[dict[str, Any]]] = {}
     for cell in cells:
-        kinds.setdefault(type(TASKS[cell["task"]]), []).append(cell)
+        kinds.setdefault(type(find_task(cell["task"])), []).append(cell)
     for kind, kind_cells in kinds.items():
         points = kind in (STSTask, RankingTask, TransferTask)
         for select in dict.fromkeys(cell["select"] for cell in kind_cells):

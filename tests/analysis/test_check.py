@@ -94,6 +94,7 @@ def test_a_changed_table_is_named_once(made: Path, capsys: pytest.CaptureFixture
     assert told.endswith("1 differences from the record\n")
 
 
+@pytest.mark.slow
 def test_a_file_that_nothing_made_is_named(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     strange = made / "figures" / "small" / "of-no-study.png"
     strange.write_bytes(b"")
@@ -104,6 +105,7 @@ def test_a_file_that_nothing_made_is_named(made: Path, capsys: pytest.CaptureFix
     assert f"{strange}: stale, no study gives it" in figures
 
 
+@pytest.mark.slow
 def test_a_manifest_that_is_gone_is_named(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (made / "SHA256SUMS").unlink()
     capsys.readouterr()

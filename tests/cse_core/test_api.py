@@ -81,6 +81,7 @@ class ByTensors(ByArrays):
         return self.inner.encode(texts).requires_grad_()
 
 
+@pytest.mark.slow
 def test_evaluate_gives_the_suites_numbers_for_every_kind_of_encoder(tmp_path: Path) -> None:
     encoder, tasks = Encoder.from_pretrained("wiki-tiny", pooling="mean"), ["synthetic_dev", "phrases"]
     encoder.save_pretrained(tmp_path / "mine")
@@ -129,6 +130,7 @@ def test_a_finished_run_is_not_trained_again_and_another_seed_is_another_run(tmp
     assert not torch.equal(other.encoder.encode(TEXTS), first.encoder.encode(TEXTS))
 
 
+@pytest.mark.slow
 def test_teachers_are_trained_first_and_a_backbones_own_pooling_is_used(tmp_path: Path) -> None:
     Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "backbone")
     teacher = train(SimCSE(), TEXTS, tmp_path / "backbone", store=tmp_path / "first", **SETTINGS).run

@@ -96,6 +96,7 @@ def untrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     return study
 
 
+@pytest.mark.slow
 def test_pairs_drawn_anew_are_lines_of_the_record_and_agree_with_its_scores(untrained: Study, tmp_path: Path) -> None:
     pair_bootstrap.main("toy", mlruns=tmp_path)
     (line,) = csv_record.read_pairs("small", tmp_path).to_dict("records")

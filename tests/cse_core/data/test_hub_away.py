@@ -28,6 +28,7 @@ for find in (lambda f: locate.locate_corpus("wiki1m_for_simcse", f), locate.loca
 
 
 @pytest.mark.parametrize("endpoint", ["http://nowhere.invalid", "http://127.0.0.1:9", "a server that never answers"])
+@pytest.mark.slow
 def test_a_hub_that_can_not_be_reached_is_one_message_within_seconds(endpoint: str, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     gone = {"CSE_DATA", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}

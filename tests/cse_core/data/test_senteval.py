@@ -105,6 +105,7 @@ class TestPairs:
         assert len({row[1:3] for row in rows}) < 459
 
     @pytest.mark.parametrize(("task", "split"), [("synthetic", "test"), ("synthetic_dev", "dev")])
+    @pytest.mark.slow
     def test_synthetic(self, task: str, split: str, cache: Path):
         found = pairs(task)
         assert [tuple(row.values()) for row in found.table.to_list()] == [tuple(row) for row in synthetic.pairs(split)]
@@ -118,6 +119,7 @@ class TestPairs:
 
 class TestLabelled:
     @pytest.mark.parametrize("task", LABEL_COUNTS)
+    @pytest.mark.slow
     def test_counts(self, task: str, real_data: Path):
         found = labelled_sentences(task, real_data)
         assert Counter(zip(found.table["split"][:], found.table["label"][:], strict=True)) == LABEL_COUNTS[task]

@@ -91,6 +91,7 @@ class TestCopies:
             ("mrpc", "MRPC/msr_paraphrase_test.txt", lambda lines: lines[1:], r"rows of class \d, expected"),
         ],
     )  # fmt: skip
+    @pytest.mark.slow
     def test_other_spoilt_labels_are_plain_errors(self, task: str, file: str, change, message: str, copy):
         folder = copy(str(Path(file).parent))
         edit(folder / file, change)

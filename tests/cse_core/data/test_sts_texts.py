@@ -15,6 +15,7 @@ from cse_core.run import Corpus
 DOWNSTREAM = "senteval/downstream"
 
 
+@pytest.mark.slow
 def test_it_is_both_sides_of_every_pair(real_data: Path) -> None:
     texts = sts_texts.sentences(real_data)
     assert len(texts) == sts_texts.LINES == 89_192  # as ConSERT's README says
@@ -29,6 +30,7 @@ def test_it_is_both_sides_of_every_pair(real_data: Path) -> None:
     assert sum(text in tested for text in texts) / len(texts) == pytest.approx(0.704, abs=5e-4)
 
 
+@pytest.mark.slow
 def test_a_first_part_is_a_sample_and_always_the_same(real_data: Path) -> None:
     found = sentences(Corpus("sts_texts", 16_384), real_data)["text"][:]
     whole = sts_texts.sentences(real_data)

@@ -46,6 +46,7 @@ def test_the_hash_seed_of_the_process_changes_nothing():
 
 
 @pytest.mark.parametrize("k", [0, 1, 500])
+@pytest.mark.slow
 def test_sentences_are_prefix_stable(k):
     assert synthetic.sentences(k) == train()[:k]
 
@@ -54,6 +55,7 @@ def test_another_seed_gives_other_sentences():
     assert not set(synthetic.sentences(500, 1)) & set(synthetic.sentences(500, 2))
 
 
+@pytest.mark.slow
 def test_no_sentence_stands_in_two_splits():
     trained = {*train(), *synthetic.sentences(2000, 1)}
     dev, test = ({text for row in pairs(split) for text in row[1:3]} for split in ("dev", "test"))

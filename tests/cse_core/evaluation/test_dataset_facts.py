@@ -70,6 +70,7 @@ def test_the_sizes_are_the_papers(real_data: Path) -> None:
     assert fake.calls == []
 
 
+@pytest.mark.slow
 def test_sizes_and_gold_embed_nothing_not_even_a_corpus(real_data: Path) -> None:
     fake = Recording()
     assert len(scored(["sizes", "gold"], real_data, fake, RANKED)) == 21
@@ -148,6 +149,7 @@ def test_the_examples_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize("scorer", [Cosine(), RANKED])
+@pytest.mark.slow
 def test_an_example_has_the_scorers_score_of_each_target_in_order(scorer: Any, cache: Path) -> None:
     for name, outcome in scored(["examples"], scorer=scorer).items():
         query, targets = EXAMPLES[name.removeprefix("examples_")]
@@ -245,6 +247,7 @@ def flat(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(("scorer", "width"), [(Cosine(), 8), (RANKED, 408)])
+@pytest.mark.slow
 def test_a_sample_is_projected_with_the_pairs_that_are_whole_in_it(
     scorer: Any, width: int, flat: list[tuple[int, ...]], real_data: Path
 ) -> None:

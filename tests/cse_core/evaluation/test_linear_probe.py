@@ -78,6 +78,7 @@ PROBLEMS = {
 @settings
 @pytest.mark.parametrize("kind", PROBLEMS)
 @pytest.mark.parametrize(("classes", "seed"), [(2, 1111), (4, 5)])
+@pytest.mark.slow
 def test_a_problem_has_senteval_s_classifiers(setting, kind, classes, seed, monkeypatch) -> None:
     x, y = generated(480, classes=classes)
     best, weights, steps = one_by_one(x, y, PROBLEMS[kind], setting, seed)
@@ -129,6 +130,7 @@ def test_mixed_problems_come_back_in_order_however_chunked(side_by_side, threads
 
 
 @settings
+@pytest.mark.slow
 def test_a_problem_does_not_depend_on_those_beside_it(setting: str) -> None:
     x, y = generated(240)
     random = np.random.RandomState(1)

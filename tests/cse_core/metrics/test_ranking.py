@@ -234,6 +234,7 @@ def test_the_real_sets_have_these_groups_and_this_level_of_chance(tasks: tuple[s
     assert summary(gold, gold, listed) == pytest.approx(chance | perfect | counts, abs=6e-5)
 
 
+@pytest.mark.slow
 def test_random_scores_of_a_real_set_get_what_chance_is_said_to(real_data: Path) -> None:
     listed, gold = read(("sts13",), real_data)
     random, members = np.random.default_rng(0), groups(listed)

@@ -114,6 +114,7 @@ def killed_at(call: int, work: Callable[[], object]) -> bool:
     os._exit(0)
 
 
+@pytest.mark.slow
 def test_adopt_killed_before_any_change_of_a_name_is_completed(stores: tuple[Path, Path], tmp_path: Path) -> None:
     old, new, call = stores[0] / RUN.key, stores[1] / RUN.key, 0
     while True:
@@ -211,6 +212,7 @@ def test_a_history_comes_back_as_it_was_written(stores: tuple[Path, Path]) -> No
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+@pytest.mark.slow
 def test_a_flipped_bit_in_a_state_starts_the_run_again(
     share: float, stores: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

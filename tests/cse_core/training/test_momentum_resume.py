@@ -50,6 +50,7 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("at", [2, 5])
 @pytest.mark.parametrize("name", RUNS)
+@pytest.mark.slow
 def test_a_killed_run_continues_with_the_same_bits(name: str, at: int, tmp_path: Path) -> None:
     """Weights, slow copy, queue, counts, optimizer and losses."""
     run = RUNS[name]
@@ -120,6 +121,7 @@ def refuse(encode: Any, batch: Any) -> None:
     [("esimcse", HungryESimCSE(queue_size=56, momentum=0.8)), ("ct", HungryCT())],
     ids=["esimcse", "ct"],
 )
+@pytest.mark.slow
 def test_a_step_too_large_for_memory_is_taken_with_less_and_gives_the_same_bits(
     name: str, hungry: Any, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_run_stopped_around_a_quarter_ends_with_the_same_bits(at: int, tmp_pat
     same(tmp_path, history, quartered)
 
 
+@pytest.mark.slow
 def test_a_kill_between_a_quarter_and_its_state_ends_with_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quartered: Trained
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_dev_rule_that_no_evaluation_reached_is_kept_at_the_end_beside_quarter
     assert {rule: kept.step for rule, kept in history.kept.items()} == {"quarter_1": 2, "synthetic_dev": 7, "last": 7}
 
 
+@pytest.mark.slow
 def test_a_run_trained_again_for_more_rules_is_not_finished_halfway(tmp_path: Path) -> None:
     run, rules = replace(TINY, epochs=1), ("last", "quarter_1")
     train(run, tmp_path, rules=("last",))

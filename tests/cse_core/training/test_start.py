@@ -59,6 +59,7 @@ def test_the_weights_are_the_bases_and_all_else_is_the_runs(store: Path) -> None
     assert (encoder.pooling, encoder.name, encoder.training) == ("mean", "wiki-tiny", True)
 
 
+@pytest.mark.slow
 def test_without_a_rank_loss_it_is_plain_training_on_the_bases_checkpoint(store: Path, tmp_path: Path) -> None:
     """As if that were the backbone, under the run's own dropout, bit for bit; from the backbone it is not."""
     run = replace(CONTINUED, method=RankEncoder(base=BASE, select="last", rank_weight=0.0, start="base"))
@@ -72,6 +73,7 @@ def test_without_a_rank_loss_it_is_plain_training_on_the_bases_checkpoint(store:
     assert fresh.curves["loss"][0] != found.curves["loss"][0]
 
 
+@pytest.mark.slow
 def test_a_continued_run_stopped_in_the_middle_ends_with_the_same_bits(store: Path, tmp_path: Path) -> None:
     whole = train(CONTINUED, store, rules=KEEP)
     shutil.copytree(store / BASE.key, tmp_path / BASE.key)

@@ -32,6 +32,7 @@ class Hungry(SimCSE):
         return SimCSE.loss(self, encode, batch, modules, targets)
 
 
+@pytest.mark.slow
 def test_a_step_too_large_for_memory_is_taken_with_less_and_gives_the_same_bits(
     tmp_path: Path, undisturbed: Trained
 ) -> None:

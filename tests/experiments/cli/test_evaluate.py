@@ -68,6 +68,7 @@ def test_the_first_scored_checkpoint_has_the_short_names_whatever_is_scored_firs
     assert names(part) == ["test/stsb_similar"]  # a part of a set is no part of an average
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_is_named_and_the_others_are_shown_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ from experiments.export import Options, main
 from tests.support.training import TINY
 
 
+@pytest.mark.slow
 def test_an_exported_checkpoint_has_its_weights_settings_and_own_scores(tmp_path: Path) -> None:
     rules = [Scoring(rule, Cosine(), ("synthetic",)) for rule in ("last", "synthetic_dev")]
     rules.append(Scoring("last", Cosine("mean"), ("synthetic_dev",)))
@@ -36,6 +37,7 @@ def test_an_exported_checkpoint_has_its_weights_settings_and_own_scores(tmp_path
         assert line in card.text
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_and_one_without_result_are_refused(tmp_path: Path) -> None:
     execute(Job(TINY, "own", "simcse", (Scoring("last", Cosine(), ("synthetic",)),)), ExecutionSettings(tmp_path))
     checkpoint, options = tmp_path / TINY.key / "last", {"folder": tmp_path / "mine"}

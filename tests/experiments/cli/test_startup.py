@@ -72,6 +72,7 @@ def spent() -> float:
     [(COMMANDS, SLOW | {"pandas"}), (LISTED, SLOW), (ANALYSIS, SLOW)],
     ids=["runs", "list", "analysis"],
 )
+@pytest.mark.slow
 def test_help_and_refusals_come_at_once(calls: dict[tuple[str, tuple[str, ...]], str], slow: set[str]) -> None:
     """Several calls in one process, so that each by itself takes less than their sum."""
     before = spent()

@@ -102,6 +102,7 @@ def test_arrays_of_runs_of_other_machines_come_into_the_record(tmp_path: Path) -
     assert csv_record.missing_arrays([drawn], mlruns) == []
 
 
+@pytest.mark.slow
 def test_what_the_other_tasks_found_is_published_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def equal(self: Cosine, encoder: object, tasks: dict, *, data: Path | None) -> dict:
         return {task: PairScores(np.ones(len(first))) for task, (first, _) in tasks.items()}
@@ -156,6 +157,7 @@ class TestPins:
         (tmp_path / name / "data" / "mine.txt").write_text("\n".join(lines) + "\n")
         return ExecutionSettings(tmp_path / name / "store", tmp_path / name / "data", shared=url)
 
+    @pytest.mark.slow
     def test_a_machine_with_other_sentences_is_refused_before_it_trains(self, tmp_path: Path) -> None:
         url = prepared((tmp_path / "shared").as_uri())
         here = self.machine(tmp_path, "here", url, sentences(64))
@@ -169,6 +171,7 @@ class TestPins:
         again = self.machine(tmp_path, "again", url, sentences(64))
         assert execute_shared(self.job(tmp_path, 2), again)["data"]["corpus"] == first
 
+    @pytest.mark.slow
     def test_of_two_that_use_a_name_first_at_once_one_publishes(self, tmp_path: Path) -> None:
         url = prepared((tmp_path / "shared").as_uri())
         here = self.machine(tmp_path, "here", url, sentences(64))

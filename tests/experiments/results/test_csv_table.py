@@ -117,6 +117,7 @@ def test_a_value_that_is_no_number_is_not_written(tmp_path: Path, wrong: dict[st
 
 
 @pytest.mark.parametrize("table", csv_record.TABLES, ids=lambda table: table.name)
+@pytest.mark.slow
 def test_the_committed_files_are_written_as_they_are(tmp_path: Path, table: Table) -> None:
     whole = (csv_record.MLRUNS / table.name).read_bytes()
     header, _, *others = whole.splitlines(keepends=True)
@@ -125,6 +126,7 @@ def test_the_committed_files_are_written_as_they_are(tmp_path: Path, table: Tabl
     assert (tmp_path / table.name).read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_a_merge_of_two_processes_loses_no_line(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; import pandas as pd; from experiments.results.csv_table import Table\n"

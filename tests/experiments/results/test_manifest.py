@@ -143,6 +143,7 @@ def test_arrays_that_are_gone_can_be_copied_again_only_as_they_were(tmp_path: Pa
     assert Manifest(tmp_path / "record").differences() == {}
 
 
+@pytest.mark.slow
 def test_what_is_read_while_another_process_merges_is_never_called_altered(tmp_path: Path) -> None:
     TABLE.merge(tmp_path, lines("a"))
     code = (

@@ -58,6 +58,7 @@ def test_keys_are_those_of_all_that_is_logged(tracker: Tracker, store: Path, tmp
     assert tracker.keys() == {JOB.key, own.name}
 
 
+@pytest.mark.slow
 def test_a_torn_result_is_scored_again(store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     shutil.copytree(store / JOB.key, tmp_path / JOB.key)
     torn = tmp_path / JOB.key / "result.json"
@@ -251,6 +252,7 @@ def test_a_run_is_described_by_what_it_was_trained_with(store: Path, tmp_path: P
     assert later["environment"]["threads"] == "1"
 
 
+@pytest.mark.slow
 def test_undefined_scores_fail_by_name_and_cost_the_others_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

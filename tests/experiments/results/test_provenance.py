@@ -28,6 +28,7 @@ def test_the_environment_names_the_kernels_of_both_openblas_libraries() -> None:
         assert f"{library['internal_api']} {library['version']} {library['architecture']}" in found["blas"]
 
 
+@pytest.mark.slow
 def test_another_kernel_is_another_environment() -> None:
     script = "from experiments.results.provenance import blas; print(blas())"
     given = os.environ | {"OPENBLAS_CORETYPE": "Prescott"}

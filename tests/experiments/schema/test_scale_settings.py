@@ -86,6 +86,7 @@ def test_ct_takes_the_sentences_of_its_published_steps() -> None:
     assert ct_run(SMALL, LARGE.replace("bert", "other")) is None
 
 
+@pytest.mark.slow
 def test_pinned_first_lines_are_what_they_say(real_data: Path) -> None:
     for name, lines in FIRST_LINES:
         corpus = Corpus(name, lines)

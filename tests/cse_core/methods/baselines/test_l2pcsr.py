@@ -276,6 +276,7 @@ BASE = Run(
 )
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_with_the_same_bits_from_the_start_that_it_names(tmp_path: Any) -> None:
     for folder in ("whole", "killed"):
         train(BASE, tmp_path / folder)

@@ -261,6 +261,7 @@ BASE = Run(
 )
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_with_the_peers_optimiser_state(tmp_path: Any) -> None:
     run = replace(BASE, method=PCL(augmentations=("shuffle", "deletion"), peer_head="own"))
     whole = train(run, tmp_path / "whole")
