@@ -7,6 +7,7 @@ have an obvious default, written out as an assignment: `examples = single_column
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
@@ -122,11 +123,25 @@ class EncoderRef(Protocol):
 
 
 @runtime_checkable
+class VectorScorer(Protocol):
+    """A frozen value that gives vectors whose cosines are its scores: a Scorer of cse_core.evaluation."""
+
+    def vectors(self, encoder: Any, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
+        """Return the vectors of sentences by an encoder; `data` is the folder of the scorer's corpus."""
+        ...
+
+
+@runtime_checkable
 class Source(Protocol):
     """Embeddings by finished encoders, in eval mode, of training examples and corpus: what targets are made of."""
 
-    def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> Float[Tensor, "examples d"]:
-        """Return an embedding of every training example, from the truncated ids of a column (by default the first)."""
+    def vectors(
+        self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: "VectorScorer | None" = None
+    ) -> Float[Tensor, "examples d"]:
+        """Return an embedding of every training example, from the truncated ids of a column (by default the first).
+
+        With a scorer, return vectors whose cosines are its scores.
+        """
         ...
 
     def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:

@@ -2,7 +2,7 @@
 
 python experiments/evaluate.py wiki-tiny --pooling mean
 python experiments/evaluate.py mlruns/store/c4bb688a65d9/stsb_dev --tasks sts transfer ranking geometry
-python experiments/evaluate.py glove-6b-50d --tasks sts_disjoint mr_fast
+python experiments/evaluate.py glove-6b-50d --tasks sts_disjoint mr_fast my_pairs.tsv
 python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_sentences_1m --corpus-lines 16384
 
 Print a table, add the scores to own/results.csv beside MLflow's database, and log them to MLflow.
@@ -20,12 +20,11 @@ from cse_core.data.corpora import sentences
 from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
-from cse_core.models.pretrained import encoder_hash, resolve
-from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
-from cse_core.run import Corpus, Pretrained
+from cse_core.run import Corpus
 from experiments.cli.command import run_command
 from experiments.cli.console import console
 from experiments.cli.options import at_least
+from experiments.cli.user_inputs import read_encoder
 from experiments.execution.job import AS_IS, ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
@@ -41,7 +40,8 @@ class Options:
     """Folder, hub name or embedded backbone (wiki-tiny, wiki-mini), glove-6b-50d, or a file of word vectors."""
     tasks: tuple[str, ...] = ("sts",)
     """Groups (sts, sts_disjoint, dev, transfer, transfer_fast, ranking, ranking_test, geometry, neighbours, synthetic)
-    or single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...)."""
+    or single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...), or files of your own that end with .tsv:
+    two sentences and a score in each line, separated by tabs."""
     pooling: str | None = None
     """cls, mean, top2_mean, first_last_mean, layer1_last_mean or mask. If not given: the encoder's own, or cls."""
     template: str = ""
@@ -102,9 +102,7 @@ def main(options: Options) -> None:
     tasks, scorer = suite.expand_names(options.tasks), scorer_for(options)
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
-    words = is_word_vectors(options.encoder)
-    content = word_vectors_hash(options.encoder) if words else encoder_hash(resolve(options.encoder))
-    encoder = Pretrained(options.encoder, content)
+    encoder = read_encoder(options.encoder)
     job = Job(encoder, csv_record.MANUAL_RUNS, Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
     folder = options.mlruns / csv_record.MANUAL_RUNS
     device = "cuda" if torch.cuda.is_available() else "cpu"

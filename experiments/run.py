@@ -1,12 +1,15 @@
 """Train and score one run: a method with its published settings at a scale, and any setting changed.
 
     python experiments/run.py rankcse --rank list_mle --student-temperature 0.1 --seed 1
+    python experiments/run.py simcse --seeds 1 2 3
+    python experiments/run.py simcse --corpus my_sentences.txt --backbone my/encoder --dev my_pairs.tsv
+    python experiments/run.py rankcse --teachers my/encoder:0.5 glove-6b-50d:0.5
 
 The scores are printed and logged to MLflow, but not recorded: the record has the runs of studies only.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, make_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,22 +19,25 @@ import torch
 import tyro
 from rich.progress import Progress, TaskID
 
+from cse_core.data import own_pairs
 from cse_core.data.locate import data_folder
-from cse_core.data.senteval import STS_TEST
+from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
 from cse_core.lookup import look_up
 from cse_core.methods import METHODS
 from cse_core.run import Run
 from cse_core.training.run_state import History
+from cse_core.training.selection import dev_sets
 from experiments.cli.command import run_command
 from experiments.cli.console import console
 from experiments.cli.options import at_least
+from experiments.cli.user_inputs import read_corpus, read_teachers, with_inputs, with_own_pooling
 from experiments.execution import sweep_report
 from experiments.execution.job import ExecutionSettings, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
 from experiments.results.mlflow_log import Tracker, check_database
-from experiments.results.score_tables import print_scores
+from experiments.results.score_tables import print_over_seeds, print_scores
 from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
 
@@ -43,7 +49,19 @@ class CommonOptions:
     scale: str = "small"
     """Scale whose corpus and training settings are the starting point: quickstart, small, small-1m or paper."""
     backbone: str = "bert-base-uncased"
-    """Name of the backbone in the papers; a small scale uses a smaller encoder in its place."""
+    """Name of the backbone in the papers (a small scale uses a smaller encoder in its place), or a folder or hub name
+    of any encoder like BERT or RoBERTa: it gets the scale's settings for BERT-base, and keeps its own pooling."""
+    corpus: str = ""
+    """Text file with one sentence a line to train on, or a corpus of the data folder. If not given: the scale's."""
+    corpus_lines: int | None = None
+    """Train on the first lines of --corpus only; required if it is no file."""
+    seeds: tuple[int, ...] = ()
+    """Train once with each of these seeds, and print the mean and the standard deviation of the scores."""
+    evaluate: tuple[str, ...] = ()
+    """Tasks or groups of tasks to score, as in evaluate.py. If not given: sts."""
+    dev: str = ""
+    """What selects the checkpoint: stsb_dev, avg_sts, last, ... or a .tsv file of two sentences and a score in each
+    line. If not given: the scale's dev set."""
     data: Path | None = None
     """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
     mlruns: Path = csv_record.MLRUNS
@@ -61,7 +79,7 @@ def _option(of: Field[Any]) -> tuple[str, Any, Any]:
 
 def options_for(name: str) -> type:
     """Return the options of a method: its fields and those of a run, all None by default."""
-    skip = {"method", "backbone", "corpus", "teachers", "weights"}
+    skip = {"method", "backbone", "corpus", "weights"}
     settings = [f for kind in (METHODS[name], Run) for f in fields(kind) if f.name not in skip]  # ty: ignore[invalid-argument-type]
     made = make_dataclass(name, [_option(f) for f in settings], bases=(CommonOptions,), frozen=True)
     made.__doc__ = f"Train and score {name}. Settings that are not given are as published, at the scale."
@@ -72,35 +90,71 @@ def options_for(name: str) -> type:
 
 def build(name: str, options: Any) -> Run:
     """Return the run that the options describe."""
-    scale = look_up("scale", options.scale, SCALES)
+    corpus = read_corpus(options.corpus, options.corpus_lines) if options.corpus else None
+    scale, backbone = with_inputs(look_up("scale", options.scale, SCALES), options.backbone, corpus)
     common = {f.name for f in fields(CommonOptions)}
     given = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in common}
     given = {key: value for key, value in given.items() if value is not None}
+    if "teachers" in given:
+        given["teachers"] = read_teachers(given["teachers"], scale, backbone)
     of_run = {f.name for f in fields(Run)}
-    run = RUNS[name](scale, options.backbone, **{k: v for k, v in given.items() if k not in of_run})
+    run = RUNS[name](scale, backbone, **{k: v for k, v in given.items() if k not in of_run})
     if run is None:
         known_names = ", ".join(scale.backbones)
-        raise ValueError(f"scale {scale.name} has no backbone {options.backbone!r}; known: {known_names}")
+        raise ValueError(f"scale {scale.name} has no backbone {backbone!r}; known: {known_names}")
+    if backbone != options.backbone:
+        run = with_own_pooling(run)
+    if corpus:  # also where a method chooses its sentences itself
+        run = replace(run, corpus=corpus)
     return replace(run, **{k: v for k, v in given.items() if k in of_run})
 
 
-def train_and_score(run: Run, options: CommonOptions) -> Mapping[str, Any]:
-    """Train and score the runs that a run needs, then the run, each with a progress bar."""
-    scale = SCALES[options.scale]
-    tasks = ("synthetic",) if scale.name == "quickstart" else STS_TEST
-    data = data_folder(options.data)
+@dataclass(frozen=True)
+class Plan:
+    """The rules that select checkpoints, of which the first is shown in summaries, and the tasks to score."""
+
+    rules: tuple[str, ...]
+    tasks: tuple[str, ...]
+
+
+def make_plan(options: CommonOptions) -> Plan:
+    """Return what a command line scores; refuse unknown tasks and rules before anything is trained."""
+    scale = look_up("scale", options.scale, SCALES)
+    dev = options.dev or scale.dev
+    rule = own_pairs.add(dev) if dev.endswith(own_pairs.SUFFIX) else dev
+    dev_sets(rule)
+    tasks = options.evaluate or (("synthetic",) if scale.name == "quickstart" else ("sts",))
+    return Plan(tuple(dict.fromkeys((rule, "last"))), suite.expand_names(tasks))
+
+
+def train_and_score(run: Run, plan: Plan, options: CommonOptions) -> Mapping[str, Any]:
+    """Train the runs that a run needs, then train and score the run, each with a progress bar."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     execution = ExecutionSettings(
-        (options.mlruns / csv_record.MANUAL_RUNS).resolve(), data, device=device, threads=options.threads
+        store_of(options).resolve(), data_folder(options.data), device=device, threads=options.threads
     )
     sweep_report.warn_slow_precision([*run.nested(), run], device)
     result: Mapping[str, Any] = {}
-    for each in (*run.nested(), run):
-        scorings = tuple(Scoring(rule, Cosine(), tasks) for rule in (scale.dev, "last"))
-        job = Job(each, scale.name, f"{each.method.name} {each.backbone.name}", scorings)
+    for each, rules in [*nested_rules(run).items(), (run, plan.rules)]:
+        scorings = tuple(Scoring(rule, Cosine(), plan.tasks) for rule in rules)
+        job = Job(each, options.scale, f"{each.method.name} {Path(each.backbone.name).name}", scorings)
         with Progress(console=console) as progress:
             result = execute(job, execution, on_step=partial(_update_bar, progress, progress.add_task(job.name)))
     return result
+
+
+def nested_rules(run: Run) -> dict[Run, tuple[str, ...]]:
+    """Return the runs that a run needs, each after those that it needs, with the rules of checkpoints that are read."""
+    needed: dict[Run, tuple[str, ...]] = {}
+    for nested, rule in run.nested_checkpoints():
+        needed |= {deeper: rules for deeper, rules in nested_rules(nested).items() if deeper not in needed}
+        needed[nested] = tuple(dict.fromkeys((*needed.get(nested, ()), rule)))
+    return needed
+
+
+def store_of(options: CommonOptions) -> Path:
+    """Return the folder of the run folders."""
+    return options.mlruns / csv_record.MANUAL_RUNS
 
 
 def _update_bar(progress: Progress, task: TaskID, step: int, history: History) -> None:
@@ -108,27 +162,54 @@ def _update_bar(progress: Progress, task: TaskID, step: int, history: History) -
 
 
 def main(arguments: list[str]) -> None:
-    """Train, score, print and log the run of a command line."""
+    """Train, score, print and log the runs of a command line."""
     if arguments and not arguments[0].startswith("-"):
         look_up("method", arguments[0], METHODS)
     options: Any = tyro.extras.subcommand_cli_from_dict(
         {name: options_for(name) for name in METHODS}, args=arguments, prog="run.py", description=__doc__
     )
-    at_least(1, threads=options.threads)
-    run = build(type(options).__name__, options)
+    at_least(1, threads=options.threads, corpus_lines=options.corpus_lines)
+    runs, plan = build_all(type(options).__name__, options), make_plan(options)
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
-    result = train_and_score(run, options)
-    console.print(f"run {run.key}: {result['settings']}")
-    print_scores(result)
-    keys = [each.key for each in (*run.nested(), run)]
+    results: dict[int, Mapping[str, Any]] = {}
+    for run in runs:
+        results[run.seed] = train_and_score(run, plan, options)
+        console.print(f"run {run.key}: {results[run.seed]['settings']}")
+        print_scores(results[run.seed], only=set(plan.tasks), selects=plan.rules)
+    if len(runs) > 1:
+        print_over_seeds(results, plan.rules[0], plan.tasks)
+    print_next_steps([store_of(options) / run.key / plan.rules[0] for run in runs], options)
+    log([key for run in runs for key in (*(each.key for each in nested_rules(run)), run.key)], options)
+
+
+def build_all(name: str, options: Any) -> list[Run]:
+    """Return the run of each seed."""
+    if options.seeds and options.seed is not None:
+        raise ValueError(f"--seed {options.seed} and --seeds {' '.join(map(str, options.seeds))}: give one of the two")
+    run = build(name, options)
+    return [replace(run, seed=seed) for seed in dict.fromkeys(options.seeds or (run.seed,))]
+
+
+def print_next_steps(checkpoints: Sequence[Path], options: CommonOptions) -> None:
+    """Print where the checkpoints are, and commands that score, export and compare them."""
+    for path in checkpoints:
+        console.print(f"checkpoint: {path}")
+    console.print(f"more scores: python experiments/evaluate.py {checkpoints[0]} --tasks transfer")
+    console.print(f"export: python experiments/export.py {checkpoints[0]} FOLDER")
+    sweep_report.print_mlflow_command(Tracker(options.mlruns))
+
+
+def log(keys: Sequence[str], options: CommonOptions) -> None:
+    """Log runs to MLflow, or say how many are left."""
+    left = list(dict.fromkeys(keys))
     tracker = Tracker(options.mlruns)
     try:
-        for key in tuple(keys):
-            tracker.log(options.mlruns / csv_record.MANUAL_RUNS / key)
-            keys = keys[1:]
+        for key in tuple(left):
+            tracker.log(store_of(options) / key)
+            left.remove(key)
     except OSError as error:
-        say_not_logged(len(keys), error)
+        say_not_logged(len(left), error)
 
 
 if __name__ == "__main__":

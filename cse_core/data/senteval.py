@@ -117,9 +117,9 @@ def pairs(task: str, folder: Path | None = None) -> EvalDataset:
     if task in SINGLE:
         return _load_dataset(task, [SINGLE[task].file], folder, PAIRS, lambda root: _single_rows(task, root))
     if own_pairs.is_own(task):
-        own = own_pairs.find(task)
-        table = _cached_table({"task": task, "sha256": own.sha256}, PAIRS, lambda: own.rows)
-        return EvalDataset(task, table, {own.path.name: own.sha256})
+        added = own_pairs.find(task)
+        table = _cached_table({"task": task, "sha256": added.sha256}, PAIRS, lambda: added.rows)
+        return EvalDataset(task, table, {added.path.name: added.sha256})
     raise ValueError(f"task {task}: not among {', '.join((*STS_TEST, *STS_DEV, *STS_TRAIN, *SYNTHETIC))}")
 
 

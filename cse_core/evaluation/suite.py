@@ -87,8 +87,8 @@ def expand_names(names: Iterable[str]) -> tuple[str, ...]:
 
     A group comes before a task of its name.
     """
-    found = (own_pairs.add(name) if name.endswith(own_pairs.SUFFIX) else name for name in names)
-    return tuple(_look_up(task for name in found for task in GROUPS.get(name, (name,))))
+    given = (own_pairs.add(name) if name.endswith(own_pairs.SUFFIX) else name for name in names)
+    return tuple(_look_up(task for name in given for task in GROUPS.get(name, (name,))))
 
 
 def version(name: str) -> int:

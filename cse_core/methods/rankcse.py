@@ -27,7 +27,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce, without_diagonal
-from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head, with_fields
+from cse_core.method import (
+    Batch,
+    Encode,
+    Loss,
+    Recipe,
+    Source,
+    Targets,
+    VectorScorer,
+    check,
+    single_column,
+    tanh_head,
+    with_fields,
+)
 from cse_core.run import Pretrained, Run
 
 
@@ -129,11 +141,15 @@ def _off_diagonal(similarity: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A fixed encoder whose in-batch cosines are the target: its share in the mix, and its checkpoint's rule."""
+    """A fixed encoder whose in-batch cosines are the target: its share in the mix, and its checkpoint's rule.
+
+    With a scorer, the target is that scorer's similarity: of whitened vectors, or of ranks in a corpus.
+    """
 
     encoder: Run | Pretrained
     weight: float = 1.0
     select: str = "stsb_dev"
+    scorer: VectorScorer | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +204,8 @@ class RankCSE:
     def targets(self, source: Source) -> Targets:
         """Return each teacher's vectors of all examples."""
         used = self.teachers if self.distillation_weight else ()
-        return Targets({f"teacher_{i}": source.vectors(t.encoder, select=t.select) for i, t in enumerate(used)})
+        vectors = [source.vectors(teacher.encoder, select=teacher.select, scorer=teacher.scorer) for teacher in used]
+        return Targets({f"teacher_{i}": of_examples for i, of_examples in enumerate(vectors)})
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """Return the weighted sum of the terms that have a weight (Eq. 6)."""

@@ -16,16 +16,19 @@ from cse_core.data.atomic_write import atomic_path
 from cse_core.data.batches import Column
 from cse_core.data.corpora import sample, sentences
 from cse_core.data.sealed import is_whole, seal, warn_of_damage
-from cse_core.method import EncoderRef, Method, starting_encoder
+from cse_core.method import EncoderRef, Method, VectorScorer, starting_encoder
+from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.models.word_vectors import WordVectors, is_word_vectors, word_vectors_hash
-from cse_core.run import TRAIN_VERSION, Corpus, Pretrained
+from cse_core.run import TRAIN_VERSION, Corpus, Pretrained, canonical, key_of
 from cse_core.training.checkpoint import CheckpointError, check_content, read_manifest
 from cse_core.training.run_state import check_manifest, load_history
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+MOST_BYTES = 16 << 30  # of one teacher's vectors, on disk
 
 
 def checkpoint_folder(store: Path, encoder: EncoderRef, select: str) -> Path:
@@ -96,12 +99,21 @@ class TargetEncoder:
         self.table, self.student, self.store, self.device = table, student, store, device
         self.corpus, self.data = corpus, data
 
-    def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> Float[Tensor, "examples d"]:
-        """Return embeddings of a column (by default the first): eval mode, fp32, the encoder's own pooling, no head."""
+    def vectors(
+        self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
+    ) -> Float[Tensor, "examples d"]:
+        """Return embeddings of a column (by default the first): eval mode, fp32, the encoder's own pooling, no head.
+
+        A scorer reads the sentences, and its vectors are returned.
+        """
         column = column or self.table.column_names[0]
 
         def compute() -> Float[Tensor, "examples d"]:
             teacher = self._load(encoder, select)
+            if scorer:
+                self._check_width(scorer)
+                texts = self._sentences(column, teacher.name)
+                return scorer.vectors(CachedEncoder(teacher), texts, data=self.data).float()
             if isinstance(teacher, Encoder) and self._shares_vocabulary(teacher):
                 ids = Column(self.table, column)
                 return teacher.embed([ids[row] for row in range(len(ids))])
@@ -109,7 +121,17 @@ class TargetEncoder:
 
         texts = content_of(sentences(self.corpus, self.data))
         content = content_of_finished(self.store, encoder, select)
-        return self._load_or_compute(f"{content} {content_of(self.table)} {column} {texts}", compute)
+        by = f" {key_of({'scorer': canonical(scorer)})}" if scorer else ""
+        return self._load_or_compute(f"{content} {content_of(self.table)} {column} {texts}{by}", compute)
+
+    def _check_width(self, scorer: VectorScorer) -> None:
+        """Refuse rank vectors, which are as wide as their corpus, of too many examples."""
+        taken = 4 * len(self.table) * getattr(scorer, "size", 0)
+        if taken > MOST_BYTES:
+            raise ValueError(
+                f"teacher by {scorer}: its vectors of {len(self.table):,} examples take {taken / 2**30:.0f} GiB, "
+                f"expected at most {MOST_BYTES / 2**30:.0f}; rank in fewer sentences"
+            )
 
     def _load(self, encoder: EncoderRef, select: str) -> Encoder | WordVectors:
         finished = load_finished(self.store, encoder, select)
@@ -123,8 +145,9 @@ class TargetEncoder:
         texts = sentences(self.corpus, self.data)
         if self.table.column_names != ["text"] or len(texts) != len(self.table):
             raise ValueError(
-                f"{name} has not the vocabulary of {self.student.name}, so it must read sentences, but the examples' "
-                f"column {column!r} is not the corpus's sentences one by one; use a teacher with the same tokenizer"
+                f"{name} must read sentences (it has another vocabulary than {self.student.name}, or a scorer), but "
+                f"the examples' column {column!r} is not the corpus's sentences one by one; use a teacher with the "
+                "same tokenizer and without a scorer"
             )
         return texts["text"][:]
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.data.batches import pad
-from cse_core.method import Batch, EncoderRef, Method, Targets, Tokens
+from cse_core.method import Batch, EncoderRef, Method, Targets, Tokens, VectorScorer
 from cse_core.models.encoder import Encoder
 from cse_core.run import Run
 from experiments.schema.scales import SCALES, WIKI_TINY
@@ -95,7 +95,9 @@ class CountingSource:
     embedded: list[EncoderRef] = field(default_factory=list)
     sampled: list[tuple[EncoderRef, int]] = field(default_factory=list)
 
-    def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> Float[Tensor, "examples d"]:
+    def vectors(
+        self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
+    ) -> Float[Tensor, "examples d"]:
         """Return random vectors."""
         self.embedded.append(encoder)
         return torch.randn(self.examples, 8)

@@ -171,9 +171,14 @@ def print_outcome(
     print_failures({names_of.get(key, key): reason for key, reason in failed.items()}, ended)
 
 
-def _print_mlflow_pages(trained: Sequence[str], mlruns: Path) -> None:
-    tracker = Tracker(mlruns)
+def print_mlflow_command(tracker: Tracker) -> None:
+    """Print how to open MLflow's pages."""
     command = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
     console.print(f"runs in MLflow: {command}{redact_credentials(tracker.uri)}")
+
+
+def _print_mlflow_pages(trained: Sequence[str], mlruns: Path) -> None:
+    tracker = Tracker(mlruns)
+    print_mlflow_command(tracker)
     if len(trained) <= MAX_COMPARED_RUNS:
         console.print(f"then compare them at {tracker.compare_page(trained)}")

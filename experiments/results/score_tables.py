@@ -1,6 +1,7 @@
 """Print a run's scores as tables."""
 
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,23 +12,58 @@ from cse_core.evaluation.tasks import RankingTask, STSTask, TransferTask
 from experiments.cli.console import console
 from experiments.results import csv_record
 
+IN_POINTS = (STSTask, RankingTask, TransferTask)  # shown times 100
 
-def print_scores(result: Mapping[str, Any], only: set[str] | None = None, scorer: str = "cosine") -> None:
+
+def print_scores(
+    result: Mapping[str, Any],
+    only: set[str] | None = None,
+    scorer: str = "cosine",
+    selects: Sequence[str] | None = None,
+) -> None:
     """Print a table for each kind of task and checkpoint, with means over complete groups of seven tasks.
 
-    Accuracies and correlations are in points (times 100), numbers about the embedding space are not scaled.
+    `only` names tasks and `selects` checkpoints, by default all that the result has. Accuracies and correlations are in
+    points (times 100), numbers about the embedding space are not scaled.
     """
     cells = [c for c in result["cells"] if c["scorer"] == scorer and (only is None or c["task"] in only)]
+    cells = [c for c in cells if selects is None or c["select"] in selects]
     kinds: dict[type, list[dict[str, Any]]] = {}
     for cell in cells:
         kinds.setdefault(type(find_task(cell["task"])), []).append(cell)
     for kind, kind_cells in kinds.items():
-        points = kind in (STSTask, RankingTask, TransferTask)
+        points = kind in IN_POINTS
         for select in dict.fromkeys(cell["select"] for cell in kind_cells):
             selected = [cell for cell in kind_cells if cell["select"] == select]
             console.print(_score_table(f"{result['name']}, {select}", selected, points=points))
     for warning in result["warnings"]:
         console.print(f"warning: {warning}", style="yellow")
+
+
+def print_over_seeds(results: Mapping[int, Mapping[str, Any]], select: str, tasks: Sequence[str]) -> None:
+    """Print each task's main metric for each seed, with mean and standard deviation (n - 1) over seeds."""
+    by_seed = [_main_scores(result, select, tasks) for result in results.values()]
+    table = Table(title=f"{len(results)} seeds, {select}")
+    table.add_column("task", no_wrap=True)
+    for heading in (*(f"seed {seed}" for seed in results), "mean", "SD"):
+        table.add_column(heading, justify="right")
+    for name in by_seed[0]:
+        scores = [of_seed[name] for of_seed in by_seed]
+        table.add_row(name, *(f"{score:.2f}" for score in (*scores, statistics.mean(scores), statistics.stdev(scores))))
+    console.print(table)
+
+
+def _main_scores(result: Mapping[str, Any], select: str, tasks: Sequence[str]) -> dict[str, float]:
+    """Return each task's main metric, in points where it is printed so, and the means of complete groups of seven."""
+    scores: dict[str, float] = {}
+    for cell in result["cells"]:
+        task = find_task(cell["task"]) if cell["task"] in tasks else None
+        if task and (cell["metric"], cell["select"], cell["scorer"]) == (task.metrics[0], select, "cosine"):
+            scores[cell["task"]] = cell["score"] * (100 if type(task) in IN_POINTS else 1)
+    for group, members in GROUPS.items():
+        if len(members) == 7 and set(members) <= set(scores):
+            scores[f"mean of {group}"] = statistics.mean(scores[member] for member in members)
+    return scores
 
 
 def _score_table(title: str, cells: Sequence[Mapping[str, Any]], *, points: bool) -> Table:

@@ -1,11 +1,12 @@
 """Write a run's teachers and bases as text, for the column `teachers` of runs.csv."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from types import NoneType
 from typing import Any, cast, get_args
 
 from cse_core.methods import METHODS
+from cse_core.methods.rankcse import Teacher
 from cse_core.run import Pretrained, Run
 
 UNKNOWN = "unknown"  # for a run recorded before runs.csv had this column
@@ -23,7 +24,9 @@ def teachers_of(encoder: Run | Pretrained) -> str:
 
 def _teachers_in(value: Any, rule: str = "last", weight: float | None = None) -> Iterator[str]:
     share = "" if weight is None else f" x{weight!r}"
-    if isinstance(value, Run):
+    if isinstance(value, Teacher) and value.scorer:
+        yield from (f"{text} by {value.scorer}" for text in _teachers_in(replace(value, scorer=None), rule, weight))
+    elif isinstance(value, Run):
         yield f"{value.key}/{rule}{share}"
     elif isinstance(value, tuple):
         for item in value:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from cse_core.method import EncoderRef
+from cse_core.method import EncoderRef, VectorScorer
 from tests.support.method_variants import Encoded
 
 Vector = Sequence[float]
@@ -56,7 +56,9 @@ class Views(Encoded):
 class NoSource:
     """A Source of which nothing may be asked."""
 
-    def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> Tensor:
+    def vectors(
+        self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
+    ) -> Tensor:
         raise AssertionError(f"asked for vectors of {encoder}")
 
     def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from cse_core.evaluation.scorers import Whitened
 from cse_core.method import Method, Tokens, innermost
 from cse_core.methods import METHODS
 from cse_core.methods.baselines.arccse import ArcCSE
@@ -222,6 +223,7 @@ TEACHER_MOVES = {
     "encoder": (TAUGHT, replace(TAUGHT, teachers=(OTHER,))),
     "weight": (BOTH, SWAPPED),
     "select": (TAUGHT, replace(TAUGHT, teachers=(replace(TEACHER, select="last"),))),
+    "scorer": (TAUGHT, replace(TAUGHT, teachers=(replace(TEACHER, scorer=Whitened()),))),
 }
 TRAINED: dict[str, Method] = {
     "simcse": SimCSE(),

@@ -23,6 +23,7 @@ from cse_core.method import (
     Method,
     Targets,
     Tokens,
+    VectorScorer,
     no_targets,
     single_column,
     tanh_head,
@@ -56,8 +57,10 @@ def encoder() -> Encoder:
 class Known:
     """A source whose vectors follow from the encoder and the rule that are asked for."""
 
-    def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> torch.Tensor:
-        return torch.randn(len(TEXTS), 16, generator=generator_for(0, f"{encoder}/{select}/{column}"))
+    def vectors(
+        self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
+    ) -> torch.Tensor:
+        return torch.randn(len(TEXTS), 16, generator=generator_for(0, f"{encoder}/{select}/{column}/{scorer}"))
 
     def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> torch.Tensor:
         return torch.randn(size, 16, generator=generator_for(seed, f"{encoder}/{select}"))

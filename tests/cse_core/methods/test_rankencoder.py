@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 
 from cse_core.data.batches import pad
 from cse_core.functional.rank_vectors import interpolate, pair_rank_similarity, rank_similarity
-from cse_core.method import Batch, EncoderRef, Loss, Method, Targets
+from cse_core.method import Batch, EncoderRef, Loss, Method, Targets, VectorScorer
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE
 from cse_core.methods.rankencoder import PUBLISHED, RankEncoder, combine, rank_loss, with_base
@@ -116,7 +116,9 @@ class Known:
         self.asked: list[tuple] = []
         self.given: list[torch.Tensor] = []
 
-    def vectors(self, encoder: EncoderRef, *, select: str, column: str | None = None) -> torch.Tensor:
+    def vectors(
+        self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
+    ) -> torch.Tensor:
         self.asked.append((encoder, select, column))
         return self._draw(len(TEXTS), 0, f"{select}/{column}")
 

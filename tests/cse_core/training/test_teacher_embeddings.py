@@ -11,6 +11,7 @@ import torch
 from cse_core.data.corpora import sample
 from cse_core.data.examples import examples
 from cse_core.data.synthetic import sentences
+from cse_core.evaluation.scorers import Ranked, Whitened
 from cse_core.method import Method
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.simcse import SimCSE
@@ -130,10 +131,39 @@ def test_word_vectors_can_teach(source: TargetEncoder) -> None:
         source.vectors(Pretrained("glove-6b-50d", "0123"), select="last")
 
 
+SCORERS = {
+    "whitened": (Whitened(dims=16), Whitened(dims=16, longest=5)),
+    "whitened on a corpus": (Whitened(dims=16, corpus=Corpus("synthetic", 60)), Whitened(dims=16)),
+    "ranks": (Ranked(corpus=CORPUS, size=30), Ranked(corpus=CORPUS, size=30, seed=1)),
+}
+
+
+@pytest.mark.parametrize("kind", SCORERS)
+def test_a_scorer_on_a_teacher_gives_its_own_similarities(source: TargetEncoder, kind: str) -> None:
+    scorer, other = SCORERS[kind]
+    found = source.vectors(TINY, select="last", scorer=scorer)
+    encoder, texts = Encoder.from_pretrained("wiki-tiny"), sentences(CORPUS.lines)[: CORPUS.lines]
+    assert torch.allclose(found, scorer.vectors(encoder, texts).float(), atol=1e-5)
+    if kind != "whitened":  # else a task is whitened by its own sentences
+        scores = scorer.pair_scores(encoder, {"task": (texts[:-1], texts[1:])})["task"].scores
+        cosines = torch.cosine_similarity(found[:-1], found[1:])
+        assert torch.allclose(cosines, torch.from_numpy(scores).float(), atol=1e-4)
+    for another in (None, other):  # have caches of their own
+        assert not torch.equal(source.vectors(TINY, select="last", scorer=another)[:, :8], found[:, :8])
+
+
+def test_rank_vectors_that_would_fill_the_disk_are_refused(
+    source: TargetEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teacher_embeddings, "MOST_BYTES", 4 * 40 * 30 - 1)
+    with pytest.raises(ValueError, match=r"its vectors of 40 examples take .* GiB, expected at most"):
+        source.vectors(TINY, select="last", scorer=Ranked(corpus=CORPUS, size=30))
+
+
 def test_examples_that_are_no_sentences_need_a_teacher_with_the_same_vocabulary(tmp_path: Path, cache: Path) -> None:
     source = source_of(tmp_path, method=PromptBERT())
     with_another_vocabulary(tmp_path / "other")
-    with pytest.raises(ValueError, match="has not the vocabulary of wiki-tiny, so it must read sentences, but"):
+    with pytest.raises(ValueError, match=r"must read sentences .it has another vocabulary than wiki-tiny"):
         source.vectors(Pretrained(str(tmp_path / "other")), select="last", column="first")
 
 

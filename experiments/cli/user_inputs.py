@@ -1,0 +1,99 @@
+"""What a command line names beside the studies' own: a corpus, an encoder as backbone or teacher."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cse_core.data.corpora import lines_hash
+from cse_core.data.locate import read_lines
+from cse_core.evaluation.scorers import Scorer, Whitened
+from cse_core.methods import METHODS
+from cse_core.methods.rankcse import Teacher
+from cse_core.models.pretrained import backbone_hash, encoder_hash, resolve
+from cse_core.models.sentence_transformers_format import read_pooling
+from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
+from cse_core.run import Corpus, Pretrained, Run
+from experiments.schema.recipes import BACKBONES, RUNS
+from experiments.schema.rows import BASE, rank_scorer
+from experiments.schema.study import Scale
+
+RANKED = 10_000  # sentences in which a teacher ranks, as many as RankEncoder does at `small`
+# What may stand on top of a teacher: similarities of whitened vectors, and of ranks in the training sentences.
+TEACHER_SCORERS: dict[str, Callable[[Scale], Scorer]] = {
+    "whitened": lambda scale: Whitened(corpus=scale.corpus),
+    "ranks": lambda scale: rank_scorer(scale, weight=1.0, size=min(RANKED, scale.corpus.lines)),
+}
+
+
+def read_corpus(name: str, lines: int | None) -> Corpus:
+    """Return a text file with one sentence a line as a corpus, or the first lines of a named one."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        texts = read_lines(path, lines=lines)
+        return Corpus(str(path.resolve()), lines or len(texts), lines_hash(texts))
+    if lines is None:
+        raise ValueError(
+            f"--corpus {name}: no such file; for a corpus of the data folder, such as wiki_sentences_1m, "
+            "give --corpus-lines too"
+        )
+    return Corpus(name, lines)
+
+
+def read_encoder(name: str) -> Pretrained:
+    """Return a folder, a hub name, an embedded backbone or word vectors as an encoder that is known by its content."""
+    return Pretrained(name, word_vectors_hash(name) if is_word_vectors(name) else encoder_hash(resolve(name)))
+
+
+def with_inputs(scale: Scale, backbone: str, corpus: Corpus | None) -> tuple[Scale, str]:
+    """Return the scale with another corpus, or another encoder in place of BERT-base, and the backbone's name in it.
+
+    All of a method's runs get them, also those of its teachers. A name of the papers stays as it is.
+    """
+    if corpus:
+        scale = replace(scale, corpus=corpus)
+    if backbone in BACKBONES:
+        return scale, backbone
+    return replace(scale, backbones={BASE: Pretrained(backbone, backbone_hash(resolve(backbone)))}), BASE
+
+
+def with_own_pooling(run: Run) -> Run:
+    """Return the run with its backbone's pooling, if that states another than [CLS] and the method has no prompt."""
+    pooling, template = read_pooling(resolve(run.backbone.name))
+    return run if run.template or pooling == "cls" else replace(run, pooling=pooling, template=template)
+
+
+def read_teachers(texts: Sequence[str], scale: Scale, backbone: str) -> tuple[Teacher, ...]:
+    """Return teachers from texts NAME, NAME:WEIGHT or NAME@SCORER:WEIGHT; without weights, all count alike.
+
+    A name is an encoder's, as `read_encoder` takes it, or a method's: its run at this scale on the same backbone.
+    """
+    split = [_split_weight(text) for text in texts]
+    given = [weight for _, weight in split if weight is not None]
+    if given and len(given) < len(split):
+        raise ValueError(f"--teachers {' '.join(texts)}: expected a weight for each or for none, got {len(given)}")
+    return tuple(
+        _teacher(name, 1 / len(split) if weight is None else weight, scale, backbone) for name, weight in split
+    )
+
+
+def _split_weight(text: str) -> tuple[str, float | None]:
+    name, colon, weight = text.rpartition(":")
+    try:
+        return (name, float(weight)) if colon else (text, None)
+    except ValueError:
+        return text, None
+
+
+def _teacher(name: str, weight: float, scale: Scale, backbone: str) -> Teacher:
+    name, at, kind = name.partition("@")
+    if at and kind not in TEACHER_SCORERS:
+        raise ValueError(f"--teachers {name}@{kind}: expected @{' or @'.join(TEACHER_SCORERS)}")
+    if kind == "whitened" and is_word_vectors(name):
+        raise ValueError(f"--teachers {name}@whitened: expected an encoder with a pooling, word vectors have none")
+    scorer = TEACHER_SCORERS[kind](scale) if at else None
+    if name in METHODS:
+        run = RUNS[name](scale, backbone)
+        if run is None:
+            raise ValueError(f"--teachers {name}: scale {scale.name} has no backbone {backbone!r}")
+        return Teacher(run, weight, scale.dev, scorer)
+    return Teacher(read_encoder(name), weight, scorer=scorer)
