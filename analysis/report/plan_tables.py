@@ -16,7 +16,7 @@ def plan_block(name: str, estimate: Sequence[Results]) -> str:
     if name == "contrasts":
         return markdown(plan_grid([results.study for results in estimate]))
     if name == "verdicts":
-        return markdown(verdicts_grid(judge_contrasts(estimate)))
+        return markdown(verdicts_grid(judge_contrasts(estimate), judge_contrasts(estimate, moderated=True)))
     raise ValueError(f"plan: no block {name!r}; there are contrasts and verdicts")
 
 
@@ -47,8 +47,11 @@ def contrast_text(contrast: Contrast) -> str:
     return " ".join(parts).removeprefix("+ ")
 
 
-def verdicts_grid(judged: Sequence[ContrastVerdict]) -> Grid:
-    """Return the verdicts: estimate, interval, seeds, both corrected p, the published effect, what was detectable."""
+def verdicts_grid(judged: Sequence[ContrastVerdict], moderated: Sequence[ContrastVerdict]) -> Grid:
+    """Return the verdicts: estimate, interval, seeds, both corrected p, the published effect, what was detectable.
+
+    The last column is the verdict by moderated variances, the sensitivity analysis.
+    """
     return Grid(
         "",
         (
@@ -62,8 +65,9 @@ def verdicts_grid(judged: Sequence[ContrastVerdict]) -> Grid:
             "published",
             "detectable",
             "verdict",
+            "moderated",
         ),
-        tuple(map(_verdict_line, judged)),
+        tuple((*_verdict_line(verdict), other.verdict) for verdict, other in zip(judged, moderated, strict=True)),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from analysis.cells import Cell, Results
 from analysis.stats import significance
 from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast, welch_contrast
+from analysis.stats.moderated import moderate
 from analysis.stats.sequential import sequential_p
 from experiments.schema.contrasts import LOOKS, NEGATIVE, POSITIVE, PRIMARY, Contrast
 
@@ -45,10 +46,15 @@ class ContrastVerdict:
         return self.estimate is not None and abs(self.estimate.mean) < self.contrast.margin
 
 
-def judge_contrasts(studies: Iterable[Results]) -> tuple[ContrastVerdict, ...]:
-    """Judge all contrasts of these studies together, by the plan: looks, corrections, controls."""
+def judge_contrasts(studies: Iterable[Results], *, moderated: bool = False) -> tuple[ContrastVerdict, ...]:
+    """Judge all contrasts of these studies together, by the plan: looks, corrections, controls.
+
+    With `moderated`, by variances drawn towards those of similar contrasts: the plan's sensitivity analysis.
+    """
     results_of = {contrast: results for results in studies for contrast in results.study.contrasts}
     looks = {contrast: _looks(results, contrast) for contrast, results in results_of.items()}
+    if moderated:
+        looks = _moderate_looks(looks)
     differing = _holm({c: _difference(by_look) for c, by_look in looks.items() if c.kind != NEGATIVE})
     equivalent = _holm({c: _equivalence(c, by_look) for c, by_look in looks.items() if c.kind == PRIMARY})
     level = significance.ALPHA / max(1, len(differing))
@@ -83,6 +89,21 @@ def _looks(results: Results, contrast: Contrast) -> dict[float, ContrastEstimate
             break
         estimates[share] = estimate
     return estimates
+
+
+def _moderate_looks(
+    looks: Mapping[Contrast, Mapping[float, ContrastEstimate]],
+) -> dict[Contrast, dict[float, ContrastEstimate]]:
+    """Moderate each look's variances among contrasts of one column, paired and unpaired ones apart."""
+    groups: dict[tuple[float, str, bool], dict[Contrast, ContrastEstimate]] = {}
+    for contrast, by_look in looks.items():
+        for share, estimate in by_look.items():
+            groups.setdefault((share, contrast.column, contrast.paired), {})[contrast] = estimate
+    moderated = {key: moderate(estimates) for key, estimates in groups.items()}
+    return {
+        contrast: {share: moderated[share, contrast.column, contrast.paired][contrast] for share in by_look}
+        for contrast, by_look in looks.items()
+    }
 
 
 def _first_seeds(cell: Cell, count: int) -> dict[int, float]:

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from analysis.cells import Results, join
+from analysis.stats.moderated import moderate
 from analysis.verdicts.primaries import (
     BETTER,
     EQUIVALENT,
@@ -133,6 +134,24 @@ def test_a_treatment_that_never_acted_is_named() -> None:
     one = judge_contrasts([results])[-1]
     assert (one.verdict, one.estimate) == (NOT_TESTABLE, None)
     assert "the treatment never acted" in one.reason
+
+
+def test_moderated_variances_are_those_of_contrasts_of_one_kind() -> None:
+    """Six rows over one base: each unpaired contrast is judged by what all six vary by, the paired one by itself."""
+    names = [f"row{i}" for i in range(6)]
+    contrasts = [contrast(name) for name in names] + [contrast("row0", paired=True)]
+    results = scored({**MEANS, **dict.fromkeys(names, 50.6)}, *CONTROLS, *contrasts, seeds=5)
+    plain, moderated = (judge_contrasts([results], moderated=how) for how in (False, True))
+    estimates = {verdict.contrast: verdict.estimate for verdict in plain}
+    unpaired = {c: e for c, e in estimates.items() if e and not c.paired}
+    expected = moderate(unpaired)
+    for verdict in moderated:
+        own = estimates[verdict.contrast]
+        assert verdict.estimate == (own if verdict.contrast.paired else expected[verdict.contrast])
+    changed = [c for c, e in unpaired.items() if expected[c] != e]
+    assert len(changed) == len(unpaired) == 8
+    p_values = {v.contrast: v.difference_p for v in plain}
+    assert any(v.difference_p != p_values[v.contrast] for v in moderated)
 
 
 def test_a_contrast_without_a_row_is_refused() -> None:
