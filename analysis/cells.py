@@ -9,10 +9,11 @@ import pandas as pd
 from analysis.stats import significance
 from cse_core.run import Run
 from experiments.results.csv_record import CELL
-from experiments.schema.columns import TRANSFER, column
-from experiments.schema.study import BY_TRANSFER, Row, Study
+from experiments.schema.columns import STS, TRANSFER, column
+from experiments.schema.study import BY_TEST, BY_TRANSFER, Row, Study
 
 POINT = 0.01  # one point, for scores in [0, 1]
+CHOSEN_BY = {BY_TRANSFER: (TRANSFER, "devacc"), BY_TEST: (STS, "spearman.all")}  # what the best of snapshots is best on
 MEASURED, IMPORTED, SUBSTITUTED, NOT_RUN = "measured", "imported", "substituted", "not run"
 
 
@@ -118,14 +119,15 @@ def _addresses(
 
 
 def _checkpoint(row: Row, key: str, scores: Mapping[ScoreAddress, float]) -> str:
-    """Return the selection rule of the checkpoint that a row shows: its own, or the best snapshot on transfer dev."""
-    if row.select != BY_TRANSFER:
+    """Return the selection rule of the checkpoint that a row shows: its own, or the best snapshot on some tasks."""
+    if row.select not in CHOSEN_BY:
         return row.select
+    tasks, metric = CHOSEN_BY[row.select]
     means: dict[str, float] = {}
     for select in row.selects:
-        dev_scores = [scores.get(ScoreAddress(key, select, str(row.scorer), task, "devacc")) for task in TRANSFER]
-        present = [score for score in dev_scores if score is not None]
-        if len(present) == len(dev_scores):
+        task_scores = [scores.get(ScoreAddress(key, select, str(row.scorer), task, metric)) for task in tasks]
+        present = [score for score in task_scores if score is not None]
+        if len(present) == len(task_scores):
             means[select] = sum(present) / len(present)
     return max(means, key=lambda select: means[select]) if len(means) == len(row.selects) else ""
 

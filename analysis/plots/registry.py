@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 
 from matplotlib.figure import Figure
 
-from analysis.plots import curves, distributions, embeddings, hyperparameters, scores
+from analysis.plots import curves, distributions, embeddings, gain_intervals, hyperparameters, scores
 from analysis.plots.figure_data import FigureData
 
 VIEWS: Mapping[str, Callable[[FigureData], Figure | None]] = {
     "bars": scores.bars,
+    "gains": gain_intervals.gain_intervals,
     "grid": hyperparameters.grid,
     "lines": hyperparameters.lines,
     "scatter": scores.scatter,

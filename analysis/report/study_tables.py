@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from analysis.cells import NOT_RUN, Cell, Results
+from analysis.cells import IMPORTED, NOT_RUN, Cell, Results
 from analysis.report.formats import DASH, Grid, interval, mean_and_deviation, number
 from analysis.stats import significance
+from analysis.verdicts.gains import gains
 from cse_core.run import Pretrained, Run
 from experiments.schema.columns import COLUMNS, column
 from experiments.schema.study import Row
@@ -31,8 +32,20 @@ def is_average(name: str) -> bool:
 
 def grids(results: Results) -> tuple[Grid, ...]:
     """Return grids of our scores and the published numbers; at paper scale also of their agreement."""
-    shown = _score_grids(results)
+    shown = (*_score_grids(results), *_gains_grid(results))
     return (*shown, reproduction_grid(results)) if results.study.scale.name == "paper" else shown
+
+
+def _gains_grid(results: Results) -> tuple[Grid, ...]:
+    """Return a grid of the study's exploratory contrasts, if it has any."""
+    lines = []
+    for contrast, estimate in ((gain.contrast, gain.estimate) for gain in gains(results)):
+        mean, band, n = (estimate.mean, estimate.interval(), estimate.n) if estimate else (None, None, 0)
+        texts = (number(mean, sign=True), interval(band, sign=True), str(n), "by seed" if contrast.paired else "no")
+        lines.append((contrast.subject, *texts, number(contrast.published, sign=True)))
+    header = ("", "gain", "95 % interval", "seeds", "paired", "published")
+    title = "Gains in points, exploratory: intervals are not corrected for their number"
+    return (Grid(title, header, tuple(lines)),) if lines else ()
 
 
 def _score_grids(results: Results) -> tuple[Grid, ...]:
@@ -112,8 +125,19 @@ def notes(results: Results, *, brief: bool = False) -> list[str]:
         f"Settings of all trained rows: {_common_settings(rows)}.",
         *([] if brief else [f"Measured on: {_devices(results)}."]),
         *(f"Substituted in {_labels_with_reason(rows, reason)}: {reason}." for reason in substitutes),
+        *_remarks(study.rows),
         *([] if brief else [LEGEND]),
     ]
+
+
+def _remarks(rows: Sequence[Row]) -> list[str]:
+    """Return what the rows' notes say, and why each imported row was not run here."""
+    said: dict[str, list[str]] = {}
+    for row in rows:
+        words = row.why if row.encoder is None and row.why.startswith(f"{IMPORTED}: ") else row.note
+        if words:
+            said.setdefault(words, []).append(f'"{row.label}"')
+    return [f"{', '.join(labels)}: {words}." for words, labels in said.items()]
 
 
 def _selection_steps(results: Results) -> str:

@@ -1,4 +1,7 @@
-"""What a planned study decides: one contrast of rows' scores for each claim, and each family's controls."""
+"""What a planned study decides: one contrast of rows' scores for each claim, and each family's controls.
+
+Exploratory contrasts belong to no plan.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,6 +9,7 @@ from dataclasses import dataclass
 from experiments.schema.hypotheses import Labelled
 
 PRIMARY, POSITIVE, NEGATIVE = "primary", "positive control", "negative control"
+EXPLORATORY = "exploratory"  # of no plan: shown with its interval, and judged nowhere
 LOOKS = (5, 10, 20)  # seeds at which a planned contrast is tested
 MARGIN = 1.0  # points of an average over seven sets within which two rows count as equivalent
 
@@ -31,8 +35,8 @@ class Contrast:
     published: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in (PRIMARY, POSITIVE, NEGATIVE):
-            raise ValueError(f"kind must be {PRIMARY}, {POSITIVE} or {NEGATIVE}, got {self.kind!r}")
+        if self.kind not in (PRIMARY, POSITIVE, NEGATIVE, EXPLORATORY):
+            raise ValueError(f"kind must be {PRIMARY}, {POSITIVE}, {NEGATIVE} or {EXPLORATORY}, got {self.kind!r}")
         if self.margin <= 0 or self.over < 1:
             raise ValueError(
                 f"contrast {self.subject}: margin must be positive and over at least 1, "

@@ -1,4 +1,4 @@
-"""Rows of studies: of a run, of an untrained backbone, and all rows of a published table."""
+"""Rows of studies: of a run, of an untrained backbone."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -6,13 +6,12 @@ from typing import Any
 
 from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Scorer, Whitened
 from cse_core.run import Pretrained, Run
-from experiments.schema.recipes import BACKBONES, RUNS, MakeRun
-from experiments.schema.study import Published, Row, Scale, Study, published_lines
+from experiments.schema.recipes import BACKBONES
+from experiments.schema.study import Published, Row, Scale, Study
 
 BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
 AS_IS = "as is"  # the `select` of an encoder that was not trained here
 NO_BACKBONE = "not run: this scale has no stand-in for {}"
-IMPORTED = "imported: the paper took this row from elsewhere"
 TARGET_TEXTS = "fitted on the task's own sentences, where the published row was fitted on NLI sentences"
 TRANSFER_AVG = {"transfer_avg": "Avg"}
 RANK_CORPUS = 100_000  # sentences, RankEncoder's number; a scale may have fewer
@@ -24,10 +23,6 @@ UNTRAINED: Mapping[str, tuple[Scorer, str]] = {
     "[CLS]": (Cosine("cls"), ""),
     "whitening": (Whitened(), TARGET_TEXTS),
     "flow": (Flowed(pooling="first_last_mean"), TARGET_TEXTS),
-}
-TRAINED: Mapping[str, MakeRun] = {
-    title: RUNS[name]
-    for title, name in {"SimCSE": "simcse", "DiffCSE": "diffcse", "PromptBERT": "promptbert", "SNCSE": "sncse"}.items()
 }
 
 
@@ -47,36 +42,6 @@ def untrained_row(scale: Scale, label: str, how: str, backbone: str, published: 
     return Row(
         label=label, encoder=encoder, backbone=backbone, scorer=scorer, select=AS_IS, published=published, why=why
     )
-
-
-def rows_of(
-    scale: Scale, table: str, ours: Mapping[str, MakeRun], columns: Mapping[str, str] | None = None, **more: Any
-) -> dict[tuple[str, str], Row]:
-    """Return every row of a published table by its method and backbone, as the table spells them.
-
-    A row is run if its method is one of `ours` or another that the core has, and the scale has its backbone.
-    """
-    makers = {**TRAINED, **ours}
-    rows: dict[tuple[str, str], Row] = {}
-    for backbone, method, variant in lines_of(table):
-        published = Published(table, backbone, method, variant, columns or {})
-        name = next((name for name, title in BACKBONES.items() if title == backbone), "")
-        label = f"{method} {backbone}" if name else method
-        if name and method in UNTRAINED:
-            made = untrained_row(scale, label, method, name, published)
-        elif name and method in makers and name in scale.backbones:
-            made = row(scale, label, makers[method](scale, name), name, published, **more)
-        elif name and method in makers:
-            made = row(scale, label, None, name, published)
-        else:
-            made = Row(label=label, encoder=None, backbone=name, published=published, why=IMPORTED)
-        rows[method, backbone] = made
-    return rows
-
-
-def lines_of(table: str) -> Iterable[tuple[str, str, str]]:
-    """Return the backbone, method and variant of each row of a published table, in its order."""
-    return dict.fromkeys((line["backbone"], line["method"], line["variant"]) for line in published_lines(table))
 
 
 def figure(study: Study, name: str, source: str, view: str, **changes: Any) -> Study:

@@ -16,6 +16,7 @@ from experiments.schema.contrasts import Contrast
 from experiments.schema.hypotheses import Comparison, Finding
 
 BY_TRANSFER = "transfer_dev"  # selects the snapshot of a run that is best on the transfer tasks' dev sets
+BY_TEST = "sts_test"  # selects the snapshot that is best on the test sets: what MoCoSE's code does, as a control
 SNAPSHOTS = ("quarter_1", "quarter_2", "quarter_3", "last")
 ARRAY_VIEWS = ("ridges", "spaces", "heat", "neighbours", "densities")  # figures that draw arrays, not only scores
 RUN_FIELDS = {f.name for f in fields(Run)}
@@ -140,6 +141,7 @@ class Row:
     published: Published | None = None
     published_runs: int = 1  # how many runs the published number is the mean of
     why: str = ""
+    note: str = ""  # what a reader must know of the published number, or of the run, beside its label
 
     def __post_init__(self) -> None:
         if self.vary not in ("student", "all"):
@@ -150,7 +152,7 @@ class Row:
     @property
     def selects(self) -> tuple[str, ...]:
         """The selection rules of the checkpoints that must be scored for the row."""
-        return SNAPSHOTS if self.select == BY_TRANSFER else (self.select,)
+        return SNAPSHOTS if self.select in (BY_TRANSFER, BY_TEST) else (self.select,)
 
     @property
     def substitute(self) -> str:

@@ -7,6 +7,7 @@ from experiments.plan import pilots, plan_objectives, plan_orders, plan_rankcse,
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Study, StudyAt
 from experiments.studies import (
+    baselines,
     compcse_tables,
     controls,
     quickstart,
@@ -23,7 +24,7 @@ PAPERS: dict[str, dict[str, StudyAt]] = {
     "rankencoder": rankencoder_tables.STUDIES | rankencoder_analyses.STUDIES,
     "whitenedcse": whitenedcse_tables.STUDIES,
     "compcse": compcse_tables.STUDIES,
-    "beyond": robustness.STUDIES | controls.STUDIES,
+    "beyond": robustness.STUDIES | controls.STUDIES | baselines.STUDIES,
 }
 # What decides the claims (experiments/PLAN.md), and what chose its scale: no part of `all`, which is exploratory.
 PLANNED: dict[str, dict[str, StudyAt]] = {

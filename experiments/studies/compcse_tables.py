@@ -5,8 +5,9 @@ from typing import Any
 from cse_core.run import Run
 from experiments.schema.columns import STS
 from experiments.schema.hypotheses import NEGLIGIBLE_COST_RATIO, Cost, beats, beats_by, is_below, varies_less
+from experiments.schema.published_rows import rows_of
 from experiments.schema.recipes import BACKBONES, RUNS, simcse_run
-from experiments.schema.rows import BASE, LARGE, first_seed, row, rows_of, with_dense_dev_scores
+from experiments.schema.rows import BASE, LARGE, first_seed, row, with_dense_dev_scores
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
 COMPOSED = RUNS["compcse"]

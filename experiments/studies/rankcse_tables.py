@@ -6,8 +6,9 @@ from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
 from experiments.schema.columns import STS, TRANSFER
 from experiments.schema.hypotheses import Comparison, beats, varies_less
+from experiments.schema.published_rows import rows_of
 from experiments.schema.recipes import BACKBONES, RUNS, rankcse_run, rankcse_with, simcse_run
-from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row, rows_of
+from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
 SHORT = {"bert-base-uncased": "", "bert-large-uncased": " large", "roberta-base": " rob", "roberta-large": " rob-l"}
@@ -62,12 +63,7 @@ ABLATIONS: dict[str, dict[str, float]] = {
     "w/o infoNCE": {"contrastive_weight": 0.0},
     "w/o consistency,infoNCE": {"consistency_weight": 0.0, "contrastive_weight": 0.0},
 }
-SHORT_ABLATIONS = {
-    "full": "",
-    "w/o consistency": " -cons",
-    "w/o infoNCE": " -nce",
-    "w/o consistency,infoNCE": " alone",
-}
+SHORT_ABLATIONS = {"full": "", "w/o consistency": " -cons", "w/o infoNCE": " -nce", "w/o consistency,infoNCE": " alone"}
 TEACHER = "second teacher: SimCSE BERT-large"  # not in the paper's table, but its claim R5 is about both teachers
 STS_ONLY = {"sts_avg": "STS Avg"}
 TABLE4_COLUMNS = STS_ONLY | {"transfer_avg": "TR Avg"}

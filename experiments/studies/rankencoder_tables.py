@@ -7,8 +7,9 @@ from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.run import Run
 from experiments.schema.columns import STS, TRANSFER
 from experiments.schema.hypotheses import Comparison, beats, equals, is_below
+from experiments.schema.published_rows import rows_of
 from experiments.schema.recipes import RUNS, mlm_run, rankencoder_run, simcse_run
-from experiments.schema.rows import BASE, TRANSFER_AVG, figure, rank_scorer, row, rows_of
+from experiments.schema.rows import BASE, TRANSFER_AVG, figure, rank_scorer, row
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
 BASES = {"SimCSE": "simcse", "PromptBERT": "promptbert", "SNCSE": "sncse"}

@@ -8,6 +8,7 @@ from cse_core.methods import promptbert, sncse
 from cse_core.run import Corpus, Run
 from experiments.schema.columns import STS
 from experiments.schema.hypotheses import Order, Untested, beats
+from experiments.schema.published_rows import BASELINES, baseline_row
 from experiments.schema.recipes import RUNS, rankencoder_run, simcse_run
 from experiments.schema.rows import AS_IS, BASE, rank_scorer, row
 from experiments.schema.scales import SEARCH_SEEDS
@@ -59,6 +60,7 @@ def methods(scale: Scale) -> Study:
     ]
     for label, run in _trained_runs(scale).items():
         rows.append(Row(label=label, encoder=run, backbone=BASE, seeds=scale.seeds, select="last"))
+    rows += [baseline_row(scale, title, title, BASE, select="last") for title in BASELINES]
     return Study(
         name="methods",
         source="this project",

@@ -9,18 +9,9 @@ from typing import Any
 
 from experiments.schema.columns import STS, TRANSFER
 from experiments.schema.hypotheses import Comparison, Untested, beats, equals, is_below
+from experiments.schema.published_rows import lines_of, rows_of
 from experiments.schema.recipes import BACKBONES, RUNS, simcse_run
-from experiments.schema.rows import (
-    BASE,
-    LARGE,
-    TRANSFER_AVG,
-    first_seed,
-    lines_of,
-    row,
-    rows_of,
-    untrained_row,
-    with_dense_dev_scores,
-)
+from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, first_seed, row, untrained_row, with_dense_dev_scores
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
 WHITENED = RUNS["whitenedcse"]

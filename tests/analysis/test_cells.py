@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from analysis.cells import join, tidy
+from experiments.schema.columns import STS
 from experiments.schema.study import TRANSFER, Row, Study
 from tests.support.toy_study import toy_line
 
@@ -144,3 +145,19 @@ def test_rows_that_share_a_run_share_its_lines(study, lines):
     cells = join(replace(study, rows=(*study.rows, again)), lines).cells
     assert cells["Again", "sts_avg"].scores == pytest.approx({42: 53.0})
     assert set(cells["SimCSE", "sts_avg"].scores) == {42, 1, 2}
+
+
+def test_a_row_chosen_on_the_test_sets_shows_the_snapshot_that_is_best_on_them(study):
+    row = replace(study.rows[0], label="On test", select="sts_test", seeds=(42, 1))
+    levels = {"quarter_1": 0.5, "quarter_2": 0.7, "quarter_3": 0.6, "last": 0.4, "stsb_dev": 0.9}
+    lines = [
+        toy_line(key, task, level, seed=seed, select=select) | {"metric": "spearman.all"}
+        for seed, key in row.keys().items()
+        for select, level in levels.items()
+        for task in STS
+        if (seed, select, task) != (1, "quarter_3", "sts14")  # one snapshot of seed 1 is not scored
+    ]
+    shown = replace(study, rows=(row,), comparisons=(), columns=("sts12", "sts_avg"))
+    results = join(shown, pd.DataFrame(lines))
+    assert results.cells["On test", "sts_avg"].scores == pytest.approx({42: 70.0})
+    assert results.cells["On test", "sts12"].missing == (1,)

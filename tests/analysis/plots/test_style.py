@@ -84,7 +84,7 @@ def test_methods_without_a_look_of_their_own_get_different_ones(monkeypatch: pyt
 
 def test_rows_are_called_by_their_method() -> None:
     found = {row.label: style.method_of(row) for row in study_of("rankcse-figure4").rows}
-    expected = {name: name for name in ("SimCSE", "DiffCSE", "RankCSE-listNet", "RankCSE-listMLE")}
+    expected = {name: name for name in ("SimCSE", "DiffCSE", "RankCSE-listNet", "RankCSE-listMLE", "PCL")}
     assert found == expected | {"untrained, mean": "untrained"}
     whitened = ("WhitenedCSE", "WhitenedCSE, dropout views")
     assert [style.method_of(row_of(study_of("whitenedcse-figure3"), name)) for name in whitened] == list(whitened)
@@ -95,9 +95,10 @@ def test_rows_are_called_by_their_method() -> None:
 
 
 def test_every_row_of_the_papers_figures_has_a_look_of_its_own() -> None:
-    figures = [study for study in catalogue.choose_studies(["all"], "small") if study.view in VIEWS]
+    views = VIEWS.keys() - {"gains"}  # which draws no method in a colour
+    figures = [study for study in catalogue.choose_studies(["all"], "small") if study.view in views]
     unknown = {style.method_of(row) for study in figures for row in study.rows} - style.LOOKS.keys()
-    assert unknown == set()
+    assert unknown == {"PCL"}  # a baseline, in one figure: a spare look, which is no other's there
 
 
 def test_variants_of_a_method_differ_in_more_than_their_colour() -> None:

@@ -74,3 +74,10 @@ def test_kept_steps_are_those_of_runs_that_a_dev_score_chose_once_each(study: St
     assert kept == 'Checkpoint kept by: stsb_dev; last for "b". By dev score at step 64 in the median (32 to 224).'
     (seeds,) = [line for line in notes if line.startswith("Seeds")]
     assert seeds == 'Seeds: 42, 1, 2; 42 for "b".'
+
+
+def test_notes_say_what_a_row_s_own_note_says_and_why_rows_are_imported(study: Study) -> None:
+    rows = (*(replace(row, note="trained on test sentences") for row in study.rows[:2]), *study.rows[2:])
+    said = study_tables.notes(join(replace(study, rows=rows), frame([])))
+    assert '"SimCSE", "Better": trained on test sentences.' in said
+    assert '"Elsewhere": imported: as printed.' in said

@@ -150,7 +150,9 @@ def test_paper_scale_takes_the_published_settings_and_teachers() -> None:
     assert (base.weight, large.weight) == (1 / 3, 2 / 3)
     assert [t.encoder.backbone.name for t in (base, large)] == ["bert-base-uncased", "bert-large-uncased"]  # ty: ignore
     assert isinstance(table["DiffCSE BERT-base"].encoder, Run)
-    assert table["PCL BERT-base"].why.startswith("imported")
+    assert isinstance(table["PCL BERT-base"].encoder, Run)
+    assert table["PCL BERT-large"].why == "not run: no source states settings of PCL for BERT-large"
+    assert table["PaSeR BERT-base"].why.startswith("imported: the rule that picks its phrases")
 
 
 def test_a_teacher_trained_again_keeps_the_checkpoint_that_is_read(tmp_path: Path) -> None:

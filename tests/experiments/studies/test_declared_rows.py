@@ -67,9 +67,11 @@ def test_every_row_has_the_seeds_of_its_backbone(name: str) -> None:
                 continue
             wanted = (42,) if one.name in ONE_SEED else SEEDS[name].get(row.backbone, ())
             wanted = (101, 102) if one.name == "search" else wanted
-            wanted = FIVE if one.name == "rankcse-table9" else wanted  # settings of the paper's scale, at any
+            wanted = FIVE if one.name in ("rankcse-table9", "baselines") else wanted  # at any scale
             assert row.seeds == wanted, f"{one.name}: {row.label}"
-            assert row.select in (SCALES[name].dev, "last", "transfer_dev", "stsb_dev"), f"{one.name}: {row.label}"
+            rules = (SCALES[name].dev, "last", "transfer_dev", "stsb_dev", "sts_test")
+            assert row.select in rules, f"{one.name}: {row.label}"
+            assert (row.select == "sts_test") == row.label.endswith("chosen on the test sets")
 
 
 def test_a_row_is_of_the_backbone_that_it_names() -> None:
@@ -116,3 +118,49 @@ def test_untrained_rows_are_scored_as_the_papers_name_them() -> None:
                 assert row.select == "as is"
                 seen.add(row.label)
     assert seen == set(wanted)
+
+
+def test_a_baseline_is_scored_as_its_paper_scores_it_and_seeds_vary_all_of_it() -> None:
+    """ConSERT by the mean of the last two layers; DCLR's complement and L2P-CSR's start have the seed of the run."""
+    for table, size in (("baselines", "small"), ("compcse-table1", "paper"), ("rankcse-table2", "paper")):
+        for label, row in rows(table, size).items():
+            name = label.split(" ")[0].rstrip(",")
+            if isinstance(row.encoder, Run) and name in ("ConSERT", "DCLR", "L2P-CSR", "PCL", "ArcCSE", "ESimCSE"):
+                assert row.scorer == Cosine("top2_mean" if name == "ConSERT" else None), label
+                assert row.vary == ("all" if name in ("DCLR", "L2P-CSR") else "student"), label
+                nested = {(run.seed, inner.seed) for run in row.runs() for inner in run.nested()}
+                assert nested == ({(seed, seed) for seed in row.seeds} if row.vary == "all" else set()), label
+
+
+def test_baselines_differ_from_their_controls_in_what_the_labels_say() -> None:
+    found = {label: row.encoder for label, row in rows("baselines", "small").items() if isinstance(row.encoder, Run)}
+
+    def differing(first: str, second: str) -> dict[str, tuple[object, object]]:
+        a, b = ({**vars(found[label]), **vars(found[label].method)} for label in (first, second))
+        return {name: (a[name], b[name]) for name in a.keys() & b.keys() if a[name] != b[name] and name != "method"}
+
+    random = "ESimCSE, decay 0.736, random start"
+    assert differing("ESimCSE, decay 0.736", random) == {"slow_start": ("online", "random")}
+    assert differing("ESimCSE", "ESimCSE, decay 0.736") == {"momentum": (0.995, 0.736)}
+    assert pytest.approx(0.995**15_625, rel=0.1) == 0.736 ** (16_384 / 64)
+    assert found["MoCoSE"] == found["MoCoSE, chosen on the test sets"]
+    for ours, other in (("ConSERT", "ConSERT, Wikipedia"), ("SimCSE, the test sets' sentences", "SimCSE")):
+        assert [corpus.name for corpus in differing(ours, other).pop("corpus")] == ["sts_texts", "wiki_sentences_1m"]  # ty: ignore
+    assert differing("DCLR, no ascent", "DCLR") == {"steps": (0, 4)}
+    assert differing("DCLR", "DCLR, ascent by steps of 1") == {"step_size": (0.001, 1.0)}
+    assert differing("PCL", "PCL, binary loss of logits") == {"positives": ("released", "logit")}
+    assert differing("PCL", "PCL, no binary loss") == {"positive_weight": (1.0, 0.0)}
+    assert differing("L2P-CSR", "L2P-CSR, random masks") == {"steps": (4, 0)}
+    assert differing("CT-BERT", "CT-BERT, independent pairs")["pairs"] == ("anchored", "independent")
+
+
+def test_gains_are_of_seeds_that_share_sentences_and_the_published_ones_of_one_table() -> None:
+    (study,) = choose_studies(["baselines"], "small")
+    gains = {(c.plus, c.minus): c for c in study.contrasts}
+    assert {c.kind for c in study.contrasts} == {"exploratory"}
+    assert {c.plus for c in study.contrasts if not c.paired} == {("ConSERT",), ("SimCSE, the test sets' sentences",)}
+    published = {plus[0]: gain.published for (plus, minus), gain in gains.items() if minus == ("SimCSE",)}
+    assert published == {
+        **{"ESimCSE": 2.02, "MoCoSE": 1.02, "ConSERT": -3.51, "CT-BERT": -4.2, "DCLR": 0.97, "PCL": 2.17},
+        **{"ArcCSE": 1.86, "L2P-CSR": 0.95, "MixCSE": None, "SimCSE, the test sets' sentences": None},
+    }
