@@ -1,0 +1,50 @@
+"""Whether the plan is older than the runs that it judges: each contrast stood in it, as now, when its rows were scored."""
+
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.report.plan_tables import plan_grid
+from experiments.schema.study import Study
+
+PAGE = "experiments/PLAN.md"
+
+
+def younger_contrasts(
+    studies: Sequence[Study], results: pd.DataFrame, page_at: Callable[[str], str | None]
+) -> list[str]:
+    """Return a sentence for each contrast that the page did not have, as it is today, when a row of it was scored.
+
+    `page_at` returns the text of PLAN.md at a commit, None if the commit lacks it.
+    """
+    lines_at = cache(lambda commit: _table_lines(page_at(commit) or ""))
+    found = []
+    for study in studies:
+        rows = {row.label: row for row in study.rows}
+        for contrast, line in zip(study.contrasts, plan_grid([study]).rows, strict=True):
+            keys = {run.key for label in contrast.rows for run in rows[label].runs()}
+            scored = results[results["key"].isin(keys)]
+            commits = scored["commit"].str.removesuffix("+").unique()
+            younger = [commit for commit in commits if line not in lines_at(commit)]
+            if younger:
+                found.append(f"{contrast.subject}: scored at {', '.join(younger)}, whose {PAGE} has no line {line}")
+    return found
+
+
+def page_in_history(root: Path) -> Callable[[str], str | None]:
+    """Return a function to the page's text at a commit of this repository."""
+
+    def page_at(commit: str) -> str | None:
+        command = ["git", "-C", str(root), "show", f"{commit}:{PAGE}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout if done.returncode == 0 else None
+
+    return page_at
+
+
+def _table_lines(page: str) -> set[tuple[str, ...]]:
+    lines = (line.strip() for line in page.splitlines())
+    return {tuple(cell.strip() for cell in line[1:-1].split(" | ")) for line in lines if line.startswith("| ")}
