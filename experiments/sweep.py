@@ -3,6 +3,7 @@
     python experiments/sweep.py quickstart
     python experiments/sweep.py rankcse-table4 --scale small --data FOLDER
     python experiments/sweep.py rankcse-table4 --rows SimCSE ListNet --seeds 10
+    python experiments/sweep.py rankcse-table4 --fresh
     python experiments/sweep.py --list
     python experiments/sweep.py --search rankcse --scale small
     python experiments/sweep.py --audit 5 --study rankcse-table4
@@ -21,7 +22,8 @@ import tyro
 from cse_core.data.locate import data_folder
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.console import console
-from experiments.cli.sweep_options import Options, check
+from experiments.cli.sweep_choice import print_choice, print_nothing_to_do
+from experiments.cli.sweep_options import Options, check, in_own_record
 from experiments.execution import sweep_report
 from experiments.execution.log_queue import log_results, record_results
 from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells
@@ -29,6 +31,8 @@ from experiments.execution.sweep_previews import print_cluster_plan, print_forec
 from experiments.execution.sweep_setup import copy_arrays, execution_settings, prepare_shared, ray_config, store_of
 from experiments.results import csv_record
 from experiments.results.mlflow_log import Tracker, check_database
+from experiments.results.study_table import print_tables
+from experiments.schema.study_parts import Parts, choose_parts
 from experiments.search.search_command import search
 from experiments.studies.catalogue import STUDIES, choose_studies
 
@@ -68,10 +72,10 @@ def study_names(options: Options) -> list[str]:
     return ["quickstart"]
 
 
-def run_studies(options: Options) -> int:
+def run_studies(asked: Options) -> int:
     """Do what the named studies lack, or show what that would be; return the exit status, as `main` does."""
-    names = study_names(options)
-    studies = choose_studies(names, options.scale)
+    names, options = study_names(asked), in_own_record(asked)
+    studies = choose_parts(choose_studies(names, asked.scale), asked.parts)
     scales = {study.scale.name for study in studies}
     if len(scales) > 1:
         raise ValueError("quickstart has a scale of its own; run it without other studies")
@@ -81,6 +85,7 @@ def run_studies(options: Options) -> int:
         record_results(store_of(options), options.mlruns)
     scale = scales.pop()
     results = csv_record.read_results(scale, options.mlruns)
+    print_choice(studies, asked, options)
     if options.list:
         sweep_report.print_studies(studies, results, store_of(options))
         return 0
@@ -90,16 +95,21 @@ def run_studies(options: Options) -> int:
         print_forecast(work, results, options)
         return 0
     if options.cluster:
-        print_cluster_plan(work, results, options)
+        print_cluster_plan(work, results, asked)
         return 0
     cores = os.cpu_count() or 1 if options.address == "local" else 0  # a cluster's are unknown before joining it
-    sweep_report.print_plan(work, results, options.workers or cores, each=options.dry_run)
+    timed = results[results["key"].isin(jobs)] if options.short else results  # others are cut short elsewhere
+    sweep_report.print_plan(work, timed, options.workers or cores, each=options.dry_run)
     if options.dry_run:
         return 0
-    failed, ended = _run_pending(work, results, options) if work.pending else ({}, True)
+    if not work.pending:
+        print_nothing_to_do(jobs, asked, options)
+    failed, ended = _run_pending(work, timed, options) if work.pending else ({}, True)
     failed |= copy_arrays(studies, options)
     log_results(store_of(options), Tracker(options.mlruns))
-    sweep_report.print_outcome(names, scale, jobs, failed, ended, options.mlruns)
+    print_tables(studies, options.mlruns, in_own_record(replace(asked, fresh=False)).mlruns if asked.fresh else None)
+    whole = asked.parts == Parts()
+    sweep_report.print_outcome(names if whole else (), scale, jobs, failed, ended, options.mlruns)
     if failed:
         return 1
     return 0 if ended else INTERRUPTED

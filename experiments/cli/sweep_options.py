@@ -1,13 +1,14 @@
 """The options of sweep.py, and what is refused before anything is read or started."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
 
 from experiments.cli.options import above_zero, at_least, check_device, whole_gpus
-from experiments.storage.record_folders import MLRUNS
+from experiments.schema.study_parts import Parts
+from experiments.storage.record_folders import FRESH, MLRUNS, TRIAL
 from experiments.storage.retries import SHARE_SECONDS
 
 
@@ -25,6 +26,18 @@ class Options:
     """Folder of the record, MLflow's database and the run folders."""
     store: Path | None = Path(os.environ["CSE_STORE"]) if os.environ.get("CSE_STORE") else None
     """Folder of the run folders, if not in --mlruns; with --shared, on a local disk. If not given: CSE_STORE."""
+    rows: tuple[str, ...] = ()
+    """Only rows of these labels, or with these parts in their labels."""
+    backbones: tuple[str, ...] = ()
+    """Only rows of these backbones, by the papers' names."""
+    seeds: tuple[int, ...] = ()
+    """One number: so many seeds of each row, the declared ones first. Several numbers: these seeds."""
+    max_steps: int = 0
+    """To try something: end each run after so many steps. Such runs have a record of their own, in trial/."""
+    corpus_lines: int = 0
+    """To try something: train on so many sentences. Such runs have a record of their own, in trial/."""
+    fresh: bool = False
+    """Train what is recorded too, in a record of its own, in fresh/; the scores are shown beside the recorded ones."""
     list: bool = False
     """List the studies and exit: rows, imported cells, runs, pending runs and their hours, state."""
     search: bool = False
@@ -68,6 +81,32 @@ class Options:
     share_seconds: float = SHARE_SECONDS
     """Seconds between uploads of a run's state to --shared: how much training a lost machine costs at most."""
 
+    @property
+    def parts(self) -> Parts:
+        """What is chosen of each study."""
+        return Parts(
+            rows=self.rows,
+            backbones=self.backbones,
+            seeds=self.seeds,
+            max_steps=self.max_steps,
+            corpus_lines=self.corpus_lines,
+        )
+
+    @property
+    def short(self) -> bool:
+        """Whether runs are cut short, to try something."""
+        return bool(self.max_steps or self.corpus_lines)
+
+
+def in_own_record(options: Options) -> Options:
+    """Return the options of runs that never enter the study's record, with the folders of a record beside it."""
+    for apart, name in ((options.short, TRIAL), (options.fresh, FRESH)):
+        if apart:
+            store = options.store / name if options.store else None
+            shared = f"{options.shared.rstrip('/')}/{name}" if options.shared else ""
+            options = replace(options, mlruns=options.mlruns / name, store=store, shared=shared)
+    return options
+
 
 def check(options: Options) -> None:
     """Refuse invalid values before anything is read or started."""
@@ -75,6 +114,18 @@ def check(options: Options) -> None:
     at_least(1, gpus=options.gpus, audit=options.audit)
     above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
     whole_gpus(gpus_per_run=options.gpus_per_run)
+    at_least(0, max_steps=options.max_steps, corpus_lines=options.corpus_lines)
+    for seed in options.seeds:
+        at_least(1 if len(options.seeds) == 1 else 0, seeds=seed)
+    if (options.parts != Parts() or options.fresh) and (options.search or options.audit):
+        raise ValueError(
+            "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh: expected no "
+            f"--{'search' if options.search else 'audit'} beside them"
+        )
+    if options.short and options.plan and options.seconds_per_run is None:
+        raise ValueError(
+            "--plan with --max-steps or --corpus-lines: the time of such runs is unknown; give --seconds-per-run"
+        )
     if options.cluster and (not options.dry_run or options.search or options.audit):
         raise ValueError(f"--cluster {options.cluster}: expected --dry-run beside it, and studies")
     check_device(options.device, options.address)
