@@ -63,13 +63,13 @@ class Results:
 
 def join(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None = None) -> Results:
     """Return the study's cells, from the lines of results.csv and, for losses, of curves.csv (see study_scores)."""
-    found = study_scores(study, frame, curves)
+    scores = study_scores(study, frame, curves)
     cells = {
-        (row.label, name): _cell(row, name, found.values[row.label, name])
+        (row.label, name): _cell(row, name, scores.values[row.label, name])
         for row in study.rows
         for name in study.needed_columns
     }
-    return Results(study=study, cells=cells, lines=found.lines)
+    return Results(study=study, cells=cells, lines=scores.lines)
 
 
 def tidy(results: Results) -> pd.DataFrame:

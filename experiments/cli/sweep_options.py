@@ -31,11 +31,12 @@ class Options:
     backbones: tuple[str, ...] = ()
     """Only rows of these backbones, by the papers' names."""
     seeds: tuple[int, ...] = ()
-    """One number: so many seeds of each row, the declared ones first. Several numbers: these seeds."""
+    """One number: the number of seeds of each row, the declared ones first. Several numbers: the seeds themselves. For a
+    single seed, write it twice."""
     max_steps: int = 0
-    """To try something: end each run after so many steps. Such runs have a record of their own, in trial/."""
+    """To try something: end each run after this number of steps. Such runs have a record of their own, in trial/."""
     corpus_lines: int = 0
-    """To try something: train on so many sentences. Such runs have a record of their own, in trial/."""
+    """To try something: train on this number of sentences. Such runs have a record of their own, in trial/."""
     fresh: bool = False
     """Train what is recorded too, in a record of its own, in fresh/; the scores are shown beside the recorded ones."""
     list: bool = False

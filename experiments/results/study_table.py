@@ -36,7 +36,7 @@ def print_tables(studies: Iterable[Study], mlruns: Path, recorded: Path | None =
         print_study(study, *(scores_in(study, folder) for folder in folders))
 
 
-def print_study(study: Study, found: StudyScores, recorded: StudyScores | None = None) -> None:
+def print_study(study: Study, measured: StudyScores, recorded: StudyScores | None = None) -> None:
     """Print the rows by their mean over seeds, then by the published number; `recorded` are scores to put beside."""
     name = main_column(study)
     shown = column(name)
@@ -44,15 +44,15 @@ def print_study(study: Study, found: StudyScores, recorded: StudyScores | None =
     table.add_column("row")
     for heading in ("mean", "seeds", *(["recorded", "seeds"] if recorded else []), "published"):
         table.add_column(heading, justify="right", no_wrap=True)
-    both = [found] if recorded is None else [found, recorded]
-    for row in sorted(study.rows, key=lambda row: _order(row, name, _present(found, row, name))):
-        texts = [text for scores in both for text in _texts(row, _present(scores, row, name), shown.digits)]
+    both = [measured] if recorded is None else [measured, recorded]
+    for row in sorted(study.rows, key=lambda row: _order(row, name, _present(measured, row, name))):
+        texts = [text for each in both for text in _texts(row, _present(each, row, name), shown.digits)]
         table.add_row(row.label, *texts, _published_text(row, name, shown.digits))
     console.print(table)
 
 
-def _present(found: StudyScores, row: Row, name: str) -> list[float]:
-    return [score for score in found.values[row.label, name].values() if score is not None]
+def _present(measured: StudyScores, row: Row, name: str) -> list[float]:
+    return [score for score in measured.values[row.label, name].values() if score is not None]
 
 
 def _order(row: Row, name: str, scores: list[float]) -> tuple[bool, bool, float]:

@@ -61,10 +61,10 @@ def _rows_named(studies: Sequence[Study], names: Sequence[str]) -> Callable[[Row
     labels = dict.fromkeys(row.label for study in studies for row in study.rows)
     chosen: set[str] = set()
     for name in names:
-        found = {name} & labels.keys() or {label for label in labels if name.casefold() in label.casefold()}
-        if not found:
+        matching = {name} & labels.keys() or {label for label in labels if name.casefold() in label.casefold()}
+        if not matching:
             raise _unknown_row(name, labels)
-        chosen |= found
+        chosen |= matching
     return lambda row: row.label in chosen
 
 
@@ -129,7 +129,7 @@ def _shortened_row(row: Row, parts: Parts) -> Row:
 
 
 def shorten(run: Run, max_steps: int, lines: int) -> Run:
-    """Return the run, and those that it needs, with at most so many steps and lines of its corpus; 0: all."""
+    """Return the run, and those that it needs, with at most `max_steps` steps and `lines` lines of its corpus; 0: all."""
     method: Method = replace_runs(run.method, {old: shorten(old, max_steps, lines) for old in run.nested()})
     lines = min(lines or run.corpus.lines, run.corpus.lines)
     if getattr(method, "corpus_size", 0) > lines:  # sentences that RankEncoder ranks
