@@ -35,6 +35,7 @@ from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
 from experiments.results import csv_record
 from experiments.results.manifest import ChangedFileError, Manifest
+from experiments.results.study_table import print_tables
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Study
 from experiments.studies import catalogue
@@ -257,6 +258,8 @@ def main(
         print("\n".join([*lines, f"{len(lines)} differences from the record"]))
         return 1 if lines else 0
     lines = make(studies, scale=scale, folders=folders)
+    if studies:
+        print_tables(studies_for(studies, [scale or "small"]), mlruns)
     print(f"{len(lines)} files changed under {folders.tables}")
     return 0
 

@@ -82,11 +82,14 @@ class Run:
     optimizer: str = "adamw"
     schedule: str = "linear"  # of the learning rate
     weight_decay: float = 0.0  # of all but biases and the scales of normalisations
+    max_steps: int = 0  # training ends after these, the learning rate at zero; 0: after all epochs
 
     def __post_init__(self) -> None:
         for name in ("epochs", "eval_steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.max_steps < 0:
+            raise ValueError(f"max_steps must be at least 0 (all), got {self.max_steps}")
         if self.batch_size < 2:
             raise ValueError(f"batch_size must be at least 2, got {self.batch_size}: a batch of one has no negatives")
         if self.max_length < 3:

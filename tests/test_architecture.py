@@ -36,7 +36,7 @@ experiments.cli experiments.plan
 experiments.studies
 experiments.results
 experiments.execution
-experiments.search
+experiments.audits experiments.search
 experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export
 analysis.stats
 analysis.benchmark_ratios analysis.cells

@@ -29,6 +29,8 @@ def test_pages_and_commands_are_found() -> None:
 def test_commands_exist_with_their_options(page: Path, command: str) -> None:
     script, *words = command.removeprefix("~/cse/").split()
     source = (ROOT / script).read_text()
+    shared = re.findall(r"from experiments\.cli\.(\w+_options) import", source)
+    source += "".join((ROOT / "experiments/cli" / f"{name}.py").read_text() for name in shared)
     options = [word.removeprefix("--").replace("-", "_") for word in words if word.startswith("--")]
     unknown = [name for name in options if not re.search(rf"\b{name}: ", source) and name not in SETTINGS]
     assert unknown == []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.report.formats import Grid, markdown
-from experiments.execution.agreement import CURVE
+from experiments.audits.agreement import CURVE
 
 FOLDER = Path(__file__).parents[1] / "measured"
 HEADER = ("recorded on", "retrained on", "runs", "scores", "largest difference", "points of curves")

@@ -1,4 +1,4 @@
-"""Whether the plan is older than the runs that it judges: each contrast stood in it, as now, when its rows were scored."""
+"""Whether the plan is older than the runs that it judges: its contrasts were as now when their rows were scored."""
 
 import subprocess
 from collections.abc import Callable, Sequence

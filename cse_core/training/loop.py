@@ -83,9 +83,9 @@ class Loop:
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         source = TargetEncoder(table, self.encoder, store, corpus=run.corpus, data=data, device=device)
         self.targets = run.method.targets(source).on(device)
-        self.history = History(
-            steps=run.epochs * self.batches.per_epoch, data=content, warnings=self._precision_warnings()
-        )
+        all_steps = run.epochs * self.batches.per_epoch
+        steps = min(all_steps, run.max_steps or all_steps)
+        self.history = History(steps=steps, data=content, warnings=self._precision_warnings())
         self.snapshots = snapshot_steps(self.rules, self.history.steps)
         self.dev = self._load_dev_sets(data)
         trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]

@@ -89,7 +89,8 @@ def sweep_words(options: Any) -> list[str]:
         value = getattr(options, field.name)
         if field.name not in ("studies", "study", "dry_run", "cluster") and value != field.default:
             option = "--" + field.name.replace("_", "-")
-            words += [option] if value is True else [option, str(value)]
+            values = value if isinstance(value, tuple) else (value,)
+            words += [option] if value is True else [option, *map(str, values)]
     return words
 
 

@@ -31,6 +31,7 @@ from experiments.results.run_arrays import discard_damaged, save_arrays
 from experiments.results.run_result import RESULT, read_result
 from experiments.schema.study import pretrained_key
 from experiments.schema.teachers import teachers_of
+from experiments.storage.retries import SHARE_SECONDS
 
 ENVIRONMENT, UNKNOWN = "environment.json", "unknown"
 logger = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class ExecutionSettings:
     cache: bool = False
     compiled: bool = False
     shared: str = ""
-    share_seconds: float = 600.0  # a state of BERT-large is five gigabytes
+    share_seconds: float = SHARE_SECONDS
 
 
 def execute(

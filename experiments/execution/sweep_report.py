@@ -153,14 +153,17 @@ def print_memory(fit: Fit | None, *, gib: float, share: float) -> None:
 def print_outcome(
     names: Sequence[str], scale: str, jobs: Mapping[str, Job], failed: Mapping[str, str], ended: bool, mlruns: Path
 ) -> None:
-    """Print where results are and what failed; make the table and the figure of quickstart."""
-    if scale == "quickstart" and ended and not failed:
+    """Print where results are and what failed; make the table and the figure of quickstart.
+
+    Without names the studies were run in part: a table of the whole would not show it.
+    """
+    if list(names) == ["quickstart"] and ended and not failed:
         for module in ("make_tables", "make_figures"):
             command = [sys.executable, "-m", f"analysis.{module}", *names, "--mlruns", str(mlruns)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         console.print(f"table: {csv_record.outputs(mlruns) / 'tables/quickstart/quickstart.md'}")
         console.print(f"loss curves: {csv_record.outputs(mlruns) / 'figures/quickstart/quickstart-curves.png'}")
-    else:
+    elif names:
         elsewhere = "" if csv_record.is_project_record(mlruns) else f" --mlruns {mlruns}"
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
     try:
@@ -179,6 +182,8 @@ def print_mlflow_command(tracker: Tracker) -> None:
 
 def _print_mlflow_pages(trained: Sequence[str], mlruns: Path) -> None:
     tracker = Tracker(mlruns)
+    if tracker.uri.startswith("sqlite") and not (mlruns / "mlflow.db").is_file():
+        return  # a record from elsewhere: nothing was trained here
     print_mlflow_command(tracker)
     if len(trained) <= MAX_COMPARED_RUNS:
         console.print(f"then compare them at {tracker.compare_page(trained)}")

@@ -20,11 +20,11 @@ from experiments.results.manifest import Manifest
 from experiments.schema.scales import SCALES
 from experiments.schema.study import ARRAY_VIEWS, Row, Study
 from experiments.schema.teachers import old_teachers
+from experiments.storage.record_folders import MLRUNS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MLRUNS = Path(__file__).parents[2] / "mlruns"
 CELL = ["key", "select", "scorer", "task", "metric", "version"]
 POINT = ["key", "name", "step"]
 DRAWN = ["scale", "first", "second", "column"]  # a difference of two checkpoints over resampled pairs

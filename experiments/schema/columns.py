@@ -104,6 +104,9 @@ COLUMNS = {
 }
 
 
+LOW_IS_GOOD = {"alignment", "uniformity", "length_shortcut", "imbalance", "time_min", "time_per_epoch_min"}
+
+
 def _add_example_columns(task: str, count: int) -> tuple[str, ...]:
     """Add a column for each target of a query, as the published table names them; return the columns' names."""
     names = tuple(f"{task}.{i}" for i in range(1, count + 1))

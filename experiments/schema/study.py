@@ -188,18 +188,18 @@ def with_seed(run: Run, seed: int, *, nested: bool) -> Run:
     """Return the run with another seed; with `nested`, its teachers and bases get it too."""
     method: Method = run.method
     if nested:
-        method = _replace_runs(method, {old: with_seed(old, seed, nested=True) for old in run.nested()})
+        method = replace_runs(method, {old: with_seed(old, seed, nested=True) for old in run.nested()})
     return replace(run, seed=seed, method=method)
 
 
-def _replace_runs(value: Any, new: Mapping[Run, Run]) -> Any:
+def replace_runs(value: Any, new: Mapping[Run, Run]) -> Any:
     """Return a value with the runs in it replaced, also those inside tuples and dataclasses."""
     if isinstance(value, Run):
         return new.get(value, value)
     if isinstance(value, tuple):
-        return tuple(_replace_runs(item, new) for item in value)
+        return tuple(replace_runs(item, new) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _replace_runs(getattr(value, f.name), new) for f in fields(value)})
+        return replace(value, **{f.name: replace_runs(getattr(value, f.name), new) for f in fields(value)})
     return value
 
 

@@ -11,6 +11,7 @@ from experiments.storage.credentials import redact_credentials
 
 T = TypeVar("T")
 RETRY_TIMEOUT_SECONDS, RETRY_INTERVAL_SECONDS = 600.0, 5.0
+SHARE_SECONDS = 600.0  # between uploads of a run's state: one of BERT-large is five gigabytes
 PERMANENT = (PermissionError, FileNotFoundError, FileExistsError)
 
 logger = logging.getLogger(__name__)

@@ -40,6 +40,7 @@ MOVED: dict[str, Any] = {
     "optimizer": "rmsprop",
     "schedule": "staircase",
     "weight_decay": 0.01,
+    "max_steps": 10,
 }
 # Keys of RankCSE's Table 4 at seed 42 under (small, paper), computed once. A key that moves orphans scores that exist:
 # if a version was bumped on purpose, say so in the commit and compute them anew.
@@ -190,6 +191,7 @@ def test_content_is_identity_where_it_is_pinned_and_the_name_where_not() -> None
     ("changes", "message"),
     [
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"max_steps": -1}, r"max_steps must be at least 0 \(all\), got -1"),
         ({"eval_steps": 0}, "eval_steps must be at least 1, got 0"),
         ({"batch_size": 1}, "batch_size must be at least 2, got 1: a batch of one has no negatives"),
         ({"max_length": 2}, "max_length must leave room for one token between the special two, got 2"),

@@ -25,7 +25,7 @@ from cse_core.run import Pretrained, Run
 DEFAULTS: dict[Any, dict[str, Any]] = {
     Run: {"seed": 42, "epochs": 1, "batch_size": 64, "learning_rate": 3e-5, "warmup": 0.0, "dropout": 0.1}
     | {"max_length": 32, "pooling": "cls", "eval_steps": 125, "precision": "fp32", "template": ""}
-    | {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0},
+    | {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0, "max_steps": 0},
     Teacher: {"weight": 1.0, "select": "stsb_dev"},
     SimCSE: {"temperature": 0.05},
     RankCSE: {"teachers": (), "rank": "list_net", "temperature": 0.05, "student_temperature": 0.025}
@@ -68,4 +68,11 @@ DEFAULTS: dict[Any, dict[str, Any]] = {
 }
 # What a recipe has where its source says nothing.
 UNSTATED: dict[str, Any] = {"epochs": 1, "warmup": 0.0, "dropout": 0.1, "max_length": 32, "eval_steps": 125}
-UNSTATED |= {"weight_decay": 0.0, "optimizer": "adamw", "schedule": "linear", "pooling": "cls", "template": ""}
+UNSTATED |= {
+    "weight_decay": 0.0,
+    "max_steps": 0,
+    "optimizer": "adamw",
+    "schedule": "linear",
+    "pooling": "cls",
+    "template": "",
+}

@@ -11,18 +11,23 @@ from experiments.results import csv_record
 ROOT = Path(__file__).parents[2]
 
 
-def command(mlruns: Path, study: str) -> list[str]:
+def command(mlruns: Path, study: str, *words: str) -> list[str]:
     script = "from tests.support.tiny_study import main; main()"
-    return [sys.executable, "-c", script, study, "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "2"]
+    return [sys.executable, "-c", script, study, "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "2", *words]
 
 
 def environment(mlruns: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT), "TINY_MARKER": str(mlruns.with_suffix(".came")), "COLUMNS": "120"}
 
 
-def sweep(mlruns: Path, study: str) -> subprocess.CompletedProcess[str]:
+def sweep(mlruns: Path, study: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(mlruns, study), env=environment(mlruns), capture_output=True, text=True, timeout=600, check=False
+        command(mlruns, study, *words),
+        env=environment(mlruns),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
 
 

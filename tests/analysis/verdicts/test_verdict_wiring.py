@@ -255,17 +255,17 @@ def test_rows_that_lack_what_a_comparison_presumes_are_named(study: Study) -> No
 
 def test_thresholds_are_as_declared() -> None:
     """A changed one changes verdicts of the past: each needs a reason in CLAIMS.md or REPORT.md."""
-    from analysis import cells
     from analysis.verdicts import comparisons
     from cse_core.metrics import geometry
     from experiments.execution import plan
+    from experiments.results import row_scores
     from experiments.schema import hypotheses, scales
     from experiments.search import spaces
     from experiments.studies import compcse_tables
 
     assert (significance.LEVEL, significance.ALPHA, significance.POWER) == (0.95, 0.05, 0.8)
     assert (comparisons.BINS, comparisons.AGREES) == (10, 0.8)
-    assert cells.POINT == 0.01
+    assert row_scores.POINT == 0.01
     assert (hypotheses.NEGLIGIBLE_COST_RATIO, hypotheses.MARGIN, compcse_tables.COLLAPSE) == (1.1, 0.2, 5.0)
     assert plan.SCORE_TOLERANCE == 5e-5
     assert (scales.SEARCH_SEEDS, spaces.PUBLISHED_RATE, spaces.TRIALS) == ((101, 102), 3e-5, 24)

@@ -183,6 +183,17 @@ def test_a_finished_run_of_which_a_file_is_torn_is_trained_again(
     assert f"{torn}{reason}" in caplog.text
 
 
+def test_a_run_ends_after_its_most_steps_with_its_rate_at_nothing(tmp_path: Path, undisturbed: Trained) -> None:
+    rates = []
+    short = replace(TINY, max_steps=3)
+    history = train(short, tmp_path, rules=KEEP, on_step=lambda step, history: rates.append(step))
+    assert (history.steps, rates) == (3, [1, 2, 3])
+    assert {rule: kept.step for rule, kept in history.kept.items()} == dict.fromkeys(KEEP, 3)
+    losses = [[value for _, value in each.curves["loss"]] for each in (history, undisturbed.history)]
+    assert losses[0][:1] == losses[1][:1]  # the same first batch; the rate falls sooner
+    assert train(replace(TINY, max_steps=99), tmp_path / "all").steps == undisturbed.history.steps
+
+
 def test_a_nan_ends_the_run_by_name_and_leaves_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = SimCSE.loss
 

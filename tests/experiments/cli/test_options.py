@@ -20,6 +20,7 @@ from experiments.studies.catalogue import choose_studies
 from tests.support.plans import BASE, TAUGHT, frame, row, study, weights
 
 ROOT = Path(__file__).parents[3]
+PARTS = "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh"
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,16 @@ ROOT = Path(__file__).parents[3]
         ("--plan --gpu-memory 0", "--gpu-memory: expected a number above 0, got 0"),
         ("--plan --seconds-per-run 0", "--seconds-per-run: expected a number above 0, got 0"),
         ("--audit 0", "--audit: expected a number of at least 1, got 0"),
+        ("--seeds 0", "--seeds: expected a number of at least 1, got 0"),
+        ("--seeds 1 -2", "--seeds: expected a number of at least 0, got -2"),
+        ("--max-steps -1", "--max-steps: expected a number of at least 0, got -1"),
+        ("--corpus-lines 30", "--corpus-lines 30: expected at least 64, a batch of row SimCSE"),
+        ("--audit 1 --fresh", f"{PARTS}: expected no --audit beside them"),
+        ("--search --rows SimCSE", f"{PARTS}: expected no --search beside them"),
+        (
+            "--plan --max-steps 3",
+            "--plan with --max-steps or --corpus-lines: the time of such runs is unknown; give --seconds-per-run",
+        ),
         ("--search --workers -2", "--workers: expected a number of at least 0, got -2"),
     ],
 )

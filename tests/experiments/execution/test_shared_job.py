@@ -15,14 +15,15 @@ from cse_core.data.synthetic import sentences
 from cse_core.evaluation.scorers import Cosine, PairScores
 from cse_core.run import Corpus
 from cse_core.training.run_state import History
+from experiments.cli.sweep_options import Options
 from experiments.execution import shared_job
 from experiments.execution.job import AS_IS, ExecutionSettings, FailedTasksError, Job, Scoring
 from experiments.execution.shared_job import execute_shared
+from experiments.execution.sweep_setup import copy_arrays
 from experiments.results import csv_record
 from experiments.storage import retries
 from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
-from experiments.sweep import Options, _copy_arrays
 from tests.support import tiny_study
 from tests.support.shared_folders import FILES, content, fill, prepared, saved
 
@@ -92,12 +93,12 @@ def test_arrays_of_runs_of_other_machines_come_into_the_record(tmp_path: Path) -
     url, mlruns = prepared((tmp_path / "shared").as_uri()), tmp_path / "mlruns"
     drawn = replace(tiny_study.healthy(tiny_study.SCALE), view="densities")
     options = Options(mlruns=mlruns, store=tmp_path / "store", shared=url)
-    assert _copy_arrays([drawn], options) == {}  # there is none yet
+    assert copy_arrays([drawn], options) == {}  # there is none yet
     lacking = csv_record.missing_arrays([drawn], mlruns)
     assert len(lacking) == 3
     for key, target in lacking:
         assert Shared(url).publish(fill(tmp_path / "other" / key, **{f"figure_data/{target.name}": key.encode()}), 0)
-    assert _copy_arrays([drawn], options) == {}
+    assert copy_arrays([drawn], options) == {}
     assert [target.read_text() for _, target in lacking] == [key for key, _ in lacking]
     assert csv_record.missing_arrays([drawn], mlruns) == []
 

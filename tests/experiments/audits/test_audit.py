@@ -15,8 +15,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments.execution.agreement import Recorded, compare, processor
-from experiments.execution.audit import MARKER, audit, draw
+from experiments.audits.agreement import Recorded, compare, processor
+from experiments.audits.audit import MARKER, audit, draw
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.log_queue import record_results
 from experiments.execution.plan import jobs_of

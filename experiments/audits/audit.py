@@ -20,9 +20,9 @@ from typing import Any
 from cse_core.data.atomic_write import atomic_write
 from cse_core.run import Run
 from cse_core.training.run_state import History
+from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Difference, Recorded, compare
 from experiments.cli.command import INTERRUPTED
 from experiments.cli.console import Bar, console
-from experiments.execution.agreement import ELSEWHERE, EXACT, Agreement, Difference, Recorded, compare
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.plan import jobs_of
 from experiments.results.csv_record import commit_of

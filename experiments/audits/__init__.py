@@ -1,0 +1,1 @@
+"""Recorded runs, trained again and compared with the record."""

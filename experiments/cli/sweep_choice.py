@@ -1,0 +1,40 @@
+"""Print what a command line chooses of the studies, and where its runs are recorded."""
+
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from experiments.cli.cluster_form import sweep_words
+from experiments.cli.console import console
+from experiments.cli.sweep_options import Options, in_own_record
+from experiments.schema.study import Study
+
+
+def print_choice(studies: Sequence[Study], asked: Options, options: Options) -> None:
+    """Print the chosen rows and seeds, and the folder of a record apart from the studies'."""
+    rows = [row for study in studies for row in study.rows]
+    if asked.rows or asked.backbones:
+        console.print(f"rows: {'; '.join(dict.fromkeys(row.label for row in rows))}", highlight=False, markup=False)
+    if asked.seeds:
+        seeds = dict.fromkeys(" ".join(map(str, row.seeds)) for row in rows if row.seeds)
+        console.print(f"seeds: {'; '.join(seeds)}", highlight=False)
+    if asked.short:
+        console.print(f"runs cut short have a record of their own, {options.mlruns}; they enter no study's record")
+    if asked.fresh:
+        unchanged = in_own_record(replace(asked, fresh=False)).mlruns
+        console.print(f"fresh: trained in spite of the record in {unchanged}, which does not change")
+        console.print(
+            f"the new runs have a record of their own, {options.mlruns}; to begin it again, delete the folder"
+        )
+
+
+def print_nothing_to_do(keys: Collection[str], asked: Options, options: Options) -> None:
+    """Print why there is nothing to do, and the command that trains all the same."""
+    if not keys:
+        console.print("nothing to do: these studies train and score nothing")
+        return
+    many = "the run is" if len(keys) == 1 else f"all {len(keys)} runs are"
+    console.print(f"nothing to do: {many} in the record, {options.mlruns}")
+    if not asked.fresh:
+        command = shlex.join(["python", "experiments/sweep.py", *sweep_words(replace(asked, fresh=True))])
+        console.print(f"to train here all the same: {command}", highlight=False, markup=False)

@@ -1,0 +1,132 @@
+"""The options of sweep.py, and what is refused before anything is read or started."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import tyro
+
+from experiments.cli.options import above_zero, at_least, check_device, whole_gpus
+from experiments.schema.study_parts import Parts
+from experiments.storage.record_folders import FRESH, MLRUNS, TRIAL
+from experiments.storage.retries import SHARE_SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Run studies: train and score what the record lacks, and add it to the record."""
+
+    studies: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Names of studies, or of a paper for all of its studies, or `all`; without names, `quickstart`."""
+    scale: str = "small"
+    """Size of the runs: small, small-1m or paper. The study quickstart has a fixed scale."""
+    data: Path | None = None
+    """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
+    mlruns: Path = MLRUNS
+    """Folder of the record, MLflow's database and the run folders."""
+    store: Path | None = Path(os.environ["CSE_STORE"]) if os.environ.get("CSE_STORE") else None
+    """Folder of the run folders, if not in --mlruns; with --shared, on a local disk. If not given: CSE_STORE."""
+    rows: tuple[str, ...] = ()
+    """Only rows of these labels, or with these parts in their labels."""
+    backbones: tuple[str, ...] = ()
+    """Only rows of these backbones, by the papers' names."""
+    seeds: tuple[int, ...] = ()
+    """One number: the number of seeds of each row, the declared ones first. Several numbers: the seeds themselves. For a
+    single seed, write it twice."""
+    max_steps: int = 0
+    """To try something: end each run after this number of steps. Such runs have a record of their own, in trial/."""
+    corpus_lines: int = 0
+    """To try something: train on this number of sentences. Such runs have a record of their own, in trial/."""
+    fresh: bool = False
+    """Train what is recorded too, in a record of its own, in fresh/; the scores are shown beside the recorded ones."""
+    list: bool = False
+    """List the studies and exit: rows, imported cells, runs, pending runs and their hours, state."""
+    search: bool = False
+    """Run hyperparameter searches by dev scores instead; names are searches, or a method for all of its searches."""
+    audit: int | None = None
+    """Retrain N recorded runs, drawn at random, in --store or a temporary folder, and compare them with the record. The
+    exit status is 1 if a run differs."""
+    audit_seed: int | None = None
+    """Draw the same runs as the audit that printed this seed; with the same --store, resume an interrupted audit."""
+    audit_report: Path | None = None
+    """Write the results of --audit to this JSON file."""
+    study: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Another way to name a study; can be repeated."""
+    dry_run: bool = False
+    """Show what would run and how long it may take, and exit."""
+    cluster: Path | None = None
+    """With --dry-run: also show what would start on which machine of a cluster (sweep.yaml, experiments/clusters/)."""
+    plan: bool = False
+    """Simulate the sweep on --gpus and exit: its length, use of the GPUs, longest chain of nested runs, cost."""
+    gpus: int = 1
+    """Number of GPUs for --plan."""
+    price: float = 0.0
+    """Price of a GPU-hour, for --plan."""
+    gpu_memory: float | None = None
+    """Memory of a GPU in GiB, for --plan: estimate how many of the largest runs fit on it."""
+    seconds_per_run: float | None = None
+    """Training time of every run in seconds, for --plan, instead of measured times and the papers'."""
+    workers: int = 0
+    """Number of runs at a time; 0 means one per core, or one per GPU."""
+    gpus_per_run: float = 1.0
+    """Share of a GPU for each run, or a whole number of GPUs. Ignored on CPUs."""
+    device: str = os.environ.get("CSE_DEVICE", "")
+    """cpu or cuda. If not given: CSE_DEVICE, or cuda if there is a GPU. Set it if GPUs may join later."""
+    compiled: bool = False
+    """Use torch.compile for training on GPUs: it takes minutes at the start and pays off in long runs."""
+    address: str = os.environ.get("CSE_RAY", "local")
+    """Address of the Ray cluster: `auto` on one of its machines, `local` for this machine. If not given: CSE_RAY."""
+    shared: str = os.environ.get("CSE_SHARED", "")
+    """URL of a folder that all machines of a cluster reach (s3://..., file://...), for the run folders. Without it,
+    --mlruns must be on a disk that all machines share. If not given: CSE_SHARED."""
+    share_seconds: float = SHARE_SECONDS
+    """Seconds between uploads of a run's state to --shared: how much training a lost machine costs at most."""
+
+    @property
+    def parts(self) -> Parts:
+        """What is chosen of each study."""
+        return Parts(
+            rows=self.rows,
+            backbones=self.backbones,
+            seeds=self.seeds,
+            max_steps=self.max_steps,
+            corpus_lines=self.corpus_lines,
+        )
+
+    @property
+    def short(self) -> bool:
+        """Whether runs are cut short, to try something."""
+        return bool(self.max_steps or self.corpus_lines)
+
+
+def in_own_record(options: Options) -> Options:
+    """Return the options of runs that never enter the study's record, with the folders of a record beside it."""
+    for apart, name in ((options.short, TRIAL), (options.fresh, FRESH)):
+        if apart:
+            store = options.store / name if options.store else None
+            shared = f"{options.shared.rstrip('/')}/{name}" if options.shared else ""
+            options = replace(options, mlruns=options.mlruns / name, store=store, shared=shared)
+    return options
+
+
+def check(options: Options) -> None:
+    """Refuse invalid values before anything is read or started."""
+    at_least(0, workers=options.workers, price=options.price, share_seconds=options.share_seconds)
+    at_least(1, gpus=options.gpus, audit=options.audit)
+    above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
+    whole_gpus(gpus_per_run=options.gpus_per_run)
+    at_least(0, max_steps=options.max_steps, corpus_lines=options.corpus_lines)
+    for seed in options.seeds:
+        at_least(1 if len(options.seeds) == 1 else 0, seeds=seed)
+    if (options.parts != Parts() or options.fresh) and (options.search or options.audit):
+        raise ValueError(
+            "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh: expected no "
+            f"--{'search' if options.search else 'audit'} beside them"
+        )
+    if options.short and options.plan and options.seconds_per_run is None:
+        raise ValueError(
+            "--plan with --max-steps or --corpus-lines: the time of such runs is unknown; give --seconds-per-run"
+        )
+    if options.cluster and (not options.dry_run or options.search or options.audit):
+        raise ValueError(f"--cluster {options.cluster}: expected --dry-run beside it, and studies")
+    check_device(options.device, options.address)

@@ -1,0 +1,57 @@
+"""What a sweep would take: simulated on a number of GPUs, or on a cluster's machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cse_core.run import Run
+from experiments.cli.cluster_form import print_form, read_form, sweep_words
+from experiments.cli.sweep_options import Options
+from experiments.execution import sweep_report
+from experiments.execution.gpu_memory import fit
+from experiments.execution.plan import Plan
+from experiments.execution.schedule_estimate import expected_seconds, forecast
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def print_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
+    """Simulate the sweep on the given GPUs; runs that share a GPU count as fast as runs that do not."""
+    if options.gpus_per_run > options.gpus:
+        raise ValueError(
+            f"--gpus-per-run {options.gpus_per_run:g}: expected no more GPUs than --plan has, --gpus {options.gpus}"
+        )
+    if options.seconds_per_run is None:
+        seconds = _require_times(work, expected_seconds(work.pending, results))
+    else:
+        seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
+    if options.gpus_per_run <= 1:
+        slots = options.gpus * int(1 / options.gpus_per_run)  # with 2/3 of a GPU for each run, 1/3 is idle
+    else:
+        slots = options.gpus // int(options.gpus_per_run)
+    sweep_report.print_forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
+    if options.gpu_memory is not None:
+        runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]
+        sweep_report.print_memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
+
+
+def _require_times(work: Plan, seconds: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the times of runs; raise if one is unknown."""
+    unknown = [job.name for job in work.pending if seconds[job.key] is None]
+    if unknown:
+        raise ValueError(
+            f"the time of {len(unknown)} runs is unknown, the first is {unknown[0]}: neither it nor SimCSE on its "
+            "backbone was measured at this scale; give --seconds-per-run"
+        )
+    return {key: value for key, value in seconds.items() if value is not None}
+
+
+def print_cluster_plan(work: Plan, results: pd.DataFrame, options: Options) -> None:
+    """Print the plan as the cluster that a file describes would run it, and what would start on its machines."""
+    form = read_form(options.cluster or Path("sweep.yaml"), sweep_words(options))
+    at_once = options.workers or form.runs_at_once(options.gpus_per_run)
+    sweep_report.print_plan(work, results, at_once, each=True)
+    print_form(form, len(work.pending), at_once)

@@ -1,0 +1,137 @@
+"""Parts of studies: some rows, backbones or seeds of them, or runs cut short to try something.
+
+A run of a part has the settings, and so the key, that it has in the whole study. A run that is cut short has a key of
+its own, as have the runs that it needs: those are cut short too.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any
+
+from cse_core.lookup import unknown
+from cse_core.method import Method, with_fields
+from cse_core.run import Run
+from experiments.schema.hypotheses import Comparison, Order, Trend
+from experiments.schema.recipes import first_lines
+from experiments.schema.scales import RESERVED_SEEDS, seed_stream
+from experiments.schema.study import Row, Study, replace_runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What is chosen of each study: everything where a field is empty or 0.
+
+    `rows` are labels or parts of labels, `backbones` the papers' names. One number in `seeds` is how many of a row's
+    stream (scales.seed_stream), several are the seeds themselves.
+    """
+
+    rows: tuple[str, ...] = ()
+    backbones: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    max_steps: int = 0
+    corpus_lines: int = 0
+
+
+def choose_parts(studies: Sequence[Study], parts: Parts) -> list[Study]:
+    """Return the studies with the chosen rows, seeds and lengths; a study without such a row is left out."""
+    if parts.backbones:
+        studies = _with_rows(studies, _rows_on(studies, parts.backbones))
+    if parts.rows:
+        studies = _with_rows(studies, _rows_named(studies, parts.rows))
+    if parts.seeds:
+        studies = [_map_rows(study, lambda row: _with_seeds(row, parts.seeds)) for study in studies]
+    if parts.max_steps or parts.corpus_lines:
+        studies = [_map_rows(study, lambda row: _shortened_row(row, parts)) for study in studies]
+    return list(studies)
+
+
+def _rows_on(studies: Sequence[Study], backbones: Sequence[str]) -> Callable[[Row], bool]:
+    present = dict.fromkeys(row.backbone for study in studies for row in study.rows if row.backbone)
+    for name in backbones:
+        if name not in present:
+            raise unknown("backbone", name, present)
+    return lambda row: row.backbone in backbones
+
+
+def _rows_named(studies: Sequence[Study], names: Sequence[str]) -> Callable[[Row], bool]:
+    """Return whether a row is chosen: a name that is a label chooses that row, any other the rows that have it."""
+    labels = dict.fromkeys(row.label for study in studies for row in study.rows)
+    chosen: set[str] = set()
+    for name in names:
+        matching = {name} & labels.keys() or {label for label in labels if name.casefold() in label.casefold()}
+        if not matching:
+            raise _unknown_row(name, labels)
+        chosen |= matching
+    return lambda row: row.label in chosen
+
+
+def _unknown_row(name: str, labels: Iterable[str]) -> ValueError:
+    """Return the error for an unknown row: it lists the rows with a similar word, and all rows."""
+    words = {word.casefold(): label for label in labels for word in (*re.split(r"[ ,:-]+", label), label)}
+    similar = dict.fromkeys(words[word] for word in get_close_matches(name.casefold(), words))
+    hint = f" (did you mean {' or '.join(similar)}?)" if similar else ""
+    return ValueError(f"unknown row {name!r}{hint}; known: {'; '.join(labels)}")
+
+
+def _with_rows(studies: Sequence[Study], chosen: Callable[[Row], bool]) -> list[Study]:
+    """Return the studies with the chosen rows, all columns, and the tests that need no other row."""
+    left = []
+    for study in studies:
+        rows = tuple(filter(chosen, study.rows))
+        labels = {row.label for row in rows}
+        if rows:
+            kept = {
+                name: tuple(tested for tested in getattr(study, name) if rows_of_test(tested) <= labels)
+                for name in ("comparisons", "findings", "contrasts")
+            }
+            left.append(replace(study, rows=rows, columns=study.needed_columns, **kept))
+    return left
+
+
+def rows_of_test(tested: Any) -> set[str]:
+    """Return the labels of the rows that a comparison, a finding or a contrast reads."""
+    if isinstance(tested, Comparison):
+        return {tested.better, tested.worse, *(tested.only_if_better or ()), *(tested.requires_difference or ())}
+    if isinstance(tested, Trend):
+        return {tested.better, tested.worse, tested.row}
+    if isinstance(tested, Order) and tested.suffix:
+        return {*tested.rows, *(row + tested.suffix for row in tested.rows)}
+    return set(getattr(tested, "rows", ()))
+
+
+def _map_rows(study: Study, change: Callable[[Row], Row]) -> Study:
+    return replace(study, rows=tuple(change(row) if isinstance(row.encoder, Run) else row for row in study.rows))
+
+
+def _with_seeds(row: Row, seeds: Sequence[int]) -> Row:
+    if len(seeds) == 1:
+        return replace(row, seeds=tuple(islice(seed_stream(row.seeds), seeds[0])))
+    reserved = sorted(RESERVED_SEEDS.intersection(seeds) - set(row.seeds))
+    if reserved:
+        raise ValueError(
+            f"--seeds: {reserved[0]} is kept for searches, pilots or the plan; row {row.label} has "
+            f"{', '.join(map(str, row.seeds))}; expected these or any that is not kept"
+        )
+    return replace(row, seeds=tuple(dict.fromkeys(seeds)))
+
+
+def _shortened_row(row: Row, parts: Parts) -> Row:
+    assert isinstance(row.encoder, Run)
+    if row.encoder.batch_size > (parts.corpus_lines or row.encoder.batch_size):
+        raise ValueError(
+            f"--corpus-lines {parts.corpus_lines}: expected at least {row.encoder.batch_size}, "
+            f"a batch of row {row.label}"
+        )
+    return replace(row, encoder=shorten(row.encoder, parts.max_steps, parts.corpus_lines))
+
+
+def shorten(run: Run, max_steps: int, lines: int) -> Run:
+    """Return the run, and those that it needs, with at most `max_steps` steps and `lines` lines of its corpus; 0: all."""
+    method: Method = replace_runs(run.method, {old: shorten(old, max_steps, lines) for old in run.nested()})
+    lines = min(lines or run.corpus.lines, run.corpus.lines)
+    if getattr(method, "corpus_size", 0) > lines:  # sentences that RankEncoder ranks
+        method = with_fields(method, corpus_size=lines)
+    return replace(run, method=method, max_steps=max_steps, corpus=first_lines(run.corpus, lines))

@@ -1,0 +1,37 @@
+"""Run the searches that a command line names."""
+
+from dataclasses import replace
+
+from experiments.cli.command import INTERRUPTED
+from experiments.cli.sweep_options import Options
+from experiments.execution.log_queue import log_results
+from experiments.execution.sweep_setup import execution_settings, prepare_shared, ray_config
+from experiments.results import csv_record
+from experiments.results.mlflow_log import Tracker, check_database
+from experiments.search import search_report
+from experiments.search.spaces import choose_searches
+
+
+def search(options: Options) -> int:
+    """Run searches one after the other; return 0, 1 if a trial failed, or 130 if interrupted."""
+    from experiments.search.ray_search import run_search  # lazy: slow import
+
+    searches = choose_searches(options.studies, options.scale)
+    if options.dry_run or options.list:
+        search_report.print_searches(searches, options.mlruns)
+        return 0
+    csv_record.check_writable(options.mlruns)
+    check_database(options.mlruns)
+    prepare_shared(options)
+    cluster = ray_config(options)
+    execution, tracker = replace(execution_settings(options), device=cluster.start()), Tracker(options.mlruns)
+    status = 0
+    for each in searches:
+        failed, ended = run_search(each, execution, cluster, tracker)
+        search_report.print_outcome(each, failed, ended, options.mlruns)
+        if not ended:
+            return INTERRUPTED
+        if failed:
+            status = 1
+    log_results(execution.store, tracker)
+    return status
