@@ -20,6 +20,7 @@ from experiments.cli.command import run_command
 from experiments.results import csv_record, manifest
 from experiments.results.manifest import Manifest
 from experiments.schema.study import Row, Study
+from experiments.storage.record_folders import folder_of
 from experiments.studies import catalogue
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def main(
         check: draw nothing; list files that differ from SHA256SUMS, and exit with 1 if there are any.
         mlruns: folder of the record.
     """
+    mlruns = folder_of(studies, mlruns)
     figures = csv_record.outputs(mlruns) / "figures"
     if check:
         lines = differences("quickstart" if studies == ("quickstart",) else scale, mlruns=mlruns, figures=figures)

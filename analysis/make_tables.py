@@ -38,6 +38,7 @@ from experiments.results.manifest import ChangedFileError, Manifest
 from experiments.results.study_table import print_tables
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Study
+from experiments.storage.record_folders import folder_of
 from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[1]
@@ -252,6 +253,7 @@ def main(
         mlruns: folder of the record.
     """
     catalogue.choose_studies(list(studies), scale or "small")  # refuses unknown names before the record is read
+    mlruns = folder_of(studies, mlruns)
     folders = Folders.of(mlruns)
     if check:
         lines = check_all(studies, scale, folders)

@@ -108,8 +108,7 @@ def run_studies(asked: Options) -> int:
     failed |= copy_arrays(studies, options)
     log_results(store_of(options), Tracker(options.mlruns))
     print_tables(studies, options.mlruns, in_own_record(replace(asked, fresh=False)).mlruns if asked.fresh else None)
-    whole = asked.parts == Parts()
-    sweep_report.print_outcome(names if whole else (), scale, jobs, failed, ended, options.mlruns)
+    sweep_report.print_outcome(names if asked.parts == Parts() else (), studies, jobs, failed, ended, options.mlruns)
     if failed:
         return 1
     return 0 if ended else INTERRUPTED
@@ -120,7 +119,7 @@ def main(options: Options) -> int:
     options = replace(options, studies=(*options.studies, *options.study))
     check(options)
     if options.audit is not None:
-        return audit_record(options)
+        return audit_record(in_own_record(options))
     if options.search:
         return search(options)
     return run_studies(options)

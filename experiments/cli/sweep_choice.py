@@ -8,10 +8,13 @@ from experiments.cli.cluster_form import sweep_words
 from experiments.cli.console import console
 from experiments.cli.sweep_options import Options, in_own_record
 from experiments.schema.study import Study
+from experiments.storage.record_folders import is_own_study
 
 
 def print_choice(studies: Sequence[Study], asked: Options, options: Options) -> None:
     """Print the chosen rows and seeds, and the folder of a record apart from the studies'."""
+    if any(map(is_own_study, asked.studies)):
+        console.print(f"a study of your own: its record, tables and figures are in {options.mlruns}")
     rows = [row for study in studies for row in study.rows]
     if asked.rows or asked.backbones:
         console.print(f"rows: {'; '.join(dict.fromkeys(row.label for row in rows))}", highlight=False, markup=False)

@@ -8,7 +8,7 @@ import tyro
 
 from experiments.cli.options import above_zero, at_least, check_device, whole_gpus
 from experiments.schema.study_parts import Parts
-from experiments.storage.record_folders import FRESH, MLRUNS, TRIAL
+from experiments.storage.record_folders import FRESH, MLRUNS, TRIAL, folder_of
 from experiments.storage.retries import SHARE_SECONDS
 
 
@@ -31,8 +31,8 @@ class Options:
     backbones: tuple[str, ...] = ()
     """Only rows of these backbones, by the papers' names."""
     seeds: tuple[int, ...] = ()
-    """One number: the number of seeds of each row, the declared ones first. Several numbers: the seeds themselves. For a
-    single seed, write it twice."""
+    """One number: the number of seeds of each row, the declared ones first. Several numbers: the seeds; a single one
+    is written twice."""
     max_steps: int = 0
     """To try something: end each run after this number of steps. Such runs have a record of their own, in trial/."""
     corpus_lines: int = 0
@@ -51,7 +51,8 @@ class Options:
     audit_report: Path | None = None
     """Write the results of --audit to this JSON file."""
     study: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Another way to name a study; can be repeated."""
+    """Another way to name a study; can be repeated. A file with a study of your own (docs/own_study.md) has its record,
+    tables and figures in a folder beside it, unless --mlruns is given."""
     dry_run: bool = False
     """Show what would run and how long it may take, and exit."""
     cluster: Path | None = None
@@ -100,7 +101,8 @@ class Options:
 
 
 def in_own_record(options: Options) -> Options:
-    """Return the options of runs that never enter the study's record, with the folders of a record beside it."""
+    """Return the options with the folder of the record, for runs that never enter it one beside it."""
+    options = replace(options, mlruns=folder_of(options.studies, options.mlruns))
     for apart, name in ((options.short, TRIAL), (options.fresh, FRESH)):
         if apart:
             store = options.store / name if options.store else None

@@ -34,17 +34,20 @@ from experiments.storage.retries import retry
 class RayConfig:
     """Ray's address, the number of trials at a time (0: one a core or GPU), the share of a GPU for each.
 
-    `device` is needed on clusters that add machines with GPUs only on demand.
+    `device` is needed on clusters that add machines with GPUs only on demand; `modules` are files that workers import.
     """
 
     address: str = "local"
     workers: int = 0
     gpus_per_run: float = 1.0
     device: str = ""
+    modules: tuple[str, ...] = ()
 
     def start(self) -> str:
         """Join a cluster, or start Ray on this machine only; return the device of its trials."""
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if self.modules:  # Ray copies them to every machine
+            quiet["runtime_env"] = {"py_modules": list(self.modules)}
         if self.address != "local":
             ray.init(address=self.address, **quiet)
             resources = ray.cluster_resources()

@@ -21,6 +21,7 @@ from experiments.results import csv_record
 from experiments.results.mlflow_log import Tracker
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
+from experiments.storage.record_folders import is_own_study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,18 +152,20 @@ def print_memory(fit: Fit | None, *, gib: float, share: float) -> None:
 
 
 def print_outcome(
-    names: Sequence[str], scale: str, jobs: Mapping[str, Job], failed: Mapping[str, str], ended: bool, mlruns: Path
+    names: Sequence[str],
+    studies: Sequence[Study],
+    jobs: Mapping[str, Job],
+    failed: Mapping[str, str],
+    ended: bool,
+    mlruns: Path,
 ) -> None:
-    """Print where results are and what failed; make the table and the figure of quickstart.
+    """Print where results are and what failed; make the table and the figure of quickstart and of an own study.
 
     Without names the studies were run in part: a table of the whole would not show it.
     """
-    if list(names) == ["quickstart"] and ended and not failed:
-        for module in ("make_tables", "make_figures"):
-            command = [sys.executable, "-m", f"analysis.{module}", *names, "--mlruns", str(mlruns)]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        console.print(f"table: {csv_record.outputs(mlruns) / 'tables/quickstart/quickstart.md'}")
-        console.print(f"loss curves: {csv_record.outputs(mlruns) / 'figures/quickstart/quickstart-curves.png'}")
+    scale = studies[0].scale.name
+    if [name for name in names if name == "quickstart" or is_own_study(name)] and ended and not failed:
+        _make_outputs(names, studies[0], mlruns)
     elif names:
         elsewhere = "" if csv_record.is_project_record(mlruns) else f" --mlruns {mlruns}"
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
@@ -178,6 +181,23 @@ def print_mlflow_command(tracker: Tracker) -> None:
     """Print how to open MLflow's pages."""
     command = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
     console.print(f"runs in MLflow: {command}{redact_credentials(tracker.uri)}")
+
+
+def _make_outputs(names: Sequence[str], study: Study, mlruns: Path) -> None:
+    """Make the table and the figure of one study; print where they are, and its verdicts."""
+    scale = study.scale.name
+    for module in ("make_tables", "make_figures"):
+        command = [sys.executable, "-m", f"analysis.{module}", *names, "--scale", scale, "--mlruns", str(mlruns)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    table = csv_record.outputs(mlruns) / f"tables/{scale}/{study.name}.md"
+    verdicts = table.read_text(encoding="utf-8").partition("\n## Verdicts\n")[2]
+    for line in verdicts.splitlines():
+        if line.startswith("- "):
+            console.print(f"verdict: {line.removeprefix('- ').replace('**', '')}", markup=False)
+    console.print(f"table: {table}")
+    figures = csv_record.outputs(mlruns) / "figures" / scale
+    for figure in sorted(figures.glob(f"{study.name}*.png")):
+        console.print(f"{'loss curves' if study.view == 'table' else 'figure'}: {figure}")
 
 
 def _print_mlflow_pages(trained: Sequence[str], mlruns: Path) -> None:

@@ -13,6 +13,7 @@ from experiments.results import csv_record
 from experiments.schema.study import Study
 from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
+from experiments.studies.own_study import loaded_files
 
 if TYPE_CHECKING:
     from experiments.execution.ray_sweep import RayConfig
@@ -39,7 +40,7 @@ def ray_config(options: Options) -> "RayConfig":
     """Return Ray's settings."""
     from experiments.execution.ray_sweep import RayConfig  # lazy: slow import
 
-    return RayConfig(options.address, options.workers, options.gpus_per_run, options.device)
+    return RayConfig(options.address, options.workers, options.gpus_per_run, options.device, loaded_files())
 
 
 def prepare_shared(options: Options) -> None:

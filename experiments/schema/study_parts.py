@@ -129,7 +129,7 @@ def _shortened_row(row: Row, parts: Parts) -> Row:
 
 
 def shorten(run: Run, max_steps: int, lines: int) -> Run:
-    """Return the run, and those that it needs, with at most `max_steps` steps and `lines` lines of its corpus; 0: all."""
+    """Return the run, and those that it needs, of at most `max_steps` steps on `lines` lines; 0: all."""
     method: Method = replace_runs(run.method, {old: shorten(old, max_steps, lines) for old in run.nested()})
     lines = min(lines or run.corpus.lines, run.corpus.lines)
     if getattr(method, "corpus_size", 0) > lines:  # sentences that RankEncoder ranks

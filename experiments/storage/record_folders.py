@@ -1,6 +1,25 @@
-"""Folders that hold a record: the committed one, and those beside it for runs that never enter it."""
+"""Folders that hold a record: the committed one, an own study's, and those of runs that enter no study's record."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 MLRUNS = Path(__file__).parents[2] / "mlruns"
 FRESH, TRIAL = "fresh", "trial"
+RESULTS_OF_OWN = "{}-results"  # beside a study's file
+
+
+def is_own_study(name: str) -> bool:
+    """Whether a study is named by its file."""
+    return name.endswith(".py")
+
+
+def folder_of(studies: Sequence[str], mlruns: Path) -> Path:
+    """Return the folder of the record of studies; an own study's is beside its file, unless one is given."""
+    if not any(map(is_own_study, studies)):
+        return mlruns
+    if len(studies) > 1:
+        raise ValueError(
+            f"{' '.join(studies)}: a study of your own has a record of its own; run it without other studies"
+        )
+    path = Path(studies[0]).resolve()
+    return path.with_name(RESULTS_OF_OWN.format(path.stem)) if mlruns.resolve() == MLRUNS.resolve() else mlruns

@@ -1,11 +1,13 @@
 """Every declared study by name."""
 
 import re
+from pathlib import Path
 
 from cse_core.lookup import look_up, unknown
 from experiments.plan import pilots, plan_objectives, plan_orders, plan_rankcse, plan_rankencoder
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Study, StudyAt
+from experiments.storage.record_folders import is_own_study
 from experiments.studies import (
     baselines,
     compcse_tables,
@@ -18,6 +20,7 @@ from experiments.studies import (
     robustness,
     whitenedcse_tables,
 )
+from experiments.studies.own_study import load_study
 
 PAPERS: dict[str, dict[str, StudyAt]] = {
     "rankcse": rankcse_tables.STUDIES | rankcse_analyses.STUDIES,
@@ -58,6 +61,8 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
             chosen |= quickstart.STUDIES
         elif name == "all":
             chosen |= STUDIES
+        elif is_own_study(name):
+            chosen[name] = load_study(Path(name))
         elif name in groups:
             chosen |= groups[name]
         elif name in studies:
