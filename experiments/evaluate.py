@@ -29,7 +29,7 @@ from experiments.cli.options import at_least
 from experiments.execution.job import AS_IS, ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker, check_database
+from experiments.tracking.mlflow_log import Tracker, check_database
 from experiments.results.score_tables import print_scores
 
 

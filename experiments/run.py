@@ -30,7 +30,7 @@ from experiments.execution import sweep_report
 from experiments.execution.job import ExecutionSettings, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker, check_database
+from experiments.tracking.mlflow_log import Tracker, check_database
 from experiments.results.score_tables import print_scores
 from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES

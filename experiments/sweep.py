@@ -34,7 +34,7 @@ from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells
 from experiments.execution.schedule_estimate import expected_seconds, forecast
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker, check_database
+from experiments.tracking.mlflow_log import Tracker, check_database
 from experiments.schema.study import Study
 from experiments.search import search_report
 from experiments.search.spaces import choose_searches

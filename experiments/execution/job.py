@@ -29,7 +29,7 @@ from cse_core.training.train import train
 from experiments.results.provenance import environment
 from experiments.results.run_arrays import discard_damaged, save_arrays
 from experiments.results.run_result import RESULT, read_result
-from experiments.schema.study import pretrained_key
+from experiments.schema.study import pretrained_key, setting_of
 from experiments.schema.teachers import teachers_of
 
 ENVIRONMENT, UNKNOWN = "environment.json", "unknown"
@@ -249,6 +249,17 @@ def load_encoder(encoder: Run | Pretrained, select: str, execution: ExecutionSet
 
 
 def _description(job: Job, history: History, execution: ExecutionSettings) -> dict[str, Any]:
+    return describe(job) | {
+        "curves": history.curves,
+        "kept": {rule: {"step": kept.step, "score": kept.score} for rule, kept in history.kept.items()},
+        "skipped_steps": history.skipped,
+        "data": history.data,
+        "environment": _trained_with(execution.store / job.key, environment(execution.device, execution.threads)),
+    }
+
+
+def describe(job: Job) -> dict[str, Any]:
+    """Return the part of a result that is known before the run: its names and settings, no scores and no curves."""
     run = job.encoder
     settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
     changed = run.non_defaults() if isinstance(run, Run) else {}
@@ -261,13 +272,11 @@ def _description(job: Job, history: History, execution: ExecutionSettings) -> di
         "method": settings["method"],
         "backbone": settings["backbone"],
         "seed": settings.get("seed", 0),
+        "setting": setting_of(run),
         "settings": " ".join(f"{name}={changed[name]}" for name in shown),
         "teachers": teachers_of(run),
         "parameters": settings,
-        "curves": history.curves,
-        "kept": {rule: {"step": kept.step, "score": kept.score} for rule, kept in history.kept.items()},
-        "skipped_steps": history.skipped,
         "eval_steps": run.eval_steps if isinstance(run, Run) else 0,
-        "data": history.data,
-        "environment": _trained_with(execution.store / job.key, environment(execution.device, execution.threads)),
+        **{"studies": list(job.studies), "cells": [], "curves": {}, "kept": {}, "warnings": [], "data": {}},
+        **{"environment": {}, "seconds": 0.0, "scoring_seconds": 0.0},
     }

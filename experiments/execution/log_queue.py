@@ -13,7 +13,7 @@ from experiments.cli.console import console
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker
+from experiments.tracking.mlflow_log import Tracker
 from experiments.results.run_result import read_result
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import RETRY_INTERVAL_SECONDS, RETRY_TIMEOUT_SECONDS

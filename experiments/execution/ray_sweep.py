@@ -25,7 +25,7 @@ from experiments.execution.log_queue import Logbook
 from experiments.execution.plan import Plan, blocking_reason, verify_reproduces_record
 from experiments.execution.schedule_estimate import expected_seconds, longest_first
 from experiments.execution.shared_job import execute_shared, fetch_recorded
-from experiments.results.mlflow_log import Tracker
+from experiments.tracking.mlflow_log import Tracker
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import retry
 

@@ -18,7 +18,7 @@ from experiments.execution.job import Job
 from experiments.execution.plan import Done, Plan, jobs_of, make_plan, scored_cells
 from experiments.execution.schedule_estimate import Forecast, seconds_for
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker
+from experiments.tracking.mlflow_log import Tracker
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
 

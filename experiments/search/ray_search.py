@@ -27,7 +27,7 @@ from experiments.execution.plan import verify_reproduces_record
 from experiments.execution.ray_sweep import RayConfig, SweepCallback, run_level, tuner
 from experiments.execution.shared_job import execute_shared, fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker
+from experiments.tracking.mlflow_log import Tracker
 from experiments.results.provenance import commit
 from experiments.results.run_result import RESULT
 from experiments.search.spaces import Search, distributions, settings_text

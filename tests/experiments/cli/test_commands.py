@@ -15,7 +15,7 @@ from cse_core.methods.rankcse import RankCSE
 from cse_core.run import Run
 from experiments import run as run_command
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker
+from experiments.tracking.mlflow_log import Tracker
 from experiments.run import build
 from tests.support.polling import until
 

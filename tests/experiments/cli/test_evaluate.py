@@ -9,7 +9,7 @@ from cse_core.evaluation.scorers import Cosine, Ranked
 from cse_core.evaluation.tasks import STSTask
 from cse_core.run import Corpus
 from experiments.evaluate import Options, main, scorer_for
-from experiments.results import csv_record, mlflow_log
+from experiments.results import csv_record
 
 
 def scorer(**options: Any) -> Any:

@@ -20,7 +20,7 @@ from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import Logbook, record_results
 from experiments.execution.ray_sweep import SweepCallback
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker
+from experiments.tracking.mlflow_log import Tracker
 from experiments.storage.shared_storage import Shared
 from tests.support import tiny_study
 from tests.support.polling import until

@@ -17,7 +17,7 @@ import pytest
 from cse_core.evaluation.scorers import Cosine, PairScores
 from cse_core.run import Pretrained
 from experiments.execution.job import AS_IS, ExecutionSettings, Job, Scoring, execute
-from experiments.results.mlflow_log import Tracker, check_database, make_database, parameters
+from experiments.tracking.mlflow_log import Tracker, check_database, make_database, parameters
 from tests.support import tiny_study
 from tests.support.polling import until
 
@@ -147,7 +147,7 @@ def test_a_run_made_by_hand_is_logged_beside_the_studys(tracker: Tracker, store:
 MAKE = """
 import sys
 from pathlib import Path
-from experiments.results.mlflow_log import Tracker
+from experiments.tracking.mlflow_log import Tracker
 Tracker(Path(sys.argv[1])).experiment
 """
 
