@@ -7,6 +7,7 @@ The scores are printed and logged to MLflow, but not recorded: the record has th
 
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import Field, dataclass, field, fields, make_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,6 @@ from typing import Any
 
 import torch
 import tyro
-from rich.progress import Progress, TaskID
 
 from cse_core.data.locate import data_folder
 from cse_core.data.senteval import STS_TEST
@@ -22,18 +22,21 @@ from cse_core.evaluation.scorers import Cosine
 from cse_core.lookup import look_up
 from cse_core.methods import METHODS
 from cse_core.run import Run
-from cse_core.training.run_state import History
 from experiments.cli.command import run_command
-from experiments.cli.console import console
+from experiments.cli.console import Bar, console
 from experiments.cli.options import at_least
 from experiments.execution import sweep_report
-from experiments.execution.job import ExecutionSettings, Job, Scoring, execute
+from experiments.execution.job import ExecutionSettings, Job, Scoring, describe, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
-from experiments.tracking.mlflow_log import Tracker, check_database
 from experiments.results.score_tables import print_scores
 from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
+from experiments.tracking.live_log import LiveLog
+from experiments.tracking.mlflow_database import check_database
+from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.run_content import run_content
+from experiments.tracking.run_reports import Reporter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +87,8 @@ def build(name: str, options: Any) -> Run:
     return replace(run, **{k: v for k, v in given.items() if k in of_run})
 
 
-def train_and_score(run: Run, options: CommonOptions) -> Mapping[str, Any]:
-    """Train and score the runs that a run needs, then the run, each with a progress bar."""
+def train_and_score(run: Run, options: CommonOptions, tracker: Tracker) -> Mapping[str, Any]:
+    """Train and score the runs that a run needs, then the run, each with a progress bar; log them to MLflow."""
     scale = SCALES[options.scale]
     tasks = ("synthetic",) if scale.name == "quickstart" else STS_TEST
     data = data_folder(options.data)
@@ -94,17 +97,27 @@ def train_and_score(run: Run, options: CommonOptions) -> Mapping[str, Any]:
         (options.mlruns / csv_record.MANUAL_RUNS).resolve(), data, device=device, threads=options.threads
     )
     sweep_report.warn_slow_precision([*run.nested(), run], device)
+    scorings = tuple(Scoring(rule, Cosine(), tasks) for rule in (scale.dev, "last"))
+    jobs = {
+        each.key: Job(each, scale.name, f"{each.method.name} {each.backbone.name}", scorings)
+        for each in (*run.nested(), run)
+    }
     result: Mapping[str, Any] = {}
-    for each in (*run.nested(), run):
-        scorings = tuple(Scoring(rule, Cosine(), tasks) for rule in (scale.dev, "last"))
-        job = Job(each, scale.name, f"{each.method.name} {each.backbone.name}", scorings)
-        with Progress(console=console) as progress:
-            result = execute(job, execution, on_step=partial(_update_bar, progress, progress.add_task(job.name)))
+    live = LiveLog(tracker, execution.store, lambda key: run_content(describe(jobs[key])))
+    with closing(live), Bar({key: job.name for key, job in jobs.items()}) as bar:
+        for key, job in jobs.items():
+            reporter = Reporter(job.eval_steps, partial(_show, bar, live, key), every=1.0)
+            result = execute(job, execution, on_step=reporter.step, progress=reporter.prepare)
+            bar.end(key)
+            live.finish(key)
+    if live.unlogged:
+        say_not_logged(len(live.unlogged), next(filter(None, live.unlogged.values()), ""))
     return result
 
 
-def _update_bar(progress: Progress, task: TaskID, step: int, history: History) -> None:
-    progress.update(task, completed=step, total=history.steps)
+def _show(bar: Bar, live: LiveLog, key: str, report: Mapping[str, Any]) -> None:
+    bar.move(key, report["fraction"], report["status"])
+    live.add_points(key, report["points"])
 
 
 def main(arguments: list[str]) -> None:
@@ -118,17 +131,9 @@ def main(arguments: list[str]) -> None:
     run = build(type(options).__name__, options)
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
-    result = train_and_score(run, options)
+    result = train_and_score(run, options, Tracker(options.mlruns))
     console.print(f"run {run.key}: {result['settings']}")
     print_scores(result)
-    keys = [each.key for each in (*run.nested(), run)]
-    tracker = Tracker(options.mlruns)
-    try:
-        for key in tuple(keys):
-            tracker.log(options.mlruns / csv_record.MANUAL_RUNS / key)
-            keys = keys[1:]
-    except OSError as error:
-        say_not_logged(len(keys), error)
 
 
 if __name__ == "__main__":

@@ -34,13 +34,14 @@ from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells
 from experiments.execution.schedule_estimate import expected_seconds, forecast
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
-from experiments.tracking.mlflow_log import Tracker, check_database
 from experiments.schema.study import Study
 from experiments.search import search_report
 from experiments.search.spaces import choose_searches
 from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
 from experiments.studies.catalogue import STUDIES, choose_studies
+from experiments.tracking.mlflow_database import check_database
+from experiments.tracking.mlflow_log import Tracker
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,9 +18,9 @@ from experiments.execution.job import Job
 from experiments.execution.plan import Done, Plan, jobs_of, make_plan, scored_cells
 from experiments.execution.schedule_estimate import Forecast, seconds_for
 from experiments.results import csv_record
-from experiments.tracking.mlflow_log import Tracker
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
+from experiments.tracking.mlflow_log import Tracker
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,16 +164,16 @@ def print_outcome(
         elsewhere = "" if csv_record.is_project_record(mlruns) else f" --mlruns {mlruns}"
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
     try:
-        _print_mlflow_pages([key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)
+        _print_mlflow_pages(scale, [key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)
     except OSError as error:
         console.print(f"MLflow is unreachable: {redact_credentials(error)}", style="red")
     names_of = {key: f"{job.name} ({key})" for key, job in jobs.items()}
     print_failures({names_of.get(key, key): reason for key, reason in failed.items()}, ended)
 
 
-def _print_mlflow_pages(trained: Sequence[str], mlruns: Path) -> None:
+def _print_mlflow_pages(scale: str, trained: Sequence[str], mlruns: Path) -> None:
     tracker = Tracker(mlruns)
     command = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
     console.print(f"runs in MLflow: {command}{redact_credentials(tracker.uri)}")
     if len(trained) <= MAX_COMPARED_RUNS:
-        console.print(f"then compare them at {tracker.compare_page(trained)}")
+        console.print(f"then compare them at {tracker.compare_page(scale, trained)}")

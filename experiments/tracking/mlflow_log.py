@@ -12,9 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.results.csv_record import MANUAL_RUNS
 from experiments.results.run_result import RESULT, read_result
-from experiments.schema.scales import SCALES
 from experiments.tracking.mlflow_database import artifact_folder, make_database, tracking_uri
 from experiments.tracking.mlflow_notes import (
     OLD_EXPERIMENT,
@@ -23,13 +21,14 @@ from experiments.tracking.mlflow_notes import (
     experiment_name,
     experiment_note,
     run_note,
+    scale_of,
 )
 from experiments.tracking.run_content import MANUAL_SUFFIX, Point, RunContent, is_curve, run_content
 from experiments.tracking.run_differences import FINISHED, holds, lacking
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import DatasetInput, RunTag
+    from mlflow.entities import DatasetInput
     from mlflow.entities import Run as Tracked
 
 RUNNING = "RUNNING"
@@ -130,7 +129,7 @@ class Tracker:
         """
         run = self._find(content)
         if run is None:
-            return self._create(content, round(1000 * time.time())), set()
+            return self._create(content, round(1000 * time.time()), command_line()), set()
         if run.info.status == FINISHED:
             return "", set()
         self.client.update_run(run.info.run_id, status=RUNNING)
@@ -145,13 +144,14 @@ class Tracker:
                 self.client.delete_run(run.info.run_id)
         return chosen
 
-    def _create(self, content: RunContent, started: int) -> str:
+    def _create(self, content: RunContent, started: int, command: str) -> str:
         from mlflow.entities import Param  # lazy: slow import
 
-        tags = {"key": content.key}  # from the start, so that a kill here leaves no run without one
+        tags = self._run_tags(content, command, {})
         run = self.client.create_run(self.experiment(content.scale), started, run_name=content.name, tags=tags)
         params = [Param(name, value) for name, value in content.parameters.items()]
-        self.client.log_batch(run.info.run_id, params=params, tags=self._run_tags(content, command_line(), {}))
+        self.client.log_batch(run.info.run_id, params=params)
+        self._ids[content.key] = run.info.run_id
         return run.info.run_id
 
     @os_errors()
@@ -189,6 +189,8 @@ class Tracker:
 
         MLflow can't delete points: a run that was begun with points that are not among these is logged anew.
         """
+        from mlflow.entities import RunTag  # lazy: slow import
+
         command = command or command_line()
         begun = self._points(earlier) if earlier and earlier.info.status != FINISHED else {}
         if earlier and begun.items() - content.points.items():
@@ -196,17 +198,17 @@ class Tracker:
             earlier = None
         now = round(1000 * time.time())
         started = earlier.info.start_time if earlier else now - round(1000 * content.seconds)
-        run_id = earlier.info.run_id if earlier else self._create(content, started)
+        run_id = earlier.info.run_id if earlier else self._create(content, started, command)
         for path in files:
             self.client.log_artifact(run_id, str(path))
         self.client.log_text(run_id, command + "\n", "command.txt")
         if content.inputs:
             self.client.log_inputs(run_id, list(_inputs(content)))
         self.add_points(run_id, lacking(earlier, begun, content, started, now))
-        # Last, so that they only claim what is logged.
-        self.client.log_batch(run_id, tags=self._run_tags(content, command, earlier.data.tags if earlier else {}))
+        if earlier:  # last, so that studies only claim what is logged
+            tags = self._run_tags(content, command, earlier.data.tags)
+            self.client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
         self.client.set_terminated(run_id, FINISHED, now)
-        self._ids[content.key] = run_id
         return run_id
 
     def _points(self, run: "Tracked") -> dict[Point, float]:
@@ -215,15 +217,16 @@ class Tracker:
         histories = {name: self.client.get_metric_history(run.info.run_id, name) for name in names}
         return {(name, point.step): point.value for name, history in histories.items() for point in history}
 
-    def _run_tags(self, content: RunContent, command: str, earlier: Mapping[str, str]) -> "list[RunTag]":
-        from mlflow.entities import RunTag  # lazy: slow import
-
+    def _run_tags(self, content: RunContent, command: str, earlier: Mapping[str, str]) -> dict[str, str]:
         studies = dict.fromkeys([*earlier.get("studies", "").split(), *content.tags["studies"].split()])
         ids = {key: found for key in content.teachers if (found := self._id_of(key, content.scale))}
         pages = {key: f"#/experiments/{self.experiment(content.scale)}/runs/{found}" for key, found in ids.items()}
-        tags = dict(content.tags) | {"studies": " ".join(studies), NOTE: run_note(content, pages, command)}
-        tags |= {"teachers": " ".join(ids.values())} if ids else {}
-        return [RunTag(name, value) for name, value in tags.items()]
+        tags = (
+            {"key": content.key}
+            | dict(content.tags)
+            | {"studies": " ".join(studies), NOTE: run_note(content, pages, command)}
+        )
+        return tags | ({"teachers": " ".join(ids.values())} if ids else {})
 
     def _id_of(self, key: str, scale: str) -> str:
         """Return the id of MLflow's run of a key; empty if there is none."""
@@ -235,10 +238,9 @@ class Tracker:
     @os_errors()
     def keys(self) -> set[str]:
         """Return the keys of all finished runs, also those of no study."""
-        finished = (run for scale in (*SCALES, MANUAL_RUNS) for run in self.runs(scale).values())
-        return {
-            run.data.tags["key"].removesuffix(MANUAL_SUFFIX) for run in finished if run.info.status == FINISHED
-        }
+        scales = [scale for each in self.client.search_experiments() if (scale := scale_of(each.name))]
+        runs = (run for scale in scales for run in self.runs(scale).values() if run.info.status == FINISHED)
+        return {run.data.tags["key"].removesuffix(MANUAL_SUFFIX) for run in runs}
 
     @os_errors()
     def compare_page(self, scale: str, keys: Iterable[str], address: str = "http://127.0.0.1:5000") -> str:

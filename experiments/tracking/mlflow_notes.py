@@ -8,9 +8,10 @@ from experiments.schema.scales import SCALES
 from experiments.storage.credentials import redact_credentials
 from experiments.tracking.run_content import RunContent
 
+PREFIX = "cse-study "
 OLD_EXPERIMENT = "cse-study"  # in which all scales' runs were, with other names and parameters
-OLD_NOTE = """Runs in an earlier form. Each scale has an experiment of its own now. `python experiments/import_record.py`
-and every sweep log the runs again there; delete this experiment when you no longer need it."""
+OLD_NOTE = """Runs in an earlier form. Each scale has an experiment of its own now, in which
+`python experiments/import_record.py` and every sweep log the runs again; delete this one when you don't need it."""
 EXPERIMENT_NOTE = """{about}
 
 **Compare methods**: group runs by the tag `setting`, which is equal for all seeds, and sort by `avg`. `test/...` are
@@ -20,13 +21,18 @@ search `tags.studies LIKE '%rankcse-table4%'`."""
 
 def experiment_name(scale: str) -> str:
     """Return the name of the MLflow experiment with the runs of a scale."""
-    return f"cse-study {scale}"
+    return PREFIX + scale
+
+
+def scale_of(experiment: str) -> str:
+    """Return the scale of an MLflow experiment; empty if it is not one of this project's."""
+    return experiment.removeprefix(PREFIX) if experiment.startswith(PREFIX) else ""
 
 
 def experiment_note(scale: str) -> str:
     """Return the description of a scale's experiment."""
     known = SCALES.get(scale)
-    return EXPERIMENT_NOTE.format(about=f"{known.title}. {known.notes}" if known else "Encoders scored by hand.")
+    return EXPERIMENT_NOTE.format(about=f"{known.title}. {known.notes}" if known else f"Runs of scale {scale}.")
 
 
 def command_line() -> str:

@@ -16,7 +16,7 @@ from cse_core.evaluation.suite import GROUPS
 from cse_core.training.selection import SELECTION
 from experiments.results import csv_record
 
-MANUAL_SUFFIX = " (own)"
+MANUAL_SUFFIX = " (own)"  # of a run made by hand, so that it is never mistaken for a study's run
 LONGEST_PARAMETER, LONGEST_TAG = 500, 4000
 AVERAGED = (("synthetic",), GROUPS["sts"])
 SECONDS = {"train": "seconds", "all": "scoring_seconds"}
@@ -61,8 +61,9 @@ class RunContent:
 
 def run_content(result: Mapping[str, Any]) -> RunContent:
     """Return what MLflow gets of the run with this result."""
+    suffix = "" if result["studies"] else MANUAL_SUFFIX
     return RunContent(
-        key=tracked_key(result),
+        key=result["key"] + suffix,
         scale=result["scale"],
         name=run_name(result),
         parameters=_parameters(result),
@@ -70,14 +71,9 @@ def run_content(result: Mapping[str, Any]) -> RunContent:
         scores=scores(result),
         points=points(result),
         inputs=tuple(_inputs(result)),
-        teachers=tuple(re.findall(r"\b([0-9a-f]{12})/", result.get("teachers", ""))),
+        teachers=tuple(key + suffix for key in re.findall(r"\b([0-9a-f]{12})/", result.get("teachers", ""))),
         seconds=result["seconds"] or result["scoring_seconds"],
     )
-
-
-def tracked_key(result: Mapping[str, Any]) -> str:
-    """Return the key to log; a run made by hand gets a suffix, so it is never mistaken for a study's run."""
-    return result["key"] if result["studies"] else result["key"] + MANUAL_SUFFIX
 
 
 def run_name(result: Mapping[str, Any]) -> str:
@@ -121,17 +117,13 @@ def scores(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _parameters(result: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings that the run's method and training have, under flat names.
-
-    `arm` is the run's label without its seed; the compare page sorts it first.
-    """
+    """Return the settings that the run's method and training have, under flat names; `row` is its label in a table."""
     given = {name: "none" if value in ("", None) else value for name, value in result["parameters"].items()}
-    return {name: str(value)[:LONGEST_PARAMETER] for name, value in ({"arm": result["label"]} | given).items()}
+    return {name: str(value)[:LONGEST_PARAMETER] for name, value in ({"row": result["label"]} | given).items()}
 
 
 def _tags(result: Mapping[str, Any]) -> dict[str, str]:
     tags = {
-        "key": tracked_key(result),
         "scale": result["scale"],
         "method": result["method"],
         "backbone": result["backbone"],
