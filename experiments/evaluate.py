@@ -28,8 +28,9 @@ from experiments.cli.user_inputs import read_encoder
 from experiments.execution.job import AS_IS, ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker, check_database
 from experiments.results.score_tables import print_scores
+from experiments.tracking.mlflow_database import check_database
+from experiments.tracking.mlflow_log import Tracker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +111,7 @@ def main(options: Options) -> None:
     bars, failed = Bars(), None
     with bars.progress:
         try:
-            result = execute(job, execution, on_score=bars)
+            result = execute(job, execution, progress=bars)
         except FailedTasksError as error:
             result, failed = error.result, error
     csv_record.merge_lines(csv_record.MANUAL_RUNS, folder, [result])

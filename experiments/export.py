@@ -15,7 +15,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.training.checkpoint import check_content, read_manifest
 from experiments.cli.command import run_command
 from experiments.cli.console import console
-from experiments.results.csv_record import UNRECORDED
+from experiments.results.run_card import card_scores, card_settings
 from experiments.results.run_result import read_result
 
 
@@ -39,12 +39,7 @@ def main(options: Options) -> None:
             f"{options.checkpoint.parent}: no result.json, so the run's settings and scores are not known; run the "
             "command that trained it again, which writes it"
         )
-    scores: dict[str, dict[str, float]] = {}
-    for cell in result["cells"]:
-        if (cell["select"], cell["scorer"]) == (manifest.rule, "cosine") and cell["metric"] not in UNRECORDED:
-            scores.setdefault(cell["task"], {})[cell["metric"]] = cell["score"]
-    settings = result["parameters"] | {"key": manifest.key, "checkpoint": manifest.rule, "step": manifest.step}
-    settings |= {name: result["environment"].get(name, "") for name in ("commit", "device")}
+    settings, scores = card_settings(result, manifest), card_scores(result, manifest.rule)
     save_with_card(Encoder.from_pretrained(options.checkpoint), options.folder, settings, scores)
     console.print(f"{options.folder}: {result['name']}, {manifest.rule}, with the scores of {len(scores)} tasks")
     console.print(f"push it: hf upload OWNER/{options.folder.resolve().name} {options.folder}")

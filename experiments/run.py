@@ -10,6 +10,7 @@ The scores are printed and logged to MLflow, but not recorded: the record has th
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import Field, dataclass, field, fields, make_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,6 @@ from typing import Any
 
 import torch
 import tyro
-from rich.progress import Progress, TaskID
 
 from cse_core.data import own_pairs
 from cse_core.data.locate import data_folder
@@ -26,20 +26,23 @@ from cse_core.evaluation.scorers import Cosine
 from cse_core.lookup import look_up
 from cse_core.methods import METHODS
 from cse_core.run import Run
-from cse_core.training.run_state import History
 from cse_core.training.selection import dev_sets
 from experiments.cli.command import run_command
-from experiments.cli.console import console
+from experiments.cli.console import Bar, console
 from experiments.cli.options import at_least
 from experiments.cli.user_inputs import read_corpus, read_teachers, with_inputs, with_own_pooling
 from experiments.execution import sweep_report
-from experiments.execution.job import ExecutionSettings, Job, Scoring, execute
+from experiments.execution.job import ExecutionSettings, Job, Scoring, describe, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker, check_database
 from experiments.results.score_tables import print_over_seeds, print_scores
 from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
+from experiments.tracking.live_log import LiveLog
+from experiments.tracking.mlflow_database import check_database
+from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.run_content import run_content
+from experiments.tracking.run_reports import Reporter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,20 +130,38 @@ def make_plan(options: CommonOptions) -> Plan:
     return Plan(tuple(dict.fromkeys((rule, "last"))), suite.expand_names(tasks))
 
 
-def train_and_score(run: Run, plan: Plan, options: CommonOptions) -> Mapping[str, Any]:
-    """Train the runs that a run needs, then train and score the run, each with a progress bar."""
+def train_and_score(runs: Sequence[Run], plan: Plan, options: CommonOptions) -> list[Mapping[str, Any]]:
+    """Train the runs that each run needs, then train and score it, with progress bars; log all to MLflow."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     execution = ExecutionSettings(
         store_of(options).resolve(), data_folder(options.data), device=device, threads=options.threads
     )
-    sweep_report.warn_slow_precision([*run.nested(), run], device)
-    result: Mapping[str, Any] = {}
-    for each, rules in [*nested_rules(run).items(), (run, plan.rules)]:
-        scorings = tuple(Scoring(rule, Cosine(), plan.tasks) for rule in rules)
-        job = Job(each, options.scale, f"{each.method.name} {Path(each.backbone.name).name}", scorings)
-        with Progress(console=console) as progress:
-            result = execute(job, execution, on_step=partial(_update_bar, progress, progress.add_task(job.name)))
-    return result
+    jobs = {run.key: job for each in runs for run, job in _jobs(each, plan, options).items()}
+    sweep_report.warn_slow_precision([job.encoder for job in jobs.values()], device)
+    results: dict[str, Mapping[str, Any]] = {}
+    live = LiveLog(Tracker(options.mlruns), execution.store, lambda key: run_content(describe(jobs[key])))
+    with closing(live), Bar({key: job.name for key, job in jobs.items()}) as bar:
+        for key, job in jobs.items():
+            reporter = Reporter(job.eval_steps, partial(_show, bar, live, key), every=1.0)
+            results[key] = execute(job, execution, on_step=reporter.step, progress=reporter.prepare)
+            bar.end(key)
+            live.finish(key)
+    if live.unlogged:
+        say_not_logged(len(live.unlogged), next(filter(None, live.unlogged.values()), ""))
+    return [results[run.key] for run in runs]
+
+
+def _jobs(run: Run, plan: Plan, options: CommonOptions) -> dict[Run, Job]:
+    rules_of = nested_rules(run) | {run: plan.rules}
+    return {
+        each: Job(
+            each,
+            options.scale,
+            f"{each.method.name} {Path(each.backbone.name).name}",
+            tuple(Scoring(rule, Cosine(), plan.tasks) for rule in rules),
+        )
+        for each, rules in rules_of.items()
+    }
 
 
 def nested_rules(run: Run) -> dict[Run, tuple[str, ...]]:
@@ -157,8 +178,9 @@ def store_of(options: CommonOptions) -> Path:
     return options.mlruns / csv_record.MANUAL_RUNS
 
 
-def _update_bar(progress: Progress, task: TaskID, step: int, history: History) -> None:
-    progress.update(task, completed=step, total=history.steps)
+def _show(bar: Bar, live: LiveLog, key: str, report: Mapping[str, Any]) -> None:
+    bar.move(key, report["fraction"], report["status"])
+    live.add_points(key, report["points"])
 
 
 def main(arguments: list[str]) -> None:
@@ -172,15 +194,13 @@ def main(arguments: list[str]) -> None:
     runs, plan = build_all(type(options).__name__, options), make_plan(options)
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
-    results: dict[int, Mapping[str, Any]] = {}
-    for run in runs:
-        results[run.seed] = train_and_score(run, plan, options)
-        console.print(f"run {run.key}: {results[run.seed]['settings']}")
-        print_scores(results[run.seed], only=set(plan.tasks), selects=plan.rules)
+    results = train_and_score(runs, plan, options)
+    for run, result in zip(runs, results, strict=True):
+        console.print(f"run {run.key}: {result['settings']}")
+        print_scores(result, only=set(plan.tasks), selects=plan.rules)
     if len(runs) > 1:
-        print_over_seeds(results, plan.rules[0], plan.tasks)
+        print_over_seeds({result["seed"]: result for result in results}, plan.rules[0], plan.tasks)
     print_next_steps([store_of(options) / run.key / plan.rules[0] for run in runs], options)
-    log([key for run in runs for key in (*(each.key for each in nested_rules(run)), run.key)], options)
 
 
 def build_all(name: str, options: Any) -> list[Run]:
@@ -198,18 +218,6 @@ def print_next_steps(checkpoints: Sequence[Path], options: CommonOptions) -> Non
     console.print(f"more scores: python experiments/evaluate.py {checkpoints[0]} --tasks transfer")
     console.print(f"export: python experiments/export.py {checkpoints[0]} FOLDER")
     sweep_report.print_mlflow_command(Tracker(options.mlruns))
-
-
-def log(keys: Sequence[str], options: CommonOptions) -> None:
-    """Log runs to MLflow, or say how many are left."""
-    left = list(dict.fromkeys(keys))
-    tracker = Tracker(options.mlruns)
-    try:
-        for key in tuple(left):
-            tracker.log(store_of(options) / key)
-            left.remove(key)
-    except OSError as error:
-        say_not_logged(len(left), error)
 
 
 if __name__ == "__main__":

@@ -30,11 +30,12 @@ from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells
 from experiments.execution.sweep_previews import print_cluster_plan, print_forecast
 from experiments.execution.sweep_setup import copy_arrays, execution_settings, prepare_shared, ray_config, store_of
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker, check_database
 from experiments.results.study_table import print_tables
 from experiments.schema.study_parts import Parts, choose_parts
 from experiments.search.search_command import search
 from experiments.studies.catalogue import STUDIES, choose_studies
+from experiments.tracking.mlflow_database import check_database
+from experiments.tracking.mlflow_log import Tracker
 
 if TYPE_CHECKING:
     import pandas as pd

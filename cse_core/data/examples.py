@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,17 @@ CHUNK = 4096  # sentences tokenised and written at a time
 
 
 def examples(
-    corpus: Corpus, method: Method, tokenizer: "PreTrainedTokenizerFast", max_length: int, folder: Path | None = None
+    corpus: Corpus,
+    method: Method,
+    tokenizer: "PreTrainedTokenizerFast",
+    max_length: int,
+    folder: Path | None = None,
+    progress: Callable[[str, int, int], object] | None = None,
 ) -> "Dataset":
-    """Return the method's training examples as a table: a column of int32 lists for each column of token ids."""
+    """Return the method's training examples as a table: a column of int32 lists for each column of token ids.
+
+    `progress` gets an activity, the number of sentences done, and of all.
+    """
     maker = innermost(method)
     key = key_of(
         {
@@ -42,6 +50,8 @@ def examples(
         for start in range(0, len(texts), CHUNK):
             chunk = texts[start : start + CHUNK]["text"]
             yield _ids_batch(method, method.examples(chunk, tokenizer, max_length))
+            if progress:
+                progress("tokenising", start + len(chunk), len(texts))
 
     table = arrow_table(cache_folder() / "examples" / key, batches)
     if not len(table):

@@ -17,6 +17,7 @@ from cse_core.data.batches import Batches
 from cse_core.data.corpora import sentences
 from cse_core.data.examples import examples
 from cse_core.data.senteval import pairs
+from cse_core.models.embedding_cache import Progress
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import backbone_hash, resolve_pinned
 from cse_core.run import Run
@@ -56,6 +57,7 @@ class Loop:
         rules: Sequence[str],
         device: torch.device,
         compiled: bool = False,
+        progress: Progress | None = None,
     ) -> None:
         self.dev_sets = {rule: dev_sets(rule) for rule in sorted(set(rules))}
         self.run, self.rules, self.device, self.step = run, tuple(self.dev_sets), device, 0
@@ -71,7 +73,7 @@ class Loop:
         corpus = content_of(sentences(run.corpus, data))
         content = {"backbone": backbone_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         enforce_run_pins(run, content, store)
-        table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data)
+        table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data, progress)
         if run.template and self.encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
             raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")
         if run.batch_size > len(table):
@@ -81,7 +83,9 @@ class Loop:
             )
         self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
-        source = TargetEncoder(table, self.encoder, store, corpus=run.corpus, data=data, device=device)
+        source = TargetEncoder(
+            table, self.encoder, store, corpus=run.corpus, data=data, device=device, progress=progress
+        )
         self.targets = run.method.targets(source).on(device)
         all_steps = run.epochs * self.batches.per_epoch
         steps = min(all_steps, run.max_steps or all_steps)

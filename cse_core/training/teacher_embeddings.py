@@ -17,7 +17,7 @@ from cse_core.data.batches import Column
 from cse_core.data.corpora import sample, sentences
 from cse_core.data.sealed import is_whole, seal, warn_of_damage
 from cse_core.method import EncoderRef, Method, VectorScorer, starting_encoder
-from cse_core.models.embedding_cache import CachedEncoder
+from cse_core.models.embedding_cache import CachedEncoder, Progress
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.models.word_vectors import WordVectors, is_word_vectors, word_vectors_hash
@@ -95,9 +95,10 @@ class TargetEncoder:
         corpus: Corpus,
         data: Path | None,
         device: torch.device,
+        progress: Progress | None = None,
     ) -> None:
         self.table, self.student, self.store, self.device = table, student, store, device
-        self.corpus, self.data = corpus, data
+        self.corpus, self.data, self.progress = corpus, data, progress
 
     def vectors(
         self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
@@ -116,13 +117,14 @@ class TargetEncoder:
                 return scorer.vectors(CachedEncoder(teacher), texts, data=self.data).float()
             if isinstance(teacher, Encoder) and self._shares_vocabulary(teacher):
                 ids = Column(self.table, column)
-                return teacher.embed([ids[row] for row in range(len(ids))])
-            return teacher.encode(self._sentences(column, teacher.name))
+                return teacher.embed([ids[row] for row in range(len(ids))], progress=self._counter(len(ids)))
+            texts = self._sentences(column, teacher.name)
+            return teacher.encode(texts, progress=self._counter(len(set(texts))))
 
-        texts = content_of(sentences(self.corpus, self.data))
+        corpus = content_of(sentences(self.corpus, self.data))
         content = content_of_finished(self.store, encoder, select)
         by = f" {key_of({'scorer': canonical(scorer)})}" if scorer else ""
-        return self._load_or_compute(f"{content} {content_of(self.table)} {column} {texts}{by}", compute)
+        return self._load_or_compute(f"{content} {content_of(self.table)} {column} {corpus}{by}", compute)
 
     def _check_width(self, scorer: VectorScorer) -> None:
         """Refuse rank vectors, which are as wide as their corpus, of too many examples."""
@@ -132,6 +134,19 @@ class TargetEncoder:
                 f"teacher by {scorer}: its vectors of {len(self.table):,} examples take {taken / 2**30:.0f} GiB, "
                 f"expected at most {MOST_BYTES / 2**30:.0f}; rank in fewer sentences"
             )
+
+    def _counter(self, of: int) -> Callable[[int], object] | None:
+        """Return a function of batch sizes that reports how many of the vectors are made."""
+        if not (progress := self.progress):
+            return None
+        done = 0
+
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+            progress("embedding for teachers", done, of)
+
+        return count
 
     def _load(self, encoder: EncoderRef, select: str) -> Encoder | WordVectors:
         finished = load_finished(self.store, encoder, select)
@@ -161,14 +176,14 @@ class TargetEncoder:
         def compute() -> Float[Tensor, "size d"]:
             base, drawn = self._load(encoder, select), sample(self.corpus, size, seed, self.data)
             if isinstance(base, WordVectors) or not self._shares_vocabulary(base):
-                return base.encode(drawn)
+                return base.encode(drawn, progress=self._counter(len(set(drawn))))
             ids = [tuple(row) for row in base.tokenise(drawn)]
             distinct, column = set(ids), Column(self.table, examples)
             embedded = {key: row for row in range(len(column)) if (key := tuple(column[row].tolist())) in distinct}
             new = list(dict.fromkeys(key for key in ids if key not in embedded))
             shared = self.vectors(encoder, select=select, column=examples)[list(embedded.values())]
             index = {key: i for i, key in enumerate([*embedded, *new])}
-            return torch.cat([shared, base.embed(new)])[[index[key] for key in ids]]
+            return torch.cat([shared, base.embed(new, progress=self._counter(len(new)))])[[index[key] for key in ids]]
 
         # The table is part of the name: with other sentences in its batch a vector is rounded differently.
         what = f"{content_of(sentences(self.corpus, self.data))} {content_of(self.table)} {examples}"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from cse_core.models.embedding_cache import Progress
 from cse_core.run import Run
 from cse_core.training.loop import Loop
 from cse_core.training.run_state import STATE, UNFINISHED, History, adopt, finished_history, load_history
@@ -36,10 +37,12 @@ def train(
     compiled: bool = False,
     save_seconds: float = 30.0,
     on_step: OnStep | None = None,
+    progress: Progress | None = None,
 ) -> History:
     """Train or resume a run, unless it is finished; return its history, with a checkpoint for each selection rule.
 
     A selection rule says which checkpoint is kept: `last`, or the best on a dev task of that name (`stsb_dev`).
+    `progress` is called while training examples and teachers' vectors are made, which can take longer than training.
     `compiled` hands the backbone's training passes to torch.compile, on a GPU; a CPU's passes are written out already.
     A run whose step does not fit into memory resumes from its last state with activation checkpointing. That is
     bit-identical, unlike smaller batches: a contrastive loss needs the whole batch at once.
@@ -54,7 +57,9 @@ def train(
     # A run that is finished under fewer rules, or whose checkpoints don't fit, is trained again, for those rules too.
     if earlier := load_history(folder):
         rules = [*rules, *earlier.kept]
-    loop = partial(Loop, run, store, data=data, rules=rules, device=torch.device(device), compiled=compiled)
+    loop = partial(
+        Loop, run, store, data=data, rules=rules, device=torch.device(device), compiled=compiled, progress=progress
+    )
     try:
         return _train(loop(), folder, save_seconds, on_step)
     except torch.OutOfMemoryError as error:

@@ -158,7 +158,7 @@ def _print_draw(sample: Draw, store: Path) -> None:
 
 
 def _train_all(sample: Draw, recorded: Recorded, execution: ExecutionSettings) -> Iterator[Audited]:
-    with Bar([job.key for job in sample.jobs]) as bar:
+    with Bar({job.key: job.name for job in sample.jobs}) as bar:
         for job in sample.jobs:
             run = _train(job, recorded, execution, bar, drawn=job.key in sample.drawn)
             bar.end(job.key)

@@ -1,57 +1,89 @@
 """The console of all commands, and the progress bar of a sweep."""
 
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
+from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from experiments.cli.command import RESUME
 from experiments.storage.credentials import redact_credentials
 
+PRINT_SECONDS = 30.0  # between lines where there is no terminal
 console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True)
 
 
 class Bar:
-    """A progress bar with runs done, runs pending and time left; a run in progress counts by its share of steps."""
+    """A progress bar of all runs, and below it one of each run in progress with its name, status and time left.
 
-    def __init__(self, keys: Sequence[str]) -> None:
-        self.fractions = dict.fromkeys(keys, 0.0)
+    A run in progress counts by its share of steps. Without a terminal a line is printed now and then.
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = dict(names)  # shown to people, by key
+        self.fractions = dict.fromkeys(names, 0.0)
         self.ended: set[str] = set()
         self.progress = Progress(
-            TextColumn("{task.fields[done]} done, {task.fields[pending]} pending"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f} %  elapsed"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[status]}", markup=False),
             console=console,
             speed_estimate_period=1200,  # runs report rarely
         )
-        self.task = self.progress.add_task("", total=float(len(keys)), done=0, pending=len(keys))
+        self.task = self.progress.add_task(self._counts(), total=float(len(names)), status="")
+        self.runs: dict[str, TaskID] = {}
+        self.printed_at = time.monotonic()
 
     def __enter__(self) -> "Bar":
         self.progress.start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        for task in self.runs.values():
+            self.progress.remove_task(task)
         self.progress.stop()
 
-    def move(self, key: str, fraction: float) -> None:
-        """Update a run's share; the bar never moves back, even if a run restarts after a lost worker."""
+    def move(self, key: str, fraction: float, status: str = "") -> None:
+        """Update a run's share and status; its bar never moves back, even if a run restarts after a lost worker."""
         self.fractions[key] = max(self.fractions[key], min(fraction, 0.99))
+        if key not in self.runs:
+            self.runs[key] = self.progress.add_task(self.names[key], total=1.0, status="")
+        self.progress.update(self.runs[key], completed=self.fractions[key], status=status)
         self._draw()
 
     def end(self, key: str) -> None:
         """Count a run as done: it finished or failed."""
         self.fractions[key] = 1.0
         self.ended.add(key)
+        if key in self.runs:
+            self.progress.remove_task(self.runs.pop(key))
         self._draw()
 
     def _draw(self) -> None:
-        done = len(self.ended)
-        pending = len(self.fractions) - done
-        self.progress.update(self.task, completed=sum(self.fractions.values()), done=done, pending=pending)
+        self.progress.update(self.task, completed=sum(self.fractions.values()), description=self._counts())
+        if not console.is_terminal and time.monotonic() - self.printed_at >= PRINT_SECONDS:
+            console.print(self.line(), markup=False, highlight=False)
+            self.printed_at = time.monotonic()
+
+    def _counts(self) -> str:
+        return f"{len(self.ended)} done, {len(self.fractions) - len(self.ended)} pending"
+
+    def line(self) -> str:
+        """Return the bars as a line of text."""
+        share = sum(self.fractions.values()) / max(1, len(self.fractions))
+        running = [task for task in self.progress.tasks if task.id in self.runs.values()]
+        left = [f"{task.description}: {task.fields['status']}{_time_left(task)}" for task in running]
+        return "; ".join([f"{self._counts()}, {100 * share:.0f} %", *left])
+
+
+def _time_left(task: Task) -> str:
+    return f", {timedelta(seconds=int(task.time_remaining))} left" if task.time_remaining is not None else ""
 
 
 def print_failures(failed: Mapping[str, str], ended: bool) -> None:

@@ -7,7 +7,7 @@ from it, if need be in a later sweep.
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,11 +25,12 @@ from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained, Run
 from cse_core.training.run_state import HISTORY, STATE, History, read_json
 from cse_core.training.teacher_embeddings import content_of_finished, load_finished
-from cse_core.training.train import train
+from cse_core.training.train import OnStep, train
 from experiments.results.provenance import environment
 from experiments.results.run_arrays import discard_damaged, save_arrays
+from experiments.results.run_card import write_card
 from experiments.results.run_result import RESULT, read_result
-from experiments.schema.study import pretrained_key
+from experiments.schema.study import pretrained_key, setting_of
 from experiments.schema.teachers import teachers_of
 from experiments.storage.retries import SHARE_SECONDS
 
@@ -78,6 +79,11 @@ class Job:
         return tuple(dict.fromkeys(scoring.select for scoring in self.scorings)) or ("last",)
 
     @property
+    def eval_steps(self) -> int:
+        """The number of steps between evaluations; 1 if nothing is trained."""
+        return self.encoder.eval_steps if isinstance(self.encoder, Run) else 1
+
+    @property
     def name(self) -> str:
         """The name shown to people: the row's label and the seed."""
         return f"{self.label} s{self.encoder.seed}" if isinstance(self.encoder, Run) else self.label
@@ -106,29 +112,32 @@ def execute(
     job: Job,
     execution: ExecutionSettings,
     *,
-    on_step: Callable[[int, History], object] | None = None,
-    on_score: Progress | None = None,
+    on_step: OnStep | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Train and score what is missing in the run's folder; return the content of its result.json."""
+    """Train and score what is missing in the run's folder; return the content of its result.json.
+
+    `progress` is called while examples and teachers' vectors are made, and while sentences are embedded to be scored.
+    """
     execution.store.mkdir(parents=True, exist_ok=True)
     # A worker that outlives its killed driver may still work on this run; the lock is free when that worker ends.
     with FileLock(execution.store / f"{job.key}.lock"):
-        return _execute(job, execution, on_step, on_score)
+        return _execute(job, execution, on_step, progress)
 
 
 def _execute(
-    job: Job, execution: ExecutionSettings, on_step: Callable[[int, History], object] | None, on_score: Progress | None
+    job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None
 ) -> dict[str, Any]:
     torch.set_num_threads(execution.threads)
     folder = execution.store / job.key
     done = read_result(folder) or {"cells": []}
-    history = _train(job, execution, on_step)
+    history = _train(job, execution, on_step, progress)
     started = time.monotonic()
     cells, warnings = list(done["cells"]), {*history.warnings, *done.get("warnings", [])}
     history.data = done.get("data", {}) | history.data
     failures: dict[str, str] = {}
     for scoring in job.scorings:
-        new = _score(job, scoring, history, execution, on_score, _tasks_to_score(job, scoring, execution, cells))
+        new = _score(job, scoring, history, execution, progress, _tasks_to_score(job, scoring, execution, cells))
         cells += new.cells
         history.data |= new.files
         warnings.update(new.warnings)
@@ -142,13 +151,15 @@ def _execute(
         "finished": done.get("finished", datetime.now(UTC).isoformat(timespec="seconds")),
     }
     folder.mkdir(parents=True, exist_ok=True)
+    if history.kept and cells != done["cells"]:
+        write_card(result, folder, next(iter(job.rules)))
     atomic_write(folder / RESULT, json.dumps(result, indent=1, allow_nan=False))
     if failures:
         raise FailedTasksError(failures, result)
     return result
 
 
-def _train(job: Job, execution: ExecutionSettings, on_step: Callable[[int, History], object] | None) -> History:
+def _train(job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None) -> History:
     if isinstance(job.encoder, Pretrained):
         return History(steps=0)
     _remember_environment(job.encoder, execution)
@@ -161,6 +172,7 @@ def _train(job: Job, execution: ExecutionSettings, on_step: Callable[[int, Histo
         compiled=execution.compiled,
         save_seconds=execution.save_seconds,
         on_step=on_step,
+        progress=progress,
     )
 
 
@@ -207,7 +219,7 @@ def _score(
     scoring: Scoring,
     history: History,
     execution: ExecutionSettings,
-    on_score: Progress | None,
+    progress: Progress | None,
     tasks: Sequence[str],
 ) -> _Scored:
     """Score tasks on the scoring's checkpoint; save arrays beside it."""
@@ -218,7 +230,7 @@ def _score(
     enforce_corpus_pin(
         getattr(scoring.scorer, "corpus", None), execution.store, execution.data, f"run {job.key}, scored by {scorer}"
     )
-    evaluated = suite.evaluate(encoder, scoring.scorer, tasks, data=execution.data, progress=on_score)
+    evaluated = suite.evaluate(encoder, scoring.scorer, tasks, data=execution.data, progress=progress)
     checkpoint = history.kept.get(select)
     cells: list[dict[str, Any]] = []
     for name, outcome in evaluated.outcomes.items():
@@ -250,6 +262,17 @@ def load_encoder(encoder: Run | Pretrained, select: str, execution: ExecutionSet
 
 
 def _description(job: Job, history: History, execution: ExecutionSettings) -> dict[str, Any]:
+    return describe(job) | {
+        "curves": history.curves,
+        "kept": {rule: {"step": kept.step, "score": kept.score} for rule, kept in history.kept.items()},
+        "skipped_steps": history.skipped,
+        "data": history.data,
+        "environment": _trained_with(execution.store / job.key, environment(execution.device, execution.threads)),
+    }
+
+
+def describe(job: Job) -> dict[str, Any]:
+    """Return the part of a result that is known before the run: its names and settings, no scores and no curves."""
     run = job.encoder
     settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
     changed = run.non_defaults() if isinstance(run, Run) else {}
@@ -262,13 +285,11 @@ def _description(job: Job, history: History, execution: ExecutionSettings) -> di
         "method": settings["method"],
         "backbone": settings["backbone"],
         "seed": settings.get("seed", 0),
+        "setting": setting_of(run),
         "settings": " ".join(f"{name}={changed[name]}" for name in shown),
         "teachers": teachers_of(run),
         "parameters": settings,
-        "curves": history.curves,
-        "kept": {rule: {"step": kept.step, "score": kept.score} for rule, kept in history.kept.items()},
-        "skipped_steps": history.skipped,
-        "eval_steps": run.eval_steps if isinstance(run, Run) else 0,
-        "data": history.data,
-        "environment": _trained_with(execution.store / job.key, environment(execution.device, execution.threads)),
+        "eval_steps": job.eval_steps,
+        **{"studies": list(job.studies), "cells": [], "curves": {}, "kept": {}, "warnings": [], "data": {}},
+        **{"environment": {}, "seconds": 0.0, "scoring_seconds": 0.0},
     }

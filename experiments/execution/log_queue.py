@@ -5,36 +5,41 @@ out.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from experiments.cli.console import console
-from experiments.execution.job import ExecutionSettings
+from experiments.execution.job import ExecutionSettings, Job, describe
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker
 from experiments.results.run_result import read_result
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import RETRY_INTERVAL_SECONDS, RETRY_TIMEOUT_SECONDS
-
-BACKOFF_SECONDS = 30.0  # pause after a failure: each attempt at a server that does not answer takes long
+from experiments.tracking.live_log import BACKOFF_SECONDS, LiveLog
+from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.run_content import run_content
 
 
 class Logbook:
-    """Logs finished runs, and retries while storage or the MLflow server is unreachable.
+    """Records finished runs, retrying while storage is unreachable, and has them logged to MLflow (live_log.py).
 
     `waiting` has the keys of runs that the record lacks and why; `unlogged` those that MLflow lacks.
     """
 
-    def __init__(self, tracker: Tracker, execution: ExecutionSettings) -> None:
+    def __init__(self, tracker: Tracker, execution: ExecutionSettings, jobs: Iterable[Job] = ()) -> None:
         self.tracker, self.execution = tracker, execution
+        by_key = {job.key: job for job in jobs}
+        self.live = LiveLog(tracker, execution.store, lambda key: run_content(describe(by_key[key])))
         self.waiting: dict[str, str] = {}
-        self.unlogged: dict[str, str] = {}
-        self.retry_at = self.log_retry_at = 0.0
+        self.retry_at = 0.0
+
+    @property
+    def unlogged(self) -> Mapping[str, str]:
+        return self.live.unlogged
 
     def add(self, key: str) -> None:
-        """Queue a finished run for logging."""
+        """Queue a finished run for the record and for MLflow."""
         self.waiting[key] = ""
         if time.monotonic() >= self.retry_at:
             self.catch_up()
@@ -51,35 +56,21 @@ class Logbook:
                 self.retry_at = time.monotonic() + BACKOFF_SECONDS
                 return
             del self.waiting[key]
-            self.unlogged[key] = ""
-        if time.monotonic() >= self.log_retry_at:
-            self.log()
+            self.live.finish(key)
 
     def _record(self, key: str) -> None:
         result = read_result(self.execution.store / key)
         if result and result["studies"]:
             csv_record.merge_lines(result["scale"], self.tracker.mlruns, [result])
 
-    def log(self) -> None:
-        """Log recorded runs to MLflow until it is unreachable."""
-        for key in list(self.unlogged):
-            try:
-                self.tracker.log(self.execution.store / key)
-            except OSError as error:
-                del self.unlogged[key]
-                self.unlogged[key] = str(error)
-                self.log_retry_at = time.monotonic() + BACKOFF_SECONDS
-                return
-            del self.unlogged[key]
-
     def settle(self, timeout: float = RETRY_TIMEOUT_SECONDS) -> dict[str, str]:
-        """Wait for unreachable storage, then log; return the keys of runs still not recorded, and why."""
+        """Wait for unreachable storage, then for MLflow; return the keys of runs still not recorded, and why."""
         until = time.monotonic() + timeout
         self.catch_up()
         while self.waiting and time.monotonic() < until:
             time.sleep(RETRY_INTERVAL_SECONDS)
             self.catch_up()
-        self.log()
+        self.live.close()
         return self.waiting
 
 

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +18,6 @@ from ray._private import ray_constants
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from cse_core.run import Run
-from cse_core.training.run_state import History
 from experiments.cli.console import Bar, console
 from experiments.execution import sweep_report
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job
@@ -25,9 +25,10 @@ from experiments.execution.log_queue import Logbook
 from experiments.execution.plan import Plan, blocking_reason, verify_reproduces_record
 from experiments.execution.schedule_estimate import expected_seconds, longest_first
 from experiments.execution.shared_job import execute_shared, fetch_recorded
-from experiments.results.mlflow_log import Tracker
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import retry
+from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.run_reports import Reporter
 
 
 @dataclass(frozen=True)
@@ -66,23 +67,14 @@ class RayConfig:
 def run_job(config: Mapping[str, Any], jobs: Mapping[str, Job], execution: ExecutionSettings) -> None:
     """Do one job in a Ray worker. Report an exception as a result: only lost workers are worth a retry."""
     job = jobs[config["key"]]
+    reporter = Reporter(job.eval_steps, tune.report)
     try:
-        execute_shared(job, execution, on_step=_reporter(job))
+        execute_shared(job, execution, on_step=reporter.step, progress=reporter.prepare)
     except Exception as error:  # noqa: BLE001 - the driver reports any error together with the run
         failed = redact_credentials(f"{type(error).__name__}: {error}")
         tune.report({"fraction": 1.0, "failed": failed, "scored": isinstance(error, FailedTasksError)})
     else:
         tune.report({"fraction": 1.0, "failed": ""})
-
-
-def _reporter(job: Job) -> Callable[[int, History], None]:
-    every = getattr(job.encoder, "eval_steps", 1)
-
-    def report(step: int, history: History) -> None:
-        if step % every == 0 and step < history.steps:
-            tune.report({"fraction": 0.8 * step / history.steps, "failed": ""})  # scoring takes the rest
-
-    return report
 
 
 class SweepCallback(tune.Callback):
@@ -97,9 +89,15 @@ class SweepCallback(tune.Callback):
         """Return nothing: Tune pickles its callbacks, but a sweep resumes from the record and the run folders."""
         return {}
 
+    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Show the run's bar."""
+        self.bar.move(trial.config["key"], 0.0, "starting")
+
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
-        """Move the progress bar."""
-        self.bar.move(trial.config["key"], result["fraction"])
+        """Move the run's bar, and hand new points of its curves to MLflow."""
+        self.bar.move(trial.config["key"], result["fraction"], result.get("status", ""))
+        if "points" in result:
+            self.logbook.live.add_points(trial.config["key"], result["points"])
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Log the job that ended, or note why it failed."""
@@ -122,6 +120,7 @@ class SweepCallback(tune.Callback):
         """Note why a job gave no result."""
         self.failed[key] = reason
         self.bar.end(key)
+        self.logbook.live.stop(key)
 
 
 def tuner(
@@ -179,8 +178,9 @@ def run_plan(
     """Run a plan level by level; return the reasons of failures by key, and whether it ran to the end."""
     execution = replace(execution, device=cluster.start())
     sweep_report.warn_slow_precision([job.encoder for job in work.pending], execution.device)
-    with Bar([job.key for job in work.pending]) as bar:
-        callback = SweepCallback(Logbook(tracker, execution), bar)
+    logbook = Logbook(tracker, execution, work.pending)
+    with closing(logbook.live), Bar({job.key: job.name for job in work.pending}) as bar:
+        callback = SweepCallback(logbook, bar)
         for level in work.levels:
             ready = []
             for job in level:
@@ -199,4 +199,4 @@ def run_plan(
                 run_level(first, execution, cluster, callback)
             if not all(job.key in callback.finished | set(callback.failed) for job in level):
                 return callback.failed, False
-    return callback.failed | callback.logbook.settle(), True
+    return callback.failed | logbook.settle(), True

@@ -3,13 +3,14 @@
 import logging
 import shutil
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cse_core.models.embedding_cache import Progress
 from cse_core.run import Run
 from cse_core.training.run_state import History
+from cse_core.training.train import OnStep
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, execute
 from experiments.results.run_result import read_result
 from experiments.storage.credentials import redact_credentials
@@ -26,11 +27,11 @@ def fetch_recorded(key: str, execution: ExecutionSettings) -> None:
 
 
 def execute_shared(
-    job: Job, execution: ExecutionSettings, *, on_step: Callable[[int, History], object] | None = None
+    job: Job, execution: ExecutionSettings, *, on_step: OnStep | None = None, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Execute a job; with shared storage, download its folders first and upload what is new."""
     if not execution.shared:
-        return execute(job, execution, on_step=on_step)
+        return execute(job, execution, on_step=on_step, progress=progress)
     shared, folder = Shared(execution.shared), execution.store / job.key
     retry(partial(shared.exchange_pins, execution.store))
     nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
@@ -52,7 +53,7 @@ def execute_shared(
 
     before = _content(folder) if last else None
     try:
-        result = execute(job, execution, on_step=share)
+        result = execute(job, execution, on_step=share, progress=progress)
     except FailedTasksError:
         if _content(folder) != before:
             retry(partial(shared.exchange_pins, execution.store))
@@ -62,9 +63,8 @@ def execute_shared(
     # Two machines may have used a name for the first time at once; the second one must publish nothing.
     retry(partial(shared.exchange_pins, execution.store))
     if _content(folder) != before and not retry(partial(shared.publish, folder, last)):
-        return execute_shared(
-            job, execution, on_step=on_step
-        )  # another attempt was first: use its folder, add what it lacks
+        # Another attempt was first: use its folder, add what it lacks.
+        return execute_shared(job, execution, on_step=on_step, progress=progress)
     _drop_weights(folder)
     return result
 

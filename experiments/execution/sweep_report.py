@@ -18,10 +18,10 @@ from experiments.execution.job import Job
 from experiments.execution.plan import Done, Plan, jobs_of, make_plan, scored_cells
 from experiments.execution.schedule_estimate import Forecast, seconds_for
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.record_folders import is_own_study
+from experiments.tracking.mlflow_log import Tracker
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,7 +170,7 @@ def print_outcome(
         elsewhere = "" if csv_record.is_project_record(mlruns) else f" --mlruns {mlruns}"
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
     try:
-        _print_mlflow_pages([key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)
+        _print_mlflow_pages(scale, [key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)
     except OSError as error:
         console.print(f"MLflow is unreachable: {redact_credentials(error)}", style="red")
     names_of = {key: f"{job.name} ({key})" for key, job in jobs.items()}
@@ -200,10 +200,10 @@ def _make_outputs(names: Sequence[str], study: Study, mlruns: Path) -> None:
         console.print(f"{'loss curves' if study.view == 'table' else 'figure'}: {figure}")
 
 
-def _print_mlflow_pages(trained: Sequence[str], mlruns: Path) -> None:
+def _print_mlflow_pages(scale: str, trained: Sequence[str], mlruns: Path) -> None:
     tracker = Tracker(mlruns)
     if tracker.uri.startswith("sqlite") and not (mlruns / "mlflow.db").is_file():
         return  # a record from elsewhere: nothing was trained here
     print_mlflow_command(tracker)
     if len(trained) <= MAX_COMPARED_RUNS:
-        console.print(f"then compare them at {tracker.compare_page(trained)}")
+        console.print(f"then compare them at {tracker.compare_page(scale, trained)}")

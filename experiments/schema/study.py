@@ -192,6 +192,15 @@ def with_seed(run: Run, seed: int, *, nested: bool) -> Run:
     return replace(run, seed=seed, method=method)
 
 
+def setting_of(encoder: Run | Pretrained) -> str:
+    """Return a name for what all seeds of a run, and of the runs in it, have in common: method, hash, fields."""
+    if isinstance(encoder, Pretrained):
+        return encoder.name
+    changed = {name: value for name, value in encoder.non_defaults().items() if name not in RUN_FIELDS}
+    shown = [f"{name}={value}" for name, value in changed.items() if " seed " not in str(value)]
+    return " ".join([encoder.method.name, with_seed(encoder, 0, nested=True).key[:6], *shown])
+
+
 def replace_runs(value: Any, new: Mapping[Run, Run]) -> Any:
     """Return a value with the runs in it replaced, also those inside tuples and dataclasses."""
     if isinstance(value, Run):

@@ -27,13 +27,13 @@ from experiments.execution.plan import verify_reproduces_record
 from experiments.execution.ray_sweep import RayConfig, SweepCallback, run_level, tuner
 from experiments.execution.shared_job import execute_shared, fetch_recorded
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker
 from experiments.results.provenance import commit
 from experiments.results.run_result import RESULT
 from experiments.search.spaces import Search, distributions, settings_text
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
+from experiments.tracking.mlflow_log import Tracker
 
 Trials = list[tuple[dict[str, float], float]]  # settings and scores
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -110,7 +110,7 @@ class SearchCallback(tune.Callback):
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
         """Move the progress bar."""
         evaluations = len(self.search.seeds) * self.search.evaluations
-        self.bar.move(self._bar_key(trial), result[TIME_ATTR] / evaluations)
+        self.bar.move(self._bar_key(trial), result[TIME_ATTR] / evaluations, f"dev {result['score']:.3f}")
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Record the trial and log its runs."""
@@ -153,9 +153,10 @@ def run_search(
     runs resume from their states. Nothing that Ray pickled is read.
     """
     results = csv_record.read_results(search.scale.name, tracker.mlruns)
-    logbook = Logbook(tracker, execution)
-    for level in search.nested_levels():
-        with Bar([job.key for job in level]) as bar:
+    levels = search.nested_levels()
+    logbook = Logbook(tracker, execution, [job for level in levels for job in level])
+    for level in levels:
+        with Bar({job.key: job.name for job in level}) as bar:
             callback = SweepCallback(logbook, bar)
             run_level(level, execution, cluster, callback)
         if callback.failed or len(callback.finished) < len(level):
@@ -174,7 +175,7 @@ def run_search(
     algorithm = OptunaSearch(distributions(search.space), points_to_evaluate=ahead, sampler=sampler, **AIM)
     for settings, score in trials:
         algorithm.add_evaluated_point(settings, score, error=math.isnan(score))
-    with Bar([str(i) for i in range(left)]) as bar:
+    with Bar({str(i): f"trial {i + 1}" for i in range(left)}) as bar:
         callback = SearchCallback(search, logbook, bar)
         trainable = tune.with_parameters(run_trial, search=search, execution=execution)
         how = {"search_alg": algorithm, "num_samples": left, "scheduler": halving(search) if search.trials else None}

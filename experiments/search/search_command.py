@@ -7,9 +7,10 @@ from experiments.cli.sweep_options import Options
 from experiments.execution.log_queue import log_results
 from experiments.execution.sweep_setup import execution_settings, prepare_shared, ray_config
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker, check_database
 from experiments.search import search_report
 from experiments.search.spaces import choose_searches
+from experiments.tracking.mlflow_database import check_database
+from experiments.tracking.mlflow_log import Tracker
 
 
 def search(options: Options) -> int:

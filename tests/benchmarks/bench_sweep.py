@@ -25,10 +25,10 @@ from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.plan import jobs_of, make_plan, scored_cells
 from experiments.execution.ray_sweep import RayConfig, fixed_list_search, run_plan, trial_names, tuner
 from experiments.results import csv_record as csv
-from experiments.results.mlflow_log import Tracker
 from experiments.schema.recipes import rankcse_run, rankencoder_run, simcse_run
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Row, Scale, Study
+from experiments.tracking.mlflow_log import Tracker
 from tests.benchmarks.measure import curve, peak_while, record, seconds
 
 BASE = "bert-base-uncased"

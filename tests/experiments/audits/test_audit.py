@@ -21,8 +21,8 @@ from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.log_queue import record_results
 from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker
 from experiments.results.provenance import environment
+from experiments.tracking.mlflow_log import Tracker
 from tests.support import tiny_study
 from tests.support.polling import until
 

@@ -15,8 +15,8 @@ from cse_core.methods.rankcse import RankCSE
 from cse_core.run import Run
 from experiments import run as run_command
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker
 from experiments.run import build
+from experiments.tracking.mlflow_log import Tracker
 from tests.support.polling import until
 
 ROOT = Path(__file__).parents[3]
@@ -114,7 +114,7 @@ def test_an_encoder_is_scored_on_every_kind_of_task(tmp_path: Path, real_data: P
     more = csv_record.read_results("own", tmp_path / csv_record.MANUAL_RUNS)
     assert set(more["task"]) == {*found, "stsb_dissimilar"}
     assert len(more) == len(rows) + 4
-    (logged,) = Tracker(tmp_path).client.search_runs([Tracker(tmp_path).experiment])
+    (logged,) = Tracker(tmp_path).client.search_runs([Tracker(tmp_path).experiment("own")])
     score = more[(more["task"] == "trec_fast") & (more["metric"] == "acc")]["score"].item()
     assert logged.data.metrics["test/trec_fast/acc"] == score
     assert "test/stsb_dissimilar" in logged.data.metrics

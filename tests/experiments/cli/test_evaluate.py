@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from cse_core.data.senteval import STS_TEST
 from cse_core.evaluation.scorers import Cosine, Ranked
 from cse_core.evaluation.tasks import STSTask
 from cse_core.run import Corpus
 from experiments.evaluate import Options, main, scorer_for
-from experiments.results import csv_record, mlflow_log
+from experiments.results import csv_record
+from experiments.tracking.run_content import scores
 
 
 def scorer(**options: Any) -> Any:
@@ -53,19 +55,21 @@ def test_options_that_would_be_ignored_are_refused(options: dict[str, Any], mess
         scorer(**options)
 
 
-def test_the_first_scored_checkpoint_has_the_short_names_whatever_is_scored_first() -> None:
+def test_the_checkpoint_by_dev_score_has_the_short_names_whatever_is_scored_first() -> None:
     def cell(task: str, metric: str, select: str = "as is") -> dict[str, Any]:
         return {"task": task, "metric": metric, "select": select, "scorer": "cosine", "score": 0.5}
 
     def names(*cells: dict[str, Any]) -> list[str]:
-        result = {"cells": list(cells), "seconds": 0, "scoring_seconds": 0}
-        return [metric.key for metric in mlflow_log._scores(result, 0) if metric.key.startswith(("test", "avg"))]
+        return list(scores({"cells": list(cells), "kept": {}, "seconds": 0, "scoring_seconds": 0}))
 
     acc, rho, last = cell("trec", "acc"), cell("stsb", "spearman.all"), cell("stsb", "spearman.all", "last")
     assert names(acc) == ["test/trec/acc"]
-    assert names(acc, rho, last) == ["avg", "test/trec/acc", "test/stsb", "test/stsb/last"]
-    part = cell("stsb_similar", "spearman.all")
-    assert names(part) == ["test/stsb_similar"]  # a part of a set is no part of an average
+    assert names(acc, rho, last) == [*names(last, acc, rho)[1:], "test/stsb/last"]
+    assert names(last, acc, rho) == ["test/stsb/last", "test/trec/acc", "test/stsb"]
+    seven = [cell(name, "spearman.all", "stsb_dev") for name in STS_TEST]
+    assert "avg" in names(*seven)
+    assert "avg" not in names(*seven[1:])  # a mean over fewer sets can't be compared
+    assert "avg/last" in names(*(each | {"select": "last"} for each in seven))
 
 
 @pytest.mark.slow

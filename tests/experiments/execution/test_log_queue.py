@@ -1,15 +1,8 @@
 """A server or storage that is away holds nothing up and loses nothing."""
 
 import json
-import os
-import signal
-import socket
 import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,9 +13,10 @@ from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import Logbook, record_results
 from experiments.execution.ray_sweep import SweepCallback
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker
 from experiments.storage.shared_storage import Shared
+from experiments.tracking.mlflow_log import Tracker
 from tests.support import tiny_study
+from tests.support.mlflow_server import free_port, mlflow_server
 from tests.support.polling import until
 from tests.support.sweeps import ROOT, command, environment, leave, result, scores
 
@@ -43,20 +37,6 @@ class Server:
 
 def kept(server: Server, tmp_path: Path) -> Logbook:
     return Logbook(server, ExecutionSettings(tmp_path))  # ty: ignore[invalid-argument-type]
-
-
-def test_what_could_not_be_tracked_is_with_a_later_one(tmp_path: Path) -> None:
-    server = Server(tmp_path, away=1)
-    book = kept(server, tmp_path)
-    book.add("a")
-    assert "no connection" in book.unlogged["a"]
-    book.add("b")  # a server that does not answer is left alone for a while
-    assert server.tracked == []
-    book.log_retry_at = 0.0
-    book.add("c")
-    assert sorted(server.tracked) == ["a", "b", "c"]
-    assert not book.waiting
-    assert not book.unlogged
 
 
 def keys(mlruns: Path) -> set[str]:
@@ -109,11 +89,13 @@ def test_a_start_records_what_a_killed_driver_left_in_the_store(tmp_path: Path) 
 
 def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(tmp_path: Path) -> None:
     server = Server(tmp_path)
-    follow = SweepCallback(kept(server, tmp_path), SimpleNamespace(end=lambda key: None))  # ty: ignore[invalid-argument-type]
+    book = kept(server, tmp_path)
+    follow = SweepCallback(book, SimpleNamespace(end=lambda key: None))  # ty: ignore[invalid-argument-type]
     for key, scored in (("half", True), ("none", False)):
         told = {"failed": "why", "scored": scored}
         follow.on_trial_complete(1, [], SimpleNamespace(config={"key": key}, last_result=told))
     assert follow.failed == {"half": "why", "none": "why"}
+    book.settle()
     assert server.tracked == ["half"]
 
 
@@ -134,36 +116,9 @@ def test_mlflow_away_costs_a_sweep_a_warning_and_the_next_one_logs_the_runs(tmp_
     assert Tracker(mlruns).keys() == runs
 
 
-@contextmanager
-def mlflow_server(folder: Path, port: int) -> Generator[subprocess.Popen[bytes]]:
-    folder.mkdir(exist_ok=True)
-    given = ["server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    given += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "kept")]
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", *given], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    try:
-        until(lambda: answers(port))
-        yield process
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def answers(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
-
-
 @pytest.mark.slow
 def test_a_sweep_outlives_mlflows_server_and_the_storage_and_all_is_there_when_they_are_back(tmp_path: Path) -> None:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = free_port()
     mlruns = tmp_path / "mlruns"
     surroundings = environment(mlruns) | {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}
     shared = tmp_path / "shared"

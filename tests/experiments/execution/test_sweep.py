@@ -15,6 +15,8 @@ from safetensors.torch import load_file
 from cse_core.training.train import train
 from experiments.results import csv_record
 from experiments.sweep import Options, main
+from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.run_content import is_curve
 from tests.support import tiny_study
 from tests.support.polling import until
 from tests.support.sweeps import ROOT, command, environment, finished_at, scores, sweep
@@ -92,10 +94,29 @@ def test_a_stopped_sweep_goes_on_with_the_same_command(tmp_path: Path, undisturb
     if kind == signal.SIGINT:
         assert "re-run the same command to resume" in log.read_text()
     before = finished_at(mlruns)
+    statuses = {run.info.status for run in Tracker(mlruns).runs("tiny").values()}
+    assert statuses - {"FINISHED"} == ({"RUNNING"} if kind == signal.SIGKILL else {"KILLED"})
     done = sweep(mlruns, "healthy")
     assert done.returncode == 0, done.stdout + done.stderr
     assert scores(mlruns) == scores(undisturbed)
     assert before.items() <= finished_at(mlruns).items()
+    assert curves_in_mlflow(mlruns) == curves_in_mlflow(undisturbed)
+
+
+def curves_in_mlflow(mlruns: Path) -> dict[tuple[str, str], list[tuple[int, float]]]:
+    """Every point by run and curve, as often as it is there; each run is there once and finished."""
+    tracker = Tracker(mlruns)
+    runs = tracker.client.search_runs([tracker.experiment("tiny")])
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert len({run.data.tags["key"] for run in runs}) == len(runs) == 3
+    return {
+        (run.data.tags["key"], name): sorted(
+            (point.step, point.value) for point in tracker.client.get_metric_history(run.info.run_id, name)
+        )
+        for run in runs
+        for name in run.data.metrics
+        if is_curve(name)
+    }
 
 
 def test_a_teacher_that_does_not_reproduce_its_record_stops_the_sweep(tmp_path: Path, undisturbed: Path) -> None:

@@ -1,5 +1,6 @@
 """MLflow has a copy of each run's folder, once; its database is made whole or not at all."""
 
+import hashlib
 import json
 import os
 import pickle
@@ -16,35 +17,13 @@ import pytest
 
 from cse_core.evaluation.scorers import Cosine, PairScores
 from cse_core.run import Pretrained
-from experiments.execution.job import AS_IS, ExecutionSettings, Job, Scoring, execute
-from experiments.results.mlflow_log import Tracker, check_database, make_database, parameters
+from experiments.execution.job import AS_IS, ExecutionSettings, Job, Scoring, describe, execute
+from experiments.tracking.mlflow_database import check_database
+from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.run_content import run_content
 from tests.support import tiny_study
 from tests.support.polling import until
-
-SCORINGS = tuple(Scoring(rule, Cosine(), ("synthetic",)) for rule in ("synthetic_dev", "last"))
-JOB = Job(tiny_study.run(), "tiny", "Net -cons", SCORINGS, ("one",))
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = ExecutionSettings(tmp_path_factory.mktemp("done") / "store")
-    execute(JOB, place)
-    return place.store
-
-
-@pytest.fixture(scope="module")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made once: a new database takes MLflow seconds."""
-    folder = tmp_path_factory.mktemp("database")
-    make_database(folder)
-    return folder / "mlflow.db"
-
-
-@pytest.fixture
-def tracker(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Tracker:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    shutil.copy(empty_database, tmp_path / "mlflow.db")
-    return Tracker(tmp_path)
+from tests.support.tracked_job import JOB, points_of
 
 
 def test_keys_are_those_of_all_that_is_logged(tracker: Tracker, store: Path, tmp_path: Path) -> None:
@@ -72,25 +51,73 @@ def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, stor
     run_id = tracker.log(store / JOB.key)
     run = tracker.client.get_run(run_id)
     result = json.loads((store / JOB.key / "result.json").read_text())
-    assert run.info.run_name == "Net -cons s42"
+    assert run.info.run_name == "Net -cons s42 one"
     assert run.info.status == "FINISHED"
     assert run.data.params["learning_rate"] == "0.0003"
-    assert run.data.params["student_temperature"] == "none"  # SimCSE has none, but the compare page wants the key
+    assert run.data.params.keys() == {"row", *tiny_study.run().settings()}  # of its method, no other's
     tags = run.data.tags
     assert (tags["key"], tags["studies"], tags["scale"]) == (JOB.key, "one", "tiny")
     assert len(tags["mlflow.source.git.commit"]) == 40
     assert tags["env.dirty"] in ("true", "false")
-    assert {"env.torch", "env.device", "env.threads", "data"} <= set(tags)
+    assert {"env.torch", "env.device", "env.threads"} <= set(tags)
     metrics = run.data.metrics
     cells = {(c["select"], c["metric"]): c["score"] for c in result["cells"]}
     assert metrics["avg"] == metrics["test/synthetic"] == cells["synthetic_dev", "spearman.all"]
     assert metrics["test/synthetic/last"] == cells["last", "spearman.all"]
     assert metrics["test/synthetic/pearson.all/last"] == cells["last", "pearson.all"]
-    history = tracker.client.get_metric_history(run_id, "loss/contrastive")
-    assert [[p.step, p.value] for p in sorted(history, key=lambda p: p.step)] == result["curves"]["loss/contrastive"]
-    assert len(tracker.client.get_metric_history(run_id, "dev/synthetic_dev")) == 5
+    assert metrics["kept/synthetic_dev"] == result["kept"]["synthetic_dev"]["score"]
+    assert metrics["kept/synthetic_dev"] == max(value for _, value in result["curves"]["dev/synthetic_dev"])
+    history = points_of(tracker, run_id, "loss/contrastive")
+    steps = [value for step, value in result["curves"]["loss/contrastive"] if 4 < step <= 8]
+    assert history.keys() == {4, 8, 12, 16, 20}
+    assert history[8] == pytest.approx(sum(steps) / 4, abs=1e-6)  # as in the record
+    assert points_of(tracker, run_id, "dev/synthetic_dev").keys() == history.keys()
     artifacts = {item.path for item in tracker.client.list_artifacts(run_id)}
-    assert {"result.json", "history.json", "last", "synthetic_dev", "pair_scores"} <= artifacts
+    assert {"result.json", "history.json", "last", "synthetic_dev", "pair_scores", "command.txt"} <= artifacts
+    assert "model_card.md" in artifacts
+
+
+def test_what_a_run_read_is_an_input_with_its_hash(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+    copy = tmp_path / JOB.key
+    shutil.copytree(store / JOB.key, copy)
+    result = json.loads((copy / "result.json").read_text())
+    files = {"STS/STSBenchmark/sts-dev.csv": "a" * 64, "MR/rt-polarity.pos": "b" * 64, "MR/rt-polarity.neg": "c" * 64}
+    (copy / "result.json").write_text(json.dumps(result | {"data": result["data"] | files}))
+    tracker.log(copy)
+    run = tracker.client.get_run(tracker.log(copy))
+    assert run.inputs
+    found = {each.dataset.name: (each.dataset.digest, each.tags[0].value) for each in run.inputs.dataset_inputs}
+    assert found.keys() == {"synthetic", "SentEval STS/STSBenchmark/sts-dev.csv", "SentEval MR"}
+    assert found["SentEval STS/STSBenchmark/sts-dev.csv"] == ("a" * 36, "evaluation")
+    assert found["synthetic"] == (result["data"]["corpus"][:36], "training")
+    listed = f"{'c' * 64}  MR/rt-polarity.neg\n{'b' * 64}  MR/rt-polarity.pos\n"
+    assert found["SentEval MR"][0] == hashlib.sha256(listed.encode()).hexdigest()[:36]
+
+
+def test_seeds_have_one_setting_and_a_student_is_linked_to_its_teacher(tracker: Tracker) -> None:
+    teachers = [tiny_study.run(seed=seed) for seed in (1, 2)]
+    students = [replace(tiny_study.taught(teacher), seed=teacher.seed) for teacher in teachers]
+    contents = [run_content(describe(Job(run, "tiny", "a", (), ("one",)))) for run in (*teachers, *students)]
+    ids = [tracker.complete(content, None) for content in contents]
+    runs = [tracker.client.get_run(run_id) for run_id in ids]
+    settings = [run.data.tags["setting"] for run in runs]
+    assert settings[0] == settings[1] != settings[2] == settings[3]
+    assert runs[2].data.tags["teachers"] == ids[0]
+    page = f"#/experiments/{tracker.experiment('tiny')}/runs/{ids[1]}"
+    assert f"[{teachers[1].key}]({page})" in runs[3].data.tags["mlflow.note.content"]
+    other = replace(tiny_study.run(seed=1), epochs=2)
+    assert describe(Job(other, "tiny", "a"))["setting"] != settings[0]
+
+
+def test_each_scale_has_an_experiment_and_the_old_one_says_where_runs_are(tracker: Tracker) -> None:
+    old = tracker.client.create_experiment("cse-study")
+    tracker.experiment("small")
+    names = {each.name: each.tags["mlflow.note.content"] for each in tracker.client.search_experiments()[:2]}
+    assert "import_record.py" in names["cse-study"]
+    assert "16,384 Wikipedia sentences" in names["cse-study small"]
+    assert "`setting`" in names["cse-study small"]
+    assert tracker.client.get_experiment(old).lifecycle_stage == "active"
+    assert tracker.keys() == set()
 
 
 def test_logging_twice_changes_nothing_and_new_scores_join(tracker: Tracker, store: Path, tmp_path: Path) -> None:
@@ -108,14 +135,52 @@ def test_logging_twice_changes_nothing_and_new_scores_join(tracker: Tracker, sto
     assert run.data.metrics["test/more"] == 0.25
     assert run.data.metrics["test/more/mask  MASK."] == 0.5  # MLflow takes no brackets and no quotes
     assert run.data.tags["studies"] == "one two"
-    assert len(tracker.client.search_runs([tracker.experiment])) == 1
+    assert len(tracker.client.search_runs([tracker.experiment("tiny")])) == 1
 
 
-def test_what_a_killed_driver_left_half_logged_is_logged_anew(tracker: Tracker, store: Path) -> None:
-    half = tracker.client.create_run(tracker.experiment, tags={"key": JOB.key})
+def test_an_earlier_score_counts_and_one_of_another_evaluator_is_added(
+    tracker: Tracker, store: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / JOB.key
+    shutil.copytree(store / JOB.key, copy)
+    result = json.loads((copy / "result.json").read_text())
+    run_id = tracker.log(copy)
+    scores = points_of(tracker, run_id, "test/synthetic")
+    for change, count in ((1e-9, 1), (0.1, 2)):  # another kind of processor, another version
+        cells = [cell | {"score": cell["score"] + change} for cell in result["cells"]]
+        changed = result | {"cells": cells, "studies": ["one", str(change)]}
+        (copy / "result.json").write_text(json.dumps(changed))
+        assert tracker.log(copy) == run_id
+        assert len(tracker.client.get_metric_history(run_id, "test/synthetic")) == count
+    run = tracker.client.get_run(run_id)
+    assert run.data.metrics["test/synthetic"] == scores[0] + 0.1
+    assert run.data.tags["studies"] == "one 1e-09 0.1"
+
+
+def test_a_run_that_was_begun_is_continued_if_its_points_are_the_runs_own(tracker: Tracker, store: Path) -> None:
+    content = run_content(json.loads((store / JOB.key / "result.json").read_text()))
+    half = {point: (value, 1) for point, value in content.points.items() if point[1] <= 8}
+    begun, has = tracker.begin(run_content(describe(JOB)))
+    assert has == set()
+    tracker.add_points(begun, half)
+    assert tracker.client.get_run(begun).info.status == "RUNNING"
+    tracker.end(begun, "KILLED")
+    assert tracker.begin(run_content(describe(JOB))) == (begun, set(half))
+    assert tracker.client.get_run(begun).info.status == "RUNNING"
+    assert tracker.log(store / JOB.key) == begun
+    for name in content.curves:
+        found = points_of(tracker, begun, name)
+        assert found == {step: value for (curve, step), value in content.points.items() if curve == name}
+    assert tracker.begin(run_content(describe(JOB))) == ("", set())  # finished: trained again only for its weights
+
+
+def test_a_run_that_was_begun_with_other_points_is_logged_anew(tracker: Tracker, store: Path) -> None:
+    begun, _ = tracker.begin(run_content(describe(JOB)))
+    tracker.add_points(begun, {("loss/total", 4): (0.123, 1)})
     whole = tracker.log(store / JOB.key)
-    assert whole != half.info.run_id
-    assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment])] == [whole]
+    assert whole != begun
+    assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment("tiny")])] == [whole]
+    assert 0.123 not in points_of(tracker, whole, "loss/total").values()
 
 
 def test_a_kill_while_new_scores_are_logged_loses_nothing(
@@ -134,7 +199,7 @@ def test_a_kill_while_new_scores_are_logged_loses_nothing(
     assert tracker.missing([result]) == [result]
     tracker.log(copy)
     assert tracker.missing([result]) == []
-    assert "test/more" in tracker.client.get_run(tracker.earlier_run(JOB.key).info.run_id).data.metrics  # ty: ignore
+    assert "test/more" in tracker.runs("tiny")[JOB.key].data.metrics
 
 
 def test_a_run_made_by_hand_is_logged_beside_the_studys(tracker: Tracker, store: Path, tmp_path: Path) -> None:
@@ -148,8 +213,9 @@ def test_a_run_made_by_hand_is_logged_beside_the_studys(tracker: Tracker, store:
 MAKE = """
 import sys
 from pathlib import Path
-from experiments.results.mlflow_log import Tracker
-Tracker(Path(sys.argv[1])).experiment
+from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.run_content import run_content
+Tracker(Path(sys.argv[1])).experiment("tiny")
 """
 
 
@@ -199,7 +265,7 @@ def test_a_folder_of_any_other_name_holds_its_own_database(tmp_path: Path, empty
     (tmp_path / name).mkdir()
     shutil.copy(empty_database, tmp_path / name / "mlflow.db")
     tracker = Tracker(tmp_path / name)
-    tracker.client.create_run(tracker.experiment)
+    tracker.client.create_run(tracker.experiment("tiny"))
     with sqlite3.connect(tmp_path / name / "mlflow.db") as database:
         assert database.execute("SELECT count(*) FROM runs").fetchone() == (1,)
 
@@ -215,13 +281,6 @@ def test_a_server_can_be_named(tmp_path: Path, empty_database: Path, monkeypatch
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere.db'}")
     assert Tracker(tmp_path / "mlruns").uri.endswith("elsewhere.db")
     assert not (tmp_path / "mlruns" / "mlflow.db").exists()
-
-
-def test_every_run_has_the_same_parameter_names() -> None:
-    place = {"label": "a", "parameters": tiny_study.run().settings()}
-    other = {"label": "b", "parameters": tiny_study.taught(tiny_study.run()).settings()}
-    assert set(parameters(place)) == set(parameters(other))
-    assert parameters(place)["arm"] == "a"
 
 
 def test_scores_are_added_to_a_finished_run_without_training_it_again(store: Path, tmp_path: Path) -> None:

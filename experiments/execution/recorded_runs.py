@@ -1,0 +1,60 @@
+"""Results of recorded runs, put together again from the record's lines and the declarations of studies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cse_core.run import Run
+from cse_core.training.selection import SELECTION
+from experiments.execution.job import Job, describe
+from experiments.execution.plan import jobs_of
+from experiments.results import csv_record
+from experiments.schema.study import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def recorded_results(studies: Sequence[Study], mlruns: Path) -> Iterator[dict[str, Any]]:
+    """Yield the result of each recorded run of studies of one scale, first those that others need.
+
+    It has what a run's result.json has, as far as it is recorded: loss terms are means between evaluations, and the
+    environment is commit and device. All seeds of a setting have the label of its first row.
+    """
+    scale = studies[0].scale.name
+    results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
+    lines = {str(key): found for key, found in results[results["score"].notna()].groupby("key")}
+    points = {str(key): found for key, found in curves.groupby("key")}
+    labels: dict[str, str] = {}
+    for key, job in jobs_of(studies).items():
+        if key in lines:
+            result = _result(job, lines[key], points.get(key))
+            label = labels.setdefault(result["setting"], result["label"])
+            yield result | {"label": label, "name": result["name"].replace(result["label"], label, 1)}
+
+
+def _result(job: Job, lines: pd.DataFrame, points: pd.DataFrame | None) -> dict[str, Any]:
+    cells = lines[csv_record.SCORES[1:]].to_dict("records")
+    curves: dict[str, list[tuple[int, float]]] = {}
+    if points is not None:
+        for name, step, value in zip(points["name"], points["step"].tolist(), points["value"].tolist(), strict=True):
+            curves.setdefault(name, []).append((step, value))
+    commit, device = str(lines["commit"].iloc[0]), str(lines["device"].iloc[0])
+    steps = {cell["select"]: int(cell["step"]) for cell in cells}
+    return describe(job) | {
+        "cells": cells,
+        "curves": {name: sorted(found) for name, found in curves.items()},
+        "kept": {rule: {"step": step, "score": _dev_score(rule, step, curves)} for rule, step in steps.items()},
+        "environment": {"commit": commit.rstrip("+"), "dirty": str(commit.endswith("+")).lower(), "device": device},
+        "seconds": float(lines["seconds"].iloc[0]),
+        "data": {"corpus": job.encoder.corpus.sha256} if isinstance(job.encoder, Run) else {},
+    }
+
+
+def _dev_score(rule: str, step: int, curves: Mapping[str, Sequence[tuple[int, float]]]) -> float | None:
+    """Return the dev score by which a checkpoint was kept; None if the rule reads none, or it is not recorded."""
+    at = [dict(curves.get(f"dev/{task}", ())).get(step) for task in SELECTION.get(rule, ())]
+    known = [value for value in at if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(at) else None

@@ -1,0 +1,54 @@
+"""Names and descriptions in MLflow: of experiments, and of runs with links to the runs that they need."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+
+from experiments.schema.scales import SCALES
+from experiments.storage.credentials import redact_credentials
+from experiments.tracking.run_content import RunContent
+
+PREFIX = "cse-study "
+OLD_EXPERIMENT = "cse-study"  # in which all scales' runs were, with other names and parameters
+OLD_NOTE = """Runs in an earlier form. Each scale has an experiment of its own now, in which
+`python experiments/import_record.py` and every sweep log the runs again; delete this one when you don't need it."""
+EXPERIMENT_NOTE = """{about}
+
+**Compare methods**: group runs by the tag `setting`, which is equal for all seeds, and sort by `avg`. `test/...` are
+scores of the kept checkpoint, `kept/...` its dev score, `dev/...` the curve of dev scores. To show one study's runs,
+search `tags.studies LIKE '%rankcse-table4%'`."""
+
+
+def experiment_name(scale: str) -> str:
+    """Return the name of the MLflow experiment with the runs of a scale."""
+    return PREFIX + scale
+
+
+def scale_of(experiment: str) -> str:
+    """Return the scale of an MLflow experiment; empty if it is not one of this project's."""
+    return experiment.removeprefix(PREFIX) if experiment.startswith(PREFIX) else ""
+
+
+def experiment_note(scale: str) -> str:
+    """Return the description of a scale's experiment."""
+    known = SCALES.get(scale)
+    return EXPERIMENT_NOTE.format(about=f"{known.title}. {known.notes}" if known else f"Runs of scale {scale}.")
+
+
+def command_line() -> str:
+    """Return the command of this process, without credentials."""
+    return redact_credentials(shlex.join(["python", *sys.argv]))
+
+
+def run_note(content: RunContent, pages: Mapping[str, str], command: str) -> str:
+    """Return the description on a run's page; `pages` are the addresses of teachers' pages by key."""
+    tags = content.tags
+    teachers = [f"[{key}]({pages[key]})" if key in pages else f"`{key}`" for key in content.teachers]
+    lines = [
+        f"Settings that are not default: {tags['changed'] or 'none'}",
+        f"Studies: {tags['studies'] or 'none, made by hand'}",
+        *([f"Needs the runs {', '.join(teachers)}"] if teachers else []),
+        f"All seeds: search `tags.setting = '{tags['setting']}'`",
+        f"Command: `{command}`",
+    ]
+    return "\n\n".join(lines)
