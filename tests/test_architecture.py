@@ -37,7 +37,7 @@ experiments.studies
 experiments.results
 experiments.execution
 experiments.audits experiments.search
-experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export
+experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export experiments.remove
 analysis.stats
 analysis.benchmark_ratios analysis.cells
 analysis.verdicts
