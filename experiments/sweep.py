@@ -7,6 +7,7 @@
     python experiments/sweep.py --list
     python experiments/sweep.py --search rankcse --scale small
     python experiments/sweep.py --audit 5 --study rankcse-table4
+    python experiments/sweep.py --rerun c4bb688a65d9
 
 A sweep does the runs of all its studies that the record lacks, first those that others need (teachers). Each run saves
 its state under its key, so re-run the same command to resume after Ctrl-C, a kill or a lost worker.
@@ -33,7 +34,7 @@ from experiments.results import csv_record
 from experiments.results.study_table import print_tables
 from experiments.schema.study_parts import Parts, choose_parts
 from experiments.search.search_command import search
-from experiments.studies.catalogue import STUDIES, choose_studies
+from experiments.studies.catalogue import EVERYTHING, STUDIES, choose_studies
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 
@@ -60,9 +61,28 @@ def audit_record(options: Options) -> int:
         mlruns=options.mlruns,
         store=options.store,
         data=data_folder(options.data),
-        device=options.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        device=_device(options),
         report=options.audit_report,
     )
+
+
+def rerun_recorded(options: Options) -> int:
+    """Train recorded runs again and compare them with the record; return the exit status, as `main` does."""
+    from experiments.audits.rerun import rerun  # lazy: slow import
+
+    names = list(options.studies) or (["quickstart"] if options.scale == "quickstart" else list(EVERYTHING))
+    return rerun(
+        options.rerun,
+        choose_studies(names, options.scale),
+        mlruns=options.mlruns,
+        store=options.store,
+        data=data_folder(options.data),
+        device=_device(options),
+    )
+
+
+def _device(options: Options) -> str:
+    return options.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def study_names(options: Options) -> list[str]:
@@ -121,6 +141,8 @@ def main(options: Options) -> int:
     check(options)
     if options.audit is not None:
         return audit_record(in_own_record(options))
+    if options.rerun:
+        return rerun_recorded(in_own_record(options))
     if options.search:
         return search(options)
     return run_studies(options)

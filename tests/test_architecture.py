@@ -42,7 +42,8 @@ experiments.results
 experiments.tracking
 experiments.execution
 experiments.audits experiments.search
-experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export experiments.import_record
+experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export experiments.remove
+experiments.import_record
 analysis.stats
 analysis.benchmark_ratios analysis.cells
 analysis.verdicts

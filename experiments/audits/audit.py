@@ -1,6 +1,7 @@
-"""Audit the record: retrain recorded runs, drawn at random, and compare them with the record.
+"""Audit the record: retrain recorded runs, drawn at random or named, and compare them with the record.
 
     python experiments/sweep.py --audit 5 --study rankcse-table4
+    python experiments/sweep.py --rerun c4bb688a65d9
 
 Nothing is written to the record, to MLflow or to the store of sweeps. The runs that a drawn run needs are retrained
 too, and compared by their curves and dev scores.
@@ -12,7 +13,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Draw:
-    """The runs to retrain: the keys drawn, and `jobs` for them and, first, for the runs that they need."""
+    """The runs to retrain: the keys drawn, and `jobs` for them and, first, for the runs that they need.
 
-    seed: int
+    `seed` is None if they were named.
+    """
+
+    seed: int | None
     drawn: tuple[str, ...]
     jobs: tuple[Job, ...]
     candidates: int
@@ -74,11 +78,17 @@ def draw(studies: Sequence[Study], recorded: Recorded, count: int, seed: int) ->
     shuffled = list(candidates)
     random.Random(seed).shuffle(shuffled)
     drawn = tuple(shuffled[:count])
-    needed = dict.fromkeys(run.key for key in drawn for run in _with_nested(declared[key].encoder))
-    dev = studies[0].scale.dev
-    jobs = tuple(_recorded_part(declared[key], cells.get(key, set()), "" if key in drawn else dev) for key in needed)
     undeclared = set(recorded.runs["key"]) - set(declared)
-    return Draw(seed, drawn, jobs, len(candidates), len(undeclared))
+    return Draw(
+        seed, drawn, jobs_for(drawn, declared, recorded, studies[0].scale.dev), len(candidates), len(undeclared)
+    )
+
+
+def jobs_for(keys: Sequence[str], declared: Mapping[str, Job], recorded: Recorded, dev: str) -> tuple[Job, ...]:
+    """Return the recorded parts of jobs and, first, of those that they need, which are scored on dev only."""
+    cells = recorded.cells()
+    needed = dict.fromkeys(run.key for key in keys for run in _with_nested(declared[key].encoder))
+    return tuple(_recorded_part(declared[key], cells.get(key, set()), "" if key in keys else dev) for key in needed)
 
 
 def _with_nested(run: object) -> Iterator[Run]:
@@ -116,26 +126,34 @@ def audit(
     """
     recorded = Recorded.read(studies[0].scale.name, mlruns)
     sample = draw(studies, recorded, count, random.randrange(10**6) if seed is None else seed)
-    execution = ExecutionSettings(_prepare(store), data, device=device)
+    execution = ExecutionSettings(prepare(store), data, device=device)
+    status = retrain(sample, recorded, execution, studies[0].scale.name, report)
+    if status == 0 and store is None:
+        shutil.rmtree(execution.store)
+    return status
+
+
+def retrain(
+    sample: Draw, recorded: Recorded, execution: ExecutionSettings, scale: str, report: Path | None = None
+) -> int:
+    """Retrain runs, compare and print; return 0, 1 if a run differs or failed, or 130 if interrupted."""
     _print_draw(sample, execution.store)
     audited: list[Audited] = []
     try:
         for run in _train_all(sample, recorded, execution):
             audited.append(run)
             if report:
-                atomic_write(report, json.dumps(_summary(sample, audited, studies[0].scale.name), indent=1) + "\n")
+                atomic_write(report, json.dumps(_summary(sample, audited, scale), indent=1) + "\n")
     except KeyboardInterrupt:
-        resume = f"--audit-seed {sample.seed} --store {execution.store}"
+        seed = "" if sample.seed is None else f"--audit-seed {sample.seed} "
+        resume = f"{seed}--store {execution.store}"
         console.print(f"interrupted: re-run the same command with {resume} to resume", soft_wrap=True)
         return INTERRUPTED
-    agrees = all(run.agrees for run in audited)
     _print_conclusion(audited, execution.store)
-    if agrees and store is None:
-        shutil.rmtree(execution.store)
-    return 0 if agrees else 1
+    return 0 if all(run.agrees for run in audited) else 1
 
 
-def _prepare(store: Path | None) -> Path:
+def prepare(store: Path | None) -> Path:
     """Make the folder, or accept one of an earlier audit; put caches in it too, so that no other run's are read."""
     folder = (store or Path(tempfile.mkdtemp(prefix="cse-audit-"))).resolve()
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARKER).is_file():
@@ -148,10 +166,9 @@ def _prepare(store: Path | None) -> Path:
 
 def _print_draw(sample: Draw, store: Path) -> None:
     nested = len(sample.jobs) - len(sample.drawn)
-    console.print(
-        f"{len(sample.drawn)} of {sample.candidates} recorded runs drawn with seed {sample.seed}, "
-        f"and {nested} that they need; retrained in {store}"
-    )
+    many = f"{len(sample.drawn)} of {sample.candidates} recorded runs"
+    drawn = "named" if sample.seed is None else f"drawn with seed {sample.seed}"
+    console.print(f"{many} {drawn}, and {nested} that they need; retrained in {store}")
     if sample.undeclared:
         left = f"{sample.undeclared} recorded runs belong to none of these studies and are not drawn"
         console.print(left, style="yellow")

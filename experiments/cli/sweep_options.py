@@ -43,6 +43,9 @@ class Options:
     """List the studies and exit: rows, imported cells, runs, pending runs and their hours, state."""
     search: bool = False
     """Run hyperparameter searches by dev scores instead; names are searches, or a method for all of its searches."""
+    rerun: tuple[str, ...] = ()
+    """Train the recorded runs of these keys again, in --store or a new folder (rerun/1, rerun/2 ...), and compare them
+    with the record, which does not change. The exit status is 1 if a run differs."""
     audit: int | None = None
     """Retrain N recorded runs, drawn at random, in --store or a temporary folder, and compare them with the record. The
     exit status is 1 if a run differs."""
@@ -120,10 +123,10 @@ def check(options: Options) -> None:
     at_least(0, max_steps=options.max_steps, corpus_lines=options.corpus_lines)
     for seed in options.seeds:
         at_least(1 if len(options.seeds) == 1 else 0, seeds=seed)
-    if (options.parts != Parts() or options.fresh) and (options.search or options.audit):
+    if (options.parts != Parts() or options.fresh) and (options.search or options.audit or options.rerun):
         raise ValueError(
             "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh: expected no "
-            f"--{'search' if options.search else 'audit'} beside them"
+            f"--{'search' if options.search else 'audit' if options.audit else 'rerun'} beside them"
         )
     if options.short and options.plan and options.seconds_per_run is None:
         raise ValueError(

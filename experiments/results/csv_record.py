@@ -1,4 +1,4 @@
-"""Read and merge the record, the CSVs in mlruns/: the earliest line wins, no line is ever removed.
+"""Read and merge the record, the CSVs in mlruns/: the earliest line wins, only remove.py removes lines.
 
 A line of runs.csv is a run by its key: its settings, its teachers, its cost, its device. A line of results.csv is one
 score of one version of its evaluator: (key, select, scorer, task, metric, version). A line of curves.csv is a point

@@ -112,6 +112,18 @@ class Table:
                 )
         return len(fresh)
 
+    def remove(self, folder: Path, chosen: Callable[[Mapping[str, str]], bool]) -> int:
+        """Remove the chosen lines; return how many. The other lines keep their exact text."""
+        manifest = Manifest(folder)
+        with manifest.lock():
+            old = self._read_lines(folder)
+            self._frame(old)  # nothing is written over a damaged file
+            kept = [row for row in old.rows if not chosen(dict(zip(self.columns, row, strict=True)))]
+            if len(kept) < len(old.rows):
+                lines = [_csv_line(self.columns), *map(_csv_line, kept)]
+                manifest.replace({self.name: "".join(f"{line}\n" for line in lines).encode()})
+        return len(old.rows) - len(kept)
+
     def _read_lines(self, folder: Path) -> _Lines:
         content = Manifest(folder).read(self.name)
         lines = _Lines(folder / self.name, content or b"")

@@ -56,6 +56,19 @@ class Manifest:
         """Whether the manifest has this content for a file."""
         return _sha256(content) in self._parse(self._read_text() or "").get(name, set())
 
+    def names(self) -> set[str]:
+        """Return the names that the manifest lists."""
+        return set(self._parse(self._read_text() or ""))
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete files and their entries; a kill at any moment leaves what the same call ends."""
+        with self.lock():
+            entries, removed = self._entries_or_present(), set(names)
+            self._write(entries | {name: entries.get(name, set()) | {NOTHING} for name in removed})
+            for name in removed:
+                (self.folder / name).unlink(missing_ok=True)
+            self._write({name: hashes for name, hashes in entries.items() if name not in removed})
+
     @contextmanager
     def lock(self) -> Generator[None]:
         """Keep other processes from changing the folder's files."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 MLRUNS = Path(__file__).parents[2] / "mlruns"
-FRESH, TRIAL = "fresh", "trial"
+FRESH, TRIAL, RERUN = "fresh", "trial", "rerun"
 RESULTS_OF_OWN = "{}-results"  # beside a study's file
 
 

@@ -34,6 +34,7 @@ COMMANDS = {
     ("experiments/evaluate.py", HELP): "--corpus-size",
     ("experiments/evaluate.py", ("wiki-tiny", "--tasks", "sts11")): "unknown task 'sts11' (did you mean sts1",
     ("experiments/merge.py", HELP): "--mlruns",
+    ("experiments/remove.py", HELP): "--yes",
     ("experiments/merge.py", ("FOLDER", "--mlrun", "FOLDER")): "--mlruns",
 }
 LISTED = {("experiments/sweep.py", LIST): "unique runs"}

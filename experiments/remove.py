@@ -1,0 +1,128 @@
+"""Remove runs from everywhere: `python experiments/remove.py KEY`.
+
+It lists what there is of a run, in the run folders, the record and MLflow, and asks before it removes anything. If it
+is interrupted, the same command ends the removal.
+"""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.prompt import Confirm
+
+from cse_core.lookup import unknown
+from cse_core.run import Run
+from experiments.cli.command import run_command
+from experiments.cli.console import console
+from experiments.execution.plan import jobs_of
+from experiments.results import csv_record
+from experiments.results.mlflow_log import Tracker, check_database
+from experiments.results.removal import Traces, record_folders, remove, traces_of
+from experiments.schema.scales import SCALES
+from experiments.storage.credentials import redact_credentials
+from experiments.studies.catalogue import EVERYTHING, choose_studies
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Remove runs from the run folders, the record and MLflow."""
+
+    keys: tyro.conf.Positional[tuple[str, ...]]
+    """Keys of the runs."""
+    yes: bool = False
+    """Do not ask. Without it, a terminal to ask at is needed."""
+    mlruns: Path = csv_record.MLRUNS
+    """Folder of the record, MLflow's database and the run folders."""
+    store: Path | None = Path(os.environ["CSE_STORE"]) if os.environ.get("CSE_STORE") else None
+    """Folder of the run folders, if not in --mlruns. If not given: CSE_STORE."""
+
+
+def main(options: Options) -> int:
+    """List, ask and remove; return 0, or 1 if it was declined or MLflow could not be reached."""
+    if not options.keys:
+        raise ValueError("no key of a run; expected one or more, as in runs.csv")
+    store, tracker = options.store or options.mlruns / "store", Tracker(options.mlruns)
+    check_database(options.mlruns)
+    traces = traces_of(options.keys, options.mlruns, store, tracker)
+    if traces.empty and not traces.unreachable:
+        raise _nothing_of(options)
+    print_traces(options, traces)
+    if not traces.empty:
+        if not options.yes and not sys.stdin.isatty():
+            raise ValueError("nothing was removed: there is no terminal to ask at; expected --yes, which does not ask")
+        if not options.yes and not Confirm.ask("Remove all of this?", console=console, default=False):
+            console.print("nothing was removed")
+            return 1
+        remove(options.keys, traces, store, tracker)
+        console.print("removed")
+    return _print_rest(options, traces)
+
+
+def _nothing_of(options: Options) -> ValueError:
+    recorded = [key for folder in record_folders(options.mlruns) for key in csv_record.RUNS_TABLE.read(folder)["key"]]
+    hint = str(unknown("run", options.keys[0], recorded)).partition("; known")[0]
+    return ValueError(f"nothing to remove in {options.mlruns}: {hint}")
+
+
+def print_traces(options: Options, traces: Traces) -> None:
+    """Print what there is of the runs, and the rows that use them."""
+    for folder, size in traces.folders.items():
+        console.print(f"folder {folder}: {size / MIB:.1f} MiB", highlight=False, markup=False)
+    for path, count in traces.lines.items():
+        console.print(f"{count} line{'s' if count > 1 else ''} of {path}", highlight=False, markup=False)
+    for folder, names in traces.arrays.items():
+        console.print(f"{len(names)} files of arrays in {folder / 'figure_data'}", highlight=False, markup=False)
+    for run_id in traces.tracked:
+        console.print(f"run {run_id} in MLflow", highlight=False, markup=False)
+    for line in users_of(options.keys):
+        console.print(line, highlight=False, markup=False)
+
+
+def users_of(keys: tuple[str, ...]) -> list[str]:
+    """Return a line for each row of a study that shows one of these runs, or a run that needs one."""
+    lines = []
+    for scale in SCALES:
+        names = ["quickstart"] if scale == "quickstart" else list(EVERYTHING)
+        for study in choose_studies(names, scale):
+            if keys_used := set(keys) & jobs_of([study]).keys():
+                rows = [row.label for row in study.rows if keys_used & set(row.keys().values())]
+                nested = {run.key for row in study.rows for each in row.runs() for run in _needs(each)}
+                what = [f"row {label}" for label in rows] + (["as a teacher or base"] if keys_used & nested else [])
+                lines.append(f"used by {study.name}, scale {scale}: {'; '.join(what)}")
+    return lines
+
+
+def _needs(run: Run) -> list[Run]:
+    return [each for nested in run.nested() for each in (nested, *_needs(nested))]
+
+
+def _print_rest(options: Options, traces: Traces) -> int:
+    """Print what remains to be done; return 1 if MLflow could not be asked."""
+    if traces.lines or traces.arrays:
+        console.print(
+            "tables and figures still show it: python analysis/make_tables.py, python analysis/make_figures.py"
+        )
+    if traces.tracked:
+        console.print("MLflow keeps deleted runs until `mlflow gc`")
+    if os.environ.get("CSE_SHARED"):
+        console.print(
+            f"shared storage is left as it is: {redact_credentials(os.environ['CSE_SHARED'])}", style="yellow"
+        )
+    if not traces.unreachable:
+        return 0
+    command = f"python experiments/remove.py {' '.join(options.keys)}"
+    console.print(
+        f"MLflow can't be reached, and may still have it ({redact_credentials(traces.unreachable)}); "
+        f"when it is back, finish with the same command: {command}",
+        style="red",
+        markup=False,
+    )
+    return 1
+
+
+if __name__ == "__main__":
+    run_command(lambda: main(tyro.cli(Options)))

@@ -1,0 +1,132 @@
+"""Remove runs: their folders, their lines and arrays in the record, and MLflow's copies.
+
+Each part is removed by itself and looked for anew, so a removal that was interrupted ends with the same command. A
+run's result goes first, since a sweep would record it again, and its line in runs.csv last, since scores need one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from experiments.results import csv_record
+from experiments.results.csv_record import CURVES_TABLE, MANUAL_RUNS, PAIRS_TABLE, RESULTS_TABLE, RUNS_TABLE
+from experiments.results.csv_table import Table
+from experiments.results.manifest import Manifest
+from experiments.results.mlflow_log import MANUAL_SUFFIX, Tracker
+from experiments.results.run_result import RESULT
+
+ARRAYS = "figure_data"
+TABLES = (PAIRS_TABLE, CURVES_TABLE, RESULTS_TABLE, RUNS_TABLE)  # in this order
+COLUMNS = {PAIRS_TABLE.name: ("first", "second")}  # that begin with a run's key; in other tables, `key`
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What there is of runs: folders with their sizes in bytes, lines by file, arrays, MLflow's run ids.
+
+    `unreachable` says why MLflow could not be asked.
+    """
+
+    folders: Mapping[Path, int] = field(default_factory=dict)
+    lines: Mapping[Path, int] = field(default_factory=dict)
+    arrays: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
+    tracked: tuple[str, ...] = ()
+    unreachable: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to remove."""
+        return not (self.folders or self.lines or self.arrays or self.tracked)
+
+
+def traces_of(keys: Collection[str], mlruns: Path, store: Path, tracker: Tracker) -> Traces:
+    """Return what there is of runs in the run folders, the record and MLflow."""
+    folders = [place / key for place in (store, mlruns / MANUAL_RUNS) for key in keys]
+    records = record_folders(mlruns)
+    lines = {
+        folder / table.name: count
+        for folder in records
+        for table in TABLES
+        if (count := sum(_names_a_run(line, table, keys) for line in table.read(folder).to_dict("records")))
+    }
+    arrays = {
+        folder: names
+        for folder in records
+        if (names := _array_names(folder, keys)) or any((folder / ARRAYS / key).is_dir() for key in keys)
+    }
+    tracked, unreachable = _ask_mlflow(keys, mlruns, tracker)
+    sizes = {folder: _size(folder) for folder in folders if folder.is_dir()}
+    return Traces(sizes, lines, arrays, tracked, unreachable)
+
+
+def record_folders(mlruns: Path) -> list[Path]:
+    """Return the folders of the record: of the scales and of quickstart, and of runs made by hand."""
+    folders = [mlruns, csv_record.folder_for("quickstart", mlruns), mlruns / MANUAL_RUNS]
+    return [folder for folder in folders if (folder / RUNS_TABLE.name).is_file()]
+
+
+def remove(keys: Sequence[str], traces: Traces, store: Path, tracker: Tracker) -> None:
+    """Remove what there is of runs; refuse a run that is being trained."""
+    for key in keys:
+        _lock(key, store)
+    for folder in traces.folders:
+        (folder / RESULT).unlink(missing_ok=True)
+        shutil.rmtree(folder)
+    for run_id in traces.tracked:
+        tracker.client.delete_run(run_id)
+    for folder, names in traces.arrays.items():
+        Manifest(folder).remove(names)
+        for key in keys:
+            shutil.rmtree(folder / ARRAYS / key, ignore_errors=True)
+    for folder in dict.fromkeys(path.parent for path in traces.lines):
+        for table in TABLES:
+            table.remove(folder, lambda line, table=table: _names_a_run(line, table, keys))
+
+
+def _names_a_run(line: Mapping[str, object], table: Table, keys: Collection[str]) -> bool:
+    return any(str(line[name]).partition(" ")[0] in keys for name in COLUMNS.get(table.name, ("key",)))
+
+
+def _array_names(folder: Path, keys: Collection[str]) -> tuple[str, ...]:
+    """Return the arrays of runs, those with a file and those that only the manifest still has."""
+    present = {path.relative_to(folder).as_posix() for key in keys for path in (folder / ARRAYS / key).rglob("*.npz")}
+    listed = {name for name in Manifest(folder).names() if name.startswith(tuple(f"{ARRAYS}/{key}/" for key in keys))}
+    return tuple(sorted(present | listed))
+
+
+def _ask_mlflow(keys: Collection[str], mlruns: Path, tracker: Tracker) -> tuple[tuple[str, ...], str]:
+    """Return the ids of the runs that MLflow has, and why it could not be asked; a database is not made for it."""
+    if not os.environ.get("MLFLOW_TRACKING_URI") and not (mlruns / "mlflow.db").is_file():
+        return (), ""
+    names = [name for key in keys for name in (key, key + MANUAL_SUFFIX)]
+    try:
+        client, experiment = tracker.client, tracker.experiment
+        runs = [run for name in names for run in client.search_runs([experiment], f"tags.key = '{name}'")]
+    except Exception as error:  # noqa: BLE001 - whatever MLflow or its database raises
+        return (), str(error)
+    return tuple(run.info.run_id for run in runs), ""
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _lock(key: str, store: Path) -> None:
+    """Refuse a run that a process works on, which holds its lock."""
+    path = store / f"{key}.lock"
+    if not path.is_file():
+        return
+    try:
+        with FileLock(path, timeout=0):
+            pass
+    except Timeout:
+        raise ValueError(
+            f"run {key}: a process is training or scoring it; wait for its end, or end that process"
+        ) from None
+    path.unlink(missing_ok=True)

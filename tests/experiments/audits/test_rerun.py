@@ -1,0 +1,97 @@
+"""Recorded runs named by key are trained again and compared; the record stays as it is."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.audits.agreement import Recorded
+from experiments.audits.rerun import declared_jobs, rerun
+from experiments.execution.job import ExecutionSettings, execute
+from experiments.execution.log_queue import record_results
+from experiments.execution.plan import jobs_of
+from experiments.results import csv_record
+from experiments.schema.scales import SCALES
+from experiments.schema.study_parts import Parts, choose_parts
+from experiments.studies.catalogue import single
+from tests.support import tiny_study
+from tests.support.sweeps import leave
+
+STUDY = tiny_study.healthy(tiny_study.SCALE)
+SEVENTH = replace(tiny_study.run(), seed=7)  # no study declares this seed
+
+
+@pytest.fixture(autouse=True)
+def tiny_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCALES, "tiny", tiny_study.SCALE)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "mlruns"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SCALES, "tiny", tiny_study.SCALE)
+        execute(
+            jobs_of(choose_parts([STUDY], Parts(rows=("b",), seeds=(7, 7))))[SEVENTH.key],
+            ExecutionSettings(folder / "store"),
+        )
+        record_results(folder / "store", folder)
+    return folder
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (*folder.glob("*.csv"), folder / "SHA256SUMS")}
+
+
+@pytest.mark.slow
+def test_a_run_is_trained_again_each_time_and_compared(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CSE_CACHE", str(tmp_path / "cache"))  # a rerun sets its own
+    before = files(trained)
+    assert rerun([SEVENTH.key], [STUDY], mlruns=trained) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"1 of 1 recorded runs named, and 0 that they need; retrained in {trained / 'rerun/1'}" in said
+    assert re.search(rf"{SEVENTH.key}, healthy, a s7: .* scores, largest difference 0; .*: agrees", said)
+    assert "the record agrees" in said
+    assert files(trained) == before
+    first = (trained / "rerun/1" / SEVENTH.key / "result.json").stat().st_mtime_ns
+
+    (tmp_path / "altered").mkdir()
+    frame = pd.read_csv(trained / "results.csv", dtype=str)
+    frame.loc[frame["metric"] == "spearman.all", "score"] = "0.123"
+    frame.to_csv(tmp_path / "altered/results.csv", index=False)
+    for name in ("runs.csv", "curves.csv"):
+        (tmp_path / "altered" / name).write_bytes((trained / name).read_bytes())
+    assert rerun([SEVENTH.key], [STUDY], mlruns=tmp_path / "altered") == 1
+    assert "spearman.all: recorded 0.123, retrained" in " ".join(capsys.readouterr().out.split())
+    assert (trained / "rerun/1" / SEVENTH.key / "result.json").stat().st_mtime_ns == first
+
+
+def test_a_key_that_is_not_recorded_or_at_another_scale_is_refused(tmp_path: Path) -> None:
+    leave(tmp_path / "store", "0123456789ab")
+    record_results(tmp_path / "store", tmp_path)
+    with pytest.raises(
+        ValueError, match=r"unknown run '0123456789aa' \(did you mean 0123456789ab\?\); .*runs.csv lists"
+    ):
+        rerun(["0123456789aa"], [STUDY], mlruns=tmp_path)
+    with pytest.raises(ValueError, match="run 0123456789ab is recorded at scale tiny, not small: add --scale tiny"):
+        rerun(["0123456789ab"], [single("rankcse-table4", "small")], mlruns=tmp_path)
+    with pytest.raises(ValueError, match="run 0123456789ab: no chosen study declares it"):
+        rerun(["0123456789ab"], [STUDY], mlruns=tmp_path)
+    assert not (tmp_path / "rerun").exists()
+
+
+def test_seeds_that_only_the_record_has_are_found() -> None:
+    study = single("rankcse-table4", "small")
+    recorded = Recorded.read("small", csv_record.MLRUNS)
+    (more,) = choose_parts([study], Parts(rows=("SimCSE",), seeds=(77, 77)))
+    (key,) = more.rows[0].keys().values()
+    line = recorded.runs.iloc[[0]].assign(key=key, seed=77)
+    known = replace(recorded, runs=pd.concat([recorded.runs, line]))
+    assert declared_jobs([key], [study], known)[key].encoder == more.rows[0].runs()[0]
+    untrained = next(row for row in single("rankcse-table2", "small").rows if row.label == "whitening BERT-base")
+    with pytest.raises(ValueError, match="an encoder that was not trained here; expected a run"):
+        declared_jobs([untrained.keys()[0]], [single("rankcse-table2", "small")], recorded)

@@ -1,0 +1,177 @@
+"""A run is removed from everywhere and nothing else is; an interrupted removal ends with the same command."""
+
+import contextlib
+import io
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from filelock import FileLock
+
+from experiments import remove as command
+from experiments.execution.log_queue import record_results
+from experiments.remove import Options, main, users_of
+from experiments.results import csv_record, removal
+from experiments.results.manifest import Manifest
+from experiments.results.mlflow_log import Tracker
+from experiments.schema.scales import SCALES
+from experiments.studies.catalogue import single
+from tests.support import tiny_study
+from tests.support.sweeps import leave
+
+GONE, KEPT = "0123456789ab", "ba9876543210"
+
+
+@pytest.fixture
+def mlruns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A record of two runs with folders, lines in every file and arrays; no study uses them."""
+    monkeypatch.setitem(SCALES, "tiny", tiny_study.SCALE)
+    monkeypatch.setattr(command, "users_of", lambda keys: [])
+    folder = tmp_path / "mlruns"
+    for key in (GONE, KEPT):
+        leave(folder / "store", key, curves={"loss": [[1, 0.5], [2, 0.4]]})
+        arrays = folder / "figure_data" / key / "x.npz"
+        arrays.parent.mkdir(parents=True)
+        np.savez(arrays, x=np.ones(3))
+    record_results(folder / "store", folder)
+    drawn = {"scale": "tiny", "column": "sts_avg", "difference": 0.1, "low": 0.0, "high": 0.2, "p": 0.5, "pairs": 9}
+    drawn |= {"resamples": 9, "commit": "x"}
+    sides = [(f"{GONE} last cosine", "c d e"), ("c d e", f"{GONE} last cosine"), ("c d e", f"{KEPT} last cosine")]
+    csv_record.merge_pairs("tiny", folder, pd.DataFrame([drawn | {"first": a, "second": b} for a, b in sides]))
+    Manifest(folder).accept(folder.rglob("*.npz"))
+    return folder
+
+
+def lines_of(folder: Path) -> dict[str, list[str]]:
+    return {path.name: path.read_text().splitlines() for path in sorted(folder.glob("*.csv"))}
+
+
+def run_ids(mlruns: Path) -> list[str]:
+    tracker = Tracker(mlruns)
+    return [run.info.run_id for run in tracker.client.search_runs([tracker.experiment])]
+
+
+def check_removed(mlruns: Path, before: dict[str, list[str]]) -> None:
+    kept = {name: [line for line in lines if GONE not in line] for name, lines in before.items()}
+    assert lines_of(mlruns) == kept
+    assert all(len(lines) < len(before[name]) for name, lines in kept.items())
+    assert sorted(path.name for path in (mlruns / "store").iterdir()) == [KEPT]
+    assert [path.parent.name for path in mlruns.rglob("*.npz")] == [KEPT]
+    assert not (mlruns / "figure_data" / GONE).exists()
+    assert Manifest(mlruns).differences() == {}
+    record_results(mlruns / "store", mlruns)  # the next sweep
+    assert lines_of(mlruns) == kept
+
+
+def test_what_goes_is_listed_and_everything_else_stays(mlruns: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = lines_of(mlruns)
+    assert main(Options(keys=(GONE,), yes=True, mlruns=mlruns)) == 0
+    said = capsys.readouterr().out
+    assert f"folder {mlruns / 'store' / GONE}: 0.0 MiB" in said
+    for name, count in {"runs": 1, "results": 1, "curves": 2, "pairs": 2}.items():
+        assert f"{count} line{'s' if count > 1 else ''} of {mlruns / name}.csv" in said
+    assert f"1 files of arrays in {mlruns / 'figure_data'}" in said
+    check_removed(mlruns, before)
+    with pytest.raises(ValueError, match=f"nothing to remove in {mlruns}: unknown run '{GONE}'"):
+        main(Options(keys=(GONE,), yes=True, mlruns=mlruns))
+
+
+def test_without_a_terminal_it_is_asked_for_the_flag_and_removes_nothing(
+    mlruns: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = lines_of(mlruns)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    with pytest.raises(ValueError, match="there is no terminal to ask at; expected --yes"):
+        main(Options(keys=(GONE,), mlruns=mlruns))
+    assert lines_of(mlruns) == before
+    assert (mlruns / "store" / GONE).is_dir()
+
+
+@pytest.mark.parametrize(("answer", "removed"), [("n", False), ("y", True)])
+def test_at_a_terminal_it_asks(mlruns: Path, monkeypatch: pytest.MonkeyPatch, answer: str, removed: bool) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
+    assert main(Options(keys=(GONE,), mlruns=mlruns)) == (0 if removed else 1)
+    assert (mlruns / "store" / GONE).exists() is not removed
+
+
+class Stopped(Exception):  # noqa: N818 - it simulates a kill, it is no error
+    pass
+
+
+@pytest.mark.parametrize("place", ["rmtree", "Manifest.remove", "Table.remove", "replace"])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_an_interrupted_removal_ends_with_the_same_command(
+    mlruns: Path, monkeypatch: pytest.MonkeyPatch, place: str, at: int
+) -> None:
+    """Stopped before or within one of its steps; what is left can be read at any moment."""
+    before = lines_of(mlruns)
+    owner, name = {
+        "rmtree": (removal.shutil, "rmtree"),
+        "Manifest.remove": (Manifest, "remove"),
+        "Table.remove": (removal.Table, "remove"),
+        "replace": (Manifest, "_write"),
+    }[place]
+    real, calls = getattr(owner, name), iter(range(1, 100))
+
+    def stop(*given: object, **named: object) -> object:
+        if next(calls) == at:
+            raise Stopped
+        return real(*given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, stop)
+        with contextlib.suppress(Stopped):
+            main(Options(keys=(GONE,), yes=True, mlruns=mlruns))
+    csv_record.read_results("tiny", mlruns)
+    with contextlib.suppress(ValueError):  # nothing was left to remove
+        main(Options(keys=(GONE,), yes=True, mlruns=mlruns))
+    check_removed(mlruns, before)
+
+
+def test_a_run_in_progress_is_refused(mlruns: Path) -> None:
+    before = lines_of(mlruns)
+    with (
+        FileLock(mlruns / "store" / f"{GONE}.lock"),
+        pytest.raises(ValueError, match=f"run {GONE}: a process is training or scoring it"),
+    ):
+        main(Options(keys=(GONE,), yes=True, mlruns=mlruns))
+    assert lines_of(mlruns) == before
+
+
+def test_a_similar_key_is_shown(mlruns: Path) -> None:
+    with pytest.raises(ValueError, match=rf"unknown run '0123456789aa' \(did you mean {GONE}\?\)"):
+        main(Options(keys=("0123456789aa",), yes=True, mlruns=mlruns))
+
+
+def test_the_rows_that_use_a_run_are_named() -> None:
+    simcse = single("rankcse-table4", "small").rows[0].keys()[42]
+    lines = users_of((simcse,))
+    assert "used by rankcse-table4, scale small: row SimCSE; as a teacher or base" in lines
+    assert "used by rankcse-table2, scale small: row SimCSE BERT-base; as a teacher or base" in lines
+
+
+@pytest.mark.slow
+def test_mlflow_forgets_it_too_or_says_that_it_could_not(
+    mlruns: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = {key: Tracker(mlruns).log(mlruns / "store" / key) for key in (GONE, KEPT)}
+    before = lines_of(mlruns)
+    with monkeypatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+        assert main(Options(keys=(GONE,), yes=True, mlruns=mlruns)) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "MLflow can't be reached, and may still have it" in said
+    assert f"finish with the same command: python experiments/remove.py {GONE}" in said
+    check_removed(mlruns, before)
+    assert sorted(run_ids(mlruns)) == sorted(ids.values())
+    assert main(Options(keys=(GONE,), yes=True, mlruns=mlruns)) == 0
+    assert f"run {ids[GONE]} in MLflow" in capsys.readouterr().out
+    assert run_ids(mlruns) == [ids[KEPT]]
+    shutil.rmtree(mlruns / "store" / KEPT)
