@@ -13,7 +13,7 @@ from cse_core.run import Run
 from experiments.schema.columns import STS
 from experiments.schema.contrasts import EXPLORATORY, Contrast
 from experiments.schema.published_rows import BASELINES, baseline_row
-from experiments.schema.recipes import RUNS, consert_run, ct_run, dclr_run, l2pcsr_run, simcse_run
+from experiments.schema.recipes import RUNS, consert_run, ct_run, dclr_run, isbert_run, l2pcsr_run, simcse_run
 from experiments.schema.rows import BASE, row
 from experiments.schema.study import BY_TEST, Published, Row, Scale, Study, StudyAt
 
@@ -25,6 +25,7 @@ PRINTED = {
     "MoCoSE": "compcse_table1",
     "ConSERT": "rankcse_table2",
     "CT-BERT": "whitenedcse_table1",
+    "IS-BERT": "whitenedcse_table1",
     "DCLR": "rankcse_table2",
     "PCL": "rankcse_table2",
     "ArcCSE": "rankcse_table2",
@@ -95,6 +96,7 @@ def _controls(scale: Scale, rows: Mapping[str, Row]) -> list[Row]:
         with_change("PCL", "no binary loss", RUNS["pcl"](scale, BASE, positive_weight=0.0)),
         with_change("L2P-CSR", "random masks", l2pcsr_run(scale, BASE, steps=0)),
         with_change("CT-BERT", "independent pairs", ct_run(scale, BASE, pairs="independent")),
+        with_change("IS-BERT", "no ReLU", isbert_run(scale, BASE, "linear")),
     ]
 
 
@@ -110,6 +112,7 @@ def _control_pairs(decay: float) -> list[tuple[str, str]]:
         *(("PCL", f"PCL, {detail}") for detail in ("binary loss of logits", "no binary loss")),
         ("L2P-CSR", "L2P-CSR, random masks"),
         ("CT-BERT", "CT-BERT, independent pairs"),
+        ("IS-BERT", "IS-BERT, no ReLU"),
     ]
 
 
