@@ -6,7 +6,7 @@ from typing import Any
 
 from cse_core.method import Recipe
 from cse_core.methods import METHODS, rankcse, rankencoder, simcse
-from cse_core.methods.baselines import consert, ct, dclr, isbert, l2pcsr
+from cse_core.methods.baselines import consert, ct, dclr, l2pcsr
 from cse_core.methods.mlm import MLM
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Corpus, Run
@@ -143,21 +143,13 @@ def l2pcsr_run(scale: Scale, backbone: str, initial: str = "simcse", **fields: A
     return replace(run, learning_rate=simcse_at.learning_rate) if run and simcse_at and not initial else run
 
 
-def isbert_run(scale: Scale, backbone: str, activation: str = "relu", **fields: Any) -> Run | None:
-    """An IS-BERT run whose convolutions have ReLU, as the paper's, or with "linear" none, as the released code's."""
-    if backbone not in scale.backbones:
-        return None
-    key = backbone if activation == "relu" else (activation, backbone)
-    return scale.run(recipe_for(isbert.PUBLISHED, key), backbone, **fields)
-
-
 def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -> Run | None:
     """Return another method's run with the masked-language loss added."""
     run = RUNS[inner](scale, backbone)
     return replace(run, method=MLM(inner=run.method, **fields)) if run else None
 
 
-# Most methods need only their recipes; the last eight also need runs of other methods, other sentences or a choice.
+# Most methods need only their recipes; the last seven also need runs of other methods, or other sentences.
 RUNS: dict[str, MakeRun] = {name: as_published(kind.recipes()) for name, kind in METHODS.items()} | {
     "rankcse": rankcse_run,
     "rankencoder": rankencoder_run,
@@ -165,6 +157,5 @@ RUNS: dict[str, MakeRun] = {name: as_published(kind.recipes()) for name, kind in
     "consert": consert_run,
     "ct": ct_run,
     "dclr": dclr_run,
-    "isbert": isbert_run,
     "l2pcsr": l2pcsr_run,
 }
