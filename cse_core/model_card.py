@@ -11,10 +11,10 @@ from huggingface_hub import EvalResult, ModelCardData
 from cse_core.evaluation.suite import TASKS
 from cse_core.evaluation.tasks import STSTask, TransferTask
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import ASSETS, POOLING_FILE
+from cse_core.models.pretrained import ASSETS, NGRAM_FILES, POOLING_FILE
 
 CARD = "README.md"
-OTHER_POOLING_FILES = ("modules.json", "1_Pooling/config.json")
+OTHER_POOLING_FILES = ("modules.json", "1_Pooling/config.json", *NGRAM_FILES)
 Scores = Mapping[str, Mapping[str, float]]  # task -> metric -> value, as `evaluate` returns them
 KINDS = {STSTask: "semantic-similarity", TransferTask: "text-classification"}  # the hub's names; else OTHER
 OTHER = "sentence-similarity"
@@ -26,14 +26,17 @@ POOLED = {
         "vectors = (states * mask).sum(1) / mask.sum(1)"
     ),
 }
-OPEN_ANYWHERE = """\
+OPEN_IN_SENTENCE_TRANSFORMERS = """\
 ```python
 from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("{name}")
 vectors = model.encode(["A man plays a guitar.", "Someone makes music."])
 print(model.similarity(vectors, vectors))
-```
+```"""
+OPEN_ANYWHERE = (
+    OPEN_IN_SENTENCE_TRANSFORMERS
+    + """
 
 With transformers only:
 
@@ -45,6 +48,11 @@ sentences = ["A man plays a guitar.", "Someone makes music."]
 tokens = tokenizer(sentences, padding=True, truncation=True, return_tensors="pt")
 {pooled}
 ```"""
+)
+OF_NGRAMS = """
+
+One text a batch: beside longer texts, sentence-transformers lets states of padding into a text's last windows, which
+this project's `Encoder` does not."""
 OPEN_HERE = """\
 sentence-transformers has no form for the pooling `{pooling}`, so this project opens it:
 
@@ -77,6 +85,8 @@ def model_card(encoder: Encoder, name: str, settings: Mapping[str, object], scor
     """
     template = f", inside the template `{encoder.template}`" if encoder.template else ""
     opened = OPEN_ANYWHERE if encoder.pooling in POOLED else OPEN_HERE
+    if encoder.ngrams:
+        opened = OPEN_IN_SENTENCE_TRANSFORMERS + OF_NGRAMS
     parts = [
         f"---\n{_metadata(encoder, name, settings, scores).to_yaml()}\n---",
         f"# {name}",
@@ -93,7 +103,7 @@ def model_card(encoder: Encoder, name: str, settings: Mapping[str, object], scor
 
 
 def _metadata(encoder: Encoder, name: str, settings: Mapping[str, object], scores: Scores) -> ModelCardData:
-    opened = encoder.pooling in POOLED
+    opened = encoder.pooling in POOLED or encoder.ngrams is not None
     base = str(settings.get("backbone", ""))
     on_hub = HUB_NAME.fullmatch(base) and not Path(base).exists() and not (ASSETS / base).is_dir()
     return ModelCardData(

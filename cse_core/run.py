@@ -12,10 +12,11 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any
 
-from cse_core.method import Method
+from cse_core.method import Method, innermost
 
 TRAIN_VERSION = 2  # of encoder, packed_forward, batches and loop: bump with any change that could move a score
 POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask")
+NGRAM_POOLINGS = ("ngrams", "ngrams_linear")  # have weights (models/pooling.py); the second has no ReLU
 PRECISIONS = ("fp32", "bf16", "fp16")
 OPTIMIZERS = ("adamw", "rmsprop")
 SCHEDULES = ("linear", "staircase")
@@ -23,8 +24,8 @@ SCHEDULES = ("linear", "staircase")
 
 def check_pooling(pooling: str, template: str = "") -> None:
     """Refuse an unknown pooling, a mask without a template and a template without a mask."""
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
+    if pooling not in (*POOLINGS, *NGRAM_POOLINGS):
+        raise ValueError(f"pooling must be one of {', '.join((*POOLINGS, *NGRAM_POOLINGS))}, got {pooling!r}")
     if (pooling == "mask") != bool(template):
         raise ValueError(f"the pooling mask and a template go together, got {pooling!r} and {template!r}")
 
@@ -109,6 +110,8 @@ class Run:
         if self.warmup and self.schedule != "linear":
             raise ValueError(f"warmup needs the schedule linear, got {self.schedule}")
         check_pooling(self.pooling, self.template)
+        if self.pooling in NGRAM_POOLINGS and (name := innermost(self.method).name) != "isbert":
+            raise ValueError(f"the pooling {self.pooling} has weights, which only isbert trains; got {name}")
 
     @cached_property
     def key(self) -> str:

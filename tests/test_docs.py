@@ -7,8 +7,9 @@ import pytest
 
 from cse_core.methods import METHODS
 from cse_core.run import Run
-from experiments.studies.catalogue import STUDIES
+from experiments.studies.catalogue import STUDIES, choose_studies
 
+EFFECTS = ("baselines", "robustness")  # studies with exploratory gains
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS = [
@@ -52,3 +53,14 @@ def test_the_tree_names_every_folder_of_the_packages() -> None:
     for package in ("cse_core", "experiments", "analysis"):
         folders = [path.name for path in (ROOT / package).iterdir() if path.is_dir() and path.name != "__pycache__"]
         assert [name for name in folders if f"{name}/" not in tree] == []
+
+
+def test_the_page_of_methods_has_a_line_for_each_and_names_effects_that_are_declared() -> None:
+    text = (ROOT / "docs" / "methods.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(METHODS)
+    subjects = {name: {c.subject for c in choose_studies([name], "small")[0].contrasts} for name in EFFECTS}
+    named = re.findall(r"\[(\w+)\]\(\.\./analysis/tables/small/\w+\.md\): (.+?)(?: \(.*\))? \|$", text, re.MULTILINE)
+    assert len(named) == text.count("analysis/tables/small/")
+    assert [(study, effect) for study, effect in named if effect not in subjects[study]] == []
+    flags = set(re.findall(r"`--([\w-]+)(?: \w+)?`", text.partition("## Released code")[2]))
+    assert {flag.replace("-", "_") for flag in flags} <= SETTINGS

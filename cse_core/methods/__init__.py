@@ -6,6 +6,7 @@ from cse_core.methods.baselines.consert import ConSERT
 from cse_core.methods.baselines.ct import CT
 from cse_core.methods.baselines.dclr import DCLR
 from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.isbert import ISBERT
 from cse_core.methods.baselines.l2pcsr import L2PCSR
 from cse_core.methods.baselines.mixcse import MixCSE
 from cse_core.methods.baselines.mocose import MoCoSE
@@ -39,4 +40,5 @@ METHODS: dict[str, type[Method]] = {
     "pcl": PCL,
     "arccse": ArcCSE,
     "l2pcsr": L2PCSR,
+    "isbert": ISBERT,
 }

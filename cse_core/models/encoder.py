@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from cse_core.data.batches import pad, stack
 from cse_core.method import Tokens
 from cse_core.models import packed_forward
 from cse_core.models.loading import OFFSET_POSITIONS, load
+from cse_core.models.pooling import NgramPooling, pool
 from cse_core.models.pretrained import resolve
 from cse_core.models.scaled_states import Scaling, scaled_by
-from cse_core.models.sentence_transformers_format import read_pooling, write_pooling
-from cse_core.run import check_pooling
+from cse_core.models.sentence_transformers_format import read_ngrams, read_pooling, write_pooling
+from cse_core.run import NGRAM_POOLINGS, check_pooling
 from cse_core.text.prompts import check_template, closed_prompt_ids
 
 if TYPE_CHECKING:
@@ -26,20 +27,6 @@ if TYPE_CHECKING:
 
 TOKENISE_CHUNK = 8192  # sentences tokenised at once: a tokenizer's output takes kilobytes a sentence
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], pooling: str) -> Float[Tensor, "n d"]:
-    """Return one vector a text from all layers' states (embedding output first) by the named pooling.
-
-    cls: last layer's first token. mean: masked mean of the last layer; of the mean of the last two (top2_mean), of the
-    embedding output and the last (first_last_mean: the published 56.70), of layer 1 and the last (layer1_last_mean).
-    """
-    if pooling == "cls":
-        return states[-1][:, 0]
-    layers = {"mean": (-1,), "top2_mean": (-1, -2), "first_last_mean": (0, -1), "layer1_last_mean": (1, -1)}[pooling]
-    average = torch.stack([states[i] for i in layers]).mean(0)
-    weights = mask.unsqueeze(-1).to(average.dtype)
-    return (average * weights).sum(1) / weights.sum(1)
 
 
 class Encoder(nn.Module):
@@ -54,16 +41,19 @@ class Encoder(nn.Module):
         name: str,
         template: str = "",
         longest: int | None = None,
+        ngrams: NgramPooling | None = None,
     ) -> None:
         super().__init__()
         check_pooling(pooling, template)
+        if (ngrams is None) == (pooling in NGRAM_POOLINGS):
+            raise ValueError(f"{name}: weights go with the poolings {', '.join(NGRAM_POOLINGS)} only, got {pooling}")
         if template:
             check_template(template)
             if tokenizer.mask_token_id is None:
                 raise ValueError(f"{name}: the template {template!r} needs a mask token, the tokenizer has none")
         self.backbone = backbone
         self.tokenizer, self.pooling, self.name = tokenizer, pooling, name
-        self.template, self.longest = template, longest
+        self.template, self.longest, self.ngrams = template, longest, ngrams
         self.precision = "fp32"  # of training passes; evaluation is always fp32
         self.train(backbone.training)
 
@@ -75,10 +65,12 @@ class Encoder(nn.Module):
         pooling: str | None = None,
         template: str = "",
         dropout: float | None = None,
+        generator: torch.Generator | None = None,
     ) -> "Encoder":
         """Load a backbone, or a folder that `save_pretrained` wrote, with its pooling and template unless overridden.
 
-        The backbone is built without a pooling layer, and every weight comes from the folder's file (see `load`).
+        The backbone is built without a pooling layer, and every weight comes from the folder's file (see `load`), but
+        for those of an n-gram pooling that the folder lacks: the generator draws them, and without one it is refused.
         """
         if template and pooling is None:
             raise ValueError(f"a template requires pooling 'mask', got no pooling for {template!r}")
@@ -86,17 +78,21 @@ class Encoder(nn.Module):
         model, tokenizer = load(folder, dropout)
         if pooling is None:
             pooling, template = read_pooling(folder)
-        return cls(model, tokenizer, pooling=pooling, template=template, name=str(name_or_path))
+        ngrams = None
+        if pooling in NGRAM_POOLINGS:
+            ngrams = read_ngrams(folder, pooling, model.config.hidden_size, generator)
+        return cls(model, tokenizer, pooling=pooling, template=template, name=str(name_or_path), ngrams=ngrams)
 
     def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> "Encoder":
         """Return the same weights with another pooling and template, and texts cut to `longest` tokens."""
-        return Encoder(
-            self.backbone, self.tokenizer, pooling=pooling, template=template, name=self.name, longest=longest
-        )
+        settings: dict[str, Any] = {"pooling": pooling, "template": template, "longest": longest}
+        settings["ngrams"] = self.ngrams if pooling == self.pooling else None
+        return Encoder(self.backbone, self.tokenizer, name=self.name, **settings)
 
     @property
     def width(self) -> int:
-        return int(self.backbone.config.hidden_size)
+        """The number of dimensions of a vector."""
+        return self.ngrams.width if self.ngrams else int(self.backbone.config.hidden_size)
 
     @property
     def device(self) -> torch.device:
@@ -141,6 +137,7 @@ class Encoder(nn.Module):
     def clone(self) -> "Encoder":
         """Return an encoder of the same settings with weights of its own, equal to these."""
         settings: dict[str, Any] = {"pooling": self.pooling, "template": self.template, "longest": self.longest}
+        settings["ngrams"] = copy.deepcopy(self.ngrams)
         copied = type(self)(copy.deepcopy(self.backbone), self.tokenizer, name=self.name, **settings)
         copied.precision = self.precision
         return copied
@@ -150,6 +147,8 @@ class Encoder(nn.Module):
         return int(self.tokenizer.pad_token_id or 0)
 
     def _pooled_pass(self, tokens: Tokens) -> Float[Tensor, "n d"]:
+        if self.ngrams:
+            return self.ngrams(self.states(tokens), tokens.mask)
         if self.pooling not in ("cls", "mask"):
             return pool(self._states(tokens), tokens.mask, self.pooling)
         column = self._mask_columns(tokens.ids) if self.template else torch.zeros_like(tokens.ids[:, 0])
@@ -216,7 +215,7 @@ class Encoder(nn.Module):
 
     @property
     def _needs_all_layers(self) -> bool:
-        return self.pooling not in ("cls", "mean", "mask")
+        return self.pooling not in ("cls", "mean", "mask", *NGRAM_POOLINGS)
 
     def _packed_states(
         self, tokens: Tokens, column: Int[Tensor, " n"] | None = None
@@ -285,7 +284,8 @@ class Encoder(nn.Module):
     def save_pretrained(self, path: str | Path) -> None:
         """Write a folder that `from_pretrained` reads.
 
-        With the poolings "cls" and "mean" AutoModel and sentence-transformers open it too, and score the same.
+        With the poolings "cls" and "mean" AutoModel and sentence-transformers open it too, and score the same; so does
+        sentence-transformers with an n-gram pooling, but that it lets padding into the windows at a sentence's end.
         """
         folder = Path(path)
         shutil.rmtree(folder, ignore_errors=True)
@@ -293,4 +293,5 @@ class Encoder(nn.Module):
         self.tokenizer.backend_tokenizer.no_padding()
         self.backbone.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        write_pooling(folder, self.pooling, self.template, width=self.width, max_length=self.max_length)
+        about: dict[str, Any] = {"width": self.width, "max_length": self.max_length, "ngrams": self.ngrams}
+        write_pooling(folder, self.pooling, self.template, **about)

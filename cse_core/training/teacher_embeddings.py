@@ -48,13 +48,14 @@ def checkpoint_folder(store: Path, encoder: EncoderRef, select: str) -> Path:
 
 def load_starting_weights(encoder: Encoder, method: Method, store: Path) -> None:
     """Load the weights that the method starts from; pooling, template and dropout of the encoder do not change."""
-    if (start := starting_encoder(method)) is None:
+    if (reference := starting_encoder(method)) is None:
         return
-    folder = checkpoint_folder(store, *start)
-    weights, present = Encoder.from_pretrained(folder).backbone.state_dict(), encoder.backbone.state_dict()
+    folder = checkpoint_folder(store, *reference)
+    start = Encoder.from_pretrained(folder, pooling=encoder.pooling, template=encoder.template)
+    weights, present = start.state_dict(), encoder.state_dict()
     if {name: value.shape for name, value in weights.items()} != {name: value.shape for name, value in present.items()}:
         raise ValueError(f"{folder}: weights of other shapes than those of {encoder.name}; start from one of its kind")
-    encoder.backbone.load_state_dict(weights)
+    encoder.load_state_dict(weights)
 
 
 def load_finished(store: Path, encoder: EncoderRef, select: str) -> Encoder | WordVectors:

@@ -161,7 +161,10 @@ def _one_thread() -> Generator[None]:
 
 @cache
 def _encoder(pooling: str, template: str) -> Any:
-    return CountingEncoder.from_pretrained(WIKI_TINY.name, pooling=pooling, template=template).train()
+    generator = torch.Generator().manual_seed(0)
+    return CountingEncoder.from_pretrained(
+        WIKI_TINY.name, pooling=pooling, template=template, generator=generator
+    ).train()
 
 
 def _transformers(modules: nn.ModuleDict) -> list[nn.Module]:

@@ -20,6 +20,7 @@ BASELINES = {  # the tables' names, and the core's
     "MoCoSE": "mocose",
     "ConSERT": "consert",
     "CT-BERT": "ct",
+    "IS-BERT": "isbert",
     "DCLR": "dclr",
     "PCL": "pcl",
     "ArcCSE": "arccse",

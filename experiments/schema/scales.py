@@ -25,9 +25,10 @@ RESCALED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "sncse": {name: {"negation": "words"} for name in STAND_INS},  # needs no parser
     "diffcse": {"bert-base-uncased": {"generator": WIKI_MINI}},  # needs no hub, and has wiki-tiny's vocabulary
     "mocose": {name: {"momentum_steps": 256} for name in STAND_INS},  # the length of training
-    # Rates with the published ratio to SimCSE's: a sixtieth, a third and a thirtieth.
+    # Rates with the published ratio to SimCSE's: a sixtieth, a third, a fifteenth and a thirtieth.
     "consert": {name: {"learning_rate": 5e-6, "max_length": 32} for name in STAND_INS},
     "ct": {"bert-base-uncased": {"learning_rate": 1e-4, "max_length": 32}},
+    "isbert": {"bert-base-uncased": {"learning_rate": 2e-5, "max_length": 32}},
     "l2pcsr": {"bert-base-uncased": {"layers": 2, "learning_rate": 1e-5}},  # of the two that there are
     "arccse": {name: {"shortest": 12} for name in STAND_INS},  # wordpieces, as sentences are cut at 32
 }

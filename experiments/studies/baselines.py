@@ -25,6 +25,7 @@ PRINTED = {
     "MoCoSE": "compcse_table1",
     "ConSERT": "rankcse_table2",
     "CT-BERT": "whitenedcse_table1",
+    "IS-BERT": "whitenedcse_table1",
     "DCLR": "rankcse_table2",
     "PCL": "rankcse_table2",
     "ArcCSE": "rankcse_table2",
@@ -80,8 +81,10 @@ def _controls(scale: Scale, rows: Mapping[str, Row]) -> list[Row]:
         return replace(rows[title], label=f"{title}, {detail}", encoder=run, published=None, note="", **more)
 
     decay, simcse, consert = slow_decay(scale), simcse_run(scale, BASE), consert_run(scale, BASE)
+    isbert = RUNS["isbert"](scale, BASE)
     assert simcse  # every scale has something for BERT-base
     assert consert
+    assert isbert
     paced = partial(RUNS["esimcse"], scale, BASE, momentum=decay)
     return [
         with_change("ESimCSE", f"decay {decay:g}", paced()),
@@ -95,6 +98,7 @@ def _controls(scale: Scale, rows: Mapping[str, Row]) -> list[Row]:
         with_change("PCL", "no binary loss", RUNS["pcl"](scale, BASE, positive_weight=0.0)),
         with_change("L2P-CSR", "random masks", l2pcsr_run(scale, BASE, steps=0)),
         with_change("CT-BERT", "independent pairs", ct_run(scale, BASE, pairs="independent")),
+        with_change("IS-BERT", "no ReLU", replace(isbert, pooling="ngrams_linear")),
     ]
 
 
@@ -110,6 +114,7 @@ def _control_pairs(decay: float) -> list[tuple[str, str]]:
         *(("PCL", f"PCL, {detail}") for detail in ("binary loss of logits", "no binary loss")),
         ("L2P-CSR", "L2P-CSR, random masks"),
         ("CT-BERT", "CT-BERT, independent pairs"),
+        ("IS-BERT", "IS-BERT, no ReLU"),
     ]
 
 

@@ -13,6 +13,7 @@ from experiments.schema.recipes import RUNS, rankencoder_run, simcse_run
 from experiments.schema.rows import AS_IS, BASE, rank_scorer, row
 from experiments.schema.scales import SEARCH_SEEDS
 from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.studies.baselines import gain
 
 OTHER_LINES = 10_000  # lines drawn from corpora other than the training corpus
 UNTRAINED = {
@@ -187,6 +188,9 @@ def robustness(scale: Scale) -> Study:
         findings=(
             *(Order(claim, tuple(rows), "sts_avg", column) for claim, column in orders),
             Order("S3", tuple(rows), "sts_avg", "sts_avg", suffix=", last"),
+        ),
+        contrasts=tuple(
+            gain(rows[f"{name}, released code"], rows[name]) for name in ("WhitenedCSE", "RankEncoder on SimCSE")
         ),
     )
 

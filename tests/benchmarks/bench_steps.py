@@ -3,21 +3,22 @@
     pytest tests/benchmarks/bench_steps.py -o python_files="bench_*.py" -o addopts= -s
 
 Each round times the plain step and then the method's, so that a noisy machine slows both. Two threads, wiki-tiny, 64
-sentences of the small scale's corpus; teachers' vectors are there before.
+sentences of the small scale's corpus; teachers' vectors are there before. The baselines are timed against SimCSE's own
+step, whatever passes they make.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.method import Batch, Encode, Loss, Method
+from cse_core.method import Batch, Encode, Loss, Method, with_fields
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder
@@ -25,11 +26,11 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE, group_whiten
 from cse_core.run import Run
 from cse_core.training.loop import Loop
-from experiments.schema.recipes import simcse_run
+from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.scales import SCALES, WIKI_MINI, WIKI_TINY
 from tests.benchmarks.measure import by_turns, quotients, record
 
-ROUNDS = 80
+ROUNDS, FEWER_ROUNDS = 80, 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,9 @@ class Plain(SimCSE):
         return Loss(total, {"contrastive": total})
 
 
+BASE = "bert-base-uncased"
+# The untrained backbone for the runs of SimCSE that DCLR and L2P-CSR build on: a step costs the same.
+READY: dict[str, dict[str, Any]] = {"l2pcsr": {"initial": None}, "dclr": {"complement": WIKI_TINY}}
 TEACHERS = (Teacher(WIKI_TINY, 1 / 3), Teacher(WIKI_MINI, 2 / 3))
 # The method, with how many passes SimCSE is to be compared, and the aim.
 CASES: dict[str, tuple[Method, int, str]] = {
@@ -58,10 +62,19 @@ CASES: dict[str, tuple[Method, int, str]] = {
 BOUNDS = {"RankEncoder, corpus of 10,000": "sorting 64 rows of 10,000 cosines"}
 
 
-def steps(method: Method, store: Path, data: Path) -> Callable[[], None]:
-    run = simcse_run(SCALES["small"], "bert-base-uncased")
+# Baselines as at the small scale, and how many times SimCSE's time a step may take.
+BASELINES = {"esimcse": 2, "mocose": 2, "consert": 2, "ct": 2, "isbert": 2, "dclr": 2, "pcl": 20, "arccse": 4}
+BASELINES |= {"l2pcsr": 10, "mixcse": 2}
+
+
+def simcse() -> Run:
+    run = simcse_run(SCALES["small"], BASE)
     assert isinstance(run, Run)
-    loop = Loop(replace(run, method=method), store, data=data, rules=("last",), device=torch.device("cpu"))
+    return run
+
+
+def steps(run: Run, store: Path, data: Path) -> Callable[[], None]:
+    loop = Loop(run, store, data=data, rules=("last",), device=torch.device("cpu"))
     return lambda: loop.train_step(loop.step % loop.history.steps)
 
 
@@ -69,13 +82,28 @@ def steps(method: Method, store: Path, data: Path) -> Callable[[], None]:
 def test_step(name: str, tmp_path: Path, real_data: Path) -> None:
     torch.set_num_threads(2)
     method, passes, wanted = CASES[name]
-    plain, one = (steps(m, tmp_path, real_data) for m in (Plain(passes=passes), method))
+    plain, one = (steps(replace(simcse(), method=m), tmp_path, real_data) for m in (Plain(passes=passes), method))
     by_turns(5, plain=plain, one=one)  # warm
     timed = by_turns(ROUNDS, plain=plain, one=one)
     ratios = quotients(timed["one"], timed["plain"])
     note = f"{1000 * median(timed['one']):.1f} against {1000 * median(timed['plain']):.1f} ms"
     against = f"of a SimCSE step with {passes} passes"
     assert record(f"{name}, step", ratios, against=against, wanted=wanted, bound=BOUNDS.get(name, ""), note=note) < 1.5
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_baseline_step(name: str, tmp_path: Path, real_data: Path) -> None:
+    torch.set_num_threads(2)
+    run = RUNS[name](SCALES["small"], BASE)
+    assert isinstance(run, Run)
+    ready = replace(run, method=with_fields(run.method, **READY.get(name, {})), corpus=simcse().corpus)
+    plain, one = (steps(each, tmp_path, real_data) for each in (simcse(), ready))
+    by_turns(3, plain=plain, one=one)  # warm
+    timed = by_turns(FEWER_ROUNDS, plain=plain, one=one)
+    ratios = quotients(timed["one"], timed["plain"])
+    note = f"{1000 * median(timed['one']):.1f} against {1000 * median(timed['plain']):.1f} ms"
+    against = "of a SimCSE step"
+    assert record(f"{type(run.method).__name__}, step", ratios, against=against, wanted="", note=note) < BASELINES[name]
 
 
 def test_whitening_768_dimensions_in_384_groups() -> None:

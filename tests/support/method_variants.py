@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from cse_core.evaluation.scorers import Whitened
@@ -15,6 +16,7 @@ from cse_core.methods.baselines.consert import ConSERT
 from cse_core.methods.baselines.ct import CT
 from cse_core.methods.baselines.dclr import DCLR
 from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.isbert import ISBERT
 from cse_core.methods.baselines.l2pcsr import L2PCSR
 from cse_core.methods.baselines.mixcse import MixCSE
 from cse_core.methods.baselines.mocose import MoCoSE
@@ -217,6 +219,7 @@ MOVES: dict[str, dict[str, tuple[Method, Method]]] = {
         views="second",
         spare_specials=True,
     ),
+    "isbert": _moves(ISBERT(), weighting="sentences"),
     "mlm": _moves(MLM(), inner=SimCSE(temperature=0.06), mlm_weight=0.2, mlm_share=0.6),
 }
 TEACHER_MOVES = {
@@ -259,6 +262,8 @@ TRAINED: dict[str, Method] = {
     "mixcse released": MixCSE(negatives="both", excluded="zero", normalise_first=False),
     "pcl": PEERS,
     "arccse": ORDERED,
+    "isbert": ISBERT(),
+    "isbert by sentences": ISBERT(weighting="sentences"),
     "l2pcsr": WEAKENED,
     "l2pcsr of the second view": replace(WEAKENED, views="second", token_norm="row"),
     "pcl multi, own heads": replace(PEERS, positives="multi", peer_head="own"),
@@ -295,13 +300,19 @@ def template_of(method: Method) -> str:
 
 def encoder_for(method: Method, dropout: float = 0.3) -> Encoder:
     """wiki-tiny, with the method's first template where it has templates. Shared: reset what a test changes."""
-    return _encoder(template_of(method), dropout)
+    return _encoder(pooling_of(method), template_of(method), dropout)
+
+
+def pooling_of(method: Method) -> str:
+    """The pooling that a method's runs have."""
+    return "ngrams" if innermost(method).name == "isbert" else "mask" if template_of(method) else "cls"
 
 
 @cache
-def _encoder(template: str, dropout: float) -> Encoder:
-    pooling = "mask" if template else "cls"
-    return Encoder.from_pretrained("wiki-tiny", pooling=pooling, template=template, dropout=dropout)
+def _encoder(pooling: str, template: str, dropout: float) -> Encoder:
+    generator = torch.Generator().manual_seed(0)
+    about: Any = {"pooling": pooling, "template": template, "generator": generator}
+    return Encoder.from_pretrained("wiki-tiny", dropout=dropout, **about)
 
 
 def length_for(method: Method) -> int:

@@ -7,6 +7,7 @@ from cse_core.methods.baselines.consert import ConSERT
 from cse_core.methods.baselines.ct import CT
 from cse_core.methods.baselines.dclr import DCLR
 from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.isbert import ISBERT
 from cse_core.methods.baselines.l2pcsr import L2PCSR
 from cse_core.methods.baselines.mixcse import MixCSE
 from cse_core.methods.baselines.mocose import MoCoSE
@@ -56,6 +57,7 @@ DEFAULTS: dict[Any, dict[str, Any]] = {
     DCLR: {"temperature": 0.05, "complement": None, "initial": None, "select": "stsb_dev", "threshold": 0.9}
     | {"noise_times": 1.0, "steps": 4, "step_size": 0.001, "ascent": "batch", "exclusion": "zero"}
     | {"objective": "cross_entropy"},
+    ISBERT: {"weighting": "tokens"},
     MixCSE: {"temperature": 0.05, "share": 0.2, "negatives": "own", "excluded": "drop", "normalise_first": True}
     | {"stop_gradient": True},
     PCL: {"temperature": 0.05, "augmentations": ("shuffle", "inverse", "deletion", "repetition") * 2, "share": 0.2}

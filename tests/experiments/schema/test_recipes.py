@@ -133,7 +133,7 @@ def test_the_command_line_names_bases_and_changes_fields() -> None:
 def test_a_substitute_is_said_by_the_method_through_all_that_hold_it() -> None:
     rows = {row.label: row.substitute for row in methods(SMALL).rows}
     found = {label for label, text in rows.items() if text}
-    assert found == {"SNCSE", "RankEncoder on SNCSE", "ArcCSE", "L2P-CSR"}
+    assert found == {"SNCSE", "RankEncoder on SNCSE", "ArcCSE", "L2P-CSR", "IS-BERT"}
     cut = made("compcse", subsampling="overlapping")
     assert "clause splitter" in Row(label="a", encoder=cut).substitute
     assert "clause splitter" in Row(label="a", encoder=made("compcse", SMALL, LARGE)).substitute

@@ -26,7 +26,7 @@ CONTROLS = {
     "compcse-figure2",
     "compcse-figure3",
 }
-OTHER_SETTINGS = {"consert", "ct", "l2pcsr"}  # whose rates are in proportion to SimCSE's
+OTHER_SETTINGS = {"consert", "ct", "isbert", "l2pcsr"}  # whose rates are in proportion to SimCSE's
 TABLES = {"rankcse": 13, "rankencoder": 5, "whitenedcse": 6, "compcse": 6}
 IDENTITY = ("backbone", "method", "variant", "task")
 FIGURES = {

@@ -1,0 +1,87 @@
+"""Poolings: how a text's states become its vector. All are fixed, but for the n-gram poolings, which have weights."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+WINDOWS = (1, 3, 5)  # tokens that a convolution reads (IS-BERT, Zhang et al., EMNLP 2020)
+
+
+def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], pooling: str) -> Float[Tensor, "n d"]:
+    """Return one vector a text from all layers' states (embedding output first) by the named pooling.
+
+    cls: last layer's first token. mean: masked mean of the last layer; of the mean of the last two (top2_mean), of the
+    embedding output and the last (first_last_mean: the published 56.70), of layer 1 and the last (layer1_last_mean).
+    """
+    if pooling == "cls":
+        return states[-1][:, 0]
+    layers = {"mean": (-1,), "top2_mean": (-1, -2), "first_last_mean": (0, -1), "layer1_last_mean": (1, -1)}[pooling]
+    average = torch.stack([states[i] for i in layers]).mean(0)
+    weights = mask.unsqueeze(-1).to(average.dtype)
+    return (average * weights).sum(1) / weights.sum(1)
+
+
+def ngram_states(
+    states: Float[Tensor, "n t d"],
+    mask: Bool[Tensor, "n t"],
+    kernels: Sequence[Float[Tensor, "c d _"]],
+    biases: Sequence[Float[Tensor, " c"]],
+    *,
+    relu: bool = True,
+) -> Float[Tensor, "n t k"]:
+    """Return the n-gram states of each token, all windows' channels in a row: convolutions, then ReLU.
+
+    A window of w tokens reads as many before a token as after it; whatever is outside the sentence counts as zeros.
+    """
+    inside = (states * mask.unsqueeze(-1)).transpose(1, 2)
+    parts = [
+        F.conv1d(inside, kernel, bias, padding=kernel.shape[2] // 2)
+        for kernel, bias in zip(kernels, biases, strict=True)
+    ]
+    joined = torch.cat(parts, dim=1).transpose(1, 2)
+    return joined.relu() if relu else joined
+
+
+class NgramPooling(nn.Module):
+    """Convolutions over the last layer's states, with ReLU or without, and the mean of what they give.
+
+    A third of the backbone's width is the number of channels of each of the three windows: the published 256 of 768.
+    Weights have the names of sentence-transformers' CNN.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        channels: int | None = None,
+        windows: Sequence[int] = WINDOWS,
+        relu: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if not windows or any(window < 1 or window % 2 == 0 for window in windows):
+            raise ValueError(f"windows of an n-gram pooling must be odd numbers of tokens, got {list(windows)}")
+        self.windows, self.relu = tuple(windows), relu
+        self.channels = channels or round(width / len(windows))
+        self.width = self.channels * len(self.windows)
+        convs = [nn.Conv1d(width, self.channels, window, padding=window // 2) for window in self.windows]
+        self.convs: Any = nn.ModuleList(convs)
+        for conv in convs:  # torch's own bounds, drawn from the run's generator
+            bound = 1 / math.sqrt(width * conv.kernel_size[0])
+            assert conv.bias is not None
+            for parameter in (conv.weight, conv.bias):
+                nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+    def ngrams(self, states: Float[Tensor, "n t d"], mask: Bool[Tensor, "n t"]) -> Float[Tensor, "n t k"]:
+        """Return the n-gram states of each token (see `ngram_states`)."""
+        kernels, biases = zip(*((conv.weight, conv.bias) for conv in self.convs), strict=True)
+        return ngram_states(states, mask, kernels, biases, relu=self.relu)
+
+    def forward(self, states: Float[Tensor, "n t d"], mask: Bool[Tensor, "n t"]) -> Float[Tensor, "n k"]:
+        """Return the mean of a text's n-gram states, one vector a text."""
+        return pool((self.ngrams(states, mask),), mask, "mean")
