@@ -14,9 +14,10 @@ OLD_NOTE = """Runs in an earlier form. Each scale has an experiment of its own n
 `python experiments/import_record.py` and every sweep log the runs again; delete this one when you don't need it."""
 EXPERIMENT_NOTE = """{about}
 
-**Compare methods**: group runs by the tag `setting`, which is equal for all seeds, and sort by `avg`. `test/...` are
-scores of the kept checkpoint, `kept/...` its dev score, `dev/...` the curve of dev scores. To show one study's runs,
-search `tags.studies LIKE '%rankcse-table4%'`."""
+**Compare methods**: group runs by `approach`, their label in a table, or by the tag `setting`, which is equal for all
+seeds of the same settings and no others, and sort by `avg`. `test/...` are scores of the kept checkpoint, `kept/...`
+is its dev score, `dev/...` the curve of dev scores. To show one study's runs, search
+`tags.studies LIKE '%rankcse-table4%'`."""
 
 
 def experiment_name(scale: str) -> str:
@@ -45,10 +46,10 @@ def run_note(content: RunContent, pages: Mapping[str, str], command: str) -> str
     tags = content.tags
     teachers = [f"[{key}]({pages[key]})" if key in pages else f"`{key}`" for key in content.teachers]
     lines = [
-        f"Settings that are not default: {tags['changed'] or 'none'}",
-        f"Studies: {tags['studies'] or 'none, made by hand'}",
         *([f"Needs the runs {', '.join(teachers)}"] if teachers else []),
-        f"All seeds: search `tags.setting = '{tags['setting']}'`",
         f"Command: `{command}`",
+        f"Settings that are not default: {tags['changed'] or 'none'}",
+        f"All seeds: search `tags.setting = '{tags['setting']}'`",
+        f"Studies: {tags['studies'] or 'none, made by hand'}",
     ]
     return "\n\n".join(lines)

@@ -96,30 +96,37 @@ def scores(result: Mapping[str, Any]) -> dict[str, float]:
     """Return scores as `test/<task>`, with metric, checkpoint and scorer in the name where they are not the default.
 
     The default checkpoint is the one that is kept by dev score. `kept/<rule>` is that score, which `dev/<set>` is not:
-    that is the last one of training. `avg` is the mean over all seven STS test sets, or quickstart's score.
+    that is the last one of training. `avg` is the mean over all seven STS test sets, or quickstart's score; it comes
+    first, as the compare page plots the metric that was logged first.
     """
-    named: dict[str, float] = {}
+    tested: dict[str, float] = {}
     by_task: dict[str, dict[str, float]] = {}
     for cell in result["cells"]:
         checkpoint = [] if SELECTION.get(cell["select"], True) else [cell["select"]]
         scorer = [] if cell["scorer"] == "cosine" else [cell["scorer"]]
         aggregate = [] if cell["metric"] == "spearman.all" else [cell["metric"]]
-        named["/".join(["test", cell["task"], *aggregate, *checkpoint, *scorer])] = cell["score"]
+        tested["/".join(["test", cell["task"], *aggregate, *checkpoint, *scorer])] = cell["score"]
         if not aggregate:
             by_task.setdefault("/".join(["avg", *checkpoint, *scorer]), {})[cell["task"]] = cell["score"]
-    for name, found in by_task.items():
-        for group in AVERAGED:
-            if set(group) <= found.keys():
-                named[name] = sum(found[task] for task in group) / len(group)
-    named |= {f"kept/{rule}": kept["score"] for rule, kept in result["kept"].items() if kept["score"] is not None}
-    named |= {f"seconds/{name}": result[key] for name, key in SECONDS.items() if result[key]}
+    means = {
+        name: sum(found[task] for task in group) / len(group)
+        for name, found in sorted(by_task.items())
+        for group in AVERAGED
+        if set(group) <= found.keys()
+    }
+    kept = {f"kept/{rule}": kept["score"] for rule, kept in result["kept"].items() if kept["score"] is not None}
+    seconds = {f"seconds/{name}": result[key] for name, key in SECONDS.items() if result[key]}
+    named = means | kept | tested | seconds
     return {re.sub(r"[^\w. :/-]", "", name): value for name, value in named.items()}  # MLflow allows no others
 
 
 def _parameters(result: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings that the run's method and training have, under flat names; `row` is its label in a table."""
+    """Return the settings that the run's method and training have, under flat names.
+
+    `approach` is the run's label in its study's table; the compare page sorts it first.
+    """
     given = {name: "none" if value in ("", None) else value for name, value in result["parameters"].items()}
-    return {name: str(value)[:LONGEST_PARAMETER] for name, value in ({"row": result["label"]} | given).items()}
+    return {name: str(value)[:LONGEST_PARAMETER] for name, value in ({"approach": result["label"]} | given).items()}
 
 
 def _tags(result: Mapping[str, Any]) -> dict[str, str]:

@@ -33,6 +33,7 @@ COMMANDS = {
     ("experiments/run.py", ("rankcs",)): "unknown method 'rankcs' (did you mean rankcse?)",
     ("experiments/evaluate.py", HELP): "--corpus-size",
     ("experiments/evaluate.py", ("wiki-tiny", "--tasks", "sts11")): "unknown task 'sts11' (did you mean sts1",
+    ("experiments/import_record.py", HELP): "--record",
     ("experiments/merge.py", HELP): "--mlruns",
     ("experiments/remove.py", HELP): "--yes",
     ("experiments/merge.py", ("FOLDER", "--mlrun", "FOLDER")): "--mlruns",

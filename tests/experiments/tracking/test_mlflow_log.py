@@ -54,7 +54,7 @@ def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, stor
     assert run.info.run_name == "Net -cons s42 one"
     assert run.info.status == "FINISHED"
     assert run.data.params["learning_rate"] == "0.0003"
-    assert run.data.params.keys() == {"row", *tiny_study.run().settings()}  # of its method, no other's
+    assert run.data.params.keys() == {"approach", *tiny_study.run().settings()}  # of its method, no other's
     tags = run.data.tags
     assert (tags["key"], tags["studies"], tags["scale"]) == (JOB.key, "one", "tiny")
     assert len(tags["mlflow.source.git.commit"]) == 40

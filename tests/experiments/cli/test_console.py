@@ -1,0 +1,52 @@
+"""What a sweep shows of its runs: all of them, and each in progress by name."""
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from experiments.cli import console as module
+from experiments.cli.console import Bar
+
+NAMES = {"a": "SimCSE s42", "b": "ListNet s1", "c": "ListNet s2"}
+
+
+def screen(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> io.StringIO:
+    shown = io.StringIO()
+    monkeypatch.setattr(module, "console", Console(file=shown, force_terminal=terminal, width=160, soft_wrap=True))
+    return shown
+
+
+def test_each_run_in_progress_has_a_bar_with_its_name_and_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = screen(monkeypatch, terminal=True)
+    with Bar(NAMES) as bar:
+        bar.move("a", 0.3, "step 96 of 256, loss 0.12, dev/stsb_dev 0.700")
+        bar.move("b", 0.1, "starting")
+        bar.progress.refresh()
+        text = shown.getvalue()
+        assert all(
+            part in text for part in ("0 done, 3 pending", "SimCSE s42", "step 96 of 256, loss 0.12", "ListNet s1")
+        )
+        assert "ListNet s2" not in text  # not begun
+        bar.end("a")
+        assert [task.description for task in bar.progress.tasks] == ["1 done, 2 pending", "ListNet s1"]
+        bar.move("b", 0.5)
+        bar.move("b", 0.2)  # restarted after a lost worker
+        assert bar.progress.tasks[1].completed == 0.5
+        assert bar.progress.tasks[0].completed == 1.5
+
+
+def test_without_a_terminal_a_line_is_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = screen(monkeypatch, terminal=False)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with Bar(NAMES) as bar:
+        for second in range(0, 61):
+            now += 1
+            bar.move("a", second / 100, f"step {second} of 100")
+    lines = [line for line in shown.getvalue().splitlines() if "step" in line]
+    assert len(lines) == 2
+    assert lines[0].startswith("0 done, 3 pending, 10 %; SimCSE s42: step 29 of 100")
+    assert "left" in lines[1]
+    assert not any("step" in line for line in shown.getvalue().splitlines()[-1:])

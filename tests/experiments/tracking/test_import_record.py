@@ -1,0 +1,107 @@
+"""MLflow is filled from the record: every recorded run of a study, once, with what the record has of it."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.execution.log_queue import log_results
+from experiments.execution.plan import jobs_of
+from experiments.execution.recorded_runs import recorded_results
+from experiments.import_record import fill, studies_by_scale
+from experiments.results import csv_record
+from experiments.schema.study import Study
+from experiments.studies.catalogue import choose_studies
+from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.run_content import run_content
+from tests.support.sweeps import ROOT
+from tests.support.tracked_job import points_of
+
+STUDY = "rankcse-table1"
+KEPT = "stsb_dev"
+
+
+@pytest.fixture(scope="module")
+def studies() -> list[Study]:
+    return choose_studies([STUDY], "small")
+
+
+def test_an_import_has_what_the_csv_files_have_and_a_second_one_adds_nothing(
+    tracker: Tracker, studies: list[Study]
+) -> None:
+    count, lacking = fill(studies, csv_record.MLRUNS, tracker)
+    scores, curves = (
+        pd.read_csv(csv_record.MLRUNS / name, keep_default_na=False) for name in ("results.csv", "curves.csv")
+    )
+    recorded = jobs_of(studies).keys() & set(scores["key"])
+    assert count == lacking == len(recorded) > 3
+    logged = tracker.runs("small")
+    assert logged.keys() == recorded
+    for key, run in logged.items():
+        assert run.info.status == "FINISHED"
+        own = scores[(scores["key"] == key) & (scores["select"] == KEPT) & (scores["scorer"] == "cosine")]
+        for line in own[own["metric"] == "spearman.all"].to_dict("records"):
+            assert run.data.metrics[f"test/{line['task']}"] == float(line["score"])
+        points = curves[(curves["key"] == key) & (curves["name"] == f"dev/{KEPT}")].set_index("step")["value"]
+        assert points_of(tracker, run.info.run_id, f"dev/{KEPT}") == points.sort_index().to_dict()
+        assert run.data.metrics[f"kept/{KEPT}"] == points[own["step"].iloc[0]] == points.max()
+        assert STUDY in run.data.tags["studies"]
+    student = next(run for run in logged.values() if run.data.params["method"] == "rankcse")
+    assert set(student.data.tags["teachers"].split()) <= {run.info.run_id for run in logged.values()}
+    before = {key: run.data.metrics for key, run in logged.items()}
+    assert fill(studies, csv_record.MLRUNS, tracker) == (count, 0)
+    assert len(tracker.client.search_runs([tracker.experiment("small")])) == count
+    assert {key: run.data.metrics for key, run in tracker.runs("small").items()} == before
+
+
+def test_a_sweep_adds_what_an_imported_run_lacks_and_an_import_what_a_killed_one_left(
+    tracker: Tracker, studies: list[Study], tmp_path: Path
+) -> None:
+    first, second, *_ = recorded_results(studies, csv_record.MLRUNS)
+    imported = tracker.complete(run_content(first), None)
+    begun, _ = tracker.begin(run_content(second | {"cells": [], "curves": {}, "kept": {}}))
+    new = first["cells"][0] | {"task": "more", "metric": "spearman.all", "select": KEPT, "score": 0.25}
+    result = first | {"cells": [*first["cells"], new], "studies": ["later"], "scoring_seconds": 1.5, "finished": "now"}
+    (tmp_path / "store" / first["key"]).mkdir(parents=True)
+    (tmp_path / "store" / first["key"] / "result.json").write_text(json.dumps(result))
+    for _ in range(2):
+        log_results(tmp_path / "store", tracker)
+    fill(studies, csv_record.MLRUNS, tracker)
+    runs = tracker.runs("small")
+    assert (runs[first["key"]].info.run_id, runs[second["key"]].info.run_id) == (imported, begun)
+    assert runs[second["key"]].info.status == "FINISHED"
+    assert runs[first["key"]].data.metrics["test/more"] == 0.25
+    assert {"later", STUDY} <= set(runs[first["key"]].data.tags["studies"].split())
+    for name in runs[first["key"]].data.metrics:
+        points_of(tracker, imported, name)  # each once
+    log_results(tmp_path / "store", tracker)
+    assert tracker.runs("small")[first["key"]].data.tags == runs[first["key"]].data.tags
+
+
+def test_every_scale_of_a_record_is_imported() -> None:
+    (scale,) = studies_by_scale(csv_record.MLRUNS)
+    assert scale == "small"
+
+
+def test_a_folder_without_a_record_is_named(tmp_path: Path) -> None:
+    given = [sys.executable, str(ROOT / "experiments" / "import_record.py"), "--mlruns", str(tmp_path)]
+    done = subprocess.run(given, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert f"error: {tmp_path}: no runs to import" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_whole_record_is_imported_with_a_progress_bar(tmp_path: Path) -> None:
+    given = [sys.executable, str(ROOT / "experiments" / "import_record.py")]
+    given += ["--mlruns", str(tmp_path), "--record", str(csv_record.MLRUNS)]
+    for expected in (r"small: (\d+) of \1 runs logged", r"small: 0 of (\d+) runs logged"):
+        done = subprocess.run(given, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr
+        found = re.search(expected, " ".join(done.stdout.split()))
+        assert found, done.stdout
+        assert int(found[1]) > 450
+        assert f"{found[1]}/{found[1]}" in done.stdout  # the bar
