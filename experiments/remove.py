@@ -18,11 +18,12 @@ from experiments.cli.command import run_command
 from experiments.cli.console import console
 from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
-from experiments.results.mlflow_log import Tracker, check_database
-from experiments.results.removal import Traces, record_folders, remove, traces_of
 from experiments.schema.scales import SCALES
 from experiments.storage.credentials import redact_credentials
 from experiments.studies.catalogue import EVERYTHING, choose_studies
+from experiments.tracking.mlflow_database import check_database
+from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.removal import Traces, record_folders, remove, traces_of
 
 MIB = 2**20
 

@@ -21,7 +21,7 @@ def younger_contrasts(
     `page_at` returns the text of PLAN.md at a commit, None if the commit lacks it.
     """
     lines_at = cache(lambda commit: _table_lines(page_at(commit) or ""))
-    found = []
+    messages = []
     for study in studies:
         rows = {row.label: row for row in study.rows}
         for contrast, line in zip(study.contrasts, plan_grid([study]).rows, strict=True):
@@ -30,8 +30,8 @@ def younger_contrasts(
             commits = scored["commit"].str.removesuffix("+").unique()
             younger = [commit for commit in commits if line not in lines_at(commit)]
             if younger:
-                found.append(f"{contrast.subject}: scored at {', '.join(younger)}, whose {PAGE} has no line {line}")
-    return found
+                messages.append(f"{contrast.subject}: scored at {', '.join(younger)}, whose {PAGE} has no line {line}")
+    return messages
 
 
 def page_in_history(root: Path) -> Callable[[str], str | None]:

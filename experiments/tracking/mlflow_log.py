@@ -236,6 +236,17 @@ class Tracker:
         return self._ids.get(key, "")
 
     @os_errors()
+    def ids(self, keys: Iterable[str]) -> list[str]:
+        """Return the ids of all runs of these keys, at every scale, also those made by hand."""
+        names = [
+            each for each in self.client.search_experiments() if scale_of(each.name) or each.name == OLD_EXPERIMENT
+        ]
+        places = [each.experiment_id for each in names]
+        wheres = [f"tags.key = '{name}'" for key in keys for name in (key, key + MANUAL_SUFFIX)]
+        runs = [run for where in wheres for run in self.client.search_runs(places, where)] if places else []
+        return [run.info.run_id for run in runs]
+
+    @os_errors()
     def keys(self) -> set[str]:
         """Return the keys of all finished runs, also those of no study."""
         scales = [scale for each in self.client.search_experiments() if (scale := scale_of(each.name))]

@@ -14,11 +14,12 @@ from filelock import FileLock
 from experiments import remove as command
 from experiments.execution.log_queue import record_results
 from experiments.remove import Options, main, users_of
-from experiments.results import csv_record, removal
+from experiments.results import csv_record
 from experiments.results.manifest import Manifest
-from experiments.results.mlflow_log import Tracker
 from experiments.schema.scales import SCALES
 from experiments.studies.catalogue import single
+from experiments.tracking import removal
+from experiments.tracking.mlflow_log import Tracker
 from tests.support import tiny_study
 from tests.support.sweeps import leave
 
@@ -51,7 +52,7 @@ def lines_of(folder: Path) -> dict[str, list[str]]:
 
 def run_ids(mlruns: Path) -> list[str]:
     tracker = Tracker(mlruns)
-    return [run.info.run_id for run in tracker.client.search_runs([tracker.experiment])]
+    return [run.info.run_id for run in tracker.runs("tiny").values()]
 
 
 def check_removed(mlruns: Path, before: dict[str, list[str]]) -> None:

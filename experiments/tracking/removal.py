@@ -18,8 +18,8 @@ from experiments.results import csv_record
 from experiments.results.csv_record import CURVES_TABLE, MANUAL_RUNS, PAIRS_TABLE, RESULTS_TABLE, RUNS_TABLE
 from experiments.results.csv_table import Table
 from experiments.results.manifest import Manifest
-from experiments.results.mlflow_log import MANUAL_SUFFIX, Tracker
 from experiments.results.run_result import RESULT
+from experiments.tracking.mlflow_log import Tracker
 
 ARRAYS = "figure_data"
 TABLES = (PAIRS_TABLE, CURVES_TABLE, RESULTS_TABLE, RUNS_TABLE)  # in this order
@@ -104,13 +104,10 @@ def _ask_mlflow(keys: Collection[str], mlruns: Path, tracker: Tracker) -> tuple[
     """Return the ids of the runs that MLflow has, and why it could not be asked; a database is not made for it."""
     if not os.environ.get("MLFLOW_TRACKING_URI") and not (mlruns / "mlflow.db").is_file():
         return (), ""
-    names = [name for key in keys for name in (key, key + MANUAL_SUFFIX)]
     try:
-        client, experiment = tracker.client, tracker.experiment
-        runs = [run for name in names for run in client.search_runs([experiment], f"tags.key = '{name}'")]
-    except Exception as error:  # noqa: BLE001 - whatever MLflow or its database raises
+        return tuple(tracker.ids(keys)), ""
+    except OSError as error:
         return (), str(error)
-    return tuple(run.info.run_id for run in runs), ""
 
 
 def _size(folder: Path) -> int:
