@@ -261,7 +261,8 @@ def main(
         return 1 if lines else 0
     lines = make(studies, scale=scale, folders=folders)
     if studies:
-        print_tables(studies_for(studies, [scale or "small"]), mlruns)
+        scales = [scale] if scale else recorded_scales(csv_record.read_results("small", mlruns))
+        print_tables(studies_for(studies, scales), mlruns)
     print(f"{len(lines)} files changed under {folders.tables}")
     return 0
 

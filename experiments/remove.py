@@ -6,7 +6,7 @@ is interrupted, the same command ends the removal.
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
@@ -58,8 +58,9 @@ def main(options: Options) -> int:
         if not options.yes and not Confirm.ask("Remove all of this?", console=console, default=False):
             console.print("nothing was removed")
             return 1
-        remove(options.keys, traces, store, tracker)
-        console.print("removed")
+        failed = remove(options.keys, traces, store, tracker)
+        traces = replace(traces, unreachable=traces.unreachable or failed)
+        console.print("removed" if not traces.unreachable else "removed, but for MLflow's part")
     return _print_rest(options, traces)
 
 
@@ -107,7 +108,7 @@ def _print_rest(options: Options, traces: Traces) -> int:
         console.print(
             "tables and figures still show it: python analysis/make_tables.py, python analysis/make_figures.py"
         )
-    if traces.tracked:
+    if traces.tracked and not traces.unreachable:
         console.print("MLflow keeps deleted runs until `mlflow gc`")
     if os.environ.get("CSE_SHARED"):
         console.print(

@@ -159,7 +159,9 @@ def prepare(store: Path | None) -> Path:
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARKER).is_file():
         raise ValueError(f"--store {folder}: holds files that no audit made; expected an empty folder or a new one")
     folder.mkdir(parents=True, exist_ok=True)
-    atomic_write(folder / MARKER, "Runs that sweep.py --audit trained to check the record. They can be deleted.\n")
+    atomic_write(
+        folder / MARKER, "Runs that sweep.py --audit or --rerun trained to check the record. They can be deleted.\n"
+    )
     os.environ["CSE_CACHE"] = str(folder / "cache")
     return folder
 

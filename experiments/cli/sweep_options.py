@@ -43,6 +43,10 @@ class Options:
     """List the studies and exit: rows, imported cells, runs, pending runs and their hours, state."""
     search: bool = False
     """Run hyperparameter searches by dev scores instead; names are searches, or a method for all of its searches."""
+    trials: int | None = None
+    """With --search: make at most this number of further trials of each search."""
+    minutes: float | None = None
+    """With --search: begin no further trial of a search after these minutes; those in progress end."""
     rerun: tuple[str, ...] = ()
     """Train the recorded runs of these keys again, in --store or a new folder (rerun/1, rerun/2 ...), and compare them
     with the record, which does not change. The exit status is 1 if a run differs."""
@@ -120,6 +124,10 @@ def check(options: Options) -> None:
     at_least(1, gpus=options.gpus, audit=options.audit)
     above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
     whole_gpus(gpus_per_run=options.gpus_per_run)
+    at_least(1, trials=options.trials)
+    above_zero(minutes=options.minutes)
+    if (options.trials or options.minutes) and not options.search:
+        raise ValueError("--trials, --minutes: expected --search beside them")
     at_least(0, max_steps=options.max_steps, corpus_lines=options.corpus_lines)
     for seed in options.seeds:
         at_least(1 if len(options.seeds) == 1 else 0, seeds=seed)

@@ -6,6 +6,7 @@ that they need are scored on dev, to be compared with the record.
 
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,6 +18,7 @@ import optuna
 import pandas as pd
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
+from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
 
 from cse_core.training.loop import DivergedError
@@ -41,6 +43,23 @@ AIM: Any = {"metric": "score", "mode": "max"}
 TIME_ATTR = "evaluations"  # trials are compared after equally many
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 ERROR = "error"  # not recorded, so that the same command tries the trial again
+
+
+class TimedSearch(OptunaSearch):
+    """Optuna's search, which suggests no further settings after a number of seconds; trials in progress end."""
+
+    def __init__(self, space: Any, seconds: float, **options: Any) -> None:
+        super().__init__(space, **options)
+        self.ends, self.suggested, self.over = time.monotonic() + seconds, 0, False
+
+    def suggest(self, trial_id: str) -> Any:
+        """Return the next settings, or that there are none."""
+        if time.monotonic() >= self.ends:
+            self.over = True
+            return Searcher.FINISHED
+        settings = super().suggest(trial_id)
+        self.suggested += settings is not None
+        return settings
 
 
 class UndefinedError(ArithmeticError):
@@ -145,17 +164,57 @@ class SearchCallback(tune.Callback):
 
 
 def run_search(
-    search: Search, execution: ExecutionSettings, cluster: RayConfig, tracker: Tracker
+    search: Search,
+    execution: ExecutionSettings,
+    cluster: RayConfig,
+    tracker: Tracker,
+    *,
+    trials: int | None = None,
+    seconds: float = math.inf,
 ) -> tuple[dict[str, str], bool]:
-    """Run or resume a search; return the reasons of failures by settings, and whether it ran to the end.
+    """Run or resume a search; return the reasons of failures by settings, and whether it ran to the end or its limit.
+
+    It makes at most `trials` further ones, and begins none after `seconds`.
 
     A resumed search gives the recorded trials to the sampler and starts with the settings that were interrupted, whose
     runs resume from their states. Nothing that Ray pickled is read.
     """
-    results = csv_record.read_results(search.scale.name, tracker.mlruns)
-    levels = search.nested_levels()
-    logbook = Logbook(tracker, execution, [job for level in levels for job in level])
-    for level in levels:
+    nested = [job for level in search.nested_levels() for job in level]
+    logbook, begun = Logbook(tracker, execution, nested), time.monotonic()
+    failed, ended = _run_nested(search, execution, cluster, logbook)
+    if failed or not ended:
+        return failed, ended
+    recorded = recorded_trials(search, tracker.mlruns)
+    for key in _unlogged_runs(search, execution, tracker):  # of trials recorded while MLflow was unreachable
+        logbook.add(key)
+    left, ahead = pending(search, recorded, _started_path(search, tracker.mlruns))
+    left = left if trials is None else min(left, trials)
+    if not left:
+        return logbook.settle(), True
+    # A resumed sampler needs another seed, or it would draw the same settings again.
+    sampler = optuna.samplers.TPESampler(seed=len(recorded) + len(ahead))
+    remaining = seconds - (time.monotonic() - begun)
+    algorithm = TimedSearch(
+        distributions(search.space), remaining, points_to_evaluate=ahead[:left], sampler=sampler, **AIM
+    )
+    for settings, score in recorded:
+        algorithm.add_evaluated_point(settings, score, error=math.isnan(score))
+    with Bar({str(i): f"trial {i + 1}" for i in range(left)}) as bar:
+        callback = SearchCallback(search, logbook, bar)
+        trainable = tune.with_parameters(run_trial, search=search, execution=execution)
+        how = {"search_alg": algorithm, "num_samples": left, "scheduler": halving(search) if search.trials else None}
+        how["max_concurrent_trials"] = cluster.workers or None
+        tuner(trainable, cluster, execution, callback, space={}, **how).fit()
+    expected = algorithm.suggested if algorithm.over else left
+    return callback.failed | logbook.settle(), callback.ended >= expected
+
+
+def _run_nested(
+    search: Search, execution: ExecutionSettings, cluster: RayConfig, logbook: Logbook
+) -> tuple[dict[str, str], bool]:
+    """Run what every trial needs; return the reasons of failures by key, and whether it was not interrupted."""
+    results = csv_record.read_results(search.scale.name, logbook.tracker.mlruns)
+    for level in search.nested_levels():
         with Bar({job.key: job.name for job in level}) as bar:
             callback = SweepCallback(logbook, bar)
             run_level(level, execution, cluster, callback)
@@ -164,24 +223,7 @@ def run_search(
         for job in level:
             retry(partial(fetch_recorded, job.key, execution))
         verify_reproduces_record({job.key: job.name for job in level}, results, execution.store)
-    trials = recorded_trials(search, tracker.mlruns)
-    for key in _unlogged_runs(search, execution, tracker):  # of trials recorded while MLflow was unreachable
-        logbook.add(key)
-    left, ahead = pending(search, trials, _started_path(search, tracker.mlruns))
-    if not left:
-        return logbook.settle(), True
-    # A resumed sampler needs another seed, or it would draw the same settings again.
-    sampler = optuna.samplers.TPESampler(seed=len(trials) + len(ahead))
-    algorithm = OptunaSearch(distributions(search.space), points_to_evaluate=ahead, sampler=sampler, **AIM)
-    for settings, score in trials:
-        algorithm.add_evaluated_point(settings, score, error=math.isnan(score))
-    with Bar({str(i): f"trial {i + 1}" for i in range(left)}) as bar:
-        callback = SearchCallback(search, logbook, bar)
-        trainable = tune.with_parameters(run_trial, search=search, execution=execution)
-        how = {"search_alg": algorithm, "num_samples": left, "scheduler": halving(search) if search.trials else None}
-        how["max_concurrent_trials"] = cluster.workers or None
-        tuner(trainable, cluster, execution, callback, space={}, **how).fit()
-    return callback.failed | logbook.settle(), callback.ended >= left
+    return {}, True
 
 
 def halving(search: Search) -> ASHAScheduler:

@@ -1,5 +1,6 @@
 """Run the searches that a command line names."""
 
+import math
 from dataclasses import replace
 
 from experiments.cli.command import INTERRUPTED
@@ -28,7 +29,9 @@ def search(options: Options) -> int:
     execution, tracker = replace(execution_settings(options), device=cluster.start()), Tracker(options.mlruns)
     status = 0
     for each in searches:
-        failed, ended = run_search(each, execution, cluster, tracker)
+        failed, ended = run_search(
+            each, execution, cluster, tracker, trials=options.trials, seconds=60 * (options.minutes or math.inf)
+        )
         search_report.print_outcome(each, failed, ended, options.mlruns)
         if not ended:
             return INTERRUPTED

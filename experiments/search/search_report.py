@@ -37,4 +37,7 @@ def print_outcome(search: Search, failed: Mapping[str, str], ended: bool, mlruns
     console.print(f"search {search.name}: {len(trials)} trials recorded ({states})")
     for line in trials[trials["state"] == "finished"].head(3).itertuples():
         console.print(f"  {100 * float(line.score):.2f} on {search.scale.dev}: {line.trial}")
+    left = (search.trials or len(search.combinations())) - len(trials)
+    if left > 0 and ended and not failed:
+        console.print(f"  {left} trials are left; the command without --trials and --minutes makes them too")
     print_failures(failed, ended)

@@ -71,15 +71,13 @@ def record_folders(mlruns: Path) -> list[Path]:
     return [folder for folder in folders if (folder / RUNS_TABLE.name).is_file()]
 
 
-def remove(keys: Sequence[str], traces: Traces, store: Path, tracker: Tracker) -> None:
-    """Remove what there is of runs; refuse a run that is being trained."""
+def remove(keys: Sequence[str], traces: Traces, store: Path, tracker: Tracker) -> str:
+    """Remove what there is of runs, and return why MLflow's part failed, if so; refuse a run that is being trained."""
     for key in keys:
         _lock(key, store)
     for folder in traces.folders:
         (folder / RESULT).unlink(missing_ok=True)
         shutil.rmtree(folder)
-    for run_id in traces.tracked:
-        tracker.client.delete_run(run_id)
     for folder, names in traces.arrays.items():
         Manifest(folder).remove(names)
         for key in keys:
@@ -87,6 +85,12 @@ def remove(keys: Sequence[str], traces: Traces, store: Path, tracker: Tracker) -
     for folder in dict.fromkeys(path.parent for path in traces.lines):
         for table in TABLES:
             table.remove(folder, lambda line, table=table: _names_a_run(line, table, keys))
+    try:
+        for run_id in traces.tracked:
+            tracker.client.delete_run(run_id)
+    except Exception as error:  # noqa: BLE001 - whatever MLflow or its database raises
+        return str(error)
+    return ""
 
 
 def _names_a_run(line: Mapping[str, object], table: Table, keys: Collection[str]) -> bool:

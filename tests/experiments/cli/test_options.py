@@ -50,6 +50,9 @@ PARTS = "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh"
             "--plan --max-steps 3",
             "--plan with --max-steps or --corpus-lines: the time of such runs is unknown; give --seconds-per-run",
         ),
+        ("--search --trials 0", "--trials: expected a number of at least 1, got 0"),
+        ("--search --minutes 0", "--minutes: expected a number above 0, got 0"),
+        ("--trials 3", "--trials, --minutes: expected --search beside them"),
         ("--search --workers -2", "--workers: expected a number of at least 0, got -2"),
     ],
 )

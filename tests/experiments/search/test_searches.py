@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from ray.tune.search import Searcher
 
 from cse_core.run import Run
 from experiments.execution.job import ExecutionSettings
@@ -19,7 +20,15 @@ from experiments.execution.log_queue import Logbook
 from experiments.execution.ray_sweep import RayConfig
 from experiments.results import csv_record
 from experiments.schema.scales import SCALES, SEARCH_SEEDS
-from experiments.search.ray_search import TIME_ATTR, SearchCallback, distributions, halving, pending, run_search
+from experiments.search.ray_search import (
+    TIME_ATTR,
+    SearchCallback,
+    TimedSearch,
+    distributions,
+    halving,
+    pending,
+    run_search,
+)
 from experiments.search.spaces import SEARCHES, LogUniform, Search, choose_searches, settings_text
 from experiments.storage.shared_storage import Shared
 from tests.support import tiny_study
@@ -31,9 +40,9 @@ ROOT = Path(__file__).parents[3]
 TINY = tiny_study.searches()["tiny"](tiny_study.SCALE)
 
 
-def command(mlruns: Path, *names: str) -> list[str]:
+def command(mlruns: Path, *words: str) -> list[str]:
     script = "from tests.support.tiny_study import main; main()"
-    options = ["--search", *names, "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "2"]
+    options = [*words, "--search", "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "2"]
     return [sys.executable, "-c", script, *options]
 
 
@@ -276,3 +285,29 @@ def test_a_grid_takes_every_combination_and_names_what_fails(tmp_path: Path) -> 
     assert sorted(lines["state"]) == ["failed", "failed", "finished", "finished"]
     assert lines["score"].isna().tolist() == (lines["state"] == "failed").tolist()
     assert 'failed: {"learning_rate": 0.001, "temperature": 1e-40}: DivergedError: run' in said
+
+
+@pytest.mark.slow
+def test_a_search_ends_at_its_limits_and_goes_on_without_them(tmp_path: Path) -> None:
+    first = search(tmp_path, "tiny", "--trials", "2")
+    assert first.returncode == 0, first.stdout + first.stderr
+    before = trials(tmp_path, "tiny")
+    assert len(before) == 2
+    assert "3 trials are left; the command without --trials and --minutes makes them too" in first.stdout
+    late = search(tmp_path, "tiny", "--minutes", "0.0001")
+    assert late.returncode == 0, late.stdout + late.stderr
+    assert trials(tmp_path, "tiny").equals(before)
+    some = search(tmp_path, "tiny", "--minutes", "60", "--trials", "1")
+    assert some.returncode == 0, some.stdout + some.stderr
+    assert len(trials(tmp_path, "tiny")) == 3
+    assert "2 trials are left" in some.stdout
+
+
+def test_after_its_time_a_search_suggests_nothing_more() -> None:
+    space = distributions(TINY.space)
+    timed = TimedSearch(space, 3600, metric="score", mode="max")
+    assert timed.suggest("a").keys() == TINY.space.keys()
+    assert (timed.suggested, timed.over) == (1, False)
+    timed.ends = 0
+    assert timed.suggest("b") == Searcher.FINISHED
+    assert (timed.suggested, timed.over) == (1, True)
