@@ -74,8 +74,8 @@ class Tracker:
     def experiment(self, scale: str) -> str:
         """Return the id of a scale's experiment; make it, with its description, if there is none."""
         if scale not in self._experiments:
-            found = self.client.get_experiment_by_name(experiment_name(scale))
-            self._experiments[scale] = found.experiment_id if found else self._make_experiment(scale)
+            present = self.client.get_experiment_by_name(experiment_name(scale))
+            self._experiments[scale] = present.experiment_id if present else self._make_experiment(scale)
         return self._experiments[scale]
 
     def _make_experiment(self, scale: str) -> str:
@@ -97,13 +97,13 @@ class Tracker:
     @os_errors()
     def runs(self, scale: str) -> "dict[str, Tracked]":
         """Return a scale's runs by key, the earliest finished one of each, else the latest begun."""
-        found: dict[str, Tracked] = {}
+        by_key: dict[str, Tracked] = {}
         for run in self._search(scale):
-            earlier = found.get(run.data.tags.get("key", ""))
+            earlier = by_key.get(run.data.tags.get("key", ""))
             if earlier is None or earlier.info.status != FINISHED:
-                found[run.data.tags.get("key", "")] = run
-        self._ids |= {key: run.info.run_id for key, run in found.items()}
-        return found
+                by_key[run.data.tags.get("key", "")] = run
+        self._ids |= {key: run.info.run_id for key, run in by_key.items()}
+        return by_key
 
     def _search(self, scale: str, where: str = "") -> "Iterator[Tracked]":
         token, order = None, ["attributes.start_time ASC"]
@@ -219,8 +219,8 @@ class Tracker:
 
     def _run_tags(self, content: RunContent, command: str, earlier: Mapping[str, str]) -> dict[str, str]:
         studies = dict.fromkeys([*earlier.get("studies", "").split(), *content.tags["studies"].split()])
-        ids = {key: found for key in content.teachers if (found := self._id_of(key, content.scale))}
-        pages = {key: f"#/experiments/{self.experiment(content.scale)}/runs/{found}" for key, found in ids.items()}
+        ids = {key: run_id for key in content.teachers if (run_id := self._id_of(key, content.scale))}
+        pages = {key: f"#/experiments/{self.experiment(content.scale)}/runs/{run_id}" for key, run_id in ids.items()}
         tags = (
             {"key": content.key}
             | dict(content.tags)
