@@ -214,7 +214,9 @@ def test_sampled_sentences_that_are_examples_pass_the_encoder_once(
     (tmp_path / "mine.txt").write_text(f"snow fell\nrain fell\n{LONG}\n{LONG} again\n")
     source, passed = source_of(tmp_path, Corpus("mine", 4), data=tmp_path), []
     real = Encoder.embed
-    monkeypatch.setattr(Encoder, "embed", lambda self, ids, *rest: (passed.append(len(ids)), real(self, ids, *rest))[1])
+    monkeypatch.setattr(
+        Encoder, "embed", lambda self, ids, **more: (passed.append(len(ids)), real(self, ids, **more))[1]
+    )
     source.vectors(TINY, select="last")
     source.sample(TINY, select="last", size=4, seed=42)
     assert passed == [4, 1]  # both long ones are cut alike at the encoder's limit
