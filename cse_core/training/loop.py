@@ -84,9 +84,7 @@ class Loop:
             )
         self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
-        source = TargetEncoder(
-            table, self.encoder, store, corpus=run.corpus, data=data, device=device, progress=progress
-        )
+        source = TargetEncoder(table, self.encoder, store, corpus=run.corpus, data=data, device=device, report=progress)
         self.targets = run.method.targets(source).on(device)
         all_steps = run.epochs * self.batches.per_epoch
         steps = min(all_steps, run.max_steps or all_steps)

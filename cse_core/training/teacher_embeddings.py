@@ -96,10 +96,10 @@ class TargetEncoder:
         corpus: Corpus,
         data: Path | None,
         device: torch.device,
-        progress: Progress | None = None,
+        report: Progress | None = None,
     ) -> None:
         self.table, self.student, self.store, self.device = table, student, store, device
-        self.corpus, self.data, self.progress = corpus, data, progress
+        self.corpus, self.data, self.report = corpus, data, report
 
     def vectors(
         self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
@@ -138,14 +138,14 @@ class TargetEncoder:
 
     def _counter(self, of: int) -> Callable[[int], object] | None:
         """Return a function of batch sizes that reports how many of the vectors are made."""
-        if not (progress := self.progress):
+        if not (report := self.report):
             return None
         done = 0
 
         def count(more: int) -> None:
             nonlocal done
             done += more
-            progress("embedding for teachers", done, of)
+            report("embedding for teachers", done, of)
 
         return count
 

@@ -24,7 +24,7 @@ from experiments.tracking.run_content import run_content
 class Logbook:
     """Records finished runs, retrying while storage is unreachable, and has them logged to MLflow (live_log.py).
 
-    `waiting` has the keys of runs that the record lacks and why; `unlogged` those that MLflow lacks.
+    `waiting` has the keys of runs that the record lacks and why.
     """
 
     def __init__(self, tracker: Tracker, execution: ExecutionSettings, jobs: Iterable[Job] = ()) -> None:
@@ -33,10 +33,6 @@ class Logbook:
         self.live = LiveLog(tracker, execution.store, lambda key: run_content(describe(by_key[key])))
         self.waiting: dict[str, str] = {}
         self.retry_at = 0.0
-
-    @property
-    def unlogged(self) -> Mapping[str, str]:
-        return self.live.unlogged
 
     def add(self, key: str) -> None:
         """Queue a finished run for the record and for MLflow."""

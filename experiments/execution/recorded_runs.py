@@ -25,8 +25,8 @@ def recorded_results(studies: Sequence[Study], mlruns: Path) -> Iterator[dict[st
     """
     scale = studies[0].scale.name
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
-    lines = {str(key): found for key, found in results[results["score"].notna()].groupby("key")}
-    points = {str(key): found for key, found in curves.groupby("key")}
+    lines = {str(key): group for key, group in results[results["score"].notna()].groupby("key")}
+    points = {str(key): group for key, group in curves.groupby("key")}
     labels: dict[str, str] = {}
     for key, job in jobs_of(studies).items():
         if key in lines:
@@ -45,7 +45,7 @@ def _result(job: Job, lines: pd.DataFrame, points: pd.DataFrame | None) -> dict[
     steps = {cell["select"]: int(cell["step"]) for cell in cells}
     return describe(job) | {
         "cells": cells,
-        "curves": {name: sorted(found) for name, found in curves.items()},
+        "curves": {name: sorted(curve) for name, curve in curves.items()},
         "kept": {rule: {"step": step, "score": _dev_score(rule, step, curves)} for rule, step in steps.items()},
         "environment": {"commit": commit.rstrip("+"), "dirty": str(commit.endswith("+")).lower(), "device": device},
         "seconds": float(lines["seconds"].iloc[0]),
@@ -56,5 +56,5 @@ def _result(job: Job, lines: pd.DataFrame, points: pd.DataFrame | None) -> dict[
 def _dev_score(rule: str, step: int, curves: Mapping[str, Sequence[tuple[int, float]]]) -> float | None:
     """Return the dev score by which a checkpoint was kept; None if the rule reads none, or it is not recorded."""
     at = [dict(curves.get(f"dev/{task}", ())).get(step) for task in SELECTION.get(rule, ())]
-    known = [value for value in at if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(at) else None
+    values = [value for value in at if value is not None]
+    return sum(values) / len(values) if values and len(values) == len(at) else None

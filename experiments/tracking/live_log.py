@@ -23,7 +23,7 @@ NewPoints = list[tuple[str, int, float]]  # name, step, value
 
 
 class CurveReader:
-    """Reads what a run's curves have gained since the last time, in the form in which they are recorded."""
+    """Reader of what a run's curves have gained since the last time, in the form in which they are recorded."""
 
     def __init__(self, eval_steps: int) -> None:
         self.eval_steps, self.step = eval_steps, 0

@@ -74,8 +74,10 @@ class Tracker:
     def experiment(self, scale: str) -> str:
         """Return the id of a scale's experiment; make it, with its description, if there is none."""
         if scale not in self._experiments:
-            found = self.client.get_experiment_by_name(experiment_name(scale))
-            self._experiments[scale] = found.experiment_id if found else self._make_experiment(scale)
+            present = self.client.get_experiment_by_name(experiment_name(scale))
+            if present and present.lifecycle_stage != "active":  # deleted by hand; its name is still taken
+                self.client.restore_experiment(present.experiment_id)
+            self._experiments[scale] = present.experiment_id if present else self._make_experiment(scale)
         return self._experiments[scale]
 
     def _make_experiment(self, scale: str) -> str:
@@ -97,13 +99,13 @@ class Tracker:
     @os_errors()
     def runs(self, scale: str) -> "dict[str, Tracked]":
         """Return a scale's runs by key, the earliest finished one of each, else the latest begun."""
-        found: dict[str, Tracked] = {}
+        by_key: dict[str, Tracked] = {}
         for run in self._search(scale):
-            earlier = found.get(run.data.tags.get("key", ""))
+            earlier = by_key.get(run.data.tags.get("key", ""))
             if earlier is None or earlier.info.status != FINISHED:
-                found[run.data.tags.get("key", "")] = run
-        self._ids |= {key: run.info.run_id for key, run in found.items()}
-        return found
+                by_key[run.data.tags.get("key", "")] = run
+        self._ids |= {key: run.info.run_id for key, run in by_key.items()}
+        return by_key
 
     def _search(self, scale: str, where: str = "") -> "Iterator[Tracked]":
         token, order = None, ["attributes.start_time ASC"]
@@ -133,6 +135,7 @@ class Tracker:
         if run.info.status == FINISHED:
             return "", set()
         self.client.update_run(run.info.run_id, status=RUNNING)
+        self._log_parameters(run, content)
         return run.info.run_id, set(self._points(run))
 
     def _find(self, content: RunContent) -> "Tracked | None":
@@ -145,14 +148,19 @@ class Tracker:
         return chosen
 
     def _create(self, content: RunContent, started: int, command: str) -> str:
-        from mlflow.entities import Param  # lazy: slow import
-
         tags = self._run_tags(content, command, {})
         run = self.client.create_run(self.experiment(content.scale), started, run_name=content.name, tags=tags)
-        params = [Param(name, value) for name, value in content.parameters.items()]
-        self.client.log_batch(run.info.run_id, params=params)
+        self._log_parameters(run, content)
         self._ids[content.key] = run.info.run_id
         return run.info.run_id
+
+    def _log_parameters(self, run: "Tracked", content: RunContent) -> None:
+        """Log parameters if a run has none yet: a driver may be killed before it logs them."""
+        from mlflow.entities import Param  # lazy: slow import
+
+        if not run.data.params:
+            params = [Param(name, value) for name, value in content.parameters.items()]
+            self.client.log_batch(run.info.run_id, params=params)
 
     @os_errors()
     def add_points(self, run_id: str, points: Mapping[Point, tuple[float, int]]) -> None:
@@ -206,9 +214,11 @@ class Tracker:
             self.client.log_inputs(run_id, list(_inputs(content)))
         self.add_points(run_id, lacking(earlier, begun, content, started, now))
         if earlier:  # last, so that studies only claim what is logged
+            self._log_parameters(earlier, content)
             tags = self._run_tags(content, command, earlier.data.tags)
             self.client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
-        self.client.set_terminated(run_id, FINISHED, now)
+        if not earlier or earlier.info.status != FINISHED:  # else its duration would end now
+            self.client.set_terminated(run_id, FINISHED, now)
         return run_id
 
     def _points(self, run: "Tracked") -> dict[Point, float]:
@@ -219,8 +229,8 @@ class Tracker:
 
     def _run_tags(self, content: RunContent, command: str, earlier: Mapping[str, str]) -> dict[str, str]:
         studies = dict.fromkeys([*earlier.get("studies", "").split(), *content.tags["studies"].split()])
-        ids = {key: found for key in content.teachers if (found := self._id_of(key, content.scale))}
-        pages = {key: f"#/experiments/{self.experiment(content.scale)}/runs/{found}" for key, found in ids.items()}
+        ids = {key: run_id for key in content.teachers if (run_id := self._id_of(key, content.scale))}
+        pages = {key: f"#/experiments/{self.experiment(content.scale)}/runs/{run_id}" for key, run_id in ids.items()}
         tags = (
             {"key": content.key}
             | dict(content.tags)

@@ -32,8 +32,9 @@ def scale_of(experiment: str) -> str:
 
 def experiment_note(scale: str) -> str:
     """Return the description of a scale's experiment."""
-    known = SCALES.get(scale)
-    return EXPERIMENT_NOTE.format(about=f"{known.title}. {known.notes}" if known else f"Runs of scale {scale}.")
+    return EXPERIMENT_NOTE.format(
+        about=f"{SCALES[scale].title}. {SCALES[scale].notes}" if scale in SCALES else f"Runs of scale {scale}."
+    )
 
 
 def command_line() -> str:

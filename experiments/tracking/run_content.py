@@ -109,10 +109,10 @@ def scores(result: Mapping[str, Any]) -> dict[str, float]:
         if not aggregate:
             by_task.setdefault("/".join(["avg", *checkpoint, *scorer]), {})[cell["task"]] = cell["score"]
     means = {
-        name: sum(found[task] for task in group) / len(group)
-        for name, found in sorted(by_task.items())
+        name: sum(by_name[task] for task in group) / len(group)
+        for name, by_name in sorted(by_task.items())
         for group in AVERAGED
-        if set(group) <= found.keys()
+        if set(group) <= by_name.keys()
     }
     kept = {f"kept/{rule}": kept["score"] for rule, kept in result["kept"].items() if kept["score"] is not None}
     seconds = {f"seconds/{name}": result[key] for name, key in SECONDS.items() if result[key]}

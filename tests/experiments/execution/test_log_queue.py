@@ -68,7 +68,7 @@ def test_the_record_is_complete_while_mlflow_is_away(tmp_path: Path) -> None:
     book.add("b")
     assert book.settle() == {}  # no failure
     assert keys(tmp_path) == {"a", "b"}
-    assert set(book.unlogged) == {"a", "b"}
+    assert set(book.live.unlogged) == {"a", "b"}
 
 
 def test_a_start_records_what_a_killed_driver_left_in_the_store(tmp_path: Path) -> None:

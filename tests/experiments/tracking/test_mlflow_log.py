@@ -174,6 +174,21 @@ def test_a_run_that_was_begun_is_continued_if_its_points_are_the_runs_own(tracke
     assert tracker.begin(run_content(describe(JOB))) == ("", set())  # finished: trained again only for its weights
 
 
+def test_a_kill_before_the_parameters_leaves_a_run_that_gets_them(tracker: Tracker, store: Path) -> None:
+    bare = tracker.client.create_run(tracker.experiment("tiny"), tags={"key": JOB.key})
+    assert tracker.begin(run_content(describe(JOB))) == (bare.info.run_id, set())
+    assert tracker.client.get_run(bare.info.run_id).data.params["method"] == "simcse"
+    assert tracker.log(store / JOB.key) == bare.info.run_id
+
+
+def test_an_experiment_that_was_deleted_is_restored(tracker: Tracker, store: Path) -> None:
+    run_id = tracker.log(store / JOB.key)
+    tracker.client.delete_experiment(tracker.experiment("tiny"))
+    again = Tracker(tracker.mlruns)
+    assert again.log(store / JOB.key) in (run_id, *(run.info.run_id for run in again.runs("tiny").values()))
+    assert len(again.runs("tiny")) == 1
+
+
 def test_a_run_that_was_begun_with_other_points_is_logged_anew(tracker: Tracker, store: Path) -> None:
     begun, _ = tracker.begin(run_content(describe(JOB)))
     tracker.add_points(begun, {("loss/total", 4): (0.123, 1)})
