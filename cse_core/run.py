@@ -132,7 +132,8 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """Return every field by name, flat, for people: method fields first, nested values by their own names."""
-        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "method"}
+        left_out = {"method"} if self.max_steps else {"method", "max_steps"}  # which only runs cut short have
+        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return (
             {"method": self.method.name} | _readable_fields(self.method) | {k: _readable(v) for k, v in named.items()}
         )
