@@ -106,7 +106,8 @@ def test_the_page_as_it_stands_gives_record_table_figure_and_verdict(tmp_path: P
     written(tmp_path / "mine")
     (command,) = re.findall(r"```\npython experiments/(sweep.py .*)\n```", PAGE)
     words = command.replace("my_study.py", "mine/my_study.py").split()
-    before = {path: path.stat().st_mtime_ns for path in MLRUNS.rglob("*")}
+    record = [*MLRUNS.glob("*.csv"), MLRUNS / "SHA256SUMS"]
+    before = {path: path.read_bytes() for path in record}
     script, *options = words
     done = subprocess.run(
         [sys.executable, str(ROOT / "experiments" / script), *options],
@@ -118,7 +119,7 @@ def test_the_page_as_it_stands_gives_record_table_figure_and_verdict(tmp_path: P
     )
     assert done.returncode == 0, done.stdout + done.stderr
     results = tmp_path / "mine/my_study-results"
-    assert {path: path.stat().st_mtime_ns for path in MLRUNS.rglob("*")} == before
+    assert {path: path.read_bytes() for path in record} == before
     scores = csv_record.read_results("quickstart", results)
     assert sorted(set(zip(scores["method"], scores["seed"], strict=True))) == [
         (method, seed) for method in ("both-ways", "simcse") for seed in range(1, 6)
