@@ -74,7 +74,7 @@ def test_a_store_that_takes_longer_than_the_interval_does_not_stop_training(
         brought.append(clock[0])
         clock[0] += 700
 
-    def steps(job: Job, place: ExecutionSettings, *, on_step: Callable[[int, History], None]) -> dict:
+    def steps(job: Job, place: ExecutionSettings, *, on_step: Callable[[int, History], None], **more: object) -> dict:
         folder = saved(place.store / job.key, 1)
         for step in range(1, 21):
             clock[0] += 100
