@@ -102,12 +102,15 @@ class LiveLog:
             self._changed.notify()
 
     def _work(self) -> None:
+        failures = 0
         while task := self._next_task():
             try:
                 task()
+                failures = 0
             except OSError:
+                failures += 1
                 self._retry_at = time.monotonic() + BACKOFF_SECONDS
-                if self._closing:
+                if self._closing and failures > 1:  # once may be a moment's failure
                     return
 
     def _next_task(self) -> Callable[[], None] | None:

@@ -27,7 +27,7 @@ DEFAULTS: dict[Any, dict[str, Any]] = {
     Run: {"seed": 42, "epochs": 1, "batch_size": 64, "learning_rate": 3e-5, "warmup": 0.0, "dropout": 0.1}
     | {"max_length": 32, "pooling": "cls", "eval_steps": 125, "precision": "fp32", "template": ""}
     | {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0, "max_steps": 0},
-    Teacher: {"weight": 1.0, "select": "stsb_dev"},
+    Teacher: {"weight": 1.0, "select": "stsb_dev", "scorer": None},
     SimCSE: {"temperature": 0.05},
     RankCSE: {"teachers": (), "rank": "list_net", "temperature": 0.05, "student_temperature": 0.025}
     | {"teacher_temperature": 0.0125, "contrastive_weight": 1.0, "consistency_weight": 1.0}
@@ -72,7 +72,6 @@ DEFAULTS: dict[Any, dict[str, Any]] = {
 UNSTATED: dict[str, Any] = {"epochs": 1, "warmup": 0.0, "dropout": 0.1, "max_length": 32, "eval_steps": 125}
 UNSTATED |= {
     "weight_decay": 0.0,
-    "max_steps": 0,
     "optimizer": "adamw",
     "schedule": "linear",
     "pooling": "cls",

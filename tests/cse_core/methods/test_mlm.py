@@ -222,7 +222,7 @@ def test_two_columns_are_masked_or_the_only_one_twice(count: int, read: tuple, e
 def test_it_delegates_to_the_method_within(encoder: Encoder) -> None:
     inner = RankCSE(teachers=(Teacher(Pretrained("a")),), rank="list_mle")
     method, vectors = MLM(inner=inner), torch.randn(len(TEXTS), 5, generator=seeded())
-    source: Any = SimpleNamespace(vectors=lambda encoder, *, select: vectors, sample=len)
+    source: Any = SimpleNamespace(vectors=lambda encoder, *, select, scorer: vectors, sample=len)
     targets = dict(method.targets(source).rows)
     assert list(targets) == ["teacher_0"]
     assert method.examples(TEXTS, encoder.tokenizer, 5) == inner.examples(TEXTS, encoder.tokenizer, 5)
