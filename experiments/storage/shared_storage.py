@@ -38,7 +38,7 @@ ARRAYS = ("pair_scores", "figure_data")
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
 STATE = re.compile(r".*/state-(?P<step>\d+)-(?P<rules>[\w+]+)-(?P<attempt>[0-9a-f]{12})")
 # Files that are downloaded beside a state: none that could run code.
-SUFFIXES = (".json", ".safetensors", ".txt", ".npz")
+SUFFIXES = (".json", ".safetensors", ".txt", ".npz", ".md")
 COMPLETE, PREPARED, PINNED, TRIES = "complete", "prepared", "pins", 3
 logger = logging.getLogger(__name__)
 
