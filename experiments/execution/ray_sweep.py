@@ -67,7 +67,7 @@ class RayConfig:
 def run_job(config: Mapping[str, Any], jobs: Mapping[str, Job], execution: ExecutionSettings) -> None:
     """Do one job in a Ray worker. Report an exception as a result: only lost workers are worth a retry."""
     job = jobs[config["key"]]
-    reporter = Reporter(job.eval_steps, tune.report)
+    reporter = Reporter(job.eval_steps, tune.report, until_trained=True)
     try:
         execute_shared(job, execution, on_step=reporter.step, progress=reporter.prepare)
     except Exception as error:  # noqa: BLE001 - the driver reports any error together with the run

@@ -13,16 +13,27 @@ SCORING = 0.2  # share of the time that scoring takes
 
 
 class Reporter:
-    """Hands reports to `send`: at each evaluation, and in between not more often than every few seconds."""
+    """Hands reports to `send`: at each evaluation, and in between not more often than every few seconds.
+
+    With `until_trained`, nothing is sent after the last step: Tune's report waits for the driver, and a worker that has
+    lost it can still score and save its run.
+    """
 
     def __init__(
-        self, eval_steps: int, send: Callable[[dict[str, Any]], object], every: float = REPORT_SECONDS
+        self,
+        eval_steps: int,
+        send: Callable[[dict[str, Any]], object],
+        every: float = REPORT_SECONDS,
+        *,
+        until_trained: bool = False,
     ) -> None:
         self.reader = CurveReader(eval_steps)
         self.send, self.every, self.fraction, self.sent_at = send, every, 0.0, 0.0
+        self.until_trained, self.trained = until_trained, False
 
     def step(self, step: int, history: History) -> None:
         """Report a step of training."""
+        self.trained = step >= history.steps
         points = self.reader.read(step, history)
         if points or time.monotonic() - self.sent_at >= self.every:
             self.fraction = (1 - SCORING) * step / history.steps
@@ -30,6 +41,8 @@ class Reporter:
 
     def prepare(self, what: str, done: int, of: int) -> None:
         """Report how far a preparation, or the embedding of sentences to be scored, is."""
+        if self.trained and self.until_trained:
+            return
         if time.monotonic() - self.sent_at >= self.every:
             self._send(f"{what} {done:,} of {of:,}", [])
 

@@ -46,3 +46,15 @@ def test_reports_between_evaluations_are_rare() -> None:
         reporter.step(step, History(steps=1000))
         reporter.prepare("tokenising", step, 500)
     assert len(reports) == 1
+
+
+def test_a_trained_run_reports_its_scoring_only_where_nobody_is_waited_for() -> None:
+    for until_trained in (False, True):
+        reports: list[dict[str, Any]] = []
+        reporter = Reporter(5, reports.append, every=0.0, until_trained=until_trained)
+        reporter.prepare("tokenising", 1, 2)
+        for step in (9, 10):
+            reporter.step(step, History(steps=10))
+        reporter.prepare("embedding", 1, 2)
+        assert [report["status"] for report in reports][3:] == ([] if until_trained else ["embedding 1 of 2"])
+        assert len(reports) == 4 - until_trained
