@@ -13,8 +13,7 @@ from torch import Tensor
 
 from cse_core.data.atomic_write import atomic_write
 from cse_core.data.batches import pad
-from cse_core.data.corpora import lines_hash
-from cse_core.data.locate import read_lines
+from cse_core.data.corpora import corpus_of_file, lines_hash
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.lookup import unknown
@@ -178,8 +177,7 @@ def _corpus(sentences: Sequence[str] | str | Path, store: Path) -> Corpus:
         path = Path(sentences).expanduser()
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file; expected a list of sentences, a text file or a Corpus")
-        lines = read_lines(path)
-        return Corpus(str(path), len(lines), lines_hash(lines))
+        return corpus_of_file(path)
     lines = list(sentences)
     for number, line in enumerate(lines):
         if "\n" in line or line.endswith("\r"):

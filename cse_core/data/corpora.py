@@ -37,6 +37,12 @@ def sentences(corpus: Corpus, folder: Path | None = None) -> "Dataset":
     return table
 
 
+def corpus_of_file(path: Path, lines: int | None = None) -> Corpus:
+    """Return a text file, or its first lines, as a corpus that is known by its content."""
+    texts = read_lines(path, lines=lines)
+    return Corpus(str(path), lines or len(texts), lines_hash(texts))
+
+
 def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> list[str]:
     """Draw sentences from a corpus without replacement, as RankEncoder's code does: by Python's `random.sample`."""
     if size > corpus.lines:

@@ -108,11 +108,12 @@ def find_task(name: str) -> Task | None:
 
 
 def _look_up(names: Iterable[str]) -> dict[str, Task]:
-    distinct = dict.fromkeys(names)
-    for name in distinct:
-        if not find_task(name):
+    tasks: dict[str, Task] = {}
+    for name in names:
+        if not (task := find_task(name)):
             raise unknown("task", name, [*GROUPS, *TASKS])
-    return {name: task for name in distinct if (task := find_task(name))}
+        tasks[name] = task
+    return tasks
 
 
 @dataclass(frozen=True)
@@ -162,16 +163,16 @@ def evaluate(
     scores = scorer.pair_scores(cached, columns, data=data) if columns else {}
     inputs = Inputs(sets, scores, scorer, cached, data, progress)
     outcomes, failures = {}, {}
-    for name in tasks:
+    for name, task in tasks.items():
         try:
-            outcomes[name] = _outcome(name, inputs)
+            outcomes[name] = _outcome(name, task, inputs)
         except ValueError as error:
             failures[name] = str(error)
     return Evaluated(outcomes, failures, sets)
 
 
-def _outcome(name: str, inputs: Inputs) -> Outcome:
-    outcome = _look_up([name])[name].outcome(name, inputs)
+def _outcome(name: str, task: Task, inputs: Inputs) -> Outcome:
+    outcome = task.outcome(name, inputs)
     undefined = [metric for metric, value in outcome.metrics.items() if math.isnan(value)]
     if undefined:
         raise ValueError(f"{name} by {inputs.scorer}: {', '.join(undefined)} undefined; are all its scores equal?")

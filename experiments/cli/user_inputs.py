@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cse_core.data.corpora import lines_hash
-from cse_core.data.locate import read_lines
+from cse_core.data.corpora import corpus_of_file
 from cse_core.evaluation.scorers import Scorer, Whitened
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
@@ -29,8 +28,7 @@ def read_corpus(name: str, lines: int | None) -> Corpus:
     """Return a text file with one sentence a line as a corpus, or the first lines of a named one."""
     path = Path(name).expanduser()
     if path.is_file():
-        texts = read_lines(path, lines=lines)
-        return Corpus(str(path.resolve()), lines or len(texts), lines_hash(texts))
+        return corpus_of_file(path.resolve(), lines)
     if lines is None:
         raise ValueError(
             f"--corpus {name}: no such file; for a corpus of the data folder, such as wiki_sentences_1m, "
