@@ -248,10 +248,8 @@ class Tracker:
     @os_errors()
     def ids(self, keys: Iterable[str]) -> list[str]:
         """Return the ids of all runs of these keys, at every scale, also those made by hand."""
-        names = [
-            each for each in self.client.search_experiments() if scale_of(each.name) or each.name == OLD_EXPERIMENT
-        ]
-        places = [each.experiment_id for each in names]
+        experiments = self.client.search_experiments()
+        places = [e.experiment_id for e in experiments if scale_of(e.name) or e.name == OLD_EXPERIMENT]
         wheres = [f"tags.key = '{name}'" for key in keys for name in (key, key + MANUAL_SUFFIX)]
         runs = [run for where in wheres for run in self.client.search_runs(places, where)] if places else []
         return [run.info.run_id for run in runs]

@@ -22,7 +22,7 @@ class Reporter:
     def __init__(
         self,
         eval_steps: int,
-        send: Callable[[dict[str, Any]], object],
+        send: Send,
         every: float = REPORT_SECONDS,
         *,
         until_trained: bool = False,
