@@ -63,6 +63,7 @@ def alter(path: Path, at: int = -5) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_nothing_differs_from_what_was_made(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert check(made, capsys) == ("0 differences from the record\n", "0 differences from SHA256SUMS\n")

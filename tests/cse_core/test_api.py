@@ -91,6 +91,7 @@ def test_evaluate_gives_the_suites_numbers_for_every_kind_of_encoder(tmp_path: P
     assert evaluate(encoder, "phrases") == {"phrases": expected["phrases"]}
 
 
+@pytest.mark.slow
 def test_evaluate_takes_another_scorer_and_refuses_what_is_no_encoder() -> None:
     encoder = Encoder.from_pretrained("wiki-tiny")
     whitened = suite.evaluate(encoder, Whitened(), ["synthetic_dev"])["synthetic_dev"]
@@ -101,6 +102,7 @@ def test_evaluate_takes_another_scorer_and_refuses_what_is_no_encoder() -> None:
         evaluate(encoder, ["stsbb"])
 
 
+@pytest.mark.slow
 def test_train_is_the_run_of_these_settings_on_these_sentences(tmp_path: Path) -> None:
     steps: list[int] = []
     trained = train(

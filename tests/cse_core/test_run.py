@@ -162,6 +162,7 @@ print(hash("x"), base.key, taught.key)
 """
 
 
+@pytest.mark.slow
 def test_keys_are_the_same_in_a_process_with_other_hashes() -> None:
     environment = os.environ | {"PYTHONHASHSEED": "1", "PYTHONPATH": str(Path(run_module.__file__).parents[1])}
     child = subprocess.run([sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True, check=True)

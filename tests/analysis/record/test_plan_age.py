@@ -31,6 +31,7 @@ def scored(study: Study, commit: str) -> pd.DataFrame:
     return pd.DataFrame({"key": [study.rows[0].runs()[0].key], "commit": [commit]})
 
 
+@pytest.mark.slow
 def test_the_committed_record_was_planned() -> None:
     studies = choose_studies(["plan"], "small")
     assert younger_contrasts(studies, csv_record.read_results("small"), page_in_history(ROOT)) == []

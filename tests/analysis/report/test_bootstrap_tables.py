@@ -118,6 +118,7 @@ def test_pairs_drawn_anew_are_lines_of_the_record_and_agree_with_its_scores(untr
     assert (tmp_path / "pairs.csv").read_text() == text
 
 
+@pytest.mark.slow
 def test_a_checkpoint_whose_scores_are_not_the_records_is_refused(untrained: Study, tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     lines = pd.read_csv(path, dtype=str, keep_default_na=False)

@@ -47,6 +47,7 @@ def test_each_error_lies_between_its_own_and_the_priors() -> None:
         assert found.mean == 1.0
 
 
+@pytest.mark.slow
 def test_p_is_uniform_where_nothing_differs() -> None:
     """Twenty contrasts of five seeds each at a time: of all p, as many are below a level as the level says."""
     p_values = []

@@ -51,6 +51,7 @@ def test_nan_is_refused_by_name():
         significance.comparison_verdict(math.nan, 0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [1, 5])
 def test_prediction_interval_covers_the_mean_of_further_runs(runs):
     random = np.random.default_rng(1)

@@ -74,6 +74,7 @@ def test_each_verdict_has_its_effect(ours: float, verdict: str) -> None:
     assert judged(ours, margin=0.5 if verdict == INCONCLUSIVE else 1.0).verdict == verdict
 
 
+@pytest.mark.slow
 def test_the_estimate_is_of_the_last_complete_look() -> None:
     assert judged(52.0, seeds=10, lacking=1).estimate == judged(52.0, seeds=5).estimate
     twenty = judged(52.0, seeds=20)

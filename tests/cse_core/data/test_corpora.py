@@ -119,6 +119,7 @@ class TestReadLines:
         with pytest.raises(ValueError, match=r"text\.txt: not utf-8 .*; convert it"):
             locate.read_lines(path)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("xz", lzma.compress)])
     def test_a_cut_file_is_an_error_only_where_the_cut_is_reached(self, suffix: str, pack, tmp_path: Path):
         lines = [os.urandom(40).hex() for _ in range(20_000)]

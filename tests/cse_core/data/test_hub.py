@@ -155,6 +155,7 @@ class TestLocate:
         assert locate.locate_senteval(tmp_path) == tmp_path / layout
 
 
+@pytest.mark.slow
 def test_a_folder_goes_before_the_cache_and_the_cache_before_the_hub(seen: dict):
     local = f"{seen['home']}/data/wiki1m_for_simcse.txt"
     assert (seen["folder"], seen["folder_before_cache"]) == (local, local)

@@ -131,6 +131,7 @@ class TestLabelled:
         labels = labelled_sentences(task, real_data).table["label"][:]
         assert labels == sorted(labels, reverse=True)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("task", "row", "split", "sentence", "label"),
         [

@@ -62,6 +62,7 @@ def test_no_sentence_stands_in_two_splits():
     assert (trained & dev, trained & test, dev & test) == (set(), set(), set())
 
 
+@pytest.mark.slow
 def test_few_training_sentences_repeat():
     assert len(set(train())) > 0.98 * len(train())
 

@@ -48,6 +48,7 @@ def memory() -> CachedEncoder:
     return CachedEncoder(Encoder.from_pretrained("wiki-tiny"))
 
 
+@pytest.mark.slow
 def test_the_task_that_contributing_shows_is_evaluated(monkeypatch: pytest.MonkeyPatch, memory: CachedEncoder) -> None:
     page = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text().partition("## Add an evaluation\n")[2]
     names = dict(vars(tasks))
@@ -148,6 +149,7 @@ def test_classifiers_get_vectors_and_labels_in_sentevals_order(
         assert [row.equal(fake.encode([""])[0]) for row in vectors["all"][:5]] == [True] * 4 + [False]
 
 
+@pytest.mark.slow
 def test_the_ranking_task_merges_the_splits_unless_asked_for_the_test_set(real_data: Path) -> None:
     found = scored(["stsb_groups", "stsb_test_groups"], real_data)
     assert (found["stsb_groups"].rows, found["stsb_test_groups"].rows) == (116, 19)
@@ -177,6 +179,7 @@ def test_the_phrases_have_a_cosine_for_every_two() -> None:
     assert (found.metrics, found.rows) == ({"cosine.mean": pytest.approx((matrix.sum() - 6) / 30, abs=1e-6)}, 6)
 
 
+@pytest.mark.slow
 def test_shared_neighbours_are_counted_in_the_corpus_of_the_ranks(real_data: Path) -> None:
     found = scored(["neighbours"], real_data, scorer=RANKED)["stsb_neighbours"]
     lines = synthetic.sentences(512)
@@ -214,6 +217,7 @@ def test_rank_vectors_have_the_rank_scores(weight: float, normalise: bool, cache
     np.testing.assert_allclose(x.norm(dim=1), 1, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scorer", [Whitened(), Whitened(pooling="mean", dims=9, corpus=CORPUS), Flowed(corpus=CORPUS)])
 def test_fitted_vectors_have_the_fitted_scores(scorer: Scorer, memory: CachedEncoder) -> None:
     table = pairs("synthetic_dev").table
@@ -223,6 +227,7 @@ def test_fitted_vectors_have_the_fitted_scores(scorer: Scorer, memory: CachedEnc
     np.testing.assert_allclose(torch.cosine_similarity(x, y), scores, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_collapsed_encoder_is_refused_by_name(real_data: Path, classified: dict[str, tuple]) -> None:
     with pytest.raises(ValueError, match=r"^stsb by cosine: spearman.all, .*undefined; are all its scores equal\?"):
         scored(["stsb"], real_data, Constant())

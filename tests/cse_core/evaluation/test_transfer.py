@@ -70,6 +70,7 @@ def check_against_reference(task: str, data: Data, setting: str, seed: int) -> N
     assert expected.acc != expected.devacc
 
 
+@pytest.mark.slow
 @protocols
 @pytest.mark.parametrize("seed", [1111, 4])
 def test_the_fast_setting_gives_senteval_s_numbers(task: str, seed: int) -> None:
@@ -83,6 +84,7 @@ def test_the_papers_setting_gives_senteval_s_numbers(task: str, seed: int) -> No
     check_against_reference(task, generated(task, SIZES[task], seed=seed), "test", seed)
 
 
+@pytest.mark.slow
 def test_the_papers_setting_gives_senteval_s_numbers_of_a_dev_set() -> None:
     check_against_reference("sst2", generated("sst2", SIZES["sst2"], seed=1), "test", 1111)
 

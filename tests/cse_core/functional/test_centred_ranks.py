@@ -98,6 +98,7 @@ def test_rankencoder_learns_pearsons_r_where_it_is_told_to() -> None:
     assert loss.terms["rank"].item() == pytest.approx(rank_loss(ranks, z1 @ z2.T, -0.5, 0.9).item(), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [0.3, 1.0])
 def test_ranked_scores_by_pearsons_r(weight: float, cache: Path) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny")

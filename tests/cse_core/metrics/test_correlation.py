@@ -188,6 +188,7 @@ def test_a_dev_score_follows_the_encoder_that_is_scored() -> None:
     assert math.isnan(development.measure(encoder).score)
 
 
+@pytest.mark.slow
 def test_the_untrained_backbone_scores_what_its_card_says(real_data: Path) -> None:
     evaluation = pairs("stsb_dev", real_data)
     assert len(evaluation.table) == 1500

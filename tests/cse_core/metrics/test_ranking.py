@@ -221,6 +221,7 @@ def read(tasks: Sequence[str], folder: Path) -> tuple[list[tuple[str, str]], np.
     return listed, np.concatenate([np.asarray(t["score"][:]) for t in tables])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tasks", SETS, ids=" ".join)
 def test_the_real_sets_have_these_groups_and_this_level_of_chance(tasks: tuple[str, ...], real_data: Path) -> None:
     listed, gold = read(tasks, real_data)
@@ -264,6 +265,7 @@ def test_the_paper_s_example_query_mixes_the_splits_of_sick(real_data: Path) -> 
     assert sorted(merged.tolist()) == sorted(score for scores in found.values() for score in scores)
 
 
+@pytest.mark.slow
 def test_all_sets_together_take_seconds(real_data: Path) -> None:
     sets = [read(tasks, real_data) for tasks in list(SETS)[:7]]
     random = np.random.default_rng(0)

@@ -134,6 +134,7 @@ def test_adopt_killed_before_any_change_of_a_name_is_completed(stores: tuple[Pat
     assert content(folder) == content(new)
 
 
+@pytest.mark.slow
 def test_weights_of_another_seed_are_refused(store: Path) -> None:
     mine, other = (store / run.key / "synthetic_dev" for run in (RUN, OTHER))
     shutil.copyfile(other / WEIGHTS, mine / WEIGHTS)  # of the same size

@@ -103,6 +103,7 @@ def test_the_default_is_one_group_as_ever(tmp_path: Path) -> None:
     assert (group["weight_decay"], group["fused"], group["betas"], group["eps"]) == (0.0, True, (0.9, 0.999), 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [{"optimizer": "rmsprop", "schedule": "staircase", "warmup": 0.0}, {"weight_decay": 0.1}],

@@ -43,6 +43,7 @@ def test_quarters_of_a_small_studys_run_and_of_too_few_steps() -> None:
     assert {rule: SELECTION[rule] for rule in ("last", *QUARTERS)} == dict.fromkeys(("last", *QUARTERS), ())
 
 
+@pytest.mark.slow
 def test_the_quarters_change_nothing_else(undisturbed: Trained, quartered: Trained) -> None:
     assert quartered.history.curves == undisturbed.history.curves
     assert {rule: kept for rule, kept in quartered.history.kept.items() if rule in KEEP} == undisturbed.history.kept

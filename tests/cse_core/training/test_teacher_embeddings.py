@@ -199,6 +199,7 @@ def test_more_than_the_corpus_has_is_refused(source: TargetEncoder) -> None:
         source.sample(TINY, select="last", size=41, seed=42)
 
 
+@pytest.mark.slow
 def test_samples_are_the_encoders_vectors_and_computed_once(
     source: TargetEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +253,7 @@ def test_sampled_sentences_that_are_examples_pass_the_encoder_once(
     assert passed == [4, 1]  # both long ones are cut alike at the encoder's limit
 
 
+@pytest.mark.slow
 def test_a_sample_under_a_template_is_compared_with_examples_under_the_same(tmp_path: Path, cache: Path) -> None:
     method, source = PromptBERT(), source_of(tmp_path, method=PromptBERT())
     plain = Encoder.from_pretrained("wiki-tiny")

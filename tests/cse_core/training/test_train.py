@@ -47,6 +47,7 @@ def test_the_run_is_what_was_declared(undisturbed: Trained) -> None:
     assert sum(loss for _, loss in history.curves["loss"][-5:]) < sum(loss for _, loss in history.curves["loss"][:5])
 
 
+@pytest.mark.slow
 def test_the_same_seed_repeats_bit_for_bit_and_another_does_not(tmp_path: Path, undisturbed: Trained) -> None:
     same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
     other = replace(TINY, seed=1)

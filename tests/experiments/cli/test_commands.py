@@ -64,6 +64,7 @@ def test_impossible_runs_are_refused_in_words(arguments: tuple[str, ...], messag
         built(*arguments)
 
 
+@pytest.mark.slow
 def test_an_unknown_field_or_method_is_met_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         run_command.main(["rankcse", "--temprature", "0.05"])

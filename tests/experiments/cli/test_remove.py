@@ -151,6 +151,7 @@ def test_a_similar_key_is_shown(mlruns: Path) -> None:
         main(Options(keys=("0123456789aa",), yes=True, mlruns=mlruns))
 
 
+@pytest.mark.slow
 def test_the_rows_that_use_a_run_are_named() -> None:
     simcse = single("rankcse-table4", "small").rows[0].keys()[42]
     lines = users_of((simcse,))

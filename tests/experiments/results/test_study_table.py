@@ -67,6 +67,7 @@ def test_the_main_column_is_an_average_or_the_first() -> None:
     assert chosen["whitenedcse-figure3"] == "alignment"
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_the_numbers_of_the_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for name in ("rankcse-table4", "rankencoder-table1", "rankcse-figure4"):
         study = single(name, "small")
@@ -80,6 +81,7 @@ def test_the_terminal_shows_the_numbers_of_the_files(capsys: pytest.CaptureFixtu
         assert {row[0]: (row[1].split()[0], row[-1]) for row in printed(capsys)} == expected
 
 
+@pytest.mark.slow
 def test_make_tables_prints_the_tables_of_named_studies(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

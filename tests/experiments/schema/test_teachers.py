@@ -40,6 +40,7 @@ def test_a_runs_teachers_are_keys_rules_and_weights() -> None:
     assert teachers_of(one) == teachers_of(none) == ""
 
 
+@pytest.mark.slow
 def test_the_committed_record_has_the_teachers_that_are_declared() -> None:
     jobs, runs = jobs_of(catalogue.choose_studies(["all"], "small")), csv_record.read_runs("small")
     found = runs.set_index("key")["teachers"].to_dict()

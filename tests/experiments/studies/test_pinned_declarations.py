@@ -98,6 +98,7 @@ def write(name: str, fields: tuple[str, ...], lines: list[dict[str, str]]) -> No
         writer.writerows(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["quickstart", *SIZES])
 def test_every_study_has_the_runs_scorers_and_metrics_that_are_pinned(scale: str) -> None:
     pinned = {line["study"]: line for line in read("studies.csv") if line["scale"] == scale}

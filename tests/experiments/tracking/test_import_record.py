@@ -30,6 +30,7 @@ def studies() -> list[Study]:
     return choose_studies([STUDY], "small")
 
 
+@pytest.mark.slow
 def test_an_import_has_what_the_csv_files_have_and_a_second_one_adds_nothing(
     tracker: Tracker, studies: list[Study]
 ) -> None:
@@ -58,6 +59,7 @@ def test_an_import_has_what_the_csv_files_have_and_a_second_one_adds_nothing(
     assert {key: run.data.metrics for key, run in tracker.runs("small").items()} == before
 
 
+@pytest.mark.slow
 def test_a_sweep_adds_what_an_imported_run_lacks_and_an_import_what_a_killed_one_left(
     tracker: Tracker, studies: list[Study], tmp_path: Path
 ) -> None:
@@ -87,6 +89,7 @@ def test_every_scale_of_a_record_is_imported() -> None:
     assert scale == "small"
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_record_is_named(tmp_path: Path) -> None:
     given = [sys.executable, str(ROOT / "experiments" / "import_record.py"), "--mlruns", str(tmp_path)]
     done = subprocess.run(given, capture_output=True, text=True, timeout=120, check=False)

@@ -33,6 +33,7 @@ def whole_once(tracker: Tracker) -> str:
     return run.info.run_id
 
 
+@pytest.mark.slow
 def test_curves_are_there_while_a_run_trains(tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_log, "POINTS_SHARE", 1.0)
     live = LiveLog(tracker, tmp_path / "store", begun)

@@ -26,6 +26,7 @@ from tests.support.polling import until
 from tests.support.tracked_job import JOB, points_of
 
 
+@pytest.mark.slow
 def test_keys_are_those_of_all_that_is_logged(tracker: Tracker, store: Path, tmp_path: Path) -> None:
     assert tracker.keys() == set()
     own = tmp_path / "0123456789ab"

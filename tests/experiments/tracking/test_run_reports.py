@@ -13,6 +13,7 @@ from tests.support import tiny_study
 from tests.support.tracked_job import JOB
 
 
+@pytest.mark.slow
 def test_the_reports_of_a_run_have_all_points_of_its_curves_and_say_how_far_it_is(tmp_path: Path) -> None:
     reports: list[dict[str, Any]] = []
     reporter = Reporter(JOB.eval_steps, reports.append, every=1e9)
@@ -25,6 +26,7 @@ def test_the_reports_of_a_run_have_all_points_of_its_curves_and_say_how_far_it_i
     assert [report["fraction"] for report in reports] == pytest.approx([0.16, 0.32, 0.48, 0.64, 0.8])
 
 
+@pytest.mark.slow
 def test_long_preparations_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokenising, teachers' vectors, the sentences that are scored: with an empty cache each is done."""
     monkeypatch.setenv("CSE_CACHE", str(tmp_path / "cache"))

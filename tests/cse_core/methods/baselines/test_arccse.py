@@ -306,6 +306,7 @@ BASE = Run(
 )
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_with_the_same_bits(tmp_path: Any) -> None:
     whole = train(BASE, tmp_path / "whole")
     with pytest.raises(Killed):

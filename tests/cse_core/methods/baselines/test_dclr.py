@@ -252,6 +252,7 @@ def test_noise_depends_on_the_steps_generator_alone(encoder: Encoder) -> None:
 BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 32), batch_size=8)
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_with_the_same_bits_and_trains_no_complement(tmp_path: Any) -> None:
     method = DCLR(complement=Pretrained("wiki-tiny"), threshold=0.5, steps=1, step_size=1.0)
     run = replace(BASE, method=method)
