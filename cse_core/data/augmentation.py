@@ -119,7 +119,7 @@ def augment(
         keys = torch.rand(n, t, generator=generator, device=device).where(inside, 2.0)
         chosen = keys.argsort(1).argsort(1) < counts.unsqueeze(1)
         return delete(tokens, first_occurrences(tokens, chosen) if deletion == "value" else chosen)
-    most = int(edit_count(torch.tensor([t - 2]), "deletion", share, max_length))  # no wait for a GPU's counts
+    most = round(share * (t - 2)) if t - 2 >= FEWEST else 0  # `edit_count` without a wait for a GPU's counts
     width = max(t, min(max_length, t + most))
     length = words.unsqueeze(1) + torch.arange(most, device=device)
     draws = torch.rand(2, n, most, generator=generator, device=device)

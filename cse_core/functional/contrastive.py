@@ -59,7 +59,7 @@ def log_one_minus_softmax(logits: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
     that is computed this way, and the others by log1p(-p). In a row of one entry, or whose others are all -inf, the
     value of the largest is finite, hugely negative and without gradient, where log(0) would make gradients NaN.
     """
-    largest = F.one_hot(logits.argmax(1), logits.shape[1]).bool()
+    largest = logits.argmax(1, keepdim=True) == torch.arange(logits.shape[1], device=logits.device)
     others = logits.masked_fill(largest, torch.finfo(logits.dtype).min).logsumexp(1, keepdim=True)
     chances = logits.softmax(1).masked_fill(largest, 0)
     return torch.where(largest, others - logits.logsumexp(1, keepdim=True), torch.log1p(-chances))

@@ -65,7 +65,8 @@ def mixed_loss(
         columns.append((F.normalize(z1, dim=-1) * u).sum(1, keepdim=True))
         left_out = None
     else:
-        is_partner = F.one_hot(partner, len(z1)).bool()  # [i, j]: j is the partner of i
+        # [i, j]: j is the partner of i
+        is_partner = partner.unsqueeze(1) == torch.arange(len(z1), device=partner.device)
         columns.append(cosine_matrix(z1, u))
         left_out = [torch.zeros_like(is_partner), is_partner.T]
         if negatives == "both":

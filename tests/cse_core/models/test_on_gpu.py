@@ -1,11 +1,14 @@
 """The layout that a GPU gets: the model's own padded forward, as far as a CPU can test it; the rest needs a GPU."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cse_core.data.batches import Batches, pad
 from cse_core.data.examples import examples
@@ -15,17 +18,23 @@ from cse_core.methods.baselines.consert import ConSERT
 from cse_core.methods.baselines.ct import CT
 from cse_core.methods.baselines.dclr import DCLR
 from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.isbert import ISBERT
 from cse_core.methods.baselines.l2pcsr import L2PCSR
 from cse_core.methods.baselines.mixcse import MixCSE
 from cse_core.methods.baselines.mocose import MoCoSE
 from cse_core.methods.baselines.pcl import PCL
+from cse_core.methods.compcse import CompCSE
+from cse_core.methods.mlm import MLM
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
+from cse_core.methods.sncse import SNCSE
+from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.loop import Loop
+from tests.support.method_variants import pooling_of, template_of
 
 TINY = Pretrained("wiki-tiny")
 CORPUS = Corpus("synthetic", 256)
@@ -45,6 +54,22 @@ DRAWN: dict[str, Method] = {  # by the device's own random numbers
     "pcl": PCL(deletion="value", positives="probability"),
     "arccse": ArcCSE(shortest=5),
     "l2pcsr": L2PCSR(layers=2),
+}
+OTHERS: dict[str, Method] = {
+    "whitenedcse": WhitenedCSE(groups=64),
+    "compcse": CompCSE(),
+    "isbert": ISBERT(),
+    "mlm": MLM(),
+    "promptbert": PromptBERT(),
+    "sncse": SNCSE(),
+}
+# What these save by computing only some rows is more than a wait costs: scores of the vocabulary for chosen tokens, the
+# bare template once per distinct length, n-grams of real tokens. A mask is looked for ("_local_scalar_dense") on a CPU.
+WAITS = {
+    "isbert": {"index", "index_put"},
+    "mlm": {"index", "index_put"},
+    "promptbert": {"_unique2", "_local_scalar_dense"},
+    "sncse": {"_local_scalar_dense"},
 }
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -122,14 +147,70 @@ def test_bf16_passes_are_another_rounding(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def loop_on(device: str, method: str, store: Path) -> Loop:
+    trained = (METHODS | DRAWN | OTHERS)[method]
     run = Run(
-        method=(METHODS | DRAWN)[method], backbone=TINY, corpus=CORPUS, precision="bf16" if device == "cuda" else "fp32"
+        method=trained,
+        backbone=TINY,
+        corpus=CORPUS,
+        pooling=pooling_of(trained),
+        template=template_of(trained),
+        precision="bf16" if device == "cuda" else "fp32",
     )
     return Loop(replace(run, dropout=0.0), store, data=None, rules=("last",), device=torch.device(device))
 
 
+class Waits(TorchDispatchMode):
+    """The operations inside it whose result or shape the CPU must know: with a GPU, each waits until it is idle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = function.overloadpacket.__name__
+        by_mask = name.startswith("index") and any(
+            isinstance(index, torch.Tensor) and index.dtype == torch.bool
+            for part in args
+            if isinstance(part, (list, tuple))
+            for index in part
+        )
+        if by_mask or name in ("_local_scalar_dense", "nonzero", "masked_select", "equal") or "unique" in name:
+            self.names.append(name)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"),
+    [
+        (lambda x: x.sum().item(), "_local_scalar_dense"),
+        (lambda x: bool((x > 0).all()), "_local_scalar_dense"),
+        (lambda x: x[x > 0], "index"),
+        (lambda x: (x > 0).nonzero(), "nonzero"),
+        (lambda x: x.unique(), "_unique2"),
+    ],
+)
+def test_waits_are_seen(operation: Callable[[torch.Tensor], object], name: str) -> None:
+    with Waits() as waits:
+        operation(torch.arange(3.0))
+    assert name in waits.names
+
+
+@pytest.mark.parametrize("method", METHODS | DRAWN | OTHERS)
+def test_a_loss_and_its_gradients_need_no_number_on_the_cpu(
+    method: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    padded(monkeypatch)
+    loop = loop_on("cpu", method, tmp_path)
+    loop.train_step(0)  # a first step may build what later ones share
+    batch = loop.batches.at(1)
+    targets = loop.targets.at(batch.rows, loop.device)
+    with Waits() as waits:
+        loop.run.method.loss(loop.encoder, batch, loop.modules, targets).total.backward()
+    assert set(waits.names) == WAITS.get(method, set())
+
+
 @needs_gpu
-@pytest.mark.parametrize("method", METHODS | DRAWN)
+@pytest.mark.parametrize("method", sorted((METHODS | DRAWN | OTHERS).keys() - {"isbert", "mlm", "promptbert"}))
 def test_a_step_never_waits_for_the_gpu(method: str, cache: Path, tmp_path: Path) -> None:
     loop = loop_on("cuda", method, tmp_path)
     loop.train_step(0)
