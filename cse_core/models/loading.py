@@ -82,10 +82,11 @@ def _load_model(folder: Path, config: "PreTrainedConfig") -> "PreTrainedModel":
     except Exception as error:  # what is no safetensors file or pickle raises errors of many kinds
         if blocked := re.search(r"unsupported (?:global|class) (\S+)", str(error), re.IGNORECASE):
             raise ValueError(
-                f"{path}: refused, as reading it would run {blocked[1]}; expected tensors only, so take the weights "
-                "from their authors' model.safetensors"
+                f"{path}: refused, as reading it would run {blocked[1]}; expected only tensors, as in model.safetensors"
             ) from error
         first = str(error).partition("\n")[0]
+        if "weights_only" in first:  # torch advises to read it all the same
+            first = "no file of tensors"
         raise ValueError(f"{path}: cut short or damaged ({first}); {REMEDY}") from error
     _check_weights(path, info, config.num_hidden_layers, model.base_model_prefix)
     return model

@@ -66,10 +66,10 @@ def _in_folder_of_encoders(name: str) -> Path | None:
     root = Path(os.environ[ENCODERS])
     if not root.is_absolute() or not root.is_dir():  # workers have another current folder
         raise FileNotFoundError(f"{ENCODERS} is {root}: expected the absolute path of a folder; correct or unset it")
-    found = next((path for path in (root / name, root / name.replace("/", "--", 1)) if path.is_dir()), None)
-    if found and not (found / CONFIG).is_file():
-        raise FileNotFoundError(f"{found}: holds no {CONFIG}; copy the encoder's files again, or remove the folder")
-    return found
+    folder = next((path for path in (root / name, root / name.replace("/", "--", 1)) if path.is_dir()), None)
+    if folder and not (folder / CONFIG).is_file():
+        raise FileNotFoundError(f"{folder}: holds no {CONFIG}; copy the encoder's files again, or remove the folder")
+    return folder
 
 
 def _fetch(name: str, only_tokenizer: bool) -> Path:

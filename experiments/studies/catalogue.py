@@ -58,8 +58,8 @@ STUDIES: dict[str, StudyAt] = {
 
 def names_at(scale_name: str) -> list[str]:
     """Return names of all studies at a scale."""
-    own = [name for name, scale in OWN_SCALES.items() if scale.name == scale_name]
-    return own[:1] or list(EVERYTHING)
+    fixed = [name for name, scale in OWN_SCALES.items() if scale.name == scale_name]
+    return fixed[:1] or list(EVERYTHING)
 
 
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -31,7 +31,7 @@ def _content(path: str, files: Mapping[str, bytes]) -> bytes | None:
 
 
 @contextmanager
-def hub_server(files: Mapping[str, bytes]) -> Iterator[tuple[str, list[str]]]:
+def hub_server(files: Mapping[str, bytes]) -> Generator[tuple[str, list[str]]]:
     """Serve files; give the address and the list of requests made so far."""
     requests: list[str] = []
 

@@ -106,7 +106,7 @@ def plain_names(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 WRONG_WEIGHTS = {
     "names with a prefix": (
         weights(lambda state: {f"student.{name}": value for name, value in state.items()}),
-        r"safetensors: embeddings.LayerNorm.bias and 36 more tensors missing, .*; its names begin with 'student.': save",
+        r"embeddings.LayerNorm.bias and 36 more tensors missing, .*; its names begin with 'student.': save",
     ),
     "names with a prefix, of a model without heads": (
         weights(lambda state: {f"student.{name}": value for name, value in plain_names(state).items()}),
