@@ -8,6 +8,7 @@ from pathlib import Path
 import huggingface_hub
 
 from cse_core.data.arrow_cache import cache_folder
+from cse_core.data.locate import HUB_SECONDS
 from cse_core.data.pins import enforce_pins, pin_name
 from cse_core.run import Pretrained
 
@@ -74,14 +75,15 @@ def _in_folder_of_encoders(name: str) -> Path | None:
 
 def _fetch(name: str, only_tokenizer: bool) -> Path:
     """Return the folder of a hub model in the Hugging Face cache, with its missing files fetched."""
-    owner, _, rest = name.partition("/")
-    repository, _, inner = rest.partition("/")
+    parts = name.split("/")
+    repository, inner = "/".join(parts[:2]), "/".join(parts[2:])
     files = [CONFIG, *TOKENIZER] if only_tokenizer else [CONFIG, *TOKENIZER, *POOLING]
+    answers = _hub_answers(repository, f"{inner}/{CONFIG}" if inner else CONFIG)
 
     def fetch(*weights: str) -> Path:
         patterns = [f"{inner}/{file}" if inner else file for file in (*files, *weights)]
-        repository_name = f"{owner}/{repository}" if repository else owner
-        return Path(huggingface_hub.snapshot_download(repository_name, allow_patterns=patterns)) / inner
+        snapshot = huggingface_hub.snapshot_download
+        return Path(snapshot(repository, allow_patterns=patterns, local_files_only=not answers)) / inner
 
     if only_tokenizer:
         return fetch()
@@ -90,6 +92,19 @@ def _fetch(name: str, only_tokenizer: bool) -> Path:
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{folder}: holds no {CONFIG}")
     return folder
+
+
+def _hub_answers(repository: str, file: str) -> bool:
+    """Whether the hub can be asked; an error if it says that it lacks the file. A download would wait for minutes."""
+    from huggingface_hub import errors  # lazy: slow import
+
+    try:
+        huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, file), timeout=HUB_SECONDS)
+    except errors.HfHubHTTPError:
+        raise
+    except (errors.HTTPError, errors.OfflineModeIsEnabled):
+        return False
+    return True
 
 
 def _with_tokenizer(folder: Path, other: Path) -> Path:

@@ -1,9 +1,10 @@
 """Encoders from a hub that a small server plays for a real process: what is fetched, refused and absent."""
 
 import json
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +64,28 @@ def hub_files(folder: Path) -> dict[str, bytes]:
     return {f"{model}/{name}": content for model, held in models.items() for name, content in (held | more).items()}
 
 
+def ask(address: str, home: Path, asked: tuple[tuple[str, str], ...] = ASKED) -> dict[str, Any]:
+    """What a new process sees of these encoders."""
+    command = [sys.executable, "-c", CHILD, json.dumps(asked), str(home / "store")]
+    environment = hub_environment(address, home)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What a new process with empty caches sees, and what it asked the hub for."""
-    home = tmp_path_factory.mktemp("home")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's caches, empty at first."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def seen(home: Path) -> dict[str, Any]:
+    """What a process with empty caches sees, and what it asked the hub for."""
     with hub_server(hub_files(home)) as (address, requests):
-        command = [sys.executable, "-c", CHILD, json.dumps(ASKED), str(home / "store")]
-        environment = hub_environment(address, home)
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-        assert done.returncode == 0, done.stderr
-        yield json.loads(done.stdout) | {"requests": list(requests), "pins": (home / "store/pins.json").read_text()}
+        found = ask(address, home)
+    pins = (home / "store/pins.json").read_text()
+    return found | {"requests": requests, "pins": pins}
 
 
 @pytest.mark.slow
@@ -114,3 +127,13 @@ def test_what_is_absent_is_named(seen: dict[str, Any]) -> None:
     for name in ("someone/inside/absent", "someone/absent"):
         assert seen[name].startswith(f"FileNotFoundError: backbone '{name}': neither embedded")
         assert name not in seen["pins"]
+
+
+@pytest.mark.slow
+def test_what_was_fetched_is_there_when_the_hub_never_answers(seen: dict[str, Any], home: Path) -> None:
+    start = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing
+        later = ask(f"http://127.0.0.1:{silent.getsockname()[1]}", home, (ASKED[1], ASKED[-1]))
+    assert time.monotonic() - start < 60  # a download by itself waits for minutes
+    assert later["someone/pickle"] == seen["someone/pickle"]
+    assert later["someone/absent"].startswith("FileNotFoundError: backbone 'someone/absent': neither embedded")
