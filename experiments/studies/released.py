@@ -21,6 +21,7 @@ ROBERTA, ROBERTA_LARGE = "roberta-base", "roberta-large"
 CLS, MEAN = Cosine("cls"), Cosine("mean")
 TITLES = {title: name for name, title in BACKBONES.items()}
 NO_WEIGHTS = "its repository names no weights"
+ON_HUB = "its repository links to Google Drive, and this is a hub model of its name"
 UNNAMED = ""  # in place of a table: scored, and no table here prints its numbers
 
 
@@ -115,7 +116,7 @@ METHODS = (
         names={BASE: "royokong/unsup-PromptBERT"},
         scorer=Cosine("mask", TEMPLATES["bert"][0]),
         runs=10,
-        note="the printed number is the mean of ten runs, and the checkpoint is the best of them",
+        note=f"{ON_HUB}; the printed number is the mean of ten runs, and the checkpoint is the best of them",
     ),
     Method(
         title="PromptRoBERTa",
@@ -123,6 +124,7 @@ METHODS = (
         transfer=UNNAMED,
         names={ROBERTA: "royokong/unsup-PromptRoBERTa"},
         scorer=Cosine("mask", TEMPLATES["roberta"][0]),
+        note=f"{ON_HUB}; no table here prints its scores",
     ),
     Method(title="SNCSE", sts="compcse_table1", why="on Baidu only"),
     Method(title="ESimCSE", sts="compcse_table1", transfer=UNNAMED, names=_on_each("ffgcc/esimcse-{}")),
