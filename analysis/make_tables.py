@@ -27,6 +27,7 @@ from analysis.report import (
     verdict_tables,
 )
 from analysis.report.bootstrap_tables import estimates_block
+from analysis.report.released_tables import released_block
 from analysis.report.reproduction_tables import reproductions_block
 from analysis.report.search_tables import searches_block
 from analysis.verdicts.claims import overall
@@ -43,7 +44,8 @@ from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[1]
 KINDS = (
-    "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|plan"
+    "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|"
+    "plan|released"
 )
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
@@ -79,8 +81,8 @@ class Folders:
     @classmethod
     def of(cls, mlruns: Path) -> "Folders":
         """Return the folders of a record; only the committed record has pages, and its tables in analysis/."""
-        pages = (ROOT / "README.md", ROOT / "REPORT.md", ROOT / "experiments/PLAN.md")
-        pages = pages if csv_record.is_project_record(mlruns) else ()
+        names = ("README.md", "REPORT.md", "experiments/PLAN.md", "docs/released.md")
+        pages = tuple(ROOT / name for name in names) if csv_record.is_project_record(mlruns) else ()
         return cls(mlruns=mlruns, tables=csv_record.outputs(mlruns) / "tables", pages=pages)
 
 
@@ -129,8 +131,8 @@ def fill_blocks(report: str, record: Record) -> str:
     """Return the page with every block generated from the record and the benchmarks' results."""
     if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
         raise ValueError(
-            "README.md, REPORT.md or PLAN.md: expected blocks from `<!-- table STUDY SCALE -->` to `<!-- end -->`, "
-            "found one that is not closed or has another name"
+            "README.md, REPORT.md, PLAN.md or released.md: expected blocks from `<!-- table STUDY SCALE -->` to "
+            "`<!-- end -->`, found one that is not closed or has another name"
         )
 
     def fill(match: re.Match[str]) -> str:
@@ -145,22 +147,19 @@ def fill_blocks(report: str, record: Record) -> str:
     return BLOCK.sub(fill, report)
 
 
+def _results_of(name: str, scale: str, record: Record) -> list[Results]:
+    return [record.of(study) for study in catalogue.choose_studies([name], scale)]
+
+
 OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     "audit": lambda name, scale, record: audit_block(scale),
     "benchmarks": lambda name, device, record: benchmark_tables.block(name, device),
-    "claims": lambda name, scale, record: report_blocks.claims_block(
-        map(record.of, catalogue.choose_studies([name], scale))
-    ),
-    "decided": lambda name, scale, record: report_blocks.decided_block(
-        map(record.of, catalogue.choose_studies([name], scale))
-    ),
-    "headline": lambda name, scale, record: report_blocks.headline_block(
-        map(record.of, catalogue.choose_studies([name], scale))
-    ),
-    "power": lambda name, scale, record: report_blocks.power_block(
-        map(record.of, catalogue.choose_studies([name], scale))
-    ),
+    "claims": lambda *block: report_blocks.claims_block(_results_of(*block)),
+    "decided": lambda *block: report_blocks.decided_block(_results_of(*block)),
+    "headline": lambda *block: report_blocks.headline_block(_results_of(*block)),
+    "power": lambda *block: report_blocks.power_block(_results_of(*block)),
     "published": lambda name, scale, record: report_blocks.PUBLISHED[name](),
+    "released": lambda *block: released_block(_results_of(*block)),
     "reproductions": lambda name, scale, record: reproductions_block(name),
     "plan": lambda name, scale, record: plan_tables.plan_block(
         name, list(map(record.of, catalogue.choose_studies(["plan"], scale)))

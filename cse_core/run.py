@@ -52,10 +52,14 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """An encoder that exists before the study: an embedded backbone, a folder or a hub name. `sha256` as in Corpus."""
+    """An encoder that exists before the study: an embedded backbone, a folder or a hub name. `sha256` as in Corpus.
+
+    `tokenizer` names the encoder whose tokenizer it gets if it has none.
+    """
 
     name: str
     sha256: str = ""
+    tokenizer: str = ""
 
     @property
     def identity(self) -> str:

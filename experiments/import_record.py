@@ -16,7 +16,7 @@ from experiments.execution.recorded_runs import recorded_results
 from experiments.results import csv_record
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
-from experiments.studies.catalogue import EVERYTHING, choose_studies
+from experiments.studies.catalogue import choose_studies, names_at
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import run_content
@@ -36,7 +36,7 @@ class Options:
 def studies_by_scale(record: Path) -> dict[str, list[Study]]:
     """Return all studies at each scale of which the record has runs."""
     runs = csv_record.read_runs("", record)
-    scales = {name: choose_studies(list(EVERYTHING), name) for name in dict.fromkeys(runs["scale"])}
+    scales = {name: choose_studies(names_at(name), name) for name in dict.fromkeys(runs["scale"])}
     if len(csv_record.read_runs("quickstart", record)):
         scales["quickstart"] = choose_studies(["quickstart"], "quickstart")
     return scales

@@ -18,9 +18,9 @@ from experiments.cli.command import run_command
 from experiments.cli.console import console
 from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
-from experiments.schema.scales import SCALES
+from experiments.schema.scales import RELEASED, SCALES
 from experiments.storage.credentials import redact_credentials
-from experiments.studies.catalogue import EVERYTHING, choose_studies
+from experiments.studies.catalogue import choose_studies, names_at
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.removal import Traces, record_folders, remove, traces_of
@@ -87,9 +87,8 @@ def print_traces(options: Options, traces: Traces) -> None:
 def users_of(keys: tuple[str, ...]) -> list[str]:
     """Return a line for each row of a study that shows one of these runs, or a run that needs one."""
     lines = []
-    for scale in SCALES:
-        names = ["quickstart"] if scale == "quickstart" else list(EVERYTHING)
-        for study in choose_studies(names, scale):
+    for scale in (*SCALES, RELEASED.name):
+        for study in choose_studies(names_at(scale), scale):
             if keys_used := set(keys) & jobs_of([study]).keys():
                 rows = [row.label for row in study.rows if keys_used & set(row.keys().values())]
                 nested = {run.key for row in study.rows for each in row.runs() for run in _needs(each)}

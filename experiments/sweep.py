@@ -34,7 +34,7 @@ from experiments.results import csv_record
 from experiments.results.study_table import print_tables
 from experiments.schema.study_parts import Parts, choose_parts
 from experiments.search.search_command import search
-from experiments.studies.catalogue import EVERYTHING, STUDIES, choose_studies
+from experiments.studies.catalogue import STUDIES, choose_studies, names_at
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 
@@ -70,7 +70,7 @@ def rerun_recorded(options: Options) -> int:
     """Train recorded runs again and compare them with the record; return the exit status, as `main` does."""
     from experiments.audits.rerun import rerun  # lazy: slow import
 
-    names = list(options.studies) or (["quickstart"] if options.scale == "quickstart" else list(EVERYTHING))
+    names = list(options.studies) or names_at(options.scale)
     return rerun(
         options.rerun,
         choose_studies(names, options.scale),
@@ -99,7 +99,7 @@ def run_studies(asked: Options) -> int:
     studies = choose_parts(choose_studies(names, asked.scale), asked.parts)
     scales = {study.scale.name for study in studies}
     if len(scales) > 1:
-        raise ValueError("quickstart has a scale of its own; run it without other studies")
+        raise ValueError("quickstart and released have scales of their own; run each without other studies")
     if not (options.list or options.dry_run or options.plan):
         csv_record.check_writable(options.mlruns)
         check_database(options.mlruns)
@@ -128,7 +128,8 @@ def run_studies(asked: Options) -> int:
     failed, ended = _run_pending(work, timed, options) if work.pending else ({}, True)
     failed |= copy_arrays(studies, options)
     log_results(store_of(options), Tracker(options.mlruns))
-    print_tables(studies, options.mlruns, in_own_record(replace(asked, fresh=False)).mlruns if asked.fresh else None)
+    recorded = in_own_record(replace(asked, fresh=False)).mlruns if asked.fresh else None
+    print_tables(studies, options.mlruns, recorded, failed)
     sweep_report.print_outcome(names if asked.parts == Parts() else (), studies, jobs, failed, ended, options.mlruns)
     if failed:
         return 1

@@ -37,8 +37,8 @@ def differences(generated: Mapping[Path, str]) -> list[str]:
 
 
 def committed_folders(tables: Path) -> list[Path]:
-    """Return the folders of tables, without quickstart's, which git ignores."""
-    return [path for path in sorted(tables.glob("*")) if path.is_dir() and path.name != "quickstart"]
+    """Return the folders of tables, without those of quickstart and released, which git ignores."""
+    return [path for path in sorted(tables.glob("*")) if path.is_dir() and path.name not in ("quickstart", "released")]
 
 
 def read_text(path: Path) -> str:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from analysis.cells import IMPORTED, NOT_RUN, Cell, Results
 from analysis.report.formats import DASH, Grid, interval, mean_and_deviation, number
+from analysis.report.released_tables import released_grid
 from analysis.stats import significance
 from analysis.verdicts.gains import gains
 from cse_core.run import Pretrained, Run
 from experiments.schema.columns import COLUMNS, column
+from experiments.schema.scales import RELEASED
 from experiments.schema.study import Row
 
 SPLIT_FROM_COLUMNS = 4  # with this many columns, our scores and the published numbers are two tables
@@ -31,8 +33,10 @@ def is_average(name: str) -> bool:
 
 
 def grids(results: Results) -> tuple[Grid, ...]:
-    """Return grids of our scores and the published numbers; at paper scale also of their agreement."""
+    """Return grids of our scores and the published numbers; at paper scale, and of checkpoints, of their agreement."""
     shown = (*_score_grids(results), *_gains_grid(results))
+    if results.study.scale is RELEASED:
+        return (released_grid(results), *shown)
     return (*shown, reproduction_grid(results)) if results.study.scale.name == "paper" else shown
 
 

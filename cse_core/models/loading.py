@@ -5,6 +5,7 @@ have, and makes a tokenizer of five tokens where there are no tokenizer files: e
 """
 
 import json
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,18 @@ from cse_core.models.sentence_transformers_format import REMEDY, read_json
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
+logger = logging.getLogger(__name__)
 OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions start after the padding's index
 WITHOUT_POOLER = ("distilbert", "electra")  # have no pooling layer that could be left out
 MODEL_TYPES = ("bert", *OFFSET_POSITIONS, *WITHOUT_POOLER)
 JSON_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 TOKENIZER_FILES = "tokenizer.json, vocab.txt, or vocab.json with merges.txt"
+HEADS = {  # what released files hold besides the encoder, by the first part of the tensors' names
+    *("cls", "lm_head", "mlp", "pooler", "classifier", "qa_outputs", "discriminator", "generator"),
+    *("vocab_transform", "vocab_layer_norm", "vocab_projector", "discriminator_predictions", "generator_predictions"),
+    "generator_lm_head",
+}
+DATA_PARALLEL = {r"^module\.": ""}  # DataParallel's model is its `module`
 LEAST_FILLED = 0.9  # share of embedding rows that have a token; padding of the matrix adds a few per cent
 
 
@@ -30,15 +38,15 @@ def load(folder: Path, dropout: float | None = None) -> "tuple[PreTrainedModel, 
 
     `dropout` replaces the config's rates.
     """
-    from transformers import AutoConfig, logging  # lazy: slow import
+    import transformers  # lazy: slow import
 
-    logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
-    logging.disable_progress_bar()
+    transformers.logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
+    transformers.logging.disable_progress_bar()
     for name in JSON_FILES:
         if (folder / name).is_file():
             read_json(folder / name)
     # By default, transformers would ask whether to run a hub's code.
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
     if config.model_type not in MODEL_TYPES:
         raise ValueError(f"{folder}: expected a model type among {', '.join(MODEL_TYPES)}, found {config.model_type}")
     if dropout is not None:
@@ -65,32 +73,45 @@ def _load_model(folder: Path, config: "PreTrainedConfig") -> "PreTrainedModel":
             trust_remote_code=False,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # the error below names them
+            weights_only=True,  # a pickle that would run code is refused
+            key_mapping=DATA_PARALLEL,
             **pooler,
         )
     except OSError:
         raise
     except Exception as error:  # what is no safetensors file or pickle raises errors of many kinds
+        if blocked := re.search(r"unsupported (?:global|class) (\S+)", str(error), re.IGNORECASE):
+            raise ValueError(
+                f"{path}: refused, as reading it would run {blocked[1]}; expected only tensors, as in model.safetensors"
+            ) from error
         first = str(error).partition("\n")[0]
+        if "weights_only" in first:  # torch advises to read it all the same
+            first = "no file of tensors"
         raise ValueError(f"{path}: cut short or damaged ({first}); {REMEDY}") from error
     _check_weights(path, info, config.num_hidden_layers, model.base_model_prefix)
     return model
 
 
 def _check_weights(path: Path, info: dict[str, Any], layers: int, base: str) -> None:
-    """Refuse weights that are not those of the config; unused heads and poolers are allowed."""
+    """Refuse weights that are not those of the config; unused heads and poolers are allowed, others with a warning."""
     missing, unexpected = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
     advice = "take config.json and weights from the same model, and " + REMEDY
     if missing:
         prefix = _prefix(missing, unexpected, base)
         if prefix:
-            advice = f"its names begin with {prefix!r}: save them without it (DataParallel's model is its `module`)"
+            advice = f"its names begin with {prefix!r}: save them without it"
         raise ValueError(f"{path}: {_summary(missing)} missing, which config.json expects; {advice}")
     if info["mismatched_keys"]:
         name, actual, expected = min(info["mismatched_keys"])
         raise ValueError(f"{path}: {name} has shape {list(actual)}, config.json expects {list(expected)}; {advice}")
-    more = [name for name in unexpected if any(int(n) >= layers for n in re.findall(r"\blayer\.(\d+)\.", name))]
+    others = {name: name.removeprefix(f"{base}.").partition(".")[0] for name in unexpected}
+    others = {name: part for name, part in others.items() if part not in HEADS and not name.endswith(".position_ids")}
+    more = [name for name in others if any(int(n) >= layers for n in re.findall(r"\blayer\.(\d+)\.", name))]
     if more:
         raise ValueError(f"{path}: holds {_summary(more)}, but config.json has {layers} layers; {advice}")
+    if others:
+        parts = ", ".join(sorted(set(others.values())))
+        logger.warning("%s: left out what is no part of the encoder: %s", path, parts)
 
 
 def _summary(names: list[str]) -> str:

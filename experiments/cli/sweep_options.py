@@ -19,7 +19,7 @@ class Options:
     studies: tyro.conf.Positional[tuple[str, ...]] = ()
     """Names of studies, or of a paper for all of its studies, or `all`; without names, `quickstart`."""
     scale: str = "small"
-    """Size of the runs: small, small-1m or paper. The study quickstart has a fixed scale."""
+    """Size of the runs: small, small-1m or paper. Quickstart and released have fixed ones."""
     data: Path | None = None
     """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
     mlruns: Path = MLRUNS

@@ -205,5 +205,5 @@ def _print_mlflow_pages(scale: str, trained: Sequence[str], mlruns: Path) -> Non
     if tracker.uri.startswith("sqlite") and not (mlruns / "mlflow.db").is_file():
         return  # a record from elsewhere: nothing was trained here
     print_mlflow_command(tracker)
-    if len(trained) <= MAX_COMPARED_RUNS:
+    if 0 < len(trained) <= MAX_COMPARED_RUNS:
         console.print(f"then compare them at {tracker.compare_page(scale, trained)}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.results.csv_table import DamagedFileError, Table
 from experiments.results.manifest import Manifest
-from experiments.schema.scales import SCALES
+from experiments.schema.scales import RELEASED, SCALES
 from experiments.schema.study import ARRAY_VIEWS, Row, Study
 from experiments.schema.teachers import old_teachers
 from experiments.storage.record_folders import MLRUNS
@@ -105,7 +105,7 @@ def read_results(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
         RUNS_TABLE.read(folder),
     )  # runs last: a merge writes the runs of new scores first
     _refuse_unknown_runs(folder, runs, scores)
-    _refuse_unknown_scale(folder, runs, {*SCALES, MANUAL_RUNS, scale})
+    _refuse_unknown_scale(folder, runs, {*SCALES, RELEASED.name, MANUAL_RUNS, scale})
     return scores.merge(runs, on="key", how="left", validate="m:1")[RESULTS]
 
 

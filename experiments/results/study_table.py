@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
 from rich.table import Table
 
 from experiments.cli.console import console
-from experiments.results import csv_record
+from experiments.results import csv_record, released_verdicts
 from experiments.results.row_scores import StudyScores, study_scores
 from experiments.schema.columns import LOW_IS_GOOD, column
+from experiments.schema.scales import RELEASED
 from experiments.schema.study import Row, Study
 
 DASH, PLUS_MINUS = "\N{EN DASH}", "\N{PLUS-MINUS SIGN}"
@@ -23,8 +24,13 @@ def main_column(study: Study) -> str:
     return next((name for name in study.columns if len(column(name).tasks) > 1), study.columns[0])
 
 
-def print_tables(studies: Iterable[Study], mlruns: Path, recorded: Path | None = None) -> None:
-    """Print studies from the record in a folder, with the scores of the record in another folder beside them."""
+def print_tables(
+    studies: Iterable[Study], mlruns: Path, recorded: Path | None = None, failed: Mapping[str, str] | None = None
+) -> None:
+    """Print studies from the record in a folder, with the scores of the record in another folder beside them.
+
+    Public checkpoints are shown with verdicts; `failed` are the reasons, by key, why some could not be scored.
+    """
     results, curves = cache(csv_record.read_results), cache(csv_record.read_curves)  # each is read once
 
     def scores_in(study: Study, folder: Path) -> StudyScores:
@@ -33,7 +39,20 @@ def print_tables(studies: Iterable[Study], mlruns: Path, recorded: Path | None =
 
     for study in studies:
         folders = [mlruns] if recorded is None else [mlruns, recorded]
-        print_study(study, *(scores_in(study, folder) for folder in folders))
+        scores = [scores_in(study, folder) for folder in folders]
+        if study.scale is RELEASED:
+            print_verdicts(study, scores[0], failed or {})
+        else:
+            print_study(study, *scores)
+
+
+def print_verdicts(study: Study, measured: StudyScores, failed: Mapping[str, str]) -> None:
+    """Print a study of public checkpoints with its verdicts."""
+
+    def ours(row: Row, name: str) -> float | None:
+        return next(iter(_present(measured, row, name)), None)
+
+    released_verdicts.print_verdicts(study, released_verdicts.compare(study, ours, failed))
 
 
 def print_study(study: Study, measured: StudyScores, recorded: StudyScores | None = None) -> None:

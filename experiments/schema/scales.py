@@ -95,6 +95,16 @@ SCALES = {
     )
 }
 
+# Public checkpoints, as they are: the scale of the study `released`, which trains nothing, and of no other.
+RELEASED = Scale(
+    name="released",
+    title="public checkpoints, from the Hugging Face hub or a folder",
+    backbones=SCALES["paper"].backbones,
+    corpus=SCALES["paper"].corpus,
+    seeds=(),
+    notes="Nothing is trained. The first scoring pins each checkpoint's content for its store.",
+)
+
 
 def seed_stream(declared: Sequence[int]) -> Iterator[int]:
     """Yield the declared seeds, then 1, 2, 3 ... without these and without those of searches, pilots and the plan."""

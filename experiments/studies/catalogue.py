@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cse_core.lookup import look_up, unknown
 from experiments.plan import pilots, plan_objectives, plan_orders, plan_rankcse, plan_rankencoder
-from experiments.schema.scales import SCALES
+from experiments.schema.scales import RELEASED, SCALES
 from experiments.schema.study import Study, StudyAt
 from experiments.storage.record_folders import is_own_study
 from experiments.studies import (
@@ -17,6 +17,7 @@ from experiments.studies import (
     rankcse_tables,
     rankencoder_analyses,
     rankencoder_tables,
+    released,
     robustness,
     whitenedcse_tables,
 )
@@ -35,6 +36,11 @@ PLANNED: dict[str, dict[str, StudyAt]] = {
     "plan": plan_rankcse.STUDIES | plan_rankencoder.STUDIES | plan_objectives.STUDIES | plan_orders.STUDIES,
 }
 EVERYTHING = ("all", *PLANNED)
+# At a scale of their own, whatever scale the others are run at.
+OWN_SCALES = {
+    "quickstart": SCALES["quickstart"],
+    **dict.fromkeys(("released", *released.STUDIES), RELEASED),
+}
 
 
 def _order_in_paper(name: str) -> tuple[int, int, str]:
@@ -50,11 +56,20 @@ STUDIES: dict[str, StudyAt] = {
 }
 
 
+def names_at(scale_name: str) -> list[str]:
+    """Return names of all studies at a scale."""
+    fixed = [name for name, scale in OWN_SCALES.items() if scale.name == scale_name]
+    return fixed[:1] or list(EVERYTHING)
+
+
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
-    """Return the studies of the given names: a study, a paper for all of its studies, `all`, or `quickstart`."""
-    scale = look_up("scale", scale_name, SCALES)
-    groups = PAPERS | PLANNED
-    studies = STUDIES | {name: study for group in PLANNED.values() for name, study in group.items()}
+    """Return the studies of the given names: a study, a paper or `released` for its studies, `all`, or `quickstart`.
+
+    Quickstart and the studies of `released` have a fixed scale.
+    """
+    scale = look_up("scale", scale_name, SCALES | {RELEASED.name: RELEASED})
+    groups = PAPERS | PLANNED | {"released": released.STUDIES}
+    studies = STUDIES | {name: study for group in (*PLANNED, "released") for name, study in groups[group].items()}
     chosen: dict[str, StudyAt] = {}
     for name in names:
         if name == "quickstart":
@@ -69,7 +84,10 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
             chosen[name] = studies[name]
         else:
             raise unknown("study", name, ["all", "quickstart", *groups, *studies])
-    return [study(SCALES["quickstart"] if name == "quickstart" else scale) for name, study in chosen.items()]
+    others = [name for name in chosen if name not in OWN_SCALES]
+    if others and scale is RELEASED:
+        raise ValueError(f"scale released: expected the studies {', '.join(released.STUDIES)}, got {others[0]}")
+    return [study(OWN_SCALES.get(name, scale)) for name, study in chosen.items()]
 
 
 def single(name: str, scale_name: str) -> Study:

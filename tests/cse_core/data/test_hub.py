@@ -1,15 +1,12 @@
 """Where data is found: in folders, and on a hub that a small server plays for a real process."""
 
-import hashlib
 import io
 import json
 import os
 import subprocess
 import sys
 import tarfile
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import huggingface_hub
@@ -17,6 +14,7 @@ import pytest
 
 from cse_core.data import locate
 from tests.support.archives import add, member
+from tests.support.hub_server import hub_environment, hub_server
 
 PREFIX = f"/datasets/{locate.REPOSITORY}/resolve/main/"
 CORPUS = b"The first line.\n\nThe third line.\n"
@@ -71,38 +69,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def hub(files: dict[str, bytes]) -> Iterator[tuple[str, list[str]]]:
     """The address of a server with these files, and the requests made so far."""
-    requests: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self, body: bool) -> None:
-            requests.append(f"{self.command} {self.path.removeprefix(PREFIX)}")
-            content = files.get(self.path.removeprefix(PREFIX))
-            self.send_response(404 if content is None else 200)
-            if content is None:
-                self.send_header("X-Error-Code", "EntryNotFound")
-            self.send_header("X-Repo-Commit", "c" * 40)
-            self.send_header("ETag", f'"{hashlib.sha256(content or b"").hexdigest()}"')
-            self.send_header("Content-Length", str(len(content or b"")))
-            self.end_headers()
-            if body:
-                self.wfile.write(content or b"")
-
-        def do_HEAD(self) -> None:
-            self.answer(False)
-
-        def do_GET(self) -> None:
-            self.answer(True)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", requests
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with hub_server({f"datasets/{locate.REPOSITORY}/{name}": content for name, content in files.items()}) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
@@ -111,14 +79,13 @@ def seen(hub: tuple[str, list[str]], files: dict[str, bytes], tmp_path_factory: 
     home = tmp_path_factory.mktemp("home")
     (home / "data").mkdir()
     (home / "data" / "wiki1m_for_simcse.txt").write_text("From the folder.\n")
-    environment = {name: value for name, value in os.environ.items() if name not in ("CSE_DATA", "HF_HUB_OFFLINE")}
-    environment |= {"HF_ENDPOINT": hub[0], "NO_PROXY": "127.0.0.1", "CSE_CACHE": str(home / "cache")}
-    environment |= {"HF_HOME": str(home / "hf"), "HF_HUB_CACHE": str(home / "hf" / "hub")}
+    environment = {name: value for name, value in hub_environment(hub[0], home).items() if name != "CSE_DATA"}
     kind = "archive" if "senteval.tar" in files else "none"
     command = [sys.executable, "-c", CHILD, str(home / "data"), kind]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout) | {"home": str(home), "requests": list(hub[1])}
+    requests = [request.replace(PREFIX, "") for request in hub[1]]
+    return json.loads(done.stdout) | {"home": str(home), "requests": requests}
 
 
 class TestLocate:

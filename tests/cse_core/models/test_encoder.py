@@ -164,6 +164,7 @@ def test_unknown_names_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match=r"pooling must be one of cls, mean, .*, got 'max'"):
         Encoder.from_pretrained("wiki-tiny", pooling="max")
     places = r"backbone 'nobody/nothing': neither embedded \(wiki-mini, wiki-tiny\), nor a folder with a config.json, "
+    places += r"nor in CSE_ENCODERS \(unset\), "
     with pytest.raises(FileNotFoundError, match=places + "nor available from the Hugging Face hub"):
         resolve("nobody/nothing")
 

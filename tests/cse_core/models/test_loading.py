@@ -104,13 +104,13 @@ def plain_names(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 WRONG_WEIGHTS = {
-    "DataParallel": (
-        weights(lambda state: {f"module.{name}": value for name, value in state.items()}),
-        r"safetensors: embeddings.LayerNorm.bias and 36 more tensors missing, .*; its names begin with 'module.': save",
+    "names with a prefix": (
+        weights(lambda state: {f"student.{name}": value for name, value in state.items()}),
+        r"embeddings.LayerNorm.bias and 36 more tensors missing, .*; its names begin with 'student.': save",
     ),
-    "DataParallel of a model without heads": (
-        weights(lambda state: {f"module.{name}": value for name, value in plain_names(state).items()}),
-        r"36 more tensors missing, .*; its names begin with 'module.': save",
+    "names with a prefix, of a model without heads": (
+        weights(lambda state: {f"student.{name}": value for name, value in plain_names(state).items()}),
+        r"36 more tensors missing, .*; its names begin with 'student.': save",
     ),
     "a layer less": (
         weights(lambda state: {name: value for name, value in state.items() if ".layer.1." not in name}),

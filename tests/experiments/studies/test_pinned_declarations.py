@@ -31,7 +31,8 @@ CLAIM_FIELDS = ("study", "claim", "kind", "better", "worse", "column", "more", "
 
 @cache
 def declared(scale: str) -> tuple[Study, ...]:
-    return tuple(choose_studies(["quickstart" if scale == "quickstart" else "all"], scale))
+    names = [scale] if scale in ("quickstart", "released") else ["all"]
+    return tuple(choose_studies(names, scale))
 
 
 def row_of(study: Study, one: Row) -> list[Any]:
@@ -83,7 +84,7 @@ def pinned_claims() -> list[dict[str, str]]:
 
 
 def pinned_studies() -> list[dict[str, str]]:
-    return [pinned_study(study) for scale in ("quickstart", *SIZES) for study in declared(scale)]
+    return [pinned_study(study) for scale in ("quickstart", *SIZES, "released") for study in declared(scale)]
 
 
 def read(name: str) -> list[dict[str, str]]:
@@ -99,7 +100,7 @@ def write(name: str, fields: tuple[str, ...], lines: list[dict[str, str]]) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", ["quickstart", *SIZES])
+@pytest.mark.parametrize("scale", ["quickstart", *SIZES, "released"])
 def test_every_study_has_the_runs_scorers_and_metrics_that_are_pinned(scale: str) -> None:
     pinned = {line["study"]: line for line in read("studies.csv") if line["scale"] == scale}
     found = {study.name: pinned_study(study) for study in declared(scale)}

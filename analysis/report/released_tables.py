@@ -1,0 +1,64 @@
+"""Make the grids of the public checkpoints: what is printed for each, what it scores here, and the verdict."""
+
+from collections.abc import Sequence
+
+from analysis.cells import Results
+from analysis.report.formats import DASH, Grid, markdown, number
+from cse_core.evaluation.scorers import Cosine
+from cse_core.run import Pretrained
+from experiments.results.released_verdicts import MARGIN, Verdict, compare, summary
+from experiments.schema.columns import column
+from experiments.schema.study import Row, published_lines
+
+HEADER = ("row", "checkpoint", "vector", "printed in", "printed", "ours", "verdict", "sets that differ")
+POOLINGS = {"cls": "[CLS], no head", "first_last_mean": "mean of first and last layer"}
+
+
+def released_grid(results: Results) -> Grid:
+    """Return a line for each row: its checkpoint, its printed average, ours and the verdict."""
+    average = column(results.study.columns[-1]).heading
+    lines = tuple(map(_line, compare(results.study, results.value)))
+    return Grid(f"{average}: public checkpoints and their printed numbers", HEADER, lines)
+
+
+def released_block(studies_results: Sequence[Results]) -> str:
+    """Return both studies' grids as Markdown, their counts, and what is to be known of single rows."""
+    parts = []
+    for results in studies_results:
+        counts = summary(compare(results.study, results.value))
+        parts += [markdown(released_grid(results)), f"{results.study.name}: {counts}."]
+    notes: dict[str, list[str]] = {}
+    for row in (row for results in studies_results for row in results.study.rows if row.note):
+        labels = notes.setdefault(row.note, [])
+        labels += [] if row.label in labels else [row.label]
+    parts.append("\n".join(f"- {', '.join(labels)}: {note}." for note, labels in notes.items()))
+    margin = f"An average reproduces its printed number if the two are at most {MARGIN:g} points apart."
+    return "\n\n".join([margin, *parts])
+
+
+def _line(verdict: Verdict) -> tuple[str, ...]:
+    row = verdict.row
+    return (
+        row.label,
+        row.encoder.name if isinstance(row.encoder, Pretrained) else DASH,
+        _vector(row) if row.encoder else DASH,
+        _source(row),
+        number(verdict.printed),
+        number(verdict.ours),
+        verdict.text,
+        verdict.gaps_text or DASH,
+    )
+
+
+def _source(row: Row) -> str:
+    """Return the paper and the table that print a row's scores."""
+    if not row.published:
+        return DASH
+    line = published_lines(row.published.table)[0]
+    return f"{line['paper']}, {line['table'].replace('Table', 'Table ')}"
+
+
+def _vector(row: Row) -> str:
+    """Return the pooling of a row in words, or its template."""
+    assert isinstance(row.scorer, Cosine)
+    return row.scorer.template or POOLINGS.get(row.scorer.pooling or "", row.scorer.pooling or "")

@@ -1,0 +1,75 @@
+"""A server that plays the Hugging Face hub for real processes: files of data sets and of models."""
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+COMMIT = "c" * 40
+
+
+def _content(path: str, files: Mapping[str, bytes]) -> bytes | None:
+    """A file's bytes, or for a model's name what the hub says of it; `files` are by repository and name."""
+    path = path.partition("?")[0].lstrip("/")
+    for marker in ("/resolve/main/", f"/resolve/{COMMIT}/"):
+        if marker in path:
+            return files.get(path.replace(marker, "/"))
+    repository = path.removeprefix("api/models/").partition("/revision/")[0].partition("/tree/")[0]
+    names = [name.removeprefix(f"{repository}/") for name in files if name.startswith(f"{repository}/")]
+    if not path.startswith("api/models/") or not names:
+        return None
+    if "/tree/" in path:
+        sizes = {name: len(files[f"{repository}/{name}"]) for name in names}
+        tree = [{"type": "file", "path": name, "size": sizes[name], "oid": COMMIT} for name in names]
+        return json.dumps(tree).encode()
+    about = {"id": repository, "sha": COMMIT, "siblings": [{"rfilename": name} for name in names]}
+    return json.dumps(about).encode()
+
+
+@contextmanager
+def hub_server(files: Mapping[str, bytes]) -> Generator[tuple[str, list[str]]]:
+    """Serve files; give the address and the list of requests made so far."""
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self, body: bool) -> None:
+            requests.append(f"{self.command} {self.path}")
+            content = _content(self.path, files)
+            self.send_response(404 if content is None else 200)
+            if content is None:
+                self.send_header("X-Error-Code", "EntryNotFound" if "/resolve/" in self.path else "RepoNotFound")
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("ETag", f'"{hashlib.sha256(content or b"").hexdigest()}"')
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            if body:
+                self.wfile.write(content or b"")
+
+        def do_HEAD(self) -> None:
+            self.answer(False)
+
+        def do_GET(self) -> None:
+            self.answer(True)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", requests
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def hub_environment(address: str, home: Path) -> dict[str, str]:
+    """The variables of a process with empty caches that asks this hub."""
+    gone = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "CSE_ENCODERS")
+    kept = {name: value for name, value in os.environ.items() if name not in gone}
+    caches = {"HF_HOME": home / "hf", "HF_HUB_CACHE": home / "hf" / "hub", "CSE_CACHE": home / "cache"}
+    return kept | {"HF_ENDPOINT": address, "NO_PROXY": "127.0.0.1"} | {name: str(path) for name, path in caches.items()}
