@@ -13,7 +13,8 @@ import tyro
 from rich.progress import track
 
 from analysis.cells import join
-from analysis.stats.bootstrap import RESAMPLES, paired_bootstrap
+from analysis.stats.bootstrap import paired_bootstrap
+from analysis.stats.resampling import RESAMPLES
 from cse_core.data.senteval import pairs
 from cse_core.evaluation import suite
 from experiments.cli.command import run_command

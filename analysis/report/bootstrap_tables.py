@@ -7,13 +7,8 @@ import pandas as pd
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
 from analysis.stats import significance
-from analysis.stats.bootstrap import (
-    Estimate,
-    difference_bootstrap,
-    interquartile_mean,
-    mean,
-    probability_of_improvement,
-)
+from analysis.stats.bootstrap import difference_bootstrap, interquartile_mean, mean, probability_of_improvement
+from analysis.stats.resampling import Estimate
 from analysis.stats.significance import Interval
 from experiments.results.csv_record import score_source
 from experiments.schema.columns import column

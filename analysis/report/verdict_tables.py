@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from analysis.report.formats import DASH, MINUS, Grid, interval, number, p_value
 from analysis.report.study_tables import name_of
 from analysis.stats import significance
-from analysis.stats.bootstrap import Estimate
+from analysis.stats.resampling import Estimate
 from analysis.verdicts.claims import Overall
 from analysis.verdicts.comparisons import AGREES, Verdict
 from experiments.schema.columns import column

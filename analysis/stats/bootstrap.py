@@ -6,29 +6,20 @@ computed is None: the interval of one seed, a correlation with equal scores.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from analysis.stats.rank_correlation import resampled_spearman, tau_b
+from analysis.stats.resampling import RESAMPLES, Estimate, blocks, generator, percentiles
 from analysis.stats.significance import LEVEL, ROUNDING, Interval, check_numbers
 
-RESAMPLES = 10_000
-BLOCK = 2**18  # numbers drawn at a time, to fit the processor's cache
 Scores = Float[np.ndarray, "seeds tasks"]
 Draws = Float[np.ndarray, "draws seeds tasks"]
 DrawnValues = Float[np.ndarray, " draws"]
 Pairs = Sequence[float] | Sequence[Sequence[float]] | np.ndarray | Sequence[np.ndarray]
-
-
-class Estimate(NamedTuple):
-    """A statistic of the scores, and its percentile interval."""
-
-    value: float | None
-    interval: Interval | None
 
 
 @dataclass(frozen=True)
@@ -52,12 +43,12 @@ def paired_bootstrap(
     no rho and are left out; they only occur with very few pairs.
     """
     sets = _checked_sets(first, second, gold)
-    random = _generator(resamples, seed)
+    random = generator(resamples, seed)
     observed, drawn = 0.0, np.zeros(resamples)
     for scores, gold_scores in sets:
         n = len(gold_scores)
         observed += float(_rho_difference(scores, gold_scores, np.ones((n, 1), dtype=np.int64))[0]) / len(sets)
-        for block in _blocks(resamples, n):
+        for block in blocks(resamples, n):
             drawn[block] += _rho_difference(
                 scores, gold_scores, _draw_counts(random, n, block.stop - block.start)
             ) / len(sets)
@@ -66,7 +57,7 @@ def paired_bootstrap(
     if math.isnan(observed) or not len(drawn):
         return Difference(None, None, None, pairs)
     count = min(int((drawn <= ROUNDING).sum()), int((drawn >= -ROUNDING).sum()))
-    return Difference(observed, _percentiles(drawn, level), min(1.0, 2 * (1 + count) / (1 + len(drawn))), pairs)
+    return Difference(observed, percentiles(drawn, level), min(1.0, 2 * (1 + count) / (1 + len(drawn))), pairs)
 
 
 def mean(scores: Float[np.ndarray, "*draws seeds tasks"]) -> Float[np.ndarray, "*draws"]:
@@ -146,15 +137,15 @@ def order_bootstrap(
     seeds = [len(x) for x in a], [len(x) for x in b]
     if paired and seeds[0] != seeds[1]:
         raise ValueError(f"pairs need equally many seeds, got {seeds[0]} and {seeds[1]}")
-    random = _generator(resamples, seed)
+    random = generator(resamples, seed)
     if value is None or min(*seeds[0], *seeds[1]) < 2:
         return Estimate(value, None)
     drawn = np.empty(resamples)
-    for block in _blocks(resamples, len(a) ** 2 + sum(seeds[0] + seeds[1])):
+    for block in blocks(resamples, len(a) ** 2 + sum(seeds[0] + seeds[1])):
         picks = [[random.integers(0, n, (block.stop - block.start, n)) for n in counts] for counts in seeds]
         drawn[block] = tau_b(_means(a, picks[0]), _means(b, picks[0 if paired else 1]))
     drawn = drawn[np.isfinite(drawn)]  # a draw that ties all methods has no order
-    return Estimate(value, _percentiles(drawn, level) if len(drawn) else None)
+    return Estimate(value, percentiles(drawn, level) if len(drawn) else None)
 
 
 def _bootstrap(
@@ -166,17 +157,17 @@ def _bootstrap(
     paired: bool,
     level: float,
 ) -> Estimate:
-    random = _generator(resamples, seed)
+    random = generator(resamples, seed)
     value = float(statistic(*(x[None] for x in arrays))[0])
     if min(len(x) for x in arrays) < 2:
         return Estimate(value, None)
     tasks = arrays[0].shape[1]
     drawn = np.empty(resamples)
-    for block in _blocks(resamples, math.prod(len(x) for x in arrays) * tasks):
+    for block in blocks(resamples, math.prod(len(x) for x in arrays) * tasks):
         shapes = [(block.stop - block.start, len(x), 1 if whole_runs or paired else tasks) for x in arrays]
         picks = [random.integers(0, shape[1], shape) for shape in shapes]
         drawn[block] = statistic(*(x[picks[0 if paired else i], np.arange(tasks)] for i, x in enumerate(arrays)))
-    return Estimate(value, _percentiles(drawn, level))
+    return Estimate(value, percentiles(drawn, level))
 
 
 def _rho_difference(scores: np.ndarray, gold: np.ndarray, counts: np.ndarray) -> DrawnValues:
@@ -195,22 +186,6 @@ def _wins(a: Draws, b: Draws) -> DrawnValues:
 
 def _means(methods: list[np.ndarray], picks: list[np.ndarray]) -> Float[np.ndarray, "draws methods"]:
     return np.stack([x[p].mean(axis=1) for x, p in zip(methods, picks, strict=True)], axis=1)
-
-
-def _percentiles(drawn: DrawnValues, level: float) -> Interval:
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high))
-
-
-def _blocks(resamples: int, size: int) -> Iterator[slice]:
-    step = max(1, BLOCK // size)
-    return (slice(start, min(start + step, resamples)) for start in range(0, resamples, step))
-
-
-def _generator(resamples: int, seed: int) -> np.random.Generator:
-    if resamples < 1:
-        raise ValueError(f"resamples must be at least 1, got {resamples}")
-    return np.random.default_rng(seed)
 
 
 def _checked_sets(first: Pairs, second: Pairs, gold: Pairs) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -9,7 +9,8 @@ import scipy
 from analysis import benchmark_ratios
 from analysis.cells import Cell, Results
 from analysis.stats import significance
-from analysis.stats.bootstrap import Estimate, order_bootstrap
+from analysis.stats.bootstrap import order_bootstrap
+from analysis.stats.resampling import Estimate
 from experiments.schema.columns import column
 from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
 
