@@ -19,6 +19,7 @@ from analysis.stats.significance import LEVEL, ROUNDING, Interval, check_numbers
 Scores = Float[np.ndarray, "seeds tasks"]
 Draws = Float[np.ndarray, "draws seeds tasks"]
 DrawnValues = Float[np.ndarray, " draws"]
+RunsPairs = Sequence[Float[np.ndarray, "seeds pairs"]]
 Pairs = Sequence[float] | Sequence[Sequence[float]] | np.ndarray | Sequence[np.ndarray]
 
 
@@ -43,16 +44,51 @@ def paired_bootstrap(
     no rho and are left out; they only occur with very few pairs.
     """
     sets = _checked_sets(first, second, gold)
-    random = generator(resamples, seed)
-    observed, drawn = 0.0, np.zeros(resamples)
-    for scores, gold_scores in sets:
-        n = len(gold_scores)
-        observed += float(_rho_difference(scores, gold_scores, np.ones((n, 1), dtype=np.int64))[0]) / len(sets)
-        for block in blocks(resamples, n):
-            drawn[block] += _rho_difference(
-                scores, gold_scores, _draw_counts(random, n, block.stop - block.start)
-            ) / len(sets)
-    pairs = sum(len(gold_scores) for _, gold_scores in sets)
+    return _on_drawn_pairs(sets, np.array([1.0, -1.0]), np.broadcast_to((1.0, -1.0), (resamples, 2)), seed, level)
+
+
+def crossed_bootstrap(
+    first: RunsPairs,
+    second: RunsPairs,
+    gold: Sequence[np.ndarray],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    *,
+    level: float = LEVEL,
+) -> Difference:
+    """Would runs of first beat runs of second with other seeds and on other pairs, both drawn anew?
+
+    The first two have a matrix (seeds, pairs) a set. A draw takes seeds of each method independently, the same in all
+    sets, and pairs within each set, the same for all seeds and both methods (Owen, 2007: pigeonhole bootstrap). If a
+    method has one seed there is neither an interval nor p. p and draws that are left out are as in `paired_bootstrap`.
+    """
+    sets, counts = _checked_runs(first, second, gold)
+    random = np.random.default_rng((seed, 1))  # so that pairs are drawn as in `paired_bootstrap`
+    shares = [random.multinomial(n, [1 / n] * n, resamples) / n for n in counts]
+    weights = np.concatenate([shares[0], -shares[1]], axis=1)
+    plain = np.repeat((1 / counts[0], -1 / counts[1]), counts)
+    both = _on_drawn_pairs(sets, plain, weights, seed, level)
+    return both if min(counts) > 1 else Difference(both.difference, None, None, both.n)
+
+
+def _on_drawn_pairs(
+    sets: Sequence[tuple[np.ndarray, np.ndarray]],
+    plain: Float[np.ndarray, " encoders"],
+    weights: Float[np.ndarray, "draws encoders"],
+    seed: int,
+    level: float,
+) -> Difference:
+    """Return the weighted sum of encoders' correlations, as observed by `plain`, and on drawn pairs by `weights`."""
+    random = generator(len(weights), seed)
+    observed, drawn = 0.0, np.zeros(len(weights))
+    for scores, gold in sets:
+        n = len(gold)
+        whole = resampled_spearman(scores, gold, np.ones((n, 1), dtype=np.int64))
+        observed += float(plain @ whole[:, 0]) / len(sets)
+        for block in blocks(len(weights), n):
+            rho = resampled_spearman(scores, gold, _draw_counts(random, n, block.stop - block.start))
+            drawn[block] += np.einsum("de,ed->d", weights[block], rho) / len(sets)
+    pairs = sum(len(gold) for _, gold in sets)
     drawn = drawn[np.isfinite(drawn)]
     if math.isnan(observed) or not len(drawn):
         return Difference(None, None, None, pairs)
@@ -170,11 +206,6 @@ def _bootstrap(
     return Estimate(value, percentiles(drawn, level))
 
 
-def _rho_difference(scores: np.ndarray, gold: np.ndarray, counts: np.ndarray) -> DrawnValues:
-    first, second = resampled_spearman(scores, gold, counts)
-    return first - second
-
-
 def _draw_counts(random: np.random.Generator, pairs: int, draws: int) -> Int[np.ndarray, "pairs draws"]:
     picks = random.integers(0, pairs, (pairs, draws)) * draws + np.arange(draws)
     return np.bincount(picks.ravel(), minlength=pairs * draws).reshape(pairs, draws).astype(np.int32)
@@ -207,6 +238,27 @@ def _checked_sets(first: Pairs, second: Pairs, gold: Pairs) -> list[tuple[np.nda
     return sets
 
 
+def _checked_runs(
+    first: RunsPairs, second: RunsPairs, gold: Sequence[np.ndarray]
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], tuple[int, int]]:
+    """Return, for every set, all runs' scores (runs, pairs) and the gold scores, and the methods' numbers of seeds."""
+    if not len(first) == len(second) == len(gold) or not len(gold):
+        sizes = [len(first), len(second), len(gold)]
+        raise ValueError(f"first, second and gold: expected the same sets, at least one, got {sizes}")
+    sets = []
+    for i, (a, b, c) in enumerate(zip(first, second, gold, strict=True), 1):
+        a, b = _checked_matrix(a, f"first, set {i}", "pairs"), _checked_matrix(b, f"second, set {i}", "pairs")
+        c = check_numbers(c, f"gold, set {i}")
+        if not a.shape[1] == b.shape[1] == len(c):
+            sizes = f"{a.shape[1]}, {b.shape[1]} and {len(c)}"
+            raise ValueError(f"first, second and gold, set {i}: expected one score a pair, got {sizes}")
+        sets.append((np.concatenate([a, b]), c))
+    counts = {(len(a), len(b)) for a, b in zip(first, second, strict=True)}
+    if len(counts) > 1:
+        raise ValueError(f"first and second: expected the same seeds in every set, got {sorted(counts)}")
+    return sets, counts.pop()
+
+
 def _checked_methods(scores: Sequence[Sequence[float]], name: str) -> list[np.ndarray]:
     return [check_numbers(seeds, f"{name}, method {i}") for i, seeds in enumerate(scores, 1)]
 
@@ -218,10 +270,10 @@ def _two_matrices(a: Scores, b: Scores) -> list[Scores]:
     return both
 
 
-def _checked_matrix(scores: Scores, name: str) -> Scores:
+def _checked_matrix(scores: Scores, name: str, across: str = "tasks") -> Scores:
     array = np.asarray(scores, dtype=float)
     if array.ndim != 2 or not array.size:
-        raise ValueError(f"{name}: expected a (seeds, tasks) matrix, got shape {array.shape}")
+        raise ValueError(f"{name}: expected a (seeds, {across}) matrix, got shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: expected finite numbers, got {array.tolist()}")
     return array
