@@ -261,7 +261,7 @@ def halves(scale: Scale) -> Study:
         columns=("imbalance", "left_nearer"),
         comparisons=(
             is_near(50.0, ours, claim="C10", column="left_nearer", margin=PARITY, reading="halves weigh the same"),
-            *(is_below(ours, other, "C10", "imbalance", reading="more evenly than it") for other in (simcse, diffcse)),
+            *(is_below(ours, other, "C10", "imbalance", reading="more even than both") for other in (simcse, diffcse)),
         ),
     )
 
