@@ -1,21 +1,25 @@
-"""Estimate whether a study's differences would hold on other pairs, by paired bootstrap of one checkpoint a row.
+"""Estimate whether a study's differences would hold on other pairs, and with other seeds and on other pairs.
 
 python analysis/pair_bootstrap.py robustness [--scale small] [--data FOLDER] [--mlruns FOLDER]
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
 import tyro
 from rich.progress import track
 
-from analysis.cells import join
-from analysis.stats.bootstrap import RESAMPLES, paired_bootstrap
+from analysis.cells import Cell, join
+from analysis.report.bootstrap_tables import two_row_differences
+from analysis.stats.bootstrap import Difference, crossed_bootstrap, paired_bootstrap
+from analysis.stats.resampling import RESAMPLES
 from cse_core.data.senteval import pairs
 from cse_core.evaluation import suite
+from cse_core.models.embedding_cache import SentenceEncoder
+from cse_core.run import Pretrained, Run
 from experiments.cli.command import run_command
 from experiments.execution.job import ExecutionSettings, load_encoder
 from experiments.execution.plan import SCORE_TOLERANCE
@@ -29,27 +33,58 @@ from experiments.studies import catalogue
 PairScores = Mapping[str, np.ndarray]  # scores of the pairs of each set
 
 
-def score_pairs(row: Row, tasks: tuple[str, ...], execution: ExecutionSettings) -> tuple[PairScores, float]:
-    """Return a row's scores of every pair for its first seed, and the mean of the sets' correlations with gold."""
-    encoder = next(iter(row.runs()), row.encoder)
-    if encoder is None:
-        raise ValueError(f"{row.label}: {row.why}; expected a row with runs")
-    outcomes = suite.evaluate(load_encoder(encoder, row.select, execution), row.scorer, tasks, data=execution.data)
+class Side(NamedTuple):
+    """A row of a difference, and its checkpoints' scores of every pair by seed; the first declared seed is first."""
+
+    row: Row
+    scores: Mapping[int, PairScores]
+
+
+def score_pairs(
+    row: Row, encoder: SentenceEncoder, tasks: tuple[str, ...], data: Path | None
+) -> tuple[PairScores, float]:
+    """Return an encoder's scores of every pair, and the mean of the sets' correlations with gold."""
+    outcomes = suite.evaluate(encoder, row.scorer, tasks, data=data)
     mean = float(np.mean([outcomes[task].metrics["spearman.all"] for task in tasks]))
     return {task: outcomes[task].arrays["pair_scores"] for task in tasks}, mean
 
 
+def score_seeds(row: Row, recorded: Cell, execution: ExecutionSettings, lacking: list[str]) -> dict[int, PairScores]:
+    """Return the pair scores of every seed that has a checkpoint here; add the others to `lacking`.
+
+    Refuse a checkpoint whose correlation is not the record's.
+    """
+    if row.encoder is None:
+        raise ValueError(f"{row.label}: {row.why}; expected a row with runs")
+    encoders: Sequence[Run | Pretrained] = row.runs() or (row.encoder,)
+    scores: dict[int, PairScores] = {}
+    for seed, encoder in zip(row.keys(), encoders, strict=True):
+        try:
+            loaded = load_encoder(encoder, row.select, execution)
+        except FileNotFoundError:
+            lacking.append(f"{row.label}, seed {seed}")
+            continue
+        scores[seed], mean = score_pairs(row, loaded, column(recorded.column).tasks, execution.data)
+        score = recorded.scores.get(seed)
+        if score is None or abs(score - 100 * mean) > 100 * SCORE_TOLERANCE:
+            raise ValueError(
+                f"{row.label}, seed {seed}, has {100 * mean:.4f} in {recorded.column}; the record says {score}"
+            )
+    return scores
+
+
 def comparisons_of(study: Study) -> list[Comparison]:
-    """Return the study's comparisons of means over whole STS sets, whose pairs can be resampled."""
-    differences = [
-        comparison for comparison in study.comparisons if comparison.kind == "mean" and column(comparison.column).tasks
-    ]
+    """Return the study's differences of two rows that are run, on whole STS sets, whose pairs can be resampled."""
     not_run = {row.label for row in study.rows if row.encoder is None}
-    differences = [comparison for comparison in differences if not {comparison.better, comparison.worse} & not_run]
+    differences = [
+        difference
+        for difference in two_row_differences(study)
+        if column(difference.column).tasks and not {difference.better, difference.worse} & not_run
+    ]
     whole = [
-        comparison
-        for comparison in differences
-        if all(suite.TASKS[task].pair_sets == (task,) for task in column(comparison.column).tasks)
+        difference
+        for difference in differences
+        if all(suite.TASKS[task].pair_sets == (task,) for task in column(difference.column).tasks)
     ]
     if not whole:
         raise ValueError(
@@ -58,18 +93,33 @@ def comparisons_of(study: Study) -> list[Comparison]:
     return whole
 
 
-def pairs_line(
-    study: Study, comparison: Comparison, sides: tuple[PairScores, PairScores], data: Path | None
-) -> dict[str, object]:
-    """Return the line of pairs.csv for a comparison, in points."""
-    tasks = column(comparison.column).tasks
+def pairs_lines(name: str, sides: tuple[Side, Side], data: Path | None) -> list[dict[str, object]]:
+    """Return the lines of pairs.csv for a difference in a column, in points.
+
+    One is of the rows' first seeds on drawn pairs, if both have a checkpoint; one of all seeds that have one and
+    pairs, both drawn, if both rows have several.
+    """
+    tasks = column(name).tasks
     gold = [np.asarray(pairs(task, data).table["score"][:]) for task in tasks]
-    first, second = ([side[task] for task in tasks] for side in sides)
-    bootstrap = paired_bootstrap(first, second, gold)
+    lines = []
+    firsts = [next(iter(side.row.keys())) for side in sides]
+    if all(seed in side.scores for seed, side in zip(firsts, sides, strict=True)):
+        a, b = ([side.scores[seed][task] for task in tasks] for seed, side in zip(firsts, sides, strict=True))
+        lines.append(_line(sides, ((), ()), paired_bootstrap(a, b, gold)))
+    if all(len(side.scores) > 1 for side in sides):
+        a, b = ([np.stack([of_seed[task] for of_seed in side.scores.values()]) for task in tasks] for side in sides)
+        seeds = tuple(tuple(side.scores) for side in sides)
+        lines.append(_line(sides, seeds, crossed_bootstrap(a, b, gold)))
+    return lines
+
+
+def _line(sides: tuple[Side, Side], seeds: Sequence[Sequence[int]], bootstrap: Difference) -> dict[str, object]:
+    first, second = (csv_record.score_source(side.row, of_side) for side, of_side in zip(sides, seeds, strict=True))
     if bootstrap.difference is None or bootstrap.interval is None:
-        raise ValueError(f"{study.name}: {comparison.better} or {comparison.worse} scores all pairs of a set alike")
+        raise ValueError(f"{' or '.join(side.row.label for side in sides)} scores all pairs of a set alike")
     shown = {"difference": bootstrap.difference, "low": bootstrap.interval.low, "high": bootstrap.interval.high}
-    return {name: round(100 * value, 4) for name, value in shown.items()} | {"p": bootstrap.p, "pairs": bootstrap.n}
+    values = {name: round(100 * value, 4) for name, value in shown.items()} | {"p": bootstrap.p, "pairs": bootstrap.n}
+    return {"first": first, "second": second} | values
 
 
 def main(
@@ -80,10 +130,10 @@ def main(
     data: Path | None = None,
     mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = csv_record.MLRUNS,
 ) -> None:
-    """Resample pairs for every comparison of a study on STS sets, and add the lines to mlruns/pairs.csv.
+    """Resample pairs, and seeds and pairs, for every difference of a study on STS sets; add lines to mlruns/pairs.csv.
 
     Args:
-        study: study whose runs are in the store; the first seed of each row is embedded again.
+        study: study whose runs are in the store; every seed that has a checkpoint there is embedded again.
         scale: scale of the study.
         data: folder with the data; if not given, CSE_DATA, the Hugging Face cache or the hub.
         mlruns: folder of the record and its store.
@@ -92,30 +142,21 @@ def main(
     results = join(selected, csv_record.read_results(scale, mlruns))
     rows = {row.label: row for row in selected.rows}
     execution = ExecutionSettings(store=mlruns / "store", data=data)
-    comparisons = comparisons_of(selected)
-    labels = dict.fromkeys(
-        (label, comparison.column) for comparison in comparisons for label in (comparison.better, comparison.worse)
-    )
-    scores: dict[tuple[str, str], PairScores] = {}
+    differences = comparisons_of(selected)
+    labels = dict.fromkeys((label, each.column) for each in differences for label in (each.better, each.worse))
+    scores: dict[tuple[str, str], Side] = {}
+    lacking: list[str] = []
     for label, name in track(labels, "pairs scored"):
-        scores[label, name], mean = score_pairs(rows[label], column(name).tasks, execution)
-        recorded = next(iter(results.cells[label, name].scores.values()), None)
-        if recorded is None or abs(recorded - 100 * mean) > 100 * SCORE_TOLERANCE:
-            raise ValueError(f"{study}: {label} has {100 * mean:.4f} in {name}; the record says {recorded}")
+        cell = results.cells[label, name]
+        scores[label, name] = Side(rows[label], score_seeds(rows[label], cell, execution, lacking))
     commit = csv_record.commit_of(environment(execution.device, execution.threads))
-    for comparison in track(comparisons, f"{RESAMPLES:,} draws"):
-        about = {"scale": scale, "column": comparison.column, "resamples": RESAMPLES, "commit": commit}
-        about |= {
-            side: csv_record.score_source(rows[label])
-            for side, label in (("first", comparison.better), ("second", comparison.worse))
-        }
-        values = pairs_line(
-            selected,
-            comparison,
-            (scores[comparison.better, comparison.column], scores[comparison.worse, comparison.column]),
-            data,
-        )
-        csv_record.merge_pairs(scale, mlruns, pd.DataFrame([about | values]))
+    for each in track(differences, f"{RESAMPLES:,} draws"):
+        about = {"scale": scale, "column": each.column, "resamples": RESAMPLES, "commit": commit}
+        lines = pairs_lines(each.column, (scores[each.better, each.column], scores[each.worse, each.column]), data)
+        if lines:
+            csv_record.merge_pairs(scale, mlruns, pd.DataFrame([about | line for line in lines]))
+    if lacking:  # seeds that no line has
+        print(f"no checkpoint in {execution.store} of {'; '.join(dict.fromkeys(lacking))}")
 
 
 if __name__ == "__main__":

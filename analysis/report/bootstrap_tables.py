@@ -1,54 +1,96 @@
 """Make the block of bootstrap estimates of a study's comparisons: other seeds, other pairs, other averages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 import pandas as pd
 
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
 from analysis.stats import significance
-from analysis.stats.bootstrap import (
-    Estimate,
-    difference_bootstrap,
-    interquartile_mean,
-    mean,
-    probability_of_improvement,
-)
+from analysis.stats.bootstrap import difference_bootstrap, interquartile_mean, mean, probability_of_improvement
+from analysis.stats.resampling import Estimate
 from analysis.stats.significance import Interval
 from experiments.results.csv_record import score_source
 from experiments.schema.columns import column
+from experiments.schema.contrasts import EXPLORATORY
 from experiments.schema.hypotheses import Comparison
+from experiments.schema.study import Row, Study
 
 HOW = (
     "Differences in points. Seeds: runs are resampled, each with its scores on all sets; with three seeds such an "
     "interval covers 75 times in 100 rather than 95. Middle half: of all seeds' scores on all sets (interquartile "
     "mean). P(A > B): how likely a run of A beats a run of B on a set. Pairs: the first seed's two checkpoints on "
     "pairs resampled within each set ({draws:,} draws), p by Holm over this table's comparisons; it says nothing about "
-    "other seeds."
+    "other seeds. Seeds and pairs: both are resampled, seeds of A and of B independently of each other, pairs the same "
+    "for all runs; in brackets the seeds of A and B whose pair scores are recorded."
 )
+
+
+def two_row_differences(study: Study) -> list[Comparison]:
+    """Return the study's comparisons of means, and its planned contrasts of one row against another."""
+    planned = [
+        Comparison(contrast.subject, contrast.plus[0], contrast.minus[0], contrast.column)
+        for contrast in study.contrasts
+        if contrast.kind != EXPLORATORY and len(contrast.plus) == len(contrast.minus) == contrast.over == 1
+    ]
+    return [*(comparison for comparison in study.comparisons if comparison.kind == "mean"), *planned]
 
 
 def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
     """Return differences over several sets, by seeds and by pairs (`drawn`: lines of pairs.csv), as Markdown."""
-    rows = {row.label: score_source(row) for row in results.study.rows if row.encoder is not None}
-    lines = {(line["first"], line["second"], line["column"]): line for _, line in drawn.iterrows()}
-    comparisons = [
-        comparison
-        for comparison in results.study.comparisons
-        if comparison.kind == "mean" and len(column(comparison.column).tasks) > 1
-    ]
-    resampled = [
-        lines.get((rows.get(comparison.better), rows.get(comparison.worse), comparison.column))
-        for comparison in comparisons
-    ]
+    rows = {row.label: row for row in results.study.rows if row.encoder is not None}
+    by_sides = {(line["first"], line["second"], line["column"]): line for _, line in drawn.iterrows()}
+    comparisons = [each for each in two_row_differences(results.study) if len(column(each.column).tasks) > 1]
+    resampled = [_pairs_line(rows, each, by_sides) for each in comparisons]
     adjusted = iter(significance.holm([line["p"] for line in resampled if line is not None]))
     cells = [
-        (f"{comparison.better} {MINUS} {comparison.worse}", *_by_seeds(results, comparison), *_by_pairs(line, adjusted))
+        (
+            f"{comparison.better} {MINUS} {comparison.worse}",
+            *_by_seeds(results, comparison),
+            *_by_pairs(line, adjusted),
+            _by_both(rows, comparison, drawn),
+        )
         for comparison, line in zip(comparisons, resampled, strict=True)
     ]
-    header = (f"A {MINUS} B", "seeds", "middle half", "P(A > B)", "pairs", "Holm p")
+    header = (f"A {MINUS} B", "seeds", "middle half", "P(A > B)", "pairs", "Holm p", "seeds and pairs")
     draws = max((line["resamples"] for line in resampled if line is not None), default=0)
     return f"{markdown(Grid('', header, tuple(cells)))}\n\n{HOW.format(draws=draws)}"
+
+
+def _pairs_line(
+    rows: Mapping[str, Row], comparison: Comparison, by_sides: Mapping[tuple[str, str, str], pd.Series]
+) -> pd.Series | None:
+    """Return the line of the rows' first seeds on drawn pairs."""
+    if not {comparison.better, comparison.worse} <= rows.keys():
+        return None
+    first, second = (score_source(rows[label]) for label in (comparison.better, comparison.worse))
+    return by_sides.get((first, second, comparison.column))
+
+
+def _by_both(rows: Mapping[str, Row], comparison: Comparison, drawn: pd.DataFrame) -> str:
+    """Return the estimate over drawn seeds and pairs, of the line with most seeds."""
+    if drawn.empty or not {comparison.better, comparison.worse} <= rows.keys():
+        return DASH
+    first, second = (
+        drawn[side].map(partial(_count_seeds, rows[label]))
+        for side, label in (("first", comparison.better), ("second", comparison.worse))
+    )
+    crossed = (first > 1) & (second > 1) & (drawn["column"] == comparison.column)
+    if not crossed.any():
+        return DASH
+    at = (first + second)[crossed].idxmax()
+    line = drawn.loc[at]
+    text = _estimate_text(Estimate(line["difference"], Interval(line["low"], line["high"])), sign=True)
+    return f"{text} ({first[at]}, {second[at]})"
+
+
+def _count_seeds(row: Row, source: str) -> int:
+    """Return how many of the row's seeds a side of a line of pairs.csv has; 0 if it is not of this row."""
+    keys, _, scored = source.partition(" ")
+    several = keys.split("+")
+    of_row = scored == f"{row.select} {row.scorer}" and set(several) <= set(row.keys().values())
+    return len(several) if of_row else 0
 
 
 def _by_seeds(results: Results, comparison: Comparison) -> tuple[str, str, str]:

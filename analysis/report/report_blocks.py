@@ -74,7 +74,7 @@ def power_block(studies_results: Iterable[Results]) -> str:
             for verdict in judged
             if verdict.published is not None
             and isinstance(verdict.estimate, significance.Paired)
-            and _comparison_kind(verdict) == "mean"
+            and _comparison_kind(verdict) in ("mean", "teacher")
             if (least := significance.detectable(verdict.estimate, len(judged))) is not None
         ]
         if pairs:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from analysis.report.formats import DASH, MINUS, Grid, interval, number, p_value
 from analysis.report.study_tables import name_of
 from analysis.stats import significance
-from analysis.stats.bootstrap import Estimate
+from analysis.stats.resampling import Estimate
 from analysis.verdicts.claims import Overall
-from analysis.verdicts.comparisons import AGREES, Verdict
+from analysis.verdicts.comparisons import AGREES, BINS, Verdict
 from experiments.schema.columns import column
 from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
 
@@ -18,13 +18,16 @@ HOW = {
     "share their order of sentences.",
     "same": "Within a margin: two one-sided paired tests, or beyond it a t test of the difference against it.",
     "beyond": "Beyond a margin: paired t test of the difference against it.",
-    "cost": "Costs: median and quartiles of a benchmark's turns; supported where the quartiles include the claim's "
-    "number (or lie below it, for a claim of at most); no correction.",
+    "cost": "Costs: median and quartiles of a benchmark's turns; supported where both quartiles are within a tenth of "
+    "the claim's number (or below it, for a claim of at most), contradicted where both are outside on one side; no "
+    "correction.",
+    "teacher": "Against the run that taught all seeds: t test of the students' scores against its one score.",
+    "parity": "Within a margin of a value: two one-sided t tests over seeds, or beyond it a t test against the margin.",
     "positive": "Above 0: t test over seeds.",
-    "bins": "Over bins: a rank correlation's normal approximation for ten bins, as all seeds share the pairs.",
+    "bins": f"Over bins: a rank correlation's normal approximation for {BINS} bins, as all seeds share the pairs.",
     "order": "Orders: Kendall's tau of the rows' means, with seeds resampled; supported where the interval is at least "
     f"{AGREES}; no correction.",
-    "trend": "Trends: Spearman's rho over columns by seed, t test of the seeds' rho against 0.",
+    "trend": "Trends: Spearman's rho of mean gains over columns, normal approximation, as all seeds share the columns.",
 }
 
 
@@ -88,6 +91,8 @@ def _comparison_names(compared: Comparison | Finding) -> tuple[str, str]:
         "spread": f"sd of {a} / sd of {b}",
         "same": f"{a} {MINUS} {b}, within {compared.margin:g}",
         "beyond": f"{a} {MINUS} {b}, beyond {compared.margin:g}",
+        "teacher": f"{a} {MINUS} {b}, seed {compared.teacher_seed}",
+        "parity": f"{a} {MINUS} {compared.value:g}, within {compared.margin:g}",
         "positive": a,
         "bins": a,
     }
@@ -96,7 +101,7 @@ def _comparison_names(compared: Comparison | Finding) -> tuple[str, str]:
 
 def _verdict_line(judged: Verdict, tests: int) -> tuple[str, ...]:
     what, where = _comparison_names(judged.comparison)
-    signed = _kind(judged.comparison) in ("mean", "same", "beyond", "positive", "trend")
+    signed = _kind(judged.comparison) in ("mean", "same", "beyond", "teacher", "parity", "positive")
     verdict = f"{judged.verdict}: {judged.reason}" if judged.reason else judged.verdict
     published = number(judged.published, sign=signed, digits=_digits(judged))
     return (judged.comparison.claim, what, where, *_estimate_texts(judged, tests), judged.seeds, published, verdict)
@@ -114,7 +119,11 @@ def _estimate_texts(judged: Verdict, tests: int) -> tuple[str, str, str, str]:
     if isinstance(estimate, significance.Paired):
         digits = _digits(judged)
         band = interval(estimate.interval, sign=True, digits=digits)
-        least = None if _kind(judged.comparison) in ("same", "beyond") else significance.detectable(estimate, tests)
+        least = (
+            None
+            if _kind(judged.comparison) in ("same", "beyond", "parity")
+            else significance.detectable(estimate, tests)
+        )
         return number(estimate.mean, sign=True, digits=digits), band, p, number(least, digits=digits)
     if isinstance(estimate, significance.Spread):
         return number(estimate.ratio), interval(estimate.interval), p, DASH

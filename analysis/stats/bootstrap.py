@@ -6,29 +6,21 @@ computed is None: the interval of one seed, a correlation with equal scores.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from analysis.stats.rank_correlation import resampled_spearman, tau_b
+from analysis.stats.resampling import RESAMPLES, Estimate, blocks, generator, percentiles
 from analysis.stats.significance import LEVEL, ROUNDING, Interval, check_numbers
 
-RESAMPLES = 10_000
-BLOCK = 2**18  # numbers drawn at a time, to fit the processor's cache
 Scores = Float[np.ndarray, "seeds tasks"]
 Draws = Float[np.ndarray, "draws seeds tasks"]
 DrawnValues = Float[np.ndarray, " draws"]
+RunsPairs = Sequence[Float[np.ndarray, "seeds pairs"]]
 Pairs = Sequence[float] | Sequence[Sequence[float]] | np.ndarray | Sequence[np.ndarray]
-
-
-class Estimate(NamedTuple):
-    """A statistic of the scores, and its percentile interval."""
-
-    value: float | None
-    interval: Interval | None
 
 
 @dataclass(frozen=True)
@@ -52,21 +44,56 @@ def paired_bootstrap(
     no rho and are left out; they only occur with very few pairs.
     """
     sets = _checked_sets(first, second, gold)
-    random = _generator(resamples, seed)
-    observed, drawn = 0.0, np.zeros(resamples)
-    for scores, gold_scores in sets:
-        n = len(gold_scores)
-        observed += float(_rho_difference(scores, gold_scores, np.ones((n, 1), dtype=np.int64))[0]) / len(sets)
-        for block in _blocks(resamples, n):
-            drawn[block] += _rho_difference(
-                scores, gold_scores, _draw_counts(random, n, block.stop - block.start)
-            ) / len(sets)
-    pairs = sum(len(gold_scores) for _, gold_scores in sets)
+    return _on_drawn_pairs(sets, np.array([1.0, -1.0]), np.broadcast_to((1.0, -1.0), (resamples, 2)), seed, level)
+
+
+def crossed_bootstrap(
+    first: RunsPairs,
+    second: RunsPairs,
+    gold: Sequence[np.ndarray],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    *,
+    level: float = LEVEL,
+) -> Difference:
+    """Would runs of first beat runs of second with other seeds and on other pairs, both drawn anew?
+
+    The first two have a matrix (seeds, pairs) a set. A draw takes seeds of each method independently, the same in all
+    sets, and pairs within each set, the same for all seeds and both methods (Owen, 2007: pigeonhole bootstrap). If a
+    method has one seed there is neither an interval nor p. p and draws that are left out are as in `paired_bootstrap`.
+    """
+    sets, counts = _checked_runs(first, second, gold)
+    random = np.random.default_rng((seed, 1))  # so that pairs are drawn as in `paired_bootstrap`
+    shares = [random.multinomial(n, [1 / n] * n, resamples) / n for n in counts]
+    weights = np.concatenate([shares[0], -shares[1]], axis=1)
+    plain = np.repeat((1 / counts[0], -1 / counts[1]), counts)
+    both = _on_drawn_pairs(sets, plain, weights, seed, level)
+    return both if min(counts) > 1 else Difference(both.difference, None, None, both.n)
+
+
+def _on_drawn_pairs(
+    sets: Sequence[tuple[np.ndarray, np.ndarray]],
+    plain: Float[np.ndarray, " encoders"],
+    weights: Float[np.ndarray, "draws encoders"],
+    seed: int,
+    level: float,
+) -> Difference:
+    """Return the weighted sum of encoders' correlations, as observed by `plain`, and on drawn pairs by `weights`."""
+    random = generator(len(weights), seed)
+    observed, drawn = 0.0, np.zeros(len(weights))
+    for scores, gold in sets:
+        n = len(gold)
+        whole = resampled_spearman(scores, gold, np.ones((n, 1), dtype=np.int64))
+        observed += float(plain @ whole[:, 0]) / len(sets)
+        for block in blocks(len(weights), n):
+            rho = resampled_spearman(scores, gold, _draw_counts(random, n, block.stop - block.start))
+            drawn[block] += np.einsum("de,ed->d", weights[block], rho) / len(sets)
+    pairs = sum(len(gold) for _, gold in sets)
     drawn = drawn[np.isfinite(drawn)]
     if math.isnan(observed) or not len(drawn):
         return Difference(None, None, None, pairs)
     count = min(int((drawn <= ROUNDING).sum()), int((drawn >= -ROUNDING).sum()))
-    return Difference(observed, _percentiles(drawn, level), min(1.0, 2 * (1 + count) / (1 + len(drawn))), pairs)
+    return Difference(observed, percentiles(drawn, level), min(1.0, 2 * (1 + count) / (1 + len(drawn))), pairs)
 
 
 def mean(scores: Float[np.ndarray, "*draws seeds tasks"]) -> Float[np.ndarray, "*draws"]:
@@ -146,15 +173,15 @@ def order_bootstrap(
     seeds = [len(x) for x in a], [len(x) for x in b]
     if paired and seeds[0] != seeds[1]:
         raise ValueError(f"pairs need equally many seeds, got {seeds[0]} and {seeds[1]}")
-    random = _generator(resamples, seed)
+    random = generator(resamples, seed)
     if value is None or min(*seeds[0], *seeds[1]) < 2:
         return Estimate(value, None)
     drawn = np.empty(resamples)
-    for block in _blocks(resamples, len(a) ** 2 + sum(seeds[0] + seeds[1])):
+    for block in blocks(resamples, len(a) ** 2 + sum(seeds[0] + seeds[1])):
         picks = [[random.integers(0, n, (block.stop - block.start, n)) for n in counts] for counts in seeds]
         drawn[block] = tau_b(_means(a, picks[0]), _means(b, picks[0 if paired else 1]))
     drawn = drawn[np.isfinite(drawn)]  # a draw that ties all methods has no order
-    return Estimate(value, _percentiles(drawn, level) if len(drawn) else None)
+    return Estimate(value, percentiles(drawn, level) if len(drawn) else None)
 
 
 def _bootstrap(
@@ -166,22 +193,17 @@ def _bootstrap(
     paired: bool,
     level: float,
 ) -> Estimate:
-    random = _generator(resamples, seed)
+    random = generator(resamples, seed)
     value = float(statistic(*(x[None] for x in arrays))[0])
     if min(len(x) for x in arrays) < 2:
         return Estimate(value, None)
     tasks = arrays[0].shape[1]
     drawn = np.empty(resamples)
-    for block in _blocks(resamples, math.prod(len(x) for x in arrays) * tasks):
+    for block in blocks(resamples, math.prod(len(x) for x in arrays) * tasks):
         shapes = [(block.stop - block.start, len(x), 1 if whole_runs or paired else tasks) for x in arrays]
         picks = [random.integers(0, shape[1], shape) for shape in shapes]
         drawn[block] = statistic(*(x[picks[0 if paired else i], np.arange(tasks)] for i, x in enumerate(arrays)))
-    return Estimate(value, _percentiles(drawn, level))
-
-
-def _rho_difference(scores: np.ndarray, gold: np.ndarray, counts: np.ndarray) -> DrawnValues:
-    first, second = resampled_spearman(scores, gold, counts)
-    return first - second
+    return Estimate(value, percentiles(drawn, level))
 
 
 def _draw_counts(random: np.random.Generator, pairs: int, draws: int) -> Int[np.ndarray, "pairs draws"]:
@@ -195,22 +217,6 @@ def _wins(a: Draws, b: Draws) -> DrawnValues:
 
 def _means(methods: list[np.ndarray], picks: list[np.ndarray]) -> Float[np.ndarray, "draws methods"]:
     return np.stack([x[p].mean(axis=1) for x, p in zip(methods, picks, strict=True)], axis=1)
-
-
-def _percentiles(drawn: DrawnValues, level: float) -> Interval:
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high))
-
-
-def _blocks(resamples: int, size: int) -> Iterator[slice]:
-    step = max(1, BLOCK // size)
-    return (slice(start, min(start + step, resamples)) for start in range(0, resamples, step))
-
-
-def _generator(resamples: int, seed: int) -> np.random.Generator:
-    if resamples < 1:
-        raise ValueError(f"resamples must be at least 1, got {resamples}")
-    return np.random.default_rng(seed)
 
 
 def _checked_sets(first: Pairs, second: Pairs, gold: Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -232,6 +238,27 @@ def _checked_sets(first: Pairs, second: Pairs, gold: Pairs) -> list[tuple[np.nda
     return sets
 
 
+def _checked_runs(
+    first: RunsPairs, second: RunsPairs, gold: Sequence[np.ndarray]
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], tuple[int, int]]:
+    """Return, for every set, all runs' scores (runs, pairs) and the gold scores, and the methods' numbers of seeds."""
+    if not len(first) == len(second) == len(gold) or not len(gold):
+        sizes = [len(first), len(second), len(gold)]
+        raise ValueError(f"first, second and gold: expected the same sets, at least one, got {sizes}")
+    sets = []
+    for i, (a, b, c) in enumerate(zip(first, second, gold, strict=True), 1):
+        a, b = _checked_matrix(a, f"first, set {i}", "pairs"), _checked_matrix(b, f"second, set {i}", "pairs")
+        c = check_numbers(c, f"gold, set {i}")
+        if not a.shape[1] == b.shape[1] == len(c):
+            sizes = f"{a.shape[1]}, {b.shape[1]} and {len(c)}"
+            raise ValueError(f"first, second and gold, set {i}: expected one score a pair, got {sizes}")
+        sets.append((np.concatenate([a, b]), c))
+    counts = {(len(a), len(b)) for a, b in zip(first, second, strict=True)}
+    if len(counts) > 1:
+        raise ValueError(f"first and second: expected the same seeds in every set, got {sorted(counts)}")
+    return sets, counts.pop()
+
+
 def _checked_methods(scores: Sequence[Sequence[float]], name: str) -> list[np.ndarray]:
     return [check_numbers(seeds, f"{name}, method {i}") for i, seeds in enumerate(scores, 1)]
 
@@ -243,10 +270,10 @@ def _two_matrices(a: Scores, b: Scores) -> list[Scores]:
     return both
 
 
-def _checked_matrix(scores: Scores, name: str) -> Scores:
+def _checked_matrix(scores: Scores, name: str, across: str = "tasks") -> Scores:
     array = np.asarray(scores, dtype=float)
     if array.ndim != 2 or not array.size:
-        raise ValueError(f"{name}: expected a (seeds, tasks) matrix, got shape {array.shape}")
+        raise ValueError(f"{name}: expected a (seeds, {across}) matrix, got shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: expected finite numbers, got {array.tolist()}")
     return array

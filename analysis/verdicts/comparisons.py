@@ -9,11 +9,13 @@ import scipy
 from analysis import benchmark_ratios
 from analysis.cells import Cell, Results
 from analysis.stats import significance
-from analysis.stats.bootstrap import Estimate, order_bootstrap
+from analysis.stats.bootstrap import order_bootstrap
+from analysis.stats.resampling import Estimate
 from experiments.schema.columns import column
 from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
 
-BINS = 10  # as in neighbours.bins, before small bins are merged
+BINS = 6  # the fewest that are left of ten where small ones are merged, at `small` (neighbours.bins)
+COST_TOLERANCE = 0.1  # share of a paper's ratio within which a measured one is the same
 AGREES = 0.8  # Kendall's tau from which two orders count as the same: nine of ten pairs of methods keep their order
 Judge = Callable[["Verdict", Cell, Cell], "Verdict"]
 
@@ -64,11 +66,19 @@ def judge_comparison(results: Results, comparison: Comparison) -> Verdict:
         return replace(
             blank, reason="; ".join(dict.fromkeys(_why_empty(results, label, comparison.column) for label in empty))
         )
+    condition = [_of_teacher(cell, comparison.teacher_seed) for cell in condition]
+    if lacking := [cell.row for cell in condition if not cell.scores]:
+        return replace(blank, reason=f"no score of {lacking[0]}, seed {comparison.teacher_seed}")
     if condition and not _has_higher_mean(*condition):
         return replace(blank, reason=f"{condition[0].row} is no better than {condition[1].row} here")
     if must_differ and _equal_as_shown(*must_differ):
         return replace(blank, reason=f"{must_differ[0].row} is {must_differ[1].row} on every seed, but for rounding")
     return KINDS[comparison.kind](blank, better, worse)
+
+
+def _of_teacher(cell: Cell, seed: int | None) -> Cell:
+    """Return the cell with the score of the teaching run only; the whole cell if no seed is given."""
+    return cell if seed is None else replace(cell, scores={s: x for s, x in cell.scores.items() if s == seed})
 
 
 def _has_higher_mean(first: Cell, second: Cell) -> bool:
@@ -97,7 +107,10 @@ def judge_order(results: Results, order: Order) -> Verdict:
 
 
 def judge_trend(results: Results, trend: Trend) -> Verdict:
-    """Test whether gains follow another row's values over columns: Spearman's rho for each seed, t test against 0."""
+    """Test whether gains follow another row's values over columns: Spearman's rho of the mean gains over seeds.
+
+    The columns are the sample: seeds share them, so that more seeds make gains surer and not their number.
+    """
     blank = Verdict(comparison=trend)
     by = [results.cells[trend.row, name].summary for name in trend.by]
     gains = [[results.cells[label, name] for name in trend.over] for label in (trend.better, trend.worse)]
@@ -105,15 +118,18 @@ def judge_trend(results: Results, trend: Trend) -> Verdict:
     if None in by or not seeds:
         return replace(blank, reason="no seed has every column")
     values = [summary.mean for summary in by if summary]
-    rhos = [
-        significance.spearman([a.scores[seed] - b.scores[seed] for a, b in zip(*gains, strict=True)], values)
-        for seed in seeds
-    ]
-    return _test_above_zero(blank, [rho for rho in rhos if rho is not None])
+    means = [sum(a.scores[seed] - b.scores[seed] for seed in seeds) / len(seeds) for a, b in zip(*gains, strict=True)]
+    rho = significance.spearman(means, values)
+    if rho is None:
+        return replace(blank, reason="all columns gain the same")
+    return _rank_verdict(blank, rho, len(values), len(seeds))
 
 
 def judge_cost(results: Results, cost: Cost) -> Verdict:
-    """Test whether the quartiles of a benchmark's ratio include the claim's number, or lie below it."""
+    """Test whether the quartiles of a benchmark's ratio lie within a tenth of the claim's number, or below it.
+
+    Quartiles that only reach into that range decide nothing, so that noise supports no claim.
+    """
     blank = Verdict(comparison=cost, published=None if cost.at_most else cost.times)
     if results.study.scale.name != benchmark_ratios.SCALE:
         return replace(blank, reason=f"benchmarks are of the scale {benchmark_ratios.SCALE}")
@@ -124,7 +140,9 @@ def judge_cost(results: Results, cost: Cost) -> Verdict:
     if cost.at_most:
         verdict = "supported" if high <= cost.times else "contradicted" if low > cost.times else "undecided"
     else:
-        verdict = "supported" if low <= cost.times <= high else "contradicted"
+        least, most = (cost.times * (1 + sign * COST_TOLERANCE) for sign in (-1, 1))
+        outside = high < least or low > most
+        verdict = "contradicted" if outside else "supported" if least <= low and high <= most else "undecided"
     return replace(blank, estimate=ratio, seeds=f"{ratio.n[0]} turns", verdict=verdict)
 
 
@@ -194,15 +212,39 @@ def _test_above_zero(blank: Verdict, scores: list[float]) -> Verdict:
 
 
 def _test_bins(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
-    """Test a rank correlation over at most BINS bins; seeds share the pairs, so more of them add no certainty."""
+    """Test a rank correlation over BINS bins; seeds share the pairs, so more of them add no certainty."""
     if not better.summary:
         return replace(blank, reason="undefined on every seed")
-    mean, error, norm = better.summary.mean, 1 / math.sqrt(BINS - 1), scipy.stats.norm
-    band = significance.Interval(*(max(-1.0, min(1.0, mean + sign * norm.ppf(0.975) * error)) for sign in (-1, 1)))
-    estimate = Estimate(mean, band)
-    return replace(
-        blank, estimate=estimate, seeds=str(better.summary.n), p=float(2 * norm.sf(abs(mean) / error)), effect=mean
-    )
+    return _rank_verdict(blank, better.summary.mean, BINS, better.summary.n)
+
+
+def _rank_verdict(blank: Verdict, rho: float, points: int, seeds: int) -> Verdict:
+    """Test a rank correlation of `points` points by its normal approximation."""
+    error, norm = 1 / math.sqrt(points - 1), scipy.stats.norm
+    band = significance.Interval(*(max(-1.0, min(1.0, rho + sign * norm.ppf(0.975) * error)) for sign in (-1, 1)))
+    p = float(2 * norm.sf(abs(rho) / error))
+    return replace(blank, estimate=Estimate(rho, band), seeds=str(seeds), p=p, effect=rho)
+
+
+def _test_against_teacher(blank: Verdict, student: Cell, teacher: Cell) -> Verdict:
+    """Test the student's seeds against the one score of the run that taught them all: a one-sample t test."""
+    assert isinstance(blank.comparison, Comparison)
+    taught_by = _of_teacher(teacher, blank.comparison.teacher_seed)
+    if not taught_by.summary:
+        return replace(blank, reason=f"no score of {teacher.row}, seed {blank.comparison.teacher_seed}")
+    score = taught_by.summary.mean
+    return _test_above_zero(blank, [each - score for each in student.scores.values()])
+
+
+def _test_parity(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
+    """Do two one-sided tests if the mean is within the margin of the value, else test that it is further off."""
+    assert isinstance(blank.comparison, Comparison)
+    difference = _test_above_zero(blank, [each - blank.comparison.value for each in better.scores.values()])
+    if difference.p is None:
+        return difference
+    values = list(better.scores.values())
+    p, within = significance.equivalence(values, [blank.comparison.value] * len(values), blank.comparison.margin)
+    return replace(difference, p=p, effect=1.0 if within else -1.0)
 
 
 def _test_spread(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
@@ -235,6 +277,8 @@ KINDS: dict[str, Judge] = {
     "beyond": _test_beyond,
     "spread": _test_spread,
     "bins": _test_bins,
+    "teacher": _test_against_teacher,
+    "parity": _test_parity,
     "positive": lambda blank, better, worse: _test_above_zero(blank, list(better.scores.values())),
 }
 JUDGES: dict[type, Callable[..., Verdict]] = {

@@ -1,1 +1,1 @@
-"""The planned study: what decides each claim (PLAN.md), and the pilots that chose its scale."""
+"""The planned study: what decides each claim (PLAN.md), the pilots that chose its scale, and the teacher ladder."""

@@ -3,7 +3,8 @@
 A line of runs.csv is a run by its key: its settings, its teachers, its cost, its device. A line of results.csv is one
 score of one version of its evaluator: (key, select, scorer, task, metric, version). A line of curves.csv is a point
 (key, name, step): the mean of a loss term over the steps since the last point, or a dev score. A line of pairs.csv is a
-difference of two checkpoints on resampled pairs (analysis/pair_bootstrap.py). A line of searches.csv is a trial of a
+difference of two checkpoints on resampled pairs, or of two rows' checkpoints on resampled seeds and pairs
+(analysis/pair_bootstrap.py). A line of searches.csv is a trial of a
 search by its settings: its mean dev score over seeds, or its score when it was stopped. Quickstart has a separate
 folder, so that trying the project does not change the committed record. Each folder has a manifest (manifest.py).
 """
@@ -11,7 +12,7 @@ folder, so that trying the project does not change the committed record. Each fo
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,9 +158,11 @@ def commit_of(environment: Mapping[str, str]) -> str:
     return environment["commit"][:10] + ("+" if environment["dirty"] == "true" else "")
 
 
-def score_source(row: Row) -> str:
-    """Return key, selection rule and scorer of a row's scores for its first seed."""
-    return f"{next(iter(row.keys().values()))} {row.select} {row.scorer}"
+def score_source(row: Row, seeds: Sequence[int] = ()) -> str:
+    """Return key, selection rule and scorer of a row's scores for its first seed; for several seeds all their keys."""
+    keys = row.keys()
+    named = [keys[seed] for seed in seeds] or list(keys.values())[:1]
+    return f"{'+'.join(named)} {row.select} {row.scorer}"
 
 
 def curve_lines(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

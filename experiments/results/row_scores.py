@@ -129,10 +129,10 @@ def _facts(lines: pd.DataFrame, curves: pd.DataFrame | None) -> dict[tuple[str, 
 
 
 def _curve_shape(steps: pd.Series, values: pd.Series) -> dict[str, float]:
-    """Return a curve's end, the first step within a point of its best, and the mean distance below its best so far."""
+    """Return a curve's ends, the first step within a point of its best, and the mean distance below its best so far."""
     best = values.cummax()
     near = steps[values >= values.max() - POINT]
-    return {"last": values.iloc[-1], "near": near.iloc[0], "below": (best - values).mean()}
+    return {"first": values.iloc[0], "last": values.iloc[-1], "near": near.iloc[0], "below": (best - values).mean()}
 
 
 def _fact_of_run(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], float]) -> float | None:
@@ -142,7 +142,7 @@ def _fact_of_run(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], 
     if path == "seconds_per_epoch":
         seconds = facts.get((key, "seconds"))
         return None if seconds is None else seconds / row.encoder.epochs
-    if path == "seconds" or path.startswith(("last ", "near ", "below ")):
+    if path == "seconds" or path.startswith(("first ", "last ", "near ", "below ")):
         return facts.get((key, path))
     value: Any = row.encoder
     for part in path.split("."):

@@ -25,9 +25,9 @@ class Column:
     """The unweighted mean of a metric over tasks, times `factor`.
 
     A column without tasks shows a `fact` about the row's run: a setting by its path ("method.temperature"), the cost
-    of training ("seconds", "seconds_per_epoch"), the last value of a curve ("last loss/rank"), the first step within a
-    point of the best of a dev curve ("near dev/stsb_dev"), or the mean distance of the curve below its best so far
-    ("below dev/stsb_dev"). An empty metric means the row's, or else the study's.
+    of training ("seconds", "seconds_per_epoch"), the first or last value of a curve ("last loss/rank"), the first step
+    within a point of the best of a dev curve ("near dev/stsb_dev"), or the mean distance of the curve below its best so
+    far ("below dev/stsb_dev"). An empty metric means the row's, or else the study's.
     """
 
     heading: str
@@ -48,6 +48,10 @@ def _minutes_column(heading: str, cost: str) -> Column:
 
 def _geometry_column(heading: str, metric: str) -> Column:
     return Column(heading=heading, tasks=("stsb_dev_geometry",), metric=metric, factor=1.0, digits=3)
+
+
+def _curve_end_column(end: str, name: str) -> Column:
+    return Column(heading=f"{name} at the {end} dev score", fact=f"{end} {name}/stsb_dev", factor=1.0, digits=3)
 
 
 def _average_column(heading: str, suffix: str, tasks: tuple[str, ...] = STS, metric: str = "") -> Column:
@@ -80,6 +84,9 @@ COLUMNS = {
     "imbalance": Column(heading="imbalance of halves", tasks=("stsb_dev_halves",), metric="imbalance"),
     "left_nearer": Column(heading="first half nearer, %", tasks=("stsb_dev_halves",), metric="left"),
     "stsb_similar": Column(heading="STS-B test, similar pairs", tasks=("stsb_similar",)),
+    "first_uniformity": _curve_end_column("first", "uniformity"),
+    "last_uniformity": _curve_end_column("last", "uniformity"),
+    "last_alignment": _curve_end_column("last", "alignment"),
     "shared_neighbours": Column(heading="shared of 100", tasks=("stsb_neighbours",), metric="shared", factor=1.0),
     "batch_size": _setting_column("batch", "batch_size"),
     "epochs": _setting_column("epochs", "epochs"),
@@ -104,7 +111,8 @@ COLUMNS = {
 }
 
 
-LOW_IS_GOOD = {"alignment", "uniformity", "length_shortcut", "imbalance", "time_min", "time_per_epoch_min"}
+LOW_IS_GOOD = {"alignment", "uniformity", "first_uniformity", "last_uniformity", "last_alignment"}
+LOW_IS_GOOD |= {"length_shortcut", "imbalance", "time_min", "time_per_epoch_min"}
 
 
 def _add_example_columns(task: str, count: int) -> tuple[str, ...]:

@@ -13,8 +13,10 @@ class Comparison:
 
     Declare one with `beats` and the functions below it. The kinds: "mean", the mean is higher; "beyond", it is higher
     by more than `margin`; "spread", scores vary less over seeds; "same", the means are within `margin` of each other;
-    "positive" and "bins" are about one row. The test is skipped unless the first row of `only_if_better` has the higher
-    mean, and if the two rows of `requires_difference` score identically (the mechanism had no effect). `reading` names
+    "teacher", it is higher than the one score of the run of `worse` that taught all seeds, that of `teacher_seed`;
+    "parity", the mean is within `margin` of `value`. "positive", "bins" and "parity" are about one row. The test is
+    skipped unless the first row of `only_if_better` has the higher mean (with `teacher_seed`, the higher score of that
+    seed), and if the two rows of `requires_difference` score identically (the mechanism had no effect). `reading` names
     one way to read an ambiguous text; each reading has its own verdict.
     """
 
@@ -27,6 +29,8 @@ class Comparison:
     only_if_better: tuple[str, str] | None = None
     requires_difference: tuple[str, str] | None = None
     reading: str = ""
+    teacher_seed: int | None = None
+    value: float = 0.0
 
 
 class Labelled(Protocol):
@@ -48,6 +52,7 @@ def beats(
     only_if_better: Pair | None = None,
     requires_difference: Pair | None = None,
     reading: str = "",
+    teacher_seed: int | None = None,
 ) -> Comparison:
     """Declare that one row's mean in a column is higher than another's."""
     return Comparison(
@@ -58,7 +63,13 @@ def beats(
         only_if_better=_labels(only_if_better),
         requires_difference=_labels(requires_difference),
         reading=reading,
+        teacher_seed=teacher_seed,
     )
+
+
+def beats_teacher(student: Labelled, teacher: Labelled, claim: str, seed: int, column: str = "sts_avg") -> Comparison:
+    """Declare that a student's mean is higher than the score of the run, of that seed, that taught all its seeds."""
+    return Comparison(claim, student.label, teacher.label, column, "teacher", teacher_seed=seed)
 
 
 def is_below(lower: Labelled, higher: Labelled, claim: str, column: str, *, reading: str = "") -> Comparison:
@@ -85,18 +96,23 @@ def equals(
     return Comparison(claim, first.label, second.label, column, "same", margin, only_if_better=pair)
 
 
+def is_near(value: float, row: Labelled, claim: str, column: str, *, margin: float, reading: str = "") -> Comparison:
+    """Declare that a row's mean is within `margin` of a value."""
+    return Comparison(claim, row.label, row.label, column, "parity", margin, reading=reading, value=value)
+
+
 def varies_less(steadier: Labelled, other: Labelled, claim: str, column: str = "sts_avg") -> Comparison:
     """Declare that one row's scores vary less over seeds than another's."""
     return Comparison(claim, steadier.label, other.label, column, "spread")
 
 
-def is_positive(row: Labelled, claim: str, column: str) -> Comparison:
+def is_positive(row: Labelled, claim: str, column: str, *, reading: str = "") -> Comparison:
     """Declare that a row's score is above 0."""
-    return Comparison(claim, row.label, row.label, column, "positive")
+    return Comparison(claim, row.label, row.label, column, "positive", reading=reading)
 
 
 def rises_over_bins(row: Labelled, claim: str, column: str) -> Comparison:
-    """Declare that a row's rank correlation over ten bins of pairs is above 0."""
+    """Declare that a row's rank correlation over bins of pairs is above 0."""
     return Comparison(claim, row.label, row.label, column, "bins")
 
 
@@ -142,8 +158,8 @@ class Cost:
     """A claim that something takes `times` as long as something else, or with `at_most` no longer than that.
 
     `what` names a ratio measured by a benchmark that runs both in turns (tests/benchmarks): the minutes of a sweep come
-    from a shared machine. A bound with `at_most` is this project's number for a paper's word ("little"); any other is
-    the paper's.
+    from a shared machine. "As long" is within a tenth of `times`. A bound with `at_most` is this project's number for a
+    paper's word ("little"); any other is the paper's.
     """
 
     claim: str

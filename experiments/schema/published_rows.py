@@ -1,13 +1,14 @@
 """All rows of a published table: the paper's own, baselines that the core has, and those that stay as printed."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from cse_core.evaluation.scorers import Cosine
+from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.methods import METHODS
-from cse_core.run import Pretrained
-from experiments.schema.recipes import BACKBONES, RUNS, MakeRun
-from experiments.schema.rows import AS_IS, NO_BACKBONE, UNTRAINED, row, untrained_row
+from cse_core.run import Corpus, Pretrained
+from experiments.schema.recipes import BACKBONES, RUNS, MakeRun, simcse_run
+from experiments.schema.rows import AS_IS, FITTED, NO_BACKBONE, UNTRAINED, row, untrained_row
 from experiments.schema.study import Published, Row, Scale, published_lines
 
 IMPORTED = "imported: the paper took this row from elsewhere"
@@ -46,6 +47,9 @@ NOT_BUILT = {
     "USE": "trained on web texts that are not public, and on labels",
     "Skip-thought": "trained on books that are no longer distributed",
 }
+TRANSDUCTIVE = ", transductive"
+KNOWS_TESTS = "fitted on the test sentences of each task, without gold scores; outside every comparison of methods"
+ON_CORPUS = "fitted on the training corpus"
 GLOVE = Pretrained("glove-6b-50d", "e5fa03ea3cd4ecfdace4444e0da43d314af2945f8da95b3e48ab064f3cc688fd")
 GLOVE_INSTEAD = "GloVe 6B in 50 dimensions, which are not the published row's vectors"
 
@@ -63,7 +67,7 @@ def rows_of(
         published = Published(table, backbone, method, variant, columns or {})
         name = next((name for name, title in BACKBONES.items() if title == backbone), "")
         label = f"{method} {backbone}" if name else method
-        if name and method in UNTRAINED:
+        if name and method in {**UNTRAINED, **FITTED}:
             made = untrained_row(scale, label, method, name, published)
         elif name and method in makers and name in scale.backbones:
             made = row(scale, label, makers[method](scale, name), name, published, **more)
@@ -77,7 +81,32 @@ def rows_of(
             why = f"imported: {NOT_BUILT[method]}" if method in NOT_BUILT else IMPORTED
             made = Row(label=label, encoder=None, backbone=name, published=published, why=why)
         rows[method, backbone] = made
-    return rows
+    return rows | _other_fits(scale, rows)
+
+
+def _other_fits(scale: Scale, rows: Mapping[tuple[str, str], Row]) -> dict[tuple[str, str], Row]:
+    """Return, for each fitted baseline that is run, its fit on the test sentences, and both fits on top of SimCSE.
+
+    No comparison of methods has them: a fit on test sentences knows what no other row knows.
+    """
+    more: dict[tuple[str, str], Row] = {}
+    for (how, title), line in rows.items():
+        if how not in FITTED or line.encoder is None:
+            continue
+        simcse = simcse_run(scale, line.backbone)
+        untrained = Row(label=f"{line.label}{TRANSDUCTIVE}", encoder=line.encoder, backbone=line.backbone, select=AS_IS)
+        more[f"{how}{TRANSDUCTIVE}", title] = replace(untrained, scorer=FITTED[how], note=KNOWS_TESTS)
+        for suffix, corpus, note in (("", scale.corpus, ON_CORPUS), (TRANSDUCTIVE, None, KNOWS_TESTS)):
+            label, scorer = f"SimCSE {title}, {how}{suffix}", _on_cls(scale, how, corpus)
+            trained = row(scale, label, simcse, line.backbone, None, scorer=scorer, note=note)
+            more[f"SimCSE, {how}{suffix}", title] = trained
+    return more
+
+
+def _on_cls(scale: Scale, how: str, corpus: Corpus | None) -> Scorer:
+    """Return a fitted scorer of trained [CLS] vectors, whose last directions hold too little to be whitened."""
+    half = {"dims": (scale.width or 768) // 2} if how == "whitening" else {}
+    return replace(FITTED[how], pooling="cls", corpus=corpus, **half)
 
 
 def lines_of(table: str) -> Iterable[tuple[str, str, str]]:

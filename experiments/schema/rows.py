@@ -12,17 +12,20 @@ from experiments.schema.study import Published, Row, Scale, Study
 BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
 AS_IS = "as is"  # the `select` of an encoder that was not trained here
 NO_BACKBONE = "not run: this scale has no stand-in for {}"
-TARGET_TEXTS = "fitted on the task's own sentences, where the published row was fitted on NLI sentences"
+CORPUS_TEXTS = "fitted on the training corpus, where the published row was fitted on NLI sentences"
 TRANSFER_AVG = {"transfer_avg": "Avg"}
 RANK_CORPUS = 100_000  # sentences, RankEncoder's number; a scale may have fewer
 
-# Untrained baselines by the papers' names: how the backbone is scored, and what is substituted for the paper's set-up.
-UNTRAINED: Mapping[str, tuple[Scorer, str]] = {
-    "first-last avg": (Cosine("first_last_mean"), ""),
-    "last avg": (Cosine("mean"), ""),
-    "[CLS]": (Cosine("cls"), ""),
-    "whitening": (Whitened(), TARGET_TEXTS),
-    "flow": (Flowed(pooling="first_last_mean"), TARGET_TEXTS),
+# Untrained baselines by the papers' names: how the backbone is scored.
+UNTRAINED: Mapping[str, Scorer] = {
+    "first-last avg": Cosine("first_last_mean"),
+    "last avg": Cosine("mean"),
+    "[CLS]": Cosine("cls"),
+}
+# Those that are fitted: on the scale's corpus, or without one on each task's own sentences.
+FITTED: Mapping[str, Whitened | Flowed] = {
+    "whitening": Whitened(),
+    "flow": Flowed(pooling="first_last_mean"),
 }
 
 
@@ -35,10 +38,11 @@ def row(scale: Scale, label: str, run: Run | None, backbone: str, published: Pub
 
 
 def untrained_row(scale: Scale, label: str, how: str, backbone: str, published: Published | None = None) -> Row:
-    """Return a row of the untrained backbone."""
-    scorer, substitute = UNTRAINED[how]
+    """Return a row of the untrained backbone; what is fitted is fitted on the scale's corpus."""
+    fitted = how in FITTED
+    scorer = replace(FITTED[how], corpus=scale.corpus) if fitted else UNTRAINED[how]
     encoder: Pretrained | None = scale.backbones.get(backbone)
-    why = substitute if encoder else NO_BACKBONE.format(BACKBONES[backbone])
+    why = (CORPUS_TEXTS if fitted else "") if encoder else NO_BACKBONE.format(BACKBONES[backbone])
     return Row(
         label=label, encoder=encoder, backbone=backbone, scorer=scorer, select=AS_IS, published=published, why=why
     )

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from cse_core.lookup import look_up, unknown
-from experiments.plan import pilots, plan_objectives, plan_orders, plan_rankcse, plan_rankencoder
+from experiments.plan import ladder, pilots, plan_objectives, plan_orders, plan_rankcse, plan_rankencoder
 from experiments.schema.scales import RELEASED, SCALES
 from experiments.schema.study import Study, StudyAt
 from experiments.storage.record_folders import is_own_study
@@ -28,7 +28,7 @@ PAPERS: dict[str, dict[str, StudyAt]] = {
     "rankencoder": rankencoder_tables.STUDIES | rankencoder_analyses.STUDIES,
     "whitenedcse": whitenedcse_tables.STUDIES,
     "compcse": compcse_tables.STUDIES,
-    "beyond": robustness.STUDIES | controls.STUDIES | baselines.STUDIES,
+    "beyond": robustness.STUDIES | controls.STUDIES | baselines.STUDIES | ladder.STUDIES,
 }
 # What decides the claims (experiments/PLAN.md), and what chose its scale: no part of `all`, which is exploratory.
 PLANNED: dict[str, dict[str, StudyAt]] = {

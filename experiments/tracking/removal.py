@@ -23,7 +23,7 @@ from experiments.tracking.mlflow_log import Tracker
 
 ARRAYS = "figure_data"
 TABLES = (PAIRS_TABLE, CURVES_TABLE, RESULTS_TABLE, RUNS_TABLE)  # in this order
-COLUMNS = {PAIRS_TABLE.name: ("first", "second")}  # that begin with a run's key; in other tables, `key`
+COLUMNS = {PAIRS_TABLE.name: ("first", "second")}  # that begin with runs' keys, joined by +; in other tables, `key`
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ def remove(keys: Sequence[str], traces: Traces, store: Path, tracker: Tracker) -
 
 
 def _names_a_run(line: Mapping[str, object], table: Table, keys: Collection[str]) -> bool:
-    return any(str(line[name]).partition(" ")[0] in keys for name in COLUMNS.get(table.name, ("key",)))
+    named = (str(line[name]).partition(" ")[0].split("+") for name in COLUMNS.get(table.name, ("key",)))
+    return any(key in keys for several in named for key in several)
 
 
 def _array_names(folder: Path, keys: Collection[str]) -> tuple[str, ...]:

@@ -64,9 +64,11 @@ def test_the_rank_loss_is_shown_times_its_weight_beside_contrastive_losses() -> 
     rank = by_seed(drawn, "RankEncoder-SimCSE", "loss/rank").mean(0)
     assert run.method.rank_weight == 0.05
     assert lines.pop("RankEncoder-SimCSE, 0.05 × rank") == pytest.approx(0.05 * rank)
-    strong = "RankEncoder-SimCSE, lambda_train 0.5"
-    assert lines.pop(f"{strong}, 0.5 × rank") == pytest.approx(0.5 * by_seed(drawn, strong, "loss/rank").mean(0))
-    for label in ("SimCSE", "RankEncoder-SimCSE", strong):
+    strong = {f"RankEncoder-SimCSE, lambda_train {weight:g}": weight for weight in (0.5, 2.5, 25)}
+    for label, weight in strong.items():
+        rank = weight * by_seed(drawn, label, "loss/rank").mean(0)
+        assert lines.pop(f"{label}, {weight:g} × rank") == pytest.approx(rank)
+    for label in ("SimCSE", "RankEncoder-SimCSE", *strong):
         found = by_seed(drawn, label, "loss/contrastive").mean(0)
         assert lines.pop(f"{label}, contrastive") == pytest.approx(found)
     assert not lines

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from analysis.stats import bootstrap
+from analysis.stats import bootstrap, resampling
 from analysis.stats.bootstrap import (
     difference_bootstrap,
     interquartile_mean,
@@ -130,7 +130,7 @@ def test_paired_bootstrap_keeps_its_properties():
 def test_blocks_fill_every_resample(monkeypatch):
     a, b, gold = some_pairs(50)
     whole = paired_bootstrap(a, b, gold, 3001), difference_bootstrap(SEEDS, OTHERS, resamples=3001)
-    monkeypatch.setattr(bootstrap, "BLOCK", 500)
+    monkeypatch.setattr(resampling, "BLOCK", 500)
     cut = paired_bootstrap(a, b, gold, 3001), difference_bootstrap(SEEDS, OTHERS, resamples=3001)
     assert cut[0].interval == pytest.approx(whole[0].interval, abs=0.01)
     assert cut[1].interval == pytest.approx(whole[1].interval, abs=0.2)

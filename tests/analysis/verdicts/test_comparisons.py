@@ -12,7 +12,9 @@ from analysis.cells import join
 from analysis.report.verdict_tables import how_judged, overall_lines, verdict_grid
 from analysis.stats import significance
 from analysis.verdicts.claims import judge, overall
+from analysis.verdicts.comparisons import BINS
 from cse_core.data.senteval import TRANSFER
+from cse_core.metrics import neighbours
 from experiments.results import csv_record
 from experiments.schema.columns import STS, column
 from experiments.schema.hypotheses import MARGIN, Comparison, Cost, Order, Trend, Untested
@@ -130,7 +132,7 @@ def test_an_order_of_too_few_rows_is_not_tested(study):
     assert (one.verdict, one.reason) == ("not tested", "2 of 2 rows have two seeds; an order needs three")
 
 
-def test_a_trend_is_spearman_over_columns_by_seed(study):
+def test_a_trend_is_spearman_over_columns_whatever_the_number_of_seeds(study):
     size = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
     noise = ([0, 0, 0, 0, 0, 0, 0], [0, 0, 0.02, 0, 0, 0, 0], [0.02, 0, 0, 0, 0, 0, 0])
     worse = by_seed(0.3, 0.3, 0.3)
@@ -138,17 +140,26 @@ def test_a_trend_is_spearman_over_columns_by_seed(study):
     better = dict(zip(SEEDS, gains, strict=True))
     trend = Trend("E9", "better", "worse", STS, "data", STS)
     (one,) = judged(study, {"better": better, "worse": worse, "data": {42: size}}, findings=(trend,))
-    rhos = [scipy_stats.spearmanr(better[seed], size).statistic for seed in SEEDS]
-    assert one.estimate.mean == pytest.approx(np.mean(rhos))
-    assert one.p == pytest.approx(scipy_stats.ttest_1samp(rhos, 0).pvalue)
-    assert one.verdict == "supported"
+    rho = scipy_stats.spearmanr(np.mean(gains, axis=0), size).statistic
+    assert one.estimate.value == pytest.approx(rho)
+    assert one.p == pytest.approx(2 * scipy_stats.norm.sf(rho * np.sqrt(6)))
+    assert (one.verdict, one.seeds) == ("supported", "3")
+    same = {"better": {42: gains[0]}, "worse": {42: [0.3]}, "data": {42: size}}
+    (single,) = judged(study, same, findings=(trend,))
+    assert (single.estimate.value, single.p) == (pytest.approx(1), pytest.approx(2 * scipy_stats.norm.sf(np.sqrt(6))))
+    (flat,) = judged(study, {"better": {42: [0.4]}, "worse": {42: [0.3]}, "data": {42: size}}, findings=(trend,))
+    assert (flat.verdict, flat.reason) == ("not tested", "all columns gain the same")
 
 
 @pytest.mark.parametrize(
     ("times", "at_most", "verdict"),
     [
         (1.5, False, "supported"),
+        (1.53, False, "supported"),
+        (1.6, False, "undecided"),
+        (1.3, False, "undecided"),
         (1.2, False, "contradicted"),
+        (1.8, False, "contradicted"),
         (1.1, True, "contradicted"),
         (1.5, True, "undecided"),
         (2.0, True, "supported"),
@@ -161,6 +172,40 @@ def test_a_cost_is_judged_by_the_quartiles_of_its_turns(study, monkeypatch, time
     assert (one.verdict, one.seeds) == (verdict, "3 turns")
     (none,) = judged(study, {"a": by_seed(0.5, 0.5, 0.5)}, findings=(Cost("R14", "a step", times),))
     assert (none.verdict, none.reason) == ("not tested", "no benchmark of 'a step'")
+
+
+def test_noise_supports_no_cost(study, monkeypatch):
+    """Quartiles far apart around the claim's number say nothing."""
+    wide = significance.Spread(1.5, significance.Interval(1.0, 2.0), None, (3, 3))
+    monkeypatch.setattr(benchmark_ratios, "ratio", lambda what: wide)
+    (one,) = judged(study, {"a": by_seed(0.5, 0.5, 0.5)}, findings=(Cost("R14", "an epoch", 1.5),))
+    assert one.verdict == "undecided"
+
+
+@pytest.mark.parametrize(("seed", "verdict"), [(42, "supported"), (1, "contradicted")])
+def test_a_student_is_compared_with_the_run_that_taught_all_its_seeds(study, seed, verdict):
+    scores = {"student": by_seed(0.55, 0.553, 0.552), "teacher": by_seed(0.50, 0.60, 0.555)}
+    claim = (Comparison("R5", "student", "teacher", kind="teacher", teacher_seed=seed),)
+    (one,) = found = judged(study, scores, comparisons=claim)
+    taught_by = 100 * scores["teacher"][seed][0]
+    assert one.p == pytest.approx(scipy_stats.ttest_1samp([55.0, 55.3, 55.2], taught_by).pvalue)
+    assert (one.verdict, one.seeds) == (verdict, "3")
+    (line,) = verdict_grid(found).rows
+    assert line[1] == f"student \N{MINUS SIGN} teacher, seed {seed}"
+    (none,) = judged(study, scores, comparisons=(replace(claim[0], teacher_seed=7),))
+    assert (none.verdict, none.reason) == ("not tested", "no score of teacher, seed 7")
+
+
+def test_parity_is_nearness_to_a_value(study):
+    def verdict(*values: float) -> str:
+        claim = (Comparison("C10", "a", "a", kind="parity", value=50.0, margin=5.0),)
+        (one,) = found = judged(study, {"a": by_seed(*values)}, comparisons=claim)
+        assert verdict_grid(found).rows[0][1] == "a \N{MINUS SIGN} 50, within 5"
+        return one.verdict
+
+    assert verdict(0.51, 0.512, 0.511) == "supported"
+    assert verdict(0.61, 0.612, 0.611) == "contradicted"
+    assert verdict(0.45, 0.55, 0.52) == "undecided"
 
 
 def test_the_benchmarks_that_costs_name_are_measured():
@@ -261,10 +306,17 @@ def test_a_trend_over_bins_is_no_surer_with_more_seeds(study):
     claim = (Comparison("E4", "a", "a", kind="bins"),)
     (one,) = judged(study, {"a": {42: [0.0057]}}, comparisons=claim)
     (three,) = judged(study, {"a": by_seed(0.0057, 0.0057, 0.0057)}, comparisons=claim)
-    assert one.p == three.p == pytest.approx(2 * scipy_stats.norm.sf(0.57 * 3))
+    assert one.p == three.p == pytest.approx(2 * scipy_stats.norm.sf(0.57 * np.sqrt(5)))
     assert three.verdict == "undecided"
     (strong,) = judged(study, {"a": by_seed(0.009, 0.0091, 0.009)}, comparisons=claim)
     assert strong.verdict == "supported"
+
+
+def test_no_recorded_run_has_fewer_bins_than_the_test_counts():
+    paths = list(csv_record.MLRUNS.glob("figure_data/*/stsb_neighbours*.npz"))
+    counts = [len(neighbours.bins(np.load(path)["cosines"])) for path in paths]
+    assert counts
+    assert min(counts) >= BINS
 
 
 def test_a_comparison_that_presumes_another_is_tested_only_where_that_holds(study):
@@ -273,6 +325,11 @@ def test_a_comparison_that_presumes_another_is_tested_only_where_that_holds(stud
     tested, untested = judged(study, rows, comparisons=tuple(given))
     assert tested.verdict == "supported"
     assert (untested.verdict, untested.reason, untested.p) == ("not tested", "bad is no better than good here", None)
+    rows["bad"][42] = [0.9]  # of the run that teaches, in which it is better; not of its mean
+    taught = [replace(each, teacher_seed=42) for each in given]
+    untested, tested = judged(study, rows, comparisons=tuple(taught))
+    assert (untested.reason, tested.reason) == ("good is no better than bad here", "")
+    assert tested.p is not None
 
 
 def test_the_margin_of_sameness_is_the_comparisons_own(study):

@@ -69,6 +69,9 @@ FACTS = {
     "last_contrastive": 0.25,
     "last_rank": 0.75,
     "rank_larger": 12.5,
+    "first_uniformity": -1.5,
+    "last_uniformity": -2.25,
+    "last_alignment": 0.125,
 }
 TINY = Pretrained("wiki-tiny")
 RUN = Run(
@@ -84,6 +87,8 @@ CURVES = {
     "loss/contrastive": {10: 3.0, 20: 0.25},
     "loss/rank": {10: 2.0, 20: 0.75},
     "loss/share_rank_larger": {10: 1.0, 20: 0.125},
+    "uniformity/stsb_dev": {10: -1.5, 20: -3.0, 30: -2.25},
+    "alignment/stsb_dev": {10: 0.5, 20: 0.125},
 }
 
 

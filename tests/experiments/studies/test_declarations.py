@@ -19,6 +19,7 @@ from experiments.studies.catalogue import STUDIES, choose_studies
 SIZES = ("small", "small-1m", "paper")
 CONTROLS = {
     "baselines",
+    "ladder",
     "whitenedcse-controls",
     "search",
     "rankcse-compute",

@@ -176,9 +176,13 @@ def test_composition_is_as_labelled(name: str) -> None:
 @pytest.mark.parametrize("name", SIZES)
 def test_rankencoders_settings_are_as_labelled(name: str) -> None:
     for label, m in methods("rankencoder-figure8", RankEncoder, name).items():
-        assert m.rank_weight == (0.5 if label.endswith("lambda_train 0.5") else 0.05)
+        assert m.rank_weight == float(label.partition("lambda_train ")[2] or 0.05)
     for label, m in methods("rankencoder-lambda", RankEncoder, name).items():
         assert label.startswith(f"lambda_train {m.rank_weight:g}, ")
+    trained = {m.rank_weight for m in methods("rankencoder-lambda", RankEncoder, name).values()}
+    assert trained == {0.01, 0.05, 0.1, 0.5} | (
+        {2.5, 5.0, 25.0} if name == "small" else set()
+    )  # 50 times: equal losses
     changed = {
         label: (m.similarity, m.lower, m.upper, m.start, m.combination, m.rank_weight)
         for label, m in methods("rankencoder-ranks", RankEncoder, name).items()

@@ -25,7 +25,13 @@ FOLDER = Path(__file__).with_name("pinned")
 SIZES = ("small", "small-1m", "paper")
 STUDY_FIELDS = ("study", "scale", "columns", "rows", "sha256")
 # Names of the pinned file, and the fields of a Comparison.
-MORE = {"given": "only_if_better", "acts": "requires_difference", "reading": "reading"}
+MORE = {
+    "given": "only_if_better",
+    "acts": "requires_difference",
+    "reading": "reading",
+    "seed": "teacher_seed",
+    "value": "value",
+}
 CLAIM_FIELDS = ("study", "claim", "kind", "better", "worse", "column", "more", "scales")
 
 
@@ -61,7 +67,7 @@ def pinned_study(study: Study) -> dict[str, str]:
 def compared(study: Study) -> Iterator[tuple[str, ...]]:
     """Each comparison and finding of a study, in words."""
     for one in study.comparisons:
-        more = {} if one.kind not in ("same", "beyond") else {"margin": one.margin}
+        more = {} if one.kind not in ("same", "beyond", "parity") else {"margin": one.margin}
         more |= {name: getattr(one, field) for name, field in MORE.items() if getattr(one, field)}
         yield (study.name, one.claim, one.kind, one.better, one.worse, one.column, json.dumps(more) if more else "")
     for other in study.findings:
@@ -127,7 +133,7 @@ def test_every_comparison_is_of_two_rows_that_have_the_columns_scores() -> None:
                     *(one.only_if_better or ()),
                     *(one.requires_difference or ()),
                 } <= labels, study.name
-                assert (one.better == one.worse) == (one.kind in ("positive", "bins")), study.name
+                assert (one.better == one.worse) == (one.kind in ("positive", "bins", "parity")), study.name
 
 
 if __name__ == "__main__":

@@ -1,0 +1,70 @@
+"""The scorer that mixes two encoders' cosines, as RankCSE mixes its teachers: how good is a mix of teachers itself?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
+from jaxtyping import Float
+from torch import Tensor
+
+from cse_core.evaluation.scorers import Cosine, Pairs, PairScores
+from cse_core.method import check
+from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import resolve_pinned
+from cse_core.models.word_vectors import WordVectors, is_word_vectors
+from cse_core.run import Pretrained
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedCosine:
+    """The mean of the encoder's cosine and another's, which has the weight `share`; each has its own pooling."""
+
+    other: Pretrained
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        check("share", self.share, lambda w: 0 < w < 1, "between 0 and 1")
+
+    def __str__(self) -> str:
+        content = f":{self.other.sha256[:8]}" if self.other.sha256 else ""
+        return f"cosine mixed with {self.share!r} of {self.other.name}{content}"
+
+    def pair_scores(
+        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
+    ) -> dict[str, PairScores]:
+        """See Scorer; a pair without a cosine by one of the two counts once for each."""
+        first, second = (Cosine().pair_scores(each, tasks) for each in (encoder, _load(self.other)))
+        return {
+            task: PairScores(
+                (1 - self.share) * first[task].scores + self.share * second[task].scores,
+                first[task].undefined + second[task].undefined,
+            )
+            for task in tasks
+        }
+
+    def view(self, encoder: SentenceEncoder) -> CachedEncoder:
+        """See Scorer."""
+        return CachedEncoder.wrap(encoder)
+
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """See Scorer."""
+        return ()
+
+    def vectors(
+        self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
+    ) -> Float[Tensor, "n d"]:
+        """See Scorer: both directions side by side."""
+        both = self.view(encoder).encode(sentences), _load(self.other).encode(sentences)
+        weights = 1 - self.share, self.share
+        return torch.cat([weight**0.5 * F.normalize(x, dim=1) for x, weight in zip(both, weights, strict=True)], dim=1)
+
+
+@lru_cache(maxsize=1)
+def _load(other: Pretrained) -> CachedEncoder:
+    if is_word_vectors(other.name):
+        return CachedEncoder(WordVectors.load(other.name))
+    return CachedEncoder(Encoder.from_pretrained(resolve_pinned(other)).eval())
