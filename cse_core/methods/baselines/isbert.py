@@ -45,13 +45,13 @@ def jsd_losses(
     """
     if len(sentences) < 2:
         raise ValueError(f"the loss of IS-BERT needs at least two sentences, got {len(sentences)}")
-    products, own = tokens @ sentences.T, owners.unsqueeze(1)
-    same = own == torch.arange(len(sentences), device=owners.device)
+    products, sentence = tokens @ sentences.T, owners.unsqueeze(1)
+    same = sentence == torch.arange(len(sentences), device=owners.device)
     shares = tokens.new_full((len(tokens),), 1 / len(tokens))
     if weighting == "sentences":
         shares = 1 / (len(sentences) * same.sum(0)[owners].to(tokens.dtype))
     others = F.softplus(products).masked_fill(same, 0).sum(1) / (len(sentences) - 1)
-    return (shares * F.softplus(-products.gather(1, own).squeeze(1))).sum(), (shares * others).sum()
+    return (shares * F.softplus(-products.gather(1, sentence).squeeze(1))).sum(), (shares * others).sum()
 
 
 @dataclass(frozen=True, kw_only=True)
