@@ -38,6 +38,7 @@ def figure_data_of(study: Study, results: pd.DataFrame, curves: pd.DataFrame, ml
         results=cells.join(study, results),
         curves=curves_of(study, curves),
         arrays=partial(_arrays, csv_record.folder_for(study.scale.name, mlruns)),
+        record=results,
     )
 
 

@@ -8,7 +8,7 @@ from analysis.plots import curves, distributions, embeddings, gain_intervals, hy
 from analysis.plots.figure_data import FigureData
 
 VIEWS: Mapping[str, Callable[[FigureData], Figure | None]] = {
-    "bars": scores.bars,
+    "dots": scores.dots,
     "gains": gain_intervals.gain_intervals,
     "grid": hyperparameters.grid,
     "lines": hyperparameters.lines,
