@@ -55,9 +55,9 @@ def test_dots_are_means_with_intervals_and_differences_beside_the_published_ones
             welch = scipy.stats.ttest_ind(values, found[0], equal_var=False).confidence_interval()
             assert marks(right)[i] == [pytest.approx(values.mean() - found[0].mean())]
             assert bars(right)[i] == pytest.approx([welch.low, welch.high])
-        base = rows[0].published.value("groups_avg")
+        printed = [row.published.value("groups_avg") or 0.0 for row in rows if row.published]
         shown = [line.get_xdata()[0] for line in right.get_lines() if line.get_marker() == "D"]
-        assert shown == pytest.approx([row.published.value("groups_avg") - base for row in rows[1:] if row.published])
+        assert shown == pytest.approx([value - printed[0] for value in printed[1:]])
     assert [axes.get_title() for axes in figure.axes[::2]] == ["KCC", "NDCG"]
     names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert names == ["SimCSE", "DiffCSE", "RankCSE-listNet", "RankCSE-listMLE"]
