@@ -19,6 +19,7 @@ from analysis.record.record_differences import changed_files, committed_folders,
 from analysis.record.undeclared_runs import undeclared_page
 from analysis.report import (
     benchmark_tables,
+    first_page,
     formats,
     html_page,
     plan_tables,
@@ -42,8 +43,10 @@ from experiments.storage.record_folders import folder_of
 from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "REPORT.md", "APPENDIX.md", "experiments/PLAN.md")  # pages with generated blocks
 KINDS = (
     "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|plan"
+    "|page"
 )
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
@@ -79,7 +82,7 @@ class Folders:
     @classmethod
     def of(cls, mlruns: Path) -> "Folders":
         """Return the folders of a record; only the committed record has pages, and its tables in analysis/."""
-        pages = (ROOT / "README.md", ROOT / "REPORT.md", ROOT / "experiments/PLAN.md")
+        pages = tuple(ROOT / name for name in PAGES)
         pages = pages if csv_record.is_project_record(mlruns) else ()
         return cls(mlruns=mlruns, tables=csv_record.outputs(mlruns) / "tables", pages=pages)
 
@@ -129,7 +132,7 @@ def fill_blocks(report: str, record: Record) -> str:
     """Return the page with every block generated from the record and the benchmarks' results."""
     if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
         raise ValueError(
-            "README.md, REPORT.md or PLAN.md: expected blocks from `<!-- table STUDY SCALE -->` to `<!-- end -->`, "
+            f"{', '.join(PAGES)}: expected blocks from `<!-- table STUDY SCALE -->` to `<!-- end -->`, "
             "found one that is not closed or has another name"
         )
 
@@ -145,26 +148,22 @@ def fill_blocks(report: str, record: Record) -> str:
     return BLOCK.sub(fill, report)
 
 
+def chosen_results(names: str, scale: str, record: Record) -> list[Results]:
+    """Return the results of the studies of a name."""
+    return list(map(record.of, catalogue.choose_studies([names], scale)))
+
+
 OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     "audit": lambda name, scale, record: audit_block(scale),
     "benchmarks": lambda name, device, record: benchmark_tables.block(name, device),
-    "claims": lambda name, scale, record: report_blocks.claims_block(
-        map(record.of, catalogue.choose_studies([name], scale))
-    ),
-    "decided": lambda name, scale, record: report_blocks.decided_block(
-        map(record.of, catalogue.choose_studies([name], scale))
-    ),
-    "headline": lambda name, scale, record: report_blocks.headline_block(
-        map(record.of, catalogue.choose_studies([name], scale))
-    ),
-    "power": lambda name, scale, record: report_blocks.power_block(
-        map(record.of, catalogue.choose_studies([name], scale))
-    ),
+    "claims": lambda *about: report_blocks.claims_block(chosen_results(*about)),
+    "decided": lambda *about: report_blocks.decided_block(chosen_results(*about)),
+    "headline": lambda *about: report_blocks.headline_block(chosen_results(*about)),
+    "page": lambda name, scale, record: first_page.page_block(name, lambda names: chosen_results(names, scale, record)),
+    "power": lambda *about: report_blocks.power_block(chosen_results(*about)),
     "published": lambda name, scale, record: report_blocks.PUBLISHED[name](),
     "reproductions": lambda name, scale, record: reproductions_block(name),
-    "plan": lambda name, scale, record: plan_tables.plan_block(
-        name, list(map(record.of, catalogue.choose_studies(["plan"], scale)))
-    ),
+    "plan": lambda name, scale, record: plan_tables.plan_block(name, chosen_results("plan", scale, record)),
     "searches": lambda name, scale, record: searches_block(record.searches(scale), scale),
     "runs": lambda name, scale, record: report_blocks.runs_block(
         catalogue.choose_studies([name], scale), record.results(scale)

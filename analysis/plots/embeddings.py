@@ -71,7 +71,7 @@ def _row_title(drawn: FigureData, row: Row) -> str:
 def _uniformity(drawn: FigureData, row: Row) -> float | None:
     """Return the recorded uniformity of a row's sentences of STS-B dev, or, while training, at the step it was kept."""
     dev = drawn.study.scale.dev
-    measured = drawn.recorded(row, f"{dev}_geometry", "uniformity")
+    measured = drawn.mean_score(row, f"{dev}_geometry", "uniformity")
     if measured is not None or str(row.scorer) != "cosine":
         return measured
     kept = drawn.results.lines.loc[drawn.results.lines["key"].isin(list(row.keys().values())), "step"]

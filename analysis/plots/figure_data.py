@@ -31,7 +31,7 @@ class FigureData:
         """Return the row's scores in a column, in the column's units."""
         return self.results.cells[row.label, name]
 
-    def recorded(self, row: Row, task: str, metric: str) -> float | None:
+    def mean_score(self, row: Row, task: str, metric: str) -> float | None:
         """Return the mean over a row's seeds of any recorded metric of a task, in its own units; None without one."""
         lines = self.record[(self.record["task"] == task) & (self.record["metric"] == metric)]
         lines = lines[lines["key"].isin(list(row.keys().values())) & (lines["select"] == row.select)]

@@ -103,11 +103,11 @@ def chance_level(drawn: FigureData, row: Row, name: str) -> float | None:
     """Return the expected score of a random order in a column, if the record has it for every set."""
     about = column(name)
     metrics = {task: drawn.study.metric_of(row, name, task) for task in about.tasks}
-    levels = [drawn.recorded(row, task, metric + CHANCE) for task, metric in metrics.items()]
+    levels = [drawn.mean_score(row, task, metric + CHANCE) for task, metric in metrics.items()]
     if set(metrics.values()) == {"kendall"}:
         return 0.0
-    found = [level for level in levels if level is not None]
-    return about.factor * float(np.mean(found)) if found and len(found) == len(levels) else None
+    known_levels = [level for level in levels if level is not None]
+    return about.factor * float(np.mean(known_levels)) if known_levels and len(known_levels) == len(levels) else None
 
 
 def _draw_chance(axes: Axes, level: float | None) -> list[float]:

@@ -35,7 +35,7 @@ INK, FAINT, PALE = "#222222", "#8a8a8a", "#c4c4c4"
 BAND: dict[str, Any] = {"alpha": 0.15, "linewidth": 0}
 SMALL_TEXT: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 6.8, "color": INK}
 PRINTED: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK, "linestyle": "none"}
-MOST_COLOURS = 6  # more can't be told apart; further lines are grey and numbered
+MOST_COLOURS = 6  # more look alike; further lines are grey and numbered
 RC: Any = {
     "svg.hashsalt": "cse-study",
     "font.family": "DejaVu Sans",
