@@ -82,8 +82,7 @@ class Folders:
     @classmethod
     def of(cls, mlruns: Path) -> "Folders":
         """Return the folders of a record; only the committed record has pages, and its tables in analysis/."""
-        pages = tuple(ROOT / name for name in PAGES)
-        pages = pages if csv_record.is_project_record(mlruns) else ()
+        pages = tuple(ROOT / name for name in PAGES if csv_record.is_project_record(mlruns))
         return cls(mlruns=mlruns, tables=csv_record.outputs(mlruns) / "tables", pages=pages)
 
 
@@ -138,7 +137,7 @@ def fill_blocks(report: str, record: Record) -> str:
 
     def fill(match: re.Match[str]) -> str:
         head, kind, name, scale, end = match.groups()
-        if kind in OF_SEVERAL_STUDIES:  # about several studies
+        if kind in OF_SEVERAL_STUDIES:
             return f"{head}{OF_SEVERAL_STUDIES[kind](name, scale, record)}\n{end}"
         results = record.of(catalogue.single(name, scale))
         if kind == "estimates":
@@ -159,7 +158,7 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     "claims": lambda *about: report_blocks.claims_block(chosen_results(*about)),
     "decided": lambda *about: report_blocks.decided_block(chosen_results(*about)),
     "headline": lambda *about: report_blocks.headline_block(chosen_results(*about)),
-    "page": lambda name, scale, record: first_page.page_block(name, lambda names: chosen_results(names, scale, record)),
+    "page": lambda name, *about: first_page.page_block(name, lambda names: chosen_results(names, *about)),
     "power": lambda *about: report_blocks.power_block(chosen_results(*about)),
     "published": lambda name, scale, record: report_blocks.PUBLISHED[name](),
     "reproductions": lambda name, scale, record: reproductions_block(name),
@@ -230,9 +229,10 @@ def _undeclared_pages(scales: Sequence[str], record: Record, tables: Path) -> di
 def _write_pages(scales: Sequence[str], record: Record, folders: Folders) -> None:
     """Write an HTML page with all tables and figures; it is neither compared nor committed."""
     for scale in scales:
-        joined = [record.of(study) for study in catalogue.choose_studies(["all"], scale)]
+        choose = partial(chosen_results, scale=scale, record=record)
         figures = folders.tables.with_name("figures") / scale
-        atomic_write(folders.tables.with_name(f"{scale}.html"), html_page.page(SCALES[scale], joined, figures))
+        text = html_page.page(SCALES[scale], choose("all"), figures, choose)
+        atomic_write(folders.tables.with_name(f"{scale}.html"), text)
 
 
 def main(

@@ -10,11 +10,10 @@ from analysis.plots import style
 from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
 from analysis.report.formats import DASH, interval, number
 from analysis.verdicts.gains import Gain, gains
-from analysis.verdicts.method_gains import BASELINES, EXPLORATORY, PLANNED, MethodGain
+from analysis.verdicts.method_gains import GROUPS, MethodGain
 
 TEXT = style.SMALL_TEXT
 BOLD: dict[str, Any] = TEXT | {"weight": "bold"}
-GROUPS = {PLANNED: "the plan's claims", EXPLORATORY: "exploratory, one epoch", BASELINES: "baselines of the tables"}
 EDGE = 6  # points: a wider axis would hide the gains that the papers print
 COLUMNS = (1.0, 1.33)  # where the numbers stand, in widths of the panel
 CERTAIN, OPEN = "#117733", style.FAINT  # intervals without 0, and with it

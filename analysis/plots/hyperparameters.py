@@ -95,7 +95,7 @@ def _grid_caption(scored: Mapping[tuple[float, float], Cell], down: Sequence[Seq
     close = sum(_is_close(best, cell) for cell in others)
     return (
         "Mean and sample deviation over seeds; colours span at least four deviations. Framed: the highest mean, which "
-        f"{close} of {len(others)} others can't be separated from (95 % intervals, seed by seed, each on its own).{same}"
+        f"{close} of {len(others)} others can't be separated from (95 % intervals, seed by seed, uncorrected).{same}"
     )
 
 

@@ -7,9 +7,9 @@ from statistics import median
 
 from analysis.cells import Results
 from analysis.report import report_blocks
+from analysis.report.claim_tables import claims_by_verdict
 from analysis.report.formats import DASH, Grid, interval, markdown, number
 from analysis.report.reproduction_tables import many_seeds, read_reproductions
-from analysis.report.verdict_tables import outcome
 from analysis.stats.significance import ALPHA, summary
 from analysis.verdicts.claims import VERDICTS, Claim, claims, count_verdicts, judge_claims
 from analysis.verdicts.gains import gains
@@ -23,7 +23,6 @@ from analysis.verdicts.primaries import (
 )
 from cse_core.run import Run
 from experiments.schema.contrasts import POSITIVE, PRIMARY
-from experiments.schema.study import Study
 
 Choose = Callable[[str], list[Results]]  # the results of the studies of a name
 PLAN, ALL = "plan", "all"
@@ -37,13 +36,13 @@ ROWS = {  # each paper's row in the study of all methods
 
 
 def page_block(name: str, choose: Choose) -> str:
-    """Return a part of the first page, or the claims by verdict, as Markdown."""
+    """Return a part of the first page as Markdown."""
     makers = {
+        "claims": lambda choose: claims_by_verdict(choose(ALL), choose(PLAN)),
         "summary": summary_block,
         "papers": lambda choose: markdown(papers_grid(choose)),
         "findings": findings_block,
         "limits": limits_block,
-        "claims": claims_by_verdict,
     }
     if name not in makers:
         raise ValueError(f"page: no block {name!r}; there are {', '.join(makers)}")
@@ -61,8 +60,8 @@ def summary_block(choose: Choose) -> str:
         f"**Exploratory.** {len(judged)} claims, judged as the papers' tables lay them out, three seeds: "
         f"{', '.join(f'{counts[verdict]} {verdict}' for verdict in VERDICTS)}.",
         f"**Planned.** {_planned_sentence(planned)}",
-        f"**Scale.** `{scale.name}`: {scale.title}; {_count_trained(results)} trained encoders with scores. No number here "
-        "is a published one repeated.",
+        f"**Scale.** `{scale.name}`: {scale.title}; {_count_trained(results)} trained encoders with scores. No number "
+        "here is a published one repeated.",
         f"**What the testbed sees.** {_controls_sentence(planned, choose)}",
     ]
     return "\n".join(f"- {line}" for line in lines)
@@ -250,27 +249,3 @@ def limits_block(choose: Choose) -> str:
         "- What other pairs of sentences would show: intervals are over seeds, and all seeds share their test pairs.",
     ]
     return "\n".join(f"> {line}" for line in lines)
-
-
-def claims_by_verdict(choose: Choose) -> str:
-    """Return the claims in a table for each exploratory verdict, with the planned verdict and links to the studies."""
-    judged = judge_claims(choose(ALL))
-    planned = {v.contrast.subject: v for v in judge_contrasts(choose(PLAN)) if v.contrast.kind == PRIMARY}
-    parts = []
-    for verdict in VERDICTS:
-        chosen = [claim for claim in judged if count_verdicts([claim])[verdict]]
-        rows = tuple(_claim_line(claim, planned.get(claim.id)) for claim in chosen)
-        if rows:
-            grid = Grid("", ("id", "claim", "exploratory", "planned", "studies"), rows)
-            parts.append(f"### {verdict.capitalize()}: {len(chosen)}\n\n{markdown(grid)}")
-    return "\n\n".join(parts)
-
-
-def _claim_line(claim: Claim, planned: ContrastVerdict | None) -> tuple[str, ...]:
-    texts = [f"{each.reading}: {outcome(each, brief=True)}".removeprefix(": ") for each in claim.verdicts]
-    verdict = DASH if planned is None else planned.verdict if planned.estimate else "not run yet"
-    return claim.id, claim.text, "; ".join(texts) or DASH, verdict, ", ".join(map(_link, claim.studies))
-
-
-def _link(study: Study) -> str:
-    return f"[{study.name}](analysis/tables/{study.scale.name}/{study.name}.md)"

@@ -10,6 +10,7 @@ from experiments.schema.contrasts import PRIMARY
 from experiments.schema.study import Published
 
 PLANNED, EXPLORATORY, BASELINES = "planned", "exploratory", "baselines"
+GROUPS = {PLANNED: "the plan's claims", EXPLORATORY: "exploratory, one epoch", BASELINES: "baselines of the tables"}
 BASE, COLUMN, SIMCSE = "BERT-base", "sts_avg", "SimCSE"
 OWN_STUDY, BASELINES_STUDY = "robustness", "baselines"
 HEADLINES = {"RankCSE": "R1", "RankEncoder": "E3", "WhitenedCSE": "W1", "CompCSE": "C1"}  # each paper's first claim

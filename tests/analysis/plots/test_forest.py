@@ -6,7 +6,7 @@ import pytest
 
 from analysis.plots import gain_intervals, style
 from analysis.stats.contrast_tests import ContrastEstimate
-from analysis.verdicts.method_gains import MethodGain
+from analysis.verdicts.method_gains import GROUPS, MethodGain
 
 
 def gain(method: str, group: str, mean: float | None, published: float | None) -> MethodGain:
@@ -51,4 +51,4 @@ def test_gains_stand_in_their_groups_with_intervals_and_published_gains() -> Non
     assert "+1.00 [-0.39, +2.39], 3" in texts
     assert "-13.00 [-14.39, -11.61], 3" in texts
     assert texts.count("–") == 2  # A here, C in print
-    assert [text for text in texts if text in gain_intervals.GROUPS.values()] == list(gain_intervals.GROUPS.values())
+    assert [text for text in texts if text in GROUPS.values()] == list(GROUPS.values())

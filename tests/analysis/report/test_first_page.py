@@ -94,5 +94,5 @@ def test_every_claim_stands_under_one_verdict() -> None:
 
 
 def test_an_unknown_part_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"page: no block 'cover'; there are summary, papers, findings"):
+    with pytest.raises(ValueError, match=r"page: no block 'cover'; there are claims, summary, papers, findings"):
         first_page.page_block("cover", choose_empty)
