@@ -7,7 +7,7 @@ import scipy
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.plots import labels, style
+from analysis.plots import style
 from analysis.plots.figure_data import Arrays, FigureData, missing_seeds, seeds_text
 from analysis.stats.contrast_tests import paired_contrast
 from cse_core.evaluation.sts_subsets import SIMILAR
@@ -139,7 +139,7 @@ def densities(drawn: FigureData) -> Figure | None:
         )
     for panel in axes[: len(arrays_by_task) : 4]:
         panel.set_ylabel("density")
-    gains = _draw_gains(axes[-1], drawn, trend, shares) if trend else []
+    gains = trend is not None and _draw_gains(axes[-1], drawn, trend, shares)
     absent = [_set_name(task) for task in tasks if task not in arrays_by_task]
     sizes = [f"{_set_name(task)} {len(arrays['gold']):,}" for task, arrays in arrays_by_task.items()]
     caption = (
@@ -148,30 +148,24 @@ def densities(drawn: FigureData) -> Figure | None:
     )
     if trend and gains:
         caption += f" Last panel: {trend.better} less {trend.worse}, seed by seed, with 95 % intervals over seeds."
-    style.finish(figure, drawn, caption, absent)
-    labels.beside_points(axes[-1], gains)
-    return figure
+    return style.finish(figure, drawn, caption, absent)
 
 
-def _draw_gains(
-    axes: Axes, drawn: FigureData, trend: Trend, shares: Mapping[str, float]
-) -> list[tuple[float, float, str, str]]:
-    """Draw each set's gain, seed by seed, over its share of similar pairs; return the points with their names."""
-    look, points = style.LOOKS["RankEncoder"], []
-    axes.axhline(0, color=style.INK, linewidth=0.7)
-    for name, share in shares.items():
+def _draw_gains(axes: Axes, drawn: FigureData, trend: Trend, shares: Mapping[str, float]) -> bool:
+    """Draw each set's gain, seed by seed, the set with most similar pairs above; return whether there is any."""
+    look, names = style.LOOKS["RankEncoder"], sorted(shares, key=lambda name: -shares[name])
+    axes.axvline(0, color=style.INK, linewidth=0.7)
+    some = False
+    for at, name in enumerate(names):
         sides = [drawn.results.cells[label, name].scores for label in (trend.better, trend.worse)]
         estimate = paired_contrast(sides, [1.0, -1.0])
-        if estimate is None:
-            continue
-        band = estimate.interval()
-        if band:
-            axes.plot((share, share), band, color=look.colour, linewidth=1.2, solid_capstyle="butt")
-        axes.plot(share, estimate.mean, marker=look.marker, color=look.colour, markersize=3.5)
-        points.append((share, estimate.mean, PUBLISHED_NAMES[name], style.INK))
-    axes.set(title="gain of ranks, points", xlabel="share of similar pairs")
-    axes.margins(x=0.25)
-    return points
+        if estimate is not None:
+            style.interval_dot(axes, at, estimate.mean, estimate.interval(), look)
+            some = True
+    texts = [f"{PUBLISHED_NAMES[name]} {shares[name]:.0%}" for name in names]
+    axes.set(title="gain of ranks, points", yticks=range(len(names)), yticklabels=texts, ylim=(len(names) - 0.5, -0.5))
+    axes.tick_params(axis="y", labelsize=6, length=0)
+    return some
 
 
 def _set_name(task: str) -> str:

@@ -68,7 +68,7 @@ def _draw_published(axes: Axes, measured: Sequence[Gain]) -> None:
     for place, value in enumerate(gain.contrast.published for gain in measured):
         if value is not None:
             axes.plot(value, place, **look)
-            axes.annotate(number(value, sign=True), (value, place), (6, 0), **TEXT)
+            axes.annotate(number(value, sign=True), (1, place), (4, 0), xycoords=("axes fraction", "data"), **TEXT)
     axes.margins(x=0.3)
 
 

@@ -114,11 +114,14 @@ def test_densities_have_a_panel_a_set_with_the_share_of_similar_pairs() -> None:
         assert trapezoid(curve.get_ydata(), curve.get_xdata()) == pytest.approx(1, abs=0.01)
         heights = [patch.get_height() for patch in axes.patches[:20]]
         assert heights == pytest.approx([20 * np.mean((gold * 20).astype(int).clip(0, 19) == b) for b in range(20)])
-    gains = [line.get_ydata()[0] for line in panels[-1].get_lines() if len(line.get_xdata()) == 1]
-    scores = [[drawn.results.cells[label, name].scores for label in ("+RankEncoder", "SimCSE")] for name in STS]
+    gains = [line.get_xdata()[0] for line in panels[-1].get_lines() if len(line.get_xdata()) == 1]
+    similar = {name: np.mean(arrays_of(study.rows[0], 0, f"{name}_gold")["gold"] >= 0.67) for name in STS}
+    names = sorted(STS, key=lambda name: -similar[name])
+    scores = [[drawn.results.cells[label, name].scores for label in ("+RankEncoder", "SimCSE")] for name in names]
     expected = [np.mean([ours[seed] - base[seed] for seed in base]) for ours, base in scores]
     assert gains == pytest.approx(expected)
-    assert [text.get_text() for text in panels[-1].texts] == [PUBLISHED_NAMES[name] for name in STS]
+    texts = [text.get_text() for text in panels[-1].get_yticklabels()]
+    assert texts == [f"{PUBLISHED_NAMES[name]} {similar[name]:.0%}" for name in names]
 
 
 def test_a_reflected_density_is_the_mean_of_kernels_and_their_mirror_images() -> None:

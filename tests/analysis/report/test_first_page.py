@@ -1,12 +1,16 @@
 """The first page counts what is recorded, and says what is not."""
 
+from collections import Counter
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
 from analysis.cells import Results, join
-from analysis.report import first_page
+from analysis.report import first_page, html_page
 from analysis.stats.contrast_tests import ContrastEstimate
 from analysis.verdicts.method_gains import MethodGain
+from analysis.verdicts.primaries import judge_contrasts
 from experiments.results import csv_record
 from experiments.studies import catalogue
 from tests.support.figure_records import lines_of, study_of
@@ -96,3 +100,35 @@ def test_every_claim_stands_under_one_verdict() -> None:
 def test_an_unknown_part_is_refused() -> None:
     with pytest.raises(ValueError, match=r"page: no block 'cover'; there are claims, summary, papers, findings"):
         first_page.page_block("cover", choose_empty)
+
+
+def choose_made_up(names: str) -> list[Results]:
+    return [join(study, lines_of(study)) for study in catalogue.choose_studies([names], "small")]
+
+
+@pytest.mark.slow
+def test_once_the_plan_is_run_its_verdicts_stand_on_the_page() -> None:
+    planned = choose_made_up("plan")
+    counts = Counter(
+        each.verdict for each in judge_contrasts(planned) if each.contrast.kind == "primary" and each.estimate
+    )
+    text = first_page.page_block("summary", lambda names: planned if names == "plan" else choose_empty(names))
+    assert sum(counts.values()) >= 40
+    for verdict, count in counts.items():
+        assert f"{count} {verdict}" in text
+    assert "pilot" not in text
+    assert "whitening not run" not in text
+    papers = first_page.page_block("papers", lambda names: planned if names == "plan" else choose_empty(names))
+    assert papers.count(", 5 seeds: **") == 4
+
+
+@pytest.mark.slow
+def test_the_html_page_has_the_first_page_and_a_line_for_each_gain(tmp_path: Path) -> None:
+    def choose(names: str) -> list[Results]:
+        return choose_made_up(names) if names in ("plan", "baselines", "robustness") else choose_empty(names)
+
+    text = html_page.page(study_of("robustness").scale, choose("all"), tmp_path, choose)
+    gains = first_page.method_gains([*choose("robustness"), *choose("baselines"), *choose("plan")])
+    assert text.count('<g class="gain') == len(gains) > 20
+    assert "not recorded" not in text
+    assert "What these numbers can&#39;t say" in text or "What these numbers can't say" in text
