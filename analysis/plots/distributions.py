@@ -155,17 +155,17 @@ def _draw_gains(axes: Axes, drawn: FigureData, trend: Trend, shares: Mapping[str
     """Draw each set's gain, seed by seed, the set with most similar pairs above; return whether there is any."""
     look, names = style.LOOKS["RankEncoder"], sorted(shares, key=lambda name: -shares[name])
     axes.axvline(0, color=style.INK, linewidth=0.7)
-    some = False
+    count = 0
     for at, name in enumerate(names):
         sides = [drawn.results.cells[label, name].scores for label in (trend.better, trend.worse)]
         estimate = paired_contrast(sides, [1.0, -1.0])
         if estimate is not None:
             style.interval_dot(axes, at, estimate.mean, estimate.interval(), look)
-            some = True
+            count += 1
     texts = [f"{PUBLISHED_NAMES[name]} {shares[name]:.0%}" for name in names]
     axes.set(title="gain of ranks, points", yticks=range(len(names)), yticklabels=texts, ylim=(len(names) - 0.5, -0.5))
     axes.tick_params(axis="y", labelsize=6, length=0)
-    return some
+    return count > 0
 
 
 def _set_name(task: str) -> str:
