@@ -19,6 +19,7 @@ from analysis.record.record_differences import changed_files, committed_folders,
 from analysis.record.undeclared_runs import undeclared_page
 from analysis.report import (
     benchmark_tables,
+    first_page,
     formats,
     html_page,
     plan_tables,
@@ -43,9 +44,10 @@ from experiments.storage.record_folders import folder_of
 from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "REPORT.md", "APPENDIX.md", "experiments/PLAN.md", "docs/released.md")
 KINDS = (
     "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|"
-    "plan|released"
+    "plan|page|released"
 )
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
@@ -81,8 +83,7 @@ class Folders:
     @classmethod
     def of(cls, mlruns: Path) -> "Folders":
         """Return the folders of a record; only the committed record has pages, and its tables in analysis/."""
-        names = ("README.md", "REPORT.md", "experiments/PLAN.md", "docs/released.md")
-        pages = tuple(ROOT / name for name in names) if csv_record.is_project_record(mlruns) else ()
+        pages = tuple(ROOT / name for name in PAGES if csv_record.is_project_record(mlruns))
         return cls(mlruns=mlruns, tables=csv_record.outputs(mlruns) / "tables", pages=pages)
 
 
@@ -131,13 +132,13 @@ def fill_blocks(report: str, record: Record) -> str:
     """Return the page with every block generated from the record and the benchmarks' results."""
     if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
         raise ValueError(
-            "README.md, REPORT.md, PLAN.md or released.md: expected blocks from `<!-- table STUDY SCALE -->` to "
-            "`<!-- end -->`, found one that is not closed or has another name"
+            f"{', '.join(PAGES)}: expected blocks from `<!-- table STUDY SCALE -->` to `<!-- end -->`, "
+            "found one that is not closed or has another name"
         )
 
     def fill(match: re.Match[str]) -> str:
         head, kind, name, scale, end = match.groups()
-        if kind in OF_SEVERAL_STUDIES:  # about several studies
+        if kind in OF_SEVERAL_STUDIES:
             return f"{head}{OF_SEVERAL_STUDIES[kind](name, scale, record)}\n{end}"
         results = record.of(catalogue.single(name, scale))
         if kind == "estimates":
@@ -147,23 +148,23 @@ def fill_blocks(report: str, record: Record) -> str:
     return BLOCK.sub(fill, report)
 
 
-def _results_of(name: str, scale: str, record: Record) -> list[Results]:
-    return [record.of(study) for study in catalogue.choose_studies([name], scale)]
+def chosen_results(names: str, scale: str, record: Record) -> list[Results]:
+    """Return the results of the studies of a name."""
+    return list(map(record.of, catalogue.choose_studies([names], scale)))
 
 
 OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     "audit": lambda name, scale, record: audit_block(scale),
     "benchmarks": lambda name, device, record: benchmark_tables.block(name, device),
-    "claims": lambda *block: report_blocks.claims_block(_results_of(*block)),
-    "decided": lambda *block: report_blocks.decided_block(_results_of(*block)),
-    "headline": lambda *block: report_blocks.headline_block(_results_of(*block)),
-    "power": lambda *block: report_blocks.power_block(_results_of(*block)),
+    "claims": lambda *about: report_blocks.claims_block(chosen_results(*about)),
+    "decided": lambda *about: report_blocks.decided_block(chosen_results(*about)),
+    "headline": lambda *about: report_blocks.headline_block(chosen_results(*about)),
+    "page": lambda name, *about: first_page.page_block(name, lambda names: chosen_results(names, *about)),
+    "power": lambda *about: report_blocks.power_block(chosen_results(*about)),
     "published": lambda name, scale, record: report_blocks.PUBLISHED[name](),
-    "released": lambda *block: released_block(_results_of(*block)),
+    "released": lambda *about: released_block(chosen_results(*about)),
     "reproductions": lambda name, scale, record: reproductions_block(name),
-    "plan": lambda name, scale, record: plan_tables.plan_block(
-        name, list(map(record.of, catalogue.choose_studies(["plan"], scale)))
-    ),
+    "plan": lambda name, scale, record: plan_tables.plan_block(name, chosen_results("plan", scale, record)),
     "searches": lambda name, scale, record: searches_block(record.searches(scale), scale),
     "runs": lambda name, scale, record: report_blocks.runs_block(
         catalogue.choose_studies([name], scale), record.results(scale)
@@ -230,9 +231,10 @@ def _undeclared_pages(scales: Sequence[str], record: Record, tables: Path) -> di
 def _write_pages(scales: Sequence[str], record: Record, folders: Folders) -> None:
     """Write an HTML page with all tables and figures; it is neither compared nor committed."""
     for scale in scales:
-        joined = [record.of(study) for study in catalogue.choose_studies(["all"], scale)]
+        choose = partial(chosen_results, scale=scale, record=record)
         figures = folders.tables.with_name("figures") / scale
-        atomic_write(folders.tables.with_name(f"{scale}.html"), html_page.page(SCALES[scale], joined, figures))
+        text = html_page.page(SCALES[scale], choose("all"), figures, choose)
+        atomic_write(folders.tables.with_name(f"{scale}.html"), text)
 
 
 def main(
@@ -291,8 +293,7 @@ def _study_tex(results: Results) -> str:
 
 def recorded_scales(frame: pd.DataFrame) -> list[str]:
     """Return small and every other recorded scale but quickstart."""
-    recorded = set(frame["scale"].dropna())
-    return [name for name in SCALES if name == "small" or (name in recorded and name != "quickstart")]
+    return [name for name in SCALES if name in {"small", *frame["scale"].dropna().unique()} - {"quickstart"}]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Draw figures of training: scores, losses and paths over steps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from analysis.plots import labels, style
@@ -20,7 +21,7 @@ UNITS = {
     "alignment": "squared distance",
     "uniformity": "log mean",
 }  # of quantities that are not losses
-SPREAD = "Lines: mean over {}; bands: smallest to largest."
+SPREAD = "Lines: mean over {}; bands: smallest to largest; no band: one seed."
 
 
 def all_curves(drawn: FigureData) -> Figure | None:
@@ -33,21 +34,44 @@ def all_curves(drawn: FigureData) -> Figure | None:
         key=lambda name: (_quantity_kind(name) not in UNITS, _quantity_kind(name) != "dev", name),
     )
     rows = _rows_with_points(drawn.study, curves)
-    looks = style.looks(rows)
+    looks = style.distinct_looks(rows)
+    numbers = _grey_numbers(looks)
     figure, axes = style.panels(len(quantities), PANELS_A_LINE, height=1.9)
+    ends = []
     for panel, quantity in zip(axes, quantities, strict=True):
         points = _points_of(curves, quantity)
         for row in rows:
-            _draw_line(panel, points[points["row"] == row.label], row.label, looks[row.label])
+            last = _draw_line(panel, points[points["row"] == row.label], row.label, looks[row.label])
+            if last and row.label in numbers:
+                ends.append((panel, (*last, numbers[row.label], style.INK)))
         panel.set(xlabel="step", ylabel=UNITS.get(_quantity_kind(quantity), "nats"), title=_quantity_title(quantity))
         if _quantity_kind(quantity) not in UNITS and points["value"].min() > 0:
             panel.set_yscale("log")  # ListMLE sums over the list, a hundred times the other terms
     lines = [panel.get_legend_handles_labels() for panel in axes]
     handles = {label: handle for handles_and_names in lines for handle, label in zip(*handles_and_names, strict=True)}
-    names = [row.label for row in rows if row.label in handles]
+    labels_shown = [row.label for row in rows if row.label in handles]
+    names = [_legend_name(label, numbers, curves) for label in labels_shown]
     across = 2 if max(map(len, names)) > LONG_NAME else PANELS_A_LINE
-    style.legend_below(figure, [handles[name] for name in names], names, across)
-    return style.finish(figure, drawn, SPREAD.format(_seed_counts(curves)))
+    style.legend_below(figure, [handles[label] for label in labels_shown], names, across)
+    style.finish(figure, drawn, SPREAD.format(_seed_counts(curves)))
+    for panel in axes:
+        labels.beside_ends(panel, [end for of, end in ends if of is panel], gap=6.5)
+    return figure
+
+
+def _grey_numbers(looks: Mapping[str, style.Look]) -> dict[str, str]:
+    """Return a number for each row that has no colour of its own."""
+    grey = [label for label, look in looks.items() if look.colour == style.FAINT]
+    return {label: str(number) for number, label in enumerate(grey, 1)}
+
+
+def _legend_name(label: str, numbers: Mapping[str, str], points: pd.DataFrame) -> str:
+    number = f"{numbers[label]}  " if label in numbers else ""
+    return number + label + _one_seed(points, label)
+
+
+def _one_seed(points: pd.DataFrame, label: str) -> str:
+    return " (one seed)" if points.loc[points["row"] == label, "seed"].nunique() == 1 else ""
 
 
 def curves(drawn: FigureData) -> Figure | None:
@@ -58,7 +82,7 @@ def curves(drawn: FigureData) -> Figure | None:
     rows = _rows_with_points(study, points_shown)
     if not rows:
         return None
-    looks = style.looks(rows)
+    looks = style.distinct_looks(rows)
     single = len(quantities) == 1
     figure, axes = style.panels(len(quantities), 2, height=2.5, width=4.8 if single else style.WIDE)
     ends = []
@@ -73,7 +97,9 @@ def curves(drawn: FigureData) -> Figure | None:
         lines = [
             (row, _draw_line(panel, points[points["row"] == row.label], row.label, looks[row.label])) for row in rows
         ]
-        ends.append([(*last, row.label, looks[row.label].colour) for row, last in lines if last])
+        ends.append(
+            [(*last, row.label + _one_seed(points, row.label), looks[row.label].colour) for row, last in lines if last]
+        )
     absent = missing_seeds(study, _by_row(points_shown))
     style.finish(figure, drawn, SPREAD.format(_seed_counts(points_shown)), absent)
     for panel, places in zip(axes, ends, strict=True):
@@ -88,7 +114,7 @@ def losses(drawn: FigureData) -> Figure | None:
     if not rows:
         return None
     figure, (axes,) = style.panels(1, 1, height=2.8, width=5.2)
-    looks = style.looks(rows)
+    looks = style.distinct_looks(rows)
     ends = []
     for row in rows:
         row_points, look = points_shown[points_shown["row"] == row.label], looks[row.label]
@@ -116,17 +142,18 @@ def paths(drawn: FigureData) -> Figure | None:
     if not rows:
         return None
     figure, (axes,) = style.panels(1, 1, height=3.6, width=5.0)
-    looks = style.looks(rows)
+    looks = style.distinct_looks(rows)
     ends: list[tuple[float, float, str, str]] = []
     passed: list[tuple[float, float]] = []
     for row in rows:
         row_points, look = points_shown[points_shown["row"] == row.label], looks[row.label]
         mean = row_points.pivot_table(index="step", columns="quantity", values="value", aggfunc="mean").dropna()
         xs, ys = mean[across].to_numpy(), mean[up].to_numpy()
+        _draw_seeds(axes, row_points, (across, up), look)
         axes.plot(xs, ys, color=look.colour, linestyle=look.dash, label=row.label)
         axes.scatter(xs[:1], ys[:1], marker=look.marker, s=34, color="white", edgecolors=look.colour, zorder=3)
         _arrow(axes, xs, ys, look.colour)
-        ends.append((float(xs[-1]), float(ys[-1]), row.label, look.colour))
+        ends.append((float(xs[-1]), float(ys[-1]), row.label + _one_seed(row_points, row.label), look.colour))
         passed += between(xs, ys)
     axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     axes.margins(0.12)
@@ -134,10 +161,22 @@ def paths(drawn: FigureData) -> Figure | None:
         points_shown["step"].min(),
         " or ".join(map(str, sorted(points_shown.groupby("row")["step"].max().unique()))),
     )
-    caption = f"From step {first} (hollow mark) to step {last} (arrow), mean over {_seed_counts(points_shown)}."
+    seeds = _seed_counts(points_shown)
+    caption = f"From step {first} (hollow mark) to step {last} (arrow), mean over {seeds}; faint: each seed."
     style.finish(figure, drawn, caption, missing_seeds(study, _by_row(points_shown)))
     labels.beside_points(axes, ends, passed)
     return figure
+
+
+def _draw_seeds(axes: Axes, points: pd.DataFrame, quantities: tuple[str, str], look: style.Look) -> None:
+    """Draw each seed's path, if there are several."""
+    if points["seed"].nunique() < 2:
+        return
+    paths = []
+    for _, of_seed in points.groupby("seed"):
+        wide = of_seed.pivot_table(index="step", columns="quantity", values="value").dropna()
+        paths.append(wide[list(quantities)].to_numpy())
+    axes.add_collection(LineCollection(paths, colors=look.colour, linewidths=0.6, alpha=0.3))
 
 
 def between(xs: np.ndarray, ys: np.ndarray) -> list[tuple[float, float]]:

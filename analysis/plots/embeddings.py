@@ -36,7 +36,11 @@ def spaces(drawn: FigureData) -> Figure | None:
         panel.set_title(_row_title(drawn, row), loc="left")
         panel.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
         panel.spines[:].set_visible(False)
-    caption = f"{len(shown[rows[0].label]['coordinates']):,} sentences, {_seed_text(seeds)}."
+    caption = (
+        f"{len(shown[rows[0].label]['coordinates']):,} sentences, one seed: {_seed_text(seeds)}. UMAP does not keep "
+        "densities: how evenly sentences lie on the sphere is the uniformity above each panel (of STS-B dev, lower is "
+        "more even), not the picture."
+    )
     if LENGTHS in drawn.study.columns:
         _draw_by_length(figure, axes, list(shown.values()))
     elif task == JOINED:
@@ -59,7 +63,21 @@ def _row_title(drawn: FigureData, row: Row) -> str:
             words.append(f"length shortcut {summary.mean:.3f}".replace("-", "\N{MINUS SIGN}"))
         elif summary is not None:
             words.append(f"trustworthiness {summary.mean / 100:.3f}")
-    return "\n".join([row.label, *words])
+    spread = _uniformity(drawn, row)
+    words += [] if spread is None else [f"uniformity {spread:.2f}".replace("-", "\N{MINUS SIGN}")]
+    return "\n".join([f"{row.label}, one seed", *words])
+
+
+def _uniformity(drawn: FigureData, row: Row) -> float | None:
+    """Return the recorded uniformity of a row's sentences of STS-B dev, or, while training, at the step it was kept."""
+    dev = drawn.study.scale.dev
+    measured = drawn.mean_score(row, f"{dev}_geometry", "uniformity")
+    if measured is not None or str(row.scorer) != "cosine":
+        return measured
+    kept = drawn.results.lines.loc[drawn.results.lines["key"].isin(list(row.keys().values())), "step"]
+    logged = drawn.curves[(drawn.curves["row"] == row.label) & (drawn.curves["quantity"] == f"uniformity/{dev}")]
+    values = logged.loc[logged["step"].isin(kept), "value"]
+    return float(values.mean()) if len(values) else None
 
 
 def _draw_points(axes: Axes, arrays: Arrays, **look: Any) -> Any:
@@ -105,7 +123,7 @@ def heat(drawn: FigureData) -> Figure | None:
         for (i, j), value in np.ndenumerate(matrices[row.label]):
             text = f"{value:.2f}".replace("0.", ".").replace("-", "\N{MINUS SIGN}")
             panel.text(j, i, text, ha="center", va="center", fontsize=6.5, color=style.text_colour_on(image, value))
-        panel.set(title=row.label, xticks=range(len(PHRASES)), yticks=range(len(PHRASES)))
+        panel.set(title=f"{row.label}, one seed", xticks=range(len(PHRASES)), yticks=range(len(PHRASES)))
         panel.set_xticklabels([str(i + 1) for i in range(len(PHRASES))])
         panel.tick_params(length=0)
         panel.spines[:].set_visible(False)

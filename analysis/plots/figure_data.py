@@ -16,16 +16,27 @@ MOST_NAMED = 4  # longer lists of missing rows are cut, with a count
 
 @dataclass(frozen=True)
 class FigureData:
-    """A study and its data: `results` from cells.join, `curves` from curves_of, `arrays(row, seed, task)` or None."""
+    """A study and its data: `results` from cells.join, `curves` from curves_of, `arrays(row, seed, task)` or None.
+
+    `record` is results.csv of the scale: a figure may show a chance level or a measure that is no column of its study.
+    """
 
     study: Study
     results: Results
     curves: pd.DataFrame
     arrays: Callable[[Row, int, str], Arrays | None]
+    record: pd.DataFrame
 
     def cell(self, row: Row, name: str) -> Cell:
         """Return the row's scores in a column, in the column's units."""
         return self.results.cells[row.label, name]
+
+    def mean_score(self, row: Row, task: str, metric: str) -> float | None:
+        """Return the mean over a row's seeds of any recorded metric of a task, in its own units; None without one."""
+        lines = self.record[(self.record["task"] == task) & (self.record["metric"] == metric)]
+        lines = lines[lines["key"].isin(list(row.keys().values())) & (lines["select"] == row.select)]
+        scores = lines.loc[lines["scorer"] == str(row.scorer), "score"]
+        return float(scores.mean()) if len(scores) else None
 
     def arrays_of(self, task: str) -> dict[str, dict[int, Arrays]]:
         """Return the arrays of a task by row label and seed, without rows that have none."""

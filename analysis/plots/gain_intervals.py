@@ -1,18 +1,32 @@
-"""Draw a study's exploratory gains as dots with their intervals, and the published gains beside them."""
+"""Draw gains over SimCSE with their intervals: a study's, all methods', and students' by their teachers' scores."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.plots import style
 from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
-from analysis.report.formats import DASH, number
+from analysis.plots.labels import beside_points
+from analysis.report.formats import DASH, interval, number
+from analysis.stats.contrast_tests import ContrastEstimate
+from analysis.stats.dose_response import FEWEST, DoseResponse, dose_response
+from analysis.stats.resampling import Estimate
 from analysis.verdicts.gains import Gain, gains
+from analysis.verdicts.method_gains import GROUPS, MethodGain
+from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, SIMCSE, student_label, teacher_label
 
-TEXT: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 6.8, "color": style.INK}
+TEXT = style.SMALL_TEXT
+BOLD: dict[str, Any] = TEXT | {"weight": "bold"}
+EDGE = 6  # points: a wider axis would hide the gains that the papers print
+COLUMNS = (1.0, 1.33)  # where the numbers stand, in widths of the panel
 CERTAIN, OPEN = "#117733", style.FAINT  # intervals without 0, and with it
+SCORE = "sts_avg"
+LOSS_COLOURS = {"ListNet": style.LOOKS["RankCSE-listNet"].colour, "ListMLE": style.LOOKS["RankCSE-listMLE"].colour}
+BAR_PLACES = 9  # points of a bar that names keep clear of
 
 
 def gain_intervals(drawn: FigureData) -> Figure | None:
@@ -64,5 +78,159 @@ def _draw_published(axes: Axes, measured: Sequence[Gain]) -> None:
     for place, value in enumerate(gain.contrast.published for gain in measured):
         if value is not None:
             axes.plot(value, place, **look)
-            axes.annotate(number(value, sign=True), (value, place), (6, 0), **TEXT)
+            axes.annotate(number(value, sign=True), (1, place), (4, 0), xycoords=("axes fraction", "data"), **TEXT)
     axes.margins(x=0.3)
+
+
+def forest(measured: Sequence[MethodGain], scale: str) -> Figure:
+    """Draw every method's gain over SimCSE with its interval, the published gain on the same axis, and both in numbers.
+
+    What lies beyond the axis is an arrow at its edge, with its number.
+    """
+    figure, (axes,) = style.panels(1, 1, height=0.19 * (len(measured) + 4) + 0.5)
+    places, headings = _places_by_group(measured)
+    axes.axvline(0, color=style.INK, linewidth=0.7)
+    for at, gain in zip(places, measured, strict=True):
+        _draw_gain(axes, at, gain)
+        for x, text in zip(COLUMNS, gain_texts(gain), strict=True):
+            axes.annotate(text, (x, at), (4, 0), xycoords=("axes fraction", "data"), **TEXT)
+    for at, heading in headings:
+        axes.annotate(heading, (0, at), (-4, 0), xycoords=("axes fraction", "data"), ha="right", **BOLD)
+    for x, text in zip(COLUMNS, ("here [95 %], seeds", "published"), strict=True):
+        axes.annotate(text, (x, -1.0), (4, 0), xycoords=("axes fraction", "data"), **BOLD)
+    axes.set(
+        yticks=places,
+        yticklabels=[gain.method for gain in measured],
+        xlim=(-EDGE, EDGE),
+        xlabel="points of STS average",
+    )
+    axes.set_ylim(places[-1] + 0.7, -1.6)
+    axes.tick_params(axis="y", length=0)
+    caption = (
+        "Dots: mean gain over SimCSE on the average of seven STS sets; bars: 95 % intervals over seeds, not corrected "
+        "for their number (Welch's test; RankEncoder seed by seed with its base); grey: 0 inside; hollow diamonds: the "
+        f"gain of the published numbers. Arrows: beyond {EDGE} points. {DASH}: not recorded, not published."
+    )
+    heading = f"Gains over SimCSE \N{MIDDLE DOT} scale {scale}. Which method gains, here and in print?"
+    return style.add_title_and_caption(figure, heading, caption)
+
+
+def _places_by_group(measured: Sequence[MethodGain]) -> tuple[list[float], list[tuple[float, str]]]:
+    """Return a height for each gain, with room above each group, and the groups' headings with theirs."""
+    places, headings, at, group = list[float](), list[tuple[float, str]](), 0.0, ""
+    for gain in measured:
+        if gain.group != group:
+            at, group = at + (0.4 if group else 0.0), gain.group
+            headings.append((at, GROUPS[group]))
+            at += 1
+        places.append(at)
+        at += 1
+    return places, headings
+
+
+def gain_texts(gain: MethodGain) -> tuple[str, str]:
+    """Return a gain with its interval and seeds, and the published gain, as text."""
+    printed = number(gain.published, sign=True)
+    if gain.estimate is None:
+        return DASH, printed
+    band = gain.estimate.interval()
+    words = f"{number(gain.estimate.mean, sign=True)} {interval(band, sign=True)}, {gain.estimate.n}"
+    return words, printed
+
+
+def _draw_gain(axes: Axes, at: float, gain: MethodGain) -> None:
+    if gain.published is not None:
+        _draw_mark(axes, at, gain.published, {**style.PRINTED, "markersize": 4, "zorder": 5})
+    if gain.estimate is None:
+        return
+    band, colour = gain.estimate.interval(), OPEN
+    if band:
+        colour = OPEN if band.low <= 0 <= band.high else CERTAIN
+        ends = [min(max(end, -EDGE), EDGE) for end in band]
+        axes.plot(ends, (at, at), color=colour, linewidth=1.6, solid_capstyle="butt")
+    _draw_mark(axes, at, gain.estimate.mean, {"marker": "o", "markersize": 4.5, "color": colour, "zorder": 4})
+
+
+def _draw_mark(axes: Axes, at: float, value: float, look: dict[str, Any]) -> None:
+    """Draw a mark at a value, or an arrow of its colours at the edge beyond which it lies."""
+    if abs(value) > EDGE:
+        look = look | {"marker": ">" if value > 0 else "<"}
+    axes.plot(min(max(value, -0.985 * EDGE), 0.985 * EDGE), at, **look)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A teacher's own score, the gain of its students over SimCSE, and these students' scores."""
+
+    name: str
+    dose: float
+    gain: ContrastEstimate
+    scores: tuple[float, ...]
+
+
+def teacher_ladder(drawn: FigureData) -> Figure | None:
+    """Draw gains with their 95 % intervals against teachers' scores; None if no student and its teacher have scores."""
+    ladders = {loss: rungs_of(drawn, loss) for loss in LOSSES}
+    if not any(ladders.values()):
+        return None
+    figure, panels = style.panels(len(ladders), 2, height=3.0, sharex=True, sharey=True)
+    simcse = drawn.results.cells[SIMCSE, SCORE].summary
+    for panel, (loss, rungs) in zip(panels, ladders.items(), strict=True):
+        panel.axhline(0, color=style.INK, linewidth=0.7)
+        if simcse:
+            panel.axvline(simcse.mean, color=style.PALE, linewidth=0.9, linestyle=(0, (2, 2)))
+        panel.set(title=loss, xlabel="the teacher's STS average")
+        _draw_rungs(panel, rungs, LOSS_COLOURS[loss])
+    panels[0].set_ylabel("the student's gain over SimCSE, points")
+    for panel, rungs in zip(panels, ladders.values(), strict=True):  # when limits of both are final
+        bars = [(rung.dose, y) for rung in rungs for y in np.linspace(*(rung.gain.interval() or (0, 0)), BAR_PLACES)]
+        beside_points(panel, [(rung.dose, rung.gain.mean, rung.name, style.INK) for rung in rungs], bars)
+    counts = [len(rung.scores) for rungs in ladders.values() for rung in rungs]
+    caption = (
+        f"Dots: mean gain over {seeds_text(counts)}; bars: 95 % intervals (Welch's), not corrected for their number. "
+        "Hollow: each list of the teacher in a random order, left out of the correlations. Dashed: SimCSE's own score. "
+        + " ".join(_order_sentence(loss, rungs) for loss, rungs in ladders.items())
+        + f" Intervals of the correlations: {seeds_text(counts)} resampled within each rung, not other teachers."
+    )
+    return style.finish(figure, drawn, caption, missing_scores(drawn, (SCORE,)))
+
+
+def rungs_of(drawn: FigureData, loss: str) -> tuple[Rung, ...]:
+    """Return the rungs of a loss whose student and teacher have scores, in the ladder's order."""
+    estimates = {gain.contrast.plus[0]: gain.estimate for gain in gains(drawn.results)}
+    rungs = []
+    for name in RUNGS:
+        estimate = estimates.get(student_label(loss, name))
+        teacher = drawn.results.cells[teacher_label(name), SCORE].summary
+        if estimate and teacher:
+            scores = drawn.results.cells[student_label(loss, name), SCORE].scores
+            rungs.append(Rung(name, teacher.mean, estimate, tuple(scores.values())))
+    return tuple(rungs)
+
+
+def order_of(rungs: Sequence[Rung]) -> DoseResponse | None:
+    """Return whether gains rise with teachers' scores, without the teacher in shuffled order."""
+    ordered = [rung for rung in rungs if rung.name != SHUFFLED]
+    return dose_response([rung.dose for rung in ordered], [rung.scores for rung in ordered])
+
+
+def _draw_rungs(panel: Axes, rungs: Sequence[Rung], colour: str) -> None:
+    for rung in rungs:
+        if band := rung.gain.interval():
+            panel.plot((rung.dose, rung.dose), band, color=colour, linewidth=1.2, solid_capstyle="butt")
+        look: dict[str, Any] = {"markerfacecolor": "white"} if rung.name == SHUFFLED else {}
+        panel.plot(rung.dose, rung.gain.mean, marker="o", markersize=5, color=colour, linestyle="none", **look)
+    panel.margins(x=0.16, y=0.12)
+
+
+def _order_sentence(loss: str, rungs: Sequence[Rung]) -> str:
+    order = order_of(rungs)
+    if order is None:
+        return f"{loss}: no correlation of fewer than {FEWEST} teachers."
+    parts = [f"{name} {_estimate_text(value)}" for name, value in (("rho", order.rho), ("tau", order.tau))]
+    return f"{loss}, {order.rungs} teachers: Spearman's {parts[0]}, Kendall's {parts[1]}."
+
+
+def _estimate_text(estimate: Estimate) -> str:
+    band = interval(estimate.interval, sign=True) if estimate.interval else "(no interval)"
+    return f"{number(estimate.value, sign=True)} {band}"

@@ -1,11 +1,12 @@
 """Draw scores over settings, which the rows' labels name: a grid of two settings, lines over one."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -13,8 +14,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from analysis.cells import Cell
 from analysis.plots import labels, style
 from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
+from analysis.plots.scores import colour_range
 from analysis.report.formats import DASH
 from analysis.stats import significance
+from analysis.stats.contrast_tests import paired_contrast
 from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
 
@@ -55,35 +58,73 @@ def row_position(label: str) -> RowPosition:
 
 
 def grid(drawn: FigureData) -> Figure | None:
-    """Draw the mean score of every pair of two settings, and frame the best."""
+    """Draw the mean score of every pair of two settings, and frame the highest; equal lines are one."""
     study, name = drawn.study, drawn.study.columns[0]
     places = {row.label: _two_settings(study, row) for row in study.rows}
-    scored = [(places[row.label], summary) for row in study.rows if (summary := drawn.cell(row, name).summary)]
+    scored = {places[row.label]: cell for row in study.rows if (cell := drawn.cell(row, name)).scores}
     if not scored:
         return None
-    down, across = (sorted({at[axis] for at in places.values()}) for axis in (0, 1))
-    width = max(style.NARROW, 0.78 * len(across) + 1.2)
-    figure, (axes,) = style.panels(1, 1, height=0.42 * len(down) + 1.0, width=width)
-    cells = [(down.index(y), across.index(x), summary) for (y, x), summary in scored]
+    across = sorted({x for _, x in places.values()})
+    down = _distinct_lines(scored, sorted({y for y, _ in places.values()}))
+    titles = [title.replace("_", " ") for title in settings(study.rows[0].label)]
+    width = max(style.NARROW, 0.78 * len(across) + 1.6)
+    figure, (axes,) = style.panels(1, 1, height=max(1.4, 0.42 * len(down) + 1.0), width=width)
+    cells = [
+        (i, across.index(x), summary)
+        for i, ys in enumerate(down)
+        for (y, x), cell in scored.items()
+        if y == ys[0] and (summary := cell.summary)
+    ]
     _draw_heat_map(axes, (len(down), len(across)), cells)
-    titles = list(settings(study.rows[0].label))
-    for axis, title, ticks in ((axes.xaxis, titles[1], across), (axes.yaxis, titles[0], down)):
-        axis.set_ticks(range(len(ticks)), [f"{tick:g}" for tick in ticks])
-        axis.set_label_text(title.replace("_", " "))
+    axes.xaxis.set_ticks(range(len(across)), [f"{tick:g}" for tick in across])
+    axes.yaxis.set_ticks(range(len(down)), [",\n".join(f"{y:g}" for y in ys) for ys in down])
+    axes.set(xlabel=titles[1], ylabel=titles[0])
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
-    axes.set_title(column(name).heading)
-    counts = [summary.n for _, summary in scored]
-    over = f"Mean and sample deviation over {seeds_text(counts)}" if max(counts, default=0) > 1 else "One seed"
-    caption = f"{over}; framed: the best."
-    return style.finish(figure, drawn, caption, missing_scores(drawn, (name,)))
+    seeds = seeds_text(len(cell.scores) for cell in scored.values())
+    axes.set_title(f"{column(name).heading}, {seeds}")
+    return style.finish(figure, drawn, _grid_caption(scored, down, titles[0]), missing_scores(drawn, (name,)))
+
+
+def _grid_caption(scored: Mapping[tuple[float, float], Cell], down: Sequence[Sequence[float]], title: str) -> str:
+    same = f" Every {title} gives the same scores, so they are one line." if any(len(ys) > 1 for ys in down) else ""
+    if max(len(cell.scores) for cell in scored.values()) < 2:
+        return f"One seed: no deviation, so no colours; framed: the highest.{same}"
+    best = max(scored.values(), key=lambda cell: significance.summary(list(cell.scores.values())).mean)
+    others = [cell for cell in scored.values() if cell is not best]
+    close = sum(_is_close(best, cell) for cell in others)
+    return (
+        "Mean and sample deviation over seeds; colours span at least four deviations. Framed: the highest mean, which "
+        f"{close} of {len(others)} others can't be separated from (95 % intervals, seed by seed, uncorrected).{same}"
+    )
+
+
+def _is_close(best: Cell, other: Cell) -> bool:
+    """Whether the 95 % interval of the difference, seed by seed, holds 0, or there is none."""
+    estimate = paired_contrast([best.scores, other.scores], [1.0, -1.0])
+    band = estimate.interval() if estimate else None
+    return band is None or band.low <= 0 <= band.high
+
+
+def _distinct_lines(scored: Mapping[tuple[float, float], Cell], down: Sequence[float]) -> list[list[float]]:
+    """Return the first settings, together where all their scores are the same as shown."""
+    lines: dict[tuple[object, ...], list[float]] = {}
+    for y in down:
+        shown = tuple(
+            (x, seed, round(score, 2))
+            for (at, x), cell in scored.items()
+            if at == y
+            for seed, score in cell.scores.items()
+        )
+        lines.setdefault(shown, []).append(y)
+    return list(lines.values())
 
 
 def _two_settings(study: Study, row: Row) -> tuple[float, float]:
     values = tuple(settings(row.label).values())
     if len(values) != 2:
         raise ValueError(f"{study.name}: a grid needs rows with two settings, got the row {row.label!r}")
-    return values
+    return values[0], values[1]
 
 
 def _draw_heat_map(axes: Axes, shape: tuple[int, int], cells: Sequence[tuple[int, int, significance.Summary]]) -> None:
@@ -91,13 +132,15 @@ def _draw_heat_map(axes: Axes, shape: tuple[int, int], cells: Sequence[tuple[int
     means = np.full(shape, np.nan)
     for i, j, summary in cells:
         means[i, j] = summary.mean
-    image = axes.imshow(np.ma.masked_invalid(means), cmap="cividis", aspect="auto", origin="lower")
+    summaries = [summary for _, _, summary in cells]
+    low, high = colour_range(summaries)
+    colours = "cividis" if any(summary.sd is not None for summary in summaries) else ListedColormap(["#f2f2f2"])
+    image = axes.imshow(np.ma.masked_invalid(means), cmap=colours, vmin=low, vmax=high, aspect="auto", origin="lower")
     for i, j in np.argwhere(np.isnan(means)):
         axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor="#eeeeee", edgecolor="white", linewidth=0.5))
         axes.text(j, i, DASH, ha="center", va="center", color=style.FAINT)
-    best = max(
-        round(summary.mean, 2) for _, _, summary in cells
-    )  # rounded as shown, so that equal numbers are all framed
+    # Rounded as shown, so that equal numbers are all framed.
+    best = max(round(summary.mean, 2) for summary in summaries)
     for i, j, summary in cells:
         deviation = "" if summary.sd is None else f"\n±{summary.sd:.2f}"
         text = axes.text(j, i, f"{summary.mean:.2f}{deviation}", ha="center", va="center", fontsize=7)
@@ -109,62 +152,101 @@ def _draw_heat_map(axes: Axes, shape: tuple[int, int], cells: Sequence[tuple[int
 
 
 def lines(drawn: FigureData) -> Figure | None:
-    """Draw scores over a setting on a logarithmic axis: a panel for each column, a line for each backbone."""
+    """Draw scores over a setting on a logarithmic axis, and each line's difference from its first setting.
+
+    A pair of panels for each column, a line for each backbone. Seeds share their runs over settings, so that what a
+    setting is worth shows in differences seed by seed.
+    """
     study = drawn.study
     names = [name for name in study.columns if any(drawn.cell(row, name).scores for row in study.rows)]
     if not names:
         return None
-    figure, axes = style.panels(len(names), 2, height=2.5, width=style.WIDE if len(names) > 1 else 4.6)
-    ends = [_draw_panel(drawn, panel, name) for panel, name in zip(axes, names, strict=True)]
-    counts = (len(drawn.cell(row, name).scores) for row in study.rows for name in names)
-    caption = f"Mean over {seeds_text(counts)}, bars and bands the sample deviation, faint dots single seeds."
+    figure, axes = style.panels(2 * len(names), 2, height=2.3)
+    ends = []
+    for name, left, right in zip(names, axes[::2], axes[1::2], strict=True):
+        ends.append((left, _draw_panel(drawn, left, name, of_first=False)))
+        ends.append((right, _draw_panel(drawn, right, name, of_first=True)))
+    counts = [len(drawn.cell(row, name).scores) for row in study.rows for name in names]
+    caption = (
+        f"Left: means over {seeds_text(counts)}, each seed a faint line. Right: differences from the first setting, "
+        "seed by seed, with 95 % intervals; an encoder's one seed is hollow and has no interval and no line."
+    )
     style.finish(figure, drawn, caption, missing_scores(drawn, study.columns))
-    for panel, panel_ends in zip(axes, ends, strict=True):
-        right = panel.get_xlim()[1]
-        labels.beside_ends(panel, [(end.x or right, end.y, end.name, end.colour) for end in panel_ends])
+    for panel, panel_ends in ends:
+        edge = panel.get_xlim()[1]
+        labels.beside_ends(panel, [(end.x or edge, end.y, end.name, end.colour) for end in panel_ends])
     return figure
 
 
-def _draw_panel(drawn: FigureData, axes: Axes, name: str) -> list[End]:
-    """Draw a column; return the ends of its lines."""
+def _draw_panel(drawn: FigureData, axes: Axes, name: str, *, of_first: bool) -> list[End]:
+    """Draw a column, or its differences from the first setting; return the ends of its lines."""
     places = {row.label: row_position(row.label) for row in drawn.study.rows}
     groups: dict[str, list[Row]] = {}
     for row in drawn.study.rows:
         if drawn.cell(row, name).scores:
             groups.setdefault(places[row.label].line, []).append(row)
-    looks = style.looks([rows[0] for rows in groups.values()])
+    looks = style.distinct_looks([rows[0] for rows in groups.values()])
     ends = []
     for line, rows in groups.items():
         cells = [(places[row.label].value, drawn.cell(row, name)) for row in rows]
         look = looks[rows[0].label]
         valued = [(value, cell) for value, cell in cells if value is not None]
-        ends.append(_draw_line(axes, line, valued, look) if valued else _draw_reference(axes, line, cells[0][1], look))
+        if valued:
+            ends.append((_draw_differences if of_first else _draw_line)(axes, line, valued, look))
+        elif not of_first:
+            ends.append(_draw_reference(axes, line, cells[0][1], look))
     values = sorted({at.value for at in places.values() if at.value is not None})
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(values))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
     axes.set_xlim(values[0] / 1.15, values[-1] * 1.15)
-    axes.set(xlabel=next(at.setting for at in places.values() if at.setting), ylabel=column(name).heading)
+    setting = next(at.setting for at in places.values() if at.setting)
+    heading = column(name).heading
+    axes.set(xlabel=setting, ylabel=f"difference in {heading}" if of_first else heading)
     return ends
 
 
 def _draw_line(axes: Axes, line: str, cells: Sequence[tuple[float, Cell]], look: style.Look) -> End:
-    summaries = [significance.summary(list(cell.scores.values())) for _, cell in cells]
-    xs, means = [x for x, _ in cells], [summary.mean for summary in summaries]
-    deviations = [summary.sd or 0.0 for summary in summaries]
-    axes.errorbar(
-        xs, means, yerr=deviations, color=look.colour, marker=look.marker, linestyle=look.dash, capsize=2, elinewidth=1
+    xs = [x for x, _ in cells]
+    means = [float(np.mean(list(cell.scores.values()))) for _, cell in cells]
+    seeds = sorted({seed for _, cell in cells for seed in cell.scores})
+    several = len(seeds) > 1
+    for seed in seeds if several else ():
+        points = [(x, cell.scores[seed]) for x, cell in cells if seed in cell.scores]
+        axes.plot(*zip(*points, strict=True), color=look.colour, linewidth=0.7, alpha=0.35)
+    face = look.colour if several else "white"
+    axes.plot(
+        *(xs, means),
+        color=look.colour,
+        marker=look.marker,
+        markerfacecolor=face,
+        linestyle=look.dash if several else "none",
+        label=line,
     )
-    for x, cell in cells:
-        style.dots(axes, [x] * len(cell.scores), list(cell.scores.values()), look.colour)
-    seeds = f" ({seeds_text(summary.n for summary in summaries)})" if line else ""
-    return End(xs[-1], means[-1], (line or "ranks") + seeds, look.colour)
+    name = f"{line or 'ranks'} ({'one seed' if not several else seeds_text([len(seeds)])})"
+    return End(xs[-1], means[-1], name, look.colour)
+
+
+def _draw_differences(axes: Axes, line: str, cells: Sequence[tuple[float, Cell]], look: style.Look) -> End:
+    axes.axhline(0, color=style.INK, linewidth=0.7)
+    (first, base), shown = cells[0], []
+    for x, cell in cells[1:]:
+        estimate = paired_contrast([cell.scores, base.scores], [1.0, -1.0])
+        if estimate:
+            band = estimate.interval()
+            if band:
+                axes.plot((x, x), band, color=look.colour, linewidth=1.6, solid_capstyle="butt")
+            face = look.colour if band else "white"
+            axes.plot(x, estimate.mean, marker=look.marker, color=look.colour, markerfacecolor=face)
+            shown.append((x, estimate.mean))
+    x, y = shown[-1] if shown else (first, 0.0)
+    return End(x, y, line or "ranks", look.colour)
 
 
 def _draw_reference(axes: Axes, line: str, cell: Cell, look: style.Look) -> End:
-    summary = significance.summary(list(cell.scores.values()))
-    axes.axhline(summary.mean, color=look.colour, linestyle=(0, (4, 2)), linewidth=1.1, zorder=1)
-    if summary.sd:
-        axes.axhspan(summary.mean - summary.sd, summary.mean + summary.sd, color=look.colour, **style.BAND)
-    return End(None, summary.mean, line, look.colour)
+    for score in cell.scores.values():
+        axes.axhline(score, color=look.colour, linewidth=0.7, alpha=0.35, zorder=1)
+    mean = float(np.mean(list(cell.scores.values())))
+    axes.axhline(mean, color=look.colour, linestyle=(0, (4, 2)), linewidth=1.1, zorder=1)
+    return End(None, mean, line, look.colour)

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 
 from matplotlib.figure import Figure
 
-from analysis.plots import curves, distributions, embeddings, gain_intervals, hyperparameters, scores, teacher_ladder
+from analysis.plots import curves, distributions, embeddings, gain_intervals, hyperparameters, scores
 from analysis.plots.figure_data import FigureData
 
 VIEWS: Mapping[str, Callable[[FigureData], Figure | None]] = {
-    "bars": scores.bars,
+    "dots": scores.dots,
     "gains": gain_intervals.gain_intervals,
-    "ladder": teacher_ladder.teacher_ladder,
+    "ladder": gain_intervals.teacher_ladder,
     "grid": hyperparameters.grid,
     "lines": hyperparameters.lines,
     "scatter": scores.scatter,

@@ -7,25 +7,33 @@ from matplotlib.figure import Figure
 
 from analysis.plots import style
 from analysis.plots.labels import beside_ends
-from analysis.report.search_tables import SearchTrials
+from analysis.report.search_tables import FEWEST, SearchTrials
 
 
 def searches(searched: Sequence[SearchTrials]) -> Figure | None:
-    """Draw a panel with the expected best of k trials, and for each search one with importances."""
+    """Draw a panel with the expected best of k trials, and one with importances for each search of enough trials."""
     if not searched:
         return None
-    figure, panels = style.panels(1 + len(searched), 3, height=2.1)
+    enough = [search_trials for search_trials in searched if search_trials.importances()]
+    width = style.WIDE if enough else 4.6
+    figure, panels = style.panels(1 + len(enough), 3, height=2.1 if enough else 2.6, width=width)
     _draw_expected_best(panels[0], searched)
-    for axes, search_trials in zip(panels[1:], searched, strict=True):
+    for axes, search_trials in zip(panels[1:], enough, strict=True):
         _draw_importances(axes, search_trials)
     dev, seeds = searched[0].search.scale.dev, len(searched[0].search.seeds)
     heading = f"Searches \N{MIDDLE DOT} scale {searched[0].search.scale.name}. What tuning on {dev} is worth."
     caption = (
         f"Dev scores in points, means of {seeds} seeds that no study reports. Curves: what the best of k trials is "
-        "expected to score, each trial once, stopped ones as they were; dashed: a grid. Bars: importance by functional "
-        "ANOVA over the finished trials, whose number stands above; no bars where they are too few."
+        f"expected to score, each trial once, stopped ones as they were; dashed: a grid. {_importances_text(searched)}"
     )
     return style.add_title_and_caption(figure, heading, caption)
+
+
+def _importances_text(searched: Sequence[SearchTrials]) -> str:
+    counts = [f"{trials.search.name} {len(trials.finished_trials)}" for trials in searched if not trials.importances()]
+    shown = "Bars: importance by functional ANOVA over the finished trials, whose number stands above. "
+    few = f"Too few finished trials for importances (fewer than {FEWEST}): {', '.join(counts)}." if counts else ""
+    return f"{shown if len(counts) < len(searched) else ''}{few}".strip()
 
 
 def look(trials: SearchTrials) -> style.Look:

@@ -17,6 +17,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from analysis.plots.figure_data import FigureData, missing_sentence
+from analysis.stats.significance import Interval
 from cse_core.evaluation.scorers import Ranked
 from cse_core.method import Method
 from cse_core.methods import METHODS
@@ -32,6 +33,9 @@ TITLE_SIZE, CAPTION_SIZE = 9.0, 7.0
 LETTER = 0.53  # mean width of a letter of DejaVu Sans over its size
 INK, FAINT, PALE = "#222222", "#8a8a8a", "#c4c4c4"
 BAND: dict[str, Any] = {"alpha": 0.15, "linewidth": 0}
+SMALL_TEXT: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 6.8, "color": INK}
+PRINTED: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK, "linestyle": "none"}
+MOST_COLOURS = 6  # more look alike; further lines are grey and numbered
 RC: Any = {
     "svg.hashsalt": "cse-study",
     "font.family": "DejaVu Sans",
@@ -138,6 +142,27 @@ def looks(rows: Sequence[Row]) -> dict[str, Look]:
     return by_label
 
 
+def distinct_looks(rows: Sequence[Row]) -> dict[str, Look]:
+    """Return a look for each row label in at most six colours; further rows are grey.
+
+    The first row of a method has the method's own look, others have spare colours that are no lighter tones of it.
+    """
+    by_label, seen = dict[str, Look](), set[str]()
+    spare = iter((*SPARE_LOOKS[1:], SPARE_LOOKS[0]))
+    firsts = list({method_of(row): row.label for row in reversed(rows)}.values())
+    for row in sorted(rows, key=lambda row: row.label not in firsts):
+        place = len(by_label)
+        if place >= MOST_COLOURS:
+            grey = variant(Look(FAINT, "o"), place - MOST_COLOURS + 1)
+            by_label[row.label] = Look(FAINT, grey.marker, grey.dash)
+        elif method_of(row) not in seen:
+            by_label[row.label] = look_of(method_of(row))
+            seen.add(method_of(row))
+        else:
+            by_label[row.label] = next(spare)
+    return {row.label: by_label[row.label] for row in rows}
+
+
 def variant(look: Look, count: int) -> Look:
     """Return another look for the same method: a lighter tone, another marker and dash; for 0, the look itself."""
     if count == 0:
@@ -206,6 +231,15 @@ def dots(axes: Axes, xs: Sequence[float], ys: Sequence[float], colour: str = INK
     """Draw single seeds as faint dots, if there are several."""
     if len(xs) > 1:
         axes.scatter(xs, ys, s=7, color=colour, alpha=0.45, linewidths=0, zorder=3)
+
+
+def interval_dot(axes: Axes, at: float, mean: float, band: Interval | None, look: Look) -> float:
+    """Draw a mean at a height, hollow where there is no interval (one seed); return where the drawing ends."""
+    if band:
+        axes.plot(band, (at, at), color=look.colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
+    face = look.colour if band else "white"
+    axes.plot(mean, at, marker=look.marker, markerfacecolor=face, markeredgecolor=look.colour, zorder=4)
+    return band.high if band else mean
 
 
 def colour_bar(figure: Figure, shown: ScalarMappable, axes: Sequence[Axes], label: str, **look: Any) -> None:

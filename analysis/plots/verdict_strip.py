@@ -7,9 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from analysis.plots import style
-from analysis.verdicts.claims import Claim, count_verdicts
+from analysis.verdicts.claims import PAPERS, Claim, count_verdicts
 
-PAPERS = {"R": "RankCSE", "E": "RankEncoder", "W": "WhitenedCSE", "C": "CompCSE", "S": "this study's own"}
 COLOURS = {"supported": "#117733", "contradicted": "#D55E00", "undecided": "#c4c4c4", "not tested": "#ffffff"}
 LIGHT = ("undecided", "not tested")  # these colours have dark numbers
 EDGE: dict[str, Any] = {"edgecolor": style.INK, "linewidth": 0.5}

@@ -11,7 +11,7 @@ from analysis.stats import significance
 from experiments.schema.scales import SCALES
 from experiments.search.spaces import SEARCHES, Search, distributions, settings_text
 
-FEWEST = 6  # finished trials needed to estimate importances
+FEWEST = 30  # finished trials needed to estimate importances; from fewer, a forest follows noise
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from experiments.schema.hypotheses import Comparison, Finding
 from experiments.schema.study import Study
 
 VERDICTS = ("supported", "contradicted", "undecided", significance.NOT_TESTED)  # on a claim as a whole
+PAPERS = {"R": "RankCSE", "E": "RankEncoder", "W": "WhitenedCSE", "C": "CompCSE", "S": "this study's own"}  # by id
 CLAIMS = Path(__file__).parents[2] / "experiments/CLAIMS.md"
 
 

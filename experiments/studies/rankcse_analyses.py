@@ -89,7 +89,7 @@ def table13(scale: Scale) -> Study:
 
 def figure1(scale: Scale) -> Study:
     """Table 13's averages as bars."""
-    return figure(table13(scale), "rankcse-figure1", "RankCSE, Figure 1", "bars", columns=("groups_avg",))
+    return figure(table13(scale), "rankcse-figure1", "RankCSE, Figure 1", "dots", columns=("groups_avg",))
 
 
 def _split_sizes(scale: Scale, table: str, tasks: tuple[str, ...]) -> Study:

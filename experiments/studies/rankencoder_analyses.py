@@ -50,7 +50,7 @@ def figure7(scale: Scale) -> Study:
         columns=("stsb_sample_projection",),
         metric="trustworthiness",
         view="spaces",
-        caption="UMAP, cosine distance; the paper does not name its projection. One seed.",
+        caption="UMAP, cosine distance; the paper does not name its projection.",
     )
 
 

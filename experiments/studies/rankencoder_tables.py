@@ -130,7 +130,7 @@ def table4(scale: Scale) -> Study:
 
 def figure4(scale: Scale) -> Study:
     """Table 4's averages as bars."""
-    return figure(table4(scale), "rankencoder-figure4", "RankEncoder, Figure 4", "bars", columns=("sts_avg",))
+    return figure(table4(scale), "rankencoder-figure4", "RankEncoder, Figure 4", "dots", columns=("sts_avg",))
 
 
 def table5(scale: Scale) -> Study:
@@ -170,7 +170,7 @@ def _similar_pairs_row(
 
 def figure5(scale: Scale) -> Study:
     """Table 5 as bars."""
-    return figure(table5(scale), "rankencoder-figure5", "RankEncoder, Figure 5", "bars")
+    return figure(table5(scale), "rankencoder-figure5", "RankEncoder, Figure 5", "dots")
 
 
 STUDIES: dict[str, StudyAt] = {

@@ -237,7 +237,10 @@ def figure1(scale: Scale) -> Study:
         columns=("stsb_dev_projection",),
         metric="trustworthiness",
         view="spaces",
-        caption="UMAP of all dev sentences; the paper names neither its projection nor its sentences. One seed.",
+        caption=(
+            "UMAP of all dev sentences; the paper names neither its projection nor its sentences. Its panel (d), how "
+            "far the positives of a few sentences spread, is missing: the record has no vectors of positives."
+        ),
     )
 
 

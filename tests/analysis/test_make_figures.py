@@ -58,7 +58,7 @@ def test_panels_show_means_and_ranges_with_dev_scores_first_in_points(study, cur
     assert np.asarray(first.get_lines()[0].get_ydata())[0] == pytest.approx(100 * (0.042 + 0.001 + 0.002) / 3)
     band = np.asarray(second.collections[0].get_paths()[0].vertices)[:, 1]
     assert (band.min(), band.max()) == pytest.approx((2.01, 2.42))
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["SimCSE", "Better", "One seed"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["SimCSE", "Better", "One seed (one seed)"]
     assert "1 to 3 seeds" in style.caption(figure)
     assert "A paper, Table 4 · scale small" in figure.get_suptitle()
     plt.close(figure)

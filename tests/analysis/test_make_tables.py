@@ -239,5 +239,4 @@ def test_the_committed_tables_and_the_report_belong_to_the_projects_own_record(m
     assert (elsewhere.tables, elsewhere.pages) == (mlruns / "tables", ())
     own = Folders.of(csv_record.MLRUNS)
     assert own.tables == make_tables.ROOT / "analysis" / "tables"
-    names = ("README.md", "REPORT.md", "experiments/PLAN.md", "docs/released.md")
-    assert own.pages == tuple(make_tables.ROOT / name for name in names)
+    assert own.pages == tuple(make_tables.ROOT / name for name in make_tables.PAGES)

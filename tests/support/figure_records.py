@@ -95,7 +95,8 @@ def figure_data_of(
     """The study with all its numbers, or with those given."""
     lines = lines_of(study) if lines is None else lines
     points = points_of(study) if points is None else points
-    return FigureData(study=study, results=join(study, lines), curves=curves_of(study, points), arrays=arrays)
+    curves = curves_of(study, points)
+    return FigureData(study=study, results=join(study, lines), curves=curves, arrays=arrays, record=lines)
 
 
 def empty(study: Study) -> FigureData:

@@ -81,13 +81,17 @@ def test_paths_go_from_the_first_step_to_an_arrow_at_the_last() -> None:
     figure = figure_of(curves.paths, drawn)
     (axes,) = figure.axes
     arrows = [text for text in axes.texts if getattr(text, "arrow_patch", None) is not None]
-    for row, line, start, arrow in zip(study.rows, axes.get_lines(), axes.collections, arrows, strict=True):
+    seeds, starts = axes.collections[::2], axes.collections[1::2]
+    for row, line, paths, start, arrow in zip(study.rows, axes.get_lines(), seeds, starts, arrows, strict=True):
         across, up = (by_seed(drawn, row.label, f"{n}/stsb_dev").mean(0) for n in ("uniformity", "alignment"))
         assert line.get_xdata() == pytest.approx(across)
         assert line.get_ydata() == pytest.approx(up)
+        assert len(paths.get_paths()) == 3
         np.testing.assert_allclose(np.asarray(start.get_offsets()), [(across[0], up[0])])
         assert arrow.xy == pytest.approx((across[-1], up[-1]))
-    assert "From step 32 (hollow mark) to step 256 (arrow), mean over 3 seeds." in style.caption(figure)
+    assert "From step 32 (hollow mark) to step 256 (arrow), mean over 3 seeds; faint: each seed." in style.caption(
+        figure
+    )
     assert [text.get_text() for text in axes.texts if text not in arrows] == [row.label for row in study.rows]
 
 

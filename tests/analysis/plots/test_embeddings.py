@@ -3,12 +3,23 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.collections import LineCollection, PathCollection
 
 from analysis.plots import embeddings, style
 from cse_core.evaluation.suite import PHRASES
-from tests.support.figure_records import arrays_of, empty, figure_data_of, figure_of, lacking, study_of
+from tests.support.figure_records import (
+    arrays_of,
+    empty,
+    figure_data_of,
+    figure_of,
+    lacking,
+    lines_of,
+    points_of,
+    row_of,
+    study_of,
+)
 
 TASK = "stsb_dev_projection"
 
@@ -34,10 +45,25 @@ def test_lengths_are_colours_on_one_scale_and_shortcuts_are_told() -> None:
         np.testing.assert_array_equal(points.get_array(), arrays["words"])
         limits.add(points.get_clim())
         shortcut = np.mean(list(drawn.results.cells[row.label, "length_shortcut"].scores.values()))
-        assert axes.get_title(loc="left").startswith(f"{row.label}\n")
+        assert axes.get_title(loc="left").startswith(f"{row.label}, one seed\n")
         assert f"length shortcut {shortcut:.3f}" in axes.get_title(loc="left")
     assert len(limits) == 1
-    assert "300 sentences, seed 42." in style.caption(figure)
+    assert "300 sentences, one seed: seed 42." in style.caption(figure)
+
+
+def test_uniformity_stands_above_as_recorded_or_as_logged_at_the_kept_step() -> None:
+    study = study_of("whitenedcse-figure1")
+    simcse, lines, points = row_of(study, "SimCSE"), lines_of(study), points_of(study)
+    logged = points[(points["name"] == "uniformity/stsb_dev") & (points["key"] == next(iter(simcse.keys().values())))]
+    kept = lines.assign(step=64)
+    above = figure_of(embeddings.spaces, figure_data_of(study, lines=kept, points=points)).axes[1].get_title(loc="left")
+    value = logged.loc[logged["step"] == 64, "value"].iloc[0]
+    assert f"uniformity {value:.2f}".replace("-", "−") in above
+    measured = kept[kept["key"].isin(list(simcse.keys().values()))].assign(
+        task="stsb_dev_geometry", metric="uniformity", score=-1.25
+    )
+    both = figure_data_of(study, lines=pd.concat([kept, measured]), points=points)
+    assert "uniformity −1.25" in figure_of(embeddings.spaces, both).axes[1].get_title(loc="left")
 
 
 def test_lines_join_the_same_pairs_of_high_gold_in_every_panel() -> None:
@@ -73,7 +99,7 @@ def test_no_more_pairs_are_joined_than_can_be_followed() -> None:
 
 def test_base_and_rank_vectors_have_a_panel_each_in_their_methods_colour() -> None:
     figure = figure_of(embeddings.spaces, figure_data_of(study_of("rankencoder-figure7")))
-    assert [axes.get_title(loc="left").partition("\n")[0] for axes in figure.axes] == ["PromptBERT", "rank vectors"]
+    assert [axes.get_title(loc="left").partition(",")[0] for axes in figure.axes] == ["PromptBERT", "rank vectors"]
     colours = [style.to_hex(clouds(axes)[0].get_facecolor()[0]) for axes in figure.axes]
     assert colours == [style.LOOKS[name].colour.lower() for name in ("PromptBERT", "RankEncoder")]
 
@@ -89,7 +115,7 @@ def test_heat_maps_have_one_scale_and_write_every_cosine() -> None:
     figure = figure_of(embeddings.heat, figure_data_of(study))
     matrices = [arrays_of(row, 42, "phrases")["cosines"] for row in study.rows]
     for axes, row, matrix in zip(panels(figure), study.rows, matrices, strict=True):
-        assert axes.get_title() == row.label
+        assert axes.get_title() == f"{row.label}, one seed"
         np.testing.assert_array_equal(axes.images[0].get_array(), matrix)
         assert axes.images[0].get_clim() == (min(m.min() for m in matrices), 1)
         for text in axes.texts:

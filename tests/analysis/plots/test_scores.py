@@ -1,7 +1,9 @@
-"""Bars, grids, lines and planes show the record's numbers."""
+"""Dots, grids, lines and planes show the record's numbers."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import Rectangle
 
@@ -20,51 +22,84 @@ def error_bars(axes) -> list[np.ndarray]:
     return [segment for bars in found for lines in bars.lines[2] for segment in lines.get_segments()]
 
 
-def lengths(axes) -> list[float]:
-    """Where bars end."""
-    return [patch.get_x() + patch.get_width() for patch in axes.patches]
+def half_interval(values: np.ndarray) -> float:
+    return scipy.stats.t(len(values) - 1).ppf(0.975) * values.std(ddof=1) / np.sqrt(len(values))
 
 
-def test_bars_are_means_with_deviations_dots_and_published_values_apart() -> None:
+def marks(axes) -> dict[float, list[float]]:
+    """Where marks stand, by height, without those of single seeds and of the paper."""
+    found: dict[float, list[float]] = {}
+    for line in axes.get_lines():
+        if line.get_marker() != "None" and line.get_markeredgecolor() != style.INK and len(line.get_xdata()) == 1:
+            found.setdefault(float(line.get_ydata()[0]), []).append(float(line.get_xdata()[0]))
+    return found
+
+
+def bars(axes) -> dict[float, np.ndarray]:
+    """The ends of intervals, by height."""
+    pairs = [(line.get_xdata(), line.get_ydata()) for line in axes.get_lines() if line.get_marker() == "None"]
+    return {float(y[0]): np.asarray(x) for x, y in pairs if len(x) == 2 and y[0] == y[1] and x[0] != x[1]}
+
+
+def test_dots_are_means_with_intervals_and_differences_beside_the_published_ones() -> None:
     study = study_of("rankcse-figure1")
     drawn = figure_data_of(study)
-    figure = figure_of(scores.bars, drawn)
-    for here, there, rows in ((*figure.axes[:2], study.rows[:4]), (*figure.axes[2:], study.rows[4:])):
+    figure = figure_of(scores.dots, drawn)
+    for left, right, rows in ((*figure.axes[:2], study.rows[:4]), (*figure.axes[2:], study.rows[4:])):
         found = [numbers(drawn, row.label, "groups_avg") for row in rows]
-        assert lengths(here) == pytest.approx([f.mean() for f in found])
-        ends = [f.mean() + sign * f.std(ddof=1) for f in found for sign in (-1, 1)]
-        assert np.ravel([bar[:, 0] for bar in error_bars(here)]) == pytest.approx(ends)
-        dots = np.concatenate(
-            [np.asarray(dot.get_offsets())[:, 0] for dot in here.collections if len(dot.get_offsets()) == 3]
-        )
-        assert dots == pytest.approx(np.concatenate(found))
-        shown = [line.get_xdata()[0] for line in there.get_lines() if line.get_marker() == "D"]
-        assert shown == [row.published.value("groups_avg") for row in rows if row.published]
-        assert len(shown) == 3
-    assert [axes.get_title() for axes in figure.axes[::2]] == ["KCC, here", "NDCG, here"]
+        assert [marks(left)[i] for i in range(4)] == [[pytest.approx(values.mean())] for values in found]
+        for i, values in enumerate(found):
+            half = half_interval(values)
+            assert bars(left)[i] == pytest.approx([values.mean() - half, values.mean() + half])
+        for i, values in enumerate(found[1:], 1):
+            welch = scipy.stats.ttest_ind(values, found[0], equal_var=False).confidence_interval()
+            assert marks(right)[i] == [pytest.approx(values.mean() - found[0].mean())]
+            assert bars(right)[i] == pytest.approx([welch.low, welch.high])
+        printed = [row.published.value("groups_avg") or 0.0 for row in rows if row.published]
+        shown = [line.get_xdata()[0] for line in right.get_lines() if line.get_marker() == "D"]
+        assert shown == pytest.approx([value - printed[0] for value in printed[1:]])
+    assert [axes.get_title() for axes in figure.axes[::2]] == ["KCC", "NDCG"]
     names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert names == ["SimCSE", "DiffCSE", "RankCSE-listNet", "RankCSE-listMLE"]
-    colours = [style.to_hex(patch.get_facecolor()) for patch in figure.axes[0].patches]
-    assert colours == [style.LOOKS[name].colour.lower() for name in names]
     assert "over 3 seeds" in style.caption(figure)
+    assert "from SimCSE, of independent seeds (Welch)" in style.caption(figure)
     assert "Missing" not in style.caption(figure)
 
 
-def test_bars_of_a_base_stand_together_and_look_as_in_the_other_groups() -> None:
-    figure = figure_of(scores.bars, figure_data_of(study_of("rankencoder-figure4")))
-    here = figure.axes[0]
-    assert np.diff(here.get_yticks()).tolist() == [1, 1, 1.5, 1, 1, 1.5, 1, 1]
-    colours = [patch.get_facecolor() for patch in here.patches]
+def test_the_chance_level_is_drawn_where_the_record_has_it() -> None:
+    study = study_of("rankcse-figure1")
+    lines = lines_of(study)
+    chance = lines[lines["metric"] == "ndcg.linear"].assign(metric="ndcg.linear.random", score=0.87)
+    figure = figure_of(scores.dots, figure_data_of(study, lines=pd.concat([lines, chance])))
+    assert [text.get_text() for axes in figure.axes for text in axes.texts if "chance" in text.get_text()] == [
+        "chance 0.00",
+        "chance 87.00",
+    ]
+    without = figure_of(scores.dots, figure_data_of(study, lines=lines))
+    assert not any("chance" in text.get_text() for text in without.axes[2].texts)
+
+
+def test_rows_of_a_base_stand_together_and_differ_from_it_seed_by_seed() -> None:
+    drawn = figure_data_of(study_of("rankencoder-figure4"))
+    figure = figure_of(scores.dots, drawn)
+    left, right = figure.axes
+    assert np.diff(left.get_yticks()).tolist() == [1, 1, 1.5, 1, 1, 1.5, 1, 1]
+    colours = [line.get_markeredgecolor() for line in left.get_lines() if line.get_marker() != "None"]
     assert colours[1:3] == colours[4:6] == colours[7:9]
     assert len(set(colours)) == 5
+    ranks, base = (numbers(drawn, f"PromptBERT, {what}", "sts_avg") for what in ("+RankEncoder", "base"))
+    half = half_interval(ranks - base)
+    middle = (ranks - base).mean()
+    assert bars(right)[left.get_yticks()[4]] == pytest.approx([middle - half, middle + half])
 
 
 def test_a_row_without_scores_has_a_dash_and_is_named() -> None:
     study = study_of("rankencoder-figure4")
     gone = row_of(study, "SNCSE, base")
-    figure = figure_of(scores.bars, figure_data_of(study, lines=less(lines_of(study), gone)))
-    assert len(figure.axes[0].patches) == 8
+    figure = figure_of(scores.dots, figure_data_of(study, lines=less(lines_of(study), gone)))
+    assert len(marks(figure.axes[0])) == 8
     assert sum(text.get_text() == "–" for text in figure.axes[0].texts) == 1
+    assert sum(text.get_text() == "–" for text in figure.axes[1].texts) == 2  # no base, no difference
     assert "Missing: SNCSE, base." in style.caption(figure)
 
 
@@ -88,9 +123,35 @@ def test_a_grid_shows_means_at_their_settings_and_frames_the_best() -> None:
 
 def test_a_grid_frames_all_that_are_best() -> None:
     study = study_of("rankencoder-lambda")
-    figure = figure_of(hyperparameters.grid, figure_data_of(study, lines=lines_of(study).assign(score=0.5)))
+    drawn = figure_data_of(study)
+    firsts = {row.label: drawn.results.cells[row.label, "sts_avg"] for row in study.rows}
+    assert len(firsts) == 20
+    lines = lines_of(study)
+    best = lines["key"].isin(list(row_of(study, "lambda_train 0.1, lambda_inf 0").keys().values()))
+    best &= lines["scorer"] == str(row_of(study, "lambda_train 0.1, lambda_inf 0").scorer)
+    other = lines["scorer"] == str(row_of(study, "lambda_train 0.1, lambda_inf 0.5").scorer)
+    lines = lines.assign(score=lines["score"].mask(best | other, 0.9))
+    figure = figure_of(hyperparameters.grid, figure_data_of(study, lines=lines))
     frames = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle) and not patch.get_fill()]
-    assert len(frames) == len(study.rows)
+    assert len(frames) == 5  # one of no rank at inference, and those of all lambda_train at 0.5
+
+
+def test_a_grid_draws_lines_of_equal_scores_once() -> None:
+    study = study_of("rankencoder-lambda")
+    figure = figure_of(hyperparameters.grid, figure_data_of(study, lines=lines_of(study).assign(score=0.5)))
+    assert figure.axes[0].images[0].get_array().shape == (1, 5)
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["0.01,\n0.05,\n0.1,\n0.5"]
+    assert "Every lambda train gives the same scores" in style.caption(figure)
+
+
+def test_colours_of_a_grid_span_at_least_four_deviations() -> None:
+    study = study_of("rankcse-figure3a")
+    drawn = figure_data_of(study)
+    low, high = figure_of(hyperparameters.grid, drawn).axes[0].images[0].get_clim()
+    found = [numbers(drawn, row.label, "sts_avg") for row in study.rows]
+    deviation, means = np.mean([each.std(ddof=1) for each in found]), [each.mean() for each in found]
+    assert high - low == pytest.approx(max(4 * deviation, max(means) - min(means)))
+    assert low <= min(means) <= max(means) <= high
 
 
 def test_a_grid_writes_means_and_deviations_and_a_dash_where_there_is_nothing() -> None:
@@ -123,34 +184,36 @@ def test_labels_say_where_a_row_lies(label: str, expected: tuple) -> None:
     assert hyperparameters.settings("dropout 0.3, rate 3e-05") == {"dropout": 0.3, "rate": 3e-5}
 
 
-def test_lines_have_a_point_a_setting_and_a_line_a_backbone() -> None:
+def test_lines_have_a_point_a_setting_and_differences_seed_by_seed() -> None:
     drawn = figure_data_of(study_of("rankcse-figure3b"))
-    figure = figure_of(hyperparameters.lines, drawn)
-    axes = figure.axes[0]
-    bars = [one for one in axes.containers if isinstance(one, ErrorbarContainer)]
-    for backbone, bar in zip(("BERT-base", "BERT-large"), bars, strict=True):
-        xs, ys = bar.lines[0].get_data()
+    left, right = figure_of(hyperparameters.lines, drawn).axes
+    means = {line.get_label(): line for line in left.get_lines() if line.get_marker() != "None"}
+    assert list(means) == ["BERT-base", "BERT-large"]
+    for backbone, line in means.items():
+        xs, ys = line.get_data()
         assert xs.tolist() == [0.0125, 0.025, 0.05]
         assert ys == pytest.approx([numbers(drawn, f"{backbone}, tau2 {x:g}", "sts_avg").mean() for x in xs])
-    base = [numbers(drawn, f"BERT-base, tau2 {x:g}", "sts_avg") for x in (0.0125, 0.025, 0.05)]
-    assert np.ravel([bar[:, 1] for bar in error_bars(axes)][:3]) == pytest.approx(
-        [f.mean() + sign * f.std(ddof=1) for f in base for sign in (-1, 1)]
-    )
-    assert [text.get_text() for text in axes.texts] == ["BERT-base (3 seeds)", "BERT-large (1 seed)"]
-    assert axes.get_xscale() == "log"
-    assert "RoBERTa-base, tau2 0.0125 and 2 more (not run" in style.caption(figure)
+    assert means["BERT-large"].get_linestyle() == "None"  # one seed
+    assert len([line for line in left.get_lines() if line.get_marker() == "None"]) == 3
+    first, *others = [numbers(drawn, f"BERT-base, tau2 {x:g}", "sts_avg") for x in (0.0125, 0.025, 0.05)]
+    intervals = [line.get_ydata() for line in right.get_lines() if line.get_marker() == "None"][1:3]
+    for other, (low, high) in zip(others, intervals, strict=True):
+        middle, half = (other - first).mean(), half_interval(other - first)
+        assert (low, high) == pytest.approx((middle - half, middle + half))
+    assert [text.get_text() for text in left.texts] == ["BERT-base (3 seeds)", "BERT-large (one seed)"]
+    assert left.get_xscale() == right.get_xscale() == "log"
+    assert "RoBERTa-base, tau2 0.0125 and 2 more (not run" in style.caption(left.figure)
 
 
 def test_what_has_no_setting_is_a_reference_in_every_panel() -> None:
     study = study_of("rankencoder-corpus")
     drawn = figure_data_of(study)
     figure = figure_of(hyperparameters.lines, drawn)
-    for axes, name in zip(figure.axes, study.columns, strict=True):
-        (across,) = [
-            line for line in axes.get_lines() if len(set(line.get_ydata())) == 1 and len(line.get_xdata()) == 2
-        ]
-        assert across.get_ydata()[0] == pytest.approx(numbers(drawn, "cosine", name).mean())
-        ys = next(bar for bar in axes.containers if isinstance(bar, ErrorbarContainer)).lines[0].get_ydata()
+    for axes, name in zip(figure.axes[::2], study.columns, strict=True):
+        across = [line for line in axes.get_lines() if len(set(line.get_ydata())) == 1 and len(line.get_xdata()) == 2]
+        assert across[-1].get_ydata()[0] == pytest.approx(numbers(drawn, "cosine", name).mean())
+        assert len(across) == 4  # and each seed
+        (ys,) = [line.get_ydata() for line in axes.get_lines() if line.get_marker() != "None"]
         found = [numbers(drawn, f"{n} corpus sentences", name).mean() for n in ("1,000", "3,000", "10,000", "16,384")]
         assert ys == pytest.approx(found)
 
@@ -166,18 +229,19 @@ def test_a_plane_has_means_deviations_and_colours_by_the_third_column() -> None:
     places = np.stack([means["uniformity"], means["alignment"]], 1)
     np.testing.assert_allclose(np.concatenate([np.asarray(p.get_offsets()) for p in points]), places)
     assert [float(p.get_array()[0]) for p in points] == pytest.approx(means["sts_avg"])
-    assert {p.get_clim() for p in points} == {(min(means["sts_avg"]), max(means["sts_avg"]))}
+    ((low, high),) = {p.get_clim() for p in points}
+    assert low <= min(means["sts_avg"]) <= max(means["sts_avg"]) <= high
     assert [text.get_text() for text in axes.texts] == shown
     spread = numbers(drawn, "SimCSE", "uniformity")
     across = [bar[:, 0] for bar in error_bars(axes) if np.ptp(bar[:, 1]) == 0]
-    assert any(np.allclose(ends, spread.mean() + np.array([-1, 1]) * spread.std(ddof=1)) for ends in across)
+    assert any(np.allclose(ends, spread.mean() + np.array([-1, 1]) * half_interval(spread)) for ends in across)
     assert "Missing: DiffCSE." in style.caption(figure)
 
 
 @pytest.mark.parametrize(
     ("name", "draw"),
     [
-        ("rankcse-figure1", scores.bars),
+        ("rankcse-figure1", scores.dots),
         ("rankcse-figure3a", hyperparameters.grid),
         ("rankcse-figure3b", hyperparameters.lines),
         ("rankcse-figure4", scores.scatter),

@@ -109,6 +109,19 @@ def test_variants_of_a_method_differ_in_more_than_their_colour() -> None:
     assert found["SimCSE"] == style.LOOKS["SimCSE"]
 
 
+def test_a_figure_has_at_most_six_colours_and_grey() -> None:
+    rows = study_of("rankcse-table4").rows
+    found = style.distinct_looks(rows)
+    assert list(found) == [row.label for row in rows]
+    colours = [look.colour for look in found.values() if look.colour != style.FAINT]
+    assert len(colours) == len(set(colours)) == style.MOST_COLOURS
+    assert found["SimCSE"] == style.LOOKS["SimCSE"]
+    assert found["RankCSE-listNet full"] == style.LOOKS["RankCSE-listNet"]
+    grey = [look for look in found.values() if look.colour == style.FAINT]
+    assert len(grey) == len(rows) - style.MOST_COLOURS
+    assert len({(look.marker, str(look.dash)) for look in grey}) == len(grey)
+
+
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=8), st.floats(0.5, 20))
 def test_places_are_spread_no_further_than_they_must(places: list[float], gap: float) -> None:
     found = labels.spread_apart(places, gap)

@@ -2,6 +2,8 @@
 
 import base64
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -9,6 +11,9 @@ import pytest
 
 from analysis.cells import join
 from analysis.report import html_page, study_tables
+from analysis.stats.contrast_tests import ContrastEstimate
+from analysis.verdicts.claims import claims
+from analysis.verdicts.method_gains import GROUPS, MethodGain
 
 PICTURE = bytes(range(256))  # nobody looks at it
 
@@ -30,7 +35,7 @@ class Read(HTMLParser):
         self.links += [given["href"]] if tag == "a" else []
         self.pictures += [given["src"]] if tag == "img" else []
         self.cells += [""] if tag == "td" else []
-        self.open += [tag] if tag not in ("meta", "img") else []
+        self.open += [tag] if tag not in ("meta", "img", "input") else []
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -62,9 +67,41 @@ def test_links_lead_to_sections_and_words_are_escaped(read):
     text, found = read
     assert {link.removeprefix("#") for link in found.links} == {"claims", "toy", "odd"} <= set(found.ids)
     assert "Is a &lt; b &amp; c?" in text
-    assert "<b>not tested</b> (" in text
+    assert "<td>not tested</td>" in text
+    assert re.search(r"<b>[a-z ]+</b> \(\d+ of \d+ comparisons", text)
     assert "**" not in text
     assert "&lt;b&gt;" not in text
+
+
+def test_the_forest_plot_has_a_line_a_gain_with_its_text() -> None:
+    gains = [
+        MethodGain(
+            group="exploratory", method="A", study="s", estimate=ContrastEstimate(3.0, 0.5, 4, 3), published=-9.67
+        ),
+        MethodGain(group="baselines", method="B", study="s", estimate=None, published=None),
+    ]
+    first, a, second, b = html_page.forest_lines(gains)
+    assert (first.name, second.name) == (GROUPS["exploratory"], GROUPS["baselines"])
+    assert first.heading
+    assert second.heading
+    assert a.mean == html_page.position(3.0) == html_page.MIDDLE + html_page.HALF / 2
+    assert a.printed == html_page.MIDDLE - html_page.HALF  # at the edge
+    assert a.certain
+    assert a.text == "A: +3.00 [+1.61, +4.39], 3 seeds; published -9.67"
+    assert b.text == "B: not recorded; not published"
+    assert (b.mean, b.low, b.high, b.printed) == (None,) * 4
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_a_browser_counts_the_claims_and_makes_their_table_sortable(study, lines, tmp_path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(html_page.page(study.scale, [join(study, lines)], tmp_path))
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()]
+    text = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert f"{len(claims())} of {len(claims())}" in text
+    assert "<th><button>claim</button></th>" in text
+    assert '<option value="RankCSE">RankCSE</option>' in text
 
 
 def test_pictures_are_in_the_page_and_nothing_is_fetched(read):

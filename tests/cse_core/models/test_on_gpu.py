@@ -166,8 +166,8 @@ class Waits(TorchDispatchMode):
         super().__init__()
         self.names: list[str] = []
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = function.overloadpacket.__name__
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
         by_mask = name.startswith("index") and any(
             isinstance(index, torch.Tensor) and index.dtype == torch.bool
             for part in args
@@ -176,7 +176,7 @@ class Waits(TorchDispatchMode):
         )
         if by_mask or name in ("_local_scalar_dense", "nonzero", "masked_select", "equal") or "unique" in name:
             self.names.append(name)
-        return function(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize(

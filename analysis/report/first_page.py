@@ -1,0 +1,261 @@
+"""Make the first page of REPORT.md from the record: what was decided, what the testbed sees, a line for each paper."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+
+from analysis.cells import Results
+from analysis.report import report_blocks
+from analysis.report.claim_tables import claims_by_verdict
+from analysis.report.formats import DASH, Grid, interval, markdown, number
+from analysis.report.reproduction_tables import many_seeds, read_reproductions
+from analysis.stats.significance import ALPHA, summary
+from analysis.verdicts.claims import VERDICTS, Claim, claims, count_verdicts, judge_claims
+from analysis.verdicts.gains import gains
+from analysis.verdicts.method_gains import EXPLORATORY, HEADLINES, MethodGain, method_gains
+from analysis.verdicts.primaries import (
+    DECIDED,
+    INCONCLUSIVE,
+    NOT_TESTABLE,
+    ContrastVerdict,
+    judge_contrasts,
+)
+from cse_core.run import Run
+from experiments.schema.contrasts import POSITIVE, PRIMARY
+
+Choose = Callable[[str], list[Results]]  # the results of the studies of a name
+PLAN, ALL = "plan", "all"
+BASELINE = 76.25  # SimCSE's published average with BERT-base, which the papers' gains are counted from
+NOTES = {  # what else a reader must know of a paper's first claim; the points are those of REPORT.md's list
+    "RankCSE": "its teachers are no better than the student here (point 2)",
+    "RankEncoder": "at the paper's weight the rank loss never counts here (point 6)",
+    "WhitenedCSE": "by its text its views hardly differ here; by its released code they do (point 5)",
+    "CompCSE": "",
+}
+ROWS = {  # each paper's row in the study of all methods
+    "RankCSE": "RankCSE-listNet",
+    "RankEncoder": "RankEncoder on SimCSE",
+    "WhitenedCSE": "WhitenedCSE",
+    "CompCSE": "CompCSE",
+}
+
+
+def page_block(name: str, choose: Choose) -> str:
+    """Return a part of the first page as Markdown."""
+    makers = {
+        "claims": lambda choose: claims_by_verdict(choose(ALL), choose(PLAN)),
+        "summary": summary_block,
+        "papers": lambda choose: markdown(papers_grid(choose)),
+        "findings": findings_block,
+        "limits": limits_block,
+    }
+    if name not in makers:
+        raise ValueError(f"page: no block {name!r}; there are {', '.join(makers)}")
+    return makers[name](choose)
+
+
+def summary_block(choose: Choose) -> str:
+    """Return what was decided, at which scale, and what the positive controls showed."""
+    results = choose(ALL)
+    judged = judge_claims(results)
+    counts = count_verdicts(judged)
+    planned = judge_contrasts(choose(PLAN))
+    scale = results[0].study.scale
+    lines = [
+        f"**Exploratory.** {len(judged)} claims, judged as the papers' tables lay them out, three seeds: "
+        f"{', '.join(f'{counts[verdict]} {verdict}' for verdict in VERDICTS)}.",
+        f"**Planned.** {_planned_sentence(planned)}",
+        f"**Scale.** `{scale.name}`: {scale.title}; {_count_trained(results)} trained encoders with scores. No number "
+        "here is a published one repeated.",
+        f"**What the testbed sees.** {_controls_sentence(planned, choose)}",
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _planned_sentence(planned: Sequence[ContrastVerdict]) -> str:
+    primaries = [verdict for verdict in planned if verdict.contrast.kind == PRIMARY]
+    counts = Counter(verdict.verdict for verdict in primaries if verdict.estimate)
+    waiting = sum(verdict.estimate is None for verdict in primaries)
+    words = [f"{counts[verdict]} {verdict}" for verdict in (*DECIDED, INCONCLUSIVE, NOT_TESTABLE)]
+    return (
+        f"{len(primaries)} contrasts, fixed before their runs, five seeds at the first look: {', '.join(words)}, "
+        f"{waiting} not run yet."
+    )
+
+
+def _count_trained(results: Iterable[Results]) -> int:
+    keys = {
+        key
+        for each in results
+        for row in each.study.rows
+        if isinstance(row.encoder, Run)
+        for key in set(row.keys().values()) & set(each.lines["key"])
+    }
+    return len(keys)
+
+
+def _controls_sentence(planned: Sequence[ContrastVerdict], choose: Choose) -> str:
+    """Say for each family whether its positive control was detected: in the plan, or before it is run in the pilots."""
+    pilots = [*judge_contrasts(choose("pilots")), *judge_contrasts(choose("pilots-transfer"))]
+    families = dict.fromkeys(verdict.contrast.family for verdict in planned)
+    parts = []
+    for family in families:
+        of_plan = [v for v in planned if v.contrast.family == family and v.contrast.kind == POSITIVE and v.estimate]
+        of_pilots = [v for v in pilots if v.contrast.family == family and v.contrast.kind == POSITIVE and v.estimate]
+        shown = of_plan or of_pilots[:1]
+        parts.append(f"{family} {_control_text(shown[0], of_plan=bool(of_plan))}" if shown else f"{family} not run")
+    return f"Gains of treatments that must help, seen if the 95 % interval is above 0: {'; '.join(parts)}."
+
+
+def _control_text(verdict: ContrastVerdict, *, of_plan: bool) -> str:
+    assert verdict.estimate
+    band = verdict.estimate.interval()
+    seen = "seen" if band and band.low > 0 else "not seen"
+    where = f"{verdict.estimate.n} seeds" if of_plan else f"pilot, {verdict.contrast.plus[0].rpartition(', ')[2]}"
+    return f"{number(verdict.estimate.mean, sign=True)} {interval(band, sign=True)} ({seen}; {where})"
+
+
+def papers_grid(choose: Choose) -> Grid:
+    """Return a line for each paper: its first claim, the published gain, ours planned and exploratory, and why."""
+    measured = method_gains([*choose("robustness"), *choose(PLAN)])
+    planned = {v.contrast.subject: v for v in judge_contrasts(choose(PLAN)) if v.contrast.kind == PRIMARY}
+    judged = {claim.id: claim for claim in judge_claims(choose(ALL))}
+    deviation = (summary(many_seeds(read_reproductions())).sd or 0.0) * math.sqrt(2)
+    rows = []
+    for paper, claim in HEADLINES.items():
+        gain = next(each for each in measured if each.group == EXPLORATORY and each.method == ROWS[paper])
+        printed = "" if gain.published is None else f" ({gain.published / deviation:.1f} SD)"
+        rows.append(
+            (
+                paper,
+                f"{claim}: {claims()[claim]}",
+                number(gain.published, sign=True) + printed,
+                _planned_text(planned[claim]),
+                gain_text(gain),
+                _claim_verdict(judged[claim]),
+                "; ".join(filter(None, (why_text(gain), NOTES[paper]))),
+            )
+        )
+    header = ("paper", "first claim", "published gain", "planned", "exploratory gain", "exploratory verdict", "why")
+    return Grid("", header, tuple(rows))
+
+
+def _planned_text(verdict: ContrastVerdict) -> str:
+    if verdict.estimate is None:
+        return "not run yet"
+    band = interval(verdict.estimate.interval(), sign=True)
+    return f"{number(verdict.estimate.mean, sign=True)} {band}, {verdict.estimate.n} seeds: **{verdict.verdict}**"
+
+
+def gain_text(gain: MethodGain) -> str:
+    """Return a gain with its interval and number of seeds; a dash if nothing is recorded."""
+    if gain.estimate is None:
+        return DASH
+    seeds = f"{gain.estimate.n} seed{'' if gain.estimate.n == 1 else 's'}"
+    return f"{number(gain.estimate.mean, sign=True)} {interval(gain.estimate.interval(), sign=True)}, {seeds}"
+
+
+def _claim_verdict(claim: Claim) -> str:
+    parts = []
+    for each in claim.verdicts:
+        tested = f"{sum(each.counts.values())} of {each.declared} comparisons tested"
+        parts.append(f"{each.reading}: **{each.verdict}** ({tested})".removeprefix(": "))
+    return "; ".join(parts)
+
+
+def why_text(gain: MethodGain) -> str:
+    """Say where the interval of a gain lies, beside 0 and beside the published gain."""
+    band = gain.estimate.interval() if gain.estimate else None
+    if band is None:
+        return "no interval"
+    where = "holds 0" if band.low <= 0 <= band.high else "is above 0" if band.low > 0 else "is below 0"
+    size = {True: ", and holds the published gain", False: ", and excludes the published gain", None: ""}
+    return f"the interval {where}{size[gain.published_inside]}"
+
+
+def findings_block(choose: Choose) -> str:
+    """Return what needs no GPU, a line and a number each."""
+    lines = [
+        _leakage(choose("overlap")[0]),
+        f"**Averages.** {_count_rows(report_blocks.averages_block())} printed averages are not the mean of their row; "
+        f"{_count_rows(report_blocks.copies_block())} rows repeat values of another backbone; "
+        f"{_count_rows(report_blocks.mismatches_block())} rows differ between two papers that import them.",
+        _released_code_line(choose("robustness")[0]),
+        _reruns(),
+        _test_sentences(choose("pilots")),
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _count_rows(table: str) -> int:
+    return len(table.splitlines()) - 2
+
+
+def _leakage(overlap: Results) -> str:
+    dev, train = (
+        sum(sum(overlap.cells[label, f"sts{year}_shared"].scores.values()) for year in (12, 13, 14, 15, 16))
+        for label in ("pairs that STS-B dev has too", "pairs that STS-B train has too")
+    )
+    return (
+        f"**Leakage.** {dev:,.0f} test pairs of STS12 to STS16 stand in STS-B's dev set of 1,500, by which "
+        f"all four papers choose checkpoints (RankEncoder by SICK-R's too); {train:,.0f} stand in its train set."
+    )
+
+
+def _released_code_line(robustness: Results) -> str:
+    parts = [
+        f"{gain.contrast.subject.replace(' over ', ' less ')} {number(gain.estimate.mean, sign=True)} "
+        f"{interval(gain.estimate.interval(), sign=True)} points"
+        for gain in gains(robustness)
+        if gain.estimate and "released code" in gain.contrast.subject
+    ]
+    return (
+        "**Released code** (RankCSE's is the community's) departs from each paper's text. What that is worth here: "
+        f"{'; '.join(parts) or DASH}."
+    )
+
+
+def _reruns() -> str:
+    values = many_seeds(read_reproductions())
+    reached = sum(value >= BASELINE for value in values)
+    about = summary(values)
+    return (
+        f"**Re-runs.** SimCSE's {BASELINE}, which the papers' first gains are counted from, is reached by {reached} of "
+        f"{about.n} seeds of a re-implementation (mean {number(about.mean)}, SD {number(about.sd)})."
+    )
+
+
+def _test_sentences(pilots: Sequence[Results]) -> str:
+    shown = [
+        verdict
+        for verdict in judge_contrasts(pilots)
+        if verdict.estimate and verdict.contrast.family == "scoring without training"
+    ][:2]
+    parts = [
+        f"{verdict.contrast.subject.partition(' over ')[0].rpartition(',')[0]}: "
+        f"{number(verdict.estimate.mean, sign=True)} {interval(verdict.estimate.interval(), sign=True)}"
+        for verdict in shown
+        if verdict.estimate
+    ]
+    return (
+        f"**Knowing the test sentences**, without labels, beside the same encoder's cosine: {'; '.join(parts) or DASH}."
+    )
+
+
+def limits_block(choose: Choose) -> str:
+    """Return what the numbers can't say, as a quoted box."""
+    measured = method_gains(choose("robustness"))
+    least = sorted(least for gain in measured if gain.estimate and (least := gain.estimate.detectable(ALPHA)))
+    text = f"{median(least):.1f} points in the median ({least[0]:.1f} to {least[-1]:.1f})" if least else DASH
+    inside = [gain.published_inside for gain in measured if gain.published_inside is not None]
+    lines = [
+        "**What these numbers can't say.**",
+        "- Whether a published number can be repeated: nothing here was trained at the published scale.",
+        f"- Whether a method helps a little: with three seeds a gain over SimCSE of {text} is detected with 80 % "
+        "power, one test at a time.",
+        f"- Why a gain is absent: {inside.count(False)} of {len(inside)} intervals over SimCSE exclude what the papers "
+        "print, at a scale at which some of the causes that the papers name are absent too.",
+        "- What other pairs of sentences would show: intervals are over seeds, and all seeds share their test pairs.",
+    ]
+    return "\n".join(f"> {line}" for line in lines)

@@ -1,0 +1,125 @@
+"""Every method's gain over SimCSE: planned, exploratory with the papers' three seeds, and the tables' baselines."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from analysis.cells import Results
+from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast, welch_contrast
+from analysis.verdicts.gains import gains
+from experiments.schema.contrasts import PRIMARY
+from experiments.schema.study import Published
+
+PLANNED, EXPLORATORY, BASELINES = "planned", "exploratory", "baselines"
+GROUPS = {PLANNED: "the plan's claims", EXPLORATORY: "exploratory, one epoch", BASELINES: "baselines of the tables"}
+BASE, COLUMN, SIMCSE = "BERT-base", "sts_avg", "SimCSE"
+OWN_STUDY, BASELINES_STUDY = "robustness", "baselines"
+HEADLINES = {"RankCSE": "R1", "RankEncoder": "E3", "WhitenedCSE": "W1", "CompCSE": "C1"}  # each paper's first claim
+MARGIN = 0.005  # a published difference as printed, with two digits
+# Rows of the study `robustness`, with what the paper prints: table, method, variant, and SimCSE's variant there.
+PRINTED: Mapping[str, tuple[str, str, str, str] | None] = {
+    "RankCSE-listNet": ("rankcse_table2", "RankCSE-listNet", "ours", ""),
+    "RankCSE-listMLE": ("rankcse_table2", "RankCSE-listMLE", "ours", ""),
+    "RankEncoder on SimCSE": ("rankencoder_table4", "SimCSE", "+RankEncoder", "base"),
+    "WhitenedCSE": ("whitenedcse_table1", "WhitenedCSE", "", ""),
+    "WhitenedCSE, dropout views": None,
+    "CompCSE": ("compcse_table1", "SimCSE (w/ comp.)", "", ""),
+    "DiffCSE": ("rankcse_table2", "DiffCSE", "", ""),
+    "PromptBERT": ("rankencoder_table1", "PromptBERT", "", ""),
+    "SNCSE": ("rankencoder_table1", "SNCSE", "", ""),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodGain:
+    """A method's STS average less SimCSE's; `estimate` is None where nothing is recorded yet."""
+
+    group: str
+    method: str
+    study: str
+    claim: str = ""
+    estimate: ContrastEstimate | None
+    published: float | None
+
+    @property
+    def published_inside(self) -> bool | None:
+        """Whether the 95 % interval holds the paper's gain; None without an interval or a published gain."""
+        band = self.estimate.interval() if self.estimate else None
+        if band is None or self.published is None:
+            return None
+        return band.low - MARGIN <= self.published <= band.high + MARGIN
+
+
+def method_gains(studies: Iterable[Results]) -> tuple[MethodGain, ...]:
+    """Return the gains that these studies declare, the planned ones first."""
+    by_name = {results.study.name: results for results in studies}
+    return (*_planned_gains(by_name.values()), *_exploratory_gains(by_name), *_baseline_gains(by_name))
+
+
+def _planned_gains(studies: Iterable[Results]) -> list[MethodGain]:
+    """Return the first claim of each paper from the plan, by all seeds that are recorded so far."""
+    papers = {claim: paper for paper, claim in HEADLINES.items()}
+    gains_shown = []
+    for results in studies:
+        for contrast in results.study.contrasts:
+            if contrast.kind != PRIMARY or contrast.subject not in papers:
+                continue
+            groups = [results.cells[label, contrast.column].scores for label in contrast.weights]
+            estimate = (paired_contrast if contrast.paired else welch_contrast)(groups, list(contrast.weights.values()))
+            gains_shown.append(
+                MethodGain(
+                    group=PLANNED,
+                    method=papers[contrast.subject],
+                    study=results.study.name,
+                    claim=contrast.subject,
+                    estimate=estimate,
+                    published=contrast.published,
+                )
+            )
+    return sorted(gains_shown, key=lambda gain: list(HEADLINES).index(gain.method))
+
+
+def _exploratory_gains(by_name: Mapping[str, Results]) -> list[MethodGain]:
+    """Return the rows of the study of all methods, by Welch's test, RankEncoder seed by seed with its base."""
+    results = by_name.get(OWN_STUDY)
+    if results is None:
+        return []
+    base = results.cells[SIMCSE, COLUMN].scores
+    gains_shown = []
+    for label, printed in PRINTED.items():
+        test = paired_contrast if label.startswith("RankEncoder") else welch_contrast
+        ours = results.cells[label, COLUMN].scores
+        gains_shown.append(
+            MethodGain(
+                group=EXPLORATORY,
+                method=label,
+                study=OWN_STUDY,
+                estimate=test([ours, base], [1.0, -1.0]) if ours and base else None,
+                published=printed_gain(*printed) if printed else None,
+            )
+        )
+    return gains_shown
+
+
+def printed_gain(table: str, method: str, variant: str, of_simcse: str) -> float | None:
+    """Return a method's published gain over SimCSE in the same table."""
+    ours = Published(table, BASE, method, variant or None).value(COLUMN)
+    base = Published(table, BASE, SIMCSE, of_simcse or None).value(COLUMN)
+    return None if ours is None or base is None else round(ours - base, 2)
+
+
+def _baseline_gains(by_name: Mapping[str, Results]) -> list[MethodGain]:
+    results = by_name.get(BASELINES_STUDY)
+    if results is None:
+        return []
+    over_simcse = [gain for gain in gains(results) if gain.contrast.minus == (SIMCSE,)]
+    return [
+        MethodGain(
+            group=BASELINES,
+            method=gain.contrast.plus[0],
+            study=BASELINES_STUDY,
+            estimate=gain.estimate,
+            published=gain.contrast.published,
+        )
+        for gain in over_simcse
+        if not gain.contrast.plus[0].startswith(f"{SIMCSE},")
+    ]

@@ -1,0 +1,134 @@
+"""The first page counts what is recorded, and says what is not."""
+
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.cells import Results, join
+from analysis.report import first_page, html_page
+from analysis.stats.contrast_tests import ContrastEstimate
+from analysis.verdicts.method_gains import MethodGain
+from analysis.verdicts.primaries import judge_contrasts
+from experiments.results import csv_record
+from experiments.studies import catalogue
+from tests.support.figure_records import lines_of, study_of
+
+NONE = pd.DataFrame(columns=csv_record.RESULTS)
+
+
+def choose_empty(names: str) -> list[Results]:
+    return [join(study, NONE) for study in catalogue.choose_studies([names], "small")]
+
+
+def gain(mean: float, error: float | None, published: float | None) -> MethodGain:
+    estimate = ContrastEstimate(mean, error, None if error is None else 4, 3)
+    return MethodGain(group="exploratory", method="m", study="s", estimate=estimate, published=published)
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "published", "expected"),
+    [
+        (0.1, 1.0, 3.8, "the interval holds 0, and excludes the published gain"),
+        (0.1, 1.0, 2.8, "the interval holds 0, and holds the published gain"),
+        (5.0, 1.0, None, "the interval is above 0"),
+        (-5.0, 1.0, 2.5, "the interval is below 0, and excludes the published gain"),
+        (5.0, None, 2.5, "no interval"),
+    ],
+)
+def test_why_says_where_an_interval_lies(mean: float, error: float | None, published: float, expected: str) -> None:
+    assert first_page.why_text(gain(mean, error, published)) == expected
+
+
+def test_a_gain_has_its_interval_and_seeds() -> None:
+    assert first_page.gain_text(gain(1.0, 0.5, None)) == "+1.00 [-0.39, +2.39], 3 seeds"
+    blank = MethodGain(group="exploratory", method="m", study="s", estimate=None, published=1.0)
+    assert first_page.gain_text(blank) == "–"
+
+
+def test_without_a_record_nothing_is_decided() -> None:
+    text = first_page.page_block("summary", choose_empty)
+    primaries = sum(
+        contrast.kind == "primary"
+        for study in catalogue.choose_studies(["plan"], "small")
+        for contrast in study.contrasts
+    )
+    assert "three seeds: 0 supported, " in text
+    assert f"{primaries} contrasts" in text
+    assert f"{primaries} not run yet" in text
+    assert "0 trained encoders" in text
+    assert "whitening not run" in text
+    papers = first_page.page_block("papers", choose_empty)
+    assert papers.count("not run yet") == 4
+    assert "| +3.80 (3.2 SD) | not run yet | – |" in papers
+
+
+def test_the_findings_count_the_records_pairs() -> None:
+    study = study_of("overlap")
+    lines = lines_of(study).assign(score=7.0)
+
+    def choose(names: str) -> list[Results]:
+        return [join(study, lines)] if names == "overlap" else choose_empty(names)
+
+    text = first_page.page_block("findings", choose)
+    assert "35 test pairs of STS12 to STS16 stand in STS-B's dev set" in text
+    assert "4 printed averages" in text
+    assert "reached by 5 of 50 seeds" in text
+
+
+def test_the_limits_count_excluded_gains() -> None:
+    study = study_of("robustness")
+    results = join(study, lines_of(study))
+    text = first_page.page_block("limits", lambda names: [results])
+    measured = [each for each in first_page.method_gains([results]) if each.published_inside is not None]
+    outside = sum(each.published_inside is False for each in measured)
+    assert f"{outside} of {len(measured)} intervals" in text
+    assert all(line.startswith("> ") for line in text.splitlines())
+
+
+def test_every_claim_stands_under_one_verdict() -> None:
+    text = first_page.page_block("claims", choose_empty)
+    ids = [
+        line.split(" | ")[0].removeprefix("| ")
+        for line in text.splitlines()
+        if line.startswith("| ") and not line.startswith("| --")
+    ]
+    assert sorted(ids) == sorted(["id"] * text.count("### ") + list(first_page.claims()))
+
+
+def test_an_unknown_part_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"page: no block 'cover'; there are claims, summary, papers, findings"):
+        first_page.page_block("cover", choose_empty)
+
+
+def choose_made_up(names: str) -> list[Results]:
+    return [join(study, lines_of(study)) for study in catalogue.choose_studies([names], "small")]
+
+
+@pytest.mark.slow
+def test_once_the_plan_is_run_its_verdicts_stand_on_the_page() -> None:
+    planned = choose_made_up("plan")
+    counts = Counter(
+        each.verdict for each in judge_contrasts(planned) if each.contrast.kind == "primary" and each.estimate
+    )
+    text = first_page.page_block("summary", lambda names: planned if names == "plan" else choose_empty(names))
+    assert sum(counts.values()) >= 40
+    for verdict, count in counts.items():
+        assert f"{count} {verdict}" in text
+    assert "pilot" not in text
+    assert "whitening not run" not in text
+    papers = first_page.page_block("papers", lambda names: planned if names == "plan" else choose_empty(names))
+    assert papers.count(", 5 seeds: **") == 4
+
+
+@pytest.mark.slow
+def test_the_html_page_has_the_first_page_and_a_line_for_each_gain(tmp_path: Path) -> None:
+    def choose(names: str) -> list[Results]:
+        return choose_made_up(names) if names in ("plan", "baselines", "robustness") else choose_empty(names)
+
+    text = html_page.page(study_of("robustness").scale, choose("all"), tmp_path, choose)
+    gains = first_page.method_gains([*choose("robustness"), *choose("baselines"), *choose("plan")])
+    assert text.count('<g class="gain') == len(gains) > 20
+    assert "not recorded" not in text
+    assert "What these numbers can&#39;t say" in text or "What these numbers can't say" in text
