@@ -125,7 +125,7 @@ def test_a_grid_frames_all_that_are_best() -> None:
     study = study_of("rankencoder-lambda")
     drawn = figure_data_of(study)
     firsts = {row.label: drawn.results.cells[row.label, "sts_avg"] for row in study.rows}
-    assert len(firsts) == 20
+    assert len(firsts) == 35
     lines = lines_of(study)
     best = lines["key"].isin(list(row_of(study, "lambda_train 0.1, lambda_inf 0").keys().values()))
     best &= lines["scorer"] == str(row_of(study, "lambda_train 0.1, lambda_inf 0").scorer)
@@ -133,14 +133,14 @@ def test_a_grid_frames_all_that_are_best() -> None:
     lines = lines.assign(score=lines["score"].mask(best | other, 0.9))
     figure = figure_of(hyperparameters.grid, figure_data_of(study, lines=lines))
     frames = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle) and not patch.get_fill()]
-    assert len(frames) == 5  # one of no rank at inference, and those of all lambda_train at 0.5
+    assert len(frames) == 8  # one of no rank at inference, and those of all lambda_train at 0.5
 
 
 def test_a_grid_draws_lines_of_equal_scores_once() -> None:
     study = study_of("rankencoder-lambda")
     figure = figure_of(hyperparameters.grid, figure_data_of(study, lines=lines_of(study).assign(score=0.5)))
     assert figure.axes[0].images[0].get_array().shape == (1, 5)
-    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["0.01,\n0.05,\n0.1,\n0.5"]
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["0.01,\n0.05,\n0.1,\n0.5,\n2.5,\n5,\n25"]
     assert "Every lambda train gives the same scores" in style.caption(figure)
 
 
