@@ -27,7 +27,7 @@ from experiments.cli.sweep_choice import print_choice, print_nothing_to_do
 from experiments.cli.sweep_options import Options, check, in_own_record
 from experiments.execution import sweep_report
 from experiments.execution.log_queue import log_results, record_results
-from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells
+from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells, study_by_study
 from experiments.execution.sweep_previews import print_cluster_plan, print_forecast
 from experiments.execution.sweep_setup import copy_arrays, execution_settings, prepare_shared, ray_config, store_of
 from experiments.results import csv_record
@@ -115,6 +115,8 @@ def run_studies(asked: Options) -> int:
     if options.plan:
         print_forecast(work, results, options)
         return 0
+    if options.by_study:
+        work = study_by_study(work)
     if options.cluster:
         print_cluster_plan(work, results, asked)
         return 0

@@ -66,8 +66,10 @@ class Options:
     """With --dry-run: also show what would start on which machine of a cluster (sweep.yaml, experiments/clusters/)."""
     plan: bool = False
     """Simulate the sweep on --gpus and exit: its length, use of the GPUs, longest chain of nested runs, cost."""
-    gpus: int = 1
-    """Number of GPUs for --plan."""
+    gpus: tuple[int, ...] = (1,)
+    """Number of GPUs for --plan; several are compared."""
+    by_study: bool = False
+    """Complete one study after another, so that a first table is there early; else runs that others need come first."""
     price: float = 0.0
     """Price of a GPU-hour, for --plan."""
     gpu_memory: float | None = None
@@ -121,7 +123,9 @@ def in_own_record(options: Options) -> Options:
 def check(options: Options) -> None:
     """Refuse invalid values before anything is read or started."""
     at_least(0, workers=options.workers, price=options.price, share_seconds=options.share_seconds)
-    at_least(1, gpus=options.gpus, audit=options.audit)
+    at_least(1, audit=options.audit)
+    for gpus in options.gpus:
+        at_least(1, gpus=gpus)
     above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
     whole_gpus(gpus_per_run=options.gpus_per_run)
     at_least(1, trials=options.trials)

@@ -167,6 +167,14 @@ def _levels(jobs: Mapping[str, Job]) -> tuple[tuple[Job, ...], ...]:
     return tuple(tuple(jobs[key] for key in jobs if depth[key] == level) for level in levels)
 
 
+def study_by_study(work: Plan) -> Plan:
+    """Return the plan with each study's levels after those of the studies before it: the first is complete early."""
+    names = list(dict.fromkeys(name for job in work.declared.values() for name in job.studies))
+    first = {job.key: min(map(names.index, job.studies)) for job in work.pending}
+    parts = (tuple(job for job in level if first[job.key] == i) for i in range(len(names)) for level in work.levels)
+    return replace(work, levels=tuple(filter(None, parts)))
+
+
 def blocking_reason(job: Job, failed: Mapping[str, str]) -> str:
     """Return why a job can't start (a nested run failed); empty if it can."""
     lost = [n.key for n in job.encoder.nested() if n.key in failed] if isinstance(job.encoder, Run) else []

@@ -14,7 +14,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.run import Run
 from experiments.execution.gpu_memory import shape
 from experiments.execution.job import Job
-from experiments.execution.plan import Plan
+from experiments.execution.plan import Plan, study_by_study
 from experiments.execution.step_cost import step_cost
 from experiments.schema.recipes import BACKBONES
 from experiments.schema.study import Published
@@ -28,11 +28,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Simulated:
-    """Seconds from the first start to the last end, seconds that slots worked, and how many slots there were."""
+    """When each run ends, in seconds after the first start; seconds that slots worked, and the number of slots."""
 
-    makespan: float
+    ends: Mapping[str, float]
     worked: float
     slots: int
+
+    @property
+    def makespan(self) -> float:
+        """Seconds from the first start to the last end."""
+        return max(self.ends.values(), default=0.0)
 
     @property
     def utilisation(self) -> float:
@@ -54,20 +59,21 @@ def simulate(
             waiting.setdefault(other, []).append(key)
     ready = [place[key] for key in order if not left[key]]  # ascending, so a heap already
     working: list[tuple[float, int]] = []
-    now, ended = 0.0, 0
+    now = 0.0
+    ends: dict[str, float] = {}
     while ready or working:
         while ready and len(working) < slots:
             first = heappop(ready)
             heappush(working, (now + seconds[order[first]], first))
         now, last = heappop(working)
-        ended += 1
+        ends[order[last]] = now
         for key in waiting.get(order[last], ()):
             left[key].discard(order[last])
             if not left[key]:
                 heappush(ready, place[key])
-    if ended < len(order):
-        raise ValueError(f"{len(order) - ended} runs need each other in a circle")
-    return Simulated(now, sum(seconds[key] for key in order), slots)
+    if len(ends) < len(order):
+        raise ValueError(f"{len(order) - len(ends)} runs need each other in a circle")
+    return Simulated(ends, sum(seconds[key] for key in order), slots)
 
 
 def chains(seconds: Mapping[str, float], needs: Mapping[str, Collection[str]]) -> dict[str, float]:
@@ -88,30 +94,46 @@ def chains(seconds: Mapping[str, float], needs: Mapping[str, Collection[str]]) -
 
 @dataclass(frozen=True)
 class Forecast:
-    """A plan on `slots` runs at a time, as a sweep runs it and otherwise, and its longest chain of runs in seconds."""
+    """A plan on `slots` runs at a time, as a sweep runs it and otherwise, and its longest chain of runs in seconds.
+
+    `first` is when the first study is complete in each way.
+    """
 
     ways: Mapping[str, Simulated]
+    first: Mapping[str, float]
     chain: tuple[str, ...]
     critical: float
 
 
 def forecast(work: Plan, seconds: Mapping[str, float], slots: int) -> Forecast:
-    """Level by level, which is how a sweep runs, and without waiting for a level's end; as declared, longest first."""
+    """Simulate both orders of a sweep, and one that waits for no level's end, which shows what waiting costs."""
     needs = needs_of(work)
-    levels: dict[str, set[str]] = {}
-    for before, level in zip(((), *work.levels), work.levels, strict=False):
-        levels |= {job.key: {job_before.key for job_before in before} for job in level}
     lengths = chains(seconds, needs)
     longest = sorted(seconds, key=lambda key: -lengths[key])
     ways = {
-        "level by level, as declared": simulate(seconds, levels, slots, list(seconds)),
-        "level by level, longest first": simulate(seconds, levels, slots, longest_first(seconds)),
-        "each as soon as it can, longest chain first": simulate(seconds, needs, slots, longest),
+        "level by level": simulate(seconds, _waits(work), slots, longest_first(seconds)),
+        "--by-study": simulate(seconds, _waits(study_by_study(work)), slots, longest_first(seconds)),
+        "each as soon as it can": simulate(seconds, needs, slots, longest),
     }
     chain = [longest[0]] if longest else []
     while after := [key for key in seconds if chain and chain[-1] in needs[key]]:
         chain.append(max(after, key=lengths.__getitem__))
-    return Forecast(ways, tuple(chain), lengths[chain[0]] if chain else 0.0)
+    first = {name: _first_complete(work, way) for name, way in ways.items()}
+    return Forecast(ways, first, tuple(chain), lengths[chain[0]] if chain else 0.0)
+
+
+def _waits(work: Plan) -> dict[str, set[str]]:
+    """Return, for each run, those of the level before its own, all of which it waits for."""
+    levels = [{job.key for job in level} for level in work.levels]
+    return {key: before for before, level in zip([set(), *levels], levels, strict=False) for key in level}
+
+
+def _first_complete(work: Plan, way: Simulated) -> float:
+    """Return when the first study has all its runs."""
+    ends: dict[str, float] = {}
+    for job in work.pending:
+        ends |= {study: max(ends.get(study, 0.0), way.ends[job.key]) for study in job.studies}
+    return min(ends.values(), default=0.0)
 
 
 def longest_first(seconds: Mapping[str, float | None]) -> list[str]:

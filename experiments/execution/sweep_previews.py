@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 def print_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
     """Simulate the sweep on the given GPUs; runs that share a GPU count as fast as runs that do not."""
-    if options.gpus_per_run > options.gpus:
+    fewest = min(options.gpus)
+    if options.gpus_per_run > fewest:
         raise ValueError(
-            f"--gpus-per-run {options.gpus_per_run:g}: expected no more GPUs than --plan has, --gpus {options.gpus}"
+            f"--gpus-per-run {options.gpus_per_run:g}: expected no more GPUs than --plan has, --gpus {fewest}"
         )
     if options.seconds_per_run is None:
         seconds = _require_times(work, expected_seconds(work.pending, results))
     else:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
-    if options.gpus_per_run <= 1:
-        slots = options.gpus * int(1 / options.gpus_per_run)  # with 2/3 of a GPU for each run, 1/3 is idle
-    else:
-        slots = options.gpus // int(options.gpus_per_run)
-    sweep_report.print_forecast(work, forecast(work, seconds, slots), gpus=options.gpus, price=options.price)
+    for gpus in options.gpus:
+        share = options.gpus_per_run
+        slots = gpus * int(1 / share) if share <= 1 else gpus // int(share)  # with 2/3 for each run, 1/3 is idle
+        sweep_report.print_forecast(work, forecast(work, seconds, slots), gpus=gpus, price=options.price)
     if options.gpu_memory is not None:
         runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]
         sweep_report.print_memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)

@@ -118,17 +118,18 @@ def warn_slow_precision(encoders: Sequence[Run | Pretrained], device: str) -> No
 
 
 def print_forecast(work: Plan, forecast: Forecast, *, gpus: int, price: float) -> None:
-    """Print a simulated sweep: its length in each order, and its longest chain of runs."""
+    """Print a simulated sweep: its length in each order, when its first study is complete, and its longest chain."""
     slots = next(iter(forecast.ways.values())).slots
     shared = f"{slots} at a time, each assumed as fast as with a whole GPU" if slots > gpus else None
     table = Table(title=f"{len(work.pending)} runs on {gpus} GPUs", caption=shared)
     table.add_column("order")
-    for heading in ("time", "GPUs used", "GPU-hours", *(["cost"] if price else [])):
+    for heading in ("time", "first study", "GPUs used", "GPU-hours", *(["cost"] if price else [])):
         table.add_column(heading, justify="right")
     for name, way in forecast.ways.items():
         spent = gpus * way.makespan / 3600
         cost = [f"{price * spent:,.0f}"] if price else []
-        table.add_row(name, hours(way.makespan), f"{100 * way.utilisation:.0f} %", f"{spent:,.1f}", *cost)
+        times = (hours(way.makespan), hours(forecast.first[name]))
+        table.add_row(name, *times, f"{100 * way.utilisation:.0f} %", f"{spent:,.1f}", *cost)
     console.print(table)
     names = {job.key: job.name for job in work.pending}
     console.print("training only, without scoring")

@@ -23,7 +23,9 @@ def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone
     """Return a row of the plan: the family's length of training, the planned seeds."""
     if scale.name == "small" and EPOCHS[family] > 1:
         run, label = with_epochs(run, EPOCHS[family]), f"{label}, {EPOCHS[family]} epochs"
-    return row(scale, label, run, backbone, more.pop("published", None), **{"seeds": SEEDS_OF.get(family, SEEDS)} | more)
+    return row(
+        scale, label, run, backbone, more.pop("published", None), **{"seeds": SEEDS_OF.get(family, SEEDS)} | more
+    )
 
 
 def primary(

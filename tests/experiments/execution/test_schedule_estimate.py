@@ -17,7 +17,7 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Pretrained
-from experiments.execution.plan import jobs_of, make_plan, scored_cells
+from experiments.execution.plan import jobs_of, make_plan, scored_cells, study_by_study
 from experiments.execution.schedule_estimate import (
     chains,
     epochs_of_simcse,
@@ -146,9 +146,12 @@ def test_no_schedule_is_shorter_than_its_bounds_or_longer_than_twice_them(
     ("options", "line"),
     [
         # Two runs of SimCSE, then four that they teach, an hour each; four at a time on two GPUs.
-        (("--gpus", "2", "--gpus-per-run", "0.5"), "2.0 h │ 75 % │ 4.0 │ 12"),
-        (("--gpus", "2"), "3.0 h │ 100 % │ 6.0 │ 18"),
-        (("--gpus", "3", "--gpus-per-run", "2"), "6.0 h │ 100 % │ 18.0 │ 54"),  # one at a time, a GPU stands still
+        (("--gpus", "2", "--gpus-per-run", "0.5"), "2.0 h │ 2.0 h │ 75 % │ 4.0 │ 12"),
+        (("--gpus", "2"), "3.0 h │ 3.0 h │ 100 % │ 6.0 │ 18"),
+        (
+            ("--gpus", "3", "--gpus-per-run", "2"),
+            "6.0 h │ 6.0 h │ 100 % │ 18.0 │ 54",
+        ),  # one at a time, a GPU stands still
     ],
 )
 def test_the_plan_that_is_shown(
@@ -173,3 +176,20 @@ def test_a_plan_waits_for_its_teachers(tmp_path) -> None:
     assert found.critical == 11
     assert found.chain[0] == BASE.key
     assert len(found.chain) == 2
+
+
+def test_study_by_study_the_first_is_complete_early(tmp_path: Path) -> None:
+    """Two runs and their teacher, beside two runs of another study: an hour each, one at a time."""
+    taught, other = row("taught", TAUGHT), row("other", replace(BASE, learning_rate=1e-5))
+    work = make_plan(jobs_of([study(taught), study(other, name="two")]), scored_cells(frame()), tmp_path)
+    students, others = list(taught.keys().values()), list(other.keys().values())
+    assert [[job.key for job in level] for level in work.levels] == [[BASE.key, *others], students]
+    found = forecast(work, {job.key: 1.0 if job.key in others else 2.0 for job in work.pending}, 1)
+    assert {name: (way.makespan, found.first[name]) for name, way in found.ways.items()} == {
+        "level by level": (8, 4),  # the teacher, then the others
+        "--by-study": (8, 6),  # the teacher, then its students
+        "each as soon as it can": (8, 6),  # likewise, for they are the longest chain
+    }
+    by_study = study_by_study(work)
+    assert [[job.key for job in level] for level in by_study.levels] == [[BASE.key], students, others]
+    assert replace(by_study, levels=work.levels) == work
