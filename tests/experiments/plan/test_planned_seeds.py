@@ -1,0 +1,24 @@
+"""How many seeds planned rows have: looks at `small`, ten of each paper's first claim at the published scale."""
+
+from experiments.plan.planned_rows import HEADLINES, SEEDS_OF
+from experiments.schema.contrasts import LOOKS
+from experiments.schema.scales import PLANNED_SEEDS
+from experiments.studies.catalogue import choose_studies
+
+
+def test_first_claims_have_ten_seeds_at_the_published_scale_and_others_five() -> None:
+    found = set()
+    for study in choose_studies(["plan"], "paper"):
+        first = {label for contrast in study.contrasts if contrast.subject in HEADLINES for label in contrast.rows}
+        found |= {contrast.subject for contrast in study.contrasts} & set(HEADLINES)
+        for row in study.rows if study.contrasts else ():
+            assert row.seeds in (PLANNED_SEEDS[:10] if row.label in first else PLANNED_SEEDS[:5], ())
+    assert found == set(HEADLINES)
+
+
+def test_rows_have_the_seeds_of_a_look() -> None:
+    for study in choose_studies(["plan"], "small"):
+        for contrast in study.contrasts:
+            expected = SEEDS_OF.get(contrast.family, PLANNED_SEEDS[: LOOKS[0]])
+            assert len(expected) in LOOKS
+            assert all(row.seeds in (expected, ()) for row in study.rows if row.label in contrast.rows)
