@@ -49,6 +49,7 @@ def page_block(name: str, choose: Choose) -> str:
         "papers": lambda choose: markdown(papers_grid(choose)),
         "findings": findings_block,
         "limits": limits_block,
+        "planned": lambda choose: _planned_sentence(judge_contrasts(choose(PLAN))),
     }
     if name not in makers:
         raise ValueError(f"page: no block {name!r}; there are {', '.join(makers)}")
@@ -79,7 +80,7 @@ def _planned_sentence(planned: Sequence[ContrastVerdict]) -> str:
     waiting = sum(verdict.estimate is None for verdict in primaries)
     words = [f"{counts[verdict]} {verdict}" for verdict in (*DECIDED, INCONCLUSIVE, NOT_TESTABLE)]
     return (
-        f"{len(primaries)} contrasts, fixed before their runs, five seeds at the first look: {', '.join(words)}, "
+        f"{len(primaries)} contrasts, fixed before their runs, looked at after 5, 10 and 20 seeds: {', '.join(words)}, "
         f"{waiting} not run yet."
     )
 
