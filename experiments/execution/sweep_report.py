@@ -121,7 +121,7 @@ def print_forecast(work: Plan, forecast: Forecast, *, gpus: int, price: float) -
     """Print a simulated sweep: its length in each order, when its first study is complete, and its longest chain."""
     slots = next(iter(forecast.ways.values())).slots
     shared = f"{slots} at a time, each assumed as fast as with a whole GPU" if slots > gpus else None
-    table = Table(title=f"{len(work.pending)} runs on {gpus} GPUs", caption=shared)
+    table = Table(title=f"{len(work.pending)} runs on {gpus} GPU{'s' if gpus > 1 else ''}", caption=shared)
     table.add_column("order")
     for heading in ("time", "first study", "GPUs used", "GPU-hours", *(["cost"] if price else [])):
         table.add_column(heading, justify="right")

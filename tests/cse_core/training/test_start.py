@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from cse_core.method import starting_encoder
+from cse_core.methods.baselines.isbert import ISBERT
 from cse_core.methods.mlm import MLM
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankencoder import RankEncoder
@@ -103,3 +104,20 @@ def test_a_pretrained_base_is_a_start_too(tmp_path: Path) -> None:
         next(encoder.backbone.parameters()).zero_()
     load_starting_weights(encoder, RankEncoder(base=other, inner=PromptBERT(), start="base"), tmp_path)
     assert equal(dict(encoder.backbone.state_dict()), dict(Encoder.from_pretrained("wiki-mini").backbone.state_dict()))
+
+
+def test_a_trained_pooling_is_part_of_the_start_and_one_that_lacks_it_is_refused(store: Path, tmp_path: Path) -> None:
+    pooled = replace(BASE, method=ISBERT(), pooling="ngrams")
+    train(pooled, tmp_path, rules=("last",))
+    generator = torch.Generator().manual_seed(7)
+    encoder = Encoder.from_pretrained("wiki-tiny", pooling="ngrams", generator=generator)
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    load_starting_weights(encoder, RankEncoder(base=pooled, select="last", start="base", rank_weight=0.0), tmp_path)
+    kept = Encoder.from_pretrained(tmp_path / pooled.key / "last").state_dict()
+    assert equal(dict(encoder.state_dict()), dict(kept))
+    assert {name.partition(".")[0] for name in kept if not torch.equal(kept[name], before[name])} == {
+        "backbone",
+        "ngrams",
+    }
+    with pytest.raises(ValueError, match="ngrams"):
+        load_starting_weights(encoder, replace(METHOD, start="base"), store)
