@@ -149,6 +149,8 @@ def main(
     for label, name in track(labels, "pairs scored"):
         cell = results.cells[label, name]
         scores[label, name] = Side(rows[label], score_seeds(rows[label], cell, execution, lacking))
+    if not any(side.scores for side in scores.values()):
+        raise FileNotFoundError(f"{execution.store}: holds no checkpoint of {study}; expected one of a recorded run")
     commit = csv_record.commit_of(environment(execution.device, execution.threads))
     for each in track(differences, f"{RESAMPLES:,} draws"):
         about = {"scale": scale, "column": each.column, "resamples": RESAMPLES, "commit": commit}

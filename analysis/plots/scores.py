@@ -125,7 +125,7 @@ def _draw_means(axes: Axes, panel: DotPanel, cells: Sequence[Cell], looks: Seque
     for at, cell, look in zip(panel.places, cells, looks, strict=True):
         estimate = paired_contrast([cell.scores], [1.0]) if cell.scores else None
         if estimate is None:
-            axes.annotate(DASH, (min(values), at), (4, 0), **style.SMALL_TEXT)
+            axes.annotate(DASH, (min(values, default=0.0), at), (4, 0), **style.SMALL_TEXT)
             continue
         style.dots(axes, list(cell.scores.values()), [at] * len(cell.scores))
         right = style.interval_dot(axes, at, estimate.mean, estimate.interval(), look)

@@ -48,7 +48,9 @@ def page(scale: Scale, studies_results: Sequence[Results], figures: Path, choose
     templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     templates.filters["strong"] = _strong
     names = {results.study.name for results in studies_results}
-    front = _front(choose) if choose and names >= NEEDED else None
+    front = (
+        _front(choose) if choose and scale.name == "small" and names >= NEEDED else None
+    )  # its words are about `small`
     return templates.get_template(TEMPLATE).render(
         scale=scale,
         legend=study_tables.LEGEND,

@@ -121,7 +121,7 @@ def judge_trend(results: Results, trend: Trend) -> Verdict:
     means = [sum(a.scores[seed] - b.scores[seed] for seed in seeds) / len(seeds) for a, b in zip(*gains, strict=True)]
     rho = significance.spearman(means, values)
     if rho is None:
-        return replace(blank, reason="all columns gain the same")
+        return replace(blank, reason="all columns have the same gain, or the same value")
     return _rank_verdict(blank, rho, len(values), len(seeds))
 
 

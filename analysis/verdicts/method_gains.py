@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from analysis.cells import Results
 from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast, welch_contrast
 from analysis.verdicts.gains import gains
-from experiments.schema.contrasts import PRIMARY
+from experiments.schema.contrasts import HEADLINES, PRIMARY
 from experiments.schema.study import Published
 
 PLANNED, EXPLORATORY, BASELINES = "planned", "exploratory", "baselines"
 GROUPS = {PLANNED: "the plan's claims", EXPLORATORY: "exploratory, one epoch", BASELINES: "baselines of the tables"}
 BASE, COLUMN, SIMCSE = "BERT-base", "sts_avg", "SimCSE"
 OWN_STUDY, BASELINES_STUDY = "robustness", "baselines"
-HEADLINES = {"RankCSE": "R1", "RankEncoder": "E3", "WhitenedCSE": "W1", "CompCSE": "C1"}  # each paper's first claim
-MARGIN = 0.005  # a published difference as printed, with two digits
 # Rows of the study `robustness`, with what the paper prints: table, method, variant, and SimCSE's variant there.
 PRINTED: Mapping[str, tuple[str, str, str, str] | None] = {
     "RankCSE-listNet": ("rankcse_table2", "RankCSE-listNet", "ours", ""),
@@ -46,7 +44,7 @@ class MethodGain:
         band = self.estimate.interval() if self.estimate else None
         if band is None or self.published is None:
             return None
-        return band.low - MARGIN <= self.published <= band.high + MARGIN
+        return band.low <= self.published <= band.high
 
 
 def method_gains(studies: Iterable[Results]) -> tuple[MethodGain, ...]:

@@ -100,7 +100,7 @@ def _hub_answers(repository: str, file: str) -> bool:
 
     try:
         huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, file), timeout=HUB_SECONDS)
-    except errors.HfHubHTTPError:
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError):
         raise
     except (errors.HTTPError, errors.OfflineModeIsEnabled):
         return False

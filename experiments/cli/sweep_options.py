@@ -124,6 +124,8 @@ def check(options: Options) -> None:
     """Refuse invalid values before anything is read or started."""
     at_least(0, workers=options.workers, price=options.price, share_seconds=options.share_seconds)
     at_least(1, audit=options.audit)
+    if not options.gpus:
+        raise ValueError("--gpus: expected at least one number, got none")
     for gpus in options.gpus:
         at_least(1, gpus=gpus)
     above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)

@@ -169,8 +169,8 @@ def _levels(jobs: Mapping[str, Job]) -> tuple[tuple[Job, ...], ...]:
 
 def study_by_study(work: Plan) -> Plan:
     """Return the plan with each study's levels after those of the studies before it: the first is complete early."""
-    names = list(dict.fromkeys(name for job in work.declared.values() for name in job.studies))
-    first = {job.key: min(map(names.index, job.studies)) for job in work.pending}
+    names = list(dict.fromkeys(job.studies[0] for job in work.declared.values()))
+    first = {job.key: names.index(job.studies[0]) for job in work.pending}
     parts = (tuple(job for job in level if first[job.key] == i) for i in range(len(names)) for level in work.levels)
     return replace(work, levels=tuple(filter(None, parts)))
 

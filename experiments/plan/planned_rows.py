@@ -6,7 +6,7 @@ from typing import Any
 
 from cse_core.run import Run
 from experiments.plan.pilots import COMPOSITION, RANKS, SCORING, TEACHERS, TRANSFER, WHITENING, with_epochs
-from experiments.schema.contrasts import MARGIN, Contrast
+from experiments.schema.contrasts import HEADLINES, MARGIN, Contrast
 from experiments.schema.recipes import simcse_run
 from experiments.schema.rows import BASE, row
 from experiments.schema.scales import PLANNED_SEEDS
@@ -16,8 +16,10 @@ from experiments.schema.study import Published, Row, Scale, Study
 # ranks show nothing after one epoch, and their pilots of four and eight are not complete: don't run their rows yet.
 EPOCHS = {TEACHERS: 8, TRANSFER: 1, RANKS: 8, WHITENING: 1, COMPOSITION: 1, SCORING: 1}
 SEEDS = PLANNED_SEEDS[:5]  # the first look
-SEEDS_OF = {WHITENING: PLANNED_SEEDS[:10]}  # families whose second look is being run at `small`
-HEADLINES = ("R1", "E3", "W1", "C1")  # each paper's first claim: ten seeds at the published scale from the start
+SEEDS_OF = {
+    WHITENING: PLANNED_SEEDS[:10],
+    SCORING: PLANNED_SEEDS[:10],
+}  # families whose second look is being run at `small`
 
 
 def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone: str = BASE, **more: Any) -> Row:
@@ -70,7 +72,7 @@ def planned_study(
     used = {label for contrast in contrasts for label in contrast.rows}
     distinct = {line.label: line for line in rows if line.label in used}
     if scale.name == "paper":
-        first = {label for contrast in contrasts if contrast.subject in HEADLINES for label in contrast.rows}
+        first = {label for contrast in contrasts if contrast.subject in HEADLINES.values() for label in contrast.rows}
         distinct |= {label: replace(distinct[label], seeds=PLANNED_SEEDS[:10]) for label in first}
     return Study(
         name=name,

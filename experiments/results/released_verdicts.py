@@ -1,12 +1,12 @@
 """Compare the scores of public checkpoints with the numbers that are printed for them."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from rich.table import Table
 
-from cse_core.run import Pretrained
 from experiments.cli.console import console
 from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
@@ -72,7 +72,10 @@ def _verdict(study: Study, row: Row, ours: Callable[[Row, str], float | None], f
     if row.encoder is None:
         outcome, reason = NOT_AVAILABLE, row.why.removeprefix(f"{NOT_AVAILABLE}: ")
     elif outcome == NOT_RUN and (error := failed.get(next(iter(row.keys().values())))):
-        outcome, reason = (NOT_HERE, "") if error.startswith("FileNotFoundError: backbone") else (FAILED, error)
+        lacking = re.match(
+            r"FileNotFoundError: backbone '([^']+)'", error
+        )  # the encoder, or one whose tokenizer it takes
+        outcome, reason = (NOT_HERE, lacking[1]) if lacking else (FAILED, error)
     return Verdict(
         row=row,
         printed=printed[average],
@@ -100,7 +103,6 @@ def print_verdicts(study: Study, verdicts: list[Verdict]) -> None:
         table.add_row(verdict.row.label, *numbers, verdict.text, verdict.gaps_text)
     console.print(table)
     console.print(f"{study.name}: {summary(verdicts)}", highlight=False)
-    encoders = (verdict.row.encoder for verdict in verdicts if verdict.outcome == NOT_HERE)
-    names = dict.fromkeys(encoder.name for encoder in encoders if isinstance(encoder, Pretrained))
+    names = dict.fromkeys(verdict.reason for verdict in verdicts if verdict.outcome == NOT_HERE)
     if names:
         console.print(f"{NOT_HERE}: {', '.join(names)}; {HELP}", style="yellow", highlight=False)

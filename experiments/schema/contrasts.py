@@ -11,6 +11,7 @@ from experiments.schema.hypotheses import Labelled
 PRIMARY, POSITIVE, NEGATIVE = "primary", "positive control", "negative control"
 EXPLORATORY = "exploratory"  # of no plan: shown with its interval, and judged nowhere
 LOOKS = (5, 10, 20)  # seeds at which a planned contrast is tested
+HEADLINES = {"RankCSE": "R1", "RankEncoder": "E3", "WhitenedCSE": "W1", "CompCSE": "C1"}  # each paper's first claim
 MARGIN = 1.0  # points of an average over seven sets within which two rows count as equivalent
 
 

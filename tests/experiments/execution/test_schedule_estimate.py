@@ -193,3 +193,17 @@ def test_study_by_study_the_first_is_complete_early(tmp_path: Path) -> None:
     by_study = study_by_study(work)
     assert [[job.key for job in level] for level in by_study.levels] == [[BASE.key], students, others]
     assert replace(by_study, levels=work.levels) == work
+
+
+def test_studies_are_completed_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
+    """Also where the third shares a run with the first."""
+    shared, second, third = (
+        row(name, replace(BASE, learning_rate=rate)) for name, rate in (("a", 0.1), ("b", 0.2), ("c", 0.3))
+    )
+    studies = [study(shared), study(second, name="two"), study(shared, third, name="three")]
+    work = make_plan(jobs_of(studies), scored_cells(frame()), tmp_path)
+    found = study_by_study(work)
+    assert [[job.key for job in level] for level in found.levels] == [
+        list(each.keys().values()) for each in (shared, second, third)
+    ]
+    assert {job.key for job in found.pending} == {job.key for job in work.pending}

@@ -1,7 +1,7 @@
 """How many seeds planned rows have: looks at `small`, ten of each paper's first claim at the published scale."""
 
-from experiments.plan.planned_rows import HEADLINES, SEEDS_OF
-from experiments.schema.contrasts import LOOKS
+from experiments.plan.planned_rows import SEEDS_OF
+from experiments.schema.contrasts import HEADLINES, LOOKS
 from experiments.schema.scales import PLANNED_SEEDS
 from experiments.studies.catalogue import choose_studies
 
@@ -9,11 +9,13 @@ from experiments.studies.catalogue import choose_studies
 def test_first_claims_have_ten_seeds_at_the_published_scale_and_others_five() -> None:
     found = set()
     for study in choose_studies(["plan"], "paper"):
-        first = {label for contrast in study.contrasts if contrast.subject in HEADLINES for label in contrast.rows}
-        found |= {contrast.subject for contrast in study.contrasts} & set(HEADLINES)
+        first = {
+            label for contrast in study.contrasts if contrast.subject in HEADLINES.values() for label in contrast.rows
+        }
+        found |= {contrast.subject for contrast in study.contrasts} & set(HEADLINES.values())
         for row in study.rows if study.contrasts else ():
             assert row.seeds in (PLANNED_SEEDS[:10] if row.label in first else PLANNED_SEEDS[:5], ())
-    assert found == set(HEADLINES)
+    assert found == set(HEADLINES.values())
 
 
 def test_rows_have_the_seeds_of_a_look() -> None:

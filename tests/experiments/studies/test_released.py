@@ -109,7 +109,7 @@ def test_a_verdict_says_by_how_much_and_in_which_sets() -> None:
         "differs by +0.13",
         "not available: on Baidu only",
         "no printed number",
-        "not available here",
+        "not available here: x",
         "failed: ValueError: damaged",
     ]
     assert [verdict.gaps_text for verdict in found] == ["STS-B +1.00, SICK-R -0.20", *[""] * 4]
