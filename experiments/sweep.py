@@ -115,8 +115,7 @@ def run_studies(asked: Options) -> int:
     if options.plan:
         print_forecast(work, results, options)
         return 0
-    if options.by_study:
-        work = study_by_study(work)
+    work = study_by_study(work) if options.by_study else work
     if options.cluster:
         print_cluster_plan(work, results, asked)
         return 0
@@ -133,9 +132,7 @@ def run_studies(asked: Options) -> int:
     recorded = in_own_record(replace(asked, fresh=False)).mlruns if asked.fresh else None
     print_tables(studies, options.mlruns, recorded, failed)
     sweep_report.print_outcome(names if asked.parts == Parts() else (), studies, jobs, failed, ended, options.mlruns)
-    if failed:
-        return 1
-    return 0 if ended else INTERRUPTED
+    return 1 if failed else 0 if ended else INTERRUPTED
 
 
 def main(options: Options) -> int:

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Simulated:
-    """When each run ends, in seconds after the first start; seconds that slots worked, and the number of slots."""
+    """The end of each run in seconds after the first start, the seconds that slots worked, and the number of slots."""
 
     ends: Mapping[str, float]
     worked: float
