@@ -93,7 +93,8 @@ def seen(home: Path) -> dict[str, Any]:
 def test_each_form_is_fetched_and_read(name: str, seen: dict[str, Any]) -> None:
     from cse_core.models.encoder import Encoder
 
-    assert seen[name]["vector"] == Encoder.from_pretrained("wiki-tiny").encode(["a cat sat"])[0].tolist()
+    expected = Encoder.from_pretrained("wiki-tiny").encode(["a cat sat"])[0].tolist()
+    assert seen[name]["vector"] == pytest.approx(expected, abs=1e-5)  # processes may have other numbers of threads
     assert json.loads(seen["pins"])[f"backbone {name}"] == seen[name]["hash"]
     same = name in ("someone/safetensors", "someone/bare")  # a pickle's bytes are others
     assert (seen[name]["hash"] == backbone_hash(WIKI_TINY)) == same
