@@ -13,7 +13,7 @@ from analysis.plots import labels, style
 from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
 from analysis.report.formats import DASH, number
 from analysis.stats import significance
-from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast, welch_contrast
+from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast, paired_contrast
 from experiments.schema.columns import column
 from experiments.schema.study import Row
 
@@ -153,7 +153,7 @@ def difference(first: Cell, second: Cell, *, paired: bool) -> ContrastEstimate |
     """Estimate first less second from their seeds; None where one has no score."""
     if not first.scores or not second.scores:
         return None
-    return (paired_contrast if paired else welch_contrast)([first.scores, second.scores], [1.0, -1.0])
+    return estimate_contrast([first.scores, second.scores], [1.0, -1.0], paired=paired)
 
 
 def scatter(drawn: FigureData) -> Figure | None:

@@ -28,6 +28,11 @@ class ContrastEstimate:
         half = float(scipy.stats.t(self.df).ppf((1 + level) / 2)) * self.error
         return Interval(self.mean - half, self.mean + half)
 
+    def holds(self, value: float | None) -> bool | None:
+        """Return whether the 95 % interval holds a value; None without either."""
+        interval = self.interval()
+        return None if interval is None or value is None else interval.low <= value <= interval.high
+
     def difference_p(self) -> float | None:
         """Return p of a two-sided t test against 0; without any spread it is 0 unless the contrast is 0."""
         if self.error is None or self.df is None:
@@ -45,6 +50,11 @@ class ContrastEstimate:
         if not self.error or self.df is None:
             return None
         return detectable_shift(self.df, level) * self.error
+
+
+def estimate_contrast(groups: Sequence[Scores], weights: Sequence[float], *, paired: bool) -> ContrastEstimate | None:
+    """Estimate the weighted sum of the groups, seed by seed or as independent samples."""
+    return (paired_contrast if paired else welch_contrast)(groups, weights)
 
 
 def paired_contrast(groups: Sequence[Scores], weights: Sequence[float]) -> ContrastEstimate | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from analysis.cells import Results
-from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast, welch_contrast
+from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast
 from experiments.schema.contrasts import EXPLORATORY, Contrast
 
 
@@ -17,10 +17,10 @@ class Gain:
 
 def gains(results: Results) -> tuple[Gain, ...]:
     """Estimate the study's exploratory contrasts, in its order."""
-    return tuple(_gain(results, each) for each in results.study.contrasts if each.kind == EXPLORATORY)
+    return tuple(gain_of(results, each) for each in results.study.contrasts if each.kind == EXPLORATORY)
 
 
-def _gain(results: Results, contrast: Contrast) -> Gain:
+def gain_of(results: Results, contrast: Contrast) -> Gain:
+    """Estimate one of the study's contrasts."""
     groups = [results.cells[label, contrast.column].scores for label in contrast.weights]
-    estimate = paired_contrast if contrast.paired else welch_contrast
-    return Gain(contrast, estimate(groups, list(contrast.weights.values())))
+    return Gain(contrast, estimate_contrast(groups, list(contrast.weights.values()), paired=contrast.paired))

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from analysis.cells import Results
-from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast, welch_contrast
-from analysis.verdicts.gains import gains
+from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast
+from analysis.verdicts.gains import gain_of, gains
 from experiments.schema.contrasts import HEADLINES, PRIMARY
 from experiments.schema.study import Published
 
@@ -41,10 +41,7 @@ class MethodGain:
     @property
     def published_inside(self) -> bool | None:
         """Whether the 95 % interval holds the paper's gain; None without an interval or a published gain."""
-        band = self.estimate.interval() if self.estimate else None
-        if band is None or self.published is None:
-            return None
-        return band.low <= self.published <= band.high
+        return self.estimate.holds(self.published) if self.estimate else None
 
 
 def method_gains(studies: Iterable[Results]) -> tuple[MethodGain, ...]:
@@ -61,15 +58,13 @@ def _planned_gains(studies: Iterable[Results]) -> list[MethodGain]:
         for contrast in results.study.contrasts:
             if contrast.kind != PRIMARY or contrast.subject not in papers:
                 continue
-            groups = [results.cells[label, contrast.column].scores for label in contrast.weights]
-            estimate = (paired_contrast if contrast.paired else welch_contrast)(groups, list(contrast.weights.values()))
             gains_shown.append(
                 MethodGain(
                     group=PLANNED,
                     method=papers[contrast.subject],
                     study=results.study.name,
                     claim=contrast.subject,
-                    estimate=estimate,
+                    estimate=gain_of(results, contrast).estimate,
                     published=contrast.published,
                 )
             )
@@ -84,14 +79,14 @@ def _exploratory_gains(by_name: Mapping[str, Results]) -> list[MethodGain]:
     base = results.cells[SIMCSE, COLUMN].scores
     gains_shown = []
     for label, printed in PRINTED.items():
-        test = paired_contrast if label.startswith("RankEncoder") else welch_contrast
+        paired = label.startswith("RankEncoder")
         ours = results.cells[label, COLUMN].scores
         gains_shown.append(
             MethodGain(
                 group=EXPLORATORY,
                 method=label,
                 study=OWN_STUDY,
-                estimate=test([ours, base], [1.0, -1.0]) if ours and base else None,
+                estimate=estimate_contrast([ours, base], [1.0, -1.0], paired=paired) if ours and base else None,
                 published=printed_gain(*printed) if printed else None,
             )
         )

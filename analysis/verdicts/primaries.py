@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from analysis.cells import Cell, Results
 from analysis.stats import significance
-from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast, welch_contrast
+from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast
 from analysis.stats.moderated import moderate
 from analysis.stats.sequential import sequential_p
 from experiments.schema.contrasts import LOOKS, NEGATIVE, POSITIVE, PRIMARY, Contrast
@@ -35,10 +35,7 @@ class ContrastVerdict:
     @property
     def published_inside(self) -> bool | None:
         """Whether the 95 % interval holds the paper's effect; None without an interval or a published effect."""
-        interval = self.estimate.interval() if self.estimate else None
-        if interval is None or self.contrast.published is None:
-            return None
-        return interval.low <= self.contrast.published <= interval.high
+        return self.estimate.holds(self.contrast.published) if self.estimate else None
 
     @property
     def smaller_than_margin(self) -> bool:
@@ -84,7 +81,7 @@ def _looks(results: Results, contrast: Contrast) -> dict[float, ContrastEstimate
         groups = [_first_seeds(cell, n) for cell in cells]
         if n < 2 or any(len(scores) < n for scores in groups):
             break
-        estimate = (paired_contrast if contrast.paired else welch_contrast)(groups, list(contrast.weights.values()))
+        estimate = estimate_contrast(groups, list(contrast.weights.values()), paired=contrast.paired)
         if estimate is None or (not estimate.error and len(groups) > 1):
             break
         estimates[share] = estimate

@@ -6,7 +6,7 @@ Every function takes plain tensors, computes in the precision it is given and re
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -52,6 +52,11 @@ def without_diagonal(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
     return matrix.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
 
 
+def column_mask(columns: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n {width}"]:
+    """Return True at each row's column: F.one_hot that never looks at the columns' values."""
+    return columns.unsqueeze(1) == torch.arange(width, device=columns.device)
+
+
 def log_one_minus_softmax(logits: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
     """Return log(1 - p), p the softmax of each row, without the loss of digits where a p is next to 1.
 
@@ -59,7 +64,7 @@ def log_one_minus_softmax(logits: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
     that is computed this way, and the others by log1p(-p). In a row of one entry, or whose others are all -inf, the
     value of the largest is finite, hugely negative and without gradient, where log(0) would make gradients NaN.
     """
-    largest = logits.argmax(1, keepdim=True) == torch.arange(logits.shape[1], device=logits.device)
+    largest = column_mask(logits.argmax(1), logits.shape[1])
     others = logits.masked_fill(largest, torch.finfo(logits.dtype).min).logsumexp(1, keepdim=True)
     chances = logits.softmax(1).masked_fill(largest, 0)
     return torch.where(largest, others - logits.logsumexp(1, keepdim=True), torch.log1p(-chances))

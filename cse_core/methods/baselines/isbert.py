@@ -28,6 +28,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from cse_core.functional.contrastive import column_mask
 from cse_core.method import Batch, Encode, Loss, Recipe, no_targets, single_column
 from cse_core.models.pooling import pool
 
@@ -45,13 +46,12 @@ def jsd_losses(
     """
     if len(sentences) < 2:
         raise ValueError(f"the loss of IS-BERT needs at least two sentences, got {len(sentences)}")
-    products, sentence = tokens @ sentences.T, owners.unsqueeze(1)
-    same = sentence == torch.arange(len(sentences), device=owners.device)
+    products, same = tokens @ sentences.T, column_mask(owners, len(sentences))
     shares = tokens.new_full((len(tokens),), 1 / len(tokens))
     if weighting == "sentences":
         shares = 1 / (len(sentences) * same.sum(0)[owners].to(tokens.dtype))
     others = F.softplus(products).masked_fill(same, 0).sum(1) / (len(sentences) - 1)
-    return (shares * F.softplus(-products.gather(1, sentence).squeeze(1))).sum(), (shares * others).sum()
+    return (shares * F.softplus(-products.gather(1, owners.unsqueeze(1)).squeeze(1))).sum(), (shares * others).sum()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from cse_core.functional.contrastive import cosine_matrix, info_nce
+from cse_core.functional.contrastive import column_mask, cosine_matrix, info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
 
 
@@ -65,8 +65,7 @@ def mixed_loss(
         columns.append((F.normalize(z1, dim=-1) * u).sum(1, keepdim=True))
         left_out = None
     else:
-        # [i, j]: j is the partner of i
-        is_partner = partner.unsqueeze(1) == torch.arange(len(z1), device=partner.device)
+        is_partner = column_mask(partner, len(z1))  # [i, j]: j is the partner of i
         columns.append(cosine_matrix(z1, u))
         left_out = [torch.zeros_like(is_partner), is_partner.T]
         if negatives == "both":

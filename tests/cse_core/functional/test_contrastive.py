@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cse_core.functional.contrastive import log_one_minus_softmax, without_diagonal
+from cse_core.functional.contrastive import column_mask, log_one_minus_softmax, without_diagonal
 from tests.support.method_oracles import drawn, slopes
 
 
@@ -56,3 +56,9 @@ def test_without_the_diagonal_each_row_keeps_its_order(n: int) -> None:
     found = without_diagonal(matrix)
     assert found.shape == (n, n - 1)
     assert found.tolist() == [[matrix[i, j].item() for j in range(n) if j != i] for i in range(n)]
+
+
+def test_a_column_mask_is_a_one_hot_matrix() -> None:
+    columns = torch.tensor([2, 0, 2, 1])
+    assert torch.equal(column_mask(columns, 5), torch.nn.functional.one_hot(columns, 5).bool())
+    assert column_mask(columns[:0], 3).shape == (0, 3)

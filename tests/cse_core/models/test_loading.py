@@ -158,7 +158,7 @@ DAMAGED = {
 }
 
 
-def refused(folder: Path, message: str) -> None:
+def assert_refused(folder: Path, message: str) -> None:
     with pytest.raises((ValueError, OSError), match=message):
         Encoder.from_pretrained(folder)
 
@@ -167,14 +167,14 @@ def refused(folder: Path, message: str) -> None:
 def test_weights_that_are_not_the_configs_are_refused(name: str, folder: Path) -> None:
     change, message = WRONG_WEIGHTS[name]
     change(folder)
-    refused(folder, message)
+    assert_refused(folder, message)
 
 
 @pytest.mark.parametrize("name", WRONG_TOKENIZERS)
 def test_a_tokenizer_that_is_not_the_embeddings_is_refused(name: str, folder: Path) -> None:
     change, message = WRONG_TOKENIZERS[name]
     change(folder)
-    refused(folder, message)
+    assert_refused(folder, message)
 
 
 @pytest.mark.parametrize("empty", [False, True])
@@ -195,7 +195,7 @@ def test_a_damaged_pickle_is_named(folder: Path) -> None:
     assert torch.equal(whole, Encoder.from_pretrained("wiki-tiny").encode(["a cat sat"]))
     for cut in (lambda old: old[:-5000], lambda old: b"", lambda old: b"text"):
         content("pytorch_model.bin", cut)(folder)
-        refused(folder, r"pytorch_model\.bin: cut short or damaged")
+        assert_refused(folder, r"pytorch_model\.bin: cut short or damaged")
 
 
 @pytest.mark.parametrize("name", ["encoder.json", "1_Pooling/config.json", "modules.json"])
@@ -206,10 +206,10 @@ def test_a_damaged_description_of_the_pooling_is_named(name: str, tmp_path: Path
     whole = path.read_bytes()
     for damaged in (b"", whole[:10], b"3"):
         path.write_bytes(damaged)
-        refused(tmp_path / "kept", f"{name}: .*; copy or fetch the folder again")
+        assert_refused(tmp_path / "kept", f"{name}: .*; copy or fetch the folder again")
     if name == "encoder.json":
         path.write_text("{}")
-        refused(tmp_path / "kept", "encoder.json: expected a pooling and a template, found {}")
+        assert_refused(tmp_path / "kept", "encoder.json: expected a pooling and a template, found {}")
 
 
 def test_a_template_needs_a_mask_token(folder: Path) -> None:
