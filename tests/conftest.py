@@ -11,6 +11,10 @@ from hypothesis import settings
 settings.register_profile("study", deadline=None, max_examples=20, derandomize=True)
 settings.load_profile("study")
 
+# Test processes share the cores: with more threads than cores, PyTorch's spend their time waiting for one another.
+# This must be set before anything imports torch, and the processes that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Shells start background jobs with Ctrl-C ignored, and the processes that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
