@@ -2,7 +2,7 @@
 
     python -m pytest tests/cluster/two_hosts.py -o addopts= -s
 
-Wants root, Debian's iproute2, openssh-server, rsync and curl, the extra "cluster", and twelve minutes. CSE_QUICKSTART
+Needs root, Debian's iproute2, openssh-server, rsync and curl, the extra "cluster", and twelve minutes. CSE_QUICKSTART
 is the mlruns folder of a quickstart that one machine of this kind has run; without it one is run here, to compare with.
 """
 
