@@ -127,8 +127,10 @@ def train(
         corpus=sentences if isinstance(sentences, Corpus) else _corpus(sentences, Path(store)),
         **settings,
     )
-    options = {"data": Path(data) if data else None, "device": device or _device(), "on_step": on_step}
-    history = _train_with_nested(run, Path(store), [select], options)
+    options: dict[str, Any] = {"data": Path(data) if data else None, "device": device or _device()}
+    for required, rules in run.required_checkpoints().items():
+        train_run(required, Path(store), rules=rules, **options)
+    history = train_run(run, Path(store), rules=[select], on_step=on_step, **options)
     checkpoint = Path(store) / run.key / select
     return Trained(run, Encoder.from_pretrained(checkpoint).to(device or _device()), history, checkpoint)
 
@@ -187,12 +189,3 @@ def _corpus(sentences: Sequence[str] | str | Path, store: Path) -> Corpus:
     if not path.is_file():
         atomic_write(path, "".join(f"{line}\n" for line in lines))
     return Corpus(str(path), len(lines), digest)
-
-
-def _train_with_nested(run: Run, store: Path, rules: list[str], options: dict[str, Any]) -> History:
-    needed: dict[Run, list[str]] = {}
-    for nested, rule in run.nested_checkpoints():
-        needed.setdefault(nested, []).append(rule)
-    for nested, nested_rules in needed.items():
-        _train_with_nested(nested, store, nested_rules, options | {"on_step": None})
-    return train_run(run, store, rules=rules, **options)

@@ -134,6 +134,17 @@ class Run:
         """Return the nested runs, each with the selection rule of the checkpoint that this run loads."""
         return tuple(dict.fromkeys(_runs_in(self.method, "last")))
 
+    def required_checkpoints(self) -> dict["Run", tuple[str, ...]]:
+        """Return all runs that must be trained before this one, teachers' teachers included, in an order of training.
+
+        Each has the selection rules of its checkpoints that any of the others loads.
+        """
+        required: dict[Run, tuple[str, ...]] = {}
+        for nested, rule in self.nested_checkpoints():
+            for run, rules in (nested.required_checkpoints() | {nested: (rule,)}).items():
+                required[run] = tuple(dict.fromkeys((*required.get(run, ()), *rules)))
+        return required
+
     def settings(self) -> dict[str, Any]:
         """Return every field by name, flat, for people: method fields first, nested values by their own names."""
         left_out = {"method"} if self.max_steps else {"method", "max_steps"}  # which only runs cut short have

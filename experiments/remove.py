@@ -13,7 +13,6 @@ import tyro
 from rich.prompt import Confirm
 
 from cse_core.lookup import unknown
-from cse_core.run import Run
 from experiments.cli.command import run_command
 from experiments.cli.console import console
 from experiments.execution.plan import jobs_of
@@ -91,14 +90,10 @@ def users_of(keys: tuple[str, ...]) -> list[str]:
         for study in choose_studies(names_at(scale), scale):
             if keys_used := set(keys) & jobs_of([study]).keys():
                 rows = [row.label for row in study.rows if keys_used & set(row.keys().values())]
-                nested = {run.key for row in study.rows for each in row.runs() for run in _needs(each)}
+                nested = {run.key for row in study.rows for each in row.runs() for run in each.required_checkpoints()}
                 what = [f"row {label}" for label in rows] + (["as a teacher or base"] if keys_used & nested else [])
                 lines.append(f"used by {study.name}, scale {scale}: {'; '.join(what)}")
     return lines
-
-
-def _needs(run: Run) -> list[Run]:
-    return [each for nested in run.nested() for each in (nested, *_needs(nested))]
 
 
 def _print_rest(options: Options, traces: Traces) -> int:

@@ -152,7 +152,7 @@ def train_and_score(runs: Sequence[Run], plan: Plan, options: CommonOptions) -> 
 
 
 def _jobs(run: Run, plan: Plan, options: CommonOptions) -> dict[Run, Job]:
-    rules_of = nested_rules(run) | {run: plan.rules}
+    rules_of = run.required_checkpoints() | {run: plan.rules}
     return {
         each: Job(
             each,
@@ -162,15 +162,6 @@ def _jobs(run: Run, plan: Plan, options: CommonOptions) -> dict[Run, Job]:
         )
         for each, rules in rules_of.items()
     }
-
-
-def nested_rules(run: Run) -> dict[Run, tuple[str, ...]]:
-    """Return the runs that a run needs, each after those that it needs, with the rules of checkpoints that are read."""
-    needed: dict[Run, tuple[str, ...]] = {}
-    for nested, rule in run.nested_checkpoints():
-        needed |= {deeper: rules for deeper, rules in nested_rules(nested).items() if deeper not in needed}
-        needed[nested] = tuple(dict.fromkeys((*needed.get(nested, ()), rule)))
-    return needed
 
 
 def store_of(options: CommonOptions) -> Path:

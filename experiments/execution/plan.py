@@ -50,12 +50,10 @@ def _add_encoder(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, 
 
 def _add_nested(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study) -> None:
     """Add teachers and bases, scored on dev only: enough to verify that a retrained one is the same."""
-    for nested, rule in encoder.nested_checkpoints() if isinstance(encoder, Run) else ():
-        _add_nested(jobs, nested, study)
-        label = f"{nested.method.name} {nested.backbone.name}"
-        _add_job(
-            jobs, Job(nested, study.scale.name, label, (Scoring(rule, Cosine(), (study.scale.dev,)),), (study.name,))
-        )
+    for run, rules in encoder.required_checkpoints().items() if isinstance(encoder, Run) else ():
+        label = f"{run.method.name} {run.backbone.name}"
+        scorings = tuple(Scoring(rule, Cosine(), (study.scale.dev,)) for rule in rules)
+        _add_job(jobs, Job(run, study.scale.name, label, scorings, (study.name,)))
 
 
 def _add_job(jobs: dict[str, Job], job: Job) -> None:

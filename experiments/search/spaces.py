@@ -89,19 +89,13 @@ class Search:
 
     def nested_levels(self) -> list[tuple[Job, ...]]:
         """Return the jobs to do before any trial, in levels that need only earlier ones."""
-        rules: dict[Run, list[str]] = {}
+        required = self.start.required_checkpoints()
         depth: dict[Run, int] = {}
-
-        def visit(run: Run) -> int:
-            for nested, rule in run.nested_checkpoints():
-                rules.setdefault(nested, []).append(rule)
-                depth[nested] = visit(nested)
-            return 1 + max((depth[nested] for nested, _ in run.nested_checkpoints()), default=-1)
-
-        visit(self.start)
+        for run in required:
+            depth[run] = 1 + max((depth[nested] for nested in run.nested()), default=-1)
         jobs = {
-            run: self._job(run, f"{run.method.name} {run.backbone.name}", *rules[run], tasks=(self.scale.dev,))
-            for run in depth  # scored on dev, to verify that the weights give the recorded score
+            run: self._job(run, f"{run.method.name} {run.backbone.name}", *rules, tasks=(self.scale.dev,))
+            for run, rules in required.items()  # scored on dev, to verify that the weights give the recorded score
         }
         return [tuple(jobs[run] for run in depth if depth[run] == level) for level in sorted(set(depth.values()))]
 

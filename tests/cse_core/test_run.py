@@ -269,6 +269,17 @@ def test_nested_runs_come_in_the_order_of_the_teachers_and_once() -> None:
     assert taught(taught(a)).nested() == (taught(a),)  # whose own teacher it names itself
 
 
+def test_required_runs_come_in_an_order_of_training_with_all_rules_that_read_them() -> None:
+    base, large = (replace(BASE, seed=seed) for seed in (5, 3))
+    inner = replace(BASE, method=RankCSE(teachers=(Teacher(base, 0.5, "avg_sts"), Teacher(large, 0.5, "stsb_dev"))))
+    outer = replace(BASE, method=RankCSE(teachers=(Teacher(base, 0.5, "last"), Teacher(inner, 0.5, "last"))))
+    required = outer.required_checkpoints()
+    assert required == {base: ("last", "avg_sts"), large: ("stsb_dev",), inner: ("last",)}
+    assert list(required)[-1] == inner
+    other = replace(BASE, method=RankCSE(teachers=(Teacher(inner, 0.5, "last"), Teacher(large, 0.5, "last"))))
+    assert list(other.required_checkpoints().items())[1:] == [(large, ("stsb_dev", "last")), (inner, ("last",))]
+
+
 @dataclass(frozen=True)
 class Inner:
     """A dataclass within a method, as a template or a schedule would be."""

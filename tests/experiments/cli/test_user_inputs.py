@@ -3,7 +3,6 @@
 import json
 import re
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,13 @@ import tyro
 from cse_core.data import own_pairs
 from cse_core.data.synthetic import pairs, sentences
 from cse_core.evaluation.scorers import Ranked, Whitened
-from cse_core.method import with_fields
-from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.rankcse import RankCSE
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import backbone_hash
 from cse_core.run import Pretrained, Run
 from experiments import run as run_command
 from experiments.cli.user_inputs import read_encoder
-from experiments.run import build, build_all, make_plan, nested_rules
+from experiments.run import build, build_all, make_plan
 
 
 def parsed(*arguments: str) -> Any:
@@ -114,15 +112,6 @@ def test_one_seed_or_several() -> None:
     assert runs[1].key == built("simcse", "--seed", "1").key
     with pytest.raises(ValueError, match="--seed 1 and --seeds 2 3: give one of the two"):
         build_all("simcse", parsed("simcse", "--seed", "1", "--seeds", "2", "3"))
-
-
-def test_checkpoints_of_teachers_are_kept_by_the_rules_that_read_them() -> None:
-    inner = built("rankcse")
-    base, large = inner.nested()
-    teachers = (Teacher(inner, 0.5, "last"), Teacher(base, 0.5, "avg_sts"))
-    run = replace(inner, method=with_fields(inner.method, teachers=teachers))
-    assert nested_rules(run) == {base: ("stsb_dev", "avg_sts"), large: ("stsb_dev",), inner: ("last",)}
-    assert list(nested_rules(run))[-1] == inner  # after the runs that it needs itself
 
 
 def test_tasks_and_rules_are_checked_before_anything_is_trained(tmp_path: Path) -> None:
