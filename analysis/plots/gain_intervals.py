@@ -108,8 +108,9 @@ def forest(measured: Sequence[MethodGain], scale: str) -> Figure:
     axes.tick_params(axis="y", length=0)
     caption = (
         "Dots: mean gain over SimCSE on the average of seven STS sets; bars: 95 % intervals over seeds, not corrected "
-        "for their number (Welch's test; RankEncoder seed by seed with its base); grey: 0 inside; hollow diamonds: the "
-        f"gain of the published numbers. Arrows: beyond {EDGE} points. {DASH}: not recorded, not published."
+        "for their number (Welch's test; seed by seed: RankEncoder with its base, baselines trained on SimCSE's "
+        "sentences); grey: 0 inside; hollow diamonds: the gain of the published numbers. Arrows: beyond "
+        f"{EDGE} points. {DASH}: not recorded, not published."
     )
     heading = f"Gains over SimCSE \N{MIDDLE DOT} scale {scale}. Which method gains, here and in print?"
     return style.add_title_and_caption(figure, heading, caption)
