@@ -69,6 +69,7 @@ def test_nothing_differs_from_what_was_made(made: Path, capsys: pytest.CaptureFi
     assert check(made, capsys) == ("0 differences from the record\n", "0 differences from SHA256SUMS\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["results.csv", "curves.csv", "runs.csv", "figures/small/toy-curves.png"])
 def test_a_changed_byte_is_named(made: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     alter(made / name)
@@ -77,6 +78,7 @@ def test_a_changed_byte_is_named(made: Path, name: str, capsys: pytest.CaptureFi
         assert f"{made / name}: its SHA-256 is" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["curves.csv", "figures/small/toy-curves.svg"])
 def test_a_missing_file_is_named(made: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     (made / name).unlink()
@@ -122,6 +124,7 @@ def test_runs_of_no_study_are_a_page(made: Path) -> None:
     assert text.count("\n| ") == 2 + 1  # header, rule, one run
 
 
+@pytest.mark.slow
 def test_without_undeclared_runs_there_is_no_page(mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
     make_tables.main(mlruns=mlruns)

@@ -87,6 +87,7 @@ def test_the_limits_count_excluded_gains() -> None:
     assert all(line.startswith("> ") for line in text.splitlines())
 
 
+@pytest.mark.slow
 def test_every_claim_stands_under_one_verdict() -> None:
     text = first_page.page_block("claims", choose_empty)
     ids = [

@@ -65,6 +65,7 @@ def test_the_same_runs_in_two_tables_count_once_by_the_strictest_correction(stud
     assert found["R1"][3].startswith("[other]")
 
 
+@pytest.mark.slow
 def test_hours_at_the_published_scale_are_estimates_of_all_runs():
     studies = choose_studies(["rankcse-table1"], "paper")
     runs = [job.encoder for job in jobs_of(studies).values() if isinstance(job.encoder, Run)]

@@ -242,6 +242,7 @@ def test_order_agreement_is_kendalls_tau():
     assert order_agreement([1.0], [1.0]) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paired", [True, False])
 def test_order_bootstrap_is_the_enumeration(paired):
     first, second = [[1.0, 4], [2.0, 3.5], [3.0, 5]], [[1.0, 2], [4.0, 3], [2.5, 6]]

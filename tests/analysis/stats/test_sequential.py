@@ -29,6 +29,7 @@ def test_all_looks_together_reject_as_often_as_alpha_under_the_null() -> None:
     assert crossed.mean() == pytest.approx(0.05, abs=0.0015)  # three standard errors
 
 
+@pytest.mark.slow
 def test_sequential_p_is_alpha_at_the_nominal_level_of_each_look() -> None:
     shares = (0.25, 0.5, 1.0)
     for look, level in enumerate(nominal_levels(0.05, shares), 1):

@@ -97,6 +97,7 @@ def in_words(name: str, data: Path) -> list[tuple[str, str, float]]:
     return [(first, second, score) for (first, second), score in in_order]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STS_TEST)
 def test_shared_pairs_are_those_counted_by_other_code(name: str, real_data: Path) -> None:
     found = scored([f"{name}_gold"], real_data)[f"{name}_gold"]

@@ -54,6 +54,7 @@ def seen(data: Path) -> dict[str, EvalDataset]:
     return {split: pairs(split, data) for split in ("stsb_dev", "stsb_train")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", STS_TEST)
 def test_the_disjoint_pairs_are_those_counted_by_other_code(task: str, real_data: Path) -> None:
     subset, evaluation = SUBSETS[f"{task}_disjoint"], pairs(task, real_data)

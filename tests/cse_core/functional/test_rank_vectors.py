@@ -173,6 +173,7 @@ def test_without_lengths_taken_out_the_corpus_is_ranked_by_inner_product(size: i
     assert pair_rank_similarity(a[:1], a[1:], corpus, ties, normalise=False).item() == pytest.approx(inner)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(1, 12), seeds, st.booleans(), rules)
 def test_blocks_change_nothing(n: int, m: int, block: int, seed: int, normalise: bool, ties: str) -> None:
     a, b, corpus = draw(n, 3, seed), draw(m, 3, seed + 1), draw(15, 3, seed + 2)

@@ -242,6 +242,7 @@ def test_phrases_follow_their_sentence(strategy: Any, split_on: str, tokenizer: 
     assert (method.substituted, plain.substituted) == ("clause splitter for the paper's discourse parser", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split_on", ["wordpieces", "words", "truncated"])
 def test_parts_of_real_sentences_rebuild_them(split_on: str, real_data: Path, cache: Path, encoder: Encoder) -> None:
     corpus, tokenizer = Corpus("wiki_sentences_1m", 2000), encoder.tokenizer

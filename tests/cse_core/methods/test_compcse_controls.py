@@ -90,6 +90,7 @@ def test_a_sentence_has_the_same_parts_wherever_it_stands(split_on: str, tokeniz
     assert whole["part1"] != usual["part1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split_on", ["crops", "shuffled"])
 def test_real_sentences_are_cached_apart_and_as_long(
     split_on: str, real_data: Path, cache: Path, tokenizer: Any

@@ -195,6 +195,7 @@ def test_waits_are_seen(operation: Callable[[torch.Tensor], object], name: str) 
     assert name in waits.names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS | DRAWN | OTHERS)
 def test_a_loss_and_its_gradients_need_no_number_on_the_cpu(
     method: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

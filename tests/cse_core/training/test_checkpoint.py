@@ -147,6 +147,7 @@ def test_weights_of_another_seed_are_refused(store: Path) -> None:
     assert finished_history(RUN, store, OLD) is None
 
 
+@pytest.mark.slow
 def test_other_weights_of_the_same_step_are_refused(store: Path) -> None:
     """As a second attempt elsewhere leaves them: whole, described, and not those of the history."""
     folder = store / RUN.key / "synthetic_dev"

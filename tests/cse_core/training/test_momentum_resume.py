@@ -68,6 +68,7 @@ def test_a_killed_run_continues_with_the_same_bits(name: str, at: int, tmp_path:
     assert equal(*(weights(tmp_path / place, run, "last") for place in ("killed", "whole")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_an_export_holds_the_encoder_alone_and_scores_as_it(name: str, tmp_path: Path) -> None:
     run = RUNS[name]

@@ -54,6 +54,7 @@ def test_the_quarters_change_nothing_else(undisturbed: Trained, quartered: Train
         assert equal(weights(quartered.store, TINY, rule), weights(undisturbed.store, TINY, rule))
 
 
+@pytest.mark.slow
 def test_a_quarter_holds_the_weights_after_its_step(tmp_path: Path, quartered: Trained) -> None:
     states = {}
 
@@ -72,6 +73,7 @@ def test_a_quarter_holds_the_weights_after_its_step(tmp_path: Path, quartered: T
         assert read_manifest(quartered.store / TINY.key / rule).step == step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [3, 4, 8])
 def test_a_run_stopped_around_a_quarter_ends_with_the_same_bits(at: int, tmp_path: Path, quartered: Trained) -> None:
     rules = (*KEEP, *QUARTERS)
