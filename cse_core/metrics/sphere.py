@@ -36,7 +36,7 @@ def cosines_of_pairs(x: Float[Tensor, "n d"]) -> Float[np.ndarray, " p"]:
 def spread(x: Float[Tensor, "n c d"]) -> float:
     """Return the mean squared distance of two of a sentence's c vectors over that of vectors of two sentences.
 
-    Of directions, so lengths don't count: 0 if a sentence's vectors are equal, 1 if they are as far apart as others'.
+    Lengths do not count, only directions: 0 if a sentence's vectors are equal, 1 if they are as far apart as others'.
     """
     n, c, d = x.shape
     if n < 2 or c < 2:
