@@ -42,9 +42,9 @@ def spread(x: Float[Tensor, "n c d"]) -> float:
     if n < 2 or c < 2:
         raise ValueError(f"spread needs at least two sentences of two vectors each, got {n} of {c}")
     unit = directions(x.reshape(n * c, d), "positives").reshape(n, c, d)
-    own = float(unit.sum(1).square().sum())  # cosines of a sentence's vectors, each with itself too
+    same = float(unit.sum(1).square().sum())  # cosines of a sentence's vectors, each with itself too
     every = float(unit.sum((0, 1)).square().sum())
-    within, between = (own - n * c) / (n * c * (c - 1)), (every - own) / (n * (n - 1) * c * c)
+    within, between = (same - n * c) / (n * c * (c - 1)), (every - same) / (n * (n - 1) * c * c)
     if between > ONE_DIRECTION:
         raise ValueError("spread is undefined: the vectors of different sentences have one direction")
     return (1 - within) / (1 - between)
