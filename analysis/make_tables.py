@@ -47,7 +47,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "REPORT.md", "APPENDIX.md", "experiments/PLAN.md", "docs/released.md")
 KINDS = (
     "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|"
-    "plan|page|released"
+    "plan|page|released|means"
 )
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
@@ -159,6 +159,7 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     "claims": lambda *about: report_blocks.claims_block(chosen_results(*about)),
     "decided": lambda *about: report_blocks.decided_block(chosen_results(*about)),
     "headline": lambda *about: report_blocks.headline_block(chosen_results(*about)),
+    "means": lambda name, *about: report_blocks.means_block(name, lambda names: chosen_results(names, *about)),
     "page": lambda name, *about: first_page.page_block(name, lambda names: chosen_results(names, *about)),
     "power": lambda *about: report_blocks.power_block(chosen_results(*about)),
     "published": lambda name, scale, record: report_blocks.PUBLISHED[name](),
@@ -216,16 +217,12 @@ def check_all(names: Sequence[str], scale: str, folders: Folders) -> list[str]:
 
 
 def _undeclared_pages(scales: Sequence[str], record: Record, tables: Path) -> dict[Path, str]:
-    pages = {
-        tables / scale / "undeclared-runs.md": undeclared_page(
-            scale,
-            catalogue.choose_studies(list(catalogue.EVERYTHING), scale),
-            record.runs(scale),
-            record.results(scale),
-        )
-        for scale in scales
-    }
-    return {path: text for path, text in pages.items() if text}
+    pages = {}
+    for scale in scales:
+        every = catalogue.choose_studies(list(catalogue.EVERYTHING), scale)
+        text = undeclared_page(scale, every, record.runs(scale), record.results(scale))
+        pages |= {tables / scale / "undeclared-runs.md": text} if text else {}
+    return pages
 
 
 def _write_pages(scales: Sequence[str], record: Record, folders: Folders) -> None:

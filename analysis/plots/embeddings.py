@@ -2,15 +2,14 @@
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from analysis.plots import style
-from analysis.plots.figure_data import Arrays, FigureData, missing_seeds
+from analysis.plots import sphere_panels, style
+from analysis.plots.figure_data import Arrays, FigureData, missing_seeds, seeds_text
 from cse_core.evaluation.suite import PHRASES
 from experiments.schema.study import Row
 
@@ -18,72 +17,66 @@ PAIRS, ALIKE = 40, 4.0  # the number of joined pairs, and their least gold score
 SEED = 42  # for the draw of pairs
 LONG = 95  # percentile at which the colour scale of lengths ends, as a few sentences are very long
 LENGTHS = "length_shortcut"  # studies with this column are about lengths
-JOINED = "stsb_dev_projection"  # has both sentences of each pair; a sample seldom has
+MEANS = ("uniformity", LENGTHS)  # columns, or their ends, whose means over seeds stand above a panel
+JOINED = "stsb_dev"  # has both sentences of each pair; a sample seldom has
+SAMPLES = {JOINED: "STS-B dev", "stsb_sample": "STS-B test"}
 
 
 def spaces(drawn: FigureData) -> Figure | None:
-    """Draw projections of one seed, a panel each: coloured by number of words, or with lines between similar pairs."""
-    task = next(name for name in drawn.study.columns if name.endswith("_projection"))
-    arrays = drawn.arrays_of(task)
+    """Draw projections of one seed, a panel each, coloured by number of words or by density; see sphere_panels."""
+    sample = next(task for task in drawn.study.tasks if task.endswith("_projection")).removesuffix("_projection")
+    arrays = drawn.arrays_of(f"{sample}_projection")
     rows = [row for row in drawn.study.rows if row.label in arrays]
     if not rows:
         return None
     seeds = {row.label: next(iter(arrays[row.label])) for row in rows}
     shown = {row.label: arrays[row.label][seeds[row.label]] for row in rows}
-    across = 2 if len(rows) in (2, 4) else 3
-    figure, axes = style.panels(len(rows), across, height=7.4 / across)
-    for panel, row in zip(axes, rows, strict=True):
-        panel.set_title(_row_title(drawn, row), loc="left")
-        panel.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
-        panel.spines[:].set_visible(False)
-    caption = (
-        f"{len(shown[rows[0].label]['coordinates']):,} sentences, one seed: {_seed_text(seeds)}. UMAP does not keep "
-        "densities: how evenly sentences lie on the sphere is the uniformity above each panel (of STS-B dev, lower is "
-        "more even), not the picture."
-    )
+    further = sphere_panels.further_panels(drawn, rows, sample)
+    count = len(rows) + len(further)
+    across = 4 if count > 3 else count
+    size = {"height": 2.6, "width": 8.6} if across == 4 else {"height": 7.4 / across}
+    figure, axes = style.panels(count, across, **size)
+    projected = axes[: len(rows)]
+    for panel, row in zip(projected, rows, strict=True):
+        panel.set_title(_row_title(drawn, row, seeds[row.label]), loc="left")
+    words = [_words_on_projection(drawn, sample, shown, seeds)]
     if LENGTHS in drawn.study.columns:
-        _draw_by_length(figure, axes, list(shown.values()))
-    elif task == JOINED:
-        count = min(_draw_joined_pairs(panel, arrays) for panel, arrays in zip(axes, shown.values(), strict=True))
-        caption += f" Lines join {count} random pairs with a gold score above {ALIKE:g}, the same in every panel."
+        _draw_by_length(figure, projected, list(shown.values()))
     else:
-        looks = style.looks(rows)
-        for panel, row in zip(axes, rows, strict=True):
-            _draw_points(panel, shown[row.label], color=looks[row.label].colour)
-    absent = missing_seeds(drawn.study, {label: {row.label: row for row in rows}[label].keys() for label in seeds})
-    return style.finish(figure, drawn, caption, absent)
+        dense = sphere_panels.densities_of(drawn, sample)
+        chosen = {label: dense[label][seed] for label, seed in seeds.items() if seed in dense.get(label, {})}
+        sphere_panels.draw_by_density(figure, projected, shown, chosen)
+        words += sphere_panels.words(drawn, rows, sample)
+    if LENGTHS not in drawn.study.columns and sample == JOINED:
+        joined = min(_join_pairs(panel, places) for panel, places in zip(projected, shown.values(), strict=True))
+        words.insert(1, f"Lines join {joined} random pairs with a gold score above {ALIKE:g}, the same in every panel.")
+    for panel, draw in zip(axes[len(rows) :], further, strict=True):
+        draw(panel)
+    return style.finish(figure, drawn, " ".join(words), missing_seeds(drawn.study, arrays))
 
 
-def _row_title(drawn: FigureData, row: Row) -> str:
-    """Return a row's label with its scores in the study's columns."""
-    words = []
+def _words_on_projection(drawn: FigureData, sample: str, shown: dict[str, Arrays], seeds: dict[str, int]) -> str:
+    count = len(next(iter(shown.values()))["coordinates"])
+    columns = [name for name in drawn.study.columns if name.endswith(MEANS)]
+    scored = [drawn.results.cells[label, name].scores for label in shown for name in columns if seeds[label]]
+    means = f"; the other numbers above are means over {seeds_text(map(len, scored))}" if any(scored) else ""
+    return (
+        f"UMAP of {count:,} sentences of {SAMPLES[sample]} by cosine, {_seed_text(seeds)}: it keeps neighbours (the "
+        f"trustworthiness) and not densities{means}."
+    )
+
+
+def _row_title(drawn: FigureData, row: Row, seed: int) -> str:
+    """Return a row's label with the trustworthiness of what is drawn, and the means over seeds of other columns."""
+    words = [row.label]
     for name in drawn.study.columns:
-        summary = drawn.cell(row, name).summary
-        if summary is not None and name == LENGTHS:
-            words.append(f"length shortcut {summary.mean:.3f}".replace("-", "\N{MINUS SIGN}"))
-        elif summary is not None:
-            words.append(f"trustworthiness {summary.mean / 100:.3f}")
-    spread = _uniformity(drawn, row)
-    words += [] if spread is None else [f"uniformity {spread:.2f}".replace("-", "\N{MINUS SIGN}")]
-    return "\n".join([f"{row.label}, one seed", *words])
-
-
-def _uniformity(drawn: FigureData, row: Row) -> float | None:
-    """Return the recorded uniformity of a row's sentences of STS-B dev, or, while training, at the step it was kept."""
-    dev = drawn.study.scale.dev
-    measured = drawn.mean_score(row, f"{dev}_geometry", "uniformity")
-    if measured is not None or str(row.scorer) != "cosine":
-        return measured
-    kept = drawn.results.lines.loc[drawn.results.lines["key"].isin(list(row.keys().values())), "step"]
-    logged = drawn.curves[(drawn.curves["row"] == row.label) & (drawn.curves["quantity"] == f"uniformity/{dev}")]
-    values = logged.loc[logged["step"].isin(kept), "value"]
-    return float(values.mean()) if len(values) else None
-
-
-def _draw_points(axes: Axes, arrays: Arrays, **look: Any) -> Any:
-    """Draw the coordinates; rasterised, as thousands of vector marks would make a file of megabytes."""
-    x, y = np.asarray(arrays["coordinates"]).T
-    return axes.scatter(x, y, s=3.5, linewidths=0, rasterized=True, **look)
+        cell = drawn.cell(row, name)
+        if name.endswith("_projection") and seed in cell.scores:
+            words.append(f"trustworthiness {cell.scores[seed]:.3f}")
+        elif name.endswith(MEANS) and cell.summary is not None:
+            what = name.removeprefix("stsb_dev_").removeprefix("stsb_sample_").replace("_", " ")
+            words.append(f"{what} {cell.summary.mean:.3f}".replace("-", "\N{MINUS SIGN}"))
+    return "\n".join(words)
 
 
 def _draw_by_length(figure: Figure, axes: Sequence[Axes], shown: Sequence[Arrays]) -> None:
@@ -91,20 +84,20 @@ def _draw_by_length(figure: Figure, axes: Sequence[Axes], shown: Sequence[Arrays
     top = max(float(np.percentile(arrays["words"], LONG)) for arrays in shown)
     least = min(float(np.min(arrays["words"])) for arrays in shown)
     for panel, arrays in zip(axes, shown, strict=True):
-        points = _draw_points(panel, arrays, c=arrays["words"], cmap="viridis", vmin=least, vmax=top)
+        points = sphere_panels.draw_points(
+            panel, arrays["coordinates"], c=arrays["words"], cmap="viridis", vmin=least, vmax=top
+        )
     style.colour_bar(figure, points, axes, "number of words", extend="max", shrink=0.8)
 
 
-def _draw_joined_pairs(axes: Axes, arrays: Arrays) -> int:
-    """Draw grey points, and lines between the sentences of some similar pairs; return the number of lines."""
-    _draw_points(axes, arrays, color=style.PALE)
+def _join_pairs(axes: Axes, arrays: Arrays) -> int:
+    """Draw lines between the sentences of some similar pairs; return the number of lines."""
     pairs = np.flatnonzero(np.asarray(arrays["gold"]) > ALIKE)
     drawn = np.sort(np.random.default_rng(SEED).permutation(pairs)[:PAIRS])
     places = np.asarray(arrays["coordinates"])
     first, second = places[arrays["first"][drawn]], places[arrays["second"][drawn]]
     colour = style.LOOKS["RankEncoder"].colour
     axes.add_collection(LineCollection(list(np.stack([first, second], 1)), colors=colour, linewidths=0.8))
-    axes.scatter(*np.concatenate([first, second]).T, s=5, color=colour, linewidths=0, zorder=3)
     return len(drawn)
 
 

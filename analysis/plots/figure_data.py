@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.cells import Cell, Results
+from experiments.results.row_scores import newest_versions, refuse_versions
 from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
 
@@ -32,11 +33,16 @@ class FigureData:
         return self.results.cells[row.label, name]
 
     def mean_score(self, row: Row, task: str, metric: str) -> float | None:
-        """Return the mean over a row's seeds of any recorded metric of a task, in its own units; None without one."""
+        """Return the mean over a row's seeds of any recorded metric of a task, in its own units; None without one.
+
+        As in a table, each seed's newest evaluator version counts, and seeds of two versions are refused.
+        """
         lines = self.record[(self.record["task"] == task) & (self.record["metric"] == metric)]
         lines = lines[lines["key"].isin(list(row.keys().values())) & (lines["select"] == row.select)]
-        scores = lines.loc[lines["scorer"] == str(row.scorer), "score"]
-        return float(scores.mean()) if len(scores) else None
+        lines = newest_versions(lines[lines["scorer"] == str(row.scorer)])
+        lines = lines[lines["score"].notna()]
+        refuse_versions(f"{self.study.name}, {row.label}, {task}", lines)
+        return float(lines["score"].mean()) if len(lines) else None
 
     def arrays_of(self, task: str) -> dict[str, dict[int, Arrays]]:
         """Return the arrays of a task by row label and seed, without rows that have none."""

@@ -10,14 +10,31 @@ from experiments.schema.columns import column
 from experiments.schema.contrasts import PRIMARY, Contrast
 from experiments.schema.study import Study
 
+LETTERS = ("R", "E", "W", "C", "S")  # of the papers' claims, and of this project's
+
 
 def plan_block(name: str, estimate: Sequence[Results]) -> str:
-    """Return the plan's contrasts ("contrasts"), or their verdicts ("verdicts"), as Markdown."""
+    """Return the plan's contrasts ("contrasts"), their verdicts ("verdicts"), or a paper's in words, by its letter."""
     if name == "contrasts":
         return markdown(plan_grid([results.study for results in estimate]))
     if name == "verdicts":
         return markdown(verdicts_grid(judge_contrasts(estimate), judge_contrasts(estimate, moderated=True)))
-    raise ValueError(f"plan: no block {name!r}; there are contrasts and verdicts")
+    if name in LETTERS:
+        return states_sentence(name, judge_contrasts(estimate))
+    raise ValueError(f"plan: no block {name!r}; there are contrasts, verdicts and {', '.join(LETTERS)}")
+
+
+def states_sentence(letter: str, judged: Sequence[ContrastVerdict]) -> str:
+    """Return the verdicts on a paper's claims as a sentence, by verdict, with the numbers of seeds."""
+    primaries = [v for v in judged if v.contrast.kind == PRIMARY and v.contrast.subject.startswith(letter)]
+    claims: dict[str, list[str]] = {}
+    for verdict in sorted(primaries, key=lambda v: int(v.contrast.subject[1:])):
+        state = verdict.verdict if verdict.estimate else "not run yet"
+        claims.setdefault(state, []).append(verdict.contrast.subject)
+    counts = sorted({verdict.estimate.n for verdict in primaries if verdict.estimate})
+    seeds = f" ({', '.join(map(str, counts))} seeds)" if counts else ""
+    states = "; ".join(f"{', '.join(named)} {state}" for state, named in claims.items())
+    return f"In the plan{seeds}: {states}."
 
 
 def plan_grid(studies: Sequence[Study]) -> Grid:

@@ -8,20 +8,34 @@ from statistics import median
 import pandas as pd
 
 from analysis.cells import Results
-from analysis.report.formats import MINUS, Grid, markdown
+from analysis.report.formats import MINUS, Grid, interval, markdown, number
 from analysis.report.verdict_tables import outcome, verdict_grid
 from analysis.stats import significance
+from analysis.stats.contrast_tests import paired_contrast
 from analysis.verdicts.claims import VERDICTS, count_verdicts, judge_claims
 from analysis.verdicts.comparisons import Verdict, judge
 from cse_core.run import Run
 from experiments.execution.job import Job
 from experiments.execution.plan import Done, jobs_of, missing, scored_cells
 from experiments.execution.schedule_estimate import gpu_hours
-from experiments.schema.columns import PUBLISHED_NAMES, STS, TRANSFER
+from experiments.schema.columns import PUBLISHED_NAMES, STS, TRANSFER, column
 from experiments.schema.hypotheses import Comparison
 from experiments.schema.study import PUBLISHED_FOLDER, Study, published_lines
 
 SEVEN = 7  # tasks of a published average
+# Means that the text of REPORT.md rests on: the study, and its rows and columns.
+MEANS = {
+    "halves": ("compcse-halves", [(label, "left_nearer") for label in ("CompCSE", "SimCSE", "DiffCSE")]),
+    "positives": (
+        "whitenedcse-figure1",
+        [
+            ("SimCSE", "spread_dropout"),
+            ("WhitenedCSE", "spread_whitened"),
+            ("WhitenedCSE, dropout views", "spread_dropout"),
+            ("WhitenedCSE, dropout views", "spread_both"),
+        ],
+    ),
+}
 UNDRAWN = ("table", "examples")  # views of studies that have no figure
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 
@@ -42,6 +56,26 @@ def claims_grid(studies_results: Iterable[Results], called: Callable[[Study], st
         verdict = "; ".join(parts) or "**not tested** (no study)"
         rows.append((claim.id, claim.text, verdict, ", ".join(map(called, claim.studies))))
     return Grid("", ("id", "claim", "verdict", "studies"), tuple(rows))
+
+
+def means_block(name: str, choose: Callable[[str], list[Results]]) -> str:
+    """Return some rows' means over seeds in a column, with intervals, as Markdown."""
+    study, places = MEANS[name]
+    (results,) = choose(study)
+    rows = []
+    for label, shown in places:
+        scores, digits = results.cells[label, shown].scores, column(shown).digits
+        estimate = paired_contrast([scores], [1.0]) if scores else None
+        rows.append(
+            (
+                label,
+                column(shown).heading,
+                number(estimate.mean if estimate else None, digits=digits),
+                interval(estimate.interval() if estimate else None, digits=digits or 2),
+                str(len(scores)),
+            )
+        )
+    return markdown(Grid("", ("row", "measure", "mean", "95 % interval", "seeds"), tuple(rows)))
 
 
 def headline_block(studies_results: Iterable[Results]) -> str:

@@ -18,17 +18,10 @@ from cse_core.data.senteval import (
 )
 from cse_core.evaluation.dataset_facts import EXAMPLES, Example, Gold, Halves, Sizes
 from cse_core.evaluation.scorers import SPLITS, Scorer
+from cse_core.evaluation.space_tasks import Density, GeometryTask, Positives, Projection, SimilarityMatrixTask
 from cse_core.evaluation.sts_subsets import SEEN, SUBSETS
 from cse_core.evaluation.task import Inputs, Outcome, Task
-from cse_core.evaluation.tasks import (
-    GeometryTask,
-    Neighbours,
-    Projection,
-    RankingTask,
-    SimilarityMatrixTask,
-    STSTask,
-    TransferTask,
-)
+from cse_core.evaluation.tasks import Neighbours, RankingTask, STSTask, TransferTask
 from cse_core.lookup import unknown
 from cse_core.models.embedding_cache import CachedEncoder, Progress, SentenceEncoder
 
@@ -53,9 +46,12 @@ TASKS: dict[str, Task] = {
     "stsb_dev_geometry": GeometryTask(("stsb_dev",)),
     "stsb_geometry": GeometryTask(SPLITS["stsb"]),
     "stsb_dev_projection": Projection(("stsb_dev",)),
+    "stsb_dev_density": Density(("stsb_dev",)),
+    "stsb_dev_positives": Positives(("stsb_dev",)),
     "phrases": SimilarityMatrixTask(sentences=PHRASES),
     "stsb_neighbours": Neighbours(("stsb",)),
     "stsb_sample_projection": Projection(("stsb",), size=1000),
+    "stsb_sample_density": Density(("stsb",), size=1000),
     "stsb_dev_halves": Halves(read_sets=("stsb_dev",)),
     **{f"{name}_sizes": Sizes.of(*SPLITS.get(name, (name,))) for name in (*STS_TEST, *TRANSFER)},
     **{f"{name}_gold": Gold(read_sets=(name, *SEEN)) for name in STS_TEST},

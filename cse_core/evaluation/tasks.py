@@ -1,6 +1,5 @@
 """The kinds of tasks: each names the sets it reads, and computes metrics from their pair scores or vectors."""
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +15,8 @@ from cse_core.evaluation import transfer
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from cse_core.evaluation.sts_subsets import SUBSETS
 from cse_core.evaluation.task import BaseTask, Inputs, Outcome, PairList, check_finite, check_nonzero
-from cse_core.functional.contrastive import cosine_matrix, pair_cosines
-from cse_core.metrics import correlation, geometry, neighbours, ranking
-
-MAX_RANKS = 30_000_000  # numbers of rank vectors in memory: with the copies that geometry makes, 2 GiB
+from cse_core.functional.contrastive import pair_cosines
+from cse_core.metrics import correlation, neighbours, ranking
 
 
 @dataclass(frozen=True)
@@ -85,82 +82,6 @@ class TransferTask(BaseTask):
 
 
 @dataclass(frozen=True)
-class GeometryTask(BaseTask):
-    """Alignment, uniformity, cosines by gold and the effect of length on scores (geometry.py).
-
-    The cosine and the gold score of each pair are stored too (RankCSE, Fig. 5).
-    """
-
-    version: ClassVar[int] = geometry.VERSION
-    metrics: ClassVar[tuple[str, ...]] = ("alignment", "uniformity", "uniformity.unique", "length_shortcut")
-
-    def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """See Task; the rows are pairs."""
-        pairs = inputs.pairs(self.pair_sets)
-        distinct, vectors = _distinct_vectors(name, inputs, pairs)
-        rows = {sentence: i for i, sentence in enumerate(distinct)}
-        x, y = (vectors[[rows[s] for s in side]] for side in (pairs.first, pairs.second))
-        metrics = geometry.summary(x, y, pairs.gold, pairs.first, pairs.second)
-        arrays = {"cosines": pair_cosines(x, y)[0].astype(np.float32), "gold": pairs.gold.astype(np.float32)}
-        return Outcome(metrics, len(pairs.gold), arrays)
-
-
-@dataclass(frozen=True)
-class Projection(BaseTask):
-    """Two coordinates a sentence (UMAP), its number of words (CompCSE, Fig. 5), and the projection's trustworthiness.
-
-    All distinct sentences of the pairs or, drawn with a seed, `size` of them (RankEncoder, Fig. 7, has 1,000). `first`,
-    `second` and `gold` describe the pairs with both sentences drawn: rows of the coordinates, and the gold score.
-    """
-
-    version: ClassVar[int] = geometry.VERSION
-    metrics: ClassVar[tuple[str, ...]] = ("trustworthiness",)
-    size: int | None = None
-    seed: int = 42
-
-    def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """See Task; the rows are distinct sentences."""
-        from sklearn.manifold import trustworthiness  # lazy: slow import
-
-        pairs = inputs.pairs(self.pair_sets)
-        drawn, vectors = _distinct_vectors(name, inputs, pairs, self._draw)
-        coordinates = geometry.project(vectors)
-        trust = float(trustworthiness(vectors.numpy(), coordinates, metric="cosine"))
-        row = {sentence: i for i, sentence in enumerate(drawn)}
-        both = [p for p, sides in enumerate(zip(pairs.first, pairs.second, strict=True)) if row.keys() >= {*sides}]
-        arrays = {
-            "coordinates": coordinates,
-            "words": np.array([len(s.split()) for s in drawn]),
-            "first": np.array([row[pairs.first[p]] for p in both], np.int64),
-            "second": np.array([row[pairs.second[p]] for p in both], np.int64),
-            "gold": pairs.gold[both].astype(np.float32),
-        }
-        return Outcome({"trustworthiness": trust}, len(drawn), arrays)
-
-    def _draw(self, name: str, distinct: list[str]) -> list[str]:
-        """Draw sentences, in the order of the pairs."""
-        if self.size is None:
-            return distinct
-        if self.size > len(distinct):
-            raise ValueError(f"{name}: expected at least {self.size:,} distinct sentences, got {len(distinct):,}")
-        return [distinct[i] for i in sorted(random.Random(self.seed).sample(range(len(distinct)), self.size))]
-
-
-@dataclass(frozen=True)
-class SimilarityMatrixTask(BaseTask):
-    """Cosines of a few sentences with each other, for a heat map."""
-
-    version: ClassVar[int] = geometry.VERSION
-    metrics: ClassVar[tuple[str, ...]] = ("cosine.mean",)
-
-    def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """See Task."""
-        matrix = cosine_matrix(*[check_nonzero(name, inputs.vectors(self.sentences), self.sentences)] * 2)
-        others = matrix[~torch.eye(len(matrix), dtype=torch.bool)]
-        return Outcome({"cosine.mean": float(others.mean())}, len(matrix), {"cosines": matrix.numpy()})
-
-
-@dataclass(frozen=True)
 class Neighbours(BaseTask):
     """The number of a pair's 100 nearest corpus sentences that are shared (neighbours.py), in the scorer's corpus."""
 
@@ -187,22 +108,6 @@ class Neighbours(BaseTask):
 
 def _undefined_warning(name: str, pairs: PairList) -> tuple[str, ...]:
     return (f"{name}: {pairs.undefined} pairs without a defined cosine count as 0",) if pairs.undefined else ()
-
-
-def _distinct_vectors(
-    name: str,
-    inputs: Inputs,
-    pairs: PairList,
-    draw: Callable[[str, list[str]], list[str]] = lambda name, distinct: distinct,
-) -> tuple[list[str], Float[Tensor, "n d"]]:
-    """Return the distinct sentences of pairs, or those drawn from them, and their vectors."""
-    distinct = draw(name, list(dict.fromkeys([*pairs.first, *pairs.second])))
-    if isinstance(inputs.scorer, Ranked) and len(distinct) * inputs.scorer.size > MAX_RANKS:
-        raise ValueError(
-            f"{name}: {len(distinct):,} rank vectors of {inputs.scorer.size:,} numbers do not fit, at most "
-            f"{MAX_RANKS:,} numbers do; use a smaller corpus"
-        )
-    return distinct, check_nonzero(name, inputs.vectors(distinct), distinct)
 
 
 class Split(NamedTuple):

@@ -11,7 +11,8 @@ by squared error, where RankCSE distils lists. Two controls: `similarity="centre
 the paper has ranks, and `start="base"` continues training E1 where the paper trains a new encoder.
 Paper against the released code, yeonsw/RankEncoder:
 - its scripts for SimCSE and SNCSE add the weighted rank loss (`combination="sum"`) for pairs up to 0.9999, where the
-  paper has the maximum and 0.8; its script for PromptBERT is the paper's. PUBLISHED has both;
+  paper has the maximum and 0.8; its script for PromptBERT names the paper's, in options that never reach the training:
+  the script assigns `args` twice. PUBLISHED has both;
 - it draws 10,000 corpus sentences, the paper 100,000;
 - its inference ranks by inner product with corpus vectors that are not normalised (`normalise=False`);
 - the paper writes the contrastive loss as a sum; the code takes the mean, as here: over a batch a sum would nearly

@@ -49,8 +49,7 @@ def study_scores(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None 
 
     keys = {key for row in study.rows for key in row.keys().values()}
     lines = frame[frame["key"].isin(keys)]
-    _refuse_duplicates(lines)
-    lines = lines.sort_values("version").drop_duplicates(CELL[:-1], keep="last")
+    lines = newest_versions(lines)
     lines = lines[lines["score"].notna()]
     addresses = pd.Series(
         [ScoreAddress(*place) for place in lines[list(ScoreAddress._fields)].to_numpy()], lines.index, dtype=object
@@ -67,7 +66,7 @@ def study_scores(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None 
     used = lines[
         addresses.isin({place for by_seed in needed.values() for places in by_seed.values() for place in places})
     ]
-    _refuse_versions(study, used)
+    refuse_versions(study.name, used)
     return StudyScores(values, used)
 
 
@@ -150,19 +149,22 @@ def _fact_of_run(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], 
     return value
 
 
-def _refuse_duplicates(frame: pd.DataFrame) -> None:
-    twice = frame[frame.duplicated(CELL)]
+def newest_versions(lines: pd.DataFrame) -> pd.DataFrame:
+    """Return the line of each cell's newest evaluator version; refuse a second line of one version."""
+    twice = lines[lines.duplicated(CELL)]
     if len(twice):
         cell = " ".join(str(twice.iloc[0][name]) for name in CELL)
         raise ValueError(
             f"results.csv: {len(twice)} cells have a second line, the first is {cell}; expected one line a cell"
         )
+    return lines.sort_values("version").drop_duplicates(CELL[:-1], keep="last")
 
 
-def _refuse_versions(study: Study, used: pd.DataFrame) -> None:
-    for name, versions in used.groupby("metric")["version"].unique().items():
+def refuse_versions(name: str, used: pd.DataFrame) -> None:
+    """Refuse scores of one metric by two evaluator versions, as those of the study or figure `name`."""
+    for metric, versions in used.groupby("metric")["version"].unique().items():
         if len(versions) > 1:
             mixed = " and ".join(map(str, sorted(versions)))
             raise ValueError(
-                f"{study.name}: {name} scores of evaluator versions {mixed} in one table; expected one version"
+                f"{name}: {metric} scores of evaluator versions {mixed} in one table; expected one version"
             )

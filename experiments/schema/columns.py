@@ -46,8 +46,26 @@ def _minutes_column(heading: str, cost: str) -> Column:
     return Column(heading=heading, fact=cost, factor=1 / 60)
 
 
+def _space_column(heading: str, task: str, metric: str) -> Column:
+    return Column(heading=heading, tasks=(task,), metric=metric, factor=1.0, digits=3)
+
+
 def _geometry_column(heading: str, metric: str) -> Column:
-    return Column(heading=heading, tasks=("stsb_dev_geometry",), metric=metric, factor=1.0, digits=3)
+    return _space_column(heading, "stsb_dev_geometry", metric)
+
+
+def _sample_columns(sample: str) -> dict[str, Column]:
+    """Return the columns about a sample's distinct sentences: their projection, and all pairs of them."""
+    return {
+        f"{sample}_projection": _space_column("trustworthiness of UMAP", f"{sample}_projection", "trustworthiness"),
+        f"{sample}_uniformity": _space_column("uniformity", f"{sample}_density", "uniformity"),
+        f"{sample}_pair_mean": _space_column("cosine of two sentences, mean", f"{sample}_density", "cosine.mean"),
+        f"{sample}_pair_sd": _space_column("its SD", f"{sample}_density", "cosine.sd"),
+    }
+
+
+def _spread_column(heading: str, kind: str) -> Column:
+    return _space_column(f"spread of positives by {heading}", "stsb_dev_positives", f"spread.{kind}")
 
 
 def _curve_end_column(end: str, name: str) -> Column:
@@ -81,6 +99,11 @@ COLUMNS = {
     "alignment": _geometry_column("alignment", "alignment"),
     "uniformity": _geometry_column("uniformity", "uniformity"),
     "length_shortcut": _geometry_column("length shortcut", "length_shortcut"),
+    **_sample_columns("stsb_dev"),
+    **_sample_columns("stsb_sample"),
+    "spread_dropout": _spread_column("dropout", "dropout"),
+    "spread_whitened": _spread_column("whitening one pass", "whitened"),
+    "spread_both": _spread_column("dropout and whitening", "both"),
     "imbalance": Column(heading="imbalance of halves", tasks=("stsb_dev_halves",), metric="imbalance"),
     "left_nearer": Column(heading="first half nearer, %", tasks=("stsb_dev_halves",), metric="left"),
     "stsb_similar": Column(heading="STS-B test, similar pairs", tasks=("stsb_similar",)),
@@ -112,6 +135,7 @@ COLUMNS = {
 
 
 LOW_IS_GOOD = {"alignment", "uniformity", "first_uniformity", "last_uniformity", "last_alignment"}
+LOW_IS_GOOD |= {"stsb_dev_uniformity", "stsb_sample_uniformity"}
 LOW_IS_GOOD |= {"length_shortcut", "imbalance", "time_min", "time_per_epoch_min"}
 
 

@@ -276,11 +276,10 @@ def figure5(scale: Scale) -> Study:
         "read as unlike.",
         scale=scale,
         rows=(simcse, diffcse, ours),
-        columns=("stsb_dev_projection", "length_shortcut"),
+        columns=("stsb_dev_projection", "length_shortcut", "uniformity"),
         metric="trustworthiness",
         comparisons=(beats(ours, simcse, claim="C9", column="length_shortcut"),),
         view="spaces",
-        caption="UMAP, cosine distance, one seed.",
     )
 
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from analysis.cells import join
 from analysis.plots.figure_data import FigureData, curves_of
 from cse_core.evaluation.suite import PHRASES
+from cse_core.metrics.sphere import EDGES
 from experiments.results import csv_record
 from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
@@ -78,6 +80,12 @@ def arrays_of(row: Row, seed: int, task: str) -> dict[str, np.ndarray]:
         first, second = pairs[0], pairs[1]
         found = {"coordinates": 3 * rng.normal(size=(SENTENCES, 2)) + words[:, None] / 6, "words": words}
         return found | {"first": first, "second": second, "gold": gold[: len(first)]}
+    if task.endswith("_density"):
+        densities = rng.normal(-1.5, 0.3, SENTENCES).astype(np.float32)
+        pairs = np.histogram(rng.normal(0.5, 0.1, 5000).clip(-1, 1), EDGES)[0]
+        return {"log_density": densities, "pairs": pairs, "dimensions": np.array(128)}
+    if task.endswith("_positives"):
+        return {kind: rng.normal(size=(64, 8, 2)).astype(np.float32) for kind in ("dropout", "whitened", "both")}
     if task == "phrases":
         vectors = rng.normal(size=(len(PHRASES), 4)) + 1
         units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -129,3 +137,13 @@ def figure_of(view: Callable[[FigureData], Figure | None], drawn: FigureData) ->
     figure = view(drawn)
     assert figure is not None
     return figure
+
+
+def seed_of(row: Row) -> int:
+    """The seed whose arrays are drawn."""
+    return 0 if row.label.startswith("untrained") else 42
+
+
+def clouds(axes: Any) -> list[Any]:
+    """The scatters of a panel."""
+    return [found for found in axes.collections if isinstance(found, PathCollection)]

@@ -1,7 +1,7 @@
 """Scores of evaluations by other ways than the suite's."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,10 @@ import numpy as np
 from datasets import Dataset
 
 from cse_core.data.senteval import EvalDataset, pairs
-from cse_core.evaluation.scorers import Cosine, Ranked
+from cse_core.evaluation.scorers import Cosine, PairScores, Ranked
 from cse_core.evaluation.suite import evaluate, expand_names
+from cse_core.evaluation.task import Inputs
+from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.run import Corpus
 from tests.support.encoders import Recording
 
@@ -58,3 +60,9 @@ def evaluation_of(rows: Sequence[Pair], gold: Sequence[float] = ()) -> EvalDatas
     scores = [float(score) for score in gold] or [1.0] * len(rows)
     table = {"part": ["all"] * len(rows), "sentence1": first, "sentence2": second, "score": scores}
     return EvalDataset("mine", Dataset.from_dict(table), {})
+
+
+def inputs_of(sets: Mapping[str, EvalDataset], encoder: Any = None) -> Inputs:
+    """Make sets whose pairs all score 0."""
+    scores = {name: PairScores(np.zeros(len(evaluation.table))) for name, evaluation in sets.items()}
+    return Inputs(sets, scores, Cosine(), CachedEncoder(encoder or Recording()), None, None)

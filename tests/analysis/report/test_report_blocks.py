@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from analysis.cells import join
 from analysis.report import report_blocks
@@ -120,3 +122,23 @@ def test_decided_comparisons_are_those_with_a_verdict_in_claim_order(study, line
     assert [row[0] for row in decided] == sorted((row[0] for row in expected), key=lambda claim: int(claim[1:]))
     assert all(row[-1] == "toy" for row in decided)
     assert decided
+
+
+def test_means_in_the_text_have_the_intervals_of_their_seeds():
+    study = choose_studies(["compcse-halves"], "small")[0]
+    results = join(study, read_results("small"))
+    found = lines_of(report_blocks.means_block("halves", lambda name: [results] if name == study.name else []))
+    assert [row[0] for row in found] == ["CompCSE", "SimCSE", "DiffCSE"]
+    for label, heading, mean, interval, seeds in found:
+        scores = np.array(list(results.cells[label, "left_nearer"].scores.values()))
+        half = stats.t(len(scores) - 1).ppf(0.975) * scores.std(ddof=1) / len(scores) ** 0.5
+        assert (heading, seeds) == ("first half nearer, %", str(len(scores)))
+        assert mean == f"{scores.mean():.2f}"
+        assert interval == f"[{scores.mean() - half:.2f}, {scores.mean() + half:.2f}]"
+
+
+def test_means_without_scores_are_dashes():
+    study = choose_studies(["compcse-halves"], "small")[0]
+    nothing = join(study, read_results("small").iloc[:0])
+    found = lines_of(report_blocks.means_block("halves", lambda name: [nothing]))
+    assert {tuple(row[2:]) for row in found} == {("\N{EN DASH}", "\N{EN DASH}", "0")}

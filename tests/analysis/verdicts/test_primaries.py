@@ -1,6 +1,7 @@
 """A planned study's verdicts: looks, corrections and controls, on scores made for each case."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy import stats
 
 from analysis.cells import Results, join
+from analysis.report.plan_tables import states_sentence
 from analysis.stats.moderated import moderate
 from analysis.verdicts.primaries import (
     BETTER,
@@ -164,3 +166,22 @@ def test_the_published_effect_is_inside_or_excluded() -> None:
     assert judged(52.0, published=2.0).published_inside is True
     assert judged(52.0, published=4.0).published_inside is False
     assert judged(52.0).published_inside is None
+
+
+def test_a_papers_verdicts_are_a_sentence_by_verdict_in_the_order_of_its_claims() -> None:
+    means = MEANS | {"ours": 53.0, "worst": 40.0, "also": 53.2}
+    named = [
+        replace(contrast(plus, minus), subject=subject)
+        for subject, plus, minus in (
+            ("R10", "ours", "base"),
+            ("R2", "worst", "base"),
+            ("R9", "also", "base"),
+            ("C1", "ours", "base"),
+            ("R3", "absent", "base"),
+        )
+    ]
+    judged = judge_contrasts([scored(means | {"absent": 50.0}, *CONTROLS, *named[:4])])
+    missing = replace(judged[0], contrast=named[4], estimate=None)
+    assert (
+        states_sentence("R", [*judged, missing]) == "In the plan (10 seeds): R2 worse; R3 not run yet; R9, R10 better."
+    )

@@ -6,7 +6,6 @@ import csv
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,16 @@ from hypothesis import strategies as st
 
 from cse_core.data.senteval import STS_TEST, EvalDataset
 from cse_core.evaluation.dataset_facts import EXAMPLES, Example, Gold, Halves, Sizes, count_shared, halves
-from cse_core.evaluation.scorers import Cosine, PairScores, Ranked
+from cse_core.evaluation.scorers import Cosine, Ranked
+from cse_core.evaluation.space_tasks import Projection
 from cse_core.evaluation.suite import GROUPS, TASKS, complete, evaluate, expand_names
-from cse_core.evaluation.task import Inputs, Task
-from cse_core.evaluation.tasks import Projection
+from cse_core.evaluation.task import Task
 from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics import geometry
-from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.run import Corpus
 from experiments.schema.columns import PUBLISHED_NAMES
 from tests.support.encoders import Recording
-from tests.support.outcomes import RANKED, SHARED_WITH_DEV, columns, evaluation_of, scored, words_of
+from tests.support.outcomes import RANKED, SHARED_WITH_DEV, columns, evaluation_of, inputs_of, scored, words_of
 
 PUBLISHED = Path(__file__).parents[3] / "experiments/published"
 # STS14 has one pair of STS-B dev with 4.2 instead of 4.4.
@@ -40,12 +38,6 @@ SHARED |= {"sts16": (22, 22, 22), "stsb": (4, 3, 3), "sickr": (10, 0, 10)}
 def published(number: int) -> list[dict[str, str]]:
     with (PUBLISHED / f"rankcse_table{number}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-def inputs_of(sets: Mapping[str, EvalDataset], encoder: Any = None) -> Inputs:
-    """Make sets whose pairs all score 0."""
-    scores = {name: PairScores(np.zeros(len(evaluation.table))) for name, evaluation in sets.items()}
-    return Inputs(sets, scores, Cosine(), CachedEncoder(encoder or Recording()), None, None)
 
 
 def test_every_new_evaluation_is_a_task_that_says_its_metrics() -> None:

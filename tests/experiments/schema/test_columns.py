@@ -36,6 +36,17 @@ WANTED: Mapping[str, tuple[tuple[str, ...], str, float]] = {
     "alignment": (SPACE, "alignment", 1),
     "uniformity": (SPACE, "uniformity", 1),
     "length_shortcut": (SPACE, "length_shortcut", 1),
+    **{
+        f"{sample}_{name}": ((f"{sample}_{task}",), metric, 1)
+        for sample in ("stsb_dev", "stsb_sample")
+        for name, task, metric in (
+            ("projection", "projection", "trustworthiness"),
+            ("uniformity", "density", "uniformity"),
+            ("pair_mean", "density", "cosine.mean"),
+            ("pair_sd", "density", "cosine.sd"),
+        )
+    },
+    **{f"spread_{kind}": (("stsb_dev_positives",), f"spread.{kind}", 1) for kind in ("dropout", "whitened", "both")},
     "imbalance": (("stsb_dev_halves",), "imbalance", 100),
     "left_nearer": (("stsb_dev_halves",), "left", 100),
     "stsb_similar": (("stsb_similar",), "spearman.all", 100),

@@ -1,0 +1,196 @@
+"""The numbers that REPORT.md's own sentences state, and that no block generates, are those of the record."""
+
+import csv
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from analysis.cells import Results, join
+from analysis.report.reproduction_tables import read_reproductions
+from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast
+from experiments.results import csv_record
+from experiments.schema.study import published_lines
+from experiments.studies import catalogue
+
+ROOT = Path(__file__).parents[3]
+STS, DEV, TRANSFER, SIMILAR = "sts_avg", "stsb_dev", "transfer_avg", "stsb_similar"
+
+
+@cache
+def results_of(name: str) -> Results:
+    results, curves = csv_record.read_results("small"), csv_record.read_curves("small")
+    return join(catalogue.single(name, "small"), results, curves)
+
+
+def mean(study: str, row: str, column: str) -> float:
+    summary = results_of(study).cells[row, column].summary
+    assert summary is not None
+    return summary.mean
+
+
+def gain(study: str, better: str, worse: str, column: str) -> ContrastEstimate:
+    found = paired_contrast([results_of(study).cells[row, column].scores for row in (better, worse)], [1, -1])
+    assert found is not None
+    return found
+
+
+def less(study: str, better: str, worse: str, column: str) -> float:
+    return gain(study, better, worse, column).mean
+
+
+def undecided(study: str, better: str, worse: str, column: str) -> bool:
+    return gain(study, better, worse, column).holds(0) is True
+
+
+def published(table: str, heading: str, **about: str) -> list[float]:
+    lines = [line for line in published_lines(table) if line["task"] == heading]
+    return [float(line["value"]) for line in lines if all(line[name] == value for name, value in about.items())]
+
+
+def transfer_gains() -> bool:
+    simcse, net, mle = (
+        published("rankcse_table3", "Avg", backbone="BERT-base", method=name)[0]
+        for name in ("SimCSE", "RankCSE-listNet", "RankCSE-listMLE")
+    )
+    return (round(mle - simcse, 1), round(net - simcse, 1)) == (1.3, 1.5)
+
+
+def trained_dev_means() -> list[float]:
+    """The selected checkpoints' dev scores, of all tables that show them."""
+    found = []
+    for study in catalogue.choose_studies(["all"], "small"):
+        if DEV in study.columns:
+            cells = [results_of(study.name).cells[row.label, DEV] for row in study.rows if row.select == DEV]
+            found += [cell.summary.mean for cell in cells if cell.summary]
+    return found
+
+
+def reproductions() -> list[dict[str, str]]:
+    with (ROOT / "experiments/published/_reproductions.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+T3, WC, CC = "rankcse-table3", "whitenedcse-controls", "compcse-controls"
+RANKS, SHORT = "rankencoder-ranks", "whitenedcse-table3"
+NET, MLE, SIMCSE = "RankCSE-listNet BERT-base", "RankCSE-listMLE BERT-base", "SimCSE BERT-base"
+W, WD = "WhitenedCSE", "WhitenedCSE, dropout views"
+CHECKS = {
+    "scores two points higher (78.41 against 76.25, its Table 2)": lambda: (
+        {78.41, 76.25} <= set(published("rankcse_table2", "Avg", method="SimCSE"))
+    ),
+    "scores below wiki-tiny's mean after SimCSE": lambda: less("rankcse-table2", "SimCSE BERT-large", SIMCSE, STS) < 0,
+    "no row's last checkpoint has a mean above theirs": lambda: (
+        max(
+            cell.summary.mean
+            for (label, _), cell in results_of("methods").cells.items()
+            if cell.summary and not label.startswith("untrained")
+        )
+        < mean("methods", "untrained, mean", DEV)
+    ),
+    "are ahead by about two points at most": lambda: (
+        1.5 < max(trained_dev_means()) - mean("methods", "untrained, mean", DEV) < 2.5
+    ),
+    "it stays within a point of the untrained [CLS] vectors": lambda: (
+        0
+        < mean(WC, "WhitenedCSE, a hundredth of the rate", STS) - mean(WC, "WhitenedCSE, a tenth of the rate", STS)
+        < 1
+    ),
+    "gains 1.3 to 1.5 points on BERT-base (its Table 3)": transfer_gains,
+    "within a tenth of a point of SimCSE's": lambda: (
+        max(abs(less(T3, row, SIMCSE, TRANSFER)) for row in (NET, MLE)) < 0.1
+    ),
+    "plain averages of the untrained model's last layer more than two points above all three": lambda: (
+        mean(T3, "last avg BERT-base", TRANSFER) > 2 + max(mean(T3, row, TRANSFER) for row in (NET, MLE, SIMCSE))
+    ),
+    "loses more than ten points to SimCSE in the mean, with group whitening and with shuffled": lambda: (
+        max(less(SHORT, row, "none (SimCSE)", STS) for row in ("Group-whitening", "Shuffled-Group-whitening")) < -10
+    ),
+    "no difference to SimCSE was found for any kind of whitening": lambda: all(
+        undecided(SHORT, f"{kind}-whitening, dropout views", "none (SimCSE)", STS)
+        for kind in ("PCA", "ZCA", "Group", "Shuffled-Group")
+    ),
+    "ahead of SimCSE's by a point (Table 2)": lambda: (
+        less("whitenedcse-table2", "WhitenedCSE BERT-base", SIMCSE, TRANSFER) == pytest.approx(1, abs=0.1)
+    ),
+    "come within 0.2 points of shuffled groups in the mean": lambda: (
+        max(abs(less(WC, f"batch norm of each channel{views}", W + views, STS)) for views in ("", ", dropout views"))
+        < 0.2
+    ),
+    "loses seven points in the mean where a pass is made for each view": lambda: (
+        less(WC, "random rotation, dropout views", WD, STS) == pytest.approx(-7.25, abs=0.5)
+    ),
+    "ahead of whitening by nearly five, and extra dropout by more than four, with intervals that hold 0": lambda: (
+        4.5 < less(WC, "random rotation", W, STS) < 5
+        and 4 < less(WC, "extra dropout on shared features", W, STS) < 5
+        and undecided(WC, "random rotation", W, STS)
+        and undecided(WC, "extra dropout on shared features", W, STS)
+    ),
+    "is less than a hundredth of that between sentences": lambda: (
+        mean("whitenedcse-figure1", W, "spread_whitened") < 0.01
+    ),
+    "passes with dropout give about six tenths of it": lambda: all(
+        mean("whitenedcse-figure1", row, "spread_dropout") == pytest.approx(0.6, abs=0.05) for row in ("SimCSE", WD)
+    ),
+    "whitening these adds a fiftieth more at most": lambda: (
+        0
+        < max(
+            results_of("whitenedcse-figure1").cells[WD, "spread_both"].scores[seed] / dropout - 1
+            for seed, dropout in results_of("whitenedcse-figure1").cells[WD, "spread_dropout"].scores.items()
+        )
+        < 0.02
+    ),
+    "in each of three seeds, by an interval that holds 0": lambda: (
+        undecided("compcse-table2", "w/ composition BERT-base", SIMCSE, DEV)
+        and all(
+            score > results_of("compcse-table2").cells[SIMCSE, DEV].scores[seed]
+            for seed, score in results_of("compcse-table2").cells["w/ composition BERT-base", DEV].scores.items()
+        )
+    ),
+    "by two points and not by fifteen": lambda: all(
+        1.5 < less("compcse-table3", f"{kept} BERT-base", f"{projected} BERT-base", DEV) < 2.5
+        for kept in ("sum", "avg")
+        for projected in ("concat + project", "concat w/ abs. difference + project")
+    ),
+    "vectors of a quarter of the length are behind whole ones": lambda: (
+        (interval := gain("compcse-table6", "d0=192 BERT-base", "d0=768 BERT-base", DEV).interval()) is not None
+        and interval.high < 0
+    ),
+    "differs by less than could be found": lambda: undecided(CC, "one random crop", "CompCSE", STS),
+    "by a third of a point on the average": lambda: (
+        less(CC, "halves of shuffled words, composed", "CompCSE", STS) == pytest.approx(1 / 3, abs=0.05)
+    ),
+    "differ by less than a twentieth of a point": lambda: (
+        max(abs(less(RANKS, "sum, lambda 5", "sum, lambda 5, centred cosines", column)) for column in (STS, SIMILAR))
+        < 0.05
+    ),
+    "lose more than six points to ranks against Wikipedia and those against film reviews nearly three": lambda: (
+        -7 < less(RANKS, "SimCSE, ranks of STS-B train sentences", "SimCSE, ranks", STS) < -6
+        and -3 < less(RANKS, "SimCSE, ranks of film reviews", "SimCSE, ranks", STS) < -2.75
+    ),
+    "film reviews are ahead among similar pairs": lambda: (
+        less(RANKS, "SimCSE, ranks of film reviews", "SimCSE, ranks", SIMILAR) > 0
+    ),
+    "has all 256 with their sources; 213 are usable": lambda: (
+        (len(reproductions()), len(read_reproductions())) == (256, 213)
+    ),
+    "200 of the usable numbers are one project's": lambda: (
+        read_reproductions()["source"].str.startswith("hppRC/simple-simcse").sum() == 200
+    ),
+    "a deviation of 0.70 in RankCSE's Table 6, 1.5 in RankEncoder's Table 4": lambda: (
+        "0.70" in {line["std"] for line in published_lines("rankcse_table6") if line["method"] == "SimCSE"}
+        and "1.5" in {line["std"] for line in published_lines("rankencoder_table4") if line["method"] == "SimCSE"}
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def report() -> str:
+    return " ".join((ROOT / "REPORT.md").read_text().split())
+
+
+@pytest.mark.slow  # reads the record and joins a dozen studies
+@pytest.mark.parametrize("words", CHECKS)
+def test_a_sentence_of_the_report_states_what_is_recorded(words: str, report: str) -> None:
+    assert words in report, "the sentence has changed: change its check too"
+    assert CHECKS[words]()
