@@ -23,6 +23,7 @@ from cse_core.evaluation.scorers import Scorer
 from cse_core.models.embedding_cache import CachedEncoder, Progress
 from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained, Run
+from cse_core.training.process_memory import return_freed_memory
 from cse_core.training.run_state import HISTORY, STATE, History, read_json
 from cse_core.training.teacher_embeddings import content_of_finished, load_finished
 from cse_core.training.train import OnStep, train
@@ -122,7 +123,10 @@ def execute(
     execution.store.mkdir(parents=True, exist_ok=True)
     # A worker that outlives its killed driver may still work on this run; the lock is free when that worker ends.
     with FileLock(execution.store / f"{job.key}.lock"):
-        return _execute(job, execution, on_step, progress)
+        try:
+            return _execute(job, execution, on_step, progress)
+        finally:
+            return_freed_memory()
 
 
 def _execute(
