@@ -58,6 +58,12 @@ def shape(backbone: str) -> Shape | None:
 
 def gpu_bytes(run: Run) -> float | None:
     """A run's estimated peak on a GPU, its process included; None for a backbone of unknown size."""
+    training = training_bytes(run)
+    return None if training is None else PROCESS + training
+
+
+def training_bytes(run: Run) -> float | None:
+    """A run's estimated peak beside its process, also on a CPU; None for a backbone of unknown size."""
     model = shape(run.backbone.name)
     if not model:
         return None
@@ -69,7 +75,7 @@ def gpu_bytes(run: Run) -> float | None:
     frozen = cost.frozen_encoders * model.parameters * 4
     # Their vectors, and for each pair of one and a sentence a score, its place in the order and its rank.
     shared = cost.shared * (4 * model.width + 24 * min(run.batch_size, BLOCK))
-    return PROCESS + trained + frozen + activations + shared
+    return trained + frozen + activations + shared
 
 
 @dataclass(frozen=True)
