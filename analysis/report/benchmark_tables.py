@@ -1,4 +1,7 @@
-"""Make the benchmark blocks of REPORT.md from analysis/measured/*.csv, which tests/benchmarks/ wrote."""
+"""Make the benchmark blocks of the pages from analysis/measured/*.csv, which tests/benchmarks/ wrote.
+
+Those of docs/rehearsal.md are from rehearsal.csv, which experiments/rehearse.py wrote.
+"""
 
 from pathlib import Path
 
@@ -6,20 +9,21 @@ import numpy as np
 import pandas as pd
 
 from analysis.benchmark_ratios import FOLDER
+from analysis.report import rehearsal_tables
 from analysis.report.formats import DASH, Grid, markdown, number
 
 
 def block(name: str, device: str, folder: Path = FOLDER) -> str:
-    """Return a block (`ratios`, `tried`, `scaling` or `profiles`) of a device (cpu, cuda) as Markdown."""
-    makers = {"ratios": _ratio_grid, "tried": _tried_grid, "scaling": _scaling_grid, "profiles": _profile_grid}
-    if name not in makers:
-        raise ValueError(f"benchmark blocks are {', '.join(makers)}, got {name!r}")
-    path = folder / f"{name}.csv"
+    """Return a block of a device (cpu, cuda) as Markdown: `ratios`, `tried`, `scaling`, `profiles`, or a rehearsal."""
+    if name not in (*GRIDS, *REHEARSALS):
+        raise ValueError(f"benchmark blocks are {', '.join((*GRIDS, *REHEARSALS))}, got {name!r}")
+    path = folder / ("rehearsal.csv" if name in REHEARSALS else f"{name}.csv")
     frame = pd.read_csv(path, keep_default_na=False) if path.is_file() else pd.DataFrame({"on": []})
     frame = frame[frame["on"] == device]
     if frame.empty:
         return f"Not measured yet on a {'GPU' if device == 'cuda' else device}."
-    return "\n\n".join([markdown(makers[name](frame)), _machines(frame)])
+    text = REHEARSALS[name](frame) if name in REHEARSALS else markdown(GRIDS[name](frame))
+    return "\n\n".join([text, _machines(frame)])
 
 
 def meets_aim(ratio: float, aim: str) -> str:
@@ -86,6 +90,13 @@ def _profile_grid(frame: pd.DataFrame) -> Grid:
 
 
 def _machines(frame: pd.DataFrame) -> str:
-    places = frame[["machine", "threads", "versions"]].drop_duplicates()
+    places = frame[frame["machine"] != ""][["machine", "threads", "versions"]].drop_duplicates()
     lines = [f"{row['machine']}, {row['threads']} threads ({row['versions']})" for _, row in places.iterrows()]
     return f"Measured on: {'; '.join(lines)}."
+
+
+GRIDS = {"ratios": _ratio_grid, "tried": _tried_grid, "scaling": _scaling_grid, "profiles": _profile_grid}
+REHEARSALS = {
+    "rehearsed-methods": rehearsal_tables.methods_block,
+    "rehearsed-studies": rehearsal_tables.studies_block,
+}

@@ -117,6 +117,16 @@ def step_cost(run: Run) -> StepCost:
 
 
 @cache
+def padded_length(longest: int) -> int:
+    """Return the tokens to which a GPU pads a batch whose examples are cut to `longest`; SimCSE's are to LENGTH.
+
+    Few sentences of Wikipedia are longer than the longest of SENTENCES: without a limit, batches are about as long.
+    """
+    tokens: Any = _encoder("cls", "").tokenizer(list(SENTENCES))
+    return min(longest, max(map(len, tokens["input_ids"])))
+
+
+@cache
 def _count(method: Method, pooling: str, template: str) -> StepCost:
     small = SCALES["small"].rescale(method, "bert-base-uncased")  # fields that wiki-tiny allows
     with torch.random.fork_rng(devices=[]), _one_thread():

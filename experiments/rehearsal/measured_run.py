@@ -33,7 +33,7 @@ class Measured:
     scores: dict[str, float]
     device: str
     threads: int
-    torch: str
+    versions: str
 
 
 class Meter:
@@ -118,6 +118,5 @@ def _work(job: Job, execution: ExecutionSettings, killed_after: int, results: Co
 def _measured(meter: Meter, result: dict[str, Any], execution: ExecutionSettings) -> Measured:
     scores = {f"{cell['task']} {cell['metric']}": cell["score"] for cell in result["cells"]}
     about = result["environment"]
-    return Measured(
-        tuple(meter.at), meter.peak, meter.seconds, scores, about["device"], execution.threads, about["torch"]
-    )
+    versions = f"torch {about['torch']} transformers {about['transformers']}"
+    return Measured(tuple(meter.at), meter.peak, meter.seconds, scores, about["device"], execution.threads, versions)

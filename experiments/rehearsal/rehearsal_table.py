@@ -9,7 +9,7 @@ from pathlib import Path
 from cse_core.data.atomic_write import atomic_write
 from cse_core.run import Pretrained, Run
 from experiments.execution.gpu_memory import training_bytes
-from experiments.execution.step_cost import step_cost
+from experiments.execution.step_cost import LENGTH, padded_length, step_cost
 from experiments.rehearsal.measured_run import KILLED_AFTER, Measured
 from experiments.rehearsal.rehearsed_runs import Rehearsed
 
@@ -43,7 +43,7 @@ class Line:
     failed: str = ""
     machine: str = ""
     threads: int | None = None
-    torch: str = ""
+    versions: str = ""
 
 
 COLUMNS = [each.name for each in fields(Line)]
@@ -52,7 +52,7 @@ COLUMNS = [each.name for each in fields(Line)]
 def forecast_line(row: Rehearsed, *, layers: int, on: str) -> Line:
     """Return the line of a row before it is rehearsed: what it is, and the planner's forecast."""
     run = row.run
-    memory, rows = forecast(run, row.backbone) if run and not layers else (None, None)
+    memory, rows = forecast(run, row.backbone, on) if run and not layers else (None, None)
     return Line(
         study=row.study,
         row=row.name,
@@ -77,15 +77,17 @@ def with_measured(line: Line, measured: Measured, *, killed: bool) -> Line:
         seconds=measured.seconds,
         machine=measured.device,
         threads=measured.threads,
-        torch=measured.torch,
+        versions=measured.versions,
     )
 
 
-def forecast(run: Run, backbone: str) -> tuple[float | None, float | None]:
+def forecast(run: Run, backbone: str, on: str) -> tuple[float | None, float | None]:
     """Return the planner's MiB of a run on a papers' backbone, beside its process, and the rows of a step."""
     published = replace(run, backbone=Pretrained(backbone))
-    taken = training_bytes(published)
-    return taken and taken / MIB, step_cost(published).work * run.batch_size
+    taken, rows = training_bytes(published), step_cost(published).work * run.batch_size
+    if on == "cuda":  # a CPU's passes have no padding
+        rows *= padded_length(run.max_length) / LENGTH
+    return taken and taken / MIB, rows
 
 
 def read_lines(path: Path = TABLE) -> list[dict[str, str]]:
