@@ -88,12 +88,12 @@ def _in_process(job: Job, execution: ExecutionSettings, killed_after: int = 0) -
     """Do a job in a new process; return None if it was killed."""
     context = multiprocessing.get_context("forkserver")  # its children have the libraries, and no GPU in use
     context.set_forkserver_preload(["datasets", "transformers", __name__])
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(job, execution, killed_after, theirs))
+    reader, writer = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(job, execution, killed_after, writer))
     process.start()
-    theirs.close()
+    writer.close()
     try:
-        outcome = ours.recv()
+        outcome = reader.recv()
     except EOFError:
         outcome = None
     process.join()
@@ -112,10 +112,10 @@ def _work(job: Job, execution: ExecutionSettings, killed_after: int, results: Co
     except Exception as error:  # noqa: BLE001 - any error is the row's result
         results.send(RuntimeError(f"{type(error).__name__}: {error}"))
         return
-    results.send(_measured(meter, result, execution))
+    results.send(_describe(meter, result, execution))
 
 
-def _measured(meter: Meter, result: dict[str, Any], execution: ExecutionSettings) -> Measured:
+def _describe(meter: Meter, result: dict[str, Any], execution: ExecutionSettings) -> Measured:
     scores = {f"{cell['task']} {cell['metric']}": cell["score"] for cell in result["cells"]}
     about = result["environment"]
     versions = f"torch {about['torch']} transformers {about['transformers']}"

@@ -72,7 +72,7 @@ def rehearsed_methods(scale: Scale, limits: Limits, task: str) -> Iterator[Rehea
             except ValueError:  # no source states settings for this backbone
                 continue
             if run:
-                yield _rehearsed(METHODS, name, backbone, run, limits, task, Cosine())
+                yield _make_row(METHODS, name, backbone, run, limits, task, Cosine())
 
 
 def rehearsed_studies(scale: Scale, limits: Limits, task: str) -> Iterator[Rehearsed]:
@@ -85,13 +85,13 @@ def rehearsed_studies(scale: Scale, limits: Limits, task: str) -> Iterator[Rehea
             started.add(_content(row))
             encoder = row.runs()[0] if isinstance(row.encoder, Run) else row.encoder
             assert encoder is not None
-            yield _rehearsed(study.name, row.label, row.backbone, encoder, limits, task, row.scorer)
+            yield _make_row(study.name, row.label, row.backbone, encoder, limits, task, row.scorer)
 
 
 def needed_jobs(rehearsed: Rehearsed) -> list[Job]:
     """Return jobs of the runs that must be trained before (teachers, bases), each after those that it needs."""
     jobs: dict[str, Job] = {}
-    for rule, run in _nested(rehearsed.run):
+    for rule, run in _checkpoints_in(rehearsed.run):
         label = f"{run.method.name} {run.backbone.name}"
         jobs[run.key] = Job(run, rehearsed.job.scale, label, (Scoring(rule, Cosine(), ()),))
     return list(jobs.values())
@@ -108,9 +108,9 @@ def encoders_of(value: Any) -> set[str]:
     return set().union(*(encoders_of(getattr(value, f.name)) for f in fields(value)))
 
 
-def _nested(run: Run | None) -> Iterator[tuple[str, Run]]:
+def _checkpoints_in(run: Run | None) -> Iterator[tuple[str, Run]]:
     for nested, rule in run.nested_checkpoints() if run else ():
-        yield from _nested(nested)
+        yield from _checkpoints_in(nested)
         yield rule, nested
 
 
@@ -118,7 +118,7 @@ def _content(row: Row) -> str:
     return f"{next(iter(row.keys().values()))} {row.scorer}"
 
 
-def _rehearsed(
+def _make_row(
     study: str, name: str, backbone: str, encoder: Run | Pretrained, limits: Limits, task: str, scorer: Scorer
 ) -> Rehearsed:
     trained = isinstance(encoder, Run)
@@ -132,7 +132,7 @@ def _rehearsed(
 def cut_run(run: Run, limits: Limits) -> Run:
     """Return a run, and those that it needs, of a few steps: on as many sentences as its largest batch requires."""
     lighter = _lighten(run, limits)
-    largest = max(each.batch_size for each in (lighter, *(nested for _, nested in _nested(lighter))))
+    largest = max(each.batch_size for each in (lighter, *(nested for _, nested in _checkpoints_in(lighter))))
     return shorten(_selected_last(lighter), limits.steps, limits.steps * largest)
 
 
@@ -176,5 +176,5 @@ def _changes(published: Run, cut: Run) -> str:
     """Name the settings that differ from the published ones, beside the number of steps and sentences."""
     pairs: list[tuple[Any, Any, str]] = [(published, cut, name) for name in ("batch_size", "precision")]
     pairs += [(innermost(published.method), innermost(cut.method), name) for name in ("negation", "corpus_size")]
-    values = [(name, getattr(one, name, None), getattr(other, name, None)) for one, other, name in pairs]
+    values = [(name, getattr(before, name, None), getattr(after, name, None)) for before, after, name in pairs]
     return "; ".join(f"{name} {new}, published {old}" for name, old, new in values if old != new)
