@@ -11,7 +11,13 @@ import pandas as pd
 
 from analysis.benchmark_ratios import FOLDER
 from analysis.report.formats import DASH, Grid, markdown, number
-from experiments.rehearsal.rehearsed_runs import METHODS, Limits, rehearsed_methods, stand_in_scale
+from experiments.rehearsal.rehearsed_runs import (
+    METHODS,
+    Limits,
+    rehearsed_methods,
+    stand_in_scale,
+    studies_without_runs,
+)
 from experiments.rehearsal.stand_ins import shapes
 from experiments.schema.recipes import BACKBONES
 
@@ -134,7 +140,8 @@ def rehearsed_studies_block(frame: pd.DataFrame) -> str:
     lines = frame[frame["study"] != METHODS].to_dict("records")
     ended = sum(not line["failed"] for line in lines)
     grid = Grid("", ("study", "row", "encoder", "outcome", "scored on"), tuple(map(_study_row, lines)))
-    return "\n\n".join([f"{ended} of {len(lines)} started and were scored.", markdown(grid)])
+    idle = f"Nothing to start in {', '.join(studies_without_runs())}."
+    return "\n\n".join([f"{ended} of {len(lines)} started and were scored. {idle}", markdown(grid)])
 
 
 def _study_row(line: Mapping[str, object]) -> tuple[str, ...]:

@@ -106,8 +106,8 @@ def _in_process(job: Job, execution: ExecutionSettings, killed_after: int = 0) -
 
 def _work(job: Job, execution: ExecutionSettings, killed_after: int, results: Connection) -> None:
     """Do a job and send what was measured, or the error."""
-    meter = Meter(execution.device, killed_after)
     try:
+        meter = Meter(execution.device, killed_after)
         result = execute(job, execution, on_step=meter.step)
     except Exception as error:  # noqa: BLE001 - any error is the row's result
         results.send(RuntimeError(f"{type(error).__name__}: {error}"))

@@ -9,13 +9,13 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 from cse_core.evaluation.scorers import Cosine, Scorer
-from cse_core.method import Method, innermost, with_fields
+from cse_core.method import Method, with_fields
 from cse_core.run import Corpus, Pretrained, Run
 from experiments.execution.job import AS_IS, Job, Scoring
 from experiments.rehearsal.stand_ins import StandIn
 from experiments.schema.recipes import RUNS, first_lines, rankcse_with
 from experiments.schema.scales import SCALES
-from experiments.schema.study import Row, Scale, replace_runs
+from experiments.schema.study import Row, Scale, Study, replace_runs
 from experiments.schema.study_parts import shorten
 from experiments.studies.catalogue import PAPERS, PLANNED
 
@@ -78,14 +78,26 @@ def rehearsed_methods(scale: Scale, limits: Limits, task: str) -> Iterator[Rehea
 def rehearsed_studies(scale: Scale, limits: Limits, task: str) -> Iterator[Rehearsed]:
     """Yield one row of each study that scores something: the first whose run or encoder no study before it has."""
     started: set[str] = set()
-    for study in (make(scale) for studies in (PAPERS | PLANNED).values() for make in studies.values()):
-        rows = [row for row in study.rows if row.encoder is not None] if study.tasks else []
-        if rows:
+    for study in _studies(scale):
+        if rows := _scored_rows(study):
             row = next((row for row in rows if _content(row) not in started), rows[0])
             started.add(_content(row))
             encoder = row.runs()[0] if isinstance(row.encoder, Run) else row.encoder
             assert encoder is not None
             yield _make_row(study.name, row.label, row.backbone, encoder, limits, task, row.scorer)
+
+
+def studies_without_runs(scale: Scale = PAPER) -> list[str]:
+    """Return the names of the studies that show settings, costs or other studies' runs: there is nothing to start."""
+    return [study.name for study in _studies(scale) if not _scored_rows(study)]
+
+
+def _studies(scale: Scale) -> Iterator[Study]:
+    return (make(scale) for studies in (PAPERS | PLANNED).values() for make in studies.values())
+
+
+def _scored_rows(study: Study) -> list[Row]:
+    return [row for row in study.rows if row.encoder is not None] if study.tasks else []
 
 
 def needed_jobs(rehearsed: Rehearsed) -> list[Job]:
@@ -175,6 +187,6 @@ def _cut_scorer(scorer: Scorer, lines: int) -> Scorer:
 def _changes(published: Run, cut: Run) -> str:
     """Name the settings that differ from the published ones, beside the number of steps and sentences."""
     pairs: list[tuple[Any, Any, str]] = [(published, cut, name) for name in ("batch_size", "precision")]
-    pairs += [(innermost(published.method), innermost(cut.method), name) for name in ("negation", "corpus_size")]
+    pairs += [(published.method, cut.method, name) for name in ("negation", "corpus_size")]
     values = [(name, getattr(before, name, None), getattr(after, name, None)) for before, after, name in pairs]
     return "; ".join(f"{name} {new}, published {old}" for name, old, new in values if old != new)
