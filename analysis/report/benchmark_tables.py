@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.benchmark_ratios import FOLDER
 from analysis.report.formats import DASH, Grid, markdown, number
+from experiments.execution.gpu_memory import shape
 from experiments.rehearsal.rehearsed_runs import (
     METHODS,
     Limits,
@@ -129,7 +130,7 @@ def rehearsed_methods_block(frame: pd.DataFrame) -> str:
     rows = []
     for name, backbone, batch in _declared_methods():
         line = by_row.get((name, backbone))
-        rows.append(_method_row(name, backbone, batch, line, by_row.get(("simcse", backbone))))
+        rows.append(_method_row(name, backbone, batch, line, by_row.get(_reference(name, backbone))))
     measured = sum(bool(line["memory_mib"]) for line in lines)
     count = f"{measured} of {len(rows)} rehearsed; the others have dashes."
     return "\n\n".join([count, markdown(Grid("", METHOD_HEADER, tuple(rows))), *_change_notes(lines)])
@@ -160,7 +161,7 @@ def _declared_methods() -> list[tuple[str, str, int]]:
 
 
 def _method_row(
-    name: str, backbone: str, batch: int, line: Mapping[str, object] | None, simcse: Mapping[str, object] | None
+    name: str, backbone: str, batch: int, line: Mapping[str, object] | None, reference: Mapping[str, object] | None
 ) -> tuple[str, ...]:
     title = BACKBONES[backbone]
     if line is None:
@@ -175,19 +176,29 @@ def _method_row(
         str(batch) if str(line["batch"]) == str(batch) else f"{line['batch']} of {batch}",
         str(line["tokens"]),
         *_beside(memory and memory * GIB_OF_MIB, planned and planned * GIB_OF_MIB),
-        *_beside(seconds, _expected_seconds(line, simcse)),
+        *_beside(seconds, _expected_seconds(line, reference)),
         f"after {line['resumed_after']}" if line["resumed_after"] else DASH,
         str(line["identical"]) or DASH,
         str(line["scored"]),
     )
 
 
-def _expected_seconds(line: Mapping[str, object], simcse: Mapping[str, object] | None) -> float | None:
-    """Return the seconds that the planner expects from SimCSE's on the same backbone: as its work, in rows."""
-    if simcse is None or simcse is line:
+def _reference(name: str, backbone: str) -> tuple[str, str]:
+    """Return the row from whose time another's is expected: SimCSE's on its backbone, for that one on BERT-base."""
+    return ("simcse", "bert-base-uncased" if name == "simcse" else backbone)
+
+
+def _expected_seconds(line: Mapping[str, object], reference: Mapping[str, object] | None) -> float | None:
+    """Return the seconds that the planner expects: in proportion to a step's rows and the layers' parameters."""
+    if reference is None or reference is line:
         return None
-    took, rows, work = _number(simcse["seconds"]), _number(simcse["rows"]), _number(line["rows"])
-    return took * work / rows if took and rows and work else None
+    took, work, of = _number(reference["seconds"]), _work(line), _work(reference)
+    return took * work / of if took and work and of else None
+
+
+def _work(line: Mapping[str, object]) -> float | None:
+    rows, model = _number(line["rows"]), shape(str(line["backbone"]))
+    return rows * model.layer_parameters if rows and model else None
 
 
 def _beside(measured: float | None, expected: float | None) -> tuple[str, str, str]:
