@@ -25,7 +25,16 @@ from experiments.cli.console import console
 from experiments.cli.options import at_least, check_device
 from experiments.execution.job import ExecutionSettings
 from experiments.rehearsal.rehearsal_row import rehearse_row, remove_unneeded
-from experiments.rehearsal.rehearsal_table import TABLE, Line, add_line, as_text, forecast_line, identity, read_lines
+from experiments.rehearsal.rehearsal_table import (
+    TABLE,
+    Line,
+    add_line,
+    as_text,
+    forecast_line,
+    identity,
+    read_lines,
+    renew_forecasts,
+)
 from experiments.rehearsal.rehearsed_runs import (
     Limits,
     Rehearsed,
@@ -68,6 +77,8 @@ class Options:
     """Layers of the encoders; 0 means as published."""
     task: str = "sts16"
     """The task on which each run is scored."""
+    forecasts: bool = False
+    """Measure nothing: put the planner's present forecasts into the table's lines of the chosen rows."""
     again: bool = False
     """Rehearse rows that the table has already."""
     keep: bool = False
@@ -115,6 +126,9 @@ def main(options: Options) -> int:
     at_least(0, batch_size=options.batch_size, layers=options.layers)
     check_device(options.device)
     rows, data = chosen_rows(options), data_folder(options.data)
+    if options.forecasts:
+        renew_forecasts((forecast_line(row, layers=options.layers, on=options.device) for row in rows), options.table)
+        return 0
     data = data.resolve() if data else None
     store = options.encoders.resolve() / "store"
     os.environ[ENCODERS] = str(options.encoders.resolve())  # of the processes that train, too

@@ -15,6 +15,7 @@ from experiments.rehearsal.rehearsed_runs import Rehearsed
 
 TABLE = Path(__file__).parents[2] / "analysis/measured/rehearsal.csv"
 IDENTITY = ("study", "row", "backbone", "layers", "on")
+FORECASTS = ("forecast_mib", "rows")
 MIB = 2**20
 
 
@@ -106,6 +107,13 @@ def add_line(line: Line, path: Path = TABLE) -> None:
     new = as_text(line)
     lines = {identity(old): old for old in read_lines(path)}
     write_lines(list((lines | {identity(new): new}).values()), path)
+
+
+def renew_forecasts(lines: Iterable[Line], path: Path = TABLE) -> None:
+    """Put the forecasts of these lines into the table's lines of the same rows with the same settings."""
+    new = {(*identity(text), text["changes"]): text for text in map(as_text, lines)}
+    old = [(line, new.get((*identity(line), line["changes"]), line)) for line in read_lines(path)]
+    write_lines([line | {name: text[name] for name in FORECASTS} for line, text in old], path)
 
 
 def write_lines(lines: Iterable[Mapping[str, str]], path: Path = TABLE) -> None:

@@ -16,8 +16,16 @@ from experiments.execution.step_cost import step_cost
 from experiments.rehearsal import rehearsal_table
 from experiments.rehearsal.measured_run import Measured
 from experiments.rehearsal.rehearsal_row import rehearse_row, remove_unneeded
-from experiments.rehearsal.rehearsal_table import add_line, forecast_line, read_lines, with_measured
+from experiments.rehearsal.rehearsal_table import (
+    add_line,
+    as_text,
+    forecast_line,
+    read_lines,
+    renew_forecasts,
+    with_measured,
+)
 from experiments.rehearsal.rehearsed_runs import (
+    METHODS,
     Limits,
     Rehearsed,
     needed_jobs,
@@ -29,6 +37,8 @@ from experiments.rehearsal.stand_ins import shapes
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
 from tests.support.rehearsals import LIMITS, SCALE
+
+NUMBERS = ("batch", "tokens", "forecast_mib", "rows")
 
 
 def tiny(name: str) -> Rehearsed:
@@ -87,6 +97,18 @@ def test_a_forecast_is_the_planners_for_the_papers_shape() -> None:
     assert forecast_line(row, layers=1, on="cpu").forecast_mib is None  # no shape of the planner's
 
 
+def test_the_committed_tables_forecasts_are_those_of_the_planner_as_it_is() -> None:
+    """After a change of the planner, `rehearse.py --forecasts` with the table's options puts its forecasts there."""
+    lines = [line for line in read_lines() if line["study"] == METHODS and line["layers"] == "0"]
+    assert len(lines) > 15
+    for batch in {int(line["batch"]) for line in lines}:
+        limits = Limits(batch=batch, precision="fp32", parser=False)
+        rows = {(r.name, r.backbone): r for r in rehearsed_methods(stand_in_scale(shapes()), limits, "sts16")}
+        for line in (line for line in lines if (line["batch"], line["on"]) == (str(batch), "cpu")):
+            now = as_text(forecast_line(rows[line["row"], line["backbone"]], layers=0, on="cpu"))
+            assert [now[name] for name in NUMBERS] == [line[name] for name in NUMBERS], line["row"]
+
+
 def test_a_line_replaces_that_of_the_same_row_and_no_other(tmp_path: Path) -> None:
     table = tmp_path / "new" / "rehearsal.csv"
     one, other = (forecast_line(tiny(name), layers=0, on="cpu") for name in ("simcse", "mixcse"))
@@ -98,6 +120,11 @@ def test_a_line_replaces_that_of_the_same_row_and_no_other(tmp_path: Path) -> No
     assert (first["row"], first["memory_mib"], first["seconds"], first["failed"]) == ("simcse", "2", "0.12346", "")
     assert (first["scored"], first["resumed_after"]) == ("sts16", "1")
     assert (second["row"], second["memory_mib"], second["seconds"], second["threads"]) == ("mixcse", "", "", "")
+    renewed = [replace(one, forecast_mib=7.0, rows=3.0), replace(other, forecast_mib=9.0, changes="another batch")]
+    renew_forecasts(renewed, table)
+    first, same = read_lines(table)
+    assert (first["forecast_mib"], first["rows"], first["memory_mib"]) == ("7", "3", "2")
+    assert same == second
     table.write_text("other,columns\n1,2\n")
     with pytest.raises(ValueError, match="expected the columns study, row"):
         read_lines(table)
@@ -133,6 +160,7 @@ def test_rows_are_chosen_and_those_in_the_table_left_out(run: Callable[..., list
     assert run(**only) == []
     assert run(only=("simcse",)) == ["methods simcse bert-large-uncased"]
     assert run(**only, again=True) == ["methods simcse bert-base-uncased", "methods ct bert-base-uncased"]
+    assert run(forecasts=True, again=True) == []
     assert run(studies=True, only=("rankcse-table4",))[0].startswith("rankcse-table4 ")
     with (tmp_path / "t.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 4
