@@ -5,7 +5,8 @@
     python experiments/rehearse.py --encoders FOLDER --studies --layers 1 --batch-size 4
 
 Each run is trained for some steps from random weights, killed after the first, resumed and scored on one task; memory
-and seconds a step are written beside the planner's forecast (docs/rehearsal.md). Rows that the table has are left out.
+and seconds a step are written beside the planner's forecast (docs/rehearsal.md). Rows that the table has are left out,
+but for those that failed.
 """
 
 import os
@@ -80,7 +81,7 @@ class Options:
     forecasts: bool = False
     """Measure nothing: put the planner's present forecasts into the table's lines of the chosen rows."""
     again: bool = False
-    """Rehearse rows that the table has already."""
+    """Rehearse rows that the table has, too."""
     keep: bool = False
     """Keep the run folders, for later calls whose runs need them."""
     device: str = "cuda" if torch.cuda.is_available() else "cpu"
@@ -134,7 +135,8 @@ def main(options: Options) -> int:
     os.environ[ENCODERS] = str(options.encoders.resolve())  # of the processes that train, too
     make_needed(options, rows, data)
     execution = ExecutionSettings(store, data, device=options.device)
-    recorded = set() if options.again else set(map(identity, read_lines(options.table)))
+    ended = [] if options.again else [line for line in read_lines(options.table) if not line["failed"]]
+    recorded = set(map(identity, ended))
     failed = 0
     for i, row in enumerate(rows):
         line = forecast_line(row, layers=options.layers, on=options.device)

@@ -1,6 +1,5 @@
 """Rehearse one row: train what it needs, train it, kill and resume it, score it; an error becomes the row's line."""
 
-import logging
 import shutil
 from collections.abc import Collection
 from dataclasses import replace
@@ -13,7 +12,6 @@ from experiments.rehearsal.measured_run import rehearse
 from experiments.rehearsal.rehearsal_table import Line, with_measured
 from experiments.rehearsal.rehearsed_runs import Rehearsed, needed_jobs
 
-logger = logging.getLogger(__name__)
 APART = "not-killed"  # the store of runs that are trained without being killed
 
 
