@@ -68,7 +68,7 @@ def training_bytes(run: Run) -> float | None:
     if not model:
         return None
     half, cost = run.precision != "fp32", step_cost(run)
-    tokens = run.batch_size * run.max_length * cost.with_gradient / cost.examples
+    tokens = run.batch_size * run.max_length * cost.kept / cost.examples
     a_token = 34 * model.width + 5 * model.heads * run.max_length
     activations = tokens * model.layers * a_token * (1 if half else 2)
     trained = (1 + cost.trained_encoders) * model.parameters * (16 + 2 * half)

@@ -13,7 +13,9 @@ from cse_core.method import Batch, Encode, Loss, Method, with_fields
 from cse_core.methods.baselines.consert import ConSERT
 from cse_core.methods.baselines.ct import CT
 from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.l2pcsr import L2PCSR
 from cse_core.methods.baselines.mocose import MoCoSE
+from cse_core.methods.baselines.pcl import PCL
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.diffcse import DiffCSE
 from cse_core.methods.mlm import MLM
@@ -79,6 +81,17 @@ def test_a_second_encoder_counts_with_a_gradient_only_where_it_is_trained() -> N
     assert (queued.forward, queued.with_gradient) == (alone.forward + 1, alone.forward)
     assert (alone.frozen_encoders, queued.frozen_encoders) == (0, 1)
     assert cost(ConSERT(), pooling="mean").forward == 2
+
+
+def test_passes_of_an_attack_are_not_held_together_and_all_others_are() -> None:
+    """L2P-CSR, five passes of both views: each ascent's graph is freed by its gradient. PCL holds all of its ten."""
+    attacked, held = cost(L2PCSR(steps=4, layers=2)), cost(PCL())
+    assert attacked.with_gradient == 5 * 2
+    assert attacked.kept == pytest.approx(2, rel=0.05)
+    assert held.kept == held.with_gradient == 20
+    for method in (SimCSE(), CompCSE(), DiffCSE(), CT()):
+        found = cost(method, pooling="cls")
+        assert found.kept == found.with_gradient
 
 
 def test_templates_lengthen_rows_and_bare_templates_add_some() -> None:
