@@ -147,7 +147,8 @@ def rehearsed_studies_block(frame: pd.DataFrame) -> str:
 
 def _study_row(line: Mapping[str, object]) -> tuple[str, ...]:
     title = BACKBONES.get(str(line["backbone"]), DASH)
-    encoder = f"{title}, {line['layers']} layers" if line["layers"] and line["backbone"] else title
+    depth = f"{line['layers']} layer{'s' if line['layers'] != 1 else ''}"
+    encoder = f"{title}, {depth}" if line["layers"] and line["backbone"] else title
     outcome = "trained" if line["memory_mib"] else "as it is"
     if line["failed"]:
         outcome = f"failed: {line['failed']}"

@@ -76,11 +76,11 @@ def rehearsed_methods(scale: Scale, limits: Limits, task: str) -> Iterator[Rehea
 
 
 def rehearsed_studies(scale: Scale, limits: Limits, task: str) -> Iterator[Rehearsed]:
-    """Yield one row of each study that scores something: the first whose run or encoder no study before it has."""
+    """Yield one row of each study that scores something: one that is trained, and that no study before it has."""
     started: set[str] = set()
     for study in _studies(scale):
         if rows := _scored_rows(study):
-            row = next((row for row in rows if _content(row) not in started), rows[0])
+            row = min(rows, key=lambda row: (not isinstance(row.encoder, Run), _content(row) in started))
             started.add(_content(row))
             encoder = row.runs()[0] if isinstance(row.encoder, Run) else row.encoder
             assert encoder is not None
