@@ -21,7 +21,7 @@ from experiments.studies.catalogue import PAPERS, PLANNED
 
 PAPER = SCALES["paper"]
 STAND_IN = "stand-in"  # in the place of a scale's name, so that no result looks like one of the scale
-METHODS = "methods"  # in the place of a study's name, for methods as published
+METHODS = "as published"  # in the place of a study's name, for methods
 MAKERS: Mapping[str, Callable[..., Run | None]] = {**RUNS, "rankcse, ListMLE": rankcse_with("list_mle")}
 
 

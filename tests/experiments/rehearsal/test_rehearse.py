@@ -154,12 +154,12 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[s
 
 def test_rows_are_chosen_and_those_that_ended_left_out(run: Callable[..., list[str]], tmp_path: Path) -> None:
     only = {"only": ("simcse", "ct"), "backbones": ("bert-base-uncased",)}
-    both = ["methods simcse bert-base-uncased compared", "methods ct bert-base-uncased"]
+    both = ["as published simcse bert-base-uncased compared", "as published ct bert-base-uncased"]
     assert run(**only, compare=("simcse",)) == both
     assert os.environ[ENCODERS] == str(tmp_path)
-    assert run(**only) == ["methods ct bert-base-uncased"]  # which failed
-    assert run(only=("simcse",)) == ["methods simcse bert-large-uncased"]
-    assert run(**only, again=True) == ["methods simcse bert-base-uncased", "methods ct bert-base-uncased"]
+    assert run(**only) == ["as published ct bert-base-uncased"]  # which failed
+    assert run(only=("simcse",)) == ["as published simcse bert-large-uncased"]
+    assert run(**only, again=True) == ["as published simcse bert-base-uncased", "as published ct bert-base-uncased"]
     assert run(forecasts=True, again=True) == []
     assert run(studies=True, only=("rankcse-table4",))[0].startswith("rankcse-table4 ")
     with (tmp_path / "t.csv").open() as file:
