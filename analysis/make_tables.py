@@ -44,7 +44,7 @@ from experiments.storage.record_folders import folder_of
 from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "REPORT.md", "APPENDIX.md", "experiments/PLAN.md", "docs/released.md")
+PAGES = ("README.md", "REPORT.md", "APPENDIX.md", "experiments/PLAN.md", "docs/released.md", "docs/rehearsal.md")
 KINDS = (
     "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|"
     "plan|page|released|means"

@@ -41,9 +41,9 @@ experiments.studies
 experiments.results
 experiments.tracking
 experiments.execution
-experiments.audits experiments.search
+experiments.audits experiments.search experiments.rehearsal
 experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export experiments.remove
-experiments.import_record
+experiments.import_record experiments.rehearse
 analysis.stats
 analysis.benchmark_ratios analysis.cells
 analysis.verdicts

@@ -1,5 +1,9 @@
-"""Make the benchmark blocks of REPORT.md from analysis/measured/*.csv, which tests/benchmarks/ wrote."""
+"""Make the benchmark blocks of the pages from analysis/measured/*.csv, which tests/benchmarks/ wrote.
 
+Those of docs/rehearsal.md are from rehearsal.csv, which experiments/rehearse.py wrote.
+"""
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -7,19 +11,47 @@ import pandas as pd
 
 from analysis.benchmark_ratios import FOLDER
 from analysis.report.formats import DASH, Grid, markdown, number
+from experiments.execution.gpu_memory import shape
+from experiments.rehearsal.rehearsed_runs import (
+    METHODS,
+    Limits,
+    rehearsed_methods,
+    stand_in_scale,
+    studies_without_runs,
+)
+from experiments.rehearsal.stand_ins import shapes
+from experiments.schema.recipes import BACKBONES
+
+GIB_OF_MIB = 1 / 1024
+OFF = 1.5  # times a forecast from which it counts as wrong
+METHOD_HEADER = (
+    "method",
+    "backbone",
+    "batch",
+    "tokens",
+    "GiB",
+    "forecast",
+    "ratio",
+    "s a step",
+    "forecast",
+    "ratio",
+    "resumed",
+    "same bits",
+    "scored on",
+)
 
 
 def block(name: str, device: str, folder: Path = FOLDER) -> str:
-    """Return a block (`ratios`, `tried`, `scaling` or `profiles`) of a device (cpu, cuda) as Markdown."""
-    makers = {"ratios": _ratio_grid, "tried": _tried_grid, "scaling": _scaling_grid, "profiles": _profile_grid}
-    if name not in makers:
-        raise ValueError(f"benchmark blocks are {', '.join(makers)}, got {name!r}")
-    path = folder / f"{name}.csv"
+    """Return a block of a device (cpu, cuda) as Markdown: `ratios`, `tried`, `scaling`, `profiles`, or a rehearsal."""
+    if name not in (*GRIDS, *REHEARSALS):
+        raise ValueError(f"benchmark blocks are {', '.join((*GRIDS, *REHEARSALS))}, got {name!r}")
+    path = folder / ("rehearsal.csv" if name in REHEARSALS else f"{name}.csv")
     frame = pd.read_csv(path, keep_default_na=False) if path.is_file() else pd.DataFrame({"on": []})
     frame = frame[frame["on"] == device]
     if frame.empty:
         return f"Not measured yet on a {'GPU' if device == 'cuda' else device}."
-    return "\n\n".join([markdown(makers[name](frame)), _machines(frame)])
+    text = REHEARSALS[name](frame) if name in REHEARSALS else markdown(GRIDS[name](frame))
+    return "\n\n".join([text, _machines(frame)])
 
 
 def meets_aim(ratio: float, aim: str) -> str:
@@ -86,6 +118,113 @@ def _profile_grid(frame: pd.DataFrame) -> Grid:
 
 
 def _machines(frame: pd.DataFrame) -> str:
-    places = frame[["machine", "threads", "versions"]].drop_duplicates()
+    places = frame[frame["machine"] != ""][["machine", "threads", "versions"]].drop_duplicates()
     lines = [f"{row['machine']}, {row['threads']} threads ({row['versions']})" for _, row in places.iterrows()]
     return f"Measured on: {'; '.join(lines)}."
+
+
+def rehearsed_methods_block(frame: pd.DataFrame) -> str:
+    """Return every method on every backbone with its measured and its forecast memory and time, as Markdown."""
+    lines = frame[(frame["study"] == METHODS) & (frame["layers"] == 0)].to_dict("records")
+    by_row = {(line["row"], line["backbone"]): line for line in lines}
+    rows = []
+    for name, backbone, batch in _declared_methods():
+        line = by_row.get((name, backbone))
+        rows.append(_method_row(name, backbone, batch, line, by_row.get(_reference(name, backbone))))
+    measured = sum(bool(line["memory_mib"]) for line in lines)
+    count = f"{measured} of {len(rows)} rehearsed; the others have dashes."
+    return "\n\n".join([count, markdown(Grid("", METHOD_HEADER, tuple(rows))), *_change_notes(lines)])
+
+
+def rehearsed_studies_block(frame: pd.DataFrame) -> str:
+    """Return the row of each study that was started, what it was scored on and why one failed, as Markdown."""
+    lines = frame[frame["study"] != METHODS].to_dict("records")
+    ended = sum(not line["failed"] for line in lines)
+    grid = Grid("", ("study", "row", "encoder", "outcome", "scored on"), tuple(map(_study_row, lines)))
+    idle = f"Nothing to start in {', '.join(studies_without_runs())}."
+    return "\n\n".join([f"{ended} of {len(lines)} started and were scored. {idle}", markdown(grid)])
+
+
+def _study_row(line: Mapping[str, object]) -> tuple[str, ...]:
+    title = BACKBONES.get(str(line["backbone"]), DASH)
+    depth = f"{line['layers']} layer{'s' if line['layers'] != 1 else ''}"
+    encoder = f"{title}, {depth}" if line["layers"] and line["backbone"] else title
+    outcome = "trained" if line["memory_mib"] else "as it is"
+    if line["failed"]:
+        outcome = f"failed: {line['failed']}"
+    return (str(line["study"]), str(line["row"]), encoder, outcome, str(line["scored"]) or DASH)
+
+
+def _declared_methods() -> list[tuple[str, str, int]]:
+    """Return each method and backbone with its published batch."""
+    rows = rehearsed_methods(stand_in_scale(shapes()), Limits(), "sts16")
+    return [(row.name, row.backbone, row.run.batch_size) for row in rows if row.run]
+
+
+def _method_row(
+    name: str, backbone: str, batch: int, line: Mapping[str, object] | None, reference: Mapping[str, object] | None
+) -> tuple[str, ...]:
+    title = BACKBONES[backbone]
+    if line is None:
+        return (name, title, *[DASH] * (len(METHOD_HEADER) - 2))
+    if line["failed"]:
+        return (name, title, *[DASH] * (len(METHOD_HEADER) - 3), f"failed: {line['failed']}")
+    memory, planned = (_number(line[column]) for column in ("memory_mib", "forecast_mib"))
+    seconds = _number(line["seconds"])
+    return (
+        name,
+        title,
+        str(batch) if str(line["batch"]) == str(batch) else f"{line['batch']} of {batch}",
+        str(line["tokens"]),
+        *_beside(memory and memory * GIB_OF_MIB, planned and planned * GIB_OF_MIB),
+        *_beside(seconds, _expected_seconds(line, reference)),
+        f"after {line['resumed_after']}" if line["resumed_after"] else DASH,
+        str(line["identical"]) or DASH,
+        str(line["scored"]),
+    )
+
+
+def _reference(name: str, backbone: str) -> tuple[str, str]:
+    """Return the row from whose time another's is expected: SimCSE's on its backbone, for that one on BERT-base."""
+    return ("simcse", "bert-base-uncased" if name == "simcse" else backbone)
+
+
+def _expected_seconds(line: Mapping[str, object], reference: Mapping[str, object] | None) -> float | None:
+    """Return the seconds that the planner expects: in proportion to a step's rows and the layers' parameters."""
+    if reference is None or reference is line:
+        return None
+    took, work, of = _number(reference["seconds"]), _work(line), _work(reference)
+    return took * work / of if took and work and of else None
+
+
+def _work(line: Mapping[str, object]) -> float | None:
+    rows, model = _number(line["rows"]), shape(str(line["backbone"]))
+    return rows * model.layer_parameters if rows and model else None
+
+
+def _beside(measured: float | None, expected: float | None) -> tuple[str, str, str]:
+    ratio = measured / expected if measured and expected else None
+    text = number(ratio)
+    return number(measured), number(expected), f"**{text}**" if ratio and not 1 / OFF <= ratio <= OFF else text
+
+
+def _number(text: object) -> float | None:
+    return float(str(text)) if str(text) else None
+
+
+def _change_notes(lines: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the settings that differ from the published ones, each with its methods; batches are in the table."""
+    changes: dict[str, list[str]] = {}
+    for line in lines:
+        for change in str(line["changes"]).split("; "):
+            if change and not change.startswith("batch_size "):
+                changes.setdefault(change, []).append(f"{line['row']} {BACKBONES[str(line['backbone'])]}")
+    named = {change: "all" if len(rows) == len(lines) else ", ".join(rows) for change, rows in changes.items()}
+    return ["\n".join(f"- {change}: {rows}." for change, rows in named.items())] if named else []
+
+
+GRIDS = {"ratios": _ratio_grid, "tried": _tried_grid, "scaling": _scaling_grid, "profiles": _profile_grid}
+REHEARSALS = {
+    "rehearsed-methods": rehearsed_methods_block,
+    "rehearsed-studies": rehearsed_studies_block,
+}

@@ -58,18 +58,24 @@ def shape(backbone: str) -> Shape | None:
 
 def gpu_bytes(run: Run) -> float | None:
     """A run's estimated peak on a GPU, its process included; None for a backbone of unknown size."""
+    training = training_bytes(run)
+    return None if training is None else PROCESS + training
+
+
+def training_bytes(run: Run) -> float | None:
+    """A run's estimated peak beside its process, also on a CPU; None for a backbone of unknown size."""
     model = shape(run.backbone.name)
     if not model:
         return None
     half, cost = run.precision != "fp32", step_cost(run)
-    tokens = run.batch_size * run.max_length * cost.with_gradient / cost.examples
+    tokens = run.batch_size * run.max_length * cost.kept / cost.examples
     a_token = 34 * model.width + 5 * model.heads * run.max_length
     activations = tokens * model.layers * a_token * (1 if half else 2)
     trained = (1 + cost.trained_encoders) * model.parameters * (16 + 2 * half)
     frozen = cost.frozen_encoders * model.parameters * 4
     # Their vectors, and for each pair of one and a sentence a score, its place in the order and its rank.
     shared = cost.shared * (4 * model.width + 24 * min(run.batch_size, BLOCK))
-    return PROCESS + trained + frozen + activations + shared
+    return trained + frozen + activations + shared
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ SENTENCES = (
 class StepCost:
     """Rows for each sentence of the corpus, and what a run holds in memory beside its own encoder.
 
+    `kept` are the rows with a gradient whose activations are held at once: an attack frees those of its earlier passes.
     `embedded` are the rows that finished encoders (teachers, bases) embed once before training, for each sentence;
     `sampled`, the corpus sentences that they embed besides; `shared`, the vectors that every step reads whole.
     """
@@ -56,6 +57,7 @@ class StepCost:
     examples: float
     forward: float
     with_gradient: float
+    kept: float
     embedded: tuple[tuple[EncoderRef, float], ...] = ()
     sampled: tuple[tuple[EncoderRef, int], ...] = ()
     shared: int = 0
@@ -88,6 +90,36 @@ class CountingEncoder(Encoder):
 
 
 @dataclass
+class SavedTensors:
+    """Counts the bytes that graphs hold for their backward passes: in all, now, and at most at once."""
+
+    all: int = 0
+    now: int = 0
+    most: int = 0
+
+    def save(self, tensor: Tensor) -> "SavedTensor":
+        """Return what a graph holds in a tensor's place."""
+        self.all, self.now = self.all + tensor.nbytes, self.now + tensor.nbytes
+        self.most = max(self.most, self.now)
+        return SavedTensor(tensor, self)
+
+    @property
+    def share(self) -> float:
+        """The largest share of all these bytes that was held at once."""
+        return self.most / self.all if self.all else 1.0
+
+
+class SavedTensor:
+    """A tensor that a graph holds; its end is counted."""
+
+    def __init__(self, value: Tensor, count: SavedTensors) -> None:
+        self.value, self.count = value, count
+
+    def __del__(self) -> None:
+        self.count.now -= self.value.nbytes
+
+
+@dataclass
 class CountingSource:
     """A source of random vectors that keeps count of what it is asked for."""
 
@@ -117,6 +149,16 @@ def step_cost(run: Run) -> StepCost:
 
 
 @cache
+def padded_length(longest: int) -> int:
+    """Return the tokens to which a GPU pads a batch whose examples are cut to `longest`; SimCSE's are to LENGTH.
+
+    Few sentences of Wikipedia are longer than the longest of SENTENCES: without a limit, batches are about as long.
+    """
+    tokens: Any = _encoder("cls", "").tokenizer(list(SENTENCES))
+    return min(longest, max(map(len, tokens["input_ids"])))
+
+
+@cache
 def _count(method: Method, pooling: str, template: str) -> StepCost:
     small = SCALES["small"].rescale(method, "bert-base-uncased")  # fields that wiki-tiny allows
     with torch.random.fork_rng(devices=[]), _one_thread():
@@ -130,16 +172,21 @@ def _count(method: Method, pooling: str, template: str) -> StepCost:
         batch = Batch(torch.arange(count), tokens, torch.Generator().manual_seed(0))
         targets = small.targets(CountingSource(count))
         others = _count_transformer_passes(modules)
-        small.loss(encoder, batch, modules, targets.at(batch.rows, encoder.device))
+        saved = SavedTensors()
+        with torch.autograd.graph.saved_tensors_hooks(saved.save, lambda tensor: tensor.value):
+            loss = small.loss(encoder, batch, modules, targets.at(batch.rows, encoder.device))
+        del loss  # its graph has been held until here, as until a backward pass
         source = CountingSource(count)
         shared = _shared_rows(method.targets(source))
     passes = [*others, *(made for each in (encoder, *modules.modules()) for made in getattr(each, "passes", ()))]
     trained = [any(p.requires_grad for p in transformer.parameters()) for transformer in _transformers(modules)]
     sentences = len(SENTENCES)
+    with_gradient = sum(rows for rows, gradient in passes if gradient) / sentences
     return StepCost(
         examples=count / sentences,
         forward=sum(rows for rows, _ in passes) / sentences,
-        with_gradient=sum(rows for rows, gradient in passes if gradient) / sentences,
+        with_gradient=with_gradient,
+        kept=with_gradient * saved.share,
         embedded=tuple((ref, count / sentences) for ref in source.embedded),
         sampled=tuple(source.sampled),
         shared=shared,

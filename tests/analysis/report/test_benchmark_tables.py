@@ -70,5 +70,56 @@ def test_what_nobody_measured_is_said_to_be_missing(tmp_path: Path) -> None:
     assert "Not measured" in block("ratios", "cpu", tmp_path)
     write(tmp_path, "ratios", [{"what": "a step"}])
     assert "Not measured" in block("ratios", "cuda", tmp_path)
-    with pytest.raises(ValueError, match="blocks are ratios, tried, scaling, profiles, got 'speed'"):
+    with pytest.raises(
+        ValueError,
+        match="blocks are ratios, tried, scaling, profiles, rehearsed-methods, rehearsed-studies, got 'speed'",
+    ):
         block("speed", "cpu", tmp_path)
+
+
+REHEARSED: dict[str, object] = {
+    **{
+        "study": "as published",
+        "row": "simcse",
+        "backbone": "bert-base-uncased",
+        "layers": 0,
+        "batch": 16,
+        "tokens": 32,
+    },
+    **{"changes": "batch_size 16, published 64; precision fp32, published fp16", "failed": "", "identical": "yes"},
+    **{"memory_mib": 2048, "forecast_mib": 1024, "seconds": 4.0, "rows": 96, "resumed_after": 1, "scored": "sts16"},
+}
+
+
+def test_a_rehearsal_shows_each_method_beside_the_forecast_and_what_is_missing(tmp_path: Path) -> None:
+    """The time's forecast is SimCSE's, here 4 s for 96 rows, by the rows of the method."""
+    other = {"row": "whitenedcse", "rows": 48, "seconds": 2.8, "memory_mib": 1100, "batch": 64, "identical": ""}
+    lost = {"row": "ct", "failed": "OSError: no space", "memory_mib": "", "seconds": ""}
+    write(tmp_path, "rehearsal", [REHEARSED, REHEARSED | other, REHEARSED | lost])
+    text = block("rehearsed-methods", "cpu", tmp_path)
+    lines = text.splitlines()
+    assert lines[0] == "2 of 52 rehearsed; the others have dashes."
+    dash = "\N{EN DASH}"
+    simcse = (
+        "| simcse | BERT-base | 16 of 64 | 32 | 2.00 | 1.00 | **2.00** | 4.00 | {0} | {0} | after 1 | yes | sts16 |"
+    )
+    assert simcse.format(dash) in lines
+    whitened = "| whitenedcse | BERT-base | 64 | 32 | 1.07 | 1.00 | 1.07 | 2.80 | 2.00 | 1.40 | after 1 | {0} | sts16 |"
+    assert whitened.format(dash) in lines
+    assert f"| ct | BERT-base |{f' {dash} |' * 10} failed: OSError: no space |" in lines
+    assert f"| simcse | RoBERTa-large |{f' {dash} |' * 11}" in lines
+    assert "- precision fp32, published fp16: all." in lines
+    assert "batch_size" not in text
+
+
+def test_a_rehearsal_of_studies_says_what_became_of_each(tmp_path: Path) -> None:
+    study = REHEARSED | {"study": "rankcse-table4", "row": "SimCSE", "layers": 2}
+    glove = study | {"study": "b", "row": "GloVe", "backbone": "", "memory_mib": "", "scored": "mr"}
+    write(tmp_path, "rehearsal", [REHEARSED, study, glove, study | {"study": "c", "failed": "no", "scored": ""}])
+    lines = block("rehearsed-studies", "cpu", tmp_path).splitlines()
+    assert lines[0].startswith("2 of 3 started and were scored. Nothing to start in rankcse-table9, ")
+    assert lines[4:7] == [
+        "| rankcse-table4 | SimCSE | BERT-base, 2 layers | trained | sts16 |",
+        "| b | GloVe | \N{EN DASH} | as it is | mr |",
+        "| c | SimCSE | BERT-base, 2 layers | failed: no | \N{EN DASH} |",
+    ]

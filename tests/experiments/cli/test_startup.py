@@ -35,6 +35,7 @@ COMMANDS = {
     ("experiments/evaluate.py", ("wiki-tiny", "--tasks", "sts11")): "unknown task 'sts11' (did you mean sts1",
     ("experiments/import_record.py", HELP): "--record",
     ("experiments/merge.py", HELP): "--mlruns",
+    ("experiments/rehearse.py", HELP): "--encoders",
     ("experiments/remove.py", HELP): "--yes",
     ("experiments/merge.py", ("FOLDER", "--mlrun", "FOLDER")): "--mlruns",
 }

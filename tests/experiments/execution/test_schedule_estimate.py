@@ -99,6 +99,7 @@ def test_a_plan_of_unknown_times_asks_for_them(tmp_path: Path) -> None:
 
 def test_work_is_counted_in_epochs_of_simcse() -> None:
     assert epochs_of_simcse(replace(BASE, epochs=3)) == 3
+    assert epochs_of_simcse(replace(BASE, max_length=64)) == 2  # of the same sentences, half of them padding
     assert epochs_of_simcse(TAUGHT) == pytest.approx(1 + 1 / 6)
     ranked = replace(BASE, method=RankEncoder(base=BASE, corpus_size=50))
     assert epochs_of_simcse(ranked) == pytest.approx(1 + (1 + 50 / 100) / 6)

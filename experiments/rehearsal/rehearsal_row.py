@@ -1,0 +1,63 @@
+"""Rehearse one row: train what it needs, train it, kill and resume it, score it; an error becomes the row's line."""
+
+import shutil
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from cse_core.run import Run
+from cse_core.training.run_state import finished_history, load_history
+from experiments.execution.job import ExecutionSettings
+from experiments.rehearsal.measured_run import rehearse
+from experiments.rehearsal.rehearsal_table import Line, with_measured
+from experiments.rehearsal.rehearsed_runs import Rehearsed, needed_jobs
+
+APART = "not-killed"  # the store of runs that are trained without being killed
+
+
+def rehearse_row(
+    row: Rehearsed, line: Line, execution: ExecutionSettings, *, kill: bool = True, compare: bool = False
+) -> Line:
+    """Return the row's line of the table: `line`, which has its forecast, with what was measured or why it failed."""
+    trained = row.run is not None
+    try:
+        _train_needed(row, execution)
+        shutil.rmtree(execution.store / row.job.key, ignore_errors=True)  # of an earlier call
+        measured = rehearse(row.job, execution, kill=kill and trained)
+        line = with_measured(line, measured, killed=kill and trained)
+        return replace(line, identical=_compare(row, execution)) if compare and trained else line
+    except (RuntimeError, ValueError, OSError) as error:
+        return replace(line, failed=" ".join(str(error).split()))
+
+
+def _train_needed(row: Rehearsed, execution: ExecutionSettings) -> None:
+    for job in needed_jobs(row):
+        if isinstance(job.encoder, Run) and not finished_history(job.encoder, execution.store, job.rules):
+            rehearse(job, execution, kill=False)
+
+
+def _compare(row: Rehearsed, execution: ExecutionSettings) -> str:
+    """Return whether the run's weights are those of a run that was not killed, in every bit."""
+    assert row.run
+    apart = replace(execution, store=execution.store / APART)
+    apart.store.mkdir(exist_ok=True)
+    for job in needed_jobs(row):
+        (apart.store / job.key).symlink_to(execution.store / job.key)
+    rehearse(replace(row.job, scorings=(replace(row.job.scorings[0], tasks=()),)), apart, kill=False)
+    hashes = [_weights(store / row.run.key) for store in (execution.store, apart.store)]
+    shutil.rmtree(apart.store)
+    return "yes" if hashes[0] == hashes[1] else "no"
+
+
+def _weights(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of a finished run's checkpoints."""
+    history = load_history(folder)
+    if not history:
+        raise FileNotFoundError(f"{folder}: no finished run to compare")
+    return {rule: kept.weights for rule, kept in history.kept.items()}
+
+
+def remove_unneeded(row: Rehearsed, store: Path, needed: Collection[str]) -> None:
+    """Remove the row's run folder, gigabytes, unless a later row needs the run."""
+    if row.job.key not in needed:
+        shutil.rmtree(store / row.job.key, ignore_errors=True)

@@ -1,0 +1,140 @@
+"""The table of rehearsed runs, analysis/measured/rehearsal.csv: what was measured beside the planner's forecast."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from cse_core.data.atomic_write import atomic_write
+from cse_core.run import Pretrained, Run
+from experiments.execution.gpu_memory import training_bytes
+from experiments.execution.step_cost import LENGTH, padded_length, step_cost
+from experiments.rehearsal.measured_run import KILLED_AFTER, Measured
+from experiments.rehearsal.rehearsed_runs import Rehearsed
+
+TABLE = Path(__file__).parents[2] / "analysis/measured/rehearsal.csv"
+IDENTITY = ("study", "row", "backbone", "layers", "on")
+FORECASTS = ("forecast_mib", "rows")
+MIB = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of the table. Numbers that were not measured are None, and empty in the file.
+
+    `rows` are the planner's: the work of a step in rows of a forward pass, which seconds must be proportional to.
+    """
+
+    study: str
+    row: str
+    backbone: str
+    layers: int  # 0: as published
+    on: str
+    changes: str
+    batch: int | None
+    tokens: int | None
+    forecast_mib: float | None
+    rows: float | None
+    memory_mib: float | None = None
+    seconds: float | None = None
+    resumed_after: int | None = None
+    identical: str = ""  # whether the weights are those of a run that was not killed: yes, no or empty
+    scored: str = ""
+    failed: str = ""
+    machine: str = ""
+    threads: int | None = None
+    versions: str = ""
+
+
+COLUMNS = [each.name for each in fields(Line)]
+
+
+def forecast_line(row: Rehearsed, *, layers: int, on: str) -> Line:
+    """Return the line of a row before it is rehearsed: what it is, and the planner's forecast."""
+    run = row.run
+    memory, rows = forecast(run, row.backbone, on) if run and not layers else (None, None)
+    return Line(
+        study=row.study,
+        row=row.name,
+        backbone=row.backbone,
+        layers=layers,
+        on=on,
+        changes=row.changes,
+        batch=run.batch_size if run else None,
+        tokens=run.max_length if run else None,
+        forecast_mib=memory,
+        rows=rows,
+    )
+
+
+def with_measured(line: Line, measured: Measured, *, killed: bool) -> Line:
+    """Return the line with what was measured, without the memory of an encoder that was not trained."""
+    return replace(
+        line,
+        resumed_after=KILLED_AFTER if killed else None,
+        scored=" ".join(sorted({name.partition(" ")[0] for name in measured.scores})),
+        memory_mib=measured.peak / MIB if measured.steps else None,
+        seconds=measured.seconds,
+        machine=measured.device,
+        threads=measured.threads,
+        versions=measured.versions,
+    )
+
+
+def forecast(run: Run, backbone: str, on: str) -> tuple[float | None, float | None]:
+    """Return the planner's MiB of a run on a papers' backbone, beside its process, and the rows of a step."""
+    published = replace(run, backbone=Pretrained(backbone))
+    taken, rows = training_bytes(published), step_cost(published).work * run.batch_size
+    if on == "cuda":  # a CPU's passes have no padding
+        rows *= padded_length(run.max_length) / LENGTH
+    return taken and taken / MIB, rows
+
+
+def read_lines(path: Path = TABLE) -> list[dict[str, str]]:
+    """Return the lines of the table as text by column; none if nothing was rehearsed."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if reader.fieldnames != COLUMNS:
+            raise ValueError(f"{path}: expected the columns {', '.join(COLUMNS)}, found {reader.fieldnames}")
+        return list(reader)
+
+
+def add_line(line: Line, path: Path = TABLE) -> None:
+    """Add a line to the table, or put it in the place of an earlier one of the same row."""
+    new = as_text(line)
+    lines = {identity(old): old for old in read_lines(path)}
+    write_lines(list((lines | {identity(new): new}).values()), path)
+
+
+def renew_forecasts(lines: Iterable[Line], path: Path = TABLE) -> None:
+    """Put the forecasts of these lines into the table's lines of the same rows with the same settings."""
+    new = {(*identity(text), text["changes"]): text for text in map(as_text, lines)}
+    old = [(line, new.get((*identity(line), line["changes"]), line)) for line in read_lines(path)]
+    write_lines([line | {name: text[name] for name in FORECASTS} for line, text in old], path)
+
+
+def write_lines(lines: Iterable[Mapping[str, str]], path: Path = TABLE) -> None:
+    """Write the table."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, text.getvalue())
+
+
+def identity(line: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a line is of: a row on a backbone, its depth, the device."""
+    return tuple(line[name] for name in IDENTITY)
+
+
+def as_text(line: Line) -> dict[str, str]:
+    """Return a line as the file has it."""
+    return {name: _text(value) for name, value in asdict(line).items()}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,192 @@
+"""What is rehearsed: every method on every shape, and a row of every study, cut to a few steps.
+
+All settings are those of scale `paper` but the length of the run, and what a machine without a GPU can't do; each
+change is named beside its row.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, cast
+
+from cse_core.evaluation.scorers import Cosine, Scorer
+from cse_core.method import Method, with_fields
+from cse_core.run import Corpus, Pretrained, Run
+from experiments.execution.job import AS_IS, Job, Scoring
+from experiments.rehearsal.stand_ins import StandIn
+from experiments.schema.recipes import RUNS, first_lines, rankcse_with
+from experiments.schema.scales import SCALES
+from experiments.schema.study import Row, Scale, Study, replace_runs
+from experiments.schema.study_parts import shorten
+from experiments.studies.catalogue import PAPERS, PLANNED
+
+PAPER = SCALES["paper"]
+STAND_IN = "stand-in"  # in the place of a scale's name, so that no result looks like one of the scale
+METHODS = "as published"  # in the place of a study's name, for methods
+MAKERS: Mapping[str, Callable[..., Run | None]] = {**RUNS, "rankcse, ListMLE": rankcse_with("list_mle")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How runs are cut: steps, the largest batch and the precision (0 and "": as published), the parser.
+
+    Scorers are fitted on `fitted` sentences. With `parser`, SNCSE's negations are made as published, by spaCy, else by
+    word lists.
+    """
+
+    steps: int = 3
+    batch: int = 0
+    precision: str = ""
+    fitted: int = 1000
+    parser: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsed:
+    """One row: a run of scale `paper` on its stand-in, cut short, and which of its settings that changes."""
+
+    study: str
+    name: str
+    backbone: str  # by the papers' name
+    job: Job
+    changes: str = ""
+
+    @property
+    def run(self) -> Run | None:
+        """The run; None for an encoder that is scored as it is."""
+        return self.job.encoder if isinstance(self.job.encoder, Run) else None
+
+
+def stand_in_scale(shapes: Mapping[str, StandIn], corpus: str = "", **changes: Any) -> Scale:
+    """Return scale `paper` with stand-ins for its encoders and, if named, another corpus."""
+    used = Corpus(corpus, PAPER.corpus.lines) if corpus else PAPER.corpus
+    backbones = {name: Pretrained(shape.name) for name, shape in shapes.items()}
+    return replace(PAPER, backbones=backbones, corpus=used, **changes)
+
+
+def rehearsed_methods(scale: Scale, limits: Limits, task: str) -> Iterator[Rehearsed]:
+    """Yield each method on each backbone for which it has published settings."""
+    for name, make in MAKERS.items():
+        for backbone in scale.backbones:
+            try:
+                run = make(scale, backbone)
+            except ValueError:  # no source states settings for this backbone
+                continue
+            if run:
+                yield _make_row(METHODS, name, backbone, run, limits, task, Cosine())
+
+
+def rehearsed_studies(scale: Scale, limits: Limits, task: str) -> Iterator[Rehearsed]:
+    """Yield one row of each study that scores something: one that is trained, and that no study before it has."""
+    started: set[str] = set()
+    for study in _studies(scale):
+        if rows := _scored_rows(study):
+            row = min(rows, key=lambda row: (not isinstance(row.encoder, Run), _content(row) in started))
+            started.add(_content(row))
+            encoder = row.runs()[0] if isinstance(row.encoder, Run) else row.encoder
+            assert encoder is not None
+            yield _make_row(study.name, row.label, row.backbone, encoder, limits, task, row.scorer)
+
+
+def studies_without_runs(scale: Scale = PAPER) -> list[str]:
+    """Return the names of the studies that show settings, costs or other studies' runs: there is nothing to start."""
+    return [study.name for study in _studies(scale) if not _scored_rows(study)]
+
+
+def _studies(scale: Scale) -> Iterator[Study]:
+    return (make(scale) for studies in (PAPERS | PLANNED).values() for make in studies.values())
+
+
+def _scored_rows(study: Study) -> list[Row]:
+    return [row for row in study.rows if row.encoder is not None] if study.tasks else []
+
+
+def needed_jobs(rehearsed: Rehearsed) -> list[Job]:
+    """Return jobs of the runs that must be trained before (teachers, bases), each after those that it needs."""
+    jobs: dict[str, Job] = {}
+    for rule, run in _checkpoints_in(rehearsed.run):
+        label = f"{run.method.name} {run.backbone.name}"
+        jobs[run.key] = Job(run, rehearsed.job.scale, label, (Scoring(rule, Cosine(), ()),))
+    return list(jobs.values())
+
+
+def encoders_of(value: Any) -> set[str]:
+    """Return the names of the encoders that a run, and those in it, are trained from or with."""
+    if isinstance(value, Pretrained):
+        return {value.name}
+    if isinstance(value, tuple):
+        return set().union(*map(encoders_of, value))
+    if not is_dataclass(value) or isinstance(value, type):
+        return set()
+    return set().union(*(encoders_of(getattr(value, f.name)) for f in fields(value)))
+
+
+def _checkpoints_in(run: Run | None) -> Iterator[tuple[str, Run]]:
+    for nested, rule in run.nested_checkpoints() if run else ():
+        yield from _checkpoints_in(nested)
+        yield rule, nested
+
+
+def _content(row: Row) -> str:
+    return f"{next(iter(row.keys().values()))} {row.scorer}"
+
+
+def _make_row(
+    study: str, name: str, backbone: str, encoder: Run | Pretrained, limits: Limits, task: str, scorer: Scorer
+) -> Rehearsed:
+    trained = isinstance(encoder, Run)
+    cut = cut_run(encoder, limits) if trained else encoder
+    scoring = Scoring("last" if trained else AS_IS, _cut_scorer(scorer, limits.fitted), (task,))
+    job = Job(cut, STAND_IN, f"{name} {backbone}", (scoring,), (study,))
+    changes = _changes(encoder, cut) if trained and isinstance(cut, Run) else ""
+    return Rehearsed(study=study, name=name, backbone=backbone, job=job, changes=changes)
+
+
+def cut_run(run: Run, limits: Limits) -> Run:
+    """Return a run, and those that it needs, of a few steps: on as many sentences as its largest batch requires."""
+    lighter = _lighten(run, limits)
+    largest = max(each.batch_size for each in (lighter, *(nested for _, nested in _checkpoints_in(lighter))))
+    return shorten(_selected_last(lighter), limits.steps, limits.steps * largest)
+
+
+def _lighten(run: Run, limits: Limits) -> Run:
+    """Return the run and those in it with what the limits change of them."""
+    method: Method = replace_runs(run.method, {nested: _lighten(nested, limits) for nested in run.nested()})
+    if not limits.parser and getattr(method, "negation", "") == "spacy":
+        method = with_fields(method, negation="words")
+    batch = min(run.batch_size, limits.batch or run.batch_size)
+    return replace(run, method=method, batch_size=batch, precision=limits.precision or run.precision)
+
+
+def _selected_last(run: Run) -> Run:
+    """Return the run with the last checkpoint of those in it, where a dev set would choose after these few steps."""
+    return replace(run, method=_select_last(run.method))
+
+
+def _select_last(value: Any) -> Any:
+    if isinstance(value, Run):
+        return _selected_last(value)
+    if isinstance(value, tuple):
+        return tuple(map(_select_last, value))
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    changed = {f.name: _select_last(getattr(value, f.name)) for f in fields(value)}
+    return replace(value, **changed | ({"select": "last"} if "select" in changed else {}))
+
+
+def _cut_scorer(scorer: Scorer, lines: int) -> Scorer:
+    """Return the scorer with as many sentences to fit or rank as a rehearsal has time for."""
+    corpus: Corpus | None = getattr(scorer, "corpus", None)
+    if corpus is None:
+        return scorer
+    shorter: dict[str, Any] = {"corpus": first_lines(corpus, min(lines, corpus.lines))}
+    if size := getattr(scorer, "size", 0):
+        shorter["size"] = min(lines, size)
+    return replace(cast(Any, scorer), **shorter)
+
+
+def _changes(published: Run, cut: Run) -> str:
+    """Name the settings that differ from the published ones, beside the number of steps and sentences."""
+    pairs: list[tuple[Any, Any, str]] = [(published, cut, name) for name in ("batch_size", "precision")]
+    pairs += [(published.method, cut.method, name) for name in ("negation", "corpus_size")]
+    values = [(name, getattr(before, name, None), getattr(after, name, None)) for before, after, name in pairs]
+    return "; ".join(f"{name} {new}, published {old}" for name, old, new in values if old != new)

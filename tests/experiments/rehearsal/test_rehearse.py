@@ -1,0 +1,185 @@
+"""The command: real processes that are killed and resume, what they leave in the table, and what is refused."""
+
+import csv
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cse_core.models.pretrained import ENCODERS
+from experiments import rehearse
+from experiments.execution.gpu_memory import training_bytes
+from experiments.execution.job import ExecutionSettings
+from experiments.execution.step_cost import step_cost
+from experiments.rehearsal import rehearsal_table
+from experiments.rehearsal.measured_run import Measured
+from experiments.rehearsal.rehearsal_row import rehearse_row, remove_unneeded
+from experiments.rehearsal.rehearsal_table import (
+    add_line,
+    as_text,
+    forecast_line,
+    read_lines,
+    renew_forecasts,
+    with_measured,
+)
+from experiments.rehearsal.rehearsed_runs import (
+    METHODS,
+    Limits,
+    Rehearsed,
+    needed_jobs,
+    rehearsed_methods,
+    rehearsed_studies,
+    stand_in_scale,
+)
+from experiments.rehearsal.stand_ins import shapes
+from experiments.schema.recipes import simcse_run
+from experiments.schema.scales import SCALES
+from tests.support.rehearsals import LIMITS, SCALE
+
+NUMBERS = ("batch", "tokens", "forecast_mib", "rows")
+
+
+def tiny(name: str) -> Rehearsed:
+    rows = rehearsed_methods(SCALE, LIMITS, "synthetic_dev")
+    return next(row for row in rows if (row.name, row.backbone) == (name, "bert-base-uncased"))
+
+
+def rehearsed(row: Rehearsed, store: Path, **how: bool) -> rehearsal_table.Line:
+    return rehearse_row(row, forecast_line(row, layers=0, on="cpu"), ExecutionSettings(store), **how)
+
+
+@pytest.mark.slow
+def test_a_run_is_killed_resumed_compared_and_scored_with_the_base_it_needs(tmp_path: Path) -> None:
+    row = tiny("rankencoder")
+    line = rehearsed(row, tmp_path, compare=True)
+    assert line.failed == ""
+    assert (line.resumed_after, line.identical, line.scored) == (1, "yes", "synthetic_dev")
+    assert (line.batch, line.tokens, line.threads, line.layers) == (4, 32, 1, 0)
+    assert line.memory_mib
+    assert line.seconds
+    assert 30 < line.memory_mib < 600  # weights, gradients and moments of 2.5 million parameters are 38 MiB
+    assert 0 < line.seconds < 5
+    bases = {job.key for job in needed_jobs(row)}
+    folders = {path.name for path in tmp_path.iterdir() if path.is_dir()}
+    assert folders == {row.job.key, *bases}  # what was compared is gone
+    remove_unneeded(row, tmp_path, bases)
+    assert not (tmp_path / row.job.key).exists()
+
+
+@pytest.mark.slow
+def test_an_encoder_is_scored_and_an_error_becomes_the_rows_line(tmp_path: Path) -> None:
+    rows = rehearsed_studies(SCALE, LIMITS, "synthetic_dev")
+    untrained = next(row for row in rows if row.run is None and row.job.encoder.name == "wiki-tiny")  # ty: ignore
+    line = rehearsed(untrained, tmp_path)
+    assert (line.failed, line.scored, line.memory_mib, line.resumed_after) == ("", "synthetic_dev", None, None)
+    whole = replace(LIMITS, batch=0)
+    row = next(iter(rehearsed_methods(stand_in_scale(shapes()), whole, "synthetic_dev")))
+    line = rehearsed(row, tmp_path)  # there are no stand-ins
+    assert line.failed.startswith("FileNotFoundError: backbone 'stand-in/bert-base-uncased': neither embedded")
+    assert (line.memory_mib, line.seconds, line.scored) == (None, None, "")
+
+
+def test_a_forecast_is_the_planners_for_the_papers_shape() -> None:
+    scale = stand_in_scale(shapes())
+    row = next(iter(rehearsed_methods(scale, Limits(precision="fp32", batch=16), "sts16")))
+    line = forecast_line(row, layers=0, on="cpu")
+    published = simcse_run(SCALES["paper"], "bert-base-uncased")
+    assert published
+    same = training_bytes(replace(published, precision="fp32", batch_size=16))
+    assert same
+    assert line.forecast_mib == pytest.approx(same / 2**20)
+    assert line.rows == 16 * step_cost(published).work
+    consert = next(row for row in rehearsed_methods(scale, Limits(), "sts16") if row.name == "consert")
+    rows = [forecast_line(consert, layers=0, on=on).rows or 0 for on in ("cpu", "cuda")]
+    assert rows[1] == pytest.approx(rows[0] * 67 / 32)  # only a GPU's passes have padding
+    assert forecast_line(row, layers=1, on="cpu").forecast_mib is None  # no shape of the planner's
+
+
+def test_the_committed_tables_forecasts_are_those_of_the_planner_as_it_is() -> None:
+    """After a change of the planner, `rehearse.py --forecasts` with the table's options puts its forecasts there."""
+    lines = [line for line in read_lines() if line["study"] == METHODS and line["layers"] == "0"]
+    assert len(lines) > 15
+    for batch in {int(line["batch"]) for line in lines}:
+        limits = Limits(batch=batch, precision="fp32", parser=False)
+        rows = {(r.name, r.backbone): r for r in rehearsed_methods(stand_in_scale(shapes()), limits, "sts16")}
+        for line in (line for line in lines if (line["batch"], line["on"]) == (str(batch), "cpu")):
+            now = as_text(forecast_line(rows[line["row"], line["backbone"]], layers=0, on="cpu"))
+            assert [now[name] for name in NUMBERS] == [line[name] for name in NUMBERS], line["row"]
+
+
+def test_a_line_replaces_that_of_the_same_row_and_no_other(tmp_path: Path) -> None:
+    table = tmp_path / "new" / "rehearsal.csv"
+    one, other = (forecast_line(tiny(name), layers=0, on="cpu") for name in ("simcse", "mixcse"))
+    measured = Measured((2, 3), 2**21, 0.123456789, {"sts16 spearman.all": 0.5, "sts16 pearson.all": 0.5}, "m", 1, "v")
+    add_line(replace(one, failed='an "error", with a comma'), table)
+    add_line(other, table)
+    add_line(with_measured(one, measured, killed=True), table)
+    first, second = read_lines(table)
+    assert (first["row"], first["memory_mib"], first["seconds"], first["failed"]) == ("simcse", "2", "0.12346", "")
+    assert (first["scored"], first["resumed_after"]) == ("sts16", "1")
+    assert (second["row"], second["memory_mib"], second["seconds"], second["threads"]) == ("mixcse", "", "", "")
+    renewed = [replace(one, forecast_mib=7.0, rows=3.0), replace(other, forecast_mib=9.0, changes="another batch")]
+    renew_forecasts(renewed, table)
+    first, same = read_lines(table)
+    assert (first["forecast_mib"], first["rows"], first["memory_mib"]) == ("7", "3", "2")
+    assert same == second
+    table.write_text("other,columns\n1,2\n")
+    with pytest.raises(ValueError, match="expected the columns study, row"):
+        read_lines(table)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[str]]:
+    """The command on the embedded backbones, with a row's work replaced by its name."""
+    monkeypatch.setenv(ENCODERS, "")
+    monkeypatch.setattr(rehearse, "stand_in_scale", lambda shapes, corpus: SCALE)
+
+    def started(**options: object) -> list[str]:
+        rows: list[str] = []
+
+        def work(row: Rehearsed, line: rehearsal_table.Line, execution: object, **how: bool) -> rehearsal_table.Line:
+            rows.append(f"{row.study} {row.name} {row.backbone}{' compared' if how['compare'] else ''}")
+            return replace(line, failed="it broke" if row.name == "ct" else "")
+
+        monkeypatch.setattr(rehearse, "rehearse_row", work)
+        about = {"encoders": tmp_path, "table": tmp_path / "t.csv", "corpus": "synthetic", "device": "cpu"}
+        status = rehearse.main(rehearse.Options(**(about | options)))  # ty: ignore[invalid-argument-type]
+        assert status == int(any(" ct " in row for row in rows))
+        return rows
+
+    return started
+
+
+def test_rows_are_chosen_and_those_that_ended_left_out(run: Callable[..., list[str]], tmp_path: Path) -> None:
+    only = {"only": ("simcse", "ct"), "backbones": ("bert-base-uncased",)}
+    both = ["as published simcse bert-base-uncased compared", "as published ct bert-base-uncased"]
+    assert run(**only, compare=("simcse",)) == both
+    assert os.environ[ENCODERS] == str(tmp_path)
+    assert run(**only) == ["as published ct bert-base-uncased"]  # which failed
+    assert run(only=("simcse",)) == ["as published simcse bert-large-uncased"]
+    assert run(**only, again=True) == ["as published simcse bert-base-uncased", "as published ct bert-base-uncased"]
+    assert run(forecasts=True, again=True) == []
+    assert run(studies=True, only=("rankcse-table4",))[0].startswith("rankcse-table4 ")
+    with (tmp_path / "t.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"only": ("simcs",)}, "simcs: expected one of simcse, rankcse"),
+        ({"backbones": ("BERT-base",)}, "BERT-base: expected one of bert-base-uncased"),
+        ({"compare": ("none",)}, "none: expected one of simcse"),
+        ({"steps": 1}, "--steps: expected a number of at least 2, got 1"),
+        ({"layers": -1}, "--layers: expected a number of at least 0"),
+        ({"device": "gpu"}, "--device: expected cpu or cuda"),
+    ],
+)
+def test_what_can_not_be_is_refused_before_anything_is_made(
+    run: Callable[..., list[str]], tmp_path: Path, options: dict[str, object], expected: str
+) -> None:
+    with pytest.raises(ValueError, match=expected):
+        run(**options)
+    assert list(tmp_path.iterdir()) == []
