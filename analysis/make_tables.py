@@ -25,13 +25,12 @@ from analysis.report import (
     plan_tables,
     report_blocks,
     study_tables,
-    verdict_tables,
 )
 from analysis.report.bootstrap_tables import estimates_block
 from analysis.report.released_tables import released_block
 from analysis.report.reproduction_tables import reproductions_block
 from analysis.report.search_tables import searches_block
-from analysis.verdicts.claims import overall
+from analysis.report.verdict_tables import how_judged, verdict_grid, verdicts_block
 from analysis.verdicts.comparisons import judge
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
@@ -44,10 +43,18 @@ from experiments.storage.record_folders import folder_of
 from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "REPORT.md", "APPENDIX.md", "experiments/PLAN.md", "docs/released.md", "docs/rehearsal.md")
+PAGES = (
+    "README.md",
+    "REPORT.md",
+    "APPENDIX.md",
+    "experiments/PLAN.md",
+    "docs/methods.md",
+    "docs/released.md",
+    "docs/rehearsal.md",
+)
 KINDS = (
     "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|"
-    "plan|page|released|means"
+    "plan|page|released|means|gains"
 )
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
@@ -101,17 +108,6 @@ def table_block(results: Results, *, brief: bool = False) -> str:
     return "\n\n".join([*map(formats.markdown, study_tables.grids(results)), "\n".join(f"- {note}" for note in notes)])
 
 
-def verdicts_block(results: Results) -> str:
-    """Return the verdict of each claim and its comparisons, as Markdown."""
-    judged = judge(results)
-    if not judged:
-        return "This study compares nothing."
-    claims = "\n".join(verdict_tables.overall_lines(overall(judged)))
-    return "\n\n".join(
-        [claims, formats.markdown(verdict_tables.verdict_grid(judged)), verdict_tables.how_judged(judged)]
-    )
-
-
 def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
     """Return the chosen studies at each scale; quickstart has a fixed scale."""
     chosen = list(names) or list(catalogue.EVERYTHING)
@@ -143,6 +139,8 @@ def fill_blocks(report: str, record: Record) -> str:
         results = record.of(catalogue.single(name, scale))
         if kind == "estimates":
             return f"{head}{estimates_block(results, record.pairs(scale))}\n{end}"
+        if kind == "gains":
+            return "\n".join([head, *map(formats.markdown, study_tables.gains_grids(results)), end])
         return f"{head}{table_block(results, brief=True) if kind == 'table' else verdicts_block(results)}\n{end}"
 
     return BLOCK.sub(fill, report)
@@ -280,7 +278,7 @@ def _study_tex(results: Results) -> str:
     study, judged = results.study, judge(results)
     pages = [(grid, study_tables.notes(results)) for grid in study_tables.grids(results)]
     if judged:
-        pages.append((verdict_tables.verdict_grid(judged), [verdict_tables.how_judged(judged)]))
+        pages.append((verdict_grid(judged), [how_judged(judged)]))
     tables = []
     for i, (grid, notes) in enumerate(pages, 1):
         caption = f"{study.source}, scale {study.scale.name}. {grid.title or study.question}"

@@ -34,13 +34,13 @@ def is_average(name: str) -> bool:
 
 def grids(results: Results) -> tuple[Grid, ...]:
     """Return grids of our scores and the published numbers; at paper scale, and of checkpoints, of their agreement."""
-    shown = (*_score_grids(results), *_gains_grid(results))
+    shown = (*_score_grids(results), *gains_grids(results))
     if results.study.scale is RELEASED:
         return (released_grid(results), *shown)
     return (*shown, reproduction_grid(results)) if results.study.scale.name == "paper" else shown
 
 
-def _gains_grid(results: Results) -> tuple[Grid, ...]:
+def gains_grids(results: Results) -> tuple[Grid, ...]:
     """Return a grid of the study's exploratory contrasts, if it has any."""
     lines = []
     for contrast, estimate in ((gain.contrast, gain.estimate) for gain in gains(results)):

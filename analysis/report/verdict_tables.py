@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from analysis.report.formats import DASH, MINUS, Grid, interval, number, p_value
+from analysis.cells import Results
+from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
 from analysis.report.study_tables import name_of
 from analysis.stats import significance
 from analysis.stats.resampling import Estimate
-from analysis.verdicts.claims import Overall
-from analysis.verdicts.comparisons import AGREES, BINS, Verdict
+from analysis.verdicts.claims import Overall, overall
+from analysis.verdicts.comparisons import AGREES, BINS, Verdict, judge
 from experiments.schema.columns import column
 from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
 
@@ -29,6 +30,15 @@ HOW = {
     f"{AGREES}; no correction.",
     "trend": "Trends: Spearman's rho of mean gains over columns, normal approximation, as all seeds share the columns.",
 }
+
+
+def verdicts_block(results: Results) -> str:
+    """Return the verdict of each claim and its comparisons, as Markdown."""
+    judged = judge(results)
+    if not judged:
+        return "This study compares nothing."
+    claims = "\n".join(overall_lines(overall(judged)))
+    return "\n\n".join([claims, markdown(verdict_grid(judged)), how_judged(judged)])
 
 
 def verdict_grid(judged: Sequence[Verdict]) -> Grid:
