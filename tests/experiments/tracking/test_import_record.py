@@ -85,8 +85,8 @@ def test_a_sweep_adds_what_an_imported_run_lacks_and_an_import_what_a_killed_one
 
 
 def test_every_scale_of_a_record_is_imported() -> None:
-    (scale,) = studies_by_scale(csv_record.MLRUNS)
-    assert scale == "small"
+    scales = set(studies_by_scale(csv_record.MLRUNS))
+    assert scales - {"quickstart"} == {"small"}  # a quickstart in this checkout has a record of its own
 
 
 @pytest.mark.slow
