@@ -15,6 +15,7 @@ from experiments.results import csv_record
 from experiments.studies import catalogue
 from tests.support.figure_records import lines_of, study_of
 
+PAIR = ("SimCSE, the test sets' sentences", "SimCSE")
 NONE = pd.DataFrame(columns=csv_record.RESULTS)
 
 
@@ -75,6 +76,22 @@ def test_the_findings_count_the_records_pairs() -> None:
     assert "35 test pairs of STS12 to STS16 stand in STS-B's dev set" in text
     assert "4 printed averages" in text
     assert "reached by 5 of 50 seeds" in text
+
+
+def test_the_findings_say_what_training_on_the_test_sentences_is_worth() -> None:
+    study = study_of("baselines")
+    trained, simcse = (next(row for row in study.rows if row.label == label) for label in PAIR)
+    lines = lines_of(study)
+    lines["score"] = 0.4
+    for row, score in ((trained, 0.5), (simcse, 0.47)):
+        lines.loc[lines["key"].isin(row.keys().values()), "score"] = score
+
+    def choose(names: str) -> list[Results]:
+        return [join(study, lines)] if names == "baselines" else choose_empty(names)
+
+    text = first_page.page_block("findings", choose)
+    assert "SimCSE trained on them, over SimCSE trained on Wikipedia: +3.00 [" in text
+    assert "SimCSE trained on Wikipedia: \N{EN DASH}." in first_page.page_block("findings", choose_empty)
 
 
 def test_the_limits_count_excluded_gains() -> None:
