@@ -43,17 +43,25 @@ def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
 
 
 def _add_encoder(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row, label: str) -> None:
-    _add_nested(jobs, encoder, study)
+    if isinstance(encoder, Run):  # scored on dev only: enough to verify that a retrained one is the same
+        for job in required_jobs(encoder, study.scale.name, (study.scale.dev,), (study.name,)):
+            _add_job(jobs, job)
     scorings = tuple(Scoring(select, row.scorer, study.tasks) for select in row.selects)
     _add_job(jobs, Job(encoder, study.scale.name, label, scorings, (study.name,)))
 
 
-def _add_nested(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study) -> None:
-    """Add teachers and bases, scored on dev only: enough to verify that a retrained one is the same."""
-    for run, rules in encoder.required_checkpoints().items() if isinstance(encoder, Run) else ():
-        label = f"{run.method.name} {run.backbone.name}"
-        scorings = tuple(Scoring(rule, Cosine(), (study.scale.dev,)) for rule in rules)
-        _add_job(jobs, Job(run, study.scale.name, label, scorings, (study.name,)))
+def required_jobs(run: Run, scale: str, tasks: tuple[str, ...], studies: tuple[str, ...] = ()) -> list[Job]:
+    """Return jobs of the runs that a run requires (teachers, bases), in an order of training, scored on `tasks`."""
+    return [
+        Job(
+            required,
+            scale,
+            f"{required.method.name} {required.backbone.name}",
+            tuple(Scoring(rule, Cosine(), tasks) for rule in rules),
+            studies,
+        )
+        for required, rules in run.required_checkpoints().items()
+    ]
 
 
 def _add_job(jobs: dict[str, Job], job: Job) -> None:
@@ -142,7 +150,7 @@ def make_plan(jobs: Mapping[str, Job], done: Done, store: Path, shared: str = ""
                 queue.append(whole)
     # A run that is trained saves a checkpoint for every rule that any row names, also for those scored already.
     pending = {key: replace(job, scorings=_all_rules(job, jobs[key])) for key, job in pending.items()}
-    return Plan(jobs, _levels(pending), frozenset(untrained), frozenset(retrained))
+    return Plan(jobs, levels_of(pending), frozenset(untrained), frozenset(retrained))
 
 
 def _all_rules(left: Job, whole: Job) -> tuple[Scoring, ...]:
@@ -150,7 +158,7 @@ def _all_rules(left: Job, whole: Job) -> tuple[Scoring, ...]:
     return left.scorings + tuple(replace(s, tasks=()) for s in whole.scorings if s.select not in named)
 
 
-def _levels(jobs: Mapping[str, Job]) -> tuple[tuple[Job, ...], ...]:
+def levels_of(jobs: Mapping[str, Job]) -> tuple[tuple[Job, ...], ...]:
     """Group jobs so that each level needs only earlier ones; a job without training needs none."""
     depth: dict[str, int] = {}
 

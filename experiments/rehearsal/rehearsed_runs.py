@@ -12,6 +12,7 @@ from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.method import Method, with_fields
 from cse_core.run import Corpus, Pretrained, Run
 from experiments.execution.job import AS_IS, Job, Scoring
+from experiments.execution.plan import required_jobs
 from experiments.rehearsal.stand_ins import StandIn
 from experiments.schema.recipes import RUNS, first_lines, rankcse_with
 from experiments.schema.scales import SCALES
@@ -102,11 +103,7 @@ def _scored_rows(study: Study) -> list[Row]:
 
 def needed_jobs(rehearsed: Rehearsed) -> list[Job]:
     """Return jobs of the runs that must be trained before (teachers, bases), each after those that it needs."""
-    jobs: dict[str, Job] = {}
-    for rule, run in _checkpoints_in(rehearsed.run):
-        label = f"{run.method.name} {run.backbone.name}"
-        jobs[run.key] = Job(run, rehearsed.job.scale, label, (Scoring(rule, Cosine(), ()),))
-    return list(jobs.values())
+    return required_jobs(rehearsed.run, rehearsed.job.scale, ()) if rehearsed.run else []
 
 
 def encoders_of(value: Any) -> set[str]:
@@ -118,12 +115,6 @@ def encoders_of(value: Any) -> set[str]:
     if not is_dataclass(value) or isinstance(value, type):
         return set()
     return set().union(*(encoders_of(getattr(value, f.name)) for f in fields(value)))
-
-
-def _checkpoints_in(run: Run | None) -> Iterator[tuple[str, Run]]:
-    for nested, rule in run.nested_checkpoints() if run else ():
-        yield from _checkpoints_in(nested)
-        yield rule, nested
 
 
 def _content(row: Row) -> str:
@@ -144,7 +135,7 @@ def _make_row(
 def cut_run(run: Run, limits: Limits) -> Run:
     """Return a run, and those that it needs, of a few steps: on as many sentences as its largest batch requires."""
     lighter = _lighten(run, limits)
-    largest = max(each.batch_size for each in (lighter, *(nested for _, nested in _checkpoints_in(lighter))))
+    largest = max(each.batch_size for each in (lighter, *lighter.required_checkpoints()))
     return shorten(_selected_last(lighter), limits.steps, limits.steps * largest)
 
 

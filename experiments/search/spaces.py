@@ -16,6 +16,7 @@ from cse_core.lookup import look_up, unknown
 from cse_core.method import with_fields
 from cse_core.run import Run
 from experiments.execution.job import Job, Scoring
+from experiments.execution.plan import levels_of, required_jobs
 from experiments.schema.recipes import rankcse_run, simcse_run
 from experiments.schema.rows import BASE
 from experiments.schema.scales import SCALES, SEARCH_SEEDS
@@ -85,23 +86,17 @@ class Search:
         method = with_fields(self.start.method, **{k: v for k, v in settings.items() if k not in of_run})
         run = replace(self.start, method=method, **{k: v for k, v in settings.items() if k in of_run})
         label = " ".join(f"{name}={value:.3g}" for name, value in settings.items())
-        return tuple(self._job(replace(run, seed=seed), f"search {self.name} {label}") for seed in self.seeds)
+        selected = (Scoring(self.scale.dev, Cosine(), ()),)
+        return tuple(
+            Job(replace(run, seed=seed), self.scale.name, f"search {self.name} {label}", selected)
+            for seed in self.seeds
+        )
 
     def nested_levels(self) -> list[tuple[Job, ...]]:
         """Return the jobs to do before any trial, in levels that need only earlier ones."""
-        required = self.start.required_checkpoints()
-        depth: dict[Run, int] = {}
-        for run in required:
-            depth[run] = 1 + max((depth[nested] for nested in run.nested()), default=-1)
-        jobs = {
-            run: self._job(run, f"{run.method.name} {run.backbone.name}", *rules, tasks=(self.scale.dev,))
-            for run, rules in required.items()  # scored on dev, to verify that the weights give the recorded score
-        }
-        return [tuple(jobs[run] for run in depth if depth[run] == level) for level in sorted(set(depth.values()))]
-
-    def _job(self, run: Run, label: str, *rules: str, tasks: tuple[str, ...] = ()) -> Job:
-        kept = dict.fromkeys(rules or (self.scale.dev,))
-        return Job(run, self.scale.name, label, tuple(Scoring(rule, Cosine(), tasks) for rule in kept))
+        # Scored on dev, to verify that the weights give the recorded score.
+        required = required_jobs(self.start, self.scale.name, (self.scale.dev,))
+        return list(levels_of({job.key: job for job in required}))
 
 
 def distributions(space: Space) -> dict[str, Any]:
