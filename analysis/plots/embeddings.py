@@ -31,7 +31,9 @@ def spaces(drawn: FigureData) -> Figure | None:
         return None
     seeds = {row.label: next(iter(arrays[row.label])) for row in rows}
     shown = {row.label: arrays[row.label][seeds[row.label]] for row in rows}
-    further = sphere_panels.further_panels(drawn, rows, sample)
+    dense = sphere_panels.arrays_if_declared(drawn, f"{sample}_density")
+    positives = sphere_panels.arrays_if_declared(drawn, sphere_panels.POSITIVES)
+    further = sphere_panels.further_panels(drawn, rows, dense, positives)
     count = len(rows) + len(further)
     across = 4 if count > 3 else count
     size = {"height": 2.6, "width": 8.6} if across == 4 else {"height": 7.4 / across}
@@ -43,10 +45,9 @@ def spaces(drawn: FigureData) -> Figure | None:
     if LENGTHS in drawn.study.columns:
         _draw_by_length(figure, projected, list(shown.values()))
     else:
-        dense = sphere_panels.densities_of(drawn, sample)
         chosen = {label: dense[label][seed] for label, seed in seeds.items() if seed in dense.get(label, {})}
         sphere_panels.draw_by_density(figure, projected, shown, chosen)
-        words += sphere_panels.words(drawn, rows, sample)
+        words += sphere_panels.words(drawn, rows, sample, dense, positives)
     if LENGTHS not in drawn.study.columns and sample == JOINED:
         joined = min(_join_pairs(panel, places) for panel, places in zip(projected, shown.values(), strict=True))
         words.insert(1, f"Lines join {joined} random pairs with a gold score above {ALIKE:g}, the same in every panel.")

@@ -19,7 +19,7 @@ MOST_NAMED = 4  # longer lists of missing rows are cut, with a count
 class FigureData:
     """A study and its data: `results` from cells.join, `curves` from curves_of, `arrays(row, seed, task)` or None.
 
-    `record` is results.csv of the scale: a figure may show a chance level or a measure that is no column of its study.
+    `record` is results.csv of the scale: a figure may show a chance level, which is no column of its study.
     """
 
     study: Study

@@ -25,6 +25,7 @@ KINDS = {"shared": "whitened", "dropout": "both"}  # what makes WhitenedCSE's po
 MADE_BY = {"dropout": "dropout", "whitened": "whitening one pass", "both": "dropout and whitening"}
 MARGIN, ROOM = 1.06, 1.75  # room around projections, and above curves for their legend
 Draw = Callable[[Axes], None]
+ByRow = Mapping[str, Mapping[int, Arrays]]  # arrays of a task by row label and seed
 
 
 def draw_points(axes: Axes, places: Float[np.ndarray, "n 2"], **look: Any) -> Any:
@@ -56,17 +57,14 @@ def draw_by_density(
         style.colour_bar(figure, coloured[0], axes, "log density on the sphere", extend="both", shrink=0.8)
 
 
-def densities_of(drawn: FigureData, sample: str) -> dict[str, dict[int, Arrays]]:
-    """Return the densities by row label and seed, where the study is about them."""
-    task = f"{sample}_density"
+def arrays_if_declared(drawn: FigureData, task: str) -> ByRow:
+    """Return the arrays of a task by row label and seed; none where the study has no such task."""
     return drawn.arrays_of(task) if task in drawn.study.tasks else {}
 
 
-def further_panels(drawn: FigureData, rows: Sequence[Row], sample: str) -> list[Draw]:
+def further_panels(drawn: FigureData, rows: Sequence[Row], dense: ByRow, positives: ByRow) -> list[Draw]:
     """Return what draws the panels beside the projections: cosines of all pairs, and positives by method."""
-    dense = densities_of(drawn, sample)
     cosines: list[Draw] = [partial(_draw_pair_cosines, rows=rows, dense=dense)] if dense else []
-    positives = drawn.arrays_of(POSITIVES) if POSITIVES in drawn.study.tasks else {}
     looked_at = [row for row in rows if kind_of_positives(row) and row.label in positives]
     return cosines + [partial(_draw_positives, drawn=drawn, row=row, by_seed=positives[row.label]) for row in looked_at]
 
@@ -79,7 +77,7 @@ def kind_of_positives(row: Row) -> str:
     return KINDS[method.views] if isinstance(method, WhitenedCSE) else "dropout"
 
 
-def _draw_pair_cosines(axes: Axes, *, rows: Sequence[Row], dense: Mapping[str, Mapping[int, Arrays]]) -> None:
+def _draw_pair_cosines(axes: Axes, *, rows: Sequence[Row], dense: ByRow) -> None:
     middles, width = (EDGES[1:] + EDGES[:-1]) / 2, EDGES[1] - EDGES[0]
     looks, seen = style.looks(rows), np.zeros_like(middles)
     for row in (row for row in rows if row.label in dense):
@@ -117,9 +115,8 @@ def _draw_positives(axes: Axes, *, drawn: FigureData, row: Row, by_seed: Mapping
     axes.set_title("\n".join(said), loc="left")
 
 
-def words(drawn: FigureData, rows: Sequence[Row], sample: str) -> list[str]:
+def words(drawn: FigureData, rows: Sequence[Row], sample: str, dense: ByRow, positives: ByRow) -> list[str]:
     """Say what the colours and the further panels show, and which row is most even."""
-    dense = densities_of(drawn, sample)
     if not dense:
         return []
     means = {row.label: drawn.results.value(row, f"{sample}_uniformity") for row in rows}
@@ -132,7 +129,7 @@ def words(drawn: FigureData, rows: Sequence[Row], sample: str) -> list[str]:
         f"Cosines: of any two sentences, mean and each of {counted}; dotted: vectors drawn evenly, up to "
         "the height of the others.",
     ]
-    if POSITIVES in drawn.study.tasks and drawn.arrays_of(POSITIVES):
+    if positives:
         said.append(
             f"Positives, the paper's panel (d): eight each of {FOLLOWED} sentences (colours) of a batch of 64 (grey), "
             "made as in training but before the head, in the plane of largest variance. Spread (mean over "
