@@ -10,6 +10,7 @@ from analysis.report import report_blocks
 from analysis.report.claim_tables import claims_by_verdict
 from analysis.report.formats import DASH, Grid, interval, markdown, number
 from analysis.report.reproduction_tables import many_seeds, read_reproductions
+from analysis.stats.contrast_tests import ContrastEstimate
 from analysis.stats.significance import ALPHA, summary
 from analysis.verdicts.claims import VERDICTS, Claim, claims, count_verdicts, judge_claims
 from analysis.verdicts.gains import gains
@@ -115,7 +116,11 @@ def _control_text(verdict: ContrastVerdict, *, of_plan: bool) -> str:
     band = verdict.estimate.interval()
     seen = "seen" if band and band.low > 0 else "not seen"
     where = f"{verdict.estimate.n} seeds" if of_plan else f"pilot, {verdict.contrast.plus[0].rpartition(', ')[2]}"
-    return f"{number(verdict.estimate.mean, sign=True)} {interval(band, sign=True)} ({seen}; {where})"
+    return f"{_mean_text(verdict.estimate)} ({seen}; {where})"
+
+
+def _mean_text(estimate: ContrastEstimate) -> str:
+    return f"{number(estimate.mean, sign=True)} {interval(estimate.interval(), sign=True)}"
 
 
 def papers_grid(choose: Choose) -> Grid:
@@ -146,8 +151,7 @@ def papers_grid(choose: Choose) -> Grid:
 def _planned_text(verdict: ContrastVerdict) -> str:
     if verdict.estimate is None:
         return "not run yet"
-    band = interval(verdict.estimate.interval(), sign=True)
-    return f"{number(verdict.estimate.mean, sign=True)} {band}, {verdict.estimate.n} seeds: **{verdict.verdict}**"
+    return f"{_mean_text(verdict.estimate)}, {verdict.estimate.n} seeds: **{verdict.verdict}**"
 
 
 def gain_text(gain: MethodGain) -> str:
@@ -155,7 +159,7 @@ def gain_text(gain: MethodGain) -> str:
     if gain.estimate is None:
         return DASH
     seeds = f"{gain.estimate.n} seed{'' if gain.estimate.n == 1 else 's'}"
-    return f"{number(gain.estimate.mean, sign=True)} {interval(gain.estimate.interval(), sign=True)}, {seeds}"
+    return f"{_mean_text(gain.estimate)}, {seeds}"
 
 
 def _claim_verdict(claim: Claim) -> str:
@@ -210,8 +214,7 @@ def _leakage(overlap: Results) -> str:
 
 def _released_code_line(robustness: Results) -> str:
     parts = [
-        f"{gain.contrast.subject.replace(' over ', ' less ')} {number(gain.estimate.mean, sign=True)} "
-        f"{interval(gain.estimate.interval(), sign=True)} points"
+        f"{gain.contrast.subject.replace(' over ', ' less ')} {_mean_text(gain.estimate)} points"
         for gain in gains(robustness)
         if gain.estimate and "released code" in gain.contrast.subject
     ]
@@ -238,15 +241,12 @@ def _test_sentences(pilots: Sequence[Results], baselines: Results) -> str:
         if verdict.estimate and verdict.contrast.family == "scoring without training"
     ][:2]
     parts = [
-        f"{verdict.contrast.subject.partition(' over ')[0].rpartition(',')[0]}: "
-        f"{number(verdict.estimate.mean, sign=True)} {interval(verdict.estimate.interval(), sign=True)}"
+        f"{verdict.contrast.subject.partition(' over ')[0].rpartition(',')[0]}: {_mean_text(verdict.estimate)}"
         for verdict in shown
         if verdict.estimate
     ]
     trained = [gain.estimate for gain in gains(baselines) if gain.contrast.subject == ON_TEST_SENTENCES]
-    gained = "; ".join(
-        f"{number(each.mean, sign=True)} {interval(each.interval(), sign=True)}" for each in trained if each
-    )
+    gained = "; ".join(_mean_text(each) for each in trained if each)
     return (
         "**Knowing the test sentences**, without labels, beside the same encoder's cosine: "
         f"{'; '.join(parts) or DASH}. SimCSE trained on them, over SimCSE trained on Wikipedia: {gained or DASH}."
