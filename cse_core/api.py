@@ -127,12 +127,13 @@ def train(
         corpus=sentences if isinstance(sentences, Corpus) else _corpus(sentences, Path(store)),
         **settings,
     )
-    options: dict[str, Any] = {"data": Path(data) if data else None, "device": device or _device()}
+    device = device or _device()
+    options: dict[str, Any] = {"data": Path(data) if data else None, "device": device}
     for required, rules in run.required_checkpoints().items():
         train_run(required, Path(store), rules=rules, **options)
     history = train_run(run, Path(store), rules=[select], on_step=on_step, **options)
     checkpoint = Path(store) / run.key / select
-    return Trained(run, Encoder.from_pretrained(checkpoint).to(device or _device()), history, checkpoint)
+    return Trained(run, Encoder.from_pretrained(checkpoint).to(device), history, checkpoint)
 
 
 def make_batch(

@@ -63,7 +63,7 @@ def test_they_are_the_same_wherever_they_are_made_and_differ_from_each_other(mad
     expected = torch.rand(2)
     torch.manual_seed(5)
     make_stand_ins(tmp_path, CORPUS, reversed(TINY))
-    assert torch.equal(torch.rand(2), expected)  # nobody's random numbers are drawn
+    assert torch.equal(torch.rand(2), expected)  # the caller's random state is as before
     hashes = {shape.name: backbone_hash(tmp_path / shape.name) for shape in TINY}
     assert hashes == {shape.name: backbone_hash(made / shape.name) for shape in TINY}
     assert len(set(hashes.values())) == len(TINY)
