@@ -13,7 +13,7 @@ from experiments.cli.console import console
 from experiments.execution.job import ExecutionSettings, Job, describe
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
-from experiments.results.run_result import read_result
+from experiments.results.run_result import RESULT, read_result
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import RETRY_INTERVAL_SECONDS, RETRY_TIMEOUT_SECONDS
 from experiments.tracking.live_log import BACKOFF_SECONDS, LiveLog
@@ -24,7 +24,7 @@ from experiments.tracking.run_content import run_content
 class Logbook:
     """Records finished runs, retrying while storage is unreachable, and has them logged to MLflow (live_log.py).
 
-    `waiting` has the keys of runs that the record lacks and why.
+    `waiting` has the keys of runs that the record lacks and why; `refused` those whose files can't be recorded.
     """
 
     def __init__(self, tracker: Tracker, execution: ExecutionSettings, jobs: Iterable[Job] = ()) -> None:
@@ -32,6 +32,7 @@ class Logbook:
         by_key = {job.key: job for job in jobs}
         self.live = LiveLog(tracker, execution.store, lambda key: run_content(describe(by_key[key])))
         self.waiting: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
         self.retry_at = 0.0
 
     def add(self, key: str) -> None:
@@ -41,7 +42,10 @@ class Logbook:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Record the waiting runs until storage is unreachable; a run that failed moves to the end of the queue."""
+        """Record the waiting runs until storage is unreachable; a run that failed moves to the end of the queue.
+
+        Files that are not what they should be stay so: such a run is not tried again.
+        """
         for key in list(self.waiting):
             try:
                 fetch_recorded(key, self.execution)
@@ -51,12 +55,19 @@ class Logbook:
                 self.waiting[key] = f"trained and scored, but not recorded ({error}): re-run the same command"
                 self.retry_at = time.monotonic() + BACKOFF_SECONDS
                 return
+            except ValueError as error:
+                del self.waiting[key]
+                self.refused[key] = f"trained and scored, but not recorded: {error}"
+                self.live.stop(key)
+                continue
             del self.waiting[key]
             self.live.finish(key)
 
     def _record(self, key: str) -> None:
         result = read_result(self.execution.store / key)
-        if result and result["studies"]:
+        if result is None:
+            raise ValueError(f"{self.execution.store / key / RESULT} is missing or damaged: re-run the same command")
+        if result["studies"]:
             csv_record.merge_lines(result["scale"], self.tracker.mlruns, [result])
 
     def settle(self, timeout: float = RETRY_TIMEOUT_SECONDS) -> dict[str, str]:
@@ -67,7 +78,7 @@ class Logbook:
             time.sleep(RETRY_INTERVAL_SECONDS)
             self.catch_up()
         self.live.close()
-        return self.waiting
+        return self.waiting | self.refused
 
 
 def results_in(store: Path) -> list[dict[str, Any]]:

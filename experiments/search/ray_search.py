@@ -30,7 +30,7 @@ from experiments.execution.ray_sweep import RayConfig, SweepCallback, run_level,
 from experiments.execution.shared_job import execute_shared, fetch_recorded
 from experiments.results import csv_record
 from experiments.results.provenance import commit
-from experiments.results.run_result import RESULT
+from experiments.results.run_result import RESULT, read_result
 from experiments.search.spaces import Search, distributions, settings_text
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import retry
@@ -257,7 +257,7 @@ def pending(search: Search, trials: Trials, started: Path) -> tuple[int, list[di
 
 
 def _unlogged_runs(search: Search, execution: ExecutionSettings, tracker: Tracker) -> list[str]:
-    """Return runs of recorded trials that MLflow lacks and whose folders exist; a stopped trial lacks some runs."""
+    """Return runs of recorded trials that MLflow lacks and whose results are there; a stopped trial lacks some runs."""
     lines = csv_record.read_searches(search.scale.name, tracker.mlruns)
     keys = set(" ".join(lines.loc[lines["search"] == search.name, "keys"]).split())
     with suppress(OSError):  # if unreachable, return all: logging a run twice changes nothing
@@ -265,7 +265,7 @@ def _unlogged_runs(search: Search, execution: ExecutionSettings, tracker: Tracke
     for key in keys:
         if not (execution.store / key / RESULT).is_file():
             retry(partial(fetch_recorded, key, execution))
-    return [key for key in sorted(keys) if (execution.store / key / RESULT).is_file()]
+    return [key for key in sorted(keys) if read_result(execution.store / key)]
 
 
 def _started_path(search: Search, mlruns: Path) -> Path:

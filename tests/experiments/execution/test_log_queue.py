@@ -71,6 +71,20 @@ def test_the_record_is_complete_while_mlflow_is_away(tmp_path: Path) -> None:
     assert set(book.live.unlogged) == {"a", "b"}
 
 
+def test_a_run_whose_files_are_damaged_is_named_and_the_others_are_recorded(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    for key in "ab":
+        leave(store, key)
+    (store / "a" / "result.json").write_text("{")
+    book = Logbook(Server(tmp_path), ExecutionSettings(store))  # ty: ignore[invalid-argument-type]
+    book.add("a")
+    book.add("b")
+    failed = book.settle()
+    assert set(failed) == {"a"}
+    assert "result.json" in failed["a"]
+    assert keys(tmp_path) == {"b"}
+
+
 def test_a_start_records_what_a_killed_driver_left_in_the_store(tmp_path: Path) -> None:
     store = tmp_path / "store"
     leave(store, "a")
@@ -91,6 +105,7 @@ def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(
     server = Server(tmp_path)
     book = kept(server, tmp_path)
     follow = SweepCallback(book, SimpleNamespace(end=lambda key: None))  # ty: ignore[invalid-argument-type]
+    leave(tmp_path, "half")
     for key, scored in (("half", True), ("none", False)):
         told = {"failed": "why", "scored": scored}
         follow.on_trial_complete(1, [], SimpleNamespace(config={"key": key}, last_result=told))

@@ -34,7 +34,7 @@ from experiments.storage.shared_storage import Shared
 from tests.support import tiny_study
 from tests.support.polling import until
 from tests.support.shared_folders import prepared, saved
-from tests.support.sweeps import environment
+from tests.support.sweeps import environment, leave
 
 ROOT = Path(__file__).parents[3]
 TINY = tiny_study.searches()["tiny"](tiny_study.SCALE)
@@ -163,6 +163,8 @@ def ended(search: Search, place: ExecutionSettings, **result: object) -> SearchC
     logged: list[str] = []
     watch = SearchCallback(search, Logbook(tracker, place), SimpleNamespace(end=lambda key: None))  # ty: ignore
     settings = {"learning_rate": 3e-4, "student_temperature": 0.025}
+    for job in search.jobs(settings)[: int(str(result["ended"]))]:
+        leave(place.store, job.key, studies=[])
     watch.on_trial_complete(0, [], SimpleNamespace(config=settings, trial_id="a", last_result=result))
     assert logged == [job.key for job in search.jobs(settings)][: int(str(result["ended"]))]
     return watch
@@ -220,10 +222,11 @@ def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: P
         trial = {"scale": "tiny", "search": "tiny", "trial": settings_text(settings), "keys": " ".join(keys)}
         line = {**trial, "state": "finished", "score": 0.5, TIME_ATTR: 5, "commit": ""}
         csv_record.merge_searches(tmp_path, pd.DataFrame([line]))
-    tracked, gone, *left = sorted(" ".join(csv_record.read_searches("tiny", tmp_path)["keys"]).split())
+    tracked, gone, damaged, *left = sorted(" ".join(csv_record.read_searches("tiny", tmp_path)["keys"]).split())
+    (place.store / damaged).mkdir(parents=True)
+    (place.store / damaged / "result.json").touch()
     for key in (tracked, *left):
-        (place.store / key).mkdir(parents=True)
-        (place.store / key / "result.json").touch()
+        leave(place.store, key, studies=[])
 
     def log(folder: Path) -> None:
         logged.append(folder.name)
