@@ -21,7 +21,6 @@ UNITS = {
     "alignment": "squared distance",
     "uniformity": "log mean",
 }  # of quantities that are not losses
-SPREAD = "Lines: mean over {}; bands: smallest to largest; no band: one seed."
 
 
 def all_curves(drawn: FigureData) -> Figure | None:
@@ -53,7 +52,7 @@ def all_curves(drawn: FigureData) -> Figure | None:
     names = [_legend_name(label, numbers, curves) for label in labels_shown]
     across = 2 if max(map(len, names)) > LONG_NAME else PANELS_A_LINE
     style.legend_below(figure, [handles[label] for label in labels_shown], names, across)
-    style.finish(figure, drawn, SPREAD.format(_seed_counts(curves)))
+    style.finish(figure, drawn, _spread_text(curves))
     for panel in axes:
         labels.beside_ends(panel, [end for of, end in ends if of is panel], gap=6.5)
     return figure
@@ -101,7 +100,7 @@ def curves(drawn: FigureData) -> Figure | None:
             [(*last, row.label + _one_seed(points, row.label), looks[row.label].colour) for row, last in lines if last]
         )
     absent = missing_seeds(study, _by_row(points_shown))
-    style.finish(figure, drawn, SPREAD.format(_seed_counts(points_shown)), absent)
+    style.finish(figure, drawn, _spread_text(points_shown), absent)
     for panel, places in zip(axes, ends, strict=True):
         labels.beside_ends(panel, places)
     return figure
@@ -127,7 +126,7 @@ def losses(drawn: FigureData) -> Figure | None:
             last = _draw_line(axes, points, f"{row.label}, {title}", shown)
             ends += [(*last, f"{row.label},\n{title}", shown.colour)] if last else []
     axes.set(xlabel="step", ylabel="loss (nats)", yscale="log")
-    caption = SPREAD.format(_seed_counts(points_shown)) + " The rank loss is shown times lambda_train."
+    caption = _spread_text(points_shown) + " The rank loss is shown times lambda_train."
     style.finish(figure, drawn, caption, missing_seeds(drawn.study, _by_row(points_shown)))
     labels.beside_ends(axes, ends, gap=18)
     return figure
@@ -243,11 +242,17 @@ def _seed_counts(frame: pd.DataFrame) -> str:
     return seeds_text(frame.groupby("row")["seed"].nunique())
 
 
+def _spread_text(frame: pd.DataFrame) -> str:
+    """Return what lines and bands are; one seed has no band."""
+    single = "; no band: one seed" if (frame.groupby("row")["seed"].nunique() == 1).any() else ""
+    return f"Lines: mean over {_seed_counts(frame)}; bands: smallest to largest{single}."
+
+
 def _quantity_title(quantity: str) -> str:
     """Return the title of a quantity, in the papers' words."""
     kind, _, name = quantity.partition("/")
     if kind in UNITS:
-        return f"{'dev score' if kind == 'dev' else kind}, {name}"
+        return f"dev score, {column(name).heading}" if kind == "dev" else f"{kind}, {name}"
     return f"{name} loss" if name else "loss that is minimised"
 
 

@@ -47,7 +47,7 @@ def gain_intervals(drawn: FigureData) -> Figure | None:
     seeds = seeds_text(gain.estimate.n for gain in measured if gain.estimate)
     caption = (
         f"Dots: mean gain over {seeds}; bars: 95 % intervals, not corrected for their number; green: without 0. "
-        "Diamonds: the gain of one published run over SimCSE's in the same table."
+        "Diamonds: the published gain over SimCSE in the same table."
     )
     return style.finish(figure, drawn, caption, missing_scores(drawn, ("sts_avg",)))
 
@@ -57,14 +57,16 @@ def _draw_measured(axes: Axes, measured: Sequence[Gain]) -> None:
         if estimate is None:
             axes.annotate(DASH, (0, place), (4, 0), **TEXT)
             continue
-        band, right = estimate.interval(), estimate.mean
-        colour = OPEN
+        band, colour = estimate.interval(), OPEN
         if band:
             colour = OPEN if band.low <= 0 <= band.high else CERTAIN
             axes.plot(band, (place, place), color=colour, linewidth=1.6, solid_capstyle="butt")
-            right = band.high
         axes.plot(estimate.mean, place, marker="o", markersize=5, color=colour)
-        axes.annotate(number(estimate.mean, sign=True), (max(right, 0), place), (4, 0), **TEXT)
+        low, high = band or (estimate.mean, estimate.mean)
+        if high < 0:  # its number stands on its side of 0
+            axes.annotate(number(estimate.mean, sign=True), (low, place), (-4, 0), ha="right", **TEXT)
+        else:
+            axes.annotate(number(estimate.mean, sign=True), (max(high, 0), place), (4, 0), **TEXT)
     axes.margins(x=0.14)
 
 
@@ -149,6 +151,9 @@ def _draw_gain(axes: Axes, at: float, gain: MethodGain) -> None:
         colour = OPEN if band.low <= 0 <= band.high else CERTAIN
         ends = [min(max(end, -EDGE), EDGE) for end in band]
         axes.plot(ends, (at, at), color=colour, linewidth=1.6, solid_capstyle="butt")
+        for end in band:
+            if abs(end) > EDGE:
+                _draw_mark(axes, at, end, {"marker": "", "markersize": 4.5, "color": colour})
     _draw_mark(axes, at, gain.estimate.mean, {"marker": "o", "markersize": 4.5, "color": colour, "zorder": 4})
 
 

@@ -167,9 +167,10 @@ def lines(drawn: FigureData) -> Figure | None:
         ends.append((left, _draw_panel(drawn, left, name, of_first=False)))
         ends.append((right, _draw_panel(drawn, right, name, of_first=True)))
     counts = [len(drawn.cell(row, name).scores) for row in study.rows for name in names]
+    single = "; one seed is hollow and has no interval and no line" if 1 in counts else ""
     caption = (
-        f"Left: means over {seeds_text(counts)}, each seed a faint line. Right: differences from the first setting, "
-        "seed by seed, with 95 % intervals; an encoder's one seed is hollow and has no interval and no line."
+        f"Left: means over {seeds_text(counts)}, each seed a faint line; dashed: without the setting. Right: "
+        f"differences from the first setting, seed by seed, with 95 % intervals{single}."
     )
     style.finish(figure, drawn, caption, missing_scores(drawn, study.columns))
     for panel, panel_ends in ends:
@@ -201,9 +202,10 @@ def _draw_panel(drawn: FigureData, axes: Axes, name: str, *, of_first: bool) -> 
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
     axes.set_xlim(values[0] / 1.15, values[-1] * 1.15)
+    axes.tick_params(axis="x", labelsize=6.5)  # 10,000 and 16,384 are neighbours on a logarithmic axis
     setting = next(at.setting for at in places.values() if at.setting)
     heading = column(name).heading
-    axes.set(xlabel=setting, ylabel=f"difference in {heading}" if of_first else heading)
+    axes.set(xlabel=setting, ylabel=f"difference in\n{heading}" if of_first else heading)
     return ends
 
 

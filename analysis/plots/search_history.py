@@ -23,8 +23,9 @@ def searches(searched: Sequence[SearchTrials]) -> Figure | None:
     dev, seeds = searched[0].search.scale.dev, len(searched[0].search.seeds)
     heading = f"Searches \N{MIDDLE DOT} scale {searched[0].search.scale.name}. What tuning on {dev} is worth."
     caption = (
-        f"Dev scores in points, means of {seeds} seeds that no study reports. Curves: what the best of k trials is "
-        f"expected to score, each trial once, stopped ones as they were; dashed: a grid. {_importances_text(searched)}"
+        f"Dev scores in points, means of {seeds} seeds that no table of methods has. Curves: what the best of k trials "
+        "is expected to score, each trial once, stopped ones as they were; dashed: the method's grid. "
+        f"{_importances_text(searched)}"
     )
     return style.add_title_and_caption(figure, heading, caption)
 
@@ -39,18 +40,20 @@ def _importances_text(searched: Sequence[SearchTrials]) -> str:
 def look(trials: SearchTrials) -> style.Look:
     """Return the look of a search: the method's colour, dashed for a grid."""
     base = style.look_of(style.name_of(trials.search.start.method))
-    return base if trials.search.trials else style.Look(base.colour, base.marker, (0, (4, 1.2)))
+    return style.Look(base.colour, base.marker, "-" if trials.search.trials else (0, (4, 1.2)))
 
 
 def _draw_expected_best(axes: Axes, searched: Sequence[SearchTrials]) -> None:
-    ends = []
+    sampled = {look(search_trials).colour for search_trials in searched if search_trials.search.trials}
+    ends, most = [], 0
     for search_trials in searched:
         curve, how = search_trials.expected_best(), look(search_trials)
-        trials = range(1, len(curve) + 1)
+        trials, most = range(1, len(curve) + 1), max(most, len(curve))
         axes.plot(trials, curve, color=how.colour, linestyle=how.dash)
-        ends.append((len(curve), float(curve[-1]), search_trials.search.name, how.colour))
-    axes.set(title="best of k trials", xlabel="k", ylabel="expected dev score")
-    axes.set_xlim(0, 1.75 * max(x for x, *_ in ends))
+        if how.dash == "-" or how.colour not in sampled:
+            ends.append((len(curve), float(curve[-1]), search_trials.search.name, how.colour))
+    axes.set(title="best of k trials", xlabel="k", ylabel="expected dev score", xticks=range(0, most + 1, 6))
+    axes.set_xlim(0, 1.6 * most)
     beside_ends(axes, ends)
 
 

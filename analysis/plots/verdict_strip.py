@@ -30,5 +30,8 @@ def verdict_strip(judged: Sequence[Claim], scale: str) -> Figure:
     axes.set(xlabel="claims")
     keys = [Patch(facecolor=colour, **EDGE) for colour in COLOURS.values()]
     style.legend_below(figure, keys, list(COLOURS), len(COLOURS))
-    caption = f"{len(judged)} claims by their verdict at scale {scale}; a claim of several readings by its strongest."
+    caption = (
+        f"{len(judged)} claims by their verdict at scale {scale}; a claim of several readings counts once, by its most "
+        "decided one. Claims of ours about a paper's method stand with the paper."
+    )
     return style.add_title_and_caption(figure, "Which claims hold?", caption)

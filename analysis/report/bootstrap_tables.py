@@ -22,8 +22,11 @@ HOW = (
     "interval covers 75 times in 100 rather than 95. Middle half: of all seeds' scores on all sets (interquartile "
     "mean). P(A > B): how likely a run of A beats a run of B on a set. Pairs: the first seed's two checkpoints on "
     "pairs resampled within each set ({draws:,} draws), p by Holm over this table's comparisons; it says nothing about "
-    "other seeds. Seeds and pairs: both are resampled, seeds of A and of B independently of each other, pairs the same "
-    "for all runs; in brackets the seeds of A and B whose pair scores are recorded."
+    "other seeds."
+)
+HOW_BOTH = (
+    " Seeds and pairs: both are resampled, seeds of A and of B independently of each other, pairs the same for all "
+    "runs; in brackets the seeds of A and B whose pair scores are recorded."
 )
 
 
@@ -55,7 +58,12 @@ def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
     ]
     header = (f"A {MINUS} B", "seeds", "middle half", "P(A > B)", "pairs", "Holm p", "seeds and pairs")
     draws = max((line["resamples"] for line in resampled if line is not None), default=0)
-    return f"{markdown(Grid('', header, tuple(cells)))}\n\n{HOW.format(draws=draws)}"
+    how = HOW.format(draws=draws)
+    if all(line[-1] == DASH for line in cells):
+        header, cells = header[:-1], [line[:-1] for line in cells]
+    else:
+        how += HOW_BOTH
+    return f"{markdown(Grid('', header, tuple(cells)))}\n\n{how}"
 
 
 def _pairs_line(

@@ -18,6 +18,7 @@ from analysis.verdicts.method_gains import EXPLORATORY, HEADLINES, MethodGain, m
 from analysis.verdicts.primaries import (
     DECIDED,
     INCONCLUSIVE,
+    NOT_RUN,
     NOT_TESTABLE,
     ContrastVerdict,
     judge_contrasts,
@@ -65,11 +66,12 @@ def summary_block(choose: Choose) -> str:
     counts = count_verdicts(judged)
     planned = judge_contrasts(choose(PLAN))
     scale = results[0].study.scale
+    counted = [*results, *choose(PLAN), *choose("pilots"), *choose("pilots-transfer")]
     lines = [
         f"**Exploratory.** {len(judged)} claims, judged as the papers' tables lay them out, three seeds: "
         f"{', '.join(f'{counts[verdict]} {verdict}' for verdict in VERDICTS)}.",
         f"**Planned.** {_planned_sentence(planned)}",
-        f"**Scale.** `{scale.name}`: {scale.title}; {_count_trained(results)} trained encoders with scores. No number "
+        f"**Scale.** `{scale.name}`: {scale.title}; {_count_trained(counted)} trained encoders with scores. No number "
         "here is a published one repeated.",
         f"**What the testbed sees.** {_controls_sentence(planned, choose)}",
     ]
@@ -78,12 +80,10 @@ def summary_block(choose: Choose) -> str:
 
 def _planned_sentence(planned: Sequence[ContrastVerdict]) -> str:
     primaries = [verdict for verdict in planned if verdict.contrast.kind == PRIMARY]
-    counts = Counter(verdict.verdict for verdict in primaries if verdict.estimate)
-    waiting = sum(verdict.estimate is None for verdict in primaries)
-    words = [f"{counts[verdict]} {verdict}" for verdict in (*DECIDED, INCONCLUSIVE, NOT_TESTABLE)]
+    counts = Counter(verdict.verdict for verdict in primaries)
+    words = [f"{counts[verdict]} {verdict}" for verdict in (*DECIDED, INCONCLUSIVE, NOT_TESTABLE, NOT_RUN)]
     return (
-        f"{len(primaries)} contrasts, fixed before their runs, looked at after 5, 10 and 20 seeds: {', '.join(words)}, "
-        f"{waiting} not run yet."
+        f"{len(primaries)} contrasts, fixed before their runs, looked at after 5, 10 and 20 seeds: {', '.join(words)}."
     )
 
 
@@ -150,7 +150,7 @@ def papers_grid(choose: Choose) -> Grid:
 
 def _planned_text(verdict: ContrastVerdict) -> str:
     if verdict.estimate is None:
-        return "not run yet"
+        return verdict.verdict
     return f"{_mean_text(verdict.estimate)}, {verdict.estimate.n} seeds: **{verdict.verdict}**"
 
 
@@ -186,7 +186,7 @@ def findings_block(choose: Choose) -> str:
         _leakage(choose("overlap")[0]),
         f"**Averages.** {_count_rows(report_blocks.averages_block())} printed averages are not the mean of their row; "
         f"{_count_rows(report_blocks.copies_block())} rows repeat values of another backbone; "
-        f"{_count_rows(report_blocks.mismatches_block())} rows differ between two papers that import them.",
+        f"{_count_rows(report_blocks.mismatches_block())} rows differ between two papers.",
         _released_code_line(choose("robustness")[0]),
         _reruns(),
         _test_sentences(choose("pilots"), choose("baselines")[0]),
@@ -229,7 +229,7 @@ def _reruns() -> str:
     reached = sum(value >= BASELINE for value in values)
     about = summary(values)
     return (
-        f"**Re-runs.** SimCSE's {BASELINE}, which the papers' first gains are counted from, is reached by {reached} of "
+        f"**Re-runs.** SimCSE's {BASELINE}, which most headline gains are counted from, is reached by {reached} of "
         f"{about.n} seeds of a re-implementation (mean {number(about.mean)}, SD {number(about.sd)})."
     )
 

@@ -29,8 +29,7 @@ def states_sentence(letter: str, judged: Sequence[ContrastVerdict]) -> str:
     primaries = [v for v in judged if v.contrast.kind == PRIMARY and v.contrast.subject.startswith(letter)]
     claims: dict[str, list[str]] = {}
     for verdict in sorted(primaries, key=lambda v: int(v.contrast.subject[1:])):
-        state = verdict.verdict if verdict.estimate else "not run yet"
-        claims.setdefault(state, []).append(verdict.contrast.subject)
+        claims.setdefault(verdict.verdict, []).append(verdict.contrast.subject)
     counts = sorted({verdict.estimate.n for verdict in primaries if verdict.estimate})
     seeds = f" ({', '.join(map(str, counts))} seeds)" if counts else ""
     states = "; ".join(f"{', '.join(named)} {state}" for state, named in claims.items())

@@ -10,12 +10,13 @@ from analysis.stats.moderated import moderate
 from analysis.stats.sequential import sequential_p
 from experiments.schema.contrasts import LOOKS, NEGATIVE, POSITIVE, PRIMARY, Contrast
 
-BETTER, WORSE, EQUIVALENT, INCONCLUSIVE, NOT_TESTABLE = (
+BETTER, WORSE, EQUIVALENT, INCONCLUSIVE, NOT_TESTABLE, NOT_RUN = (
     "better",
     "worse",
     "equivalent",
     "inconclusive",
     "not testable here",
+    "not run yet",
 )
 DECIDED = (BETTER, WORSE, EQUIVALENT)
 
@@ -29,7 +30,7 @@ class ContrastVerdict:
     difference_p: float | None = None  # sequential, Holm-corrected over all primaries and positive controls
     equivalence_p: float | None = None  # sequential, Holm-corrected over all primaries
     detectable: float | None = None  # with 80 % power at the first step of Holm's correction
-    verdict: str = NOT_TESTABLE
+    verdict: str = NOT_RUN
     reason: str = ""
 
     @property
@@ -137,7 +138,12 @@ def _judge(
     level: float,
 ) -> ContrastVerdict:
     if not by_look:
-        return ContrastVerdict(contrast=contrast, reason=_missing(results, contrast))
+        lacking = _lacking(results, contrast)
+        return ContrastVerdict(
+            contrast=contrast,
+            verdict=NOT_RUN if lacking else NOT_TESTABLE,
+            reason=lacking or _untestable(results, contrast),
+        )
     estimate = list(by_look.values())[-1]
     verdict = INCONCLUSIVE
     if differing is not None and differing < significance.ALPHA:
@@ -157,15 +163,18 @@ def _judge(
     )
 
 
-def _missing(results: Results, contrast: Contrast) -> str:
-    """Return why a contrast has no estimate: its rows that are not run, or that lack seeds."""
-    rows = {row.label: row for row in results.study.rows}
-    why = [rows[label].why for label in contrast.rows if rows[label].encoder is None]
-    if why:
-        return "; ".join(dict.fromkeys(why))
+def _lacking(results: Results, contrast: Contrast) -> str:
+    """Return which rows of a contrast lack seeds that can be run; nothing if another reason stands in its way."""
+    if any(row.encoder is None for row in results.study.rows if row.label in contrast.rows):
+        return ""
     cells = [results.cells[label, contrast.column] for label in contrast.rows]
-    lacking = [f"{cell.row}: {len(cell.scores)} of {cell.declared_seeds} seeds" for cell in cells if cell.missing]
-    return "; ".join(lacking) or "the same on every seed: the treatment never acted"
+    return "; ".join(f"{cell.row}: {len(cell.scores)} of {cell.declared_seeds} seeds" for cell in cells if cell.missing)
+
+
+def _untestable(results: Results, contrast: Contrast) -> str:
+    """Return why no run gives a contrast an estimate: rows without an encoder, or a treatment that never acted."""
+    why = [row.why for row in results.study.rows if row.label in contrast.rows and row.encoder is None]
+    return "; ".join(dict.fromkeys(why)) or "the same on every seed: the treatment never acted"
 
 
 def _undetectable_families(judged: Sequence[ContrastVerdict]) -> dict[str, str]:

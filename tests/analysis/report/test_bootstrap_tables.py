@@ -51,7 +51,7 @@ def test_seeds_are_drawn_with_all_their_sets(wide: Study, lines: pd.DataFrame) -
     scores = {name: [100 * x + i for x in FIRST[name].values() for i in range(7)] for name in ("Better", "SimCSE")}
     assert middle.split()[0] == f"+{trim_mean(scores['Better'], 0.25) - trim_mean(scores['SimCSE'], 0.25):.2f}"
     assert better == "1.00 [1.00, 1.00]"
-    assert rest == ["\N{EN DASH}"] * 3
+    assert rest == ["\N{EN DASH}"] * 2  # no pairs; and no column for seeds and pairs, as it would be empty
     assert found["SimCSE \N{MINUS SIGN} Better"][2] == "0.00 [0.00, 0.00]"
 
 
@@ -59,7 +59,7 @@ def test_one_seed_has_no_interval_and_a_row_without_runs_no_number(wide: Study, 
     found = cells(estimates_block(join(wide, lines), NOTHING))
     expected = 100 * (0.55 - FIRST["SimCSE"][42])  # of the seed that both have
     assert found["One seed \N{MINUS SIGN} SimCSE"][0] == f"+{expected:.2f} \N{EN DASH}"
-    assert found["Absent \N{MINUS SIGN} SimCSE"] == ["\N{EN DASH}"] * 6
+    assert found["Absent \N{MINUS SIGN} SimCSE"] == ["\N{EN DASH}"] * 5
 
 
 def test_pairs_are_shown_from_the_record_with_holms_correction_over_the_table(wide: Study, lines: pd.DataFrame) -> None:
@@ -74,8 +74,8 @@ def test_pairs_are_shown_from_the_record_with_holms_correction_over_the_table(wi
     )
     block = estimates_block(join(wide, lines), drawn)
     found = cells(block)
-    assert found["Better \N{MINUS SIGN} SimCSE"][-3:-1] == ["+1.25 [-1.00, +3.00]", "0.040"]
-    assert found["One seed \N{MINUS SIGN} SimCSE"][-3:-1] == ["-0.50 [-1.00, +3.00]", "0.020"]
+    assert found["Better \N{MINUS SIGN} SimCSE"][-2:] == ["+1.25 [-1.00, +3.00]", "0.040"]
+    assert found["One seed \N{MINUS SIGN} SimCSE"][-2:] == ["-0.50 [-1.00, +3.00]", "0.020"]
     assert "(10,000 draws)" in block
 
 
@@ -96,7 +96,9 @@ def test_the_line_with_most_seeds_of_both_rows_is_shown(wide: Study, lines: pd.D
     name = "Better \N{MINUS SIGN} SimCSE"
     both = cells(estimates_block(join(wide, lines), pd.DataFrame([two, three, mixed, *elsewhere])))[name]
     assert both[3:] == ["\N{EN DASH}", "\N{EN DASH}", "+3.00 [+2.00, +4.00] (3, 2)"]
-    assert cells(estimates_block(join(wide, lines), pd.DataFrame([mixed, *elsewhere])))[name][-1] == "\N{EN DASH}"
+    without = estimates_block(join(wide, lines), pd.DataFrame([mixed, *elsewhere]))
+    assert cells(without)[name] == both[:-1]  # no column without an estimate
+    assert "Seeds and pairs" not in without
     assert str(three["first"]).count("+") == 2
 
 

@@ -74,7 +74,7 @@ def test_the_figure_shows_a_curve_and_bars_for_each_search() -> None:
     assert ends == pytest.approx([60.4, 100 * grid["score"].max()])
     assert [text.get_text() for text in curves.texts] == ["simcse", "rankcse-listmle-grid"]
     assert [bar.get_path().get_extents(bar.get_patch_transform()).width > 90 for bar in simcse.patches] == [False, True]
-    assert "dashed: a grid" in style.caption(figure)
+    assert "dashed: the method's grid" in style.caption(figure)
     assert "Too few finished trials for importances (fewer than 30): rankcse-listmle-grid 2." in style.caption(figure)
     assert searches([]) is None
     plt.close(figure)

@@ -16,6 +16,7 @@ from analysis.verdicts.primaries import (
     BETTER,
     EQUIVALENT,
     INCONCLUSIVE,
+    NOT_RUN,
     NOT_TESTABLE,
     WORSE,
     ContrastVerdict,
@@ -86,7 +87,7 @@ def test_the_estimate_is_of_the_last_complete_look() -> None:
 
 def test_without_the_first_look_there_is_no_verdict_but_a_reason() -> None:
     one = judged(52.0, seeds=5, lacking=1)
-    assert one.verdict == NOT_TESTABLE
+    assert one.verdict == NOT_RUN
     assert "ours: 4 of 5 seeds" in one.reason
 
 
@@ -181,7 +182,7 @@ def test_a_papers_verdicts_are_a_sentence_by_verdict_in_the_order_of_its_claims(
         )
     ]
     judged = judge_contrasts([scored(means | {"absent": 50.0}, *CONTROLS, *named[:4])])
-    missing = replace(judged[0], contrast=named[4], estimate=None)
+    missing = replace(judged[0], contrast=named[4], estimate=None, verdict=NOT_RUN)
     assert (
         states_sentence("R", [*judged, missing]) == "In the plan (10 seeds): R2 worse; R3 not run yet; R9, R10 better."
     )
