@@ -114,7 +114,6 @@ def losses(drawn: FigureData) -> Figure | None:
         return None
     figure, (axes,) = style.panels(1, 1, height=2.8, width=5.2)
     looks = style.distinct_looks(rows)
-    ends = []
     for row in rows:
         row_points, look = points_shown[points_shown["row"] == row.label], looks[row.label]
         parts = {"contrastive": ("loss/contrastive", 1.0, look)}
@@ -123,13 +122,11 @@ def losses(drawn: FigureData) -> Figure | None:
             parts[f"{weight:g} × rank"] = ("loss/rank", weight, style.variant(look, 1))
         for title, (quantity, factor, shown) in parts.items():
             points = _points_of(row_points, quantity).assign(value=lambda frame, factor=factor: frame["value"] * factor)
-            last = _draw_line(axes, points, f"{row.label}, {title}", shown)
-            ends += [(*last, f"{row.label},\n{title}", shown.colour)] if last else []
+            _draw_line(axes, points, f"{row.label}: {title}", shown)
     axes.set(xlabel="step", ylabel="loss (nats)", yscale="log")
+    style.legend_below(figure, *axes.get_legend_handles_labels(), 2)
     caption = _spread_text(points_shown) + " The rank loss is shown times lambda_train."
-    style.finish(figure, drawn, caption, missing_seeds(drawn.study, _by_row(points_shown)))
-    labels.beside_ends(axes, ends, gap=18)
-    return figure
+    return style.finish(figure, drawn, caption, missing_seeds(drawn.study, _by_row(points_shown)))
 
 
 def paths(drawn: FigureData) -> Figure | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ def grid(drawn: FigureData) -> Figure | None:
     ]
     _draw_heat_map(axes, (len(down), len(across)), cells)
     axes.xaxis.set_ticks(range(len(across)), [f"{tick:g}" for tick in across])
-    axes.yaxis.set_ticks(range(len(down)), [",\n".join(f"{y:g}" for y in ys) for ys in down])
+    axes.yaxis.set_ticks(range(len(down)), [fill(", ".join(f"{y:g}" for y in ys), 12) for ys in down])
     axes.set(xlabel=titles[1], ylabel=titles[0])
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
@@ -87,7 +88,11 @@ def grid(drawn: FigureData) -> Figure | None:
 
 
 def _grid_caption(scored: Mapping[tuple[float, float], Cell], down: Sequence[Sequence[float]], title: str) -> str:
-    same = f" Values of {title} on one line give the same scores." if any(len(ys) > 1 for ys in down) else ""
+    same = (
+        f" Values of {title} on one line give the same scores, as rounded here."
+        if any(len(ys) > 1 for ys in down)
+        else ""
+    )
     if max(len(cell.scores) for cell in scored.values()) < 2:
         return f"One seed: no deviation, so no colours; framed: the highest.{same}"
     best = max(scored.values(), key=lambda cell: significance.summary(list(cell.scores.values())).mean)

@@ -63,16 +63,18 @@ def test_the_rank_loss_is_shown_times_its_weight_beside_contrastive_losses() -> 
     run: Any = row_of(study, "RankEncoder-SimCSE").encoder
     rank = by_seed(drawn, "RankEncoder-SimCSE", "loss/rank").mean(0)
     assert run.method.rank_weight == 0.05
-    assert lines.pop("RankEncoder-SimCSE, 0.05 × rank") == pytest.approx(0.05 * rank)
+    assert lines.pop("RankEncoder-SimCSE: 0.05 × rank") == pytest.approx(0.05 * rank)
     strong = {f"RankEncoder-SimCSE, lambda_train {weight:g}": weight for weight in (0.5, 2.5, 25)}
     for label, weight in strong.items():
         rank = weight * by_seed(drawn, label, "loss/rank").mean(0)
-        assert lines.pop(f"{label}, {weight:g} × rank") == pytest.approx(rank)
+        assert lines.pop(f"{label}: {weight:g} × rank") == pytest.approx(rank)
     for label in ("SimCSE", "RankEncoder-SimCSE", *strong):
         found = by_seed(drawn, label, "loss/contrastive").mean(0)
-        assert lines.pop(f"{label}, contrastive") == pytest.approx(found)
+        assert lines.pop(f"{label}: contrastive") == pytest.approx(found)
     assert not lines
     assert axes.get_yscale() == "log"
+    (legend,) = axes.get_figure(root=True).legends
+    assert [text.get_text() for text in legend.get_texts()] == [line.get_label() for line in axes.get_lines()]
 
 
 def test_paths_go_from_the_first_step_to_an_arrow_at_the_last() -> None:

@@ -140,7 +140,7 @@ def test_a_grid_draws_lines_of_equal_scores_once() -> None:
     study = study_of("rankencoder-lambda")
     figure = figure_of(hyperparameters.grid, figure_data_of(study, lines=lines_of(study).assign(score=0.5)))
     assert figure.axes[0].images[0].get_array().shape == (1, 5)
-    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["0.01,\n0.05,\n0.1,\n0.5,\n2.5,\n5,\n25"]
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["0.01, 0.05,\n0.1, 0.5,\n2.5, 5, 25"]
     assert "Values of lambda train on one line give the same scores" in style.caption(figure)
 
 
@@ -151,7 +151,7 @@ def test_lines_of_a_grid_without_scores_are_not_called_the_same() -> None:
         hyperparameters.grid, figure_data_of(study, lines=less(lines_of(study), *gone).assign(score=0.5))
     )
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    assert labels == ["0.01,\n0.05,\n0.1,\n0.5,\n5", "2.5", "25"]
+    assert labels == ["0.01, 0.05,\n0.1, 0.5, 5", "2.5", "25"]
 
 
 def test_colours_of_a_grid_span_at_least_four_deviations() -> None:

@@ -80,11 +80,11 @@ CHECKS = {
         {78.41, 76.25} <= set(published("rankcse_table2", "Avg", method="SimCSE"))
     ),
     "scores below wiki-tiny's mean after SimCSE": lambda: less("rankcse-table2", "SimCSE BERT-large", SIMCSE, STS) < 0,
-    "the last checkpoint of no method has a mean above theirs": lambda: (
+    "the last checkpoint of no method that saw no test sentence has a mean above theirs": lambda: (
         max(
             cell.summary.mean
             for (label, _), cell in results_of("methods").cells.items()
-            if cell.summary and not label.startswith("untrained")
+            if cell.summary and not label.startswith(("untrained", "ConSERT"))
         )
         < mean("methods", "untrained, mean", DEV)
     ),
