@@ -67,7 +67,7 @@ def _draw_measured(axes: Axes, measured: Sequence[Gain]) -> None:
             axes.annotate(number(estimate.mean, sign=True), (low, place), (-4, 0), ha="right", **TEXT)
         else:
             axes.annotate(number(estimate.mean, sign=True), (max(high, 0), place), (4, 0), **TEXT)
-    axes.margins(x=0.2)
+    axes.margins(x=0.24)
 
 
 def _draw_published(axes: Axes, measured: Sequence[Gain]) -> None:
