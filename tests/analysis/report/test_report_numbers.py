@@ -74,6 +74,7 @@ def reproductions() -> list[dict[str, str]]:
 T3, WC, CC = "rankcse-table3", "whitenedcse-controls", "compcse-controls"
 RANKS, SHORT = "rankencoder-ranks", "whitenedcse-table3"
 NET, MLE, SIMCSE = "RankCSE-listNet BERT-base", "RankCSE-listMLE BERT-base", "SimCSE BERT-base"
+FIGURE8, LAMBDA = "rankencoder-figure8", "RankEncoder-SimCSE, lambda_train {:g}"
 W, WD = "WhitenedCSE", "WhitenedCSE, dropout views"
 CHECKS = {
     "scores two points higher (78.41 against 76.25, its Table 2)": lambda: (
@@ -97,6 +98,12 @@ CHECKS = {
             abs(mean(WC, f"WhitenedCSE, a {share} of the rate", STS) - untrained) < 1
             for share in ("hundredth", "tenth")
         )
+    ),
+    "the rank loss counts in a tenth of the steps, and at 500 times in a quarter, which raises the contrastive": lambda: (
+        mean(FIGURE8, LAMBDA.format(2.5), "rank_larger") == pytest.approx(10, abs=2)
+        and mean(FIGURE8, LAMBDA.format(25), "rank_larger") == pytest.approx(27, abs=3)
+        and (band := gain(FIGURE8, LAMBDA.format(25), LAMBDA.format(2.5), "last_contrastive").interval()) is not None
+        and band.low > 0
     ),
     "gains 1.3 to 1.5 points on BERT-base (its Table 3)": transfer_gains,
     "within a tenth of a point of SimCSE's": lambda: (
