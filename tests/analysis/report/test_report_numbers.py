@@ -99,7 +99,7 @@ CHECKS = {
             for share in ("hundredth", "tenth")
         )
     ),
-    "the rank loss counts in a tenth of the steps, and at 500 times in a quarter, which raises the contrastive": lambda: (
+    "counts in a tenth of the steps, and at 500 times in a quarter, which raises the contrastive loss": lambda: (
         mean(FIGURE8, LAMBDA.format(2.5), "rank_larger") == pytest.approx(10, abs=2)
         and mean(FIGURE8, LAMBDA.format(25), "rank_larger") == pytest.approx(27, abs=3)
         and (band := gain(FIGURE8, LAMBDA.format(25), LAMBDA.format(2.5), "last_contrastive").interval()) is not None
