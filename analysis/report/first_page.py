@@ -106,15 +106,20 @@ def _controls_sentence(planned: Sequence[ContrastVerdict], choose: Choose) -> st
     for family in families:
         of_plan = [v for v in planned if v.contrast.family == family and v.contrast.kind == POSITIVE and v.estimate]
         of_pilots = [v for v in pilots if v.contrast.family == family and v.contrast.kind == POSITIVE and v.estimate]
-        shown = of_plan or of_pilots[:1]
+        shown = of_plan or list(filter(_is_seen, of_pilots))[:1] or of_pilots[-1:]  # as the plan chooses the length
         parts.append(f"{family} {_control_text(shown[0], of_plan=bool(of_plan))}" if shown else f"{family} not run")
     return f"Gains of treatments that must help, seen if the 95 % interval is above 0: {'; '.join(parts)}."
 
 
+def _is_seen(verdict: ContrastVerdict) -> bool:
+    """Whether the 95 % interval is above 0."""
+    band = verdict.estimate.interval() if verdict.estimate else None
+    return band is not None and band.low > 0
+
+
 def _control_text(verdict: ContrastVerdict, *, of_plan: bool) -> str:
     assert verdict.estimate
-    band = verdict.estimate.interval()
-    seen = "seen" if band and band.low > 0 else "not seen"
+    seen = "seen" if _is_seen(verdict) else "not seen"
     where = f"{verdict.estimate.n} seeds" if of_plan else f"pilot, {verdict.contrast.plus[0].rpartition(', ')[2]}"
     return f"{_mean_text(verdict.estimate)} ({seen}; {where})"
 

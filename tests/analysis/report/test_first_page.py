@@ -10,8 +10,9 @@ from analysis.cells import Results, join
 from analysis.report import first_page, html_page
 from analysis.stats.contrast_tests import ContrastEstimate
 from analysis.verdicts.method_gains import MethodGain
-from analysis.verdicts.primaries import judge_contrasts
+from analysis.verdicts.primaries import ContrastVerdict, judge_contrasts
 from experiments.results import csv_record
+from experiments.schema.contrasts import POSITIVE, Contrast
 from experiments.studies import catalogue
 from tests.support.figure_records import lines_of, study_of
 
@@ -26,6 +27,27 @@ def choose_empty(names: str) -> list[Results]:
 def gain(mean: float, error: float | None, published: float | None) -> MethodGain:
     estimate = ContrastEstimate(mean, error, None if error is None else 4, 3)
     return MethodGain(group="exploratory", method="m", study="s", estimate=estimate, published=published)
+
+
+@pytest.mark.parametrize(
+    ("means", "expected"),
+    [
+        ((0.1, 5.0, 7.0), "+5.00 [+2.22, +7.78] (seen; pilot, 4 epochs)"),
+        ((0.1, -0.2, 0.3), "+0.30 [-2.48, +3.08] (not seen; pilot, 8 epochs)"),
+    ],
+)
+def test_the_shortest_pilot_that_sees_its_control_is_shown_else_the_longest(
+    means: tuple[float, ...], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def control(label: str, mean: float | None) -> ContrastVerdict:
+        contrast = Contrast(subject="helps", family="teachers", kind=POSITIVE, plus=(label,), minus=("SimCSE",))
+        return ContrastVerdict(contrast=contrast, estimate=None if mean is None else ContrastEstimate(mean, 1.0, 4, 3))
+
+    pilots = [control(f"it, {epochs} epochs", mean) for epochs, mean in zip((1, 4, 8), means, strict=True)]
+    judged = iter([pilots, []])  # of the pilots, and of those on transfer tasks
+    monkeypatch.setattr(first_page, "judge_contrasts", lambda results: next(judged))
+    sentence = first_page._controls_sentence([control("it", None)], lambda names: [])
+    assert f"teachers {expected}" in sentence
 
 
 @pytest.mark.parametrize(
