@@ -249,7 +249,7 @@ def _quantity_title(quantity: str) -> str:
     """Return the title of a quantity, in the papers' words."""
     kind, _, name = quantity.partition("/")
     if kind in UNITS:
-        return f"dev score, {column(name).heading}" if kind == "dev" else f"{kind}, {name}"
+        return f"{'dev score' if kind == 'dev' else kind}, {column(name).heading}"
     return f"{name} loss" if name else "loss that is minimised"
 
 

@@ -67,7 +67,7 @@ def _draw_measured(axes: Axes, measured: Sequence[Gain]) -> None:
             axes.annotate(number(estimate.mean, sign=True), (low, place), (-4, 0), ha="right", **TEXT)
         else:
             axes.annotate(number(estimate.mean, sign=True), (max(high, 0), place), (4, 0), **TEXT)
-    axes.margins(x=0.24)
+    axes.margins(x=0.3)
 
 
 def _draw_published(axes: Axes, measured: Sequence[Gain]) -> None:
@@ -152,7 +152,7 @@ def _draw_gain(axes: Axes, at: float, gain: MethodGain) -> None:
         ends = [min(max(end, -EDGE), EDGE) for end in band]
         axes.plot(ends, (at, at), color=colour, linewidth=1.6, solid_capstyle="butt")
         for end in band:
-            if abs(end) > EDGE:
+            if abs(end) > EDGE > abs(gain.estimate.mean):
                 _draw_mark(axes, at, end, {"marker": "", "markersize": 4.5, "color": colour})
     _draw_mark(axes, at, gain.estimate.mean, {"marker": "o", "markersize": 4.5, "color": colour, "zorder": 4})
 
@@ -160,8 +160,8 @@ def _draw_gain(axes: Axes, at: float, gain: MethodGain) -> None:
 def _draw_mark(axes: Axes, at: float, value: float, look: dict[str, Any]) -> None:
     """Draw a mark at a value, or an arrow of its colours at the edge beyond which it lies."""
     if abs(value) > EDGE:
-        look = look | {"marker": ">" if value > 0 else "<"}
-    axes.plot(min(max(value, -0.985 * EDGE), 0.985 * EDGE), at, **look)
+        look = look | {"marker": ">" if value > 0 else "<", "clip_on": False}
+    axes.plot(min(max(value, -EDGE), EDGE), at, **look)
 
 
 @dataclass(frozen=True)

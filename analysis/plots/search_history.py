@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from analysis.plots import style
 from analysis.plots.labels import beside_ends
 from analysis.report.search_tables import FEWEST, SearchTrials
+from experiments.schema.columns import column
 
 
 def searches(searched: Sequence[SearchTrials]) -> Figure | None:
@@ -20,7 +21,7 @@ def searches(searched: Sequence[SearchTrials]) -> Figure | None:
     _draw_expected_best(panels[0], searched)
     for axes, search_trials in zip(panels[1:], enough, strict=True):
         _draw_importances(axes, search_trials)
-    dev, seeds = searched[0].search.scale.dev, len(searched[0].search.seeds)
+    dev, seeds = column(searched[0].search.scale.dev).heading, len(searched[0].search.seeds)
     heading = f"Searches \N{MIDDLE DOT} scale {searched[0].search.scale.name}. What tuning on {dev} is worth."
     caption = (
         f"Dev scores in points, means of {seeds} seeds that no table of methods has. Curves: what the best of k trials "
@@ -52,7 +53,9 @@ def _draw_expected_best(axes: Axes, searched: Sequence[SearchTrials]) -> None:
         axes.plot(trials, curve, color=how.colour, linestyle=how.dash)
         if how.dash == "-" or how.colour not in sampled:
             ends.append((len(curve), float(curve[-1]), search_trials.search.name, how.colour))
-    axes.set(title="best of k trials", xlabel="k", ylabel="expected dev score", xticks=range(0, most + 1, 6))
+    axes.set(
+        title="best of k trials", xlabel="k", ylabel="expected dev score", xticks=range(0, most + 1, max(1, most // 4))
+    )
     axes.set_xlim(0, 1.6 * most)
     beside_ends(axes, ends)
 

@@ -39,7 +39,7 @@ def _claim_line(claim: Claim, planned: ContrastVerdict | None) -> ClaimLine:
         paper=PAPERS[claim.id[0]],
         verdict=next(iter(count_verdicts([claim]))),
         details="; ".join(texts) or DASH,
-        planned=DASH if planned is None else planned.verdict,
+        planned=DASH if planned is None else planned.text,
         studies=claim.studies,
     )
 

@@ -156,7 +156,7 @@ def papers_grid(choose: Choose) -> Grid:
 def _planned_text(verdict: ContrastVerdict) -> str:
     if verdict.estimate is None:
         return verdict.verdict
-    return f"{_mean_text(verdict.estimate)}, {verdict.estimate.n} seeds: **{verdict.verdict}**"
+    return f"{_mean_text(verdict.estimate)}, {verdict.estimate.n} seeds: **{verdict.text}**"
 
 
 def gain_text(gain: MethodGain) -> str:

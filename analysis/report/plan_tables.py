@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
 from analysis.stats.significance import Interval
-from analysis.verdicts.primaries import DECIDED, ContrastVerdict, judge_contrasts
+from analysis.verdicts.primaries import ContrastVerdict, judge_contrasts
 from experiments.schema.columns import column
 from experiments.schema.contrasts import PRIMARY, Contrast
 from experiments.schema.study import Study
@@ -29,7 +29,7 @@ def states_sentence(letter: str, judged: Sequence[ContrastVerdict]) -> str:
     primaries = [v for v in judged if v.contrast.kind == PRIMARY and v.contrast.subject.startswith(letter)]
     claims: dict[str, list[str]] = {}
     for verdict in sorted(primaries, key=lambda v: int(v.contrast.subject[1:])):
-        claims.setdefault(verdict.verdict, []).append(verdict.contrast.subject)
+        claims.setdefault(verdict.text, []).append(verdict.contrast.subject)
     counts = sorted({verdict.estimate.n for verdict in primaries if verdict.estimate})
     seeds = f" ({', '.join(map(str, counts))} seeds)" if counts else ""
     states = "; ".join(f"{', '.join(named)} {state}" for state, named in claims.items())
@@ -113,5 +113,4 @@ def _published_text(verdict: ContrastVerdict) -> str:
 
 
 def _verdict_text(verdict: ContrastVerdict) -> str:
-    small = ", by less than the margin" if verdict.verdict in DECIDED[:2] and verdict.smaller_than_margin else ""
-    return verdict.verdict + small + (f": {verdict.reason}" if verdict.reason else "")
+    return verdict.text + (f": {verdict.reason}" if verdict.reason else "")

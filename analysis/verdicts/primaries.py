@@ -39,9 +39,10 @@ class ContrastVerdict:
         return self.estimate.holds(self.contrast.published) if self.estimate else None
 
     @property
-    def smaller_than_margin(self) -> bool:
-        """Whether the estimate, not its interval, is smaller than the margin."""
-        return self.estimate is not None and abs(self.estimate.mean) < self.contrast.margin
+    def text(self) -> str:
+        """The verdict, and whether a difference is smaller than the margin, by its estimate, not its interval."""
+        small = self.verdict in (BETTER, WORSE) and self.estimate and abs(self.estimate.mean) < self.contrast.margin
+        return f"{self.verdict}, by less than the margin" if small else self.verdict
 
 
 def judge_contrasts(studies: Iterable[Results], *, moderated: bool = False) -> tuple[ContrastVerdict, ...]:
@@ -164,11 +165,13 @@ def _judge(
 
 
 def _lacking(results: Results, contrast: Contrast) -> str:
-    """Return which rows of a contrast lack seeds that can be run; nothing if another reason stands in its way."""
+    """Return which rows lack seeds of the first look that can be run; nothing if another reason stands in its way."""
     if any(row.encoder is None for row in results.study.rows if row.label in contrast.rows):
         return ""
     cells = [results.cells[label, contrast.column] for label in contrast.rows]
-    return "; ".join(f"{cell.row}: {len(cell.scores)} of {cell.declared_seeds} seeds" for cell in cells if cell.missing)
+    first = min(LOOKS[0], *(cell.declared_seeds for cell in cells))
+    lacking = [cell for cell in cells if len(_first_seeds(cell, first)) < first]
+    return "; ".join(f"{cell.row}: {len(cell.scores)} of {cell.declared_seeds} seeds" for cell in lacking)
 
 
 def _untestable(results: Results, contrast: Contrast) -> str:
@@ -179,13 +182,14 @@ def _untestable(results: Results, contrast: Contrast) -> str:
 
 def _undetectable_families(judged: Sequence[ContrastVerdict]) -> dict[str, str]:
     """Return the families whose positive control is not detected or whose negative control is, with the reason."""
-    reasons = {}
+    reasons: dict[str, list[str]] = {}
     for verdict in judged:
-        size = f"{verdict.estimate.mean:+.2f}" if verdict.estimate else "not run yet"
+        shown = (
+            f"{verdict.contrast.subject}: {f'{verdict.estimate.mean:+.2f}' if verdict.estimate else verdict.verdict}"
+        )
+        family = reasons.setdefault(verdict.contrast.family, [])
         if verdict.contrast.kind == POSITIVE and verdict.verdict != BETTER:
-            reasons[verdict.contrast.family] = (
-                f"the positive control is not detected ({verdict.contrast.subject}: {size})"
-            )
+            family.append(f"the positive control is not detected ({shown})")
         if verdict.contrast.kind == NEGATIVE and verdict.verdict == BETTER:
-            reasons[verdict.contrast.family] = f"the negative control helps ({verdict.contrast.subject}: {size})"
-    return reasons
+            family.append(f"the negative control helps ({shown})")
+    return {family: "; ".join(why) for family, why in reasons.items() if why}

@@ -21,10 +21,14 @@ from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import run_content
 
 
+class DamagedResultError(Exception):
+    """A run's files are there but not what they should be."""
+
+
 class Logbook:
     """Records finished runs, retrying while storage is unreachable, and has them logged to MLflow (live_log.py).
 
-    `waiting` has the keys of runs that the record lacks and why; `refused` those whose files can't be recorded.
+    `waiting` has the keys of runs that the record lacks and why; `refused` those whose files are damaged.
     """
 
     def __init__(self, tracker: Tracker, execution: ExecutionSettings, jobs: Iterable[Job] = ()) -> None:
@@ -44,18 +48,17 @@ class Logbook:
     def catch_up(self) -> None:
         """Record the waiting runs until storage is unreachable; a run that failed moves to the end of the queue.
 
-        Files that are not what they should be stay so: such a run is not tried again.
+        A run with damaged files is not tried again.
         """
         for key in list(self.waiting):
             try:
-                fetch_recorded(key, self.execution)
                 self._record(key)
             except OSError as error:
                 del self.waiting[key]
                 self.waiting[key] = f"trained and scored, but not recorded ({error}): re-run the same command"
                 self.retry_at = time.monotonic() + BACKOFF_SECONDS
                 return
-            except ValueError as error:
+            except DamagedResultError as error:
                 del self.waiting[key]
                 self.refused[key] = f"trained and scored, but not recorded: {error}"
                 self.live.stop(key)
@@ -64,9 +67,15 @@ class Logbook:
             self.live.finish(key)
 
     def _record(self, key: str) -> None:
-        result = read_result(self.execution.store / key)
+        try:
+            fetch_recorded(key, self.execution)
+        except ValueError as error:
+            raise DamagedResultError(str(error)) from error
+        folder = self.execution.store / key
+        (folder / RESULT).read_bytes()  # if it can't be read now, it is tried again; read_result returns None for both
+        result = read_result(folder)
         if result is None:
-            raise ValueError(f"{self.execution.store / key / RESULT} is missing or damaged: re-run the same command")
+            raise DamagedResultError(f"{folder / RESULT} is damaged: re-run the same command")
         if result["studies"]:
             csv_record.merge_lines(result["scale"], self.tracker.mlruns, [result])
 

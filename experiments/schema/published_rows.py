@@ -36,7 +36,7 @@ SCORING: Mapping[str, Mapping[str, Any]] = {
 }
 NOTES = {
     "esimcse": "in the published runs the slow encoder started from random weights, by a slip of the released code",
-    "mocose": "the published checkpoint was chosen on the test sets; its transfer scores are of dev sets, it seems",
+    "mocose": "the published checkpoint was chosen on the test sets; its transfer scores are of dev sets",
     "consert": "trained on sentences of the test sets, in the paper and here",
 }
 NO_RECIPE = "not run: no source states settings of {} for {}"

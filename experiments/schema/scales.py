@@ -11,7 +11,7 @@ WIKI_TINY = Pretrained("wiki-tiny", "e22f4fc2dee1f7bf1ca4694ec5187f532163816ac0b
 WIKI_MINI = Pretrained("wiki-mini", "f325d89d694256ad5cde6fe3b8385b002a2bc25f0130f7f79d13147b4186d9cd")
 # With BERT's dropout of 0.1 a two-layer model solves the contrastive task without learning (assets/README.md).
 SMALL = {"learning_rate": 3e-4, "dropout": 0.3, "batch_size": 64, "epochs": 1, "warmup": 0.0, "eval_steps": 32}
-SEARCH_SEEDS = (101, 102)  # used by no other study
+SEARCH_SEEDS = (101, 102)  # of the study `search` and of searches
 PILOT_SEEDS = (201, 202, 203)  # used by pilots only
 PLANNED_SEEDS = tuple(range(301, 321))  # used by the studies of PLAN.md, and by the ladder, which shares runs of it
 RESERVED_SEEDS = frozenset((*SEARCH_SEEDS, *PILOT_SEEDS, *PLANNED_SEEDS))

@@ -30,7 +30,7 @@ from experiments.execution.ray_sweep import RayConfig, SweepCallback, run_level,
 from experiments.execution.shared_job import execute_shared, fetch_recorded
 from experiments.results import csv_record
 from experiments.results.provenance import commit
-from experiments.results.run_result import RESULT, read_result
+from experiments.results.run_result import read_result
 from experiments.search.spaces import Search, distributions, settings_text
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import retry
@@ -263,7 +263,7 @@ def _unlogged_runs(search: Search, execution: ExecutionSettings, tracker: Tracke
     with suppress(OSError):  # if unreachable, return all: logging a run twice changes nothing
         keys -= tracker.keys()
     for key in keys:
-        if not (execution.store / key / RESULT).is_file():
+        if read_result(execution.store / key) is None:
             retry(partial(fetch_recorded, key, execution))
     return [key for key in sorted(keys) if read_result(execution.store / key)]
 

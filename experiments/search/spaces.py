@@ -1,4 +1,4 @@
-"""Declare searches of settings that no claim is about, by dev scores only and on seeds that no study reports.
+"""Declare searches of settings that no claim is about, by dev scores only and on seeds that only `search` has.
 
 A search without a number of trials tries every combination once, as RankCSE's authors did. Any other draws settings
 from Optuna's sampler, and ASHA stops the worse trials. Compare methods by their expected maximum after equally many

@@ -10,7 +10,7 @@ Relations: no setting is SimCSE, whose loss has neither predictor nor slow encod
 Paper (and its authors' slides) against the released code, xbdxwyh/mocose:
 - D1: its trainer keeps the checkpoint that is best on the seven STS test sets, and its notebook prints that maximum as
   the result. Here the dev set of STS-B chooses; the published row is marked "selected on test";
-- D2: its transfer scores are accuracies on dev sets, it seems;
+- D2: its transfer scores are accuracies on dev sets (`devacc` in `evalTransferModel`);
 - D3: its keys are not detached, so gradient reaches the target projection and, through the frozen encoder, the
   embeddings, which both branches share. Here the whole target branch is slow and without gradient, as the paper says;
 - D4: T is 15,000 whatever a run's length; at batch 64 the decay passes 1 and turns down. `momentum_steps`. Its count of

@@ -19,20 +19,21 @@ MEASURED = (
     gain("B", "exploratory", 1.0, 2.0),
     gain("C", "exploratory", -13.0, None),
     gain("D", "baselines", 2.5, -9.67),
+    gain("E", "baselines", -5.5, None),
 )
 
 
 def test_gains_stand_in_their_groups_with_intervals_and_published_gains() -> None:
     figure: Any = gain_intervals.forest(MEASURED, "small")
     (axes,) = figure.axes
-    places = dict(zip("ABCD", axes.get_yticks(), strict=True))
+    places = dict(zip("ABCDE", axes.get_yticks(), strict=True))
     assert sorted(places.values()) == list(places.values())
-    dots = {
-        line.get_ydata()[0]: line
-        for line in axes.get_lines()
-        if line.get_marker() in ("o", "<", ">") and line.get_markerfacecolor() != "white"
-    }
-    assert set(dots) == {places[name] for name in "BCD"}
+    marks = [line for line in axes.get_lines() if line.get_marker() in ("o", "<", ">")]
+    marks = [line for line in marks if line.get_markerfacecolor() != "white"]
+    assert [line.get_marker() for line in marks if line.get_ydata()[0] == places["C"]] == ["<"]  # one arrow for all
+    assert sorted(line.get_marker() for line in marks if line.get_ydata()[0] == places["E"]) == ["<", "o"]
+    dots = {line.get_ydata()[0]: line for line in marks}
+    assert set(dots) == {places[name] for name in "BCDE"}
     assert dots[places["B"]].get_xdata()[0] == 1.0
     assert dots[places["C"]].get_marker() == "<"  # beyond the axis
     ends = {
@@ -50,5 +51,5 @@ def test_gains_stand_in_their_groups_with_intervals_and_published_gains() -> Non
     texts = [text.get_text() for text in axes.texts]
     assert "+1.00 [-0.39, +2.39], 3" in texts
     assert "-13.00 [-14.39, -11.61], 3" in texts
-    assert texts.count("–") == 2  # A here, C in print
+    assert texts.count("–") == 3  # A here, C and E in print
     assert [text for text in texts if text in GROUPS.values()] == list(GROUPS.values())

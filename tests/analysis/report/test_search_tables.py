@@ -78,3 +78,11 @@ def test_the_figure_shows_a_curve_and_bars_for_each_search() -> None:
     assert "Too few finished trials for importances (fewer than 30): rankcse-listmle-grid 2." in style.caption(figure)
     assert searches([]) is None
     plt.close(figure)
+    with plt.rc_context(style.RC):
+        figure = searches(searches_with_trials(pd.concat([lines("rankcse-listmle", 12), grid]), "small"))
+    assert figure is not None
+    (curves,) = (axes for axes in figure.axes if axes.get_title())
+    assert [text.get_text() for text in curves.texts] == ["rankcse-listmle"]  # its grid has its colour, dashed
+    assert [line.is_dashed() for line in curves.lines] == [False, True]
+    assert curves.get_xticks()[-1] <= 12 < curves.get_xlim()[1]
+    plt.close(figure)

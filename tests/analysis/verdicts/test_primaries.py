@@ -133,13 +133,6 @@ def test_the_seed_pairs_rows_only_where_the_contrast_says_so() -> None:
     assert 9 < unpaired.df <= 18
 
 
-def test_a_treatment_that_never_acted_is_named() -> None:
-    results = scored({**MEANS, "twin": 50.0}, *CONTROLS, contrast("twin", paired=True))
-    one = judge_contrasts([results])[-1]
-    assert (one.verdict, one.estimate) == (NOT_TESTABLE, None)
-    assert "the treatment never acted" in one.reason
-
-
 def test_moderated_variances_are_those_of_contrasts_of_one_kind() -> None:
     """Six rows over one base: each unpaired contrast is judged by what all six vary by, the paired one by itself."""
     names = [f"row{i}" for i in range(6)]
@@ -167,6 +160,28 @@ def test_the_published_effect_is_inside_or_excluded() -> None:
     assert judged(52.0, published=2.0).published_inside is True
     assert judged(52.0, published=4.0).published_inside is False
     assert judged(52.0).published_inside is None
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_a_treatment_that_never_acted_in_the_first_look_waits_for_no_seeds(lacking: int) -> None:
+    results = scored({**MEANS, "twin": 50.0}, *CONTROLS, contrast("twin", paired=True), lacking=lacking)
+    same = judge_contrasts([results])[-1]
+    assert (same.verdict, same.reason) == (NOT_TESTABLE, "the same on every seed: the treatment never acted")
+    assert same.estimate is None
+
+
+def test_a_row_that_this_scale_cannot_run_is_no_missing_run() -> None:
+    results = scored({**MEANS, "ours": 52.0}, *CONTROLS, contrast(), lacking=10)
+    rows = [replace(row, encoder=None, why="no stand-in") if row.label == "ours" else row for row in results.study.rows]
+    study = replace(results.study, rows=tuple(rows))
+    cannot = judge_contrasts([join(study, pd.DataFrame(columns=RESULTS))])[-1]
+    assert (cannot.verdict, cannot.reason) == (NOT_TESTABLE, "no stand-in")
+
+
+def test_a_family_that_fails_both_controls_says_so() -> None:
+    one = judged(52.0, means={"base": 50.0, "oracle": 50.0, "noise": 52.0})
+    assert one.reason.startswith("the positive control is not detected (helps: ")
+    assert "; the negative control helps (does not: +" in one.reason
 
 
 def test_a_papers_verdicts_are_a_sentence_by_verdict_in_the_order_of_its_claims() -> None:

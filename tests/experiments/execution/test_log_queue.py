@@ -76,13 +76,39 @@ def test_a_run_whose_files_are_damaged_is_named_and_the_others_are_recorded(tmp_
     for key in "ab":
         leave(store, key)
     (store / "a" / "result.json").write_text("{")
-    book = Logbook(Server(tmp_path), ExecutionSettings(store))  # ty: ignore[invalid-argument-type]
+    server = Server(tmp_path)
+    book = Logbook(server, ExecutionSettings(store))  # ty: ignore[invalid-argument-type]
     book.add("a")
     book.add("b")
     failed = book.settle()
     assert set(failed) == {"a"}
-    assert "result.json" in failed["a"]
+    assert "result.json is damaged" in failed["a"]
     assert keys(tmp_path) == {"b"}
+    assert server.tracked == ["b"]
+
+
+def test_a_result_that_cannot_be_read_for_a_moment_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_queue, "RETRY_INTERVAL_SECONDS", 0.001)
+    leave(tmp_path / "store", "a")
+    shown = tmp_path / "store" / "a" / "result.json"
+    hidden = shown.rename(tmp_path / "hidden")
+    book = Logbook(Server(tmp_path), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book.add("a")
+    assert set(book.waiting) == {"a"}
+    hidden.rename(shown)
+    assert book.settle() == {}
+    assert keys(tmp_path) == {"a"}
+
+
+def test_a_damaged_record_stops_the_sweep_and_blames_no_run(tmp_path: Path) -> None:
+    leave(tmp_path / "store", "a")
+    (tmp_path / "results.csv").write_text("key,select\na\n")
+    book = Logbook(Server(tmp_path), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    with pytest.raises(ValueError, match=r"results.csv"):
+        book.add("a")
+    assert not book.refused
 
 
 def test_a_start_records_what_a_killed_driver_left_in_the_store(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def statuses_in_mlflow(mlruns: Path) -> set[str]:
     """Return the statuses of all runs in MLflow, read without its client, which writes when it opens."""
     with (
         contextlib.suppress(sqlite3.OperationalError),
-        sqlite3.connect(f"file:{mlruns}/mlflow.db?mode=ro", uri=True) as db,
+        contextlib.closing(sqlite3.connect(f"file:{mlruns}/mlflow.db?mode=ro", uri=True)) as db,
     ):
         return {status for (status,) in db.execute("SELECT status FROM runs")}
     return set()

@@ -240,7 +240,7 @@ def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: P
 
     tracker = SimpleNamespace(mlruns=tmp_path, keys=keys_of, log=log)
     assert run_search(grid, place, RayConfig(), tracker) == ({}, True)  # ty: ignore[invalid-argument-type]
-    assert set(logged[2:]) == {tracked, *left} if away else set(left)
+    assert set(logged[2:]) == ({tracked, *left} if away else set(left))
     assert gone not in logged
 
 
