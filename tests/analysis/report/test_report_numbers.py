@@ -20,7 +20,8 @@ STS, DEV, TRANSFER, SIMILAR = "sts_avg", "stsb_dev", "transfer_avg", "stsb_simil
 @cache
 def results_of(name: str) -> Results:
     results, curves = csv_record.read_results("small"), csv_record.read_curves("small")
-    return join(catalogue.single(name, "small"), results, curves)
+    (study,) = (study for study in catalogue.choose_studies([name], "small") if study.name == name)
+    return join(study, results, curves)
 
 
 def mean(study: str, row: str, column: str) -> float:
@@ -74,6 +75,7 @@ def reproductions() -> list[dict[str, str]]:
 T3, WC, CC = "rankcse-table3", "whitenedcse-controls", "compcse-controls"
 RANKS, SHORT = "rankencoder-ranks", "whitenedcse-table3"
 NET, MLE, SIMCSE = "RankCSE-listNet BERT-base", "RankCSE-listMLE BERT-base", "SimCSE BERT-base"
+PILOT = "RankCSE, MiniLM teaches, 4 epochs"
 FIGURE8, LAMBDA = "rankencoder-figure8", "RankEncoder-SimCSE, lambda_train {:g}"
 W, WD = "WhitenedCSE", "WhitenedCSE, dropout views"
 CHECKS = {
@@ -180,6 +182,15 @@ CHECKS = {
     ),
     "film reviews are ahead among similar pairs": lambda: (
         less(RANKS, "SimCSE, ranks of film reviews", "SimCSE, ranks", SIMILAR) > 0
+    ),
+    "from GloVe (45.3 on the STS average) to SimCSE (54.4) and MiniLM": lambda: (
+        [round(mean("ladder", f"teacher: {name}", STS), 1) for name in ("GloVe", "SimCSE")] == [45.3, 54.4]
+    ),
+    "RankCSE gains 0.41 over SimCSE, by an interval that holds 0, and loses 0.11": lambda: (
+        less("pilots", PILOT, "SimCSE, 4 epochs", STS) == pytest.approx(0.41, abs=0.005)
+        and undecided("pilots", PILOT, "SimCSE, 4 epochs", STS)
+        and less("pilots", PILOT.replace("teaches", "teaches in shuffled order"), "SimCSE, 4 epochs", STS)
+        == pytest.approx(-0.11, abs=0.005)
     ),
     "has all 256 with their sources; 213 are usable": lambda: (
         (len(reproductions()), len(read_reproductions())) == (256, 213)
