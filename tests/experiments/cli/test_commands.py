@@ -81,7 +81,9 @@ def command(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_one_run_from_the_command_line(tmp_path: Path) -> None:
-    arguments = ("--scale", "quickstart", "--eval-steps", "64", "--batch-size", "512", "--mlruns", str(tmp_path))
+    sentences = ("--corpus", "synthetic", "--corpus-lines", "2048")
+    place = ("--scale", "quickstart", "--eval-steps", "64", "--batch-size", "512", "--mlruns", str(tmp_path))
+    arguments = (*place, *sentences)
     done = command("run.py", "simcse", *arguments)
     assert done.returncode == 0, done.stderr
     assert "batch_size=512" in done.stdout
