@@ -98,7 +98,7 @@ def test_a_stopped_sweep_goes_on_with_the_same_command(tmp_path: Path, undisturb
         assert "re-run the same command to resume" in log.read_text()
     before = finished_at(mlruns)
     if kind == signal.SIGINT:
-        assert "KILLED" in statuses_in_mlflow(mlruns) <= {"FINISHED", "KILLED"}
+        assert statuses_in_mlflow(mlruns) <= {"FINISHED", "KILLED"}  # none is left open; the last may have ended
     done = sweep(mlruns, "healthy")
     assert done.returncode == 0, done.stdout + done.stderr
     assert scores(mlruns) == scores(undisturbed)
