@@ -63,10 +63,9 @@ def _draw_measured(axes: Axes, measured: Sequence[Gain]) -> None:
             axes.plot(band, (place, place), color=colour, linewidth=1.6, solid_capstyle="butt")
         axes.plot(estimate.mean, place, marker="o", markersize=5, color=colour)
         low, high = band or (estimate.mean, estimate.mean)
-        if high < 0:  # its number stands on its side of 0
-            axes.annotate(number(estimate.mean, sign=True), (low, place), (-4, 0), ha="right", **TEXT)
-        else:
-            axes.annotate(number(estimate.mean, sign=True), (max(high, 0), place), (4, 0), **TEXT)
+        # The number stands on its side of 0.
+        x, gap, align = (low, -4, "right") if high < 0 else (max(high, 0), 4, "left")
+        axes.annotate(number(estimate.mean, sign=True), (x, place), (gap, 0), ha=align, **TEXT)
     axes.margins(x=0.3)
 
 

@@ -88,11 +88,8 @@ def grid(drawn: FigureData) -> Figure | None:
 
 
 def _grid_caption(scored: Mapping[tuple[float, float], Cell], down: Sequence[Sequence[float]], title: str) -> str:
-    same = (
-        f" Values of {title} on one line give the same scores, as rounded here."
-        if any(len(ys) > 1 for ys in down)
-        else ""
-    )
+    several = any(len(ys) > 1 for ys in down)
+    same = f" Values of {title} on one line give the same scores, as rounded here." if several else ""
     if max(len(cell.scores) for cell in scored.values()) < 2:
         return f"One seed: no deviation, so no colours; framed: the highest.{same}"
     best = max(scored.values(), key=lambda cell: significance.summary(list(cell.scores.values())).mean)

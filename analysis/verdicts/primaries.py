@@ -139,12 +139,8 @@ def _judge(
     level: float,
 ) -> ContrastVerdict:
     if not by_look:
-        lacking = _lacking(results, contrast)
-        return ContrastVerdict(
-            contrast=contrast,
-            verdict=NOT_RUN if lacking else NOT_TESTABLE,
-            reason=lacking or _untestable(results, contrast),
-        )
+        verdict, reason = _without_estimate(results, contrast)
+        return ContrastVerdict(contrast=contrast, verdict=verdict, reason=reason)
     estimate = list(by_look.values())[-1]
     verdict = INCONCLUSIVE
     if differing is not None and differing < significance.ALPHA:
@@ -164,29 +160,26 @@ def _judge(
     )
 
 
-def _lacking(results: Results, contrast: Contrast) -> str:
-    """Return which rows lack seeds of the first look that can be run; nothing if another reason stands in its way."""
-    if any(row.encoder is None for row in results.study.rows if row.label in contrast.rows):
-        return ""
+def _without_estimate(results: Results, contrast: Contrast) -> tuple[str, str]:
+    """Return the verdict and its reason: rows that can't be run, seeds that the first look lacks, or no difference."""
+    rows = {row.label: row for row in results.study.rows}
+    why = [rows[label].why for label in contrast.rows if rows[label].encoder is None]
+    if why:
+        return NOT_TESTABLE, "; ".join(dict.fromkeys(why))
     cells = [results.cells[label, contrast.column] for label in contrast.rows]
     first = min(LOOKS[0], *(cell.declared_seeds for cell in cells))
     lacking = [cell for cell in cells if len(_first_seeds(cell, first)) < first]
-    return "; ".join(f"{cell.row}: {len(cell.scores)} of {cell.declared_seeds} seeds" for cell in lacking)
-
-
-def _untestable(results: Results, contrast: Contrast) -> str:
-    """Return why no run gives a contrast an estimate: rows without an encoder, or a treatment that never acted."""
-    why = [row.why for row in results.study.rows if row.label in contrast.rows and row.encoder is None]
-    return "; ".join(dict.fromkeys(why)) or "the same on every seed: the treatment never acted"
+    if lacking:
+        return NOT_RUN, "; ".join(f"{c.row}: {len(c.scores)} of {c.declared_seeds} seeds" for c in lacking)
+    return NOT_TESTABLE, "the same on every seed: the treatment never acted"
 
 
 def _undetectable_families(judged: Sequence[ContrastVerdict]) -> dict[str, str]:
     """Return the families whose positive control is not detected or whose negative control is, with the reason."""
     reasons: dict[str, list[str]] = {}
     for verdict in judged:
-        shown = (
-            f"{verdict.contrast.subject}: {f'{verdict.estimate.mean:+.2f}' if verdict.estimate else verdict.verdict}"
-        )
+        found = f"{verdict.estimate.mean:+.2f}" if verdict.estimate else verdict.verdict
+        shown = f"{verdict.contrast.subject}: {found}"
         family = reasons.setdefault(verdict.contrast.family, [])
         if verdict.contrast.kind == POSITIVE and verdict.verdict != BETTER:
             family.append(f"the positive control is not detected ({shown})")

@@ -83,16 +83,21 @@ class History:
         atomic_write(folder / HISTORY, json.dumps(asdict(self)))
 
 
+def parse_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; raise an OSError if it can't be read, a ValueError if it holds no object."""
+    content = json.loads(path.read_text())
+    if not isinstance(content, dict):
+        raise ValueError(f"expected an object, got {type(content).__name__}")
+    return content
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the object in a JSON file of a run's folder; None, with a warning, if it can't be read."""
     try:
-        content = json.loads(path.read_text()) if path.is_file() else None
-        if content is not None and not isinstance(content, dict):
-            raise ValueError(f"expected an object, got {type(content).__name__}")
+        return parse_json(path) if path.is_file() else None
     except (ValueError, OSError) as error:
         logger.warning("%s can't be read (%s): it is ignored and written again", path, error)
         return None
-    return content
 
 
 def load_history(folder: Path) -> History | None:

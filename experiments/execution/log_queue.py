@@ -13,7 +13,7 @@ from experiments.cli.console import console
 from experiments.execution.job import ExecutionSettings, Job, describe
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
-from experiments.results.run_result import RESULT, read_result
+from experiments.results.run_result import load_result, read_result
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import RETRY_INTERVAL_SECONDS, RETRY_TIMEOUT_SECONDS
 from experiments.tracking.live_log import BACKOFF_SECONDS, LiveLog
@@ -69,13 +69,9 @@ class Logbook:
     def _record(self, key: str) -> None:
         try:
             fetch_recorded(key, self.execution)
+            result = load_result(self.execution.store / key)
         except ValueError as error:
             raise DamagedResultError(str(error)) from error
-        folder = self.execution.store / key
-        (folder / RESULT).read_bytes()  # if it can't be read now, it is tried again; read_result returns None for both
-        result = read_result(folder)
-        if result is None:
-            raise DamagedResultError(f"{folder / RESULT} is damaged: re-run the same command")
         if result["studies"]:
             csv_record.merge_lines(result["scale"], self.tracker.mlruns, [result])
 

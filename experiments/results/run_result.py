@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from cse_core.training.run_state import read_json
+from cse_core.training.run_state import parse_json, read_json
 
 RESULT = "result.json"
 FIELDS = {
@@ -34,6 +34,17 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     except ValueError as error:
         logger.warning("%s: %s; ignored, and written again", path, error)
         return None
+    return result
+
+
+def load_result(folder: Path) -> dict[str, Any]:
+    """Return the result in a run's folder; raise an OSError if it can't be read, a ValueError if it is damaged."""
+    path = folder / RESULT
+    try:
+        result = parse_json(path)
+        check_result(result, folder.name)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): re-run the same command") from error
     return result
 
 

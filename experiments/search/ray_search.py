@@ -262,10 +262,14 @@ def _unlogged_runs(search: Search, execution: ExecutionSettings, tracker: Tracke
     keys = set(" ".join(lines.loc[lines["search"] == search.name, "keys"]).split())
     with suppress(OSError):  # if unreachable, return all: logging a run twice changes nothing
         keys -= tracker.keys()
-    for key in keys:
-        if read_result(execution.store / key) is None:
-            retry(partial(fetch_recorded, key, execution))
-    return [key for key in sorted(keys) if read_result(execution.store / key)]
+
+    def is_there(key: str) -> bool:
+        return read_result(execution.store / key) is not None
+
+    there = set(filter(is_there, keys))
+    for key in keys - there:
+        retry(partial(fetch_recorded, key, execution))
+    return sorted(there | set(filter(is_there, keys - there)))
 
 
 def _started_path(search: Search, mlruns: Path) -> Path:
