@@ -178,8 +178,8 @@ def _undetectable_families(judged: Sequence[ContrastVerdict]) -> dict[str, str]:
     """Return the families whose positive control is not detected or whose negative control is, with the reason."""
     reasons: dict[str, list[str]] = {}
     for verdict in judged:
-        found = f"{verdict.estimate.mean:+.2f}" if verdict.estimate else verdict.verdict
-        shown = f"{verdict.contrast.subject}: {found}"
+        gain = f"{verdict.estimate.mean:+.2f}" if verdict.estimate else verdict.verdict
+        shown = f"{verdict.contrast.subject}: {gain}"
         family = reasons.setdefault(verdict.contrast.family, [])
         if verdict.contrast.kind == POSITIVE and verdict.verdict != BETTER:
             family.append(f"the positive control is not detected ({shown})")

@@ -263,13 +263,13 @@ def _unlogged_runs(search: Search, execution: ExecutionSettings, tracker: Tracke
     with suppress(OSError):  # if unreachable, return all: logging a run twice changes nothing
         keys -= tracker.keys()
 
-    def is_there(key: str) -> bool:
+    def is_stored(key: str) -> bool:
         return read_result(execution.store / key) is not None
 
-    there = set(filter(is_there, keys))
-    for key in keys - there:
+    stored = set(filter(is_stored, keys))
+    for key in keys - stored:
         retry(partial(fetch_recorded, key, execution))
-    return sorted(there | set(filter(is_there, keys - there)))
+    return sorted(stored | set(filter(is_stored, keys - stored)))
 
 
 def _started_path(search: Search, mlruns: Path) -> Path:
