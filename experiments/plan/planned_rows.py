@@ -19,6 +19,7 @@ SEEDS = PLANNED_SEEDS[:5]  # the first look
 SEEDS_OF = {
     WHITENING: PLANNED_SEEDS[:10],
     SCORING: PLANNED_SEEDS[:10],
+    COMPOSITION: PLANNED_SEEDS[:10],
 }  # families whose second look is being run at `small`
 
 
