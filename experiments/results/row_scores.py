@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cse_core.run import Run
 from experiments.results.csv_record import CELL
-from experiments.schema.columns import STS, TRANSFER, column
+from experiments.schema.columns import CURVE_FACTS, STS, TRANSFER, column
 from experiments.schema.study import BY_TEST, BY_TRANSFER, Row, Study
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _fact_of_run(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], 
     if path == "seconds_per_epoch":
         seconds = facts.get((key, "seconds"))
         return None if seconds is None else seconds / row.encoder.epochs
-    if path == "seconds" or path.startswith(("first ", "last ", "near ", "below ")):
+    if path == "seconds" or path.startswith(CURVE_FACTS):
         return facts.get((key, path))
     value: Any = row.encoder
     for part in path.split("."):

@@ -19,6 +19,8 @@ PUBLISHED_NAMES |= {f"{task}_{kind}": PUBLISHED_NAMES[task] for task in STS for 
 PUBLISHED_NAMES |= {f"{task}_sizes": PUBLISHED_NAMES[task] for task in TRANSFER}
 PUBLISHED_NAMES |= dict.fromkeys(("sts_avg", "groups_avg"), "Avg")
 
+CURVE_FACTS = ("first ", "last ", "near ", "below ")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -36,6 +38,11 @@ class Column:
     factor: float = 100.0
     digits: int | None = 2  # after the decimal point; None: as many as the number needs
     fact: str = ""
+
+    @property
+    def is_of_curve(self) -> bool:
+        """Whether the column shows a fact about a training curve, so that its runs must be trained."""
+        return self.fact.startswith(CURVE_FACTS)
 
 
 def _setting_column(heading: str, path: str) -> Column:

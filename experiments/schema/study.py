@@ -262,8 +262,10 @@ class Study:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks that must be scored for these columns."""
-        return tuple(dict.fromkeys(task for name in self.needed_columns for task in column(name).tasks))
+        """The tasks that must be scored for these columns; the scale's dev if only curves of training are shown."""
+        tasks = tuple(dict.fromkeys(task for name in self.needed_columns for task in column(name).tasks))
+        has_curves = any(column(name).is_of_curve for name in self.needed_columns)
+        return tasks or ((self.scale.dev,) if has_curves else ())
 
 
 StudyAt = Callable[[Scale], Study]

@@ -1,5 +1,8 @@
-"""How many seeds planned rows have: looks at `small`, ten of each paper's first claim at the published scale."""
+"""Which runs planned rows have: seeds by looks at `small`, ten of each paper's first claim at the published scale."""
 
+import pytest
+
+from experiments.execution.plan import jobs_of
 from experiments.plan.planned_rows import SEEDS_OF
 from experiments.schema.contrasts import HEADLINES, LOOKS
 from experiments.schema.scales import PLANNED_SEEDS
@@ -24,3 +27,13 @@ def test_rows_have_the_seeds_of_a_look() -> None:
             expected = SEEDS_OF.get(contrast.family, PLANNED_SEEDS[: LOOKS[0]])
             assert len(expected) in LOOKS
             assert all(row.seeds in (expected, ()) for row in study.rows if row.label in contrast.rows)
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_a_sweep_trains_every_row_of_a_contrast(scale: str) -> None:
+    studies = choose_studies(["plan"], scale)
+    jobs = jobs_of(studies)
+    judged = [(study, row) for study in studies for row in study.rows if study.contrasts]
+    missing = [f"{study.name}: {row.label}" for study, row in judged if not set(row.keys().values()) <= set(jobs)]
+    assert missing == []
+    assert len(judged) > 50
