@@ -87,6 +87,7 @@ def test_a_missing_file_is_named(made: Path, name: str, capsys: pytest.CaptureFi
         assert f"{made / name}: missing" in told
 
 
+@pytest.mark.slow
 def test_a_changed_table_is_named_once(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = made / "tables" / "small" / "toy.md"
     alter(path)

@@ -64,6 +64,7 @@ def test_panels_show_means_and_ranges_with_dev_scores_first_in_points(study, cur
     plt.close(figure)
 
 
+@pytest.mark.slow
 def test_files_are_the_same_each_time(study, curves, tmp_path):
     curves.to_csv(tmp_path / "curves.csv", index=False)
     first = make_figures.make([study], mlruns=tmp_path, figures=tmp_path / "a")

@@ -123,6 +123,7 @@ def test_train_is_the_run_of_these_settings_on_these_sentences(tmp_path: Path) -
     assert torch.equal(again.encoder.encode(TEXTS), trained.encoder.encode(TEXTS))
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_trained_again_and_another_seed_is_another_run(tmp_path: Path) -> None:
     first = train(SimCSE(), TEXTS, "wiki-tiny", store=tmp_path, **SETTINGS)
     steps: list[int] = []

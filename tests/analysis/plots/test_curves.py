@@ -77,6 +77,7 @@ def test_the_rank_loss_is_shown_times_its_weight_beside_contrastive_losses() -> 
     assert [text.get_text() for text in legend.get_texts()] == [line.get_label() for line in axes.get_lines()]
 
 
+@pytest.mark.slow
 def test_paths_go_from_the_first_step_to_an_arrow_at_the_last() -> None:
     study = study_of("compcse-figure2")
     drawn = figure_data_of(study)
@@ -97,6 +98,7 @@ def test_paths_go_from_the_first_step_to_an_arrow_at_the_last() -> None:
     assert [text.get_text() for text in axes.texts if text not in arrows] == [row.label for row in study.rows]
 
 
+@pytest.mark.slow
 def test_a_step_that_lacks_one_of_the_two_is_no_point_of_a_path() -> None:
     study = study_of("compcse-figure2")
     points = points_of(study)
@@ -105,6 +107,7 @@ def test_a_step_that_lacks_one_of_the_two_is_no_point_of_a_path() -> None:
     assert all(len(line.get_xdata()) == len(STEPS) - 1 for line in axes.get_lines())
 
 
+@pytest.mark.slow
 def test_paths_may_end_at_steps_of_their_own() -> None:
     study = study_of("compcse-figure2")
     points = points_of(study)

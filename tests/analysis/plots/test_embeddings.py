@@ -74,6 +74,7 @@ def test_no_more_pairs_are_joined_than_can_be_followed() -> None:
     assert len(joined.get_segments()) == 40
 
 
+@pytest.mark.slow
 def test_spaces_name_models_without_arrays() -> None:
     figure = figure_of(embeddings.spaces, figure_data_of(study_of("compcse-figure5"), arrays=lacking("CompCSE")))
     assert len(panels(figure)) == 2

@@ -66,6 +66,7 @@ def test_dots_are_means_with_intervals_and_differences_beside_the_published_ones
     assert "Missing" not in style.caption(figure)
 
 
+@pytest.mark.slow
 def test_the_chance_level_is_drawn_where_the_record_has_it() -> None:
     study = study_of("rankcse-figure1")
     lines = lines_of(study)
@@ -215,6 +216,7 @@ def test_lines_have_a_point_a_setting_and_differences_seed_by_seed() -> None:
     assert "RoBERTa-base, tau2 0.0125 and 2 more (not run" in style.caption(left.figure)
 
 
+@pytest.mark.slow
 def test_what_has_no_setting_is_a_reference_in_every_panel() -> None:
     study = study_of("rankencoder-corpus")
     drawn = figure_data_of(study)

@@ -45,6 +45,7 @@ def points(axes: Axes) -> dict[tuple[float, float], str]:
     return {(line.get_xdata()[0], line.get_ydata()[0]): str(line.get_markerfacecolor()) for line in dots}  # ty: ignore
 
 
+@pytest.mark.slow
 def test_dots_are_mean_gains_over_teachers_scores_with_welchs_intervals(study: Study) -> None:
     drawn = figure_data_of(study, lines=rising_lines(study))
     figure = figure_of(teacher_ladder, drawn)
@@ -66,6 +67,7 @@ def test_dots_are_mean_gains_over_teachers_scores_with_welchs_intervals(study: S
         assert any(line.get_xdata() == pytest.approx([53.2, 53.2]) for line in axes.get_lines())
 
 
+@pytest.mark.slow
 def test_the_caption_has_the_order_of_the_nine_teachers_without_the_shuffled_one(study: Study) -> None:
     text = style.caption(figure_of(teacher_ladder, figure_data_of(study, lines=rising_lines(study))))
     for loss in LOSSES:
@@ -76,6 +78,7 @@ def test_the_caption_has_the_order_of_the_nine_teachers_without_the_shuffled_one
     assert "Missing" not in text
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_named_and_all_else_is_drawn(study: Study) -> None:
     gone = [row_of(study, teacher_label("GloVe")), row_of(study, student_label("ListNet", "MiniLM"))]
     lines = less(rising_lines(study), *gone)
@@ -94,6 +97,7 @@ def test_what_is_missing_is_named_and_all_else_is_drawn(study: Study) -> None:
         assert name in text
 
 
+@pytest.mark.slow
 def test_two_teachers_have_no_order_and_no_record_has_no_figure(study: Study) -> None:
     kept = {student_label("ListNet", rung) for rung in RUNGS[:2]} | {"SimCSE"}
     others = [row for row in study.rows if row.label not in kept and not row.label.startswith("teacher: ")]

@@ -112,6 +112,7 @@ def test_a_rehearsal_shows_each_method_beside_the_forecast_and_what_is_missing(t
     assert "batch_size" not in text
 
 
+@pytest.mark.slow
 def test_a_rehearsal_of_studies_says_what_became_of_each(tmp_path: Path) -> None:
     study = REHEARSED | {"study": "rankcse-table4", "row": "SimCSE", "layers": 2}
     glove = study | {"study": "b", "row": "GloVe", "backbone": "", "memory_mib": "", "scored": "mr"}

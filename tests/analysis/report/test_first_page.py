@@ -70,6 +70,7 @@ def test_a_gain_has_its_interval_and_seeds() -> None:
     assert first_page.gain_text(blank) == "–"
 
 
+@pytest.mark.slow
 def test_without_a_record_nothing_is_decided() -> None:
     text = first_page.page_block("summary", choose_empty)
     primaries = sum(
@@ -100,6 +101,7 @@ def test_the_findings_count_the_records_pairs() -> None:
     assert "reached by 5 of 50 seeds" in text
 
 
+@pytest.mark.slow
 def test_the_findings_say_what_training_on_the_test_sentences_is_worth() -> None:
     study = study_of("baselines")
     trained, simcse = (next(row for row in study.rows if row.label == label) for label in PAIR)
@@ -116,6 +118,7 @@ def test_the_findings_say_what_training_on_the_test_sentences_is_worth() -> None
     assert "SimCSE trained on Wikipedia: \N{EN DASH}." in first_page.page_block("findings", choose_empty)
 
 
+@pytest.mark.slow
 def test_the_limits_count_excluded_gains() -> None:
     study = study_of("robustness")
     results = join(study, lines_of(study))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from analysis import make_tables
 from analysis.cells import join
@@ -39,6 +40,7 @@ def test_scores_have_a_verdict_by_the_printed_average() -> None:
     assert "released-sts: 1 reproduces, 24 differs, 1 no printed number, 28 not available." in block
 
 
+@pytest.mark.slow
 def test_the_page_is_as_made_from_the_record() -> None:
     path = Path(make_tables.ROOT) / "docs" / "released.md"
     text = path.read_text(encoding="utf-8")

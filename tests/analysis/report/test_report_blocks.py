@@ -77,6 +77,7 @@ def test_hours_at_the_published_scale_are_estimates_of_all_runs():
     assert found["rankcse-table1"][6] == f"{hours:.1f}"
 
 
+@pytest.mark.slow
 def test_runs_are_unique_and_count_those_that_others_need():
     studies = choose_studies(["rankcse-table1", "rankcse-table12", "rankcse-table9"], "paper")
     found = {row[0]: row for row in lines_of(report_blocks.runs_block(studies, read_results("paper")))}
@@ -85,6 +86,7 @@ def test_runs_are_unique_and_count_those_that_others_need():
     assert found["together"][5] == "0"
 
 
+@pytest.mark.slow
 def test_a_study_leads_to_its_table_and_its_figure():
     line = lines_of(report_blocks.runs_block(choose_studies(["rankcse-figure4"], "small"), read_results("small")))[0]
     assert line[0] == "[rankcse-figure4](analysis/tables/small/rankcse-figure4.md)"
@@ -94,6 +96,7 @@ def test_a_study_leads_to_its_table_and_its_figure():
     assert table[1] == "RankCSE, Table 4"
 
 
+@pytest.mark.slow
 def test_hours_trained_are_those_of_the_record_once_a_run():
     results = read_results("small")
     studies = choose_studies(["rankcse-table1", "rankcse-table12"], "small")
@@ -105,6 +108,7 @@ def test_hours_trained_are_those_of_the_record_once_a_run():
     assert float(found["together"][6]) == pytest.approx(sum(seconds.values()) / 3600, abs=0.05)
 
 
+@pytest.mark.slow
 def test_power_counts_published_differences_as_large_as_could_be_found():
     """Against the verdict table as it is printed."""
     results = join(choose_studies(["rankcse-table4"], "small")[0], read_results("small"))
@@ -137,6 +141,7 @@ def test_means_in_the_text_have_the_intervals_of_their_seeds():
         assert interval == f"[{scores.mean() - half:.2f}, {scores.mean() + half:.2f}]"
 
 
+@pytest.mark.slow
 def test_means_without_scores_are_dashes():
     study = choose_studies(["compcse-halves"], "small")[0]
     nothing = join(study, read_results("small").iloc[:0])

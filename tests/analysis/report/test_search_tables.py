@@ -63,6 +63,7 @@ def test_a_line_for_each_search_and_none_for_those_without_trials() -> None:
     assert "rankcse" not in text
 
 
+@pytest.mark.slow
 def test_the_figure_shows_a_curve_and_bars_for_each_search() -> None:
     grid = lines("rankcse-listmle-grid", 4)
     grid["trial"] = [settings_text({"learning_rate": r, "student_temperature": 0.05}) for r in (1e-4, 2e-4, 3e-4, 4e-4)]

@@ -58,6 +58,7 @@ def ranked_gap(first, second, gold):
     return np.corrcoef(a, c)[0, 1] - np.corrcoef(b, c)[0, 1]
 
 
+@pytest.mark.slow
 def test_paired_bootstrap_is_the_enumeration_of_all_resamples():
     first, second, gold = np.array([1.0, 2, 4, 3, 3]), np.array([2.0, 1, 1, 4, 3]), np.array([0.0, 1, 2, 2, 5])
     everything = []
@@ -72,6 +73,7 @@ def test_paired_bootstrap_is_the_enumeration_of_all_resamples():
     assert found.n == 5
 
 
+@pytest.mark.slow
 def test_paired_bootstrap_of_sets_is_the_mean_over_sets_whatever_their_sizes():
     sets = [some_pairs(12, 1), some_pairs(40, 2)]
     first, second, gold = (list(one) for one in zip(*sets, strict=True))
@@ -86,6 +88,7 @@ def test_paired_bootstrap_of_sets_is_the_mean_over_sets_whatever_their_sizes():
     assert found.interval == pytest.approx(tuple(np.quantile(everything, [0.025, 0.975])), abs=0.02)
 
 
+@pytest.mark.slow
 def test_paired_bootstrap_is_scipys():
     sample = some_pairs(60)
     found = paired_bootstrap(*sample, resamples=4000, level=0.9)
@@ -96,6 +99,7 @@ def test_paired_bootstrap_is_scipys():
     assert found.interval == pytest.approx(tuple(other.confidence_interval), abs=0.01)
 
 
+@pytest.mark.slow
 def test_paired_p_is_near_that_of_swapping_the_encoders():
     a, b, gold = some_pairs(150, 4, noise=(1.5, 1.9))
     ranks = reference.rankdata(a), reference.rankdata(b)

@@ -36,6 +36,7 @@ def every_draw(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> list[
     return values
 
 
+@pytest.mark.slow
 def test_it_is_the_loop_over_every_draw_of_seeds_and_pairs() -> None:
     gold = np.array([0.0, 1.0, 2.0, 3.5])
     first = np.array([[1.0, 2.0, 4.0, 3.0], [2.0, 1.0, 3.0, 4.0]])

@@ -25,6 +25,7 @@ def test_correlations_are_scipys_of_the_means() -> None:
     assert found.rungs == 5
 
 
+@pytest.mark.slow
 def test_intervals_are_percentiles_over_every_draw_of_seeds_within_rungs() -> None:
     found = known(dose_response(DOSES, RESPONSES, resamples=40_000))
     means = [[np.mean(picked) for picked in itertools.product(seeds, repeat=2)] for seeds in RESPONSES]

@@ -37,6 +37,7 @@ def test_sequential_p_is_alpha_at_the_nominal_level_of_each_look() -> None:
         assert sequential_p(values, shares[:look]) == pytest.approx(0.05, rel=0.02)
 
 
+@pytest.mark.slow
 def test_an_early_rejection_stands_and_no_look_is_one() -> None:
     early = sequential_p([1e-8], [0.25])
     assert early < 0.01

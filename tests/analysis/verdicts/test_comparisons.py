@@ -208,6 +208,7 @@ def test_parity_is_nearness_to_a_value(study):
     assert verdict(0.45, 0.55, 0.52) == "undecided"
 
 
+@pytest.mark.slow
 def test_the_benchmarks_that_costs_name_are_measured():
     for study in choose_studies(["all"], "small"):
         for cost in (finding for finding in study.findings if isinstance(finding, Cost)):

@@ -72,6 +72,7 @@ def judged(
     return found[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ours", "verdict"), [(52.0, BETTER), (48.0, WORSE), (50.1, EQUIVALENT), (50.4, INCONCLUSIVE)])
 def test_each_verdict_has_its_effect(ours: float, verdict: str) -> None:
     assert judged(ours, margin=0.5 if verdict == INCONCLUSIVE else 1.0).verdict == verdict
@@ -110,6 +111,7 @@ def test_controls_in_another_study_count() -> None:
     assert judge_contrasts(studies)[-1].verdict == NOT_TESTABLE
 
 
+@pytest.mark.slow
 def test_p_values_are_welchs_under_the_bounds_and_holms_over_primaries_and_positive_controls() -> None:
     results = scored({**MEANS, "ours": 50.6}, *CONTROLS, contrast(), seeds=20)
     helps, _, one = judge_contrasts([results])
@@ -133,6 +135,7 @@ def test_the_seed_pairs_rows_only_where_the_contrast_says_so() -> None:
     assert 9 < unpaired.df <= 18
 
 
+@pytest.mark.slow
 def test_moderated_variances_are_those_of_contrasts_of_one_kind() -> None:
     """Six rows over one base: each unpaired contrast is judged by what all six vary by, the paired one by itself."""
     names = [f"row{i}" for i in range(6)]

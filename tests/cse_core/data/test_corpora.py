@@ -226,6 +226,7 @@ class TestExamples:
         }
         assert len(shared) == 1
 
+    @pytest.mark.slow
     def test_whatever_changes_the_ids_changes_the_table(self, source: Path, cache: Path, tokenizer):
         corpus = Corpus(str(source), 6)
         larger: Any = AutoTokenizer.from_pretrained(BACKBONE)

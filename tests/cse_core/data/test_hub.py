@@ -131,6 +131,7 @@ def test_a_folder_goes_before_the_cache_and_the_cache_before_the_hub(seen: dict)
     assert corpus == [*["HEAD wiki1m_for_simcse.txt"] * 2, "GET wiki1m_for_simcse.txt"]  # asked first, then fetched
 
 
+@pytest.mark.slow
 def test_the_fetched_corpus_is_read(seen: dict):
     assert seen["sentences"] == ["The first line.", " ", "The third line."]
 

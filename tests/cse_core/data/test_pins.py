@@ -63,6 +63,7 @@ def test_the_first_run_pins_what_it_takes_by_name(backbone: Path, data: Path, tm
     assert (store / PINS).stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_other_sentences_under_the_name_are_refused(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
     store = tmp_path / "store"
     first = train(run(backbone), store, data=data).data["corpus"]

@@ -28,6 +28,7 @@ def test_sentences_of_labels_are_those_of_all_splits(real_data: Path) -> None:
     assert set(distinct_sentences("mrpc", real_data)) == set(both["sentence1"]) | set(both["sentence2"])
 
 
+@pytest.mark.slow
 def test_the_set_is_a_corpus_under_its_name(cache: Path) -> None:
     expected = distinct_sentences("synthetic_dev")
     table = sentences(Corpus("synthetic_dev", 30))

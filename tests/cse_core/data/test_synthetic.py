@@ -67,6 +67,7 @@ def test_few_training_sentences_repeat():
     assert len(set(train())) > 0.98 * len(train())
 
 
+@pytest.mark.slow
 def test_sentences_have_5_to_25_words_and_read_as_sentences():
     texts = train() + [text for row in pairs("test") for text in row[1:3]]
     lengths = [len(text.split()) for text in texts]
@@ -123,6 +124,7 @@ def test_a_worked_score():
     assert synthetic.similarity(first, second) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("split", "size"), [("dev", 500), ("test", 1000)])
 def test_each_part_of_a_split_spreads_its_scores(split, size):
     rows = pairs(split)
@@ -146,6 +148,7 @@ def test_paraphrases_of_one_meaning_score_5_and_share_few_words():
     assert sum(shared) / len(shared) < 0.5
 
 
+@pytest.mark.slow
 def test_pairs_are_the_same_on_every_call():
     assert synthetic.pairs("dev") == pairs("dev")
 

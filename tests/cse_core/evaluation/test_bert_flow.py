@@ -190,6 +190,7 @@ def covariance_error(z: Tensor) -> float:
     return (torch.cov(z.T) - torch.eye(z.shape[1])).abs().mean().item()
 
 
+@pytest.mark.slow
 def test_fitting_explains_held_out_correlated_data_and_whitens_it() -> None:
     """No density explains new data better than its own; a fitted flow comes near it, in nats a dimension."""
     (train, covariance), test = correlated(1000, 1), correlated(1500, 2)[0]

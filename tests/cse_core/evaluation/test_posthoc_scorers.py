@@ -86,6 +86,7 @@ def test_ranked_is_rho_of_the_rankings_mixed_with_the_cosine(cache: Path, weight
         assert (found[task].scores.dtype, found[task].undefined) == (np.float64, 0)
 
 
+@pytest.mark.slow
 def test_ranked_ranks_by_the_encoder_that_is_scored(cache: Path, encoder: Encoder) -> None:
     sides = TASKS["first"]
     found = Ranked(corpus=CORPUS, size=80).pair_scores(encoder, {"first": sides})["first"].scores
@@ -196,6 +197,7 @@ def test_whitened_and_flowed_score_under_their_pooling_and_fit(
     assert np.abs(np.subtract(scores(Flowed()), scores(Cosine("top2_mean")))).mean() > 0.02
 
 
+@pytest.mark.slow
 def test_a_corpus_takes_the_place_of_the_tasks_texts(cache: Path, encoder: Encoder, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("\n".join(synthetic.sentences(300)))
     mine = Corpus("mine", 300)

@@ -68,6 +68,7 @@ def test_the_disjoint_pairs_are_those_counted_by_other_code(task: str, real_data
     assert set(parts) - set(left) == GONE.get(task, set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", SHARED_WITH_DEV)
 def test_the_dev_set_alone_shares_pairs_with_the_older_sets(task: str, real_data: Path) -> None:
     without_dev, without_train, without_both = (
@@ -121,6 +122,7 @@ def test_normalised(sentence: str, expected: str) -> None:
     assert normalise(sentence) == expected
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(codec="latin-1")))
 def test_normalising_twice_changes_nothing(sentence: str) -> None:
     once = normalise(sentence)

@@ -113,6 +113,7 @@ def test_ranked_scores_by_pearsons_r(weight: float, cache: Path) -> None:
     assert pair_cosines(*vectors)[0].tolist() == pytest.approx(scores.tolist(), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_ranked_reads_another_set_than_a_training_corpus(cache: Path) -> None:
     scorer = Ranked(corpus=Corpus("synthetic_dev", 60), size=60)
     assert sorted(scorer.texts()) == sorted(distinct_sentences("synthetic_dev")[:60])

@@ -21,6 +21,7 @@ sequences = st.lists(st.integers(), max_size=40)
 parts_of = st.integers(2, 6)
 
 
+@pytest.mark.slow
 @given(sequences, parts_of, st.text())
 def test_a_crop_is_a_window_as_long_as_a_share(ids: list[int], parts: int, text: str) -> None:
     found, size = crops(ids, parts, text), math.ceil(len(ids) / parts)

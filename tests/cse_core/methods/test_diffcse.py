@@ -181,6 +181,7 @@ def test_the_loss_is_contrast_and_weighted_detection(encoder: Encoder, modules: 
     assert loss.total.item() == pytest.approx(loss.terms["contrastive"].item() + 0.4 * detection.item(), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["batch_norm", "tanh"])
 def test_detection_alone_teaches_all_but_the_generator(head: str) -> None:
     """The condition carries the gradient to head and encoder; the generator stays as it was, byte for byte."""

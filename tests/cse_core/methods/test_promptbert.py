@@ -255,6 +255,7 @@ def test_a_saved_state_is_the_head_alone_and_can_be_loaded(encoder: Encoder) -> 
     assert [value.device.type for value in modules.to("meta").buffers()] == ["meta", "meta"]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_goes_on_to_the_same_weights(tmp_path: Path, cache: Path) -> None:
     run = Run(
         method=BERT,

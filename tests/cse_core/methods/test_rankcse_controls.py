@@ -50,6 +50,7 @@ def test_a_shuffled_teacher_has_the_values_of_each_row_and_its_positive(n: int, 
     assert torch.allclose((off * off.log()).sum(1), (back * back.log()).sum(1))  # as soft as before
 
 
+@pytest.mark.slow
 def test_every_order_of_a_row_is_as_likely_and_rows_have_their_own() -> None:
     """Three others have six orders; 6,000 draws put each within five standard errors of a sixth."""
     teacher, generator = torch.arange(16.0).view(4, 4), numbered(0)

@@ -176,6 +176,7 @@ def test_a_dev_score_is_spearman_of_the_cosines(pooling: str) -> None:
     assert 0.05 < expected < 0.999
 
 
+@pytest.mark.slow
 def test_a_dev_score_follows_the_encoder_that_is_scored() -> None:
     encoder = Encoder.from_pretrained("wiki-tiny")
     development = DevSet(encoder, pairs("synthetic_dev"))

@@ -75,6 +75,7 @@ def test_uniformity_in_closed_form() -> None:
     assert uniformity(line) == pytest.approx(math.log((2 * math.exp(-4) + math.exp(-8)) / 3), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [1e-2, 1e-3, 1e-4])
 def test_nearly_identical_vectors_keep_their_digits(spread: float) -> None:
     # In float32 the cosines of such vectors all round to 1.

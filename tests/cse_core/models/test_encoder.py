@@ -48,6 +48,7 @@ def by_hand(folder: Path, text: str, pooling: str) -> list[float]:
     return [sum((last[t][j] + other[t][j]) / 2 for t in range(length)) / length for j in range(width)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", OF_LAYERS)
 @pytest.mark.parametrize("backbone", ["wiki-tiny", "wiki-mini"])
 def test_every_pooling_is_the_sum_over_tokens_of_automodel(backbone: str, pooling: str) -> None:
@@ -72,6 +73,7 @@ def test_mean_pooling_in_closed_form() -> None:
     assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_a_saved_folder_gives_the_same_vectors_through_automodel(tmp_path: Path, pooling: str) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)

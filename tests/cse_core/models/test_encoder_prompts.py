@@ -125,6 +125,7 @@ def test_a_template_and_the_pooling_mask_go_together() -> None:
             encoder.with_pooling("mask")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["top2_mean", "first_last_mean", "mask"])
 def test_a_kept_folder_gives_the_same_vectors(tmp_path: Path, pooling: str) -> None:
     encoder = made(pooling)

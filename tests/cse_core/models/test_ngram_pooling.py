@@ -85,6 +85,7 @@ def test_packed_and_dense_passes_agree_with_their_gradients(monkeypatch: pytest.
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_a_folder_holds_pooling_and_weights(pooling: str, tmp_path: Path) -> None:
     encoder = encoder_of(pooling)
@@ -163,6 +164,7 @@ def test_an_encoder_without_the_weights_is_refused(tmp_path: Path) -> None:
         Run(method=SimCSE(), **about)
 
 
+@pytest.mark.slow
 def test_damaged_and_foreign_folders_are_refused_by_name(tmp_path: Path) -> None:
     encoder_of().save_pretrained(tmp_path / "saved")
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from cse_core.methods.simcse import SimCSE
@@ -24,6 +25,7 @@ def test_padding_does_not_move_a_sentence(roberta: Path) -> None:
     assert torch.allclose(alone, beside, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_it_trains(roberta: Path, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     run = Run(

@@ -177,6 +177,7 @@ def test_train_replaces_a_torn_checkpoint(
     assert content(store / RUN.key) == content(stores[0] / RUN.key)
 
 
+@pytest.mark.slow
 def test_train_replaces_weights_of_which_a_bit_flipped(store: Path, stores: tuple[Path, Path]) -> None:
     flip(store / RUN.key / "synthetic_dev" / WEIGHTS, -100)
     train(RUN, store, rules=OLD)
@@ -242,6 +243,7 @@ def test_train_names_weights_that_are_not_finite(tmp_path: Path) -> None:
     assert not (tmp_path / run.key / "last").exists()
 
 
+@pytest.mark.slow
 def test_train_says_that_fp16_is_slow_on_a_cpu(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     history = train(replace(RUN, precision="fp16", batch_size=50), tmp_path)
     assert any("fp16 is slow on a CPU" in warning for warning in history.warnings)

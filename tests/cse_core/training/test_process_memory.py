@@ -14,6 +14,7 @@ def resident_mib() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
 def test_freed_memory_goes_back_to_the_system() -> None:
     pieces = [np.ones(8_000) for _ in range(4_000)]  # of 62 KiB each, which glibc takes from its heap

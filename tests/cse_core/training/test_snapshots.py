@@ -117,6 +117,7 @@ def test_quarters_ask_for_no_dev_set(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert set(history.data) == {"backbone", "corpus"}
 
 
+@pytest.mark.slow
 def test_a_dev_rule_that_no_evaluation_reached_is_kept_at_the_end_beside_quarters(tmp_path: Path) -> None:
     history = train(replace(TINY, epochs=1, eval_steps=100), tmp_path, rules=(*KEEP, "quarter_1"))
     assert {rule: kept.step for rule, kept in history.kept.items()} == {"quarter_1": 2, "synthetic_dev": 7, "last": 7}

@@ -46,6 +46,7 @@ def test_the_method_says_where_it_starts() -> None:
         replace(METHOD, start="E1")
 
 
+@pytest.mark.slow
 def test_the_weights_are_the_bases_and_all_else_is_the_runs(store: Path) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", pooling="mean", dropout=0.2).train()
     before = {name: value.clone() for name, value in encoder.backbone.state_dict().items()}
@@ -106,6 +107,7 @@ def test_a_pretrained_base_is_a_start_too(tmp_path: Path) -> None:
     assert equal(dict(encoder.backbone.state_dict()), dict(Encoder.from_pretrained("wiki-mini").backbone.state_dict()))
 
 
+@pytest.mark.slow
 def test_a_trained_pooling_is_part_of_the_start_and_one_that_lacks_it_is_refused(store: Path, tmp_path: Path) -> None:
     pooled = replace(BASE, method=ISBERT(), pooling="ngrams")
     train(pooled, tmp_path, rules=("last",))

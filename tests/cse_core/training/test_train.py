@@ -38,6 +38,7 @@ def same_run(store: Path, history: History, expected: Trained) -> None:
         assert equal(weights(store, TINY, rule), weights(expected.store, TINY, rule))
 
 
+@pytest.mark.slow
 def test_the_run_is_what_was_declared(undisturbed: Trained) -> None:
     history = undisturbed.history
     assert history.steps == 2 * 7  # 100 sentences in batches of 16, the last one of 4
@@ -67,6 +68,7 @@ def test_the_best_dev_checkpoint_and_the_last_one_are_kept(undisturbed: Trained)
     assert "head.0.weight" not in weights(store, TINY, "last")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [4, 13])
 def test_a_run_stopped_after_any_step_ends_with_the_same_bits(tmp_path: Path, undisturbed: Trained, at: int) -> None:
     undisturbed.leave(at, tmp_path)
@@ -99,6 +101,7 @@ def test_a_checkpoint_younger_than_the_state_starts_the_run_again(
     assert "does not fit its folder" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_rankcse_run_stopped_in_the_middle_ends_with_the_same_bits(tmp_path: Path, undisturbed: Trained) -> None:
     method = RankCSE(
         teachers=(Teacher(TINY, select="synthetic_dev"),),
@@ -184,6 +187,7 @@ def test_a_finished_run_of_which_a_file_is_torn_is_trained_again(
     assert f"{torn}{reason}" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_run_ends_after_its_most_steps_with_its_rate_at_nothing(tmp_path: Path, undisturbed: Trained) -> None:
     rates = []
     short = replace(TINY, max_steps=3)
@@ -218,6 +222,7 @@ def test_an_unknown_rule_and_another_backbone_content_are_refused(tmp_path: Path
         train(replace(TINY, backbone=Pretrained("no-such-model")), tmp_path)
 
 
+@pytest.mark.slow
 def test_rankcse_trains_on_a_nested_run_and_its_null_setting_is_simcse(tmp_path: Path, undisturbed: Trained) -> None:
     teacher = Teacher(TINY, select="synthetic_dev")
     taught = replace(TINY, method=RankCSE(teachers=(teacher,)), epochs=1)
@@ -231,6 +236,7 @@ def test_rankcse_trains_on_a_nested_run_and_its_null_setting_is_simcse(tmp_path:
     assert equal(weights(tmp_path, null, "last"), weights(undisturbed.store, TINY, "last"))
 
 
+@pytest.mark.slow
 def test_teachers_do_not_change_and_are_read_without_dropout(undisturbed: Trained) -> None:
     from cse_core.data.examples import examples
     from cse_core.training.teacher_embeddings import TargetEncoder

@@ -46,6 +46,7 @@ def test_a_step_too_large_for_memory_is_taken_with_less_and_gives_the_same_bits(
         assert equal(weights(tmp_path, run, rule), weights(undisturbed.store, TINY, rule))
 
 
+@pytest.mark.slow
 def test_a_run_too_large_for_memory_in_any_case_is_named(tmp_path: Path) -> None:
     run = replace(TINY, method=Hungry(ever=False))
     with pytest.raises(MemoryExceededError, match=rf"run {run.key}: a step of 16 .*tried to allocate 20 MiB.*share"):

@@ -212,6 +212,7 @@ def test_a_mean_with_an_undefined_part_is_undefined(tmp_path: Path, monkeypatch:
     assert kept_of(loop) == {"avg_sts": (2, 0.2)}
 
 
+@pytest.mark.slow
 def test_quarters_and_the_end_are_kept_at_their_steps(tmp_path: Path) -> None:
     """With ten steps: after 2 (2.5, to the even one), 5, 8 (7.5, to the even one) and 10."""
     run = replace(RUN, corpus=Corpus("synthetic", 40), precision="fp32")

@@ -84,6 +84,7 @@ def test_a_key_that_is_not_recorded_or_at_another_scale_is_refused(tmp_path: Pat
     assert not (tmp_path / "rerun").exists()
 
 
+@pytest.mark.slow
 def test_seeds_that_only_the_record_has_are_found() -> None:
     study = single("rankcse-table4", "small")
     recorded = Recorded.read("small", csv_record.MLRUNS)

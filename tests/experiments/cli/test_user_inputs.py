@@ -114,6 +114,7 @@ def test_one_seed_or_several() -> None:
         build_all("simcse", parsed("simcse", "--seed", "1", "--seeds", "2", "3"))
 
 
+@pytest.mark.slow
 def test_tasks_and_rules_are_checked_before_anything_is_trained(tmp_path: Path) -> None:
     plan = make_plan(parsed("simcse", "--evaluate", "sts", "transfer", "--dev", "avg_sts"))
     assert plan.rules == ("avg_sts", "last")

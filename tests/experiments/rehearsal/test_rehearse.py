@@ -97,6 +97,7 @@ def test_a_forecast_is_the_planners_for_the_papers_shape() -> None:
     assert forecast_line(row, layers=1, on="cpu").forecast_mib is None  # no shape of the planner's
 
 
+@pytest.mark.slow
 def test_the_committed_tables_forecasts_are_those_of_the_planner_as_it_is() -> None:
     """After a change of the planner, `rehearse.py --forecasts` with the table's options puts its forecasts there."""
     lines = [line for line in read_lines() if line["study"] == METHODS and line["layers"] == "0"]
@@ -152,6 +153,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[s
     return started
 
 
+@pytest.mark.slow
 def test_rows_are_chosen_and_those_that_ended_left_out(run: Callable[..., list[str]], tmp_path: Path) -> None:
     only = {"only": ("simcse", "ct"), "backbones": ("bert-base-uncased",)}
     both = ["as published simcse bert-base-uncased compared", "as published ct bert-base-uncased"]

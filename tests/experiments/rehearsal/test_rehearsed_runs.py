@@ -72,6 +72,7 @@ def test_what_a_machine_can_not_do_is_changed_also_in_teachers_and_named() -> No
     assert named("sncse").changes == ""
 
 
+@pytest.mark.slow
 def test_a_row_of_each_study_is_rehearsed_and_rows_differ_where_studies_do() -> None:
     rows = list(rehearsed_studies(SCALE, LIMITS, "synthetic"))
     scored = [study for study in choose_studies(list(EVERYTHING), "paper") if study.tasks]

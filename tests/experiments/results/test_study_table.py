@@ -44,6 +44,7 @@ def test_seeds_without_a_score_are_counted(capsys: pytest.CaptureFixture[str]) -
     assert ["SimCSE", "54.00 ± 1.00", "3 of 5", "76.25"] in shown(more, capsys)
 
 
+@pytest.mark.slow
 def test_low_numbers_come_first_where_low_is_good(capsys: pytest.CaptureFixture[str]) -> None:
     study = single("whitenedcse-figure3", "small")
     print_tables([study], csv_record.MLRUNS)

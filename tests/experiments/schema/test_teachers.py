@@ -52,6 +52,7 @@ def test_the_committed_record_has_the_teachers_that_are_declared() -> None:
     assert named <= set(runs["key"])
 
 
+@pytest.mark.slow
 def test_runs_that_share_all_columns_differ_in_their_corpus_or_the_version_of_the_code() -> None:
     jobs, runs = jobs_of(catalogue.choose_studies(["all"], "small")), csv_record.read_runs("small")
     columns = [name for name in csv_record.RUNS if name not in ("key", "device", "seconds")]

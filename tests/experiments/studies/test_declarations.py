@@ -48,6 +48,7 @@ def printed(study: Study) -> Counter[tuple[str, ...]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SIZES)
 def test_every_published_value_stands_in_exactly_one_cell_of_a_table(scale: str) -> None:
     studies = choose_studies(list(TABLES), scale)
@@ -62,6 +63,7 @@ def test_every_published_value_stands_in_exactly_one_cell_of_a_table(scale: str)
     assert set(printed(*choose_studies(["baselines"], scale))) <= set(wanted)  # shows some of them again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SIZES)
 def test_a_twin_shows_numbers_of_its_table_and_judges_nothing(scale: str) -> None:
     studies = {study.name: study for study in choose_studies(["all"], scale)}
@@ -98,6 +100,7 @@ def reads_others(run: Run) -> bool:
     return run.corpus.name == "sts_texts" or run.method.name == "ct"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SIZES)
 def test_every_declared_study_is_sound(scale: str) -> None:
     for declared in choose_studies(["all"], scale):
@@ -175,6 +178,7 @@ def test_sides_and_widths_of_composition_are_those_of_the_labels() -> None:
     assert widths == [32, 43, 64, None, 40, 48, 64, None]
 
 
+@pytest.mark.slow
 def test_the_papers_own_numbers_are_on_the_side_of_what_is_compared() -> None:
     against, count = set(), 0
     for declared in choose_studies(["all"], "paper"):

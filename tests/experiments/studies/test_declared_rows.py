@@ -59,6 +59,7 @@ ONE_SEED = {"rankcse-table1", "rankcse-table10", "rankcse-table12", "rankcse-fig
 ONE_SEED |= {"rankencoder-lambda", "compcse-figure4"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCALES)
 def test_every_row_has_the_seeds_of_its_backbone(name: str) -> None:
     for one in choose_studies(["quickstart" if name == "quickstart" else "all"], name):
@@ -104,6 +105,7 @@ def test_scorers_have_the_papers_defaults() -> None:
     assert (flowed.pooling, flowed.corpus, flowed.seed) == ("top2_mean", None, 42)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["small", "paper"])
 def test_untrained_rows_are_scored_as_the_papers_name_them(name: str) -> None:
     corpus = SCALES[name].corpus

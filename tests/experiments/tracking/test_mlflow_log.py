@@ -48,6 +48,7 @@ def test_a_torn_result_is_scored_again(store: Path, tmp_path: Path, caplog: pyte
     assert f"{torn} can't be read" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, store: Path) -> None:
     run_id = tracker.log(store / JOB.key)
     run = tracker.client.get_run(run_id)
@@ -175,6 +176,7 @@ def test_a_run_that_was_begun_is_continued_if_its_points_are_the_runs_own(tracke
     assert tracker.begin(run_content(describe(JOB))) == ("", set())  # finished: trained again only for its weights
 
 
+@pytest.mark.slow
 def test_a_kill_before_the_parameters_leaves_a_run_that_gets_them(tracker: Tracker, store: Path) -> None:
     bare = tracker.client.create_run(tracker.experiment("tiny"), tags={"key": JOB.key})
     assert tracker.begin(run_content(describe(JOB))) == (bare.info.run_id, set())
@@ -242,16 +244,16 @@ def making(mlruns: Path) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_a_kill_while_the_database_is_made_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
-    """Twelve moments, from the first file on."""
-    for moment in range(12):
+    """Six moments, from the first file on."""
+    for moment in range(6):
         mlruns = tmp_path / str(moment)
         process = making(mlruns)
         until(lambda at=mlruns: at.is_dir() and list(at.iterdir()))
-        time.sleep(0.4 * moment)
+        time.sleep(0.8 * moment)
         process.kill()
         process.wait()
         check_database(mlruns)
-    for moment in (1, 5):
+    for moment in (1, 4):
         assert making(tmp_path / str(moment)).wait(timeout=180) == 0
         assert not list((tmp_path / str(moment)).glob("*.part*"))
 
@@ -299,6 +301,7 @@ def test_a_server_can_be_named(tmp_path: Path, empty_database: Path, monkeypatch
     assert not (tmp_path / "mlruns" / "mlflow.db").exists()
 
 
+@pytest.mark.slow
 def test_scores_are_added_to_a_finished_run_without_training_it_again(store: Path, tmp_path: Path) -> None:
     place = ExecutionSettings(tmp_path / "store")
     shutil.copytree(store, place.store)
@@ -346,6 +349,7 @@ def test_undefined_scores_fail_by_name_and_cost_the_others_nothing(
     assert {cell["task"] for cell in execute(job, ExecutionSettings(tmp_path))["cells"]} == set(tasks)
 
 
+@pytest.mark.slow
 def test_what_earlier_scores_came_from_stays_told(tmp_path: Path, real_data: Path) -> None:
     """A later call for other tasks adds to hashes and warnings; it does not replace them."""
     words = Pretrained("glove-6b-50d")
@@ -366,6 +370,7 @@ def test_a_pinned_encoder_with_other_content_is_not_scored(tmp_path: Path) -> No
         execute(job, ExecutionSettings(tmp_path))
 
 
+@pytest.mark.slow
 def test_an_untrained_encoder_is_scored_as_it_is(tmp_path: Path) -> None:
     job = Job(tiny_study.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
     result = execute(job, ExecutionSettings(tmp_path))

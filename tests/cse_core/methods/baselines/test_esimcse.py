@@ -166,6 +166,7 @@ def test_repetition_0_and_queue_0_is_simcse_bit_for_bit() -> None:
     assert null[0][0].total != null[0][2].total
 
 
+@pytest.mark.slow
 def test_with_a_queue_the_first_step_is_simcses_and_later_ones_are_not() -> None:
     found, plain = steps(replace(SHORT, repetition=0.0, temperature=0.05)), steps(SimCSE())
     assert torch.equal(found[0][0].total, plain[0][0].total)

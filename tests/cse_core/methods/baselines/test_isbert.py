@@ -143,6 +143,7 @@ RUN = Run(
 )
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_with_the_same_bits_and_its_export_scores_as_it(tmp_path: Path) -> None:
     whole = train(RUN, tmp_path / "whole")
     with pytest.raises(Killed):
@@ -156,6 +157,7 @@ def test_a_killed_run_resumes_with_the_same_bits_and_its_export_scores_as_it(tmp
     assert set(whole.curves) == {"loss", "loss/own", "loss/others"}
 
 
+@pytest.mark.slow
 def test_seeds_draw_other_convolutions_and_a_started_run_takes_those_of_its_start(tmp_path: Path) -> None:
     losses = [train(replace(RUN, seed=seed), tmp_path).curves["loss"][0] for seed in (1, 2)]
     assert losses[0] != losses[1]
