@@ -11,7 +11,10 @@ from experiments.studies.catalogue import STUDIES, choose_studies
 
 EFFECTS = ("baselines", "robustness")  # studies with exploratory gains
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "REPORT.md", "APPENDIX.md", "experiments/PLAN.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 COMMANDS = [
     (page, command)
     for page in PAGES

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from statistics import median
 
 import pandas as pd
@@ -36,7 +37,7 @@ MEANS = {
         ],
     ),
 }
-UNDRAWN = ("table", "examples")  # views of studies that have no figure
+FIGURES = Path(__file__).parents[1] / "figures"
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 
 
@@ -186,11 +187,11 @@ def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
 
 
 def _links(study: Study) -> tuple[str, str]:
-    """Return a study's name with a link to its table, and its source with a link to its figure."""
+    """Return a study's name with a link to its table, and its source with a link to its figure, if it is drawn."""
     scale = study.scale.name
     if scale == "paper":  # declared, not run
         return study.name, study.source
-    drawn = study.view not in UNDRAWN
+    drawn = (FIGURES / scale / f"{study.name}.png").exists()
     source = f"[{study.source}](analysis/figures/{scale}/{study.name}.png)" if drawn else study.source
     return f"[{study.name}](analysis/tables/{scale}/{study.name}.md)", source
 
