@@ -61,10 +61,14 @@ def judge_contrasts(studies: Iterable[Results], *, moderated: bool = False) -> t
         _judge(results_of[contrast], contrast, by_look, differing.get(contrast), equivalent.get(contrast), level)
         for contrast, by_look in looks.items()
     ]
-    blind = _undetectable_families(judged)
+    failed = _failed_controls(judged)
     return tuple(
-        replace(verdict, verdict=NOT_TESTABLE, reason=blind[verdict.contrast.family])
-        if verdict.contrast.kind == PRIMARY and verdict.contrast.family in blind and verdict.estimate
+        replace(
+            verdict,
+            verdict=NOT_TESTABLE,
+            reason=f"{failed[verdict.contrast.family]}; without this rule: {verdict.text}",
+        )
+        if verdict.contrast.kind == PRIMARY and verdict.contrast.family in failed and verdict.estimate
         else verdict
         for verdict in judged
     )
@@ -174,7 +178,7 @@ def _without_estimate(results: Results, contrast: Contrast) -> tuple[str, str]:
     return NOT_TESTABLE, "the same on every seed: the treatment never acted"
 
 
-def _undetectable_families(judged: Sequence[ContrastVerdict]) -> dict[str, str]:
+def _failed_controls(judged: Sequence[ContrastVerdict]) -> dict[str, str]:
     """Return the families whose positive control is not detected or whose negative control is, with the reason."""
     reasons: dict[str, list[str]] = {}
     for verdict in judged:

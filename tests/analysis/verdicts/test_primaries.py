@@ -103,6 +103,7 @@ def test_a_family_whose_negative_control_helps_shows_nothing() -> None:
     one = judged(52.0, means={"base": 50.0, "oracle": 55.0, "noise": 52.0})
     assert one.verdict == NOT_TESTABLE
     assert "the negative control helps (does not:" in one.reason
+    assert one.reason.endswith("; without this rule: better")
 
 
 def test_controls_in_another_study_count() -> None:
