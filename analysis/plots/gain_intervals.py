@@ -57,9 +57,8 @@ def _draw_measured(axes: Axes, measured: Sequence[Gain]) -> None:
         if estimate is None:
             axes.annotate(DASH, (0, place), (4, 0), **TEXT)
             continue
-        band, colour = estimate.interval(), OPEN
+        band, colour = estimate.interval(), _colour(estimate)
         if band:
-            colour = OPEN if band.low <= 0 <= band.high else CERTAIN
             axes.plot(band, (place, place), color=colour, linewidth=1.6, solid_capstyle="butt")
         axes.plot(estimate.mean, place, marker="o", markersize=5, color=colour)
         low, high = band or (estimate.mean, estimate.mean)
@@ -67,6 +66,11 @@ def _draw_measured(axes: Axes, measured: Sequence[Gain]) -> None:
         x, gap, align = (low, -4, "right") if high < 0 else (max(high, 0), 4, "left")
         axes.annotate(number(estimate.mean, sign=True), (x, place), (gap, 0), ha=align, **TEXT)
     axes.margins(x=0.3)
+
+
+def _colour(estimate: ContrastEstimate) -> str:
+    band = estimate.interval()
+    return CERTAIN if band and not band.low <= 0 <= band.high else OPEN
 
 
 def _draw_published(axes: Axes, measured: Sequence[Gain]) -> None:
@@ -145,9 +149,8 @@ def _draw_gain(axes: Axes, at: float, gain: MethodGain) -> None:
         _draw_mark(axes, at, gain.published, {**style.PRINTED, "markersize": 4, "zorder": 5})
     if gain.estimate is None:
         return
-    band, colour = gain.estimate.interval(), OPEN
+    band, colour = gain.estimate.interval(), _colour(gain.estimate)
     if band:
-        colour = OPEN if band.low <= 0 <= band.high else CERTAIN
         ends = [min(max(end, -EDGE), EDGE) for end in band]
         axes.plot(ends, (at, at), color=colour, linewidth=1.6, solid_capstyle="butt")
         for end in band:

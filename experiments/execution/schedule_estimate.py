@@ -15,7 +15,7 @@ from cse_core.run import Run
 from experiments.execution.gpu_memory import shape
 from experiments.execution.job import Job
 from experiments.execution.plan import Plan, study_by_study
-from experiments.execution.step_cost import LENGTH, padded_length, step_cost
+from experiments.execution.step_cost import padded_rows, step_cost
 from experiments.schema.recipes import BACKBONES
 from experiments.schema.study import Published
 
@@ -201,7 +201,7 @@ def gpu_hours(run: Run) -> float:
 def epochs_of_simcse(run: Run) -> float:
     """Return a run's work in epochs of SimCSE on the same backbone, with what teachers embed before training."""
     cost, lines = step_cost(run), run.corpus.lines
-    work = run.epochs * cost.work * lines * padded_length(run.max_length) / LENGTH
+    work = run.epochs * cost.work * lines * padded_rows(run.max_length)
     work += sum(_size(encoder, run) * rows * lines for encoder, rows in cost.embedded)
     work += sum(_size(encoder, run) * sentences for encoder, sentences in cost.sampled)
     return work / (lines * step_cost(replace(run, method=SimCSE(), pooling="cls", template="")).work)

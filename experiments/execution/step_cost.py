@@ -149,13 +149,13 @@ def step_cost(run: Run) -> StepCost:
 
 
 @cache
-def padded_length(longest: int) -> int:
-    """Return the tokens to which a GPU pads a batch whose examples are cut to `longest`; SimCSE's are to LENGTH.
+def padded_rows(longest: int) -> float:
+    """Return the rows to which a GPU pads an example of a batch cut to `longest` tokens: 1 for SimCSE's LENGTH.
 
     Few sentences of Wikipedia are longer than the longest of SENTENCES: without a limit, batches are about as long.
     """
     tokens: Any = _encoder("cls", "").tokenizer(list(SENTENCES))
-    return min(longest, max(map(len, tokens["input_ids"])))
+    return min(longest, max(map(len, tokens["input_ids"]))) / LENGTH
 
 
 @cache

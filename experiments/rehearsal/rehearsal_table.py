@@ -9,7 +9,7 @@ from pathlib import Path
 from cse_core.data.atomic_write import atomic_write
 from cse_core.run import Pretrained, Run
 from experiments.execution.gpu_memory import training_bytes
-from experiments.execution.step_cost import LENGTH, padded_length, step_cost
+from experiments.execution.step_cost import padded_rows, step_cost
 from experiments.rehearsal.measured_run import KILLED_AFTER, Measured
 from experiments.rehearsal.rehearsed_runs import Rehearsed
 
@@ -87,7 +87,7 @@ def forecast(run: Run, backbone: str, on: str) -> tuple[float | None, float | No
     published = replace(run, backbone=Pretrained(backbone))
     taken, rows = training_bytes(published), step_cost(published).work * run.batch_size
     if on == "cuda":  # a CPU's passes have no padding
-        rows *= padded_length(run.max_length) / LENGTH
+        rows *= padded_rows(run.max_length)
     return taken and taken / MIB, rows
 
 

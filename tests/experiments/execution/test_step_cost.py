@@ -27,7 +27,7 @@ from cse_core.methods.sncse import SNCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.text.clauses import adjacent, clauses
-from experiments.execution.step_cost import LENGTH, SENTENCES, StepCost, padded_length, step_cost
+from experiments.execution.step_cost import LENGTH, SENTENCES, StepCost, padded_rows, step_cost
 from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
 
@@ -105,8 +105,8 @@ def test_templates_lengthen_rows_and_bare_templates_add_some() -> None:
 
 def test_a_gpu_pads_a_batch_to_the_cut_or_to_the_longest_sentence_that_is_common() -> None:
     """Batches of 16 to 96 of SimCSE's sentences, without a cut, are 56 to 67 tokens long."""
-    assert [padded_length(cut) for cut in (LENGTH, 50, 67)] == [LENGTH, 50, 67]
-    assert 60 < padded_length(128) == padded_length(512) < 75
+    assert [LENGTH * padded_rows(cut) for cut in (LENGTH, 50, 67)] == [LENGTH, 50, 67]
+    assert 60 < LENGTH * padded_rows(128) == LENGTH * padded_rows(512) < 75
 
 
 def test_phrases_are_further_examples() -> None:
