@@ -8,7 +8,7 @@ import pytest
 
 from analysis.cells import Results, join
 from analysis.report.reproduction_tables import read_reproductions
-from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast
+from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast, paired_contrast
 from experiments.results import csv_record
 from experiments.schema.study import published_lines
 from experiments.studies import catalogue
@@ -42,6 +42,14 @@ def less(study: str, better: str, worse: str, column: str) -> float:
 
 def undecided(study: str, better: str, worse: str, column: str) -> bool:
     return gain(study, better, worse, column).holds(0) is True
+
+
+def ahead(better: str, worse: str) -> ContrastEstimate:
+    """Return what a row of the plan's composition is ahead of another, by Welch's test."""
+    cells = results_of("plan-composition").cells
+    found = estimate_contrast([cells[row, STS].scores for row in (better, worse)], [1, -1], paired=False)
+    assert found is not None
+    return found
 
 
 def published(table: str, heading: str, **about: str) -> list[float]:
@@ -171,6 +179,15 @@ CHECKS = {
     "differs by less than could be found": lambda: undecided(CC, "one random crop", "CompCSE", STS),
     "by a third of a point on the average": lambda: (
         less(CC, "halves of shuffled words, composed", "CompCSE", STS) == pytest.approx(1 / 3, abs=0.05)
+    ),
+    "by half a point, and no longer by chance: ten seeds put its interval": lambda: (
+        ahead("halves of shuffled words", "SimCSE").mean == pytest.approx(0.5, abs=0.05)
+        and (band := ahead("halves of shuffled words", "SimCSE").interval()) is not None
+        and 0 < band.low < band.high < 1
+        and ahead("halves of shuffled words", "SimCSE").n == 10
+    ),
+    "CompCSE itself is not ahead of SimCSE there, nor of a random crop": lambda: (
+        ahead("CompCSE", "SimCSE").holds(0) is True and ahead("CompCSE", "two random crops").mean < 0
     ),
     "differ by less than a twentieth of a point": lambda: (
         max(abs(less(RANKS, "sum, lambda 5", "sum, lambda 5, centred cosines", column)) for column in (STS, SIMILAR))
