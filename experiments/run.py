@@ -127,7 +127,9 @@ def make_plan(options: CommonOptions) -> Plan:
     rule = own_pairs.add(dev) if dev.endswith(own_pairs.SUFFIX) else dev
     dev_sets(rule)
     tasks = options.evaluate or (("synthetic",) if scale.name == "quickstart" else ("sts",))
-    return Plan(tuple(dict.fromkeys((rule, "last"))), suite.expand_names(tasks))
+    names = suite.expand_names(tasks)
+    suite.check_scorer(Cosine(), names)
+    return Plan(tuple(dict.fromkeys((rule, "last"))), names)
 
 
 def train_and_score(runs: Sequence[Run], plan: Plan, options: CommonOptions) -> list[Mapping[str, Any]]:

@@ -103,6 +103,12 @@ def find_task(name: str) -> Task | None:
     return STSTask((name,)) if own_pairs.is_own(name) else TASKS.get(name)
 
 
+def check_scorer(scorer: Scorer, names: Iterable[str]) -> None:
+    """Refuse tasks that a scorer can't score, such as neighbours without a corpus."""
+    for name, task in _look_up(names).items():
+        task.check(name, scorer)
+
+
 def _look_up(names: Iterable[str]) -> dict[str, Task]:
     tasks: dict[str, Task] = {}
     for name in names:
@@ -141,8 +147,7 @@ def evaluate(
     every distinct sentence of all tasks is embedded once. Tasks that only state facts of the sets embed nothing.
     """
     tasks = _look_up(names)
-    for name, task in tasks.items():
-        task.check(name, scorer)
+    check_scorer(scorer, tasks)
     scored = {name: pairs(name, data) for name in _unique_names(task.pair_sets for task in tasks.values())}
     classed = {
         name: labelled_sentences(name, data) for name in _unique_names(task.labelled_sets for task in tasks.values())

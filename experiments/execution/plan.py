@@ -30,16 +30,27 @@ Done = Mapping[str, Set[tuple[str, str, str]]]  # the scored (select, scorer, ta
 
 
 def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
-    """Return every job of the studies by key, each once, with those of nested runs (teachers, bases)."""
+    """Return every job of the studies by key, each once, with those of nested runs (teachers, bases).
+
+    Refuse a row whose scorer can't score the study's tasks: it would fail only when it is trained.
+    """
     jobs: dict[str, Job] = {}
     for study in (study for study in studies if study.tasks):
         for row in study.rows:
+            _check_scorer(study, row)
             encoders: tuple[Run | Pretrained, ...] = row.runs()
             if isinstance(row.encoder, Pretrained):
                 encoders = (row.encoder,)
             for encoder in encoders:
                 _add_encoder(jobs, encoder, study, row, row.short or row.label)
     return jobs
+
+
+def _check_scorer(study: Study, row: Row) -> None:
+    try:
+        suite.check_scorer(row.scorer, study.tasks)
+    except ValueError as error:
+        raise ValueError(f"{study.name}, row {row.label}: {error}") from error
 
 
 def _add_encoder(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row, label: str) -> None:

@@ -127,6 +127,8 @@ def test_tasks_and_rules_are_checked_before_anything_is_trained(tmp_path: Path) 
     for name, value in (("--dev", "stsb_def"), ("--evaluate", "stss")):
         with pytest.raises(ValueError, match=f"unknown .*{value}.*did you mean"):
             make_plan(parsed("simcse", name, value))
+    with pytest.raises(ValueError, match="stsb_neighbours: neighbours require a corpus, which the scorer cosine lacks"):
+        make_plan(parsed("simcse", "--evaluate", "stsb_neighbours"))
 
 
 @pytest.mark.slow

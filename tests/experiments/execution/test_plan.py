@@ -25,6 +25,11 @@ def test_a_run_of_two_studies_is_one_job_with_both_their_tasks() -> None:
     assert [(s.select, s.tasks) for s in job.scorings] == [("stsb_dev", ("stsb", "sickr"))]
 
 
+def test_a_row_whose_scorer_lacks_what_a_task_reads_is_refused_before_anything_is_trained() -> None:
+    with pytest.raises(ValueError, match=r"^two, row a: stsb_neighbours: neighbours require a corpus, which the scorer"):
+        jobs_of([study(row("a", BASE), name="two", columns=("gain_trend",))])
+
+
 def test_nested_runs_are_jobs_and_come_first(tmp_path: Path) -> None:
     jobs = jobs_of([study(row("taught", TAUGHT))])
     assert set(jobs) == {BASE.key, TAUGHT.key, with_seed(TAUGHT, 1, nested=False).key}
