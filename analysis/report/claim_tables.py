@@ -7,7 +7,8 @@ from analysis.cells import Results
 from analysis.report.formats import DASH, Grid, markdown
 from analysis.report.verdict_tables import outcome
 from analysis.verdicts.claims import PAPERS, VERDICTS, Claim, count_verdicts, judge_claims
-from analysis.verdicts.primaries import ContrastVerdict, judge_contrasts
+from analysis.verdicts.primaries import judge_contrasts
+from analysis.verdicts.uncontrasted import judge_uncontrasted
 from experiments.schema.contrasts import PRIMARY
 from experiments.schema.study import Study
 
@@ -27,11 +28,13 @@ class ClaimLine:
 
 def claim_lines(studies_results: Iterable[Results], planned: Iterable[Results]) -> list[ClaimLine]:
     """Return every claim in the order of CLAIMS.md."""
-    judged = {v.contrast.subject: v for v in judge_contrasts(planned) if v.contrast.kind == PRIMARY}
-    return [_claim_line(claim, judged.get(claim.id)) for claim in judge_claims(studies_results)]
+    planned = list(planned)
+    verdicts = judge_uncontrasted(planned)
+    verdicts |= {v.contrast.subject: v.text for v in judge_contrasts(planned) if v.contrast.kind == PRIMARY}
+    return [_claim_line(claim, verdicts.get(claim.id, DASH)) for claim in judge_claims(studies_results)]
 
 
-def _claim_line(claim: Claim, planned: ContrastVerdict | None) -> ClaimLine:
+def _claim_line(claim: Claim, planned: str) -> ClaimLine:
     texts = [f"{each.reading}: {outcome(each, brief=True)}".removeprefix(": ") for each in claim.verdicts]
     return ClaimLine(
         id=claim.id,
@@ -39,7 +42,7 @@ def _claim_line(claim: Claim, planned: ContrastVerdict | None) -> ClaimLine:
         paper=PAPERS[claim.id[0]],
         verdict=next(iter(count_verdicts([claim]))),
         details="; ".join(texts) or DASH,
-        planned=DASH if planned is None else planned.text,
+        planned=planned,
         studies=claim.studies,
     )
 

@@ -1,7 +1,6 @@
 """Make the first page of REPORT.md from the record: what was decided, what the testbed sees, a line for each paper."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
@@ -23,6 +22,7 @@ from analysis.verdicts.primaries import (
     ContrastVerdict,
     judge_contrasts,
 )
+from analysis.verdicts.uncontrasted import CONTRADICTED, SUPPORTED, judge_uncontrasted
 from cse_core.run import Run
 from experiments.schema.contrasts import POSITIVE, PRIMARY
 
@@ -52,7 +52,7 @@ def page_block(name: str, choose: Choose) -> str:
         "papers": lambda choose: markdown(papers_grid(choose)),
         "findings": findings_block,
         "limits": limits_block,
-        "planned": lambda choose: _planned_sentence(judge_contrasts(choose(PLAN))),
+        "planned": lambda choose: _planned_sentence(choose(PLAN)),
     }
     if name not in makers:
         raise ValueError(f"page: no block {name!r}; there are {', '.join(makers)}")
@@ -70,7 +70,7 @@ def summary_block(choose: Choose) -> str:
     lines = [
         f"**Exploratory.** {len(judged)} claims, judged as the papers' tables lay them out, three seeds: "
         f"{', '.join(f'{counts[verdict]} {verdict}' for verdict in VERDICTS)}.",
-        f"**Planned.** {_planned_sentence(planned)}",
+        f"**Planned.** {_planned_sentence(choose(PLAN))}",
         f"**Scale.** `{scale.name}`: {scale.title}; {_count_trained(counted)} trained encoders with scores. No number "
         "here is a published one repeated.",
         f"**What the testbed sees.** {_controls_sentence(planned, choose)}",
@@ -78,13 +78,19 @@ def summary_block(choose: Choose) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _planned_sentence(planned: Sequence[ContrastVerdict]) -> str:
-    primaries = [verdict for verdict in planned if verdict.contrast.kind == PRIMARY]
-    counts = Counter(verdict.verdict for verdict in primaries)
-    words = [f"{counts[verdict]} {verdict}" for verdict in (*DECIDED, INCONCLUSIVE, NOT_TESTABLE, NOT_RUN)]
+def _planned_sentence(planned: Sequence[Results]) -> str:
+    contrasts = [verdict.verdict for verdict in judge_contrasts(planned) if verdict.contrast.kind == PRIMARY]
+    others = list(judge_uncontrasted(planned).values())
+    open_ones = (INCONCLUSIVE, NOT_TESTABLE, NOT_RUN)
     return (
-        f"{len(primaries)} contrasts, fixed before their runs, looked at after 5, 10 and 20 seeds: {', '.join(words)}."
+        f"{len(contrasts)} contrasts, fixed before their runs, looked at after 5, 10 and 20 seeds: "
+        f"{_count(contrasts, (*DECIDED, *open_ones))}. {len(others)} claims about orders, trends, spreads and costs: "
+        f"{_count(others, (SUPPORTED, CONTRADICTED, *open_ones))}."
     )
+
+
+def _count(verdicts: Sequence[str], kinds: Sequence[str]) -> str:
+    return ", ".join(f"{verdicts.count(kind)} {kind}" for kind in kinds)
 
 
 def _count_trained(results: Iterable[Results]) -> int:

@@ -11,8 +11,9 @@ from analysis.report import first_page, html_page
 from analysis.stats.contrast_tests import ContrastEstimate
 from analysis.verdicts.method_gains import MethodGain
 from analysis.verdicts.primaries import ContrastVerdict, judge_contrasts
+from analysis.verdicts.uncontrasted import judge_uncontrasted
 from experiments.results import csv_record
-from experiments.schema.contrasts import POSITIVE, Contrast
+from experiments.schema.contrasts import HEADLINES, LOOKS, POSITIVE, Contrast
 from experiments.studies import catalogue
 from tests.support.figure_records import lines_of, study_of
 
@@ -157,10 +158,14 @@ def test_once_the_plan_is_run_its_verdicts_stand_on_the_page() -> None:
     assert sum(counts.values()) >= 40
     for verdict, count in counts.items():
         assert f"{count} {verdict}" in text
+    others = Counter(judge_uncontrasted(planned).values())
+    assert f"{sum(others.values())} claims about orders, trends, spreads and costs: {others['supported']} supp" in text
     assert "pilot" not in text
     assert "whitening not run" not in text
     papers = first_page.page_block("papers", lambda names: planned if names == "plan" else choose_empty(names))
-    assert (papers.count(", 5 seeds: **"), papers.count(", 10 seeds: **")) == (3, 1)
+    first = [v.estimate.n for v in judge_contrasts(planned) if v.contrast.subject in HEADLINES.values() and v.estimate]
+    assert [papers.count(f", {n} seeds: **") for n in LOOKS] == [first.count(n) for n in LOOKS]
+    assert len(first) == 4
 
 
 @pytest.mark.slow

@@ -26,7 +26,9 @@ def test_a_run_of_two_studies_is_one_job_with_both_their_tasks() -> None:
 
 
 def test_a_row_whose_scorer_lacks_what_a_task_reads_is_refused_before_anything_is_trained() -> None:
-    with pytest.raises(ValueError, match=r"^two, row a: stsb_neighbours: neighbours require a corpus, which the scorer"):
+    with pytest.raises(
+        ValueError, match=r"^two, row a: stsb_neighbours: neighbours require a corpus, which the scorer"
+    ):
         jobs_of([study(row("a", BASE), name="two", columns=("gain_trend",))])
 
 
