@@ -16,6 +16,7 @@ from experiments.rehearsal.rehearsed_runs import (
     METHODS,
     Limits,
     rehearsed_methods,
+    rehearsed_studies,
     stand_in_scale,
     studies_without_runs,
 )
@@ -140,9 +141,13 @@ def rehearsed_studies_block(frame: pd.DataFrame) -> str:
     """Return the row of each study that was started, what it was scored on and why one failed, as Markdown."""
     lines = frame[frame["study"] != METHODS].to_dict("records")
     ended = sum(not line["failed"] for line in lines)
+    declared = dict.fromkeys(row.study for row in rehearsed_studies(stand_in_scale(shapes()), Limits(), "sts16"))
+    absent = [name for name in declared if name not in {line["study"] for line in lines}]
     grid = Grid("", ("study", "row", "encoder", "outcome", "scored on"), tuple(map(_study_row, lines)))
     idle = f"Nothing to start in {', '.join(studies_without_runs())}."
-    return "\n\n".join([f"{ended} of {len(lines)} started and were scored. {idle}", markdown(grid)])
+    counts = f"{ended} of {len(declared)} started and were scored. "
+    missing = f"Not rehearsed: {', '.join(absent)}. " if absent else ""
+    return "\n\n".join([f"{counts}{missing}{idle}", markdown(grid)])
 
 
 def _study_row(line: Mapping[str, object]) -> tuple[str, ...]:

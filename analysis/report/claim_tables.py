@@ -7,8 +7,8 @@ from analysis.cells import Results
 from analysis.report.formats import DASH, Grid, markdown
 from analysis.report.verdict_tables import outcome
 from analysis.verdicts.claims import PAPERS, VERDICTS, Claim, count_verdicts, judge_claims
+from analysis.verdicts.other_claims import judge_other_claims
 from analysis.verdicts.primaries import judge_contrasts
-from analysis.verdicts.uncontrasted import judge_uncontrasted
 from experiments.schema.contrasts import PRIMARY
 from experiments.schema.study import Study
 
@@ -29,7 +29,7 @@ class ClaimLine:
 def claim_lines(studies_results: Iterable[Results], planned: Iterable[Results]) -> list[ClaimLine]:
     """Return every claim in the order of CLAIMS.md."""
     planned = list(planned)
-    verdicts = judge_uncontrasted(planned)
+    verdicts = judge_other_claims(planned)
     verdicts |= {v.contrast.subject: v.text for v in judge_contrasts(planned) if v.contrast.kind == PRIMARY}
     return [_claim_line(claim, verdicts.get(claim.id, DASH)) for claim in judge_claims(studies_results)]
 

@@ -14,6 +14,7 @@ from analysis.stats.significance import ALPHA, summary
 from analysis.verdicts.claims import VERDICTS, Claim, claims, count_verdicts, judge_claims
 from analysis.verdicts.gains import gains
 from analysis.verdicts.method_gains import EXPLORATORY, HEADLINES, MethodGain, method_gains
+from analysis.verdicts.other_claims import CONTRADICTED, SUPPORTED, judge_other_claims
 from analysis.verdicts.primaries import (
     DECIDED,
     INCONCLUSIVE,
@@ -22,7 +23,6 @@ from analysis.verdicts.primaries import (
     ContrastVerdict,
     judge_contrasts,
 )
-from analysis.verdicts.uncontrasted import CONTRADICTED, SUPPORTED, judge_uncontrasted
 from cse_core.run import Run
 from experiments.schema.contrasts import POSITIVE, PRIMARY
 
@@ -80,7 +80,7 @@ def summary_block(choose: Choose) -> str:
 
 def _planned_sentence(planned: Sequence[Results]) -> str:
     contrasts = [verdict.verdict for verdict in judge_contrasts(planned) if verdict.contrast.kind == PRIMARY]
-    others = list(judge_uncontrasted(planned).values())
+    others = list(judge_other_claims(planned).values())
     open_ones = (INCONCLUSIVE, NOT_TESTABLE, NOT_RUN)
     return (
         f"{len(contrasts)} contrasts, fixed before their runs, looked at after 5, 10 and 20 seeds: "

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from statistics import median
 
 import pandas as pd
@@ -37,7 +36,7 @@ MEANS = {
         ],
     ),
 }
-FIGURES = Path(__file__).parents[1] / "figures"
+UNDRAWN = ("table", "examples")  # views of studies that have no figure
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 
 
@@ -181,17 +180,30 @@ def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
         jobs = jobs_of([study])
         all_jobs |= jobs
         claims = dict.fromkeys(tested.claim for tested in (*study.comparisons, *study.findings))
-        rows.append((*_links(study), " ".join(claims), str(len(study.rows)), *_run_counts(jobs, done, hours)))
+        rows.append(
+            (
+                *_links(study, _is_drawn(study, jobs, done)),
+                " ".join(claims),
+                str(len(study.rows)),
+                *_run_counts(jobs, done, hours),
+            )
+        )
     rows.append(("together", "", "", "", *_run_counts(all_jobs, done, hours)))
     return markdown(Grid("", ("study", "source", "claims", "rows", "runs", "recorded", header), tuple(rows)))
 
 
-def _links(study: Study) -> tuple[str, str]:
+def _is_drawn(study: Study, jobs: Mapping[str, Job], done: Done) -> bool:
+    """Whether a study has a figure: its view is one, and half of the runs in its rows are recorded."""
+    keys = {run.key for row in study.rows for run in row.runs()}
+    recorded = sum(key in jobs and missing(jobs[key], done) is None for key in keys)
+    return study.view not in UNDRAWN and 2 * recorded >= len(keys)
+
+
+def _links(study: Study, drawn: bool = False) -> tuple[str, str]:
     """Return a study's name with a link to its table, and its source with a link to its figure, if it is drawn."""
     scale = study.scale.name
     if scale == "paper":  # declared, not run
         return study.name, study.source
-    drawn = (FIGURES / scale / f"{study.name}.png").exists()
     source = f"[{study.source}](analysis/figures/{scale}/{study.name}.png)" if drawn else study.source
     return f"[{study.name}](analysis/tables/{scale}/{study.name}.md)", source
 

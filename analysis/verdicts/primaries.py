@@ -61,7 +61,7 @@ def judge_contrasts(studies: Iterable[Results], *, moderated: bool = False) -> t
         _judge(results_of[contrast], contrast, by_look, differing.get(contrast), equivalent.get(contrast), level)
         for contrast, by_look in looks.items()
     ]
-    failed = _failed_controls(judged)
+    failed = failed_controls(judged)
     return tuple(
         replace(
             verdict,
@@ -84,7 +84,7 @@ def _looks(results: Results, contrast: Contrast) -> dict[float, ContrastEstimate
     looks = {n / LOOKS[-1]: n for n in LOOKS if n <= declared} or {1.0: declared}
     estimates: dict[float, ContrastEstimate] = {}
     for share, n in looks.items():
-        groups = [_first_seeds(cell, n) for cell in cells]
+        groups = [first_seeds(cell, n) for cell in cells]
         if n < 2 or any(len(scores) < n for scores in groups):
             break
         estimate = estimate_contrast(groups, list(contrast.weights.values()), paired=contrast.paired)
@@ -109,7 +109,7 @@ def _moderate_looks(
     }
 
 
-def _first_seeds(cell: Cell, count: int) -> dict[int, float]:
+def first_seeds(cell: Cell, count: int) -> dict[int, float]:
     """Return the scores of the first declared seeds."""
     seeds = sorted([*cell.scores, *cell.missing])[:count]
     return {seed: cell.scores[seed] for seed in seeds if seed in cell.scores}
@@ -172,13 +172,13 @@ def _without_estimate(results: Results, contrast: Contrast) -> tuple[str, str]:
         return NOT_TESTABLE, "; ".join(dict.fromkeys(why))
     cells = [results.cells[label, contrast.column] for label in contrast.rows]
     first = min(LOOKS[0], *(cell.declared_seeds for cell in cells))
-    lacking = [cell for cell in cells if len(_first_seeds(cell, first)) < first]
+    lacking = [cell for cell in cells if len(first_seeds(cell, first)) < first]
     if lacking:
         return NOT_RUN, "; ".join(f"{c.row}: {len(c.scores)} of {c.declared_seeds} seeds" for c in lacking)
     return NOT_TESTABLE, "the same on every seed: the treatment never acted"
 
 
-def _failed_controls(judged: Sequence[ContrastVerdict]) -> dict[str, str]:
+def failed_controls(judged: Sequence[ContrastVerdict]) -> dict[str, str]:
     """Return the families whose positive control is not detected or whose negative control is, with the reason."""
     reasons: dict[str, list[str]] = {}
     for verdict in judged:

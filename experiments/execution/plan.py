@@ -32,12 +32,13 @@ Done = Mapping[str, Set[tuple[str, str, str]]]  # the scored (select, scorer, ta
 def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
     """Return every job of the studies by key, each once, with those of nested runs (teachers, bases).
 
-    Refuse a row whose scorer can't score the study's tasks: it would fail only when it is trained.
+    Refuse a row whose scorer can't score the study's tasks: it would fail only after it is trained.
     """
     jobs: dict[str, Job] = {}
     for study in (study for study in studies if study.tasks):
         for row in study.rows:
-            _check_scorer(study, row)
+            if row.encoder is not None:
+                _check_scorer(study, row)
             encoders: tuple[Run | Pretrained, ...] = row.runs()
             if isinstance(row.encoder, Pretrained):
                 encoders = (row.encoder,)

@@ -20,6 +20,8 @@ from experiments.schema.rows import AS_IS, BASE, rank_scorer, row
 from experiments.schema.study import Row, Scale, Study, StudyAt
 
 SOURCE = "this project, PLAN.md"
+# The family whose controls say whether a claim can be judged; costs, which benchmarks measure, have none.
+FAMILY_OF = {"R10": TEACHERS} | dict.fromkeys(("E4", "E9", "S1", "S3", "S4"), SCORING)
 
 
 def orders(scale: Scale) -> Study:
@@ -55,7 +57,7 @@ def orders(scale: Scale) -> Study:
 
 
 def spread(scale: Scale) -> Study:
-    """Declare the primary of RankCSE's variation over seeds, with fixed teachers as in the paper."""
+    """Declare what judges RankCSE's variation over seeds, with fixed teachers as in the paper."""
     simcse, net = planned_simcse(scale, TEACHERS), planned_row(scale, "ListNet", rankcse_run(scale, BASE), TEACHERS)
     return Study(
         name="plan-spread",
@@ -69,7 +71,7 @@ def spread(scale: Scale) -> Study:
 
 
 def neighbours(scale: Scale) -> Study:
-    """Declare the primary of the gain of ranks over shared neighbours."""
+    """Declare what judges the gain of ranks over shared neighbours."""
     ranks = _simcse_by_ranks(scale)
     return Study(
         name="plan-neighbours",
@@ -83,7 +85,7 @@ def neighbours(scale: Scale) -> Study:
 
 
 def trends(scale: Scale) -> Study:
-    """Declare the primary of the gain of ranks over sets with similar pairs."""
+    """Declare what judges the gain of ranks over sets with similar pairs."""
     cosine, ranks = planned_row(scale, "SimCSE, cosine", simcse_run(scale, BASE), SCORING), _simcse_by_ranks(scale)
     data = Row(label="data", encoder=scale.backbones[BASE], backbone=BASE, select=AS_IS, metric="similar")
     gold = tuple(f"{task}_gold" for task in STS)
@@ -103,7 +105,7 @@ def _simcse_by_ranks(scale: Scale) -> Row:
 
 
 def costs(scale: Scale) -> Study:
-    """Declare the primaries of costs, which benchmarks measure by turns."""
+    """Declare what judges costs, which benchmarks measure by turns."""
     simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None, seeds=scale.seeds[:1])
     return Study(
         name="plan-costs",

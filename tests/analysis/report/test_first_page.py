@@ -10,8 +10,8 @@ from analysis.cells import Results, join
 from analysis.report import first_page, html_page
 from analysis.stats.contrast_tests import ContrastEstimate
 from analysis.verdicts.method_gains import MethodGain
+from analysis.verdicts.other_claims import judge_other_claims
 from analysis.verdicts.primaries import ContrastVerdict, judge_contrasts
-from analysis.verdicts.uncontrasted import judge_uncontrasted
 from experiments.results import csv_record
 from experiments.schema.contrasts import HEADLINES, LOOKS, POSITIVE, Contrast
 from experiments.studies import catalogue
@@ -158,7 +158,7 @@ def test_once_the_plan_is_run_its_verdicts_stand_on_the_page() -> None:
     assert sum(counts.values()) >= 40
     for verdict, count in counts.items():
         assert f"{count} {verdict}" in text
-    others = Counter(judge_uncontrasted(planned).values())
+    others = Counter(judge_other_claims(planned).values())
     assert f"{sum(others.values())} claims about orders, trends, spreads and costs: {others['supported']} supp" in text
     assert "pilot" not in text
     assert "whitening not run" not in text

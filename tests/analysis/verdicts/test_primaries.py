@@ -112,7 +112,6 @@ def test_controls_in_another_study_count() -> None:
     assert judge_contrasts(studies)[-1].verdict == NOT_TESTABLE
 
 
-@pytest.mark.slow
 def test_p_values_are_welchs_under_the_bounds_and_holms_over_primaries_and_positive_controls() -> None:
     results = scored({**MEANS, "ours": 50.6}, *CONTROLS, contrast(), seeds=20)
     helps, _, one = judge_contrasts([results])

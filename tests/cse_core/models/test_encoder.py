@@ -48,7 +48,6 @@ def by_hand(folder: Path, text: str, pooling: str) -> list[float]:
     return [sum((last[t][j] + other[t][j]) / 2 for t in range(length)) / length for j in range(width)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pooling", OF_LAYERS)
 @pytest.mark.parametrize("backbone", ["wiki-tiny", "wiki-mini"])
 def test_every_pooling_is_the_sum_over_tokens_of_automodel(backbone: str, pooling: str) -> None:

@@ -100,7 +100,6 @@ def reads_others(run: Run) -> bool:
     return run.corpus.name == "sts_texts" or run.method.name == "ct"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scale", SIZES)
 def test_every_declared_study_is_sound(scale: str) -> None:
     for declared in choose_studies(["all"], scale):

@@ -1,0 +1,80 @@
+"""The plan's verdicts on claims that no contrast of means decides: orders, trends, spreads and costs."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import product
+
+from analysis.cells import Results
+from analysis.stats import significance
+from analysis.verdicts.comparisons import judge
+from analysis.verdicts.primaries import (
+    INCONCLUSIVE,
+    NOT_RUN,
+    NOT_TESTABLE,
+    failed_controls,
+    first_seeds,
+    judge_contrasts,
+)
+from experiments.plan.plan_orders import FAMILY_OF
+from experiments.schema.contrasts import LOOKS
+from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
+
+SUPPORTED, CONTRADICTED = "supported", "contradicted"
+WORDS = {
+    SUPPORTED: SUPPORTED,
+    CONTRADICTED: CONTRADICTED,
+    "undecided": INCONCLUSIVE,
+    significance.NOT_TESTED: NOT_TESTABLE,
+}
+
+
+def judge_other_claims(planned: Iterable[Results]) -> dict[str, str]:
+    """Return the verdict on each claim that the plan's studies judge by a comparison or a finding.
+
+    Claims of a family whose controls failed are not testable; costs, which benchmarks measure, have no family.
+    """
+    planned = list(planned)
+    failed = failed_controls(judge_contrasts(planned))
+    verdicts: dict[str, str] = {}
+    for results in planned:
+        for compared in (*results.study.comparisons, *results.study.findings):
+            if compared.claim in verdicts:
+                raise ValueError(f"{results.study.name}: expected one test of claim {compared.claim} in the plan")
+            verdict = _judge_at_last_look(results, compared)
+            blocked = verdict != NOT_RUN and FAMILY_OF.get(compared.claim) in failed
+            verdicts[compared.claim] = NOT_TESTABLE if blocked else verdict
+    return verdicts
+
+
+def _judge_at_last_look(results: Results, compared: Comparison | Finding) -> str:
+    look = _cut_to_last_look(results, compared)
+    if look is None:
+        return NOT_RUN
+    (verdict,) = (verdict for verdict in judge(look) if verdict.comparison == compared)
+    return WORDS[verdict.verdict]
+
+
+def _cut_to_last_look(results: Results, compared: Comparison | Finding) -> Results | None:
+    """Return the results with the seeds of the last look that each row read is complete at; None before the first."""
+    cells = [results.cells[place] for place in _read_cells(compared)]
+    looks = [n for n in LOOKS if all(len(first_seeds(cell, n)) == min(n, cell.declared_seeds) for cell in cells)]
+    if not looks:
+        return None
+    cut = {place: replace(cell, scores=first_seeds(cell, looks[-1])) for place, cell in results.cells.items()}
+    return replace(results, cells=cut)
+
+
+def _read_cells(compared: Comparison | Finding) -> list[tuple[str, str]]:
+    """Return the cells that a test reads, by row and column."""
+    match compared:
+        case Comparison():
+            return [(label, compared.column) for label in (compared.better, compared.worse)]
+        case Order():
+            return [
+                *((label, compared.column) for label in compared.rows),
+                *((label + compared.suffix, compared.other) for label in compared.rows),
+            ]
+        case Trend():
+            return [*product((compared.better, compared.worse), compared.over), *product((compared.row,), compared.by)]
+        case Cost() | Untested():
+            return []

@@ -1,0 +1,78 @@
+"""The plan's verdicts on claims without a contrast: at complete looks, by controls, none before the first is run."""
+
+import pandas as pd
+import pytest
+
+from analysis.cells import join
+from analysis.verdicts import other_claims
+from analysis.verdicts.other_claims import judge_other_claims
+from experiments.schema.study import Study
+from experiments.studies.catalogue import single
+from tests.support.figure_records import lines_of
+
+ORDERS = {"S1", "S3", "S4"}
+ALIKE = dict.fromkeys(ORDERS, "supported")
+
+
+def ordered(study: Study) -> pd.DataFrame:
+    """A record in which every column and checkpoint ranks the rows as they are declared."""
+    lines = lines_of(study)
+    base = [row.label for row in study.rows if row.select != "last"]
+    place = {key: base.index(row.label.removesuffix(", last")) for row in study.rows for key in row.keys().values()}
+    lines["score"] = 0.5 + lines["key"].map(place) / 100
+    return lines
+
+
+@pytest.fixture
+def working_controls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(other_claims, "failed_controls", lambda judged: {})
+
+
+@pytest.mark.usefixtures("working_controls")
+def test_orders_that_agree_are_supported_and_others_are_not() -> None:
+    study = single("plan-orders", "small")
+    lines = ordered(study)
+    assert judge_other_claims([join(study, lines)]) == ALIKE
+    disjoint = lines["task"].str.endswith("_disjoint")
+    lines.loc[disjoint, "score"] = 1 - lines.loc[disjoint, "score"]
+    assert judge_other_claims([join(study, lines)]) == ALIKE | {"S1": "contradicted"}
+
+
+@pytest.mark.usefixtures("working_controls")
+def test_there_is_no_verdict_before_each_row_that_is_read_has_the_first_looks_seeds() -> None:
+    study = single("plan-orders", "small")
+    lines = ordered(study)
+    keys = list(study.rows[1].keys().values())
+    five, four = (lines[~lines["key"].isin(keys[count:])] for count in (5, 4))
+    assert judge_other_claims([join(study, five)]) == ALIKE
+    assert judge_other_claims([join(study, four)]) == dict.fromkeys(ORDERS, "not run yet")
+    without = lines[~lines["task"].str.endswith("_disjoint")]
+    assert judge_other_claims([join(study, without)]) == ALIKE | {"S1": "not run yet"}
+    trends = single("plan-trends", "small")
+    lines = lines_of(trends)
+    data = set(trends.rows[0].keys().values())
+    assert judge_other_claims([join(trends, lines[~lines["key"].isin(data)])]) == {"E9": "not run yet"}
+
+
+@pytest.mark.usefixtures("working_controls")
+def test_seeds_after_the_last_complete_look_are_left_out() -> None:
+    """Seven seeds of one row: the verdict is that of five, in which this row is the lowest, and the highest later."""
+    study = single("plan-orders", "small")
+    lines = ordered(study)
+    seeds = [key for row in study.rows[:1] for key in row.keys().values()]
+    later = lines["key"].isin(seeds[5:7]) & lines["task"].str.endswith("_disjoint")
+    lines.loc[later, "score"] = 9.0
+    assert judge_other_claims([join(study, lines[~lines["key"].isin(seeds[7:])])]) == ALIKE
+
+
+def test_a_family_whose_controls_failed_has_no_verdict() -> None:
+    study, controls = single("plan-orders", "small"), single("plan-scoring", "small")
+    same = lines_of(controls)
+    same["score"] = 0.5
+    planned = [join(study, ordered(study)), join(controls, same)]
+    assert judge_other_claims(planned) == dict.fromkeys(ORDERS, "not testable here")
+
+
+def test_what_can_t_be_run_is_not_testable() -> None:
+    study = single("plan-costs", "small")
+    assert judge_other_claims([join(study, lines_of(study))])["E11"] == "not testable here"
