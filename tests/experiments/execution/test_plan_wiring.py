@@ -33,11 +33,11 @@ def scorings(*studies: Study) -> list[tuple[str, str, tuple[str, ...]]]:
 def test_a_run_under_two_scorers_is_scored_under_each_with_its_own_tasks() -> None:
     one = study("one", ("stsb", "sts12"), row("cosine"))
     two = study("two", ("sickr",), row("ranks", RANKS))
-    three = study("three", ("stsb", "mr"), row("cosine again"), row("other ranks", replace(RANKS, weight=1.0)))
+    three = study("three", ("stsb", "sts13"), row("cosine again"), row("other ranks", replace(RANKS, weight=1.0)))
     assert scorings(one, two, three) == [
-        ("stsb_dev", "cosine", ("stsb", "sts12", "mr")),
+        ("stsb_dev", "cosine", ("stsb", "sts12", "sts13")),
         ("stsb_dev", str(RANKS), ("sickr",)),
-        ("stsb_dev", str(replace(RANKS, weight=1.0)), ("stsb", "mr")),
+        ("stsb_dev", str(replace(RANKS, weight=1.0)), ("stsb", "sts13")),
     ]
 
 
