@@ -16,6 +16,8 @@ settings.load_profile("study")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Ray gives its workers niceness 15, at which they starve while other tests compute, until a test's time is up.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# MLflow's server starts seven processes more for jobs of its own, which no test has.
+os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
 
 # Shells start background jobs with Ctrl-C ignored, and the processes that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -31,7 +31,7 @@ if curl --silent --fail "http://127.0.0.1:$port/health" > /dev/null; then
 fi
 cd "$folder"
 export MLFLOW_AUTH_CONFIG_PATH=$folder/auth.ini MLFLOW_FLASK_SERVER_SECRET_KEY=$(cat "$folder/key")
-export MLFLOW_DISABLE_TELEMETRY=true
+export MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false  # seven processes that nothing here uses
 nohup setsid mlflow server --app-name basic-auth --host 127.0.0.1 --port "$port" --workers 2 \
     --backend-store-uri "sqlite:///$folder/mlflow.db" --artifacts-destination "$folder/artifacts" \
     > "$folder/log" 2>&1 < /dev/null &
