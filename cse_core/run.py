@@ -1,8 +1,8 @@
 """What one training run is, as frozen values, and the key that names it.
 
 The key is the first twelve hex digits of a SHA-256 over the method's class and version, every field that differs from
-its default, the content of corpus and backbone, and TRAIN_VERSION. A new field with a neutral default changes no old
-key. A field that holds a Run (a teacher, a base) enters as that run's key, so keys nest.
+its default, corpus and backbone (by SHA-256, or by name where none is declared), and TRAIN_VERSION. A new field with
+a neutral default changes no old key. A field that holds a Run (a teacher, a base) enters as that run's key.
 """
 
 import hashlib

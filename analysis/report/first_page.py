@@ -79,12 +79,17 @@ def summary_block(choose: Choose) -> str:
 
 
 def _planned_sentence(planned: Sequence[Results]) -> str:
-    contrasts = [verdict.verdict for verdict in judge_contrasts(planned) if verdict.contrast.kind == PRIMARY]
+    primaries = [verdict for verdict in judge_contrasts(planned) if verdict.contrast.kind == PRIMARY]
     others = list(judge_other_claims(planned).values())
+    most = max((verdict.estimate.n for verdict in primaries if verdict.estimate), default=0)
+    blocked = sorted({v.contrast.family for v in primaries if v.verdict == NOT_TESTABLE and v.estimate})
     open_ones = (INCONCLUSIVE, NOT_TESTABLE, NOT_RUN)
+    counts = _count([verdict.verdict for verdict in primaries], (*DECIDED, *open_ones))
+    if blocked:
+        counts = counts.replace(NOT_TESTABLE, f"{NOT_TESTABLE} ({', '.join(blocked)}, where a control fails)")
     return (
-        f"{len(contrasts)} contrasts, fixed before their runs, looked at after 5, 10 and 20 seeds: "
-        f"{_count(contrasts, (*DECIDED, *open_ones))}. {len(others)} claims about orders, trends, spreads and costs: "
+        f"{len(primaries)} contrasts, fixed before their runs, to be looked at after 5, 10 and 20 seeds, so far after at "
+        f"most {most}: {counts}. {len(others)} claims about orders, trends, spreads and costs: "
         f"{_count(others, (SUPPORTED, CONTRADICTED, *open_ones))}."
     )
 
@@ -114,7 +119,10 @@ def _controls_sentence(planned: Sequence[ContrastVerdict], choose: Choose) -> st
         of_pilots = [v for v in pilots if v.contrast.family == family and v.contrast.kind == POSITIVE and v.estimate]
         shown = of_plan or list(filter(_is_seen, of_pilots))[:1] or of_pilots[-1:]  # as the plan chooses the length
         parts.append(f"{family} {_control_text(shown[0], of_plan=bool(of_plan))}" if shown else f"{family} not run")
-    return f"Gains of treatments that must help, seen if the 95 % interval is above 0: {'; '.join(parts)}."
+    return (
+        f"Gains of treatments that must help, seen if the 95 % interval is above 0: {'; '.join(parts)}. "
+        "Whitening's and composition's is SimCSE's over a collapse without dropout: it says nothing about small gains."
+    )
 
 
 def _is_seen(verdict: ContrastVerdict) -> bool:
@@ -187,7 +195,7 @@ def why_text(gain: MethodGain) -> str:
     if band is None:
         return "no interval"
     where = "holds 0" if band.low <= 0 <= band.high else "is above 0" if band.low > 0 else "is below 0"
-    size = {True: ", and holds the published gain", False: ", and excludes the published gain", None: ""}
+    size = {True: ", and holds the published gain", False: ", and excludes that of the published scale", None: ""}
     return f"the interval {where}{size[gain.published_inside]}"
 
 

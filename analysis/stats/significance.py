@@ -110,7 +110,7 @@ def detectable_shift(df: float, level: float) -> float:
     P(|t| > c) of a noncentral t is a mean over chi squared, computed here from quantiles: scipy's distribution gives
     NaN for two degrees of freedom.
     """
-    critical, draws = scipy.stats.t(df).ppf(1 - level / 2), 20_000
+    critical, draws = scipy.stats.t(df).isf(level / 2), 20_000
     cuts = critical * np.sqrt(scipy.stats.chi2(df).ppf((np.arange(draws) + 0.5) / draws) / df)
 
     def power_gap(shift: float) -> float:

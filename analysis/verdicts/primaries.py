@@ -7,7 +7,7 @@ from analysis.cells import Cell, Results
 from analysis.stats import significance
 from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast
 from analysis.stats.moderated import moderate
-from analysis.stats.sequential import sequential_p
+from analysis.stats.sequential import nominal_levels, sequential_p
 from experiments.schema.contrasts import LOOKS, NEGATIVE, POSITIVE, PRIMARY, Contrast
 
 BETTER, WORSE, EQUIVALENT, INCONCLUSIVE, NOT_TESTABLE, NOT_RUN = (
@@ -29,7 +29,7 @@ class ContrastVerdict:
     estimate: ContrastEstimate | None = None
     difference_p: float | None = None  # sequential, Holm-corrected over all primaries and positive controls
     equivalence_p: float | None = None  # sequential, Holm-corrected over all primaries
-    detectable: float | None = None  # with 80 % power at the first step of Holm's correction
+    detectable: float | None = None  # at this look, with 80 % power at the first step of Holm's correction
     verdict: str = NOT_RUN
     reason: str = ""
 
@@ -159,7 +159,7 @@ def _judge(
         estimate=estimate,
         difference_p=differing,
         equivalence_p=within,
-        detectable=estimate.detectable(level),
+        detectable=None if differing is None else estimate.detectable(nominal_levels(level, tuple(by_look))[-1]),
         verdict=verdict,
     )
 

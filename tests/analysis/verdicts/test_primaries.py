@@ -12,6 +12,7 @@ from scipy import stats
 from analysis.cells import Results, join
 from analysis.report.plan_tables import states_sentence
 from analysis.stats.moderated import moderate
+from analysis.stats.sequential import nominal_levels
 from analysis.verdicts.primaries import (
     BETTER,
     EQUIVALENT,
@@ -84,6 +85,18 @@ def test_the_estimate_is_of_the_last_complete_look() -> None:
     twenty = judged(52.0, seeds=20)
     assert twenty.estimate
     assert twenty.estimate.n == 20
+
+
+@pytest.mark.parametrize("seeds", [5, 10, 20])
+def test_what_is_detectable_is_detected_by_the_looks_own_bound_in_eighty_of_a_hundred(seeds: int) -> None:
+    one = judged(52.0, seeds=seeds, paired=True)
+    assert one.estimate
+    assert one.estimate.error
+    assert one.detectable
+    shares = tuple(n / 20 for n in (5, 10, 20) if n <= seeds)
+    level = nominal_levels(0.05 / 2, shares)[-1]  # of two: the primary and the positive control
+    law = stats.nct(seeds - 1, one.detectable / one.estimate.error)
+    assert law.sf(stats.t(seeds - 1).isf(level / 2)) == pytest.approx(0.8, abs=0.005)
 
 
 def test_without_the_first_look_there_is_no_verdict_but_a_reason() -> None:
