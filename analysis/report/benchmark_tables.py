@@ -133,7 +133,7 @@ def rehearsed_methods_block(frame: pd.DataFrame) -> str:
         line = by_row.get((name, backbone))
         rows.append(_method_row(name, backbone, batch, line, by_row.get(_reference(name, backbone))))
     measured = sum(bool(line["memory_mib"]) for line in lines)
-    count = f"{measured} of {len(rows)} rehearsed; the others have dashes."
+    count = f"{measured} of {len(rows)} rehearsed" + ("; the others have dashes." if measured < len(rows) else ".")
     return "\n\n".join([count, markdown(Grid("", METHOD_HEADER, tuple(rows))), *_change_notes(lines)])
 
 

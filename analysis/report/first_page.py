@@ -88,8 +88,8 @@ def _planned_sentence(planned: Sequence[Results]) -> str:
     if blocked:
         counts = counts.replace(NOT_TESTABLE, f"{NOT_TESTABLE} ({', '.join(blocked)}, where a control fails)")
     return (
-        f"{len(primaries)} contrasts, fixed before their runs, to be looked at after 5, 10 and 20 seeds, so far after at "
-        f"most {most}: {counts}. {len(others)} claims about orders, trends, spreads and costs: "
+        f"{len(primaries)} contrasts, fixed before their runs, to be looked at after 5, 10 and 20 seeds, so far after "
+        f"at most {most}: {counts}. {len(others)} claims about orders, trends, spreads and costs: "
         f"{_count(others, (SUPPORTED, CONTRADICTED, *open_ones))}."
     )
 
