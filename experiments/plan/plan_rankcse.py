@@ -106,7 +106,7 @@ def teachers(scale: Scale) -> Study:
 
 
 def student_and_teacher(scale: Scale) -> Study:
-    """Declare the primary of a student by the ranking loss only against the better of its teachers, of its own seed."""
+    """Declare the primary of a student by the ranking loss only against its larger teacher, of its own seed."""
     only_one: dict[str, Any] = {"consistency_weight": 0.0, "contrastive_weight": 0.0}
     student = replace(_rankcse_row(scale, "only ListNet, teachers of its seed", **only_one), vary="all")
     teacher = row(scale, "its larger teacher", simcse_run(scale, LARGE), LARGE, None, seeds=SEEDS)
