@@ -54,10 +54,10 @@ def test_the_shortest_pilot_that_sees_its_control_is_shown_else_the_longest(
 @pytest.mark.parametrize(
     ("mean", "error", "published", "expected"),
     [
-        (0.1, 1.0, 3.8, "the interval holds 0, and excludes that of the published scale"),
+        (0.1, 1.0, 3.8, "the interval holds 0, and excludes the published gain"),
         (0.1, 1.0, 2.8, "the interval holds 0, and holds the published gain"),
         (5.0, 1.0, None, "the interval is above 0"),
-        (-5.0, 1.0, 2.5, "the interval is below 0, and excludes that of the published scale"),
+        (-5.0, 1.0, 2.5, "the interval is below 0, and excludes the published gain"),
         (5.0, None, 2.5, "no interval"),
     ],
 )
