@@ -30,20 +30,33 @@ Done = Mapping[str, Set[tuple[str, str, str]]]  # the scored (select, scorer, ta
 
 
 def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
-    """Return every job of the studies by key, each once, with those of nested runs (teachers, bases).
+    """Return every job of the studies by key, each once, with those of nested runs (teachers, bases)."""
+    return merge_jobs(map(jobs_of_study, studies))
+
+
+def jobs_of_study(study: Study) -> dict[str, Job]:
+    """Return the jobs of one study by key, each once; none if it scores no task.
 
     Refuse a row whose scorer can't score the study's tasks: it would fail only after it is trained.
     """
     jobs: dict[str, Job] = {}
-    for study in (study for study in studies if study.tasks):
-        for row in study.rows:
-            if row.encoder is not None:
-                _check_scorer(study, row)
-            encoders: tuple[Run | Pretrained, ...] = row.runs()
-            if isinstance(row.encoder, Pretrained):
-                encoders = (row.encoder,)
-            for encoder in encoders:
-                _add_encoder(jobs, encoder, study, row, row.short or row.label)
+    for row in study.rows if study.tasks else ():
+        if row.encoder is not None:
+            _check_scorer(study, row)
+        encoders: tuple[Run | Pretrained, ...] = row.runs()
+        if isinstance(row.encoder, Pretrained):
+            encoders = (row.encoder,)
+        for encoder in encoders:
+            _add_encoder(jobs, encoder, study, row, row.short or row.label)
+    return jobs
+
+
+def merge_jobs(groups: Iterable[Mapping[str, Job]]) -> dict[str, Job]:
+    """Return the jobs of all groups by key, with every scoring and study of those that share a key."""
+    jobs: dict[str, Job] = {}
+    for group in groups:
+        for job in group.values():
+            _add_job(jobs, job)
     return jobs
 
 

@@ -15,7 +15,7 @@ from cse_core.run import Pretrained, Run
 from experiments.cli.console import console, print_failures
 from experiments.execution.gpu_memory import GIB, Fit
 from experiments.execution.job import Job
-from experiments.execution.plan import Done, Plan, jobs_of, make_plan, scored_cells
+from experiments.execution.plan import Done, Plan, jobs_of_study, make_plan, merge_jobs, scored_cells
 from experiments.execution.schedule_estimate import Forecast, seconds_for
 from experiments.results import csv_record
 from experiments.schema.study import Study
@@ -48,16 +48,18 @@ def print_studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -
     for heading in ("rows", "imported", "not run", "runs", "pending", "time left"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    for study in chosen:
-        table.add_row(*_study_line(study, done, runs, store))
+    groups = [jobs_of_study(study) for study in chosen]
+    for study, jobs in zip(chosen, groups, strict=True):
+        table.add_row(*_study_line(study, jobs, done, runs, store))
     console.print(table)
-    unique = jobs_of(chosen)
+    unique = merge_jobs(groups)
     pending = make_plan(unique, done, store).pending
     console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, runs))}")
 
 
-def _study_line(study: Study, done: Done, runs: pd.DataFrame, store: Path) -> tuple[str, ...]:
-    jobs = jobs_of([study])
+def _study_line(
+    study: Study, jobs: Mapping[str, Job], done: Done, runs: pd.DataFrame, store: Path
+) -> tuple[str, ...]:
     pending = make_plan(jobs, done, store).pending
     finished = len(jobs) - len(pending)
     without_encoder = [row for row in study.rows if row.encoder is None]

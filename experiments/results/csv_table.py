@@ -174,9 +174,10 @@ class Table:
         kind, missing = self.columns[name], name in self.optional and "" in cells
         if kind is str:
             return pd.Series(cells, dtype="string")
-        for i, text in enumerate(cells, 1):
-            if not _is_number(kind, text) and not (missing and not text):
-                raise lines.damage(i, f"{name} is {text!r}; expected {EXPECTED[kind]}")
+        wrong = {text for text in set(cells) if not _is_number(kind, text)} - ({""} if missing else set())
+        if wrong:
+            i, text = next((i, text) for i, text in enumerate(cells, 1) if text in wrong)
+            raise lines.damage(i, f"{name} is {text!r}; expected {EXPECTED[kind]}")
         if kind is int and not missing:
             return pd.Series(list(map(int, cells)), dtype="int64")
         return pd.Series([float(text) if text else math.nan for text in cells], dtype="float64")

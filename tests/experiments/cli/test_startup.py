@@ -64,10 +64,14 @@ print(json.dumps(found))
 """
 
 
-def spent() -> float:
-    """The processor time of all processes that were started here and have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def seconds_of(*arguments: str) -> tuple[float, str]:
+    """Run Python and return the processor time that it took and what it printed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=os.environ | {"COLUMNS": "200"}, stdout=subprocess.PIPE, check=True
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, done.stdout.decode()
 
 
 @pytest.mark.parametrize(
@@ -77,20 +81,14 @@ def spent() -> float:
 )
 @pytest.mark.slow
 def test_help_and_refusals_come_at_once(calls: dict[tuple[str, tuple[str, ...]], str], slow: set[str]) -> None:
-    """Several calls in one process, so that each by itself takes less than their sum."""
-    before = spent()
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, json.dumps(list(calls))],
-        cwd=ROOT,
-        env=os.environ | {"COLUMNS": "200"},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    seconds = spent() - before
-    subprocess.run([sys.executable, "-c", "import torch"], check=True)
-    torch_seconds = spent() - before - seconds
-    for (call, said), (printed, modules) in zip(calls.items(), json.loads(done.stdout), strict=True):
+    """Several calls in one process, so that each by itself takes less than their sum.
+
+    Other processes on the same core stretch processor time by up to a half: the least of three counts.
+    """
+    tries = [(seconds_of("-c", CHILD, json.dumps(list(calls))), seconds_of("-c", "import torch")) for _ in range(3)]
+    (_, output), _ = tries[0]
+    for (call, said), (printed, modules) in zip(calls.items(), json.loads(output), strict=True):
         assert said in printed, call
         assert "Traceback" not in printed, call
         assert slow & set(modules) == set(), call
-    assert seconds < IMPORTS * torch_seconds
+    assert min(ours for (ours, _), _ in tries) < IMPORTS * min(torch for _, (torch, _) in tries)

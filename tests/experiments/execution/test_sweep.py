@@ -89,8 +89,7 @@ def test_a_stopped_sweep_goes_on_with_the_same_command(tmp_path: Path, undisturb
         )
         try:
             until(lambda: list((mlruns / "store").glob("*/synthetic_dev")), seconds=200)
-            if kind == signal.SIGKILL:  # on Ctrl-C the sweep itself writes what MLflow lacks
-                until(lambda: stopped_in_a_run(process, mlruns), seconds=60)
+            until(lambda: stopped_in_a_run(process, mlruns), seconds=60)
         finally:
             process.send_signal(kind)
             process.send_signal(signal.SIGCONT)
