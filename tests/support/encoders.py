@@ -1,12 +1,15 @@
-"""Encoders that note what they are asked."""
+"""Encoders for tests: one that keeps what it is asked, and copies of a small one."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from cse_core.models.encoder import Encoder
 
 TEXTS = ("a cat sat", "the river", "a dog", "snow fell on the hills", "no")
 
@@ -36,3 +39,16 @@ class Recording:
 
 def same(a: Tensor, b: Tensor) -> bool:
     return a.numpy().tobytes() == b.numpy().tobytes() and a.shape == b.shape
+
+
+def wiki_tiny(**settings: Any) -> Encoder:
+    """A new copy of `Encoder.from_pretrained("wiki-tiny", **settings)`, whose files are read once in a process.
+
+    Copies share their tokenizer.
+    """
+    return _wiki_tiny(**settings).clone()
+
+
+@cache
+def _wiki_tiny(**settings: Any) -> Encoder:
+    return Encoder.from_pretrained("wiki-tiny", **settings)

@@ -14,9 +14,9 @@ from cse_core.data import examples
 from cse_core.data.batches import Batches, Column, pad, stack, steps_per_epoch
 from cse_core.method import Tokens
 from cse_core.methods.simcse import SimCSE
-from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
 from cse_core.run import POOLINGS, Corpus
+from tests.support.encoders import wiki_tiny
 
 CPU = torch.device("cpu")
 id_lists = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=7), min_size=1, max_size=6)
@@ -158,7 +158,7 @@ def test_stacking_fills_ids_mask_and_positions() -> None:
 
 @pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "mask"])
 def test_tokens_of_different_widths_pass_together_as_alone(pooling: str) -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling).eval()
+    encoder = wiki_tiny(pooling=pooling).eval()
     parts = [
         pad(encoder.tokenise(texts), encoder.pad_id)
         for texts in (["no", "the river rose", "snow", "x y"], ["no"], ["a cat sat on a mat", "x"])
@@ -171,7 +171,7 @@ def test_tokens_of_different_widths_pass_together_as_alone(pooling: str) -> None
 
 
 def test_positions_are_used_and_the_usual_ones_are_the_default() -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny").eval()
+    encoder = wiki_tiny().eval()
     usual = pad(encoder.tokenise(["a cat sat"]), 0)
     moved = Tokens(usual.ids, usual.mask, torch.tensor([[0, 7, 3, 9, 20]])[:, : usual.ids.shape[1]])
     counted = Tokens(usual.ids, usual.mask, torch.arange(usual.ids.shape[1]).unsqueeze(0))
@@ -200,7 +200,7 @@ def test_a_column_is_the_table_also_when_it_is_sliced_or_in_pieces(lists: list[l
 def test_a_column_of_the_examples_is_the_table_in_any_number_of_pieces(
     cache: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokenizer = Encoder.from_pretrained("wiki-tiny").tokenizer
+    tokenizer = wiki_tiny().tokenizer
     found = {}
     for chunk, lines in ((4096, 40), (7, 41)):  # another number of lines, for another table in the cache
         monkeypatch.setattr(examples, "CHUNK", chunk)

@@ -10,8 +10,8 @@ from cse_core.data.senteval import pairs
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
 from cse_core.metrics.correlation import correlations
-from cse_core.models.encoder import Encoder
 from cse_core.training.selection import dev_sets
+from tests.support.encoders import wiki_tiny
 
 ROWS = [("A cat sleeps.", "A cat rests.", 4.5), ("It rains.", "The bank is shut.", 0.0), ("He sings.", "He hums.", 3.0)]
 
@@ -68,7 +68,7 @@ def test_a_missing_file_and_a_set_of_another_process_are_refused(tmp_path: Path)
 def test_it_is_scored_as_every_set_is_and_selects_checkpoints(tmp_path: Path) -> None:
     (name,) = suite.expand_names([str(write(tmp_path / "mine.tsv", *(line(*row) for row in ROWS)))])
     assert dev_sets(name) == (name,)
-    encoder = Encoder.from_pretrained("wiki-tiny")
+    encoder = wiki_tiny()
     scored = suite.evaluate(encoder, Cosine(), [name])
     a, b = (encoder.encode([row[side] for row in ROWS]).double() for side in (0, 1))
     cosines = (a * b).sum(1) / a.norm(dim=1) / b.norm(dim=1)

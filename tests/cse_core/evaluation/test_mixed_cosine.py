@@ -10,9 +10,8 @@ from cse_core.evaluation.mixed_cosine import MixedCosine
 from cse_core.evaluation.scorers import Pairs, Scorer
 from cse_core.functional.contrastive import cosine_matrix
 from cse_core.methods.rankcse import mix_teachers
-from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained
-from tests.support.encoders import TEXTS, Recording
+from tests.support.encoders import TEXTS, Recording, wiki_tiny
 
 TINY = Pretrained("wiki-tiny", "e22f4fc2dee1f7bf1ca4694ec5187f532163816ac0bfdd977629e06754efbe82")
 TASKS: dict[str, Pairs] = {"all": (TEXTS[:3], TEXTS[2:]), "none": ([], [])}
@@ -21,7 +20,7 @@ TASKS: dict[str, Pairs] = {"all": (TEXTS[:3], TEXTS[2:]), "none": ([], [])}
 @pytest.mark.parametrize("share", [0.5, 0.2])
 def test_scores_and_vectors_are_what_rankcse_mixes_of_the_two_as_teachers(share: float) -> None:
     own, scorer = Recording(), MixedCosine(other=TINY, share=share)
-    other = Encoder.from_pretrained("wiki-tiny").eval()
+    other = wiki_tiny().eval()
     of_teachers = mix_teachers(
         [cosine_matrix(x, x) for x in (own.encode(TEXTS), other.encode(TEXTS))], [1 - share, share]
     )

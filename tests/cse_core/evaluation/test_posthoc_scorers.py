@@ -25,6 +25,7 @@ from cse_core.functional import rank_vectors
 from cse_core.models.encoder import Encoder
 from cse_core.models.word_vectors import WordVectors
 from cse_core.run import Corpus
+from tests.support.encoders import wiki_tiny
 
 CORPUS = Corpus("synthetic", 300)
 TASKS: dict[str, Pairs] = {
@@ -37,7 +38,7 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    return Encoder.from_pretrained("wiki-tiny").eval()
+    return wiki_tiny().eval()
 
 
 class Hashed:

@@ -14,6 +14,7 @@ from cse_core.evaluation.scorers import Cosine
 from cse_core.functional.contrastive import pair_cosines
 from cse_core.models.encoder import Encoder
 from cse_core.run import POOLINGS
+from tests.support.encoders import wiki_tiny
 
 TASKS = {
     "first": (["a cat sat", "the river", "a dog"], ["a dog", "the river", "a cat sat"]),
@@ -26,7 +27,7 @@ WITHOUT_TEMPLATE = [pooling for pooling in POOLINGS if pooling != "mask"]
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     torch.set_num_threads(1)
-    return Encoder.from_pretrained("wiki-tiny").eval()
+    return wiki_tiny().eval()
 
 
 def cosine(a: Sequence[float], b: Sequence[float]) -> float:
@@ -71,7 +72,7 @@ def test_an_undefined_cosine_is_zero_and_counted(value: float) -> None:
 @pytest.mark.parametrize("pooling", [None, *WITHOUT_TEMPLATE])
 def test_a_scorer_gives_the_cosines_of_each_task_under_its_pooling(encoder: Encoder, pooling: str | None) -> None:
     found = Cosine(pooling).pair_scores(encoder, TASKS)
-    other = Encoder.from_pretrained("wiki-tiny", pooling=pooling or "cls")
+    other = wiki_tiny(pooling=pooling or "cls")
     assert found.keys() == TASKS.keys()
     for task, (first, second) in TASKS.items():
         a, b = ([other.encode([text])[0].double().tolist() for text in side] for side in (first, second))
@@ -97,7 +98,7 @@ def test_each_distinct_sentence_of_all_tasks_passes_once(encoder: Encoder, monke
 
 @pytest.mark.parametrize("pooling", [None, "mean"])
 def test_scoring_leaves_the_encoder_as_it_was(pooling: str | None) -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny").eval()
+    encoder = wiki_tiny().eval()
     encoder.precision = "bf16"
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
     Cosine(pooling).pair_scores(encoder, TASKS)
@@ -107,7 +108,7 @@ def test_scoring_leaves_the_encoder_as_it_was(pooling: str | None) -> None:
 
 
 def test_undefined_scores_of_a_task_are_counted_with_it() -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny")
+    encoder = wiki_tiny()
     with torch.no_grad():
         for name, parameter in encoder.backbone.named_parameters():
             if name.startswith("encoder.layer.1.output.LayerNorm"):

@@ -13,7 +13,7 @@ from cse_core.evaluation.suite import TASKS
 from cse_core.evaluation.task import Outcome
 from cse_core.metrics import geometry, sphere
 from cse_core.models.encoder import Encoder
-from tests.support.encoders import Recording
+from tests.support.encoders import Recording, wiki_tiny
 from tests.support.outcomes import RANKED, evaluation_of, inputs_of
 
 ROWS = [(f"sentence {i}", f"sentence {i + 1}") for i in range(40)]
@@ -22,7 +22,7 @@ SET = {"own": evaluation_of(ROWS)}
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    return Encoder.from_pretrained("wiki-tiny", pooling="cls", dropout=0.3)
+    return wiki_tiny(pooling="cls", dropout=0.3)
 
 
 def positives(encoder: Encoder, **changed: Any) -> Outcome:
@@ -74,7 +74,7 @@ def test_whitening_one_pass_spreads_little_where_dropout_spreads_much(encoder: E
 
 
 def test_without_dropout_only_whitening_makes_positives_differ() -> None:
-    still = positives(Encoder.from_pretrained("wiki-tiny", pooling="cls", dropout=0.0))
+    still = positives(wiki_tiny(pooling="cls", dropout=0.0))
     assert still.metrics["spread.dropout"] == pytest.approx(0, abs=1e-6)
     assert still.metrics["spread.both"] == pytest.approx(still.metrics["spread.whitened"], rel=0.5) != 0
 

@@ -20,8 +20,7 @@ from cse_core.evaluation.transfer import Accuracy
 from cse_core.metrics import geometry, neighbours, ranking
 from cse_core.metrics.correlation import correlations
 from cse_core.models.embedding_cache import CachedEncoder
-from cse_core.models.encoder import Encoder
-from tests.support.encoders import Recording
+from tests.support.encoders import Recording, wiki_tiny
 from tests.support.outcomes import CORPUS, RANKED, columns, cosines, exact, scored
 
 LARGE = ("mr", "subj", "mpqa", "sst2")
@@ -45,7 +44,7 @@ def classified(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple]:
 
 @pytest.fixture(scope="module")
 def memory() -> CachedEncoder:
-    return CachedEncoder(Encoder.from_pretrained("wiki-tiny"))
+    return CachedEncoder(wiki_tiny())
 
 
 @pytest.mark.slow

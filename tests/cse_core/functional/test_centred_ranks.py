@@ -23,8 +23,8 @@ from cse_core.functional.rank_vectors import (
 )
 from cse_core.method import Batch
 from cse_core.methods.rankencoder import RankEncoder, rank_loss
-from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained
+from tests.support.encoders import wiki_tiny
 from tests.support.method_variants import encoder_for
 
 seeds = st.integers(0, 10_000)
@@ -101,7 +101,7 @@ def test_rankencoder_learns_pearsons_r_where_it_is_told_to() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("weight", [0.3, 1.0])
 def test_ranked_scores_by_pearsons_r(weight: float, cache: Path) -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny")
+    encoder = wiki_tiny()
     scorer = Ranked(corpus=Corpus("synthetic_dev", 60), size=40, weight=weight, similarity="centred")
     sides = ["a cat sat", "snow fell", "no"], ["a dog sat", "the river rose", "yes"]
     corpus, a, b = (encoder.encode(some).double() for some in (scorer.texts(), *sides))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cse_core.data.senteval import pairs
 from cse_core.evaluation.scorers import Pairs, Whitened, whitening
-from cse_core.models.encoder import Encoder
+from tests.support.encoders import wiki_tiny
 
 torch.set_num_threads(1)
 
@@ -86,7 +86,7 @@ def test_whitened_fits_on_all_texts_of_a_real_task(real_data: Path, task: str, c
     tables = tables[:3] if task == "stsb" else tables[3:]
     texts = [text for side in ("sentence1", "sentence2") for table in tables for text in table[side]]
     assert len(texts) == count
-    encoder = Encoder.from_pretrained("wiki-tiny")
+    encoder = wiki_tiny()
     vectors = encoder.with_pooling("layer1_last_mean", longest=64).encode(texts)
     mapped = whitening(vectors)(vectors)
     assert np.allclose(np.cov(mapped.numpy(), rowvar=False, bias=True), np.eye(128), atol=1e-6)

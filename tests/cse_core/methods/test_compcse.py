@@ -21,6 +21,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus
 from cse_core.text.clauses import adjacent, clauses, overlapping, subsuming
+from tests.support.encoders import wiki_tiny
 
 WIDTH = 5  # odd, so that the halves of a vector differ
 OF_TWO = ("concat", "concat_project", "difference_project")
@@ -48,7 +49,7 @@ class Given:
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     torch.set_num_threads(1)
-    return Encoder.from_pretrained("wiki-tiny", dropout=0.0)
+    return wiki_tiny(dropout=0.0)
 
 
 def setting(method: CompCSE, n: int = 4) -> tuple[Given, list[str], Batch, nn.ModuleDict]:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cse_core.data import examples
 from cse_core.methods.compcse import CompCSE, compose, crops, shuffled_parts, split
 from cse_core.methods.simcse import SimCSE
-from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus
+from tests.support.encoders import wiki_tiny
 
 TEXTS = ["a cat sat on a mat", "unconscionable", "two old men argued about fish because the price rose", " ", "no"]
 sequences = st.lists(st.integers(), max_size=40)
@@ -64,7 +64,7 @@ def test_draws_do_not_move_with_versions_or_processes() -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    return Encoder.from_pretrained("wiki-tiny").tokenizer
+    return wiki_tiny().tokenizer
 
 
 @pytest.mark.parametrize(("length", "parts"), [(3, 2), (8, 3), (32, 2)])

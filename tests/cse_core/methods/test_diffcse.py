@@ -23,6 +23,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
+from tests.support.encoders import wiki_tiny
 from tests.support.training import Killed, stop_at
 
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no ☃ x", "x y"]
@@ -49,7 +50,7 @@ def loss_of(method: Any, encoder: Encoder, modules: nn.ModuleDict) -> tuple[Loss
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     torch.set_num_threads(1)
-    return Encoder.from_pretrained("wiki-tiny", dropout=0.3)
+    return wiki_tiny(dropout=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +120,7 @@ def test_the_generator_fills_masks_and_nothing_else(encoder: Encoder, modules: n
 
 
 def test_the_generators_dropout_stays_off_and_the_discriminators_is_the_runs() -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.25)
+    encoder = wiki_tiny(dropout=0.25)
     modules = MINI.modules(encoder, seeded(2))
     assert not any((encoder.backbone.training, modules["generator"].training))
     for holder in (modules["generator"], modules, nn.ModuleList([encoder, modules])):
@@ -185,7 +186,7 @@ def test_the_loss_is_contrast_and_weighted_detection(encoder: Encoder, modules: 
 @pytest.mark.parametrize("head", ["batch_norm", "tanh"])
 def test_detection_alone_teaches_all_but_the_generator(head: str) -> None:
     """The condition carries the gradient to head and encoder; the generator stays as it was, byte for byte."""
-    encoder, method = Encoder.from_pretrained("wiki-tiny", dropout=0.1), replace(MINI, head=head)
+    encoder, method = wiki_tiny(dropout=0.1), replace(MINI, head=head)
     modules: Any = method.modules(encoder, seeded(2))
     before = copy.deepcopy(modules["generator"].state_dict())
     trained = [p for p in nn.ModuleList([encoder, modules]).parameters() if p.requires_grad]

@@ -36,6 +36,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.momentum import Queue, Slow
 from cse_core.seeding import generator_for, seed_for
 from cse_core.text import negation
+from tests.support.encoders import wiki_tiny
 from tests.support.method_variants import BOTH, KNOBS, MOVES, TEACHER_MOVES, TRAINED, centred, encoder_for, length_for
 
 TEXTS = [
@@ -51,7 +52,7 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     torch.set_num_threads(1)
-    return Encoder.from_pretrained("wiki-tiny", dropout=0.3)
+    return wiki_tiny(dropout=0.3)
 
 
 class Known:
@@ -203,7 +204,7 @@ def test_bf16_changes_the_loss_by_rounding_only(method: Method) -> None:
 
 
 def test_bf16_is_for_training_passes_only() -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.0)
+    encoder = wiki_tiny(dropout=0.0)
     expected = encoder.encode(TEXTS)
     encoder.precision = "bf16"
     tokens = pad(encoder.tokenise(TEXTS), encoder.pad_id)

@@ -22,6 +22,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve
 from cse_core.run import Pretrained
+from tests.support.encoders import wiki_tiny
 
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no ☃ x", "x y"]
 MASK = 3
@@ -47,7 +48,7 @@ def loss_of(method: Any, encoder: Encoder, modules: nn.ModuleDict, targets: dict
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     torch.set_num_threads(1)
-    return Encoder.from_pretrained("wiki-tiny", dropout=0.3)
+    return wiki_tiny(dropout=0.3)
 
 
 class Recorded:
@@ -251,7 +252,7 @@ def test_weight_zero_is_the_inner_method_bit_for_bit(encoder: Encoder) -> None:
 
 
 def test_the_head_is_a_copy_of_its_own_that_is_trained() -> None:
-    trained = Encoder.from_pretrained("wiki-tiny", dropout=0.1)
+    trained = wiki_tiny(dropout=0.1)
     modules = MLM().modules(trained, seeded())
     head: Any = modules["mlm_head"]
     embeddings: Any = trained.backbone.get_input_embeddings()
@@ -281,7 +282,7 @@ def test_a_backbone_without_a_head_is_refused(tmp_path: Path, encoder: Encoder) 
     assert list(MLM(mlm_weight=0.0).modules(Encoder.from_pretrained(bare), seeded())) == ["head"]
     config = transformers.DistilBertConfig(vocab_size=20, dim=8, n_layers=1, n_heads=2, hidden_dim=8)
     transformers.DistilBertForMaskedLM(config).save_pretrained(distil)
-    encoder = Encoder.from_pretrained("wiki-tiny")
+    encoder = wiki_tiny()
     encoder.name = str(distil)
     with pytest.raises(ValueError, match="model type must be one of bert, roberta, got distilbert"):
         MLMHead(encoder)

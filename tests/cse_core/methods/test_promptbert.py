@@ -19,6 +19,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
+from tests.support.encoders import wiki_tiny
 from tests.support.pinned_defaults import UNSTATED
 
 CUT = 9  # of word pieces
@@ -241,7 +242,7 @@ def test_the_length_is_the_sentences_and_the_template_comes_on_top(encoder: Enco
 def test_an_encoder_that_does_not_pool_at_the_mask_is_refused() -> None:
     message = "templates need an encoder with pooling 'mask' and a template, got 'cls'"
     with pytest.raises(ValueError, match=message):
-        BERT.modules(Encoder.from_pretrained("wiki-tiny"), torch.Generator())
+        BERT.modules(wiki_tiny(), torch.Generator())
 
 
 def test_a_saved_state_is_the_head_alone_and_can_be_loaded(encoder: Encoder) -> None:

@@ -23,6 +23,7 @@ from cse_core.methods.sncse import SNCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.seeding import generator_for
+from tests.support.encoders import wiki_tiny
 
 seeds = st.integers(0, 10_000)
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no", "x y"]
@@ -133,7 +134,7 @@ class Known:
 
 @pytest.fixture(scope="module")
 def encoders() -> dict[str, Encoder]:
-    encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.3)
+    encoder = wiki_tiny(dropout=0.3)
     templates = {name: getattr(inner, "first", "") for name, inner in INNER.items()}
     return {name: encoder.with_pooling("mask" if template else "cls", template) for name, template in templates.items()}
 

@@ -22,6 +22,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
 from cse_core.text.negation import negations
 from cse_core.text.prompts import prompt_ids
+from tests.support.encoders import wiki_tiny
 from tests.support.pinned_defaults import UNSTATED
 
 LENGTH = 20  # ten tokens are the template's
@@ -36,7 +37,7 @@ def one_thread() -> None:
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    return Encoder.from_pretrained("wiki-tiny", pooling="mask", template=TEMPLATES[0], dropout=0.0)
+    return wiki_tiny(pooling="mask", template=TEMPLATES[0], dropout=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +259,7 @@ def test_the_closing_full_stop_is_set_off_by_a_blank(bytewise: Any) -> None:
 def test_an_encoder_that_does_not_pool_at_the_mask_is_refused(encoder: Encoder) -> None:
     message = "templates need an encoder with pooling 'mask' and a template, got 'cls'"
     with pytest.raises(ValueError, match=message):
-        SNCSE().modules(Encoder.from_pretrained("wiki-tiny"), torch.Generator())
+        SNCSE().modules(wiki_tiny(), torch.Generator())
     assert set(SNCSE().modules(encoder, torch.Generator()).state_dict()) == {"head.0.weight", "head.0.bias"}
 
 

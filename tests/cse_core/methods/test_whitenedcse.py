@@ -22,7 +22,7 @@ from cse_core.method import Batch, Loss, Tokens
 from cse_core.methods import whitenedcse
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE, group_whiten, multi_positive, multi_positive_inside, whiten
-from cse_core.models.encoder import Encoder
+from tests.support.encoders import wiki_tiny
 
 D = 12
 SCRIPT = WhitenedCSE(groups=6, views="dropout", variant="released_code")
@@ -253,7 +253,7 @@ def test_the_method_has_the_gradient_of_its_whitening(kind: str, detach: bool) -
 
 
 def test_without_whitening_two_dropout_views_are_simcse_bit_for_bit() -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.3).train()
+    encoder = wiki_tiny(dropout=0.3).train()
     tokens = pad(encoder.tokenise(["a cat sat on a mat", "the river rose", "snow fell", "no"]), encoder.pad_id)
     found = []
     for method in (SimCSE(), WhitenedCSE(whitening="none", views="dropout", positives=2)):

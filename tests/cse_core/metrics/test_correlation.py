@@ -16,8 +16,8 @@ from scipy.stats import pearsonr, spearmanr
 from cse_core.data.senteval import PARTS, STS_TEST, pairs
 from cse_core.evaluation.scorers import Cosine
 from cse_core.metrics.correlation import correlations
-from cse_core.models.encoder import Encoder
 from cse_core.training.dev_scoring import DevSet
+from tests.support.encoders import wiki_tiny
 
 AGGREGATIONS = ("all", "mean", "wmean")
 PAIRS = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186, "stsb": 1379, "sickr": 4927}
@@ -159,7 +159,7 @@ def test_other_lengths_are_refused() -> None:
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_a_dev_score_is_spearman_of_the_cosines(pooling: str) -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
+    encoder = wiki_tiny(pooling=pooling)
     evaluation = pairs("synthetic_dev")
     table = evaluation.table[:80]
     short = type(evaluation)(**vars(evaluation) | {"table": evaluation.table.select(range(80))})
@@ -178,7 +178,7 @@ def test_a_dev_score_is_spearman_of_the_cosines(pooling: str) -> None:
 
 @pytest.mark.slow
 def test_a_dev_score_follows_the_encoder_that_is_scored() -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny")
+    encoder = wiki_tiny()
     development = DevSet(encoder, pairs("synthetic_dev"))
     before = development.measure(encoder).score
     encoder.pooling = "mean"
@@ -194,7 +194,7 @@ def test_the_untrained_backbone_scores_what_its_card_says(real_data: Path) -> No
     evaluation = pairs("stsb_dev", real_data)
     assert len(evaluation.table) == 1500
     for pooling, points in (("cls", 57.6), ("mean", 64.1)):
-        encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
+        encoder = wiki_tiny(pooling=pooling)
         assert 100 * DevSet(encoder, evaluation).measure(encoder).score == pytest.approx(points, abs=0.1)
 
 
@@ -202,7 +202,7 @@ def test_the_untrained_backbone_scores_what_its_card_says(real_data: Path) -> No
 def test_the_seven_sets_average_is_what_the_card_says(real_data: Path) -> None:
     tables = {task: pairs(task, real_data).table for task in STS_TEST}
     assert {task: len(table) for task, table in tables.items()} == PAIRS
-    encoder = Encoder.from_pretrained("wiki-tiny", pooling="mean")
+    encoder = wiki_tiny(pooling="mean")
     texts = {task: (list(table["sentence1"][:]), list(table["sentence2"][:])) for task, table in tables.items()}
     found = {}
     for task, scored in Cosine().pair_scores(encoder, texts).items():

@@ -14,7 +14,7 @@ from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.models.encoder import Encoder
 from cse_core.models.word_vectors import WordVectors
 from cse_core.run import Corpus
-from tests.support.encoders import TEXTS, Recording, same
+from tests.support.encoders import TEXTS, Recording, same, wiki_tiny
 
 TASKS = {"first": (TEXTS[:3], TEXTS[2:]), "second": (TEXTS[1:3], (TEXTS[3], "a cat"))}
 EVERY = {text for sides in TASKS.values() for side in sides for text in side}
@@ -35,7 +35,7 @@ class Shaped:
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    return Encoder.from_pretrained("wiki-tiny").eval()
+    return wiki_tiny().eval()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from cse_core.methods import promptbert, sncse
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS, backbone_hash, encoder_hash
 from cse_core.text.prompts import prompt_ids
+from tests.support.encoders import wiki_tiny
 
 FIRST, SECOND = promptbert.TEMPLATES["bert"]
 TEXTS = [
@@ -119,8 +120,8 @@ def test_a_template_and_the_pooling_mask_go_together() -> None:
         (None, FIRST, "a template requires pooling 'mask', got no pooling for 'This"),
     ):
         with pytest.raises(ValueError, match=message):
-            Encoder.from_pretrained("wiki-tiny", pooling=pooling, template=template)
-    for encoder in (Encoder.from_pretrained("wiki-tiny"), prompting()):
+            wiki_tiny(pooling=pooling, template=template)
+    for encoder in (wiki_tiny(), prompting()):
         with pytest.raises(ValueError, match=go_together):
             encoder.with_pooling("mask")
 
@@ -266,7 +267,7 @@ def test_states_are_the_last_layers_of_every_token(pooling: str) -> None:
 
 
 def test_a_text_without_a_mask_is_named() -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny", pooling="mask", template='The "{}" [MASK].')
+    encoder = wiki_tiny(pooling="mask", template='The "{}" [MASK].')
     ids = encoder.tokenise(["a cat", "a dog"])
     with pytest.raises(ValueError, match="wiki-tiny: pooling 'mask' requires a mask in every text, row 1 has none"):
         encoder(pad([ids[0], [2, 5, 6, 3]], encoder.pad_id))

@@ -16,6 +16,7 @@ from cse_core.data.batches import pad
 from cse_core.method import Tokens
 from cse_core.models.encoder import Encoder
 from cse_core.models.momentum import Queue, Slow, cosine_decay, move_towards
+from tests.support.encoders import wiki_tiny
 
 TEXTS = ["a cat sat on a mat", "the river rose", "no"]
 
@@ -26,7 +27,7 @@ def one_thread() -> None:
 
 
 def encoder_of(dropout: float = 0.3) -> Encoder:
-    return Encoder.from_pretrained("wiki-tiny", pooling="cls", dropout=dropout).train()
+    return wiki_tiny(pooling="cls", dropout=dropout).train()
 
 
 def tokens_of(encoder: Encoder) -> Tokens:

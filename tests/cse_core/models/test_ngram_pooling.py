@@ -17,6 +17,7 @@ from cse_core.models.pooling import NgramPooling, ngram_states
 from cse_core.models.pretrained import backbone_hash, encoder_hash
 from cse_core.models.sentence_transformers_format import read_pooling
 from cse_core.run import Corpus, Pretrained, Run
+from tests.support.encoders import wiki_tiny
 from tests.support.method_variants import ISBERT, SimCSE
 from tests.support.ngram_loops import by_loops, encoder_of, seeded
 from tests.support.one_by_one import states_of
@@ -100,7 +101,7 @@ def test_a_folder_holds_pooling_and_weights(pooling: str, tmp_path: Path) -> Non
         Encoder.from_pretrained(tmp_path / "saved", pooling=other).encode(TEXTS), again.encode(TEXTS)
     )
     mean = Encoder.from_pretrained(tmp_path / "saved", pooling="mean")
-    assert torch.equal(mean.encode(TEXTS), Encoder.from_pretrained("wiki-tiny", pooling="mean").encode(TEXTS))
+    assert torch.equal(mean.encode(TEXTS), wiki_tiny(pooling="mean").encode(TEXTS))
 
 
 def test_other_weights_of_the_pooling_are_another_encoder(tmp_path: Path) -> None:
@@ -155,9 +156,9 @@ def test_views_copies_and_caches_carry_the_weights() -> None:
 
 def test_an_encoder_without_the_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="wiki-tiny: holds no weights of the pooling ngrams; only training makes new"):
-        Encoder.from_pretrained("wiki-tiny", pooling="ngrams")
+        wiki_tiny(pooling="ngrams")
     with pytest.raises(ValueError, match="weights go with the poolings ngrams, ngrams_linear only, got ngrams"):
-        Encoder.from_pretrained("wiki-tiny", pooling="mean").with_pooling("ngrams")
+        wiki_tiny(pooling="mean").with_pooling("ngrams")
     about: Any = {"backbone": Pretrained("wiki-tiny"), "corpus": Corpus("synthetic", 32), "pooling": "ngrams"}
     assert Run(method=ISBERT(), **about).pooling == "ngrams"
     with pytest.raises(ValueError, match="the pooling ngrams has weights, which only isbert trains; got simcse"):

@@ -13,6 +13,7 @@ from cse_core.data.senteval import EvalDataset
 from cse_core.metrics import geometry
 from cse_core.models.encoder import Encoder
 from cse_core.training.dev_scoring import DevScore, DevSet
+from tests.support.encoders import wiki_tiny
 
 # One sentence stands in four slots and another in two; two pairs are above 4, and one is exactly 4.
 PAIRS = (
@@ -33,7 +34,7 @@ def evaluation(rows: Sequence[tuple[str, str, float]]) -> EvalDataset:
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    return Encoder.from_pretrained("wiki-tiny", pooling="cls")
+    return wiki_tiny(pooling="cls")
 
 
 def by_hand(x: np.ndarray, y: np.ndarray, gold: np.ndarray) -> DevScore:
@@ -66,7 +67,7 @@ def test_a_dev_score_is_over_all_parts_at_once(encoder: Encoder) -> None:
 
 
 def test_dropout_is_off_and_training_goes_on_as_it_was(encoder: Encoder) -> None:
-    noisy = Encoder.from_pretrained("wiki-tiny", pooling="cls", dropout=0.3)
+    noisy = wiki_tiny(pooling="cls", dropout=0.3)
     noisy.train()
     dev = DevSet(noisy, evaluation(PAIRS))
     state = torch.random.get_rng_state()

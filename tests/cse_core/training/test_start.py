@@ -17,6 +17,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained
 from cse_core.training.teacher_embeddings import load_starting_weights
 from cse_core.training.train import train
+from tests.support.encoders import wiki_tiny
 from tests.support.training import KEEP, TINY, Killed, equal, stop_at, weights
 
 BASE = replace(TINY, epochs=1)
@@ -48,7 +49,7 @@ def test_the_method_says_where_it_starts() -> None:
 
 @pytest.mark.slow
 def test_the_weights_are_the_bases_and_all_else_is_the_runs(store: Path) -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny", pooling="mean", dropout=0.2).train()
+    encoder = wiki_tiny(pooling="mean", dropout=0.2).train()
     before = {name: value.clone() for name, value in encoder.backbone.state_dict().items()}
     load_starting_weights(encoder, METHOD, store)
     assert equal(dict(encoder.backbone.state_dict()), before)
@@ -112,7 +113,7 @@ def test_a_trained_pooling_is_part_of_the_start_and_one_that_lacks_it_is_refused
     pooled = replace(BASE, method=ISBERT(), pooling="ngrams")
     train(pooled, tmp_path, rules=("last",))
     generator = torch.Generator().manual_seed(7)
-    encoder = Encoder.from_pretrained("wiki-tiny", pooling="ngrams", generator=generator)
+    encoder = wiki_tiny(pooling="ngrams", generator=generator)
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
     load_starting_weights(encoder, RankEncoder(base=pooled, select="last", start="base", rank_weight=0.0), tmp_path)
     kept = Encoder.from_pretrained(tmp_path / pooled.key / "last").state_dict()

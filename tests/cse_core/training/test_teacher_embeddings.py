@@ -20,6 +20,7 @@ from cse_core.models.word_vectors import WordVectors
 from cse_core.run import Corpus, Pretrained
 from cse_core.training import teacher_embeddings
 from cse_core.training.teacher_embeddings import TargetEncoder
+from tests.support.encoders import wiki_tiny
 
 TINY, CORPUS = Pretrained("wiki-tiny"), Corpus("synthetic", 40)
 LONG = " ".join(["the old river rose and fell"] * 15)
@@ -29,7 +30,7 @@ def source_of(
     store: Path, corpus: Corpus = CORPUS, method: Method | None = None, data: Path | None = None
 ) -> TargetEncoder:
     torch.set_num_threads(1)
-    student = Encoder.from_pretrained("wiki-tiny")
+    student = wiki_tiny()
     table = examples(corpus, method or SimCSE(), student.tokenizer, 32, data)
     return TargetEncoder(table, student, store, corpus=corpus, data=data, device=torch.device("cpu"))
 
@@ -42,14 +43,14 @@ def source(tmp_path: Path, cache: Path) -> TargetEncoder:
 @pytest.mark.slow
 def test_encoders_that_differ_in_pooling_alone_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
     for pooling in ("cls", "mean"):
-        Encoder.from_pretrained("wiki-tiny", pooling=pooling).save_pretrained(tmp_path / pooling)
+        wiki_tiny(pooling=pooling).save_pretrained(tmp_path / pooling)
         found = source.vectors(Pretrained(str(tmp_path / pooling)), select="last")
-        expected = Encoder.from_pretrained("wiki-tiny", pooling=pooling).embed(source.table["text"])
+        expected = wiki_tiny(pooling=pooling).embed(source.table["text"])
         assert torch.allclose(found, expected, atol=1e-6)
 
 
 def test_encoders_that_differ_in_configuration_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
-    Encoder.from_pretrained("wiki-tiny").save_pretrained(tmp_path / "two")
+    wiki_tiny().save_pretrained(tmp_path / "two")
     shutil.copytree(tmp_path / "two", tmp_path / "four")
     config = tmp_path / "four" / "config.json"
     config.write_text(config.read_text().replace('"num_attention_heads": 2', '"num_attention_heads": 4'))
@@ -95,7 +96,7 @@ def test_damaged_vectors_are_made_again_with_a_warning(
 def test_vectors_of_another_encoder_under_the_name_are_made_again(
     source: TargetEncoder, cache: Path, tmp_path: Path
 ) -> None:
-    Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "mean")
+    wiki_tiny(pooling="mean").save_pretrained(tmp_path / "mean")
     first = source.vectors(TINY, select="last").clone()
     (own,) = (cache / "vectors").glob("*.npy")
     source.vectors(Pretrained(str(tmp_path / "mean")), select="last")
@@ -105,7 +106,7 @@ def test_vectors_of_another_encoder_under_the_name_are_made_again(
 
 
 def with_another_vocabulary(folder: Path) -> Encoder:
-    other = Encoder.from_pretrained("wiki-tiny", pooling="mean")
+    other = wiki_tiny(pooling="mean")
     other.tokenizer.add_tokens(["riverbank"])
     other.backbone.resize_token_embeddings(len(other.tokenizer))
     other.save_pretrained(folder)
@@ -146,7 +147,7 @@ SCORERS = {
 def test_a_scorer_on_a_teacher_gives_its_own_similarities(source: TargetEncoder, kind: str) -> None:
     scorer, other = SCORERS[kind]
     found = source.vectors(TINY, select="last", scorer=scorer)
-    encoder, texts = Encoder.from_pretrained("wiki-tiny"), sentences(CORPUS.lines)[: CORPUS.lines]
+    encoder, texts = wiki_tiny(), sentences(CORPUS.lines)[: CORPUS.lines]
     assert torch.allclose(found, scorer.vectors(encoder, texts).float(), atol=1e-5)
     if kind != "whitened":  # else a task is whitened by its own sentences
         scores = scorer.pair_scores(encoder, {"task": (texts[:-1], texts[1:])})["task"].scores
@@ -172,7 +173,7 @@ def test_examples_that_are_no_sentences_need_a_teacher_with_the_same_vocabulary(
 
 
 def test_columns_have_vectors_of_their_own(tmp_path: Path, cache: Path) -> None:
-    source, encoder = source_of(tmp_path, method=PromptBERT()), Encoder.from_pretrained("wiki-tiny")
+    source, encoder = source_of(tmp_path, method=PromptBERT()), wiki_tiny()
     first, second, again = (source.vectors(TINY, select="last", column=name) for name in ("first", "second", None))
     assert torch.allclose(first, encoder.embed(source.table["first"]), atol=1e-6)
     assert torch.allclose(second, encoder.embed(source.table["second"]), atol=1e-6)
@@ -207,7 +208,7 @@ def test_more_than_the_corpus_has_is_refused(source: TargetEncoder) -> None:
 def test_samples_are_the_encoders_vectors_and_computed_once(
     source: TargetEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "mean")
+    wiki_tiny(pooling="mean").save_pretrained(tmp_path / "mean")
     other = source_of(tmp_path, Corpus("synthetic", 30))
     asked = [
         (source, TINY, 12, 42),
@@ -232,7 +233,7 @@ def test_sampled_sentences_are_read_in_full_and_from_the_data_folder(tmp_path: P
     drawn = sample(source.corpus, 5, 42, tmp_path)
     assert sorted(drawn) == sorted(["snow fell", LONG, " ", "snow fell", f"{LONG} again"])
     row = drawn.index(LONG)
-    encoder = Encoder.from_pretrained("wiki-tiny")
+    encoder = wiki_tiny()
     cut, whole = encoder.embed([source.table["text"][1]])[0], encoder.encode([LONG])[0]
     assert len(encoder.tokenise([LONG])[0]) == encoder.max_length > 40
     everything = source.sample(TINY, select="last", size=5, seed=42)
@@ -260,7 +261,7 @@ def test_sampled_sentences_that_are_examples_pass_the_encoder_once(
 @pytest.mark.slow
 def test_a_sample_under_a_template_is_compared_with_examples_under_the_same(tmp_path: Path, cache: Path) -> None:
     method, source = PromptBERT(), source_of(tmp_path, method=PromptBERT())
-    plain = Encoder.from_pretrained("wiki-tiny")
+    plain = wiki_tiny()
     for name, template in (("first", method.first), ("second", method.second)):
         plain.with_pooling("mask", template).save_pretrained(tmp_path / name)
         base = Encoder.from_pretrained(tmp_path / name)

@@ -27,6 +27,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
 from experiments.schema.scales import RESCALED
+from tests.support.encoders import wiki_tiny
 from tests.support.method_oracles import NoSource, cosine, drawn, slopes
 from tests.support.training import Killed, stop_at
 
@@ -220,7 +221,7 @@ def test_spans_start_anywhere_and_are_one_to_three_long() -> None:
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     torch.set_num_threads(1)
-    return Encoder.from_pretrained("wiki-tiny", dropout=0.3)
+    return wiki_tiny(dropout=0.3)
 
 
 def batch_of(encoder: Encoder, seed: int = 1) -> Batch:

@@ -14,6 +14,7 @@ from cse_core.methods.baselines.consert import KINDS, PUBLISHED, ConSERT, view
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from experiments.schema.scales import RESCALED
+from tests.support.encoders import wiki_tiny
 from tests.support.one_by_one import cosine, nce, tanh_of, vector_of
 from tests.support.pinned_defaults import UNSTATED
 
@@ -28,7 +29,7 @@ def one_thread() -> None:
 
 
 def encoder_of(dropout: float = 0.0, pooling: str = "mean") -> Encoder:
-    return Encoder.from_pretrained("wiki-tiny", pooling=pooling, dropout=dropout).train()
+    return wiki_tiny(pooling=pooling, dropout=dropout).train()
 
 
 def seeded(seed: int = 2) -> torch.Generator:

@@ -15,6 +15,7 @@ from cse_core.method import Batch, Loss, Tokens
 from cse_core.methods.baselines.ct import CT, PUBLISHED, group_pairs, pair_losses
 from cse_core.models.encoder import Encoder
 from experiments.schema.scales import RESCALED
+from tests.support.encoders import wiki_tiny
 from tests.support.method_variants import Encoded
 from tests.support.one_by_one import perturb, vector_of
 from tests.support.pinned_defaults import UNSTATED
@@ -28,7 +29,7 @@ def one_thread() -> None:
 
 
 def encoder_of(dropout: float = 0.0) -> Encoder:
-    return Encoder.from_pretrained("wiki-tiny", pooling="mean", dropout=dropout).train()
+    return wiki_tiny(pooling="mean", dropout=dropout).train()
 
 
 def seeded(seed: int = 2) -> torch.Generator:

@@ -24,6 +24,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
+from tests.support.encoders import wiki_tiny
 from tests.support.method_oracles import NoSource, cosine, drawn, slopes, softmax
 from tests.support.training import Killed, stop_at
 
@@ -192,7 +193,7 @@ def test_the_binary_loss_is_finite_where_a_probability_rounds_to_one(exclusion: 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     torch.set_num_threads(1)
-    return Encoder.from_pretrained("wiki-tiny", dropout=0.3)
+    return wiki_tiny(dropout=0.3)
 
 
 def loss_of(method: Any, encoder: Encoder, seed: int = 1) -> tuple[Loss, Batch, list[Tensor]]:
@@ -261,7 +262,7 @@ def test_a_killed_run_resumes_with_the_same_bits_and_trains_no_complement(tmp_pa
         train(run, tmp_path / "killed", on_step=stop_at(2), save_seconds=0.0)
     assert train(run, tmp_path / "killed").curves == whole.curves
     assert set(whole.curves) == {"loss", "loss/contrastive", "loss/share_excluded"}
-    encoder = Encoder.from_pretrained("wiki-tiny")
+    encoder = wiki_tiny()
     assert [name for name, _ in method.modules(encoder, torch.Generator()).named_parameters()] == [
         "head.0.weight",
         "head.0.bias",

@@ -17,6 +17,7 @@ from cse_core.methods.baselines import esimcse
 from cse_core.methods.baselines.esimcse import PUBLISHED, ESimCSE, drawn_places, repeat, repetition_limit, set_random
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
+from tests.support.encoders import wiki_tiny
 from tests.support.one_by_one import nce, perturb, tanh_of, vector_of
 from tests.support.pinned_defaults import UNSTATED
 
@@ -31,7 +32,7 @@ def one_thread() -> None:
 
 
 def encoder_of(dropout: float = 0.0) -> Encoder:
-    return Encoder.from_pretrained("wiki-tiny", pooling="cls", dropout=dropout).train()
+    return wiki_tiny(pooling="cls", dropout=dropout).train()
 
 
 def seeded(seed: int = 2) -> torch.Generator:

@@ -20,6 +20,7 @@ from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
 from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
+from tests.support.encoders import wiki_tiny
 from tests.support.ngram_loops import by_loops, encoder_of, seeded
 from tests.support.one_by_one import perturb, states_of
 from tests.support.pinned_defaults import UNSTATED
@@ -122,7 +123,7 @@ def test_its_convolutions_are_the_encoder_s_own_and_are_trained_once() -> None:
     parameters = list(torch.nn.ModuleList([encoder, modules]).parameters())
     assert len(parameters) == len({id(p) for p in parameters}) == len(list(encoder.parameters()))
     with pytest.raises(ValueError, match="IS-BERT trains the pooling ngrams or ngrams_linear, got mean"):
-        ISBERT().modules(Encoder.from_pretrained("wiki-tiny", pooling="mean"), seeded())
+        ISBERT().modules(wiki_tiny(pooling="mean"), seeded())
 
 
 def test_one_sentence_and_unknown_weightings_are_refused() -> None:
@@ -152,7 +153,7 @@ def test_a_killed_run_resumes_with_the_same_bits_and_its_export_scores_as_it(tmp
     first, second = (Encoder.from_pretrained(tmp_path / name / RUN.key / "last") for name in ("whole", "killed"))
     assert torch.equal(first.encode(TEXTS), second.encode(TEXTS))
     assert first.pooling == "ngrams"
-    fresh = Encoder.from_pretrained("wiki-tiny", pooling="ngrams", generator=seeded(0))
+    fresh = wiki_tiny(pooling="ngrams", generator=seeded(0))
     assert not torch.equal(first.ngrams.convs[1].weight, fresh.ngrams.convs[1].weight)  # ty: ignore
     assert set(whole.curves) == {"loss", "loss/own", "loss/others"}
 

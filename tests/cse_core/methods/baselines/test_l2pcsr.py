@@ -20,6 +20,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
 from experiments.schema.scales import RESCALED
+from tests.support.encoders import wiki_tiny
 from tests.support.method_oracles import cosine, drawn
 from tests.support.training import Killed, stop_at
 
@@ -142,7 +143,7 @@ def test_masks_are_zero_or_one_and_their_factors_zero_half_or_one() -> None:
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     torch.set_num_threads(1)
-    return Encoder.from_pretrained("wiki-tiny", dropout=0.3)
+    return wiki_tiny(dropout=0.3)
 
 
 def text_of(encoder: Encoder, width: int = 0) -> Tokens:
@@ -221,7 +222,7 @@ def test_special_tokens_can_be_spared(encoder: Encoder) -> None:
 
 def test_the_attack_raises_the_loss_and_touches_no_parameters_gradient(encoder: Encoder) -> None:
     """Without dropout, so that every pass is of the same network."""
-    still = Encoder.from_pretrained("wiki-tiny", dropout=0.0).train()
+    still = wiki_tiny(dropout=0.0).train()
     head = PLAIN.modules(still, torch.Generator().manual_seed(2))["head"]
     text = text_of(still)
 
@@ -260,7 +261,7 @@ def test_draws_depend_on_the_steps_generator_alone(encoder: Encoder) -> None:
 
 def test_packed_and_padded_passes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the final masks of the packed pass: near 0 a gradient's sign would be its rounding error's."""
-    still = Encoder.from_pretrained("wiki-tiny", dropout=0.0)
+    still = wiki_tiny(dropout=0.0)
     random = replace(PLAIN, steps=0, threshold=0.3)
     packed = loss_of(random, still)
     monkeypatch.setattr(Encoder, "_runs_packed", False)

@@ -18,6 +18,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
+from tests.support.encoders import wiki_tiny
 from tests.support.method_oracles import NoSource, cosine, drawn, slopes, softmax
 from tests.support.training import Killed, equal, stop_at, weights
 
@@ -171,7 +172,7 @@ def test_networks_exchanged_turn_the_two_divergences_around_and_nothing_else() -
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     torch.set_num_threads(1)
-    return Encoder.from_pretrained("wiki-tiny", dropout=0.3)
+    return wiki_tiny(dropout=0.3)
 
 
 def loss_of(method: Any, encoder: Encoder, modules: Any, seed: int = 1) -> tuple[Loss, Batch]:
@@ -206,7 +207,7 @@ def test_with_no_weight_and_no_peer_it_is_simcse_bit_for_bit(encoder: Encoder) -
 @pytest.mark.parametrize("peer_head", ["shared", "own"])
 def test_both_networks_read_all_views_and_the_peer_starts_as_a_copy(peer_head: str) -> None:
     """Without dropout the same vectors come out, so nothing is left to agree on; the views are drawn as told."""
-    encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.0)
+    encoder = wiki_tiny(dropout=0.0)
     method = PCL(augmentations=("inverse", "repetition"), peer_head=peer_head, positives="logit", temperature=0.06)
     modules = modules_of(method, encoder)
     read: dict[str, list[Tokens]] = {}
@@ -269,7 +270,7 @@ def test_a_killed_run_resumes_with_the_peers_optimiser_state(tmp_path: Any) -> N
         train(run, tmp_path / "killed", on_step=stop_at(2), save_seconds=0.0)
     state = torch.load(tmp_path / "killed" / run.key / "state.pt", weights_only=True)
     trained = len(state["optimizer"]["state"])
-    assert trained == 2 * len(list(Encoder.from_pretrained("wiki-tiny").parameters())) + 4
+    assert trained == 2 * len(list(wiki_tiny().parameters())) + 4
     assert train(run, tmp_path / "killed").curves == whole.curves
     folders = [tmp_path / name for name in ("whole", "killed")]
     assert equal(*(weights(folder, run, "last") for folder in folders))
