@@ -51,6 +51,7 @@ def test_a_run_counts_in_every_row_that_has_it_and_equal_rows_come_once(study, c
     assert "Same" not in set(found["row"])
 
 
+@pytest.mark.slow
 def test_panels_show_means_and_ranges_with_dev_scores_first_in_points(study, curves, lines, tmp_path):
     figure = figure_of(make_figures.draw, make_figures.figure_data_of(study, lines, curves, tmp_path))
     first, second = (panel for panel in figure.axes if panel.get_title())

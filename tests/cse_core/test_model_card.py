@@ -19,6 +19,7 @@ def run(corpus: str, backbone: str = "bert-base-uncased") -> Run:
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.slow
 def test_the_card_states_settings_and_scores_and_the_folder_opens(pooling: str, tmp_path: Path) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
     folder = export(encoder, tmp_path / "my-encoder", run=run("wiki"), scores=SCORES)
@@ -55,6 +56,7 @@ def test_the_card_changes_nothing_that_tells_encoders_apart(tmp_path: Path) -> N
     }
 
 
+@pytest.mark.slow
 def test_an_export_replaces_an_older_one_and_leaves_other_files(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")

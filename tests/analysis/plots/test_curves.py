@@ -21,6 +21,7 @@ def by_seed(drawn: FigureData, label: str, quantity: str) -> np.ndarray:
     return np.array([[found[seed, step] for step in STEPS] for seed in seeds])
 
 
+@pytest.mark.slow
 def test_curves_show_the_studys_columns_only_as_means_with_their_range() -> None:
     study = study_of("whitenedcse-figure3")
     drawn = figure_data_of(study)
@@ -55,6 +56,7 @@ def test_curves_name_what_is_missing_and_have_no_band_for_one_seed() -> None:
     assert "Missing: SimCSE of seed 1, 2; w/ composition." in caption
 
 
+@pytest.mark.slow
 def test_the_rank_loss_is_shown_times_its_weight_beside_contrastive_losses() -> None:
     study = study_of("rankencoder-figure8")
     drawn = figure_data_of(study)

@@ -101,6 +101,7 @@ def only(name: str, row, seed, task):
     return arrays_of(row, seed, task) if task == name else None
 
 
+@pytest.mark.slow
 def test_densities_have_a_panel_a_set_with_the_share_of_similar_pairs() -> None:
     study = study_of("rankencoder-figure9")
     drawn = figure_data_of(study)

@@ -44,6 +44,7 @@ def test_lengths_are_colours_on_one_scale_and_shortcuts_are_told() -> None:
     assert "the other numbers above are means over 3 seeds" in style.caption(figure)
 
 
+@pytest.mark.slow
 def test_lines_join_the_same_pairs_of_high_gold_in_every_panel() -> None:
     study = study_of("whitenedcse-figure1")
     figure = figure_of(embeddings.spaces, figure_data_of(study))

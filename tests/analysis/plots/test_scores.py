@@ -41,6 +41,7 @@ def bars(axes) -> dict[float, np.ndarray]:
     return {float(y[0]): np.asarray(x) for x, y in pairs if len(x) == 2 and y[0] == y[1] and x[0] != x[1]}
 
 
+@pytest.mark.slow
 def test_dots_are_means_with_intervals_and_differences_beside_the_published_ones() -> None:
     study = study_of("rankcse-figure1")
     drawn = figure_data_of(study)

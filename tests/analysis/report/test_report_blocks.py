@@ -86,6 +86,7 @@ def test_runs_are_unique_and_count_those_that_others_need():
     assert found["together"][5] == "0"
 
 
+@pytest.mark.slow
 def test_a_study_leads_to_its_table_and_its_figure():
     line = lines_of(report_blocks.runs_block(choose_studies(["rankcse-figure4"], "small"), read_results("small")))[0]
     assert line[0] == "[rankcse-figure4](analysis/tables/small/rankcse-figure4.md)"
@@ -127,6 +128,7 @@ def test_decided_comparisons_are_those_with_a_verdict_in_claim_order(study, line
     assert decided
 
 
+@pytest.mark.slow
 def test_means_in_the_text_have_the_intervals_of_their_seeds():
     study = choose_studies(["compcse-halves"], "small")[0]
     results = join(study, read_results("small"))

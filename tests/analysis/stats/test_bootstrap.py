@@ -112,6 +112,7 @@ def test_paired_p_is_near_that_of_swapping_the_encoders():
     assert found == pytest.approx(swapped.pvalue, rel=0.4)
 
 
+@pytest.mark.slow
 def test_paired_p_is_small_as_often_as_it_says_where_encoders_are_equally_good():
     p_values = [paired_bootstrap(*some_pairs(60, seed, (1.5, 1.5)), resamples=300).p for seed in range(400)]
     for share in (0.1, 0.5):

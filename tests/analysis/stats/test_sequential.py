@@ -16,6 +16,7 @@ def test_nominal_levels_are_the_published_bounds(looks: int) -> None:
     assert [norm.isf(level / 2) for level in levels] == pytest.approx(PUBLISHED_BOUNDS[looks], abs=2e-4)
 
 
+@pytest.mark.slow
 def test_one_look_spends_everything() -> None:
     assert nominal_levels(0.05, (1.0,)) == pytest.approx((0.05,))
     assert sequential_p([0.03], [1.0]) == pytest.approx(0.03, rel=1e-3)

@@ -29,6 +29,7 @@ def working_controls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("working_controls")
+@pytest.mark.slow
 def test_orders_that_agree_are_supported_and_others_are_not() -> None:
     study = single("plan-orders", "small")
     lines = ordered(study)
@@ -39,6 +40,7 @@ def test_orders_that_agree_are_supported_and_others_are_not() -> None:
 
 
 @pytest.mark.usefixtures("working_controls")
+@pytest.mark.slow
 def test_there_is_no_verdict_before_each_row_that_is_read_has_the_first_looks_seeds() -> None:
     study = single("plan-orders", "small")
     lines = ordered(study)
@@ -65,6 +67,7 @@ def test_seeds_after_the_last_complete_look_are_left_out() -> None:
     assert judge_other_claims([join(study, lines[~lines["key"].isin(seeds[7:])])]) == ALIKE
 
 
+@pytest.mark.slow
 def test_a_family_whose_controls_failed_has_no_verdict() -> None:
     study, controls = single("plan-orders", "small"), single("plan-scoring", "small")
     same = lines_of(controls)

@@ -88,6 +88,7 @@ def test_the_estimate_is_of_the_last_complete_look() -> None:
 
 
 @pytest.mark.parametrize("seeds", [5, 10, 20])
+@pytest.mark.slow
 def test_what_is_detectable_is_detected_by_the_looks_own_bound_in_eighty_of_a_hundred(seeds: int) -> None:
     one = judged(52.0, seeds=seeds, paired=True)
     assert one.estimate

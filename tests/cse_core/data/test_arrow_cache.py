@@ -95,6 +95,7 @@ class TestArrowTable:
         assert len(caplog.messages) == 1
 
     @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+    @pytest.mark.slow
     def test_of_two_processes_one_writes_and_both_read(self, tmp_path: Path):
         fork = multiprocessing.get_context("fork")  # a new interpreter would spend seconds on imports
         barrier, results = fork.Barrier(2), fork.Queue()

@@ -157,6 +157,7 @@ def test_stacking_fills_ids_mask_and_positions() -> None:
 
 
 @pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "mask"])
+@pytest.mark.slow
 def test_tokens_of_different_widths_pass_together_as_alone(pooling: str) -> None:
     encoder = wiki_tiny(pooling=pooling).eval()
     parts = [

@@ -51,6 +51,7 @@ def other_weights(backbone: Path) -> None:
     encoder.save_pretrained(backbone)
 
 
+@pytest.mark.slow
 def test_the_first_run_pins_what_it_takes_by_name(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
     store = tmp_path / "store"
     history = train(run(backbone), store, data=data)
@@ -77,6 +78,7 @@ def test_other_sentences_under_the_name_are_refused(backbone: Path, data: Path, 
     train(run(backbone, seed=1), tmp_path / "another store", data=data)  # as the message says
 
 
+@pytest.mark.slow
 def test_other_weights_under_the_name_are_refused(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
     store, named = tmp_path / "store", Pretrained(str(backbone))
     first = train(run(backbone), store, data=data).data["backbone"]
@@ -94,6 +96,7 @@ def test_what_declares_its_hash_has_no_pin(data: Path, tmp_path: Path, cache: Pa
     assert read_pins(tmp_path / "store") == {}
 
 
+@pytest.mark.slow
 def test_a_teacher_that_learnt_from_other_sentences_is_refused(
     backbone: Path, data: Path, tmp_path: Path, cache: Path
 ) -> None:
@@ -128,6 +131,7 @@ def pin_one(store: Path, number: int, barrier, results) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.slow
 def test_of_many_processes_at_once_one_pins_and_the_others_are_refused(tmp_path: Path) -> None:
     fork = multiprocessing.get_context("fork")  # a new interpreter would spend seconds on imports
     barrier, results = fork.Barrier(6), fork.Queue()

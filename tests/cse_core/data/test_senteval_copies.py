@@ -43,6 +43,7 @@ class TestCopies:
         assert found.files["CR/custrev.neg"][:12] in warning
 
     @pytest.mark.parametrize(("task", "part"), [("cr", "CR"), ("trec", "TREC"), ("mrpc", "MRPC"), ("mr", "MR")])
+    @pytest.mark.slow
     def test_windows_line_ends_warn_and_change_nothing(self, task: str, part: str, copy):
         folder = copy(part)
         clean = labelled_sentences(task, folder).table.to_list()

@@ -41,6 +41,7 @@ def digest(hash_seed: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_hash_seed_of_the_process_changes_nothing():
     assert len({digest("1"), digest("2")}) == 1
 

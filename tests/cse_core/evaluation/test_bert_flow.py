@@ -100,6 +100,7 @@ def jacobian(flow: Flow, x: Tensor) -> Any:
 
 
 @given(st.integers(5, 8), st.integers(1, 3), seeds)
+@pytest.mark.slow
 def test_the_log_determinant_is_that_of_the_jacobian(width: int, levels: int, seed: int) -> None:
     flow, x = moved(width, seed, levels=levels), normal(2, width, seed + 1)
     for row in x:

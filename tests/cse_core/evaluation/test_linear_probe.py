@@ -116,6 +116,7 @@ def expected() -> list[tuple[list[float], Tensor, int]]:
 
 @pytest.mark.parametrize("side_by_side", [1, 2, 3, 100])
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.slow
 def test_mixed_problems_come_back_in_order_however_chunked(side_by_side, threads, expected, monkeypatch) -> None:
     monkeypatch.setattr(linear_probe, "CHUNK", side_by_side)
     torch.set_num_threads(threads)
@@ -196,6 +197,7 @@ def test_a_stopped_weight_decay_keeps_its_weights_while_others_go_on(monkeypatch
 
 
 @pytest.mark.parametrize(("passes", "rounds"), [(4, 51), (2, 101), (3, 67), (300, 1)])
+@pytest.mark.slow
 def test_a_round_begins_while_no_more_than_200_passes_are_done(passes: int, rounds: int, monkeypatch) -> None:
     setting = Setting(folds=5, optimiser="adam", batch=64, tenacity=10**9, passes=passes)
     judged, steps = counted(monkeypatch, "_update_best"), counted(monkeypatch, "_step")

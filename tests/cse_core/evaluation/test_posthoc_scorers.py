@@ -167,6 +167,7 @@ def test_fits_are_on_all_splits_of_a_task_and_once_for_the_same_texts(
     assert found["stsb_dev"].scores.tolist() == found["stsb"].scores.tolist() != found["sts12"].scores.tolist()
 
 
+@pytest.mark.slow
 def test_whitened_and_flowed_score_under_their_pooling_and_fit(
     encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

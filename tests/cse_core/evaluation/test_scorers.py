@@ -70,6 +70,7 @@ def test_an_undefined_cosine_is_zero_and_counted(value: float) -> None:
 
 
 @pytest.mark.parametrize("pooling", [None, *WITHOUT_TEMPLATE])
+@pytest.mark.slow
 def test_a_scorer_gives_the_cosines_of_each_task_under_its_pooling(encoder: Encoder, pooling: str | None) -> None:
     found = Cosine(pooling).pair_scores(encoder, TASKS)
     other = wiki_tiny(pooling=pooling or "cls")

@@ -159,6 +159,7 @@ def test_an_interval_holds_its_lower_edge_alone() -> None:
 
 
 @pytest.mark.parametrize("task", ["sts16", "stsb"])
+@pytest.mark.slow
 def test_correlations_are_those_of_the_cosines_of_all_pairs_and_of_the_disjoint(task: str, real_data: Path) -> None:
     found = outcomes([f"{task}_disjoint", task], real_data)
     first, second, gold = columns(task, data=real_data)

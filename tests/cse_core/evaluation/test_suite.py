@@ -99,6 +99,7 @@ def test_an_unknown_name_is_met_with_the_known_ones() -> None:
         pytest.param((*GROUPS.keys() - {"neighbours", "geometry"}, *FAST_GEOMETRY), marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_everything_asked_for_is_embedded_once_in_one_go(
     groups: tuple[str, ...], real_data: Path, classified: dict[str, tuple]
 ) -> None:
@@ -125,6 +126,7 @@ def test_everything_asked_for_is_embedded_once_in_one_go(
 
 
 @pytest.mark.parametrize("task", [pytest.param(t, marks=[pytest.mark.slow] * (t in LARGE)) for t in TRANSFER])
+@pytest.mark.slow
 def test_classifiers_get_vectors_and_labels_in_sentevals_order(
     task: str, real_data: Path, classified: dict[str, tuple]
 ) -> None:
@@ -237,6 +239,7 @@ def test_a_collapsed_encoder_is_refused_by_name(real_data: Path, classified: dic
     assert scored(["stsb_groups"], real_data, Constant())["stsb_groups"].metrics["kendall"] == 0
 
 
+@pytest.mark.slow
 def test_a_failed_task_leaves_the_others_their_outcomes_and_says_why(real_data: Path) -> None:
     found = evaluate(Constant(), Cosine(), ["stsb", "stsb_groups"], data=real_data)
     assert (list(found.outcomes), list(found.failures)) == (["stsb_groups"], ["stsb"])
@@ -269,6 +272,7 @@ def test_an_undefined_pair_counts_as_zero_and_is_told(real_data: Path) -> None:
         ("phrases", "", 4, ""),
     ],
 )
+@pytest.mark.slow
 def test_a_vector_that_is_not_finite_is_refused_by_sentence(
     task: str, source: str, row: int, side: str, real_data: Path, classified: dict[str, tuple]
 ) -> None:

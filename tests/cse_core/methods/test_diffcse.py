@@ -226,6 +226,7 @@ def test_weight_zero_and_the_tanh_head_is_simcse_bit_for_bit(encoder: Encoder) -
     assert torch.equal(found, outcomes[1][0])
 
 
+@pytest.mark.slow
 def test_the_modules_can_be_saved_and_loaded(encoder: Encoder) -> None:
     """The running moments of the head among them; the same loss follows."""
     method = MLM(inner=replace(MINI, detection_weight=1.0))

@@ -86,6 +86,7 @@ TERMS = {
 
 
 @pytest.mark.parametrize("name", TERMS)
+@pytest.mark.slow
 def test_every_terms_gradient_reaches_both_views(name: str) -> None:
     """By finite differences: a side that is cut off would differ from them."""
     targets = {

@@ -123,6 +123,7 @@ class NoParse:
 
 
 @pytest.mark.parametrize(("name", "field"), KNOBS)
+@pytest.mark.slow
 def test_no_dead_knobs(name: str, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(negation, "_english", NoParse)
     base, moved = MOVES[name][field]
@@ -132,6 +133,7 @@ def test_no_dead_knobs(name: str, field: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.slow
 def test_no_method_leaves_anything_in_the_encoder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All methods share one encoder here: an outcome stays the same after other methods have used it."""
     monkeypatch.setattr(negation, "_english", NoParse)
@@ -168,6 +170,7 @@ def test_every_method_is_a_method(name: str) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("method", TRAINED.values(), ids=TRAINED)
+@pytest.mark.slow
 def test_gradient_reaches_every_parameter(method: Method, precision: str) -> None:
     encoder = encoder_for(method)
     modules = method.modules(encoder, torch.Generator().manual_seed(2)).train()
@@ -194,6 +197,7 @@ def test_every_method_is_among_those_whose_gradient_is_tested() -> None:
 
 
 @pytest.mark.parametrize("method", TRAINED.values(), ids=TRAINED)
+@pytest.mark.slow
 def test_bf16_changes_the_loss_by_rounding_only(method: Method) -> None:
     exact = outcome(method)[2]
     encoder_for(method).precision = "bf16"

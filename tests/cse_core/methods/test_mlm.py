@@ -251,6 +251,7 @@ def test_weight_zero_is_the_inner_method_bit_for_bit(encoder: Encoder) -> None:
     assert torch.equal(batch.generator.get_state(), untouched.generator.get_state())
 
 
+@pytest.mark.slow
 def test_the_head_is_a_copy_of_its_own_that_is_trained() -> None:
     trained = wiki_tiny(dropout=0.1)
     modules = MLM().modules(trained, seeded())

@@ -111,6 +111,7 @@ def test_monotone_maps_leave_spearman_and_straight_ones_pearson(rows: Rows) -> N
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 100, 1379, 5000])
+@pytest.mark.slow
 def test_spearman_has_the_bits_of_scipy_and_pearson_is_its_but_for_rounding(size: int) -> None:
     random = np.random.default_rng(size)
     for trial in range(20):

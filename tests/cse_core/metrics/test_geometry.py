@@ -59,6 +59,7 @@ def test_alignment_in_closed_form() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 40, geometry.BLOCK + 1, 2 * geometry.BLOCK])
+@pytest.mark.slow
 def test_uniformity_is_the_log_of_the_mean_over_all_pairs(n: int) -> None:
     x = drawn(n, 5, seed=n)
     expected = uniformity_by_hand(x)

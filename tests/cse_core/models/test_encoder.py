@@ -51,6 +51,7 @@ def by_hand(folder: Path, text: str, pooling: str) -> list[float]:
 
 @pytest.mark.parametrize("pooling", OF_LAYERS)
 @pytest.mark.parametrize("backbone", ["wiki-tiny", "wiki-mini"])
+@pytest.mark.slow
 def test_every_pooling_is_the_sum_over_tokens_of_automodel(backbone: str, pooling: str) -> None:
     vectors = Encoder.from_pretrained(backbone, pooling=pooling).encode(TEXTS)
     expected = torch.tensor([by_hand(ASSETS / backbone, text, pooling) for text in TEXTS])
@@ -104,6 +105,7 @@ def test_a_saved_folder_can_be_saved_into_again(tmp_path: Path) -> None:
     assert before.keys() == after.keys()
 
 
+@pytest.mark.slow
 def test_dropout_is_kept_by_a_saved_folder_and_can_be_overridden(tmp_path: Path) -> None:
     Encoder.from_pretrained("wiki-tiny", dropout=0.3).save_pretrained(tmp_path / "saved")
 

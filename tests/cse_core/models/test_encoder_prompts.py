@@ -180,6 +180,7 @@ def test_the_same_weights_under_another_pooling(encoder: Encoder, pooling: str) 
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "mask"])
+@pytest.mark.slow
 def test_the_same_pooling_of_fewer_tokens(pooling: str) -> None:
     encoder, long = made(pooling), " ".join(["river", "stone", "bird"] * 10)
     for longest, expected in ((14, 14), (LIMIT, LIMIT), (1_000, LIMIT), (None, LIMIT)):
@@ -203,6 +204,7 @@ def tokens_of(encoder: Encoder, shift: int | None, texts: list[str]) -> Tokens:
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "mask"])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
+@pytest.mark.slow
 def test_positions_count_from_the_first_token(family: str, pooling: str, roberta: Path) -> None:
     folder = roberta if family == "roberta" else ASSETS / "wiki-tiny"
     encoder, texts = made(pooling, folder), ["The dog runs.", "no"]

@@ -16,6 +16,7 @@ SENTENCES = ["A man is playing a guitar.", "", "two dogs  run", "Ünïcödé —
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.slow
 def test_sentence_transformers_gives_the_same_vectors(pooling: str, tmp_path: Path) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
     encoder.save_pretrained(tmp_path / "saved")
@@ -27,6 +28,7 @@ def test_sentence_transformers_gives_the_same_vectors(pooling: str, tmp_path: Pa
     assert torch.equal(again.encode(SENTENCES), ours)
 
 
+@pytest.mark.slow
 def test_a_folder_with_modules_that_we_lack_is_refused_by_their_name(tmp_path: Path) -> None:
     folder = tmp_path / "dense"
     parts = SentenceTransformer(str(_saved(tmp_path)), device="cpu")
@@ -49,6 +51,7 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_any_model_like_bert_gives_the_vectors_that_sentence_transformers_gives(kind: str, tmp_path: Path) -> None:
     """Random weights, wiki-tiny's tokenizer, texts beyond the limit."""
     folder = tmp_path / kind

@@ -164,6 +164,7 @@ def assert_refused(folder: Path, message: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG_WEIGHTS)
+@pytest.mark.slow
 def test_weights_that_are_not_the_configs_are_refused(name: str, folder: Path) -> None:
     change, message = WRONG_WEIGHTS[name]
     change(folder)
@@ -171,6 +172,7 @@ def test_weights_that_are_not_the_configs_are_refused(name: str, folder: Path) -
 
 
 @pytest.mark.parametrize("name", WRONG_TOKENIZERS)
+@pytest.mark.slow
 def test_a_tokenizer_that_is_not_the_embeddings_is_refused(name: str, folder: Path) -> None:
     change, message = WRONG_TOKENIZERS[name]
     change(folder)
@@ -199,6 +201,7 @@ def test_a_damaged_pickle_is_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["encoder.json", "1_Pooling/config.json", "modules.json"])
+@pytest.mark.slow
 def test_a_damaged_description_of_the_pooling_is_named(name: str, tmp_path: Path) -> None:
     pooling, template = ("mask", "{} [MASK]") if name == "encoder.json" else ("mean", "")
     Encoder.from_pretrained("wiki-tiny", pooling=pooling, template=template).save_pretrained(tmp_path / "kept")

@@ -59,6 +59,7 @@ def test_a_third_of_the_width_is_each_window_s(width: int, channels: int) -> Non
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.slow
 def test_an_encoder_s_vectors_are_those_of_each_sentence_by_itself(pooling: str) -> None:
     encoder = encoder_of(pooling)
     found = encoder.encode(TEXTS)
@@ -104,6 +105,7 @@ def test_a_folder_holds_pooling_and_weights(pooling: str, tmp_path: Path) -> Non
     assert torch.equal(mean.encode(TEXTS), wiki_tiny(pooling="mean").encode(TEXTS))
 
 
+@pytest.mark.slow
 def test_other_weights_of_the_pooling_are_another_encoder(tmp_path: Path) -> None:
     for seed in (2, 3):
         encoder_of(seed=seed).save_pretrained(tmp_path / str(seed))
@@ -119,6 +121,7 @@ def test_hashes_of_other_poolings_are_what_they_were() -> None:
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.slow
 def test_sentence_transformers_opens_it_and_gives_the_same_vectors(pooling: str, tmp_path: Path) -> None:
     """One text at a time: beside longer ones it lets states of padding into the last windows, and we do not."""
     sentence_transformers = pytest.importorskip("sentence_transformers")

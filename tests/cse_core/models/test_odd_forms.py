@@ -82,6 +82,7 @@ def folder_of(path: Path, state: State) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.slow
 def test_the_encoder_in_it_is_read(form: str, state: State, expected: Tensor, tmp_path: Path, caplog) -> None:
     folder = folder_of(tmp_path / "odd", FORMS[form](state))
     assert torch.equal(Encoder.from_pretrained(folder).encode(TEXTS), expected)

@@ -80,6 +80,7 @@ def padded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("pooling", ["cls", "mean", "first_last_mean", "mask"])
+@pytest.mark.slow
 def test_the_padded_pass_gives_what_the_packed_one_gives(
     pooling: str, attention: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +120,7 @@ def test_compiled_training_passes_are_the_same_and_evaluation_is_not_compiled(mo
 
 @pytest.mark.parametrize("method", [SimCSE(), PromptBERT()])
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
+@pytest.mark.slow
 def test_batches_have_one_shape_on_a_gpu(
     kind: str, method: Method, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def by_hand(encoder: Encoder, tokens: Tokens, row: int, kept: Tensor | None, fac
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "top2_mean", "first_last_mean"])
 @pytest.mark.parametrize("what", ["tokens", "features", "entries", "factors", "kept and factors"])
+@pytest.mark.slow
 def test_the_lowest_states_are_multiplied(path: str, pooling: str, what: str) -> None:
     encoder = encoder_of(pooling=pooling)
     tokens = tokens_of(encoder)
@@ -191,6 +192,7 @@ def test_more_factors_than_states_are_refused(path: str) -> None:
         encoder(replace(tokens, factors=ones(tokens, 4)))
 
 
+@pytest.mark.slow
 def test_a_still_pass_is_a_call_without_dropout(path: str) -> None:
     encoder, without = encoder_of(dropout=0.3), encoder_of(dropout=0.0)
     tokens = tokens_of(encoder)
@@ -223,6 +225,7 @@ def test_a_still_pass_leaves_the_masks_of_others(path: str) -> None:
     assert not torch.equal(*found[0])
 
 
+@pytest.mark.slow
 def test_activations_that_are_computed_twice_are_scaled_twice(path: str) -> None:
     encoder = encoder_of(dropout=0.3)
     tokens = tokens_of(encoder)

@@ -70,6 +70,7 @@ def test_weight_decay_shrinks_weights_before_each_step_and_leaves_what_has_one_d
     assert torch.equal(*(stepped({"weight_decay": d}, flat, torch.ones(2)) for d in (0.0, 0.5)))
 
 
+@pytest.mark.slow
 def test_weight_decay_moves_weights_and_neither_biases_nor_layer_norms(tmp_path: Path) -> None:
     """After one step from equal starts: by r d w where it decays, to the bit the same where it does not."""
     rate, decay = 3e-4, 1.0

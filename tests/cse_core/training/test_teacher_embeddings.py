@@ -49,6 +49,7 @@ def test_encoders_that_differ_in_pooling_alone_have_vectors_of_their_own(source:
         assert torch.allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_encoders_that_differ_in_configuration_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
     wiki_tiny().save_pretrained(tmp_path / "two")
     shutil.copytree(tmp_path / "two", tmp_path / "four")
@@ -93,6 +94,7 @@ def test_damaged_vectors_are_made_again_with_a_warning(
         ] * warnings
 
 
+@pytest.mark.slow
 def test_vectors_of_another_encoder_under_the_name_are_made_again(
     source: TargetEncoder, cache: Path, tmp_path: Path
 ) -> None:
@@ -113,6 +115,7 @@ def with_another_vocabulary(folder: Path) -> Encoder:
     return Encoder.from_pretrained(folder)
 
 
+@pytest.mark.slow
 def test_a_teacher_with_another_vocabulary_reads_the_sentences(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "long.txt").write_text("\n".join([LONG, "the riverbank is green", "a dog sleeps"]))
     corpus = Corpus(str(tmp_path / "long.txt"), 3)
@@ -165,6 +168,7 @@ def test_rank_vectors_that_would_fill_the_disk_are_refused(
         source.vectors(TINY, select="last", scorer=Ranked(corpus=CORPUS, size=30))
 
 
+@pytest.mark.slow
 def test_examples_that_are_no_sentences_need_a_teacher_with_the_same_vocabulary(tmp_path: Path, cache: Path) -> None:
     source = source_of(tmp_path, method=PromptBERT())
     with_another_vocabulary(tmp_path / "other")
@@ -172,6 +176,7 @@ def test_examples_that_are_no_sentences_need_a_teacher_with_the_same_vocabulary(
         source.vectors(Pretrained(str(tmp_path / "other")), select="last", column="first")
 
 
+@pytest.mark.slow
 def test_columns_have_vectors_of_their_own(tmp_path: Path, cache: Path) -> None:
     source, encoder = source_of(tmp_path, method=PromptBERT()), wiki_tiny()
     first, second, again = (source.vectors(TINY, select="last", column=name) for name in ("first", "second", None))
@@ -227,6 +232,7 @@ def test_samples_are_the_encoders_vectors_and_computed_once(
     assert all(torch.equal(*pair) for pair in zip(again, found, strict=True))
 
 
+@pytest.mark.slow
 def test_sampled_sentences_are_read_in_full_and_from_the_data_folder(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "mine.txt").write_text(f"snow fell\n{LONG}\n\nsnow fell\n{LONG} again\n")
     source = source_of(tmp_path, Corpus("mine", 5), data=tmp_path)
@@ -244,6 +250,7 @@ def test_sampled_sentences_are_read_in_full_and_from_the_data_folder(tmp_path: P
     assert not torch.allclose(found, cut, atol=1e-2)
 
 
+@pytest.mark.slow
 def test_sampled_sentences_that_are_examples_pass_the_encoder_once(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,6 +119,7 @@ def test_a_rankcse_run_stopped_in_the_middle_ends_with_the_same_bits(tmp_path: P
     assert equal(weights(tmp_path, run, "last"), weights(undisturbed.store, run, "last"))
 
 
+@pytest.mark.slow
 def test_a_collapsed_encoder_is_trained_to_its_end_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +200,7 @@ def test_a_run_ends_after_its_most_steps_with_its_rate_at_nothing(tmp_path: Path
     assert train(replace(TINY, max_steps=99), tmp_path / "all").steps == undisturbed.history.steps
 
 
+@pytest.mark.slow
 def test_a_nan_ends_the_run_by_name_and_leaves_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = SimCSE.loss
 

@@ -55,6 +55,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_fp16_unscales_before_it_clips_and_steps_before_it_updates(tmp_path: Path, calls: list[str]) -> None:
     loop = loop_of(RUN, tmp_path)
     calls.clear()
@@ -88,6 +89,7 @@ class Scale:
         return self.factor
 
 
+@pytest.mark.slow
 def test_a_loss_scale_changes_nothing(tmp_path: Path) -> None:
     """The clip sees gradients, not scaled ones: gradients 1,024 times as large end at the same weights."""
     ends = []
@@ -167,6 +169,7 @@ def weight(store: Path, rule: str) -> float:
     return values.pop()
 
 
+@pytest.mark.slow
 def test_each_rule_keeps_the_best_of_the_mean_of_its_own_dev_sets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,7 @@ def difference(loop: Loop, reference: Reference) -> tuple[float, float]:
 
 # 2.7 steps are three (cut off they would be two), and 2.4 are two (rounded up they would be three).
 @pytest.mark.parametrize(("share", "warmup"), [(0.45, 3), (0.4, 2)])
+@pytest.mark.slow
 def test_a_run_is_the_documented_loop_bit_for_bit(tmp_path: Path, share: float, warmup: int) -> None:
     """Two epochs with dropout and a warm-up that is no whole number of steps, gradients above the clip and below it."""
     run = replace(RUN, warmup=share)
@@ -140,6 +141,7 @@ def test_a_run_is_the_documented_loop_bit_for_bit(tmp_path: Path, share: float, 
     assert len({len(ids) for ids in reference.ids}) > 2  # there is something to fill
 
 
+@pytest.mark.slow
 def test_the_fused_optimiser_is_adamw_but_for_rounding(tmp_path: Path) -> None:
     """The losses of the written-out AdamW differ only by rounding.
 
@@ -155,6 +157,7 @@ def test_the_fused_optimiser_is_adamw_but_for_rounding(tmp_path: Path) -> None:
     assert max((a - b).abs().max().item() for a, b in heads) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_batch_is_taught_by_its_own_sentences_vectors(tmp_path: Path) -> None:
     """RankCSE's first epoch: teachers' cosines are those of the batch's truncated sentences, without dropout."""
     shares = {"wiki-mini": 1 / 4, "wiki-tiny": 3 / 4}

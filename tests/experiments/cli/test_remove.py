@@ -109,6 +109,7 @@ class Stopped(Exception):  # noqa: N818 - it simulates a kill, it is no error
 
 @pytest.mark.parametrize("place", ["rmtree", "Manifest.remove", "Table.remove", "replace"])
 @pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.slow
 def test_an_interrupted_removal_ends_with_the_same_command(
     mlruns: Path, monkeypatch: pytest.MonkeyPatch, place: str, at: int
 ) -> None:

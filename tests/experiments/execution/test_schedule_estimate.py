@@ -51,6 +51,7 @@ def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
     }  # its teacher was measured
 
 
+@pytest.mark.slow
 def test_what_was_never_measured_is_estimated_from_the_published_epoch() -> None:
     jobs = jobs_of(choose_studies(["rankcse-table1"], "paper")).values()
     found = expected_seconds(jobs, read_results("paper"))

@@ -56,6 +56,7 @@ def cost(method: Method, **about: Any) -> StepCost:
         (MLM(inner=CompCSE()), 5),
     ],
 )
+@pytest.mark.slow
 def test_a_step_takes_the_rows_of_its_paper(method: Method, rows: int) -> None:
     template: Any = getattr(method, "first", "")
     found = cost(method, **({"pooling": "mask", "template": template} if template else {}))
@@ -129,6 +130,7 @@ def test_what_finished_encoders_embed_is_counted_with_the_runs_own_settings() ->
 
 
 @pytest.mark.parametrize("name", RUNS)
+@pytest.mark.slow
 def test_every_method_can_be_counted_as_published(name: str) -> None:
     run = RUNS[name](SCALES["paper"], "bert-base-uncased")
     assert run

@@ -30,6 +30,7 @@ def test_rows_have_the_seeds_of_a_look() -> None:
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
+@pytest.mark.slow
 def test_a_sweep_trains_every_row_of_a_contrast(scale: str) -> None:
     studies = choose_studies(["plan"], scale)
     jobs = jobs_of(studies)

@@ -141,6 +141,7 @@ def test_every_declared_column_is_spoken_for() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, (_, metric, _) in WANTED.items() if metric != "ROW"])
+@pytest.mark.slow
 def test_a_column_shows_its_tasks_by_its_metric_in_its_unit(name: str) -> None:
     tasks, metric, factor = WANTED[name]
     shown, scores = table((name,))
@@ -151,6 +152,7 @@ def test_a_column_shows_its_tasks_by_its_metric_in_its_unit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, (_, metric, _) in WANTED.items() if metric == "ROW"])
+@pytest.mark.slow
 def test_a_column_without_a_metric_shows_the_rows(name: str) -> None:
     tasks, _, factor = WANTED[name]
     seen = set()

@@ -18,6 +18,8 @@ from tests.support.mlflow_server import free_port, mlflow_server
 from tests.support.polling import until
 from tests.support.tracked_job import JOB, points_of
 
+pytestmark = pytest.mark.slow  # MLflow takes seconds to import and to make a database
+
 
 def begun(key: str) -> RunContent:
     assert key == JOB.key
@@ -33,7 +35,6 @@ def whole_once(tracker: Tracker) -> str:
     return run.info.run_id
 
 
-@pytest.mark.slow
 def test_curves_are_there_while_a_run_trains(tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_log, "POINTS_SHARE", 1.0)
     live = LiveLog(tracker, tmp_path / "store", begun)
@@ -96,7 +97,6 @@ def test_points_take_a_hundredth_of_the_time(tracker: Tracker, store: Path, monk
     assert sum(calls) == step // 4  # in one batch
 
 
-@pytest.mark.slow
 def test_a_server_that_is_killed_holds_nothing_up_and_has_all_when_it_is_back(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

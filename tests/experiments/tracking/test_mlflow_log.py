@@ -25,8 +25,9 @@ from tests.support import tiny_study
 from tests.support.polling import until
 from tests.support.tracked_job import JOB, points_of
 
+pytestmark = pytest.mark.slow  # MLflow takes seconds to import and to make a database
 
-@pytest.mark.slow
+
 def test_keys_are_those_of_all_that_is_logged(tracker: Tracker, store: Path, tmp_path: Path) -> None:
     assert tracker.keys() == set()
     own = tmp_path / "0123456789ab"
@@ -38,7 +39,6 @@ def test_keys_are_those_of_all_that_is_logged(tracker: Tracker, store: Path, tmp
     assert tracker.keys() == {JOB.key, own.name}
 
 
-@pytest.mark.slow
 def test_a_torn_result_is_scored_again(store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     shutil.copytree(store / JOB.key, tmp_path / JOB.key)
     torn = tmp_path / JOB.key / "result.json"
@@ -48,7 +48,6 @@ def test_a_torn_result_is_scored_again(store: Path, tmp_path: Path, caplog: pyte
     assert f"{torn} can't be read" in caplog.text
 
 
-@pytest.mark.slow
 def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, store: Path) -> None:
     run_id = tracker.log(store / JOB.key)
     run = tracker.client.get_run(run_id)
@@ -176,7 +175,6 @@ def test_a_run_that_was_begun_is_continued_if_its_points_are_the_runs_own(tracke
     assert tracker.begin(run_content(describe(JOB))) == ("", set())  # finished: trained again only for its weights
 
 
-@pytest.mark.slow
 def test_a_kill_before_the_parameters_leaves_a_run_that_gets_them(tracker: Tracker, store: Path) -> None:
     bare = tracker.client.create_run(tracker.experiment("tiny"), tags={"key": JOB.key})
     assert tracker.begin(run_content(describe(JOB))) == (bare.info.run_id, set())
@@ -242,7 +240,6 @@ def making(mlruns: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", MAKE, str(mlruns)], env=environment)
 
 
-@pytest.mark.slow
 def test_a_kill_while_the_database_is_made_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
     """Six moments, from the first file on."""
     for moment in range(6):
@@ -258,7 +255,6 @@ def test_a_kill_while_the_database_is_made_leaves_none_or_a_whole_one(tmp_path: 
         assert not list((tmp_path / str(moment)).glob("*.part*"))
 
 
-@pytest.mark.slow
 def test_three_drivers_that_start_at_once_all_work(tmp_path: Path) -> None:
     processes = [making(tmp_path) for _ in range(3)]
     assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
@@ -301,7 +297,6 @@ def test_a_server_can_be_named(tmp_path: Path, empty_database: Path, monkeypatch
     assert not (tmp_path / "mlruns" / "mlflow.db").exists()
 
 
-@pytest.mark.slow
 def test_scores_are_added_to_a_finished_run_without_training_it_again(store: Path, tmp_path: Path) -> None:
     place = ExecutionSettings(tmp_path / "store")
     shutil.copytree(store, place.store)
@@ -330,7 +325,6 @@ def test_a_run_is_described_by_what_it_was_trained_with(store: Path, tmp_path: P
     assert later["environment"]["threads"] == "1"
 
 
-@pytest.mark.slow
 def test_undefined_scores_fail_by_name_and_cost_the_others_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,7 +343,6 @@ def test_undefined_scores_fail_by_name_and_cost_the_others_nothing(
     assert {cell["task"] for cell in execute(job, ExecutionSettings(tmp_path))["cells"]} == set(tasks)
 
 
-@pytest.mark.slow
 def test_what_earlier_scores_came_from_stays_told(tmp_path: Path, real_data: Path) -> None:
     """A later call for other tasks adds to hashes and warnings; it does not replace them."""
     words = Pretrained("glove-6b-50d")
@@ -370,7 +363,6 @@ def test_a_pinned_encoder_with_other_content_is_not_scored(tmp_path: Path) -> No
         execute(job, ExecutionSettings(tmp_path))
 
 
-@pytest.mark.slow
 def test_an_untrained_encoder_is_scored_as_it_is(tmp_path: Path) -> None:
     job = Job(tiny_study.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
     result = execute(job, ExecutionSettings(tmp_path))

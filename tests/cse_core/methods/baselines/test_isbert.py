@@ -99,6 +99,7 @@ def batch_of(encoder: Encoder, texts: list[str]) -> Batch:
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("pooling", ["ngrams", "ngrams_linear"])
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.slow
 def test_a_step_s_loss_is_that_of_sentences_read_one_by_one(
     pooling: str, weighting: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,7 @@ def test_an_overflown_gradient_keeps_what_it_would_spoil() -> None:
 
 @pytest.mark.parametrize("norm", ["entry", "row"])
 @pytest.mark.parametrize("steps", [0, 1, 4])
+@pytest.mark.slow
 def test_the_attack_is_the_loop_on_a_toy_encoder(norm: str, steps: int) -> None:
     n, t, d = 3, 4, 5
     embedded, weights = drawn(2 * n, t, d, seed=1), drawn(3, d, d, seed=2)
