@@ -57,9 +57,7 @@ def print_studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -
     console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, runs))}")
 
 
-def _study_line(
-    study: Study, jobs: Mapping[str, Job], done: Done, runs: pd.DataFrame, store: Path
-) -> tuple[str, ...]:
+def _study_line(study: Study, jobs: Mapping[str, Job], done: Done, runs: pd.DataFrame, store: Path) -> tuple[str, ...]:
     pending = make_plan(jobs, done, store).pending
     finished = len(jobs) - len(pending)
     without_encoder = [row for row in study.rows if row.encoder is None]

@@ -1,7 +1,7 @@
 """The teacher ladder: does a better teacher give a better student, as a dose and a response?
 
 No table of the papers asks it, and it decides no claim: R7 compares two teachers. Students are the plan's where it has
-the same ones, and so are their length of training and seeds.
+the same ones, with their length of training and the first five of their seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from cse_core.evaluation.scorers import Cosine, Scorer, Whitened
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Pretrained, Run
 from experiments.plan.pilots import MINILM, TEACHERS
-from experiments.plan.planned_rows import planned_row, planned_simcse
+from experiments.plan.planned_rows import SEEDS, planned_row, planned_simcse
 from experiments.schema.contrasts import EXPLORATORY, Contrast
 from experiments.schema.published_rows import GLOVE
 from experiments.schema.recipes import rankcse_run, simcse_run
@@ -74,7 +74,7 @@ def _student(scale: Scale, loss: str, rung: str, teachers: Sequence[Teacher]) ->
     order = {"teacher_order": "shuffled"} if rung == SHUFFLED else {}
     run = rankcse_run(scale, BASE, LOSSES[loss], teachers=tuple(teachers), **order) if teachers else None
     short = f"{loss[4:]} {rung.replace('untrained', 'none').replace('MiniLM', 'LM')}"
-    student = planned_row(scale, "", run, TEACHERS, short=short)
+    student = planned_row(scale, "", run, TEACHERS, short=short, seeds=SEEDS)
     why = "" if teachers else NO_BACKBONE.format("BERT-large")
     return replace(student, label=student_label(loss, rung), why=why)
 
@@ -115,7 +115,7 @@ def ladder(scale: Scale) -> Study:
         source="this project",
         question="Does a better teacher give a better student?",
         scale=scale,
-        rows=(replace(simcse, label=SIMCSE), *students, *measured),
+        rows=(replace(simcse, label=SIMCSE, seeds=SEEDS), *students, *measured),
         columns=("sts_avg",),
         contrasts=tuple(_gain(label) for label in trained),
         view="ladder",

@@ -8,7 +8,7 @@ from cse_core.method import with_fields
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Pretrained, Run
 from experiments.plan.pilots import MINILM, TEACHERS, TRANSFER, balanced_rankencoder
-from experiments.plan.planned_rows import SEEDS, planned_row, planned_simcse, planned_study, primary
+from experiments.plan.planned_rows import planned_row, planned_seeds, planned_simcse, planned_study, primary
 from experiments.schema.contrasts import must_help, must_not_help
 from experiments.schema.recipes import mlm_run, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row
@@ -109,7 +109,9 @@ def student_and_teacher(scale: Scale) -> Study:
     """Declare the primary of a student by the ranking loss only against its larger teacher, of its own seed."""
     only_one: dict[str, Any] = {"consistency_weight": 0.0, "contrastive_weight": 0.0}
     student = replace(_rankcse_row(scale, "only ListNet, teachers of its seed", **only_one), vary="all")
-    teacher = row(scale, "its larger teacher", simcse_run(scale, LARGE), LARGE, None, seeds=SEEDS)
+    teacher = row(
+        scale, "its larger teacher", simcse_run(scale, LARGE), LARGE, None, seeds=planned_seeds(scale, TEACHERS)
+    )
     contrasts = [primary("R5", TEACHERS, student, teacher, paired=True)]
     question = "Does a student of rankings only beat its teachers?"
     return planned_study(scale, "plan-student", question, [student, teacher], contrasts)

@@ -17,6 +17,7 @@ from experiments.schema.study import Published, Row, Scale, Study
 EPOCHS = {TEACHERS: 8, TRANSFER: 1, RANKS: 8, WHITENING: 1, COMPOSITION: 1, SCORING: 1}
 SEEDS = PLANNED_SEEDS[:5]  # the first look
 SEEDS_OF = {
+    TEACHERS: PLANNED_SEEDS[:10],
     WHITENING: PLANNED_SEEDS[:10],
     SCORING: PLANNED_SEEDS[:10],
     COMPOSITION: PLANNED_SEEDS[:10],
@@ -28,8 +29,13 @@ def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone
     small = scale.name == "small"
     if small and EPOCHS[family] > 1:
         run, label = with_epochs(run, EPOCHS[family]), f"{label}, {EPOCHS[family]} epochs"
-    seeds = SEEDS_OF.get(family, SEEDS) if small else SEEDS
-    return row(scale, label, run, backbone, more.pop("published", None), **{"seeds": seeds} | more)
+    more = {"seeds": planned_seeds(scale, family)} | more
+    return row(scale, label, run, backbone, more.pop("published", None), **more)
+
+
+def planned_seeds(scale: Scale, family: str) -> tuple[int, ...]:
+    """Return the seeds of the look that a family is at."""
+    return SEEDS_OF.get(family, SEEDS) if scale.name == "small" else SEEDS
 
 
 def primary(
