@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,19 +32,23 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("CSE_CACHE", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         os.environ[name] = str(Path(folder.name) / name.lower())
     os.environ["HF_HUB_OFFLINE"] = "1"
-    gc.disable()  # until all is imported
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Leave what is imported out of garbage collections: scanning it took a tenth of the tests' time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files, with few tests that start many processes, first: as the last ones they would run alone."""
+    """Put the files of experiments first: the longest are among them, and the last one to start would run alone."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/experiments/"))
-
-
-def pytest_collection_finish() -> None:
-    """Leave what was imported out of garbage collections: scanning it took a tenth of the tests' time."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Container, Iterator
 from functools import cache
@@ -174,6 +175,15 @@ def test_no_package_imports_what_it_should_not_need(package: str) -> None:
     names = [name for name in files(package) if not name.startswith(RECORD)]
     wrong = {name: libraries(name) & (LIBRARIES[package] | {"."}) for name in names}
     assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def test_shapes_are_checked_wherever_they_are_declared() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    _, _, listed = config["tool"]["pytest"]["ini_options"]["addopts"].partition("--jaxtyping-packages=")
+    declaring = {module_of(name) for name in files("cse_core") if "jaxtyping" in libraries(name)}
+    assert len(declaring) > 30
+    prefixes = tuple(f"{one}." for one in listed.split(","))
+    assert {module for module in declaring if not f"{module}.".startswith(prefixes)} == set()
 
 
 def test_imports_inside_functions_have_one_reason() -> None:

@@ -132,7 +132,7 @@ def ranking(scale: Scale) -> Study:
 def alignment(scale: Scale) -> Study:
     """Declare RankCSE's primary on alignment, where lower is better."""
     simcse, net = planned_simcse(scale, TEACHERS), planned_row(scale, "ListNet", rankcse_run(scale, BASE), TEACHERS)
-    # A tenth of what SimCSE's alignment is at this scale.
+    # About a seventh of what SimCSE's alignment is at this scale.
     contrasts = [primary("R12", TEACHERS, simcse, net, column="alignment", margin=0.02)]
     return planned_study(scale, "plan-alignment", "Has RankCSE better alignment?", [simcse, net], contrasts)
 

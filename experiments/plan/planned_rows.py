@@ -21,7 +21,7 @@ SEEDS_OF = {
     WHITENING: PLANNED_SEEDS,
     SCORING: PLANNED_SEEDS,
     COMPOSITION: PLANNED_SEEDS[:10],
-}  # families past the first look at `small`
+}  # families with more seeds than the first look at `small`
 
 
 def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone: str = BASE, **more: Any) -> Row:
@@ -34,7 +34,7 @@ def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone
 
 
 def planned_seeds(scale: Scale, family: str) -> tuple[int, ...]:
-    """Return the seeds of the look that a family is at."""
+    """Return a family's seeds: at `small` those of the look that it goes to, else the first five."""
     return SEEDS_OF.get(family, SEEDS) if scale.name == "small" else SEEDS
 
 

@@ -41,10 +41,10 @@ def same(a: Tensor, b: Tensor) -> bool:
     return a.numpy().tobytes() == b.numpy().tobytes() and a.shape == b.shape
 
 
-def wiki_tiny(**settings: Any) -> Encoder:
+def wiki_tiny(**settings: str | float) -> Encoder:
     """A new copy of `Encoder.from_pretrained("wiki-tiny", **settings)`, whose files are read once in a process.
 
-    Copies share their tokenizer.
+    Copies share their tokenizer: a test that changes it loads an encoder of its own.
     """
     return _wiki_tiny(**settings).clone()
 

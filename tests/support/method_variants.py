@@ -32,7 +32,6 @@ from cse_core.methods.sncse import SNCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained
-from tests.support.encoders import wiki_tiny
 
 A, B = Pretrained("a"), Pretrained("b")
 TEACHER, OTHER = Teacher(A), Teacher(B)
@@ -313,7 +312,7 @@ def pooling_of(method: Method) -> str:
 def _encoder(pooling: str, template: str, dropout: float) -> Encoder:
     generator = torch.Generator().manual_seed(0)
     about: Any = {"pooling": pooling, "template": template, "generator": generator}
-    return wiki_tiny(dropout=dropout, **about)
+    return Encoder.from_pretrained("wiki-tiny", dropout=dropout, **about)
 
 
 def length_for(method: Method) -> int:

@@ -5,7 +5,6 @@ from torch import Tensor
 
 from cse_core.models.encoder import Encoder
 from cse_core.models.pooling import NgramPooling
-from tests.support.encoders import wiki_tiny
 
 
 def seeded(seed: int = 2) -> torch.Generator:
@@ -13,7 +12,7 @@ def seeded(seed: int = 2) -> torch.Generator:
 
 
 def encoder_of(pooling: str = "ngrams", seed: int = 2) -> Encoder:
-    return wiki_tiny(pooling=pooling, generator=seeded(seed))
+    return Encoder.from_pretrained("wiki-tiny", pooling=pooling, generator=seeded(seed))
 
 
 def by_loops(states: Tensor, pooling: NgramPooling) -> Tensor:

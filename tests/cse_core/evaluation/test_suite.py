@@ -23,7 +23,6 @@ from cse_core.models.embedding_cache import CachedEncoder
 from tests.support.encoders import Recording, wiki_tiny
 from tests.support.outcomes import CORPUS, RANKED, columns, cosines, exact, scored
 
-LARGE = ("mr", "subj", "mpqa", "sst2")
 FAST_GEOMETRY = ("stsb_dev_geometry", "stsb_dissimilar", "stsb_between", "stsb_similar", "phrases")
 torch.set_num_threads(1)
 
@@ -96,7 +95,7 @@ def test_an_unknown_name_is_met_with_the_known_ones() -> None:
     "groups",
     [
         ("stsb", "sts13_disjoint", "dev", "stsb_test_groups", "cr", "mrpc_fast", *FAST_GEOMETRY),
-        pytest.param((*GROUPS.keys() - {"neighbours", "geometry"}, *FAST_GEOMETRY), marks=pytest.mark.slow),
+        (*GROUPS.keys() - {"neighbours", "geometry"}, *FAST_GEOMETRY),
     ],
 )
 @pytest.mark.slow
@@ -125,7 +124,7 @@ def test_everything_asked_for_is_embedded_once_in_one_go(
     assert {name: outcome.warnings for name, outcome in found.outcomes.items() if outcome.warnings} == {}
 
 
-@pytest.mark.parametrize("task", [pytest.param(t, marks=[pytest.mark.slow] * (t in LARGE)) for t in TRANSFER])
+@pytest.mark.parametrize("task", TRANSFER)
 @pytest.mark.slow
 def test_classifiers_get_vectors_and_labels_in_sentevals_order(
     task: str, real_data: Path, classified: dict[str, tuple]

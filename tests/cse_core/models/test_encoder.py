@@ -16,7 +16,6 @@ from cse_core.models import packed_forward
 from cse_core.models.encoder import Encoder, pool
 from cse_core.models.pretrained import ASSETS, backbone_hash, resolve
 from cse_core.run import POOLINGS
-from tests.support.encoders import wiki_tiny
 
 TEXTS = ["A cat sat.", "the old man walked his dog along the river before breakfast, as he did each day", "no", "É û"]
 LIMIT = 48  # of the embedded tokenizers
@@ -301,20 +300,3 @@ def test_encoding_leaves_modes_and_random_numbers_as_they_were(mode: str) -> Non
     assert torch.equal(encoder.encode(TEXTS), first)
     assert not first.requires_grad
     assert {name: module.training for name, module in encoder.named_modules()} == modes
-
-
-def test_copies_for_tests_are_encoders_as_loaded() -> None:
-    settings: dict[str, Any] = {"pooling": "mean", "dropout": 0.3}
-    with torch.no_grad():
-        for parameter in wiki_tiny(**settings).parameters():
-            parameter.zero_()  # reaches no later copy
-    copied, loaded = wiki_tiny(**settings), Encoder.from_pretrained("wiki-tiny", **settings)
-    assert copied.backbone.config.to_dict() == loaded.backbone.config.to_dict()
-    assert (copied.training, copied.pooling, copied.name) == (loaded.training, loaded.pooling, loaded.name)
-    assert all(parameter.requires_grad for parameter in copied.parameters())
-    for encoder in (copied, loaded):
-        encoder.train()
-    tokens = pad(loaded.tokenise(TEXTS), loaded.pad_id)
-    with torch.random.fork_rng():
-        (ours,), (theirs,) = ((torch.manual_seed(0), encoder(tokens))[1] for encoder in (copied, loaded))
-    assert torch.equal(ours, theirs)

@@ -120,7 +120,7 @@ def test_a_template_and_the_pooling_mask_go_together() -> None:
         (None, FIRST, "a template requires pooling 'mask', got no pooling for 'This"),
     ):
         with pytest.raises(ValueError, match=message):
-            wiki_tiny(pooling=pooling, template=template)
+            Encoder.from_pretrained("wiki-tiny", pooling=pooling, template=template)
     for encoder in (wiki_tiny(), prompting()):
         with pytest.raises(ValueError, match=go_together):
             encoder.with_pooling("mask")

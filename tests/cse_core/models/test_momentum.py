@@ -1,4 +1,4 @@
-"""The slow copy against its recursion, the queue against a list, and what of both is saved."""
+"""Copies are the encoder, the slow one against its recursion, the queue against a list; what of both is saved."""
 
 import copy
 import io
@@ -196,3 +196,20 @@ def test_a_slow_copy_does_not_follow_by_itself() -> None:
     moved(encoder, 3)
     assert torch.equal(slow(tokens)[0], before)
     assert not torch.allclose(encoder(tokens)[0], before, atol=1e-2)
+
+
+def test_copies_for_tests_are_encoders_as_loaded() -> None:
+    settings: dict[str, Any] = {"pooling": "mean", "dropout": 0.3}
+    with torch.no_grad():
+        for parameter in wiki_tiny(**settings).parameters():
+            parameter.zero_()  # reaches no later copy
+    copied, loaded = wiki_tiny(**settings), Encoder.from_pretrained("wiki-tiny", **settings)
+    assert copied.backbone.config.to_dict() == loaded.backbone.config.to_dict()
+    assert (copied.training, copied.pooling, copied.name) == (loaded.training, loaded.pooling, loaded.name)
+    assert all(parameter.requires_grad for parameter in copied.parameters())
+    for encoder in (copied, loaded):
+        encoder.train()
+    tokens = pad(loaded.tokenise(TEXTS), loaded.pad_id)
+    with torch.random.fork_rng():
+        (ours,), (theirs,) = ((torch.manual_seed(0), encoder(tokens))[1] for encoder in (copied, loaded))
+    assert torch.equal(ours, theirs)

@@ -159,7 +159,7 @@ def test_views_copies_and_caches_carry_the_weights() -> None:
 
 def test_an_encoder_without_the_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="wiki-tiny: holds no weights of the pooling ngrams; only training makes new"):
-        wiki_tiny(pooling="ngrams")
+        Encoder.from_pretrained("wiki-tiny", pooling="ngrams")
     with pytest.raises(ValueError, match="weights go with the poolings ngrams, ngrams_linear only, got ngrams"):
         wiki_tiny(pooling="mean").with_pooling("ngrams")
     about: Any = {"backbone": Pretrained("wiki-tiny"), "corpus": Corpus("synthetic", 32), "pooling": "ngrams"}

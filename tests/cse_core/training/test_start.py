@@ -113,7 +113,7 @@ def test_a_trained_pooling_is_part_of_the_start_and_one_that_lacks_it_is_refused
     pooled = replace(BASE, method=ISBERT(), pooling="ngrams")
     train(pooled, tmp_path, rules=("last",))
     generator = torch.Generator().manual_seed(7)
-    encoder = wiki_tiny(pooling="ngrams", generator=generator)
+    encoder = Encoder.from_pretrained("wiki-tiny", pooling="ngrams", generator=generator)
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
     load_starting_weights(encoder, RankEncoder(base=pooled, select="last", start="base", rank_weight=0.0), tmp_path)
     kept = Encoder.from_pretrained(tmp_path / pooled.key / "last").state_dict()

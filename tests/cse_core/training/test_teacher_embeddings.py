@@ -108,7 +108,7 @@ def test_vectors_of_another_encoder_under_the_name_are_made_again(
 
 
 def with_another_vocabulary(folder: Path) -> Encoder:
-    other = wiki_tiny(pooling="mean")
+    other = Encoder.from_pretrained("wiki-tiny", pooling="mean")
     other.tokenizer.add_tokens(["riverbank"])
     other.backbone.resize_token_embeddings(len(other.tokenizer))
     other.save_pretrained(folder)

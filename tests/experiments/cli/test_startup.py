@@ -83,7 +83,7 @@ def seconds_of(*arguments: str) -> tuple[float, str]:
 def test_help_and_refusals_come_at_once(calls: dict[tuple[str, tuple[str, ...]], str], slow: set[str]) -> None:
     """Several calls in one process, so that each by itself takes less than their sum.
 
-    Other processes on the same core stretch processor time by up to a half: the least of three counts.
+    Other processes on the same core stretch processor time by up to a half, so the smallest of three times is compared.
     """
     tries = [(seconds_of("-c", CHILD, json.dumps(list(calls))), seconds_of("-c", "import torch")) for _ in range(3)]
     (_, output), _ = tries[0]

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.execution.plan import jobs_of
-from experiments.plan.planned_rows import SEEDS_OF
+from experiments.plan.pilots import COMPOSITION, RANKS, SCORING, TEACHERS, TRANSFER, WHITENING
 from experiments.schema.contrasts import HEADLINES, LOOKS
 from experiments.schema.scales import PLANNED_SEEDS
 from experiments.studies.catalogue import choose_studies
@@ -22,10 +22,11 @@ def test_first_claims_have_ten_seeds_at_the_published_scale_and_others_five() ->
 
 
 def test_rows_have_the_seeds_of_a_look() -> None:
+    looks = {TEACHERS: 10, TRANSFER: 5, RANKS: 5, WHITENING: 20, COMPOSITION: 10, SCORING: 20}
+    assert set(looks.values()) <= set(LOOKS)
     for study in choose_studies(["plan"], "small"):
         for contrast in study.contrasts:
-            expected = SEEDS_OF.get(contrast.family, PLANNED_SEEDS[: LOOKS[0]])
-            assert len(expected) in LOOKS
+            expected = PLANNED_SEEDS[: looks[contrast.family]]
             assert all(row.seeds in (expected, ()) for row in study.rows if row.label in contrast.rows)
 
 

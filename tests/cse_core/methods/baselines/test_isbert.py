@@ -154,7 +154,7 @@ def test_a_killed_run_resumes_with_the_same_bits_and_its_export_scores_as_it(tmp
     first, second = (Encoder.from_pretrained(tmp_path / name / RUN.key / "last") for name in ("whole", "killed"))
     assert torch.equal(first.encode(TEXTS), second.encode(TEXTS))
     assert first.pooling == "ngrams"
-    fresh = wiki_tiny(pooling="ngrams", generator=seeded(0))
+    fresh = Encoder.from_pretrained("wiki-tiny", pooling="ngrams", generator=seeded(0))
     assert not torch.equal(first.ngrams.convs[1].weight, fresh.ngrams.convs[1].weight)  # ty: ignore
     assert set(whole.curves) == {"loss", "loss/own", "loss/others"}
 
