@@ -47,7 +47,7 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files of experiments first: the longest are among them, and the last one to start would run alone."""
+    """Put the files of experiments first: the longest are among them, and the last to start would run by itself."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/experiments/"))
 
 

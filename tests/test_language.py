@@ -4,7 +4,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +17,11 @@ FILES = [
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
     if "assets" not in path.parts  # how the backbones were made: a record, left as it ran
+]
+TESTS = [  # these two name what they look for, and a column of the record
+    path.relative_to(ROOT).as_posix()
+    for path in sorted((ROOT / "tests").rglob("*.py"))
+    if path.name not in ("test_language.py", "measure.py")
 ]
 PHRASES = re.compile(  # each with what to say in its place
     r"""\b( told | tells? | telling          # warn, report; "tell apart" is distinguish
@@ -90,6 +95,11 @@ def prose(name: str) -> Iterator[tuple[int, str]]:
         constants = (node for node in ast.walk(tree(name)) if isinstance(node, ast.Constant))
         strings = ((n.lineno, n.value) for n in constants if isinstance(n.value, str) and n.lineno not in skip)
         yield from ((line, text) for line, text in strings if text not in RECORDED)
+    yield from comments(name)
+
+
+def comments(name: str) -> Iterator[tuple[int, str]]:
+    """Every comment of a file, with its line."""
     last = 0
     for token in tokenize.generate_tokens(io.StringIO((ROOT / name).read_text()).readline):
         if token.type == tokenize.COMMENT:
@@ -111,11 +121,23 @@ def names(name: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
 
 
+def dialect(texts: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Phrases in texts that have plainer words, each with its line."""
+    lines = [(line, " ".join(text.split())) for line, text in texts]
+    return [(line, m.group()) for line, text in lines for m in (*PHRASES.finditer(text), *OPENERS.finditer(text))]
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_prose_is_plain(name: str) -> None:
-    texts = [(line, " ".join(text.split())) for line, text in prose(name)]
-    hits = [(line, m.group()) for line, text in texts for m in (*PHRASES.finditer(text), *OPENERS.finditer(text))]
-    assert hits == []
+    assert dialect(prose(name)) == []
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_tests_are_named_and_explained_in_plain_words(name: str) -> None:
+    assert dialect((line, text) for _, text, line in docstrings(name)) == []
+    assert dialect(comments(name)) == []
+    functions = (node for node in ast.walk(tree(name)) if isinstance(node, ast.FunctionDef | ast.ClassDef))
+    assert dialect((node.lineno, f"_ {node.name.replace('_', ' ')}") for node in functions) == []
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -48,12 +48,12 @@ def made(record: Path, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def check(mlruns: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     """What the two commands say; both fail, or neither."""
-    told = []
+    printed = []
     for command in (make_tables, make_figures):
         status = command.main(check=True, mlruns=mlruns)
-        told.append(capsys.readouterr().out)
-        assert ("0 differences" in told[-1].splitlines()[-1]) is (status == 0)
-    return told[0], told[1]
+        printed.append(capsys.readouterr().out)
+        assert ("0 differences" in printed[-1].splitlines()[-1]) is (status == 0)
+    return printed[0], printed[1]
 
 
 def alter(path: Path, at: int = -5) -> None:
@@ -74,8 +74,8 @@ def test_nothing_differs_from_what_was_made(made: Path, capsys: pytest.CaptureFi
 def test_a_changed_byte_is_named(made: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     alter(made / name)
     capsys.readouterr()
-    for told in check(made, capsys):
-        assert f"{made / name}: its SHA-256 is" in told
+    for printed in check(made, capsys):
+        assert f"{made / name}: its SHA-256 is" in printed
 
 
 @pytest.mark.slow
@@ -83,8 +83,8 @@ def test_a_changed_byte_is_named(made: Path, name: str, capsys: pytest.CaptureFi
 def test_a_missing_file_is_named(made: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     (made / name).unlink()
     capsys.readouterr()
-    for told in check(made, capsys):
-        assert f"{made / name}: missing" in told
+    for printed in check(made, capsys):
+        assert f"{made / name}: missing" in printed
 
 
 @pytest.mark.slow
@@ -93,9 +93,9 @@ def test_a_changed_table_is_named_once(made: Path, capsys: pytest.CaptureFixture
     alter(path)
     capsys.readouterr()
     assert make_tables.main(check=True, mlruns=made) == 1
-    told = capsys.readouterr().out
-    assert told.count(f"{path}: ") == 1
-    assert told.endswith("1 differences from the record\n")
+    printed = capsys.readouterr().out
+    assert printed.count(f"{path}: ") == 1
+    assert printed.endswith("1 differences from the record\n")
 
 
 @pytest.mark.slow
@@ -113,8 +113,8 @@ def test_a_file_that_nothing_made_is_named(made: Path, capsys: pytest.CaptureFix
 def test_a_manifest_that_is_gone_is_named(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (made / "SHA256SUMS").unlink()
     capsys.readouterr()
-    for told in check(made, capsys):
-        assert f"{made / 'SHA256SUMS'}: missing" in told
+    for printed in check(made, capsys):
+        assert f"{made / 'SHA256SUMS'}: missing" in printed
 
 
 def test_runs_of_no_study_are_a_page(made: Path) -> None:

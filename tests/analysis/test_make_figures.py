@@ -21,7 +21,7 @@ from tests.support.figure_records import arrays_of, figure_of, lines_of, points_
 
 @pytest.fixture
 def curves(study: Study) -> pd.DataFrame:
-    """Two quantities at two steps; the values tell row and seed apart."""
+    """Two quantities at two steps; the values differ by row and seed."""
     points = []
     for i, row in enumerate(study.rows[:3]):
         for seed, key in row.keys().items():

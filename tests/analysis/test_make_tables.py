@@ -26,7 +26,7 @@ BLOCKS = "Prose.\n\n<!-- table toy small -->\nold\n<!-- end -->\n\nMore.\n<!-- v
 
 @pytest.fixture
 def places(tmp_path: Path, mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Folders:
-    """A project with the toy study alone and a report, tables written."""
+    """A project with only the toy study and a report, tables written."""
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
     monkeypatch.setattr(catalogue, "EVERYTHING", ("all",))
     found = Folders(mlruns=mlruns, tables=tmp_path / "tables", pages=(tmp_path / "REPORT.md",))
@@ -77,7 +77,7 @@ def test_a_published_mean_is_compared_with_the_interval_for_as_many_runs(paper, 
     assert other[6] != row[6]
 
 
-def test_averages_alone_are_compared_with_the_published_where_there_are_some(paper, lines):
+def test_only_averages_are_compared_with_the_published_where_there_are_some(paper, lines):
     wider = replace(paper, columns=("sts12", "sts_avg"))
     first = replace(
         paper.rows[0], published=replace(paper.rows[0].published, columns={"sts12": "TR Avg", "sts_avg": "STS Avg"})
@@ -115,7 +115,7 @@ def test_made_twice_is_the_same_and_passes_the_check(places):
     assert not list(places.tables.rglob("*.part"))
 
 
-def test_blocks_are_filled_and_prose_is_left_alone(places):
+def test_blocks_are_filled_and_prose_is_unchanged(places):
     report = places.pages[0].read_text()
     page = (places.tables / "small" / "toy.md").read_text()
     assert report.startswith("Prose.\n\n<!-- table toy small -->\n|  | STS avg, ours |")
@@ -162,7 +162,7 @@ def test_check_finds_an_edited_block(places):
     assert found.startswith(str(places.pages[0]))
 
 
-def test_check_leaves_prose_alone(places):
+def test_check_does_not_change_prose(places):
     places.pages[0].write_text("Other prose.\n" + places.pages[0].read_text())
     assert check(places) == []
 

@@ -51,7 +51,7 @@ def loop_of(model: str, batch: int, store: Path, method: Method | None = None, *
 
 
 def step_seconds(loop: Loop) -> Callable[[], float]:
-    """Seconds of a step, by the wall clock over many that nobody waits for."""
+    """Seconds of a step, by the wall clock over many without synchronisation."""
     for step in range(WARM):
         loop.train_step(step)
 

@@ -35,7 +35,7 @@ ROUNDS, FEWER_ROUNDS = 80, 20
 
 @dataclass(frozen=True, kw_only=True)
 class Plain(SimCSE):
-    """SimCSE with `passes` dropout views, the first against each of the others (against itself if it is alone)."""
+    """SimCSE with `passes` dropout views, the first against each of the others (itself if there is no other)."""
 
     name: ClassVar[str] = "plain"
     passes: int = 2

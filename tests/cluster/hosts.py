@@ -15,11 +15,11 @@ from pathlib import Path
 NEEDED = ("ip", "sshd", "ssh", "rsync", "curl", "unshare")
 BRIDGE = "cse-bridge"
 NETWORK = "10.77.0"
-HOME = "/mnt"  # a folder that every machine has and nobody needs
+HOME = "/mnt"  # a folder that every machine has and none needs
 
 
 def lacking() -> str:
-    """Why two hosts can't be had here; empty if they can."""
+    """Return why two hosts can't be made here; empty if they can."""
     if os.geteuid() != 0:
         return "two hosts need root"
     absent = [name for name in NEEDED if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")]

@@ -58,7 +58,7 @@ def test_a_word_that_ray_does_not_know_is_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", LAUNCHED, ids=lambda path: path.name)
-def test_launched_clusters_have_the_same_checkout_and_secrets_and_listen_inside_alone(path: Path) -> None:
+def test_launched_clusters_have_the_same_checkout_and_secrets_and_listen_only_inside(path: Path) -> None:
     form, own = loaded(path), loaded(LAUNCHED[0])
     for name in ("file_mounts", "rsync_exclude", "head_setup_commands", "worker_start_ray_commands"):
         assert form[name] == own[name]
@@ -132,7 +132,7 @@ def test_kubernetes_form_runs_a_sweep_of_this_project() -> None:
 def test_slurms_form_runs_a_sweep_on_the_nodes_that_slurm_gives(
     tmp_path: Path, study: str, status: int, said: str
 ) -> None:
-    """Slurm itself is not here: its two commands are stood for by what they do for a job of one node.
+    """Slurm itself is not here: its two commands are replaced by what they do for a job of one node.
 
     On a host of its own, as Ray starts on no machine that has another Ray.
     """

@@ -38,11 +38,11 @@ ACROSS_MACHINES = 1e-12
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def single_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The mlruns folder of a quickstart on one machine."""
     if "CSE_QUICKSTART" in os.environ:
         return Path(os.environ["CSE_QUICKSTART"])
-    mlruns = tmp_path_factory.mktemp("alone")
+    mlruns = tmp_path_factory.mktemp("single_host")
     given = [sys.executable, "experiments/sweep.py", "quickstart", "--mlruns", str(mlruns)]
     subprocess.run(given, cwd=ROOT, check=True, timeout=600)
     return mlruns
@@ -92,7 +92,7 @@ def weights(store: Path) -> dict[str, dict[str, torch.Tensor]]:
 def held(worker: Host, shared: Path) -> str:
     """A run that the worker has trained and not scored yet, and now can't, for it is stopped; empty if there is none.
 
-    There it has told the driver all that it tells before its end, and nothing keeps it from ending late.
+    By then it has reported to the driver all but its end, and nothing keeps it from ending late.
     """
 
     def trained(folder: Path) -> bool:
@@ -123,9 +123,9 @@ def assert_nothing_late_counts(worker: Host, place: Path) -> None:
 
 
 def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
-    running: tuple[Cluster, Host, Host, Path], alone: Path, tmp_path: Path
+    running: tuple[Cluster, Host, Host, Path], single_host: Path, tmp_path: Path
 ) -> None:
-    """The other resumes from its last state; it lives on and ends late. MLflow is away for a minute meanwhile."""
+    """The other resumes from its last state; it survives and ends late. MLflow is unreachable for a minute."""
     cluster, head, worker, shared = running
     begun = cluster.begin("submit", "experiments/sweep.py", "quickstart", "--share-seconds", "2")
     with begun as submitted, ExitStack() as stack:
@@ -146,9 +146,9 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     logs = [path.read_text() for path in head.home.parent.glob("ray/session_2*/logs/worker-*.err")]
     assert any(f"run {key} resumes from" in log for log in logs)
     found = head.home / "cse" / "mlruns"
-    assert_same(recorded(found), recorded(alone))
-    assert_same(csv_record.read_curves("quickstart", found), csv_record.read_curves("quickstart", alone))
-    trained = weights(alone / "store")
+    assert_same(recorded(found), recorded(single_host))
+    assert_same(csv_record.read_curves("quickstart", found), csv_record.read_curves("quickstart", single_host))
+    trained = weights(single_host / "store")
     for run in {name.partition("/")[0] for name in trained}:
         assert Shared(shared.as_uri()).fetch(run, tmp_path) == 1
     published = weights(tmp_path)
@@ -201,9 +201,9 @@ def test_nothing_listens_beyond_the_cluster_without_a_secret(
 
 
 def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
-    running: tuple[Cluster, Host, Host, Path], alone: Path, tmp_path: Path
+    running: tuple[Cluster, Host, Host, Path], single_host: Path, tmp_path: Path
 ) -> None:
-    """Slurm itself is not here: its two commands are stood for by what they do for a job of two nodes."""
+    """Slurm itself is not here: its two commands are replaced by what they do for a job of two nodes."""
     cluster, *nodes, _ = running
     assert cluster.ray("down --yes").returncode == 0
     for node in nodes:  # also what is left where the link was cut, and the raylet gone
@@ -228,7 +228,7 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     asked = [*nodes[0].ssh, f"cd {ROOT} && {shlex.join(['env', *setting, *words])}"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert_same(recorded(tmp_path / "mlruns"), recorded(alone))
+    assert_same(recorded(tmp_path / "mlruns"), recorded(single_host))
     assert "7 runs, 0 done, 7 to do" in done.stdout
     assert "cluster: 2 cores, 0 GPUs" in done.stdout
     assert not (tmp_path / "mlruns" / "store").exists()

@@ -44,7 +44,7 @@ def test_the_card_states_settings_and_scores_and_the_folder_opens(pooling: str, 
     assert torch.allclose(ours, theirs, atol=1e-5, rtol=0)
 
 
-def test_the_card_changes_nothing_that_tells_encoders_apart(tmp_path: Path) -> None:
+def test_the_card_changes_nothing_that_distinguishes_encoders(tmp_path: Path) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", pooling="mean")
     encoder.save_pretrained(tmp_path / "plain")
     export(encoder, tmp_path / "carded", scores=SCORES)

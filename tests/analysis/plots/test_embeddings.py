@@ -25,7 +25,7 @@ def panels(figure) -> list:
     return [axes for axes in figure.axes if axes.get_title() or axes.get_title(loc="left")]
 
 
-def test_lengths_are_colours_on_one_scale_and_shortcuts_are_told() -> None:
+def test_lengths_are_colours_on_one_scale_and_shortcuts_are_named() -> None:
     study = study_of("compcse-figure5")
     drawn = figure_data_of(study)
     figure = figure_of(embeddings.spaces, drawn)

@@ -1,4 +1,4 @@
-"""One look a method in all figures, told apart without colour; names that do not touch; what is missing, in words."""
+"""One look a method in all figures, distinct without colour; names that do not touch; what is missing, in words."""
 
 import math
 from dataclasses import replace
@@ -19,7 +19,7 @@ from experiments.schema.study import Row
 from experiments.studies import catalogue
 from tests.support.figure_records import empty, figure_data_of, lines_of, row_of, study_of
 
-# Vienot, Brettel, Mollon 1999: what protanopes and deuteranopes see of linear RGB, from red and green alone.
+# Vienot, Brettel, Mollon 1999: what protanopes and deuteranopes see of linear RGB, from red and green only.
 BLIND = {
     "none": np.eye(3),
     "protan": np.array([[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]]),
@@ -46,7 +46,7 @@ def lab(colour: str, seen: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", BLIND)
-def test_methods_that_stand_together_have_colours_that_everyone_tells_apart(kind: str) -> None:
+def test_methods_in_one_figure_have_colours_that_everyone_can_distinguish(kind: str) -> None:
     for names in TOGETHER:
         for a, b in combinations(names, 2):
             distance = np.linalg.norm(np.subtract(*(lab(style.LOOKS[n].colour, BLIND[kind]) for n in (a, b))))
@@ -59,7 +59,7 @@ def test_every_method_has_its_own_colour_and_its_own_mark() -> None:
 
 
 @pytest.mark.parametrize("kind", BLIND)
-def test_spare_colours_are_told_apart_from_all_others(kind: str) -> None:
+def test_spare_colours_differ_from_all_others(kind: str) -> None:
     colours = [look.colour for look in (*style.SPARE_LOOKS, *style.LOOKS.values())]
     for i, spare in enumerate(colours[: len(style.SPARE_LOOKS)]):
         for other in colours[i + 1 :]:
@@ -175,7 +175,7 @@ def test_long_lists_of_what_is_missing_are_cut_with_a_count() -> None:
     assert figure_data.missing_sentence(list("abcdef")) == "Missing: a; b; c; d and 2 more."
 
 
-def test_seeds_are_told_without_rows_that_have_none() -> None:
+def test_numbers_of_seeds_leave_out_rows_that_have_none() -> None:
     assert [figure_data.seeds_text(counts) for counts in ((3, 3, 0), (1,), (1, 3, 2))] == [
         "3 seeds",
         "1 seed",

@@ -33,7 +33,7 @@ def block(folder: Path, *runs: dict[str, Any]) -> str:
     return audit_block("small", folder)
 
 
-def test_an_audit_that_nobody_made_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_an_audit_that_was_not_made_is_shown_as_missing(tmp_path: Path) -> None:
     assert audit_block("small", tmp_path) == "Not audited yet."
 
 

@@ -16,7 +16,7 @@ def write(folder: Path, name: str, rows: list[dict]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "wanted", "expected"),
+    ("ratio", "aim", "expected"),
     [
         (1.5, "at least 1.5", "yes"),
         (1.49, "at least 1.5", "**no**"),
@@ -25,14 +25,14 @@ def write(folder: Path, name: str, rows: list[dict]) -> None:
         (9.0, "", "\N{EN DASH}"),
     ],
 )
-def test_an_aim_is_met_or_not(ratio: float, wanted: str, expected: str) -> None:
-    assert meets_aim(ratio, wanted) == expected
+def test_an_aim_is_met_or_not(ratio: float, aim: str, expected: str) -> None:
+    assert meets_aim(ratio, aim) == expected
 
 
-@pytest.mark.parametrize("wanted", ["below 2", "at last 2", "at least", "at most 2 s"])
-def test_an_aim_that_says_nothing_is_refused(wanted: str) -> None:
+@pytest.mark.parametrize("aim", ["below 2", "at last 2", "at least", "at most 2 s"])
+def test_an_aim_that_says_nothing_is_refused(aim: str) -> None:
     with pytest.raises(ValueError, match="an aim reads"):
-        meets_aim(1.0, wanted)
+        meets_aim(1.0, aim)
 
 
 def test_ratios_show_their_spread_their_aim_and_the_machine(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_profiles_stand_side_by_side_and_add_up(tmp_path: Path) -> None:
     assert lines[2:5] == ["| products | 3.0 | 1.5 |", "| dropout | 1.0 | 0.1 |", "| **together** | 4.0 | 1.6 |"]
 
 
-def test_what_nobody_measured_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_what_was_not_measured_is_shown_as_missing(tmp_path: Path) -> None:
     assert "Not measured" in block("ratios", "cpu", tmp_path)
     write(tmp_path, "ratios", [{"what": "a step"}])
     assert "Not measured" in block("ratios", "cuda", tmp_path)

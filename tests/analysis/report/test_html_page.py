@@ -15,7 +15,7 @@ from analysis.stats.contrast_tests import ContrastEstimate
 from analysis.verdicts.claims import claims
 from analysis.verdicts.method_gains import GROUPS, MethodGain
 
-PICTURE = bytes(range(256))  # nobody looks at it
+PICTURE = bytes(range(256))  # not looked at
 
 
 class Read(HTMLParser):

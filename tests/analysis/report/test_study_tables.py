@@ -51,9 +51,9 @@ def test_targets_have_their_places_by_score_and_equal_ones_the_better_place(stud
     shown = replace(study, rows=(row,), columns=names, comparisons=(), view="examples")
     (grid,) = study_tables.grids(join(shown, frame(lines)))
     values = [cosines[f"cosine.{i}"] for i in range(1, 6)]
-    wanted = [f"{x:.2f} ({1 + sum(other > x for other in values)})" for x in values]
-    assert [line[1] for line in grid.rows] == wanted
-    assert len({text.split()[1] for text in wanted}) < 5  # two targets share a place
+    expected = [f"{x:.2f} ({1 + sum(other > x for other in values)})" for x in values]
+    assert [line[1] for line in grid.rows] == expected
+    assert len({text.split()[1] for text in expected}) < 5  # two targets share a place
 
 
 def test_kept_steps_are_those_of_runs_that_a_dev_score_chose_once_each(study: Study) -> None:

@@ -39,7 +39,7 @@ def test_intervals_are_percentiles_over_every_draw_of_seeds_within_rungs() -> No
 
 
 def test_a_shift_of_all_responses_changes_nothing() -> None:
-    """So that gains over one baseline and the students' own scores have the same order."""
+    """Gains over one baseline and the students' own scores have the same order."""
     shifted = [[value - 1.3 for value in seeds] for seeds in RESPONSES]
     assert dose_response(DOSES, shifted, resamples=500) == dose_response(DOSES, RESPONSES, resamples=500)
 

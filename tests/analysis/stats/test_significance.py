@@ -149,7 +149,7 @@ def test_expected_maximum_is_the_mean_over_all_choices(scores):
 
 
 def test_expected_maximum_of_many_trials_is_in_closed_form():
-    """Of 1 to n, the best of k is (n + 1) k / (k + 1); binomials of 2,000 would not fit a float."""
+    """The best of k of 1 to n is (n + 1) k / (k + 1); binomials of 2,000 would not fit a float."""
     n, k = 2000, np.arange(1, 2001)
     assert significance.expected_maximum(list(range(1, n + 1))) == pytest.approx((n + 1) * k / (k + 1))
     with pytest.raises(ValueError, match="scores: expected a list of at least one number"):

@@ -42,7 +42,7 @@ def test_published_gains_are_those_of_one_table() -> None:
     assert published["WhitenedCSE, dropout views"] is None
 
 
-def test_what_is_not_recorded_has_its_published_gain_alone() -> None:
+def test_what_is_not_recorded_has_only_its_published_gain() -> None:
     studies = [join(study, NONE) for study in catalogue.choose_studies(["baselines", "plan"], "small")]
     found = method_gains(studies)
     assert [gain.method for gain in found if gain.group == PLANNED] == list(HEADLINES)

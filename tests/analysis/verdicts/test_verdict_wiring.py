@@ -179,7 +179,7 @@ def claimed(study: Study, *tables: Sequence[Comparison]) -> str:
 
 
 def test_the_same_runs_in_two_tables_count_by_the_correction_that_is_strictest(study: Study) -> None:
-    """Alone the difference has p = 0.04; among a table's other comparisons it has none below 0.05."""
+    """By itself the difference has p = 0.04; among a table's other comparisons it has none below 0.05."""
     pair, other = Comparison("R1", "a", "b"), Comparison("R2", "c", "b")
     p = scipy_stats.ttest_1samp([3.0, 4.0, 5.5], 0).pvalue
     assert significance.ALPHA / 2 < p < significance.ALPHA

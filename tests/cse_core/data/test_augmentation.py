@@ -184,7 +184,7 @@ def ids_of(kind: str, seed: int, surroundings: int) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", ["shuffle", "deletion", "repetition"])
-def test_draws_depend_on_the_generator_alone_and_differ_between_sentences(kind: str) -> None:
+def test_draws_depend_only_on_the_generator_and_differ_between_sentences(kind: str) -> None:
     first = ids_of(kind, 1, 1)
     assert torch.equal(first, ids_of(kind, 1, 2))
     assert not torch.equal(first, ids_of(kind, 2, 1))

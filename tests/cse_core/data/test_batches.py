@@ -73,7 +73,7 @@ def test_fewer_than_three_examples_are_refused(n: int) -> None:
         numbered(n)
 
 
-def test_the_order_depends_on_seed_and_epoch_alone() -> None:
+def test_the_order_depends_only_on_seed_and_epoch() -> None:
     orders = {(seed, epoch): epoch_of(numbered(30, seed=seed), epoch) for seed in (0, 1) for epoch in (0, 1, 2)}
     assert len({str(order) for order in orders.values()}) == len(orders)
     for (seed, epoch), order in orders.items():
@@ -158,7 +158,7 @@ def test_stacking_fills_ids_mask_and_positions() -> None:
 
 @pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "mask"])
 @pytest.mark.slow
-def test_tokens_of_different_widths_pass_together_as_alone(pooling: str) -> None:
+def test_tokens_of_different_widths_pass_together_as_one_by_one(pooling: str) -> None:
     encoder = wiki_tiny(pooling=pooling).eval()
     parts = [
         pad(encoder.tokenise(texts), encoder.pad_id)

@@ -160,9 +160,9 @@ class TestSentences:
         assert corpora.sentences(corpus)["text"][:] == ["Another line."]
 
     def test_another_content_than_pinned(self, source: Path, cache: Path):
-        wanted, found = "0" * 64, sha(source)
-        with pytest.raises(ValueError, match=f"the first 6 lines have sha256 {found}, expected {wanted}; get"):
-            corpora.sentences(Corpus(str(source), 6, wanted))
+        pinned, found = "0" * 64, sha(source)
+        with pytest.raises(ValueError, match=f"the first 6 lines have sha256 {found}, expected {pinned}; get"):
+            corpora.sentences(Corpus(str(source), 6, pinned))
         assert not list(cache.rglob("*.arrow"))
 
     def test_a_pin_of_another_number_of_lines(self, source: Path, cache: Path):

@@ -13,7 +13,7 @@ import pytest
 from cse_core.data import locate
 from tests.support.archives import add
 
-AWAY = """
+UNREACHABLE = """
 import sys
 from pathlib import Path
 from cse_core.data import locate
@@ -37,7 +37,7 @@ def test_a_hub_that_can_not_be_reached_is_one_message_within_seconds(endpoint: s
         url = endpoint if endpoint.startswith("http") else f"http://127.0.0.1:{silent.getsockname()[1]}"
         environment |= {"HF_ENDPOINT": url, "NO_PROXY": "*", "CSE_CACHE": str(tmp_path / "cache")}
         environment |= {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_CACHE": str(tmp_path / "hf" / "hub")}
-        command = [sys.executable, "-c", AWAY, str(tmp_path / "data")]
+        command = [sys.executable, "-c", UNREACHABLE, str(tmp_path / "data")]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     corpus, archive = done.stdout.splitlines()

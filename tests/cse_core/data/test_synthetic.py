@@ -79,7 +79,7 @@ def test_sentences_have_5_to_25_words_and_read_as_sentences():
     assert [text for text in texts if re.search(r"\b(a [aeiou]|an [^aeiou])", text.lower())] == []
 
 
-def test_no_form_stands_for_two_atoms_of_a_slot():
+def test_no_form_means_two_atoms_of_a_slot():
     for slot, atoms in synthetic.FORMS.items():
         counts = Counter(form for forms in atoms.values() for form in forms)
         assert [form for form, count in counts.items() if count > 1] == [], slot

@@ -150,7 +150,7 @@ def test_half_of_the_channels_leave_after_the_first_level(width: int) -> None:
     assert changed.tolist() == [False] * 3 + [True] * (width - 3)
 
 
-def test_a_coupling_is_the_identity_at_first_and_leaves_the_first_half_alone() -> None:
+def test_a_coupling_is_the_identity_at_first_and_never_changes_the_first_half() -> None:
     coupling, x = AdditiveCoupling(5, 4, torch.Generator().manual_seed(0)), normal(3, 5, 0).float()
     assert torch.equal(coupling(x)[0], x)
     assert [tuple(p.shape) for p in coupling.parameters()] == [(4, 2), (4,), (4, 4), (4,), (3, 4), (3,)]
@@ -239,7 +239,7 @@ def test_each_epoch_takes_every_vector_once_in_an_order_of_its_own(monkeypatch: 
     assert torch.allclose(start.levels[0][0].centre, x[first[:20]].mean(0), atol=1e-5)
 
 
-def test_the_seed_alone_decides_a_fit() -> None:
+def test_only_the_seed_decides_a_fit() -> None:
     x = correlated(150, 4)[0]
     kept = x.clone()
     first = fit_flow(x)

@@ -210,7 +210,7 @@ def test_the_nearer_half_and_by_how_much() -> None:
     assert outcome.rows == 2
 
 
-def test_halves_want_long_sentences_and_plain_vectors(real_data: Path) -> None:
+def test_halves_require_long_sentences_and_plain_vectors(real_data: Path) -> None:
     sets = {"own": evaluation_of([("one two three", "four")])}
     with pytest.raises(ValueError, match=r"^own: expected sentences of at least 4 words, got none among 2"):
         Halves(read_sets=("own",)).outcome("own", inputs_of(sets))

@@ -188,7 +188,7 @@ def test_no_tenacity_stops_at_the_first_failure_and_a_first_round_of_nothing_cor
     assert torch.equal(found.weights[0], seen.seen[0][0])
 
 
-def test_a_stopped_weight_decay_keeps_its_weights_while_others_go_on(monkeypatch) -> None:
+def test_a_stopped_weight_decay_keeps_its_weights_while_others_continue(monkeypatch) -> None:
     found, seen = scripted(monkeypatch, 1, [3, 1, 1, 9, 9, 9], [1, 2, 2, 3, 3, 9], [1, 1, 2, 3, 1, 9])
     assert len(seen.seen) == 5
     assert found.best.tolist() == [3 / 20, 3 / 20, 3 / 20]
@@ -247,16 +247,16 @@ def test_an_interruption_ends_what_has_not_begun(monkeypatch: pytest.MonkeyPatch
     torch.set_num_threads(2)
     monkeypatch.setattr(linear_probe, "CHUNK", 1)
     begun, numbers, function = [], count(), linear_probe._train_chunk
-    told = threading.Event()
+    release = threading.Event()
 
     def second_one_waits(*args):
         begun.append(1)
         if next(numbers):
-            assert told.wait(60)
+            assert release.wait(60)
         return function(*args)
 
     def interrupted(more: int) -> None:
-        threading.Timer(0.3, told.set).start()
+        threading.Timer(0.3, release.set).start()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(linear_probe, "_train_chunk", second_one_waits)

@@ -83,7 +83,7 @@ def test_groups_of_one_channel_make_no_difference_by_their_order(encoder: Encode
     assert positives(encoder, channels=1).metrics["spread.whitened"] == pytest.approx(0, abs=1e-6)
 
 
-def test_positives_hang_on_the_seed_alone(encoder: Encoder) -> None:
+def test_positives_depend_only_on_the_seed(encoder: Encoder) -> None:
     torch.manual_seed(1)
     before = torch.random.get_rng_state()
     first = positives(encoder.eval())

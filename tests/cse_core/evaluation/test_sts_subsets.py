@@ -70,7 +70,7 @@ def test_the_disjoint_pairs_are_those_counted_by_other_code(task: str, real_data
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", SHARED_WITH_DEV)
-def test_the_dev_set_alone_shares_pairs_with_the_older_sets(task: str, real_data: Path) -> None:
+def test_only_the_dev_set_shares_pairs_with_the_older_sets(task: str, real_data: Path) -> None:
     without_dev, without_train, without_both = (
         set(kept(task, splits, real_data)) for splits in (("stsb_dev",), ("stsb_train",), ("stsb_dev", "stsb_train"))
     )
@@ -152,7 +152,7 @@ def test_an_edge_of_an_interval_belongs_to_the_outer_group() -> None:
     }
 
 
-def test_an_interval_holds_its_lower_edge_alone() -> None:
+def test_an_interval_holds_only_its_lower_edge() -> None:
     evaluation = evaluation_of([("a", "b")] * 5, [0, 1.25, 2.5, 3.75, 5])
     assert gold_between(0.25, 0.75)(evaluation, {}).tolist() == [1, 2]
     assert gold_between(2.0, 3.0)(evaluation, {}).tolist() == []

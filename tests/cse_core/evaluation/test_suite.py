@@ -102,9 +102,9 @@ def test_an_unknown_name_is_met_with_the_known_ones() -> None:
 def test_everything_asked_for_is_embedded_once_in_one_go(
     groups: tuple[str, ...], real_data: Path, classified: dict[str, tuple]
 ) -> None:
-    fake, told = Recording(), []
+    fake, reported = Recording(), []
     names = expand_names(groups)
-    found = evaluate(fake, Cosine(), names, data=real_data, progress=lambda *news: told.append(news))
+    found = evaluate(fake, Cosine(), names, data=real_data, progress=lambda *news: reported.append(news))
     assert tuple(found.outcomes) == names
     assert found.failures == {}
     read = {name: pairs(name, real_data) for t in names for name in TASKS[t].pair_sets}
@@ -118,8 +118,8 @@ def test_everything_asked_for_is_embedded_once_in_one_go(
     texts |= {s for t in names for s in TASKS[t].sentences}
     assert len(fake.calls) == 1
     assert sorted(fake.passed) == sorted(texts)
-    assert list(classified) == [name.replace("_", " ") if "_" in name else f"{name} test" for name, _, _ in told]
-    assert told == [(name, 1, 2) for name in names if TASKS[name].labelled_sets]
+    assert list(classified) == [name.replace("_", " ") if "_" in name else f"{name} test" for name, _, _ in reported]
+    assert reported == [(name, 1, 2) for name in names if TASKS[name].labelled_sets]
     assert all(math.isfinite(value) for outcome in found.outcomes.values() for value in outcome.metrics.values())
     assert {name: outcome.warnings for name, outcome in found.outcomes.items() if outcome.warnings} == {}
 
@@ -249,7 +249,7 @@ def test_a_failed_task_leaves_the_others_their_outcomes_and_says_why(real_data: 
     assert {"stsb", "stsb_dev"} <= found.datasets.keys()
 
 
-def test_an_undefined_pair_counts_as_zero_and_is_told(real_data: Path) -> None:
+def test_an_undefined_pair_counts_as_zero_and_is_reported(real_data: Path) -> None:
     first, second, gold = columns("stsb", data=real_data)
     table, bad = pairs("stsb", real_data).table, first[700]
     rows = [row for row, sides in enumerate(zip(first, second, strict=True)) if bad in sides]

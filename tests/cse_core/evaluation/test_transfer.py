@@ -120,14 +120,14 @@ class Script:
         self.best, self.weights, self.calls, self.count = best, weights, [], 0
         monkeypatch.setattr(transfer, "fit", self)
 
-    def __call__(self, x, y, problems: Sequence[Problem], setting, seed: int, tell: Callable) -> list[Fitted]:
+    def __call__(self, x, y, problems: Sequence[Problem], setting, seed: int, report: Callable) -> list[Fitted]:
         self.calls.append(problems)
         found = []
         for problem in problems:
             k = len(problem.l2)
             found.append(Fitted(np.array(self.best(self.count)[:k], float), self.weights[:k]))
             self.count += 1
-        tell(len(problems))
+        report(len(problems))
         return found
 
 
@@ -210,17 +210,17 @@ def test_classes_that_a_plane_separates_are_learnt_and_unrelated_ones_are_not(ta
     assert run(task, (features, drawn), "fast").acc == pytest.approx(majority, abs=0.06)
 
 
-def test_types_and_the_order_of_splits_do_not_matter_and_progress_is_told() -> None:
+def test_types_and_the_order_of_splits_do_not_matter_and_progress_is_reported() -> None:
     features, labels = generated("mrpc", (120, 50))
-    told = []
-    found = accuracy("mrpc", features, labels, "fast", progress=lambda done, of: told.append((done, of)))
+    reported = []
+    found = accuracy("mrpc", features, labels, "fast", progress=lambda done, of: reported.append((done, of)))
     other = {name: features[name].double() for name in ("test", "train")}
     assert accuracy("mrpc", other, {name: y.int() for name, y in labels.items()}, "fast") == found
-    assert told == sorted(set(told))
-    assert (told[-1], {of for _, of in told}) == ((6, 6), {6})
-    told.clear()
-    run("subj", generated("subj", (90,)), "fast", progress=lambda done, of: told.append((done, of)))
-    assert (told[-1], sorted(set(told))) == ((30, 30), told)
+    assert reported == sorted(set(reported))
+    assert (reported[-1], {of for _, of in reported}) == ((6, 6), {6})
+    reported.clear()
+    run("subj", generated("subj", (90,)), "fast", progress=lambda done, of: reported.append((done, of)))
+    assert (reported[-1], sorted(set(reported))) == ((30, 30), reported)
 
 
 def test_what_is_unknown_or_does_not_fit_is_refused() -> None:

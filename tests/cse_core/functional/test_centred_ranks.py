@@ -83,7 +83,7 @@ def test_ranks_and_centred_cosines_are_the_two_profiles() -> None:
         centred_vectors(a, corpus[:1])
 
 
-def test_rankencoder_learns_pearsons_r_where_it_is_told_to() -> None:
+def test_rankencoder_learns_pearsons_r_with_centred_cosines() -> None:
     """The rank term by its equation, over R of centred cosines."""
     method = RankEncoder(base=Pretrained("a"), lower=-0.5, upper=0.9, similarity="centred")
     encoder, texts = encoder_for(method), ["a cat sat", "the river rose", "snow fell", "no"]

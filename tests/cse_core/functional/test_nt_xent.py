@@ -35,7 +35,7 @@ def test_it_is_the_equation(n: int, d: int, temperature: float, seed: int) -> No
 
 
 def test_of_equal_views_and_right_angles_it_is_known() -> None:
-    """n orthogonal pairs of equal vectors: log(1 + (2n - 2) e^{-1/t}); one pair alone has nothing to be told from."""
+    """n orthogonal pairs of equal vectors: log(1 + (2n - 2) e^{-1/t}); a single pair has no negatives."""
     for n in (1, 2, 5):
         found = nt_xent(torch.eye(n, dtype=torch.float64), 2 * torch.eye(n, dtype=torch.float64), 0.1).item()
         assert found == pytest.approx(math.log1p((2 * n - 2) * math.exp(-10)), rel=1e-9, abs=1e-15)

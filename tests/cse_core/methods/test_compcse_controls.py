@@ -40,7 +40,7 @@ def test_shuffled_parts_hold_every_id_once_cut_as_usual(ids: list[int], parts: i
     assert found == shuffled_parts(ids, parts, text)
 
 
-def test_the_first_part_alone_is_no_composition() -> None:
+def test_the_first_part_without_the_second_is_no_composition() -> None:
     first, second = torch.tensor([[1.0, 2.0]]), torch.tensor([[5.0, 7.0]])
     assert torch.equal(compose([first, second], "first"), first)
     assert torch.equal(compose([first, first], "average"), first)

@@ -184,7 +184,7 @@ def test_the_loss_is_contrast_and_weighted_detection(encoder: Encoder, modules: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["batch_norm", "tanh"])
-def test_detection_alone_teaches_all_but_the_generator(head: str) -> None:
+def test_detection_without_other_losses_teaches_all_but_the_generator(head: str) -> None:
     """The condition carries the gradient to head and encoder; the generator stays as it was, byte for byte."""
     encoder, method = wiki_tiny(dropout=0.1), replace(MINI, head=head)
     modules: Any = method.modules(encoder, seeded(2))
@@ -245,7 +245,7 @@ def test_the_modules_can_be_saved_and_loaded(encoder: Encoder) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_as_if_nothing_had_been(tmp_path: Path) -> None:
     run = Run(method=MLM(inner=MINI), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 16), batch_size=4)
     whole = train(run, tmp_path / "whole")
     with pytest.raises(Killed):

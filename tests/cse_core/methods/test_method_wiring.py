@@ -166,8 +166,8 @@ def test_training_ranks_equal_corpus_sentences_by_their_places() -> None:
     rho = np.array([[spearman_in_order(a, b) for b in cosines] for a in cosines])
     chosen = rho <= 0.999
     assert chosen.sum() == 12
-    wanted = (rho - student)[chosen] ** 2
-    assert found == pytest.approx(wanted.mean(), rel=1e-6)
+    expected = (rho - student)[chosen] ** 2
+    assert found == pytest.approx(expected.mean(), rel=1e-6)
 
 
 def test_both_ends_of_the_filter_are_rankencoders_own() -> None:

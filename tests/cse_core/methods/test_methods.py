@@ -161,8 +161,8 @@ def test_every_method_is_a_method(name: str) -> None:
     assert method.name == name
     assert method.version >= 1
     for member in ("examples", "modules", "targets", "loss"):
-        wanted, found = (inspect.signature(getattr(kind, member)) for kind in (Method, METHODS[name]))
-        assert list(found.parameters) == list(wanted.parameters)
+        protocol, found = (inspect.signature(getattr(kind, member)) for kind in (Method, METHODS[name]))
+        assert list(found.parameters) == list(protocol.parameters)
     assert hash(method) == hash(replace(method))  # ty: ignore[invalid-argument-type]
     with pytest.raises(AttributeError):
         setattr(method, fields(METHODS[name])[0].name, None)  # ty: ignore[invalid-argument-type]

@@ -204,7 +204,7 @@ def test_sentences_of_one_length_share_the_dropout_of_their_bare_row() -> None:
     assert not torch.allclose(h_hat, evaluated, atol=0.1)  # dropout is on in the bare row as well
 
 
-def test_equal_sentences_cannot_be_told_apart(encoder: Encoder) -> None:
+def test_equal_sentences_cannot_be_distinguished(encoder: Encoder) -> None:
     modules = modules_of(BERT, encoder)
     for n in (2, 5):
         loss = BERT.loss(encoder, batch_of(BERT, encoder, ["a cat sat"] * n), modules, {})
@@ -245,7 +245,7 @@ def test_an_encoder_that_does_not_pool_at_the_mask_is_refused() -> None:
         BERT.modules(wiki_tiny(), torch.Generator())
 
 
-def test_a_saved_state_is_the_head_alone_and_can_be_loaded(encoder: Encoder) -> None:
+def test_a_saved_state_is_only_the_head_and_can_be_loaded(encoder: Encoder) -> None:
     modules, other = modules_of(BERT, encoder), modules_of(BERT, encoder, seed=3)
     assert set(modules.state_dict()) == {"head.0.weight", "head.0.bias"} == {n for n, _ in modules.named_parameters()}
     torch.save(modules.state_dict(), file := io.BytesIO())
@@ -257,7 +257,7 @@ def test_a_saved_state_is_the_head_alone_and_can_be_loaded(encoder: Encoder) -> 
 
 
 @pytest.mark.slow
-def test_a_run_that_is_stopped_goes_on_to_the_same_weights(tmp_path: Path, cache: Path) -> None:
+def test_a_run_that_is_stopped_resumes_to_the_same_weights(tmp_path: Path, cache: Path) -> None:
     run = Run(
         method=BERT,
         backbone=Pretrained("wiki-tiny"),

@@ -98,7 +98,7 @@ def test_every_rank_sees_the_shuffled_teacher(rank: str) -> None:
 
 
 @pytest.mark.parametrize("rank", ["mse", "list_mle"])
-def test_the_gradient_is_the_students_alone(rank: str) -> None:
+def test_only_the_student_has_a_gradient(rank: str) -> None:
     z1, z2, a, b = (draw(5, 4, i).requires_grad_() for i in range(4))
     text = Tokens(torch.ones(5, 2).long(), torch.ones(5, 2).bool())
     modules = torch.nn.ModuleDict({"head": torch.nn.Identity()})

@@ -73,7 +73,7 @@ def test_without_the_filter_it_is_the_mean_over_all_pairs_the_diagonal_included(
         assert ranks.diagonal()[:20].tolist() == pytest.approx([1] * 20, abs=1e-5)
 
 
-def test_the_gradient_is_the_students_alone() -> None:
+def test_only_the_student_has_a_gradient() -> None:
     a, b, corpus = (draw(n, 3, n).requires_grad_() for n in (4, 4, 9))
     for ties in ("order", "average"):
         ranks = rank_similarity(a, b, corpus, ties)

@@ -122,9 +122,9 @@ def test_lengths_rotations_and_order_do_not_matter() -> None:
 def test_a_vector_without_direction_is_refused_with_its_row(value: float, norm: str) -> None:
     x, y = drawn(20, 3), drawn(20, 3)
     y[17] = value
-    wanted = rf"row 17: expected a finite vector other than zero, got norm {norm}"
+    message = rf"row 17: expected a finite vector other than zero, got norm {norm}"
     for call in (lambda: alignment(x, y), lambda: uniformity(y), lambda: project(y)):
-        with pytest.raises(ValueError, match=wanted):
+        with pytest.raises(ValueError, match=message):
             call()
 
 

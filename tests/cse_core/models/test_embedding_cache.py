@@ -238,23 +238,23 @@ class TestOnDisk:
 
 
 def test_progress_counts_what_is_embedded(encoder: Encoder) -> None:
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     texts = [f"{'very ' * (i % 3)}small number {i}" for i in range(300)]
     memory = CachedEncoder(encoder)
     memory.fill(texts[:20])
-    memory.fill([*texts, *texts], progress=lambda *news: told.append(news))
-    assert {(what, of) for what, _, of in told} == {("embedding", 280)}
-    assert len(told) > 1
-    assert [done for _, done, _ in told] == sorted({done for _, done, _ in told})
-    assert told[-1] == ("embedding", 280, 280)
-    before = list(told)
-    memory.fill(texts, progress=lambda *news: told.append(news))
-    assert told == before
+    memory.fill([*texts, *texts], progress=lambda *news: reported.append(news))
+    assert {(what, of) for what, _, of in reported} == {("embedding", 280)}
+    assert len(reported) > 1
+    assert [done for _, done, _ in reported] == sorted({done for _, done, _ in reported})
+    assert reported[-1] == ("embedding", 280, 280)
+    before = list(reported)
+    memory.fill(texts, progress=lambda *news: reported.append(news))
+    assert reported == before
 
 
 def test_an_encoder_without_progress_is_asked_for_none() -> None:
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     memory = CachedEncoder(Recording())
-    memory.fill(TEXTS, progress=lambda *news: told.append(news))
+    memory.fill(TEXTS, progress=lambda *news: reported.append(news))
     assert same(memory.encode(TEXTS), Recording().encode(TEXTS))
-    assert told == []
+    assert reported == []

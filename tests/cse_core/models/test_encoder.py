@@ -147,7 +147,7 @@ def test_a_saved_folder_does_not_depend_on_the_last_text_that_was_tokenised(tmp_
     assert len(hashes) == 1
 
 
-def test_a_folder_that_pools_in_another_way_is_refused_unless_told(tmp_path: Path) -> None:
+def test_a_folder_that_pools_in_another_way_is_refused_unless_asked_for(tmp_path: Path) -> None:
     Encoder.from_pretrained("wiki-tiny").save_pretrained(tmp_path / "saved")
     both = '{"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true}'
     (tmp_path / "saved" / "1_Pooling" / "config.json").write_text(both)

@@ -146,11 +146,11 @@ def test_a_kept_folder_gives_the_same_vectors(tmp_path: Path, pooling: str) -> N
     other = Encoder.from_pretrained(tmp_path / "kept", pooling="mean")
     assert (other.pooling, other.template) == ("mean", "")
     assert torch.allclose(other.encode(TEXTS), encoder.with_pooling("mean").encode(TEXTS), atol=1e-6)
-    told = prompting(SECOND, tmp_path / "kept")
-    assert torch.equal(told.encode(["a"]), told.embed(prompt_ids(["a."], SECOND, told.tokenizer, 9)))
+    prompted = prompting(SECOND, tmp_path / "kept")
+    assert torch.equal(prompted.encode(["a"]), prompted.embed(prompt_ids(["a."], SECOND, prompted.tokenizer, 9)))
 
 
-def test_hashes_tell_templates_and_poolings_apart(tmp_path: Path) -> None:
+def test_hashes_of_templates_and_poolings_differ(tmp_path: Path) -> None:
     encoder = prompting()
     for name, pooling, template in (
         ("first", "mask", FIRST),

@@ -260,7 +260,7 @@ def test_real_encoders_load(name: str) -> None:
     assert Encoder.from_pretrained(name).encode(["a cat sat", ""]).isfinite().all()
 
 
-def test_bert_by_its_vocabulary_alone(folder: Path) -> None:
+def test_bert_by_nothing_but_its_vocabulary(folder: Path) -> None:
     as_vocabulary(None)(folder)
     assert torch.equal(
         Encoder.from_pretrained(folder).encode(["a cat sat"]),

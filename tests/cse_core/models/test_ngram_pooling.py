@@ -33,9 +33,9 @@ def test_ngram_states_are_windows_of_a_sentence_s_own_tokens(relu: bool) -> None
     found = pooling.ngrams(states, mask).detach().double()
     means = pooling(states, mask).detach().double()
     for row, length in enumerate((7, 1, 4)):
-        wanted = by_loops(states[row, :length], pooling)
-        torch.testing.assert_close(found[row, :length], wanted, atol=1e-6, rtol=1e-5)
-        torch.testing.assert_close(means[row], wanted.mean(0), atol=1e-6, rtol=1e-5)
+        reference = by_loops(states[row, :length], pooling)
+        torch.testing.assert_close(found[row, :length], reference, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(means[row], reference.mean(0), atol=1e-6, rtol=1e-5)
     assert (found < 0).any() != relu
 
 
@@ -66,8 +66,8 @@ def test_an_encoder_s_vectors_are_those_of_each_sentence_by_itself(pooling: str)
     assert found.shape == (len(TEXTS), encoder.width) == (6, 129)
     assert encoder.ngrams is not None
     for vector, ids in zip(found, encoder.tokenise(TEXTS), strict=True):
-        wanted = by_loops(states_of(encoder.backbone, ids)[-1], encoder.ngrams).mean(0)
-        torch.testing.assert_close(vector.double(), wanted, atol=1e-5, rtol=1e-4)
+        reference = by_loops(states_of(encoder.backbone, ids)[-1], encoder.ngrams).mean(0)
+        torch.testing.assert_close(vector.double(), reference, atol=1e-5, rtol=1e-4)
 
 
 def test_packed_and_dense_passes_agree_with_their_gradients(monkeypatch: pytest.MonkeyPatch) -> None:

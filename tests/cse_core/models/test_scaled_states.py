@@ -95,7 +95,7 @@ def test_the_lowest_states_are_multiplied(path: str, pooling: str, what: str) ->
 def test_packed_and_padded_passes_agree_with_gradient(
     kind: str, roberta: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of other kinds of models: positions that start at 2, embeddings that are projected. Shuffled positions too."""
+    """Other kinds of models: positions that start at 2, embeddings that are projected. Shuffled positions too."""
     encoder = encoder_of(roberta if kind == "roberta" else "wiki-tiny")
     if kind == "electra":
         torch.manual_seed(1)
@@ -155,7 +155,7 @@ def test_padding_and_what_it_keeps_do_not_matter(path: str) -> None:
 
 
 def test_views_of_one_pass_keep_what_is_theirs(path: str) -> None:
-    """Of different widths, by token, by feature and not at all: as in passes of their own."""
+    """Different widths, by token, by feature and not at all: as in passes of their own."""
     encoder = encoder_of()
     long, short = tokens_of(encoder), tokens_of(encoder, TEXTS[1:3])
     views = [

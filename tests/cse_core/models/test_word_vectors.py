@@ -106,7 +106,7 @@ def test_means_in_closed_form(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.sampled_from(["the", "cat", "mat.", "nothing", "a cat", ""]), max_size=12), st.integers(1, 5))
-def test_encoding_is_a_function_of_the_sentence_alone(sentences: list[str], batch_size: int) -> None:
+def test_encoding_is_a_function_of_only_the_sentence(sentences: list[str], batch_size: int) -> None:
     vocabulary = {"the": 0, "cat": 1, "mat": 2, ".": 3}
     vectors = WordVectors("small", vocabulary, np.arange(8, dtype=np.float32).reshape(4, 2) / 7)
     counts: list[int] = []
@@ -206,7 +206,7 @@ def test_files_without_vectors_are_refused(tmp_path: Path) -> None:
         WordVectors.load(packed)
 
 
-def test_names_are_told_apart(tmp_path: Path) -> None:
+def test_names_are_distinguished(tmp_path: Path) -> None:
     path = written(tmp_path, TEXT)
     assert is_word_vectors(PACKAGED)
     assert is_word_vectors(path)

@@ -55,8 +55,8 @@ def test_dev_figures_are_the_suites_over_all_slots_repeated_sentences_included(e
     assert found.alignment == pytest.approx(suite["alignment"], rel=1e-6)
     assert found.uniformity == pytest.approx(suite["uniformity"], rel=1e-6)
     assert abs(suite["uniformity"] - suite["uniformity.unique"]) > 0.05  # else the repeats would show nothing
-    wanted = by_hand(x.double().numpy(), y.double().numpy(), np.array(gold))
-    assert found == pytest.approx(wanted, rel=1e-5)
+    expected = by_hand(x.double().numpy(), y.double().numpy(), np.array(gold))
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_dev_score_is_over_all_parts_at_once(encoder: Encoder) -> None:
@@ -66,7 +66,7 @@ def test_a_dev_score_is_over_all_parts_at_once(encoder: Encoder) -> None:
     assert DevSet(encoder, EvalDataset("stsb_dev", parts, {})).measure(encoder).score == one
 
 
-def test_dropout_is_off_and_training_goes_on_as_it_was(encoder: Encoder) -> None:
+def test_dropout_is_off_and_training_continues_as_it_was(encoder: Encoder) -> None:
     noisy = wiki_tiny(pooling="cls", dropout=0.3)
     noisy.train()
     dev = DevSet(noisy, evaluation(PAIRS))

@@ -32,7 +32,7 @@ def one_thread() -> None:
 
 
 def state_at(run: Run, store: Path, step: int) -> Any:
-    """The saved state of a run that is stopped after a step, or goes on until then."""
+    """The saved state of a run that is stopped after a step, which it may resume to reach."""
     with pytest.raises(Killed):
         train(run, store, save_seconds=0.0, on_step=stop_at(step))
     return torch.load(store / run.key / "state.pt", weights_only=True)
@@ -70,7 +70,7 @@ def test_a_killed_run_continues_with_the_same_bits(name: str, at: int, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_an_export_holds_the_encoder_alone_and_scores_as_it(name: str, tmp_path: Path) -> None:
+def test_an_export_holds_only_the_encoder_and_scores_as_it(name: str, tmp_path: Path) -> None:
     run = RUNS[name]
     loop = Loop(run, tmp_path, data=None, rules=("last",), device=torch.device("cpu"))
     for step in range(loop.history.steps):

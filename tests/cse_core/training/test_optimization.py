@@ -19,7 +19,7 @@ def one_thread() -> None:
 
 
 def test_the_staircase_has_the_published_rates_by_step() -> None:
-    """Of 5,000 steps: 1e-5, 8e-6, 6e-6, 4e-6, 2e-6 with boundaries at 500, 1,000, 1,500 and 2,000."""
+    """Rates over 5,000 steps: 1e-5, 8e-6, 6e-6, 4e-6, 2e-6 with boundaries at 500, 1,000, 1,500 and 2,000."""
     rates = {0: 1e-5, 499: 1e-5, 500: 1e-5, 501: 8e-6, 1000: 8e-6, 1001: 6e-6, 1500: 6e-6, 1501: 4e-6}
     rates |= {2000: 4e-6, 2001: 2e-6, 4999: 2e-6}
     assert {step: 1e-5 * staircase(step, 5000) for step in rates} == pytest.approx(rates, rel=1e-12)

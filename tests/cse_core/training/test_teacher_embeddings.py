@@ -41,7 +41,7 @@ def source(tmp_path: Path, cache: Path) -> TargetEncoder:
 
 
 @pytest.mark.slow
-def test_encoders_that_differ_in_pooling_alone_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
+def test_encoders_that_differ_only_in_pooling_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
     for pooling in ("cls", "mean"):
         wiki_tiny(pooling=pooling).save_pretrained(tmp_path / pooling)
         found = source.vectors(Pretrained(str(tmp_path / pooling)), select="last")

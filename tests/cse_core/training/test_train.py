@@ -143,7 +143,7 @@ with few_dev_pairs():
 
 
 @pytest.mark.slow
-def test_a_process_killed_with_sigkill_goes_on_to_the_same_bits(tmp_path: Path, undisturbed: Trained) -> None:
+def test_a_process_killed_with_sigkill_resumes_to_the_same_bits(tmp_path: Path, undisturbed: Trained) -> None:
     """A real process, killed at three arbitrary moments, ends as if nothing had happened."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     seen: list[int] = []

@@ -102,7 +102,7 @@ def test_a_loss_scale_changes_nothing(tmp_path: Path) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
 
 
-def test_an_overflowed_step_is_skipped_and_counted_and_the_rate_goes_on(tmp_path: Path) -> None:
+def test_an_overflowed_step_is_skipped_and_counted_and_the_rate_continues(tmp_path: Path) -> None:
     loop = loop_of(replace(RUN, warmup=0.0), tmp_path)
     real = type(loop.run.method).loss
     before = {name: value.clone() for name, value in loop.encoder.state_dict().items()}

@@ -161,7 +161,7 @@ def test_an_altered_value_is_found_and_named(
 
 
 @pytest.mark.slow
-def test_an_interrupted_audit_goes_on_with_the_same_seed_and_store(mlruns: Path, tmp_path: Path) -> None:
+def test_an_interrupted_audit_resumes_with_the_same_seed_and_store(mlruns: Path, tmp_path: Path) -> None:
     store, log, before = tmp_path / "store", tmp_path / "log", hashes(mlruns)
     with log.open("w") as output:
         process = subprocess.Popen(command(mlruns, store), env=surroundings(tmp_path), stdout=output)

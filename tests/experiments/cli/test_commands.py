@@ -162,16 +162,16 @@ def test_with_mlflow_away_rows_are_kept_and_no_password_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:not-to-be-told@127.0.0.1:9")
-    away = command("evaluate.py", "wiki-tiny", "--tasks", "synthetic", "--mlruns", str(tmp_path))
-    assert away.returncode == 0, away.stderr
+    unreachable = command("evaluate.py", "wiki-tiny", "--tasks", "synthetic", "--mlruns", str(tmp_path))
+    assert unreachable.returncode == 0, unreachable.stderr
     assert set(csv_record.read_results("own", tmp_path / csv_record.MANUAL_RUNS)["task"]) == {
         "synthetic",
         "synthetic_dev",
     }
-    assert "1 run is not in MLflow" in " ".join(away.stdout.split())
-    assert "re-run the same command to log them" in " ".join(away.stdout.split())
-    assert "not-to-be-told" not in away.stdout + away.stderr
-    assert "Traceback" not in away.stderr
+    assert "1 run is not in MLflow" in " ".join(unreachable.stdout.split())
+    assert "re-run the same command to log them" in " ".join(unreachable.stdout.split())
+    assert "not-to-be-told" not in unreachable.stdout + unreachable.stderr
+    assert "Traceback" not in unreachable.stderr
 
 
 @pytest.mark.slow

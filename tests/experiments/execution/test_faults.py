@@ -56,7 +56,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
 
 
 def held(mlruns: Path) -> list[list[str]]:
-    """Of each worker that came to the step at which runs wait, its number and that of the node's process above it."""
+    """The process of each worker that reached the step at which runs wait, and that of its node."""
     path = Path(f"{mlruns.with_suffix('.came')}-held")
     return [line.split() for line in path.read_text().splitlines()] if path.is_file() else []
 

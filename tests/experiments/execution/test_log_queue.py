@@ -1,4 +1,4 @@
-"""A server or storage that is away holds nothing up and loses nothing."""
+"""A server or storage that is unreachable holds nothing up and loses nothing."""
 
 import json
 import subprocess
@@ -22,15 +22,15 @@ from tests.support.sweeps import ROOT, command, environment, leave, result, scor
 
 
 class Server:
-    """Stands for the tracker: while it is away it raises."""
+    """A tracker that raises while it is unreachable."""
 
-    def __init__(self, mlruns: Path, *, away: int = 0) -> None:
-        self.mlruns, self.away = mlruns, away
+    def __init__(self, mlruns: Path, *, unreachable: int = 0) -> None:
+        self.mlruns, self.unreachable = mlruns, unreachable
         self.tracked: list[str] = []
 
     def log(self, folder: Path) -> None:
-        if self.away:
-            self.away = max(0, self.away - 1)
+        if self.unreachable:
+            self.unreachable = max(0, self.unreachable - 1)
             raise OSError("no connection")
         self.tracked.append(folder.name)
 
@@ -60,10 +60,10 @@ def test_the_end_waits_for_storage_that_cannot_be_reached(tmp_path: Path, monkey
     assert keys(tmp_path) == {"a"}
 
 
-def test_the_record_is_complete_while_mlflow_is_away(tmp_path: Path) -> None:
+def test_the_record_is_complete_while_mlflow_is_unreachable(tmp_path: Path) -> None:
     for key in "ab":
         leave(tmp_path / "store", key)
-    book = Logbook(Server(tmp_path, away=100), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book = Logbook(Server(tmp_path, unreachable=100), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
     book.add("a")
     book.add("b")
     assert book.settle() == {}  # no failure
@@ -133,8 +133,8 @@ def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(
     follow = SweepCallback(book, SimpleNamespace(end=lambda key: None))  # ty: ignore[invalid-argument-type]
     leave(tmp_path, "half")
     for key, scored in (("half", True), ("none", False)):
-        told = {"failed": "why", "scored": scored}
-        follow.on_trial_complete(1, [], SimpleNamespace(config={"key": key}, last_result=told))
+        outcome = {"failed": "why", "scored": scored}
+        follow.on_trial_complete(1, [], SimpleNamespace(config={"key": key}, last_result=outcome))
     assert follow.failed == {"half": "why", "none": "why"}
     book.settle()
     assert server.tracked == ["half"]
@@ -143,9 +143,9 @@ def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(
 @pytest.mark.slow
 def test_mlflow_away_costs_a_sweep_a_warning_and_the_next_one_logs_the_runs(tmp_path: Path) -> None:
     mlruns = tmp_path / "mlruns"
-    away = environment(mlruns) | {"MLFLOW_TRACKING_URI": "http://ann:not/to@be-told@127.0.0.1:9"}
+    unreachable = environment(mlruns) | {"MLFLOW_TRACKING_URI": "http://ann:not/to@be-told@127.0.0.1:9"}
     given = command(mlruns, "healthy")
-    done = subprocess.run(given, env=away, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(given, env=unreachable, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     runs = {one.key for row in tiny_study.healthy(tiny_study.SCALE).rows for one in row.runs()}
     assert keys(mlruns) == runs
@@ -170,12 +170,12 @@ def test_a_sweep_outlives_mlflows_server_and_the_storage_and_all_is_there_when_t
             begun = ("*/state.pt", "*/result.json")
             until(lambda: len({path.parent for name in begun for path in (mlruns / "store").glob(name)}) == 2)
         # The first level has begun; it comes to its end while nothing can be tracked or published.
-        shared.rename(tmp_path / "away")  # a mount that is gone
+        shared.rename(tmp_path / "unreachable")  # a mount that is gone
         until(lambda: len(list((mlruns / "store").glob("*/result.json"))) == 2)
         time.sleep(10)
         assert process.poll() is None, (tmp_path / "log").read_text()
         assert not shared.exists()
-        (tmp_path / "away").rename(shared)
+        (tmp_path / "unreachable").rename(shared)
         with mlflow_server(tmp_path / "server", port):
             assert process.wait(timeout=600) == 0, (tmp_path / "log").read_text()
     runs = {one.key for row in tiny_study.healthy(tiny_study.SCALE).rows for one in row.runs()}

@@ -48,8 +48,8 @@ def test_two_checkpoints_of_a_run_are_scored_each_with_its_own_tasks() -> None:
 
 
 def test_a_row_selected_on_transfer_has_its_four_snapshots_scored() -> None:
-    wanted = [(select, "cosine", ("mr",)) for select in ("quarter_1", "quarter_2", "quarter_3", "last")]
-    assert scorings(study("one", ("mr",), row("a", select="transfer_dev"))) == wanted
+    expected = [(select, "cosine", ("mr",)) for select in ("quarter_1", "quarter_2", "quarter_3", "last")]
+    assert scorings(study("one", ("mr",), row("a", select="transfer_dev"))) == expected
 
 
 @pytest.mark.parametrize("lacking", ["cosine", "ranks"])
@@ -64,7 +64,7 @@ def test_what_one_scorer_has_the_other_may_lack(lacking: str) -> None:
     assert missing(job, {"another run": every}) == job
 
 
-def test_a_checkpoint_that_is_scored_does_not_stand_for_another() -> None:
+def test_a_checkpoint_that_is_scored_does_not_replace_another() -> None:
     (job,) = jobs_of([study("one", ("stsb",), row("best"), row("last", select="last"))]).values()
     left = missing(job, {job.key: {("stsb_dev", "cosine", "stsb")}})
     assert left is not None
@@ -105,5 +105,5 @@ def test_rows_are_reseeded_with_their_teachers_only_where_these_vary() -> None:
     assert [teacher.weight for teacher in method.teachers] == [0.25, 0.75]
 
 
-def test_the_same_score_is_one_that_no_table_tells_apart() -> None:
+def test_the_same_score_is_one_that_no_table_distinguishes() -> None:
     assert SCORE_TOLERANCE == 5e-5  # half of the last of two digits, in points

@@ -50,7 +50,7 @@ def times(keys: Sequence[str], execution: ExecutionSettings, cluster: RayConfig)
 
 
 @pytest.mark.slow
-def test_runs_that_want_half_a_gpu_are_two_at_a_time_on_one(
+def test_runs_that_require_half_a_gpu_are_two_at_a_time_on_one(
     execution: ExecutionSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_sweep, "run_job", together)

@@ -1,4 +1,4 @@
-"""Jobs with run folders on shared storage: they go on elsewhere, and nothing is done or written twice."""
+"""Jobs with run folders on shared storage: they resume elsewhere, and nothing is done or written twice."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class CutOffError(Exception):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_on_another_machine_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_run_resumes_on_another_machine_with_the_same_bits(tmp_path: Path) -> None:
     run = tiny_study.run()
     job = Job(run, "tiny", "a", (Scoring("synthetic_dev", Cosine(), ("synthetic",)),), ("x",))
     url, other = prepared((tmp_path / "shared").as_uri()), prepared((tmp_path / "other").as_uri())
@@ -123,18 +123,18 @@ class StoreError(Exception):
     """As stores raise them that are no OSErrors."""
 
 
-def test_storage_that_is_away_for_a_while_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_is_unreachable_for_a_while_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, "RETRY_INTERVAL_SECONDS", 0.01)
     shared, tried = Shared(prepared((tmp_path / "shared").as_uri())), []
     put = shared.files.put_file
 
-    def away(source: str, target: str) -> None:
+    def unreachable(source: str, target: str) -> None:
         tried.append(target)
         if len(tried) < 4:
             raise StoreError("no endpoint")
         put(source, target)
 
-    monkeypatch.setattr(shared.files, "put_file", away)
+    monkeypatch.setattr(shared.files, "put_file", unreachable)
     folder = fill(tmp_path / "a" / "key")
     assert retry(lambda: shared.publish(folder, 0))
     assert len(tried) == 3 + len(FILES)

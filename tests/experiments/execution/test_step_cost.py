@@ -1,4 +1,4 @@
-"""The cost of each method's step against a count by hand from its paper, and of methods that nobody has listed."""
+"""The cost of each method's step against a count by hand from its paper, and of methods that are not listed."""
 
 import copy
 from collections.abc import Mapping
@@ -158,7 +158,7 @@ class Momentum(SimCSE):
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_method_that_nobody_listed_is_counted_by_its_own_passes(own: bool) -> None:
+def test_a_method_that_is_not_listed_is_counted_by_its_own_passes(own: bool) -> None:
     found = cost(Momentum(own=own))
     assert (found.forward, found.with_gradient) == (2, 1)
     assert (found.trained_encoders, found.frozen_encoders) == (0, int(own))

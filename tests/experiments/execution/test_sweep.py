@@ -65,7 +65,7 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     assert f"failed: after s42 ({runs['after'].key}): not started: it needs run {runs['raises'].key}" in said
     kept = {runs["well"].key, runs["lost"].key}
     assert set(csv_record.read_results("tiny", mlruns)["key"]) == kept
-    # The run whose process was killed once went on in another one, to the same bits as SimCSE undisturbed.
+    # The run whose process was killed once resumed in another one, to the same bits as SimCSE undisturbed.
     assert Path(f"{mlruns.with_suffix('.came')}-kill").exists()
     torch.set_num_threads(1)
     train(tiny_study.run(), tmp_path, rules=("synthetic_dev",))
@@ -80,7 +80,7 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
-def test_a_stopped_sweep_goes_on_with_the_same_command(tmp_path: Path, undisturbed: Path, kind: int) -> None:
+def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturbed: Path, kind: int) -> None:
     mlruns = tmp_path / "mlruns"
     log = tmp_path / "log"
     with log.open("w") as output:
@@ -180,7 +180,7 @@ for process in [mine, *mine.children(recursive=True)]:
 """
 
 
-def test_a_local_sweep_listens_on_this_machine_alone() -> None:
+def test_a_local_sweep_listens_only_on_this_machine() -> None:
     done = subprocess.run([sys.executable, "-c", LISTENING], cwd=ROOT, capture_output=True, text=True, timeout=120)
     found = done.stdout.split()
     assert len(found) > 3, done.stderr  # Ray's own servers

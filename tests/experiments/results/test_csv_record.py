@@ -36,7 +36,7 @@ def test_the_earliest_score_of_a_cell_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", csv_record.CELL)
-def test_every_part_of_a_cells_name_tells_cells_apart(tmp_path: Path, name: str) -> None:
+def test_every_part_of_a_cells_name_distinguishes_cells(tmp_path: Path, name: str) -> None:
     write(tmp_path, line())
     assert write(tmp_path, line(**{name: 2 if name == "version" else "y"})) == 1
 

@@ -71,11 +71,11 @@ def test_a_damaged_file_is_named_with_its_line_and_left_as_it_is(
     path = tmp_path / "toy.csv"
     path.write_text(content, newline="")
     for act in (lambda: TABLE.read(tmp_path), lambda: TABLE.merge(tmp_path, frame(("c", "three", 3, 0.3)))):
-        with pytest.raises(DamagedFileError) as told:
+        with pytest.raises(DamagedFileError) as raised:
             act()
-        assert str(told.value).startswith(f"{path}, line {line}: ")
-        assert what in str(told.value)
-        assert "git checkout" in str(told.value)
+        assert str(raised.value).startswith(f"{path}, line {line}: ")
+        assert what in str(raised.value)
+        assert "git checkout" in str(raised.value)
     assert path.read_bytes() == content.encode()
 
 

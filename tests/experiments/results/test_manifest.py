@@ -67,10 +67,10 @@ def test_a_changed_digit_is_neither_read_nor_added_to(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("0.5", "0.6"))
     altered = path.read_bytes()
     for act in (lambda: TABLE.read(tmp_path), lambda: TABLE.merge(tmp_path, lines("b"))):
-        with pytest.raises(ChangedFileError) as told:
+        with pytest.raises(ChangedFileError) as raised:
             act()
         for part in (str(path), "its SHA-256 is", "SHA256SUMS has", f"git checkout -- {path}", "delete"):
-            assert part in str(told.value)
+            assert part in str(raised.value)
     assert path.read_bytes() == altered
     assert list(Manifest(tmp_path).differences()) == [path]
 

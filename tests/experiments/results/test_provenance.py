@@ -1,4 +1,4 @@
-"""What a run ran on is told as far as it is known."""
+"""What a run ran on is recorded as far as it is known."""
 
 import os
 import subprocess

@@ -23,7 +23,7 @@ def of(tasks: tuple[str, ...], suffix: str) -> tuple[str, ...]:
 
 
 # By column: its tasks, the metric it shows (of the row "spearman.all", of transfer tasks "acc"), times what.
-WANTED: Mapping[str, tuple[tuple[str, ...], str, float]] = {
+EXPECTED: Mapping[str, tuple[tuple[str, ...], str, float]] = {
     "sts_avg": (STS, "spearman.all", 100),
     "sts_avg_mean": (STS, "spearman.mean", 100),
     "sts_avg_wmean": (STS, "spearman.wmean", 100),
@@ -112,7 +112,7 @@ def table(
 ) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
     """What columns show, and the record: a value of its own for every metric of every task."""
     row = Row(label="a", encoder=RUN, seeds=(42,), metric=of_row)
-    tasks = list(dict.fromkeys(task for name in names if name in WANTED for task in WANTED[name][0]))
+    tasks = list(dict.fromkeys(task for name in names if name in EXPECTED for task in EXPECTED[name][0]))
     cells = [(task, name) for task in tasks or ["sts12"] for name in metrics_of(task)]
     scores = {cell: (i + 1) ** 1.5 / 1000 for i, cell in enumerate(cells)}
     shared: dict[str, object] = {
@@ -135,15 +135,15 @@ def table(
 
 
 def test_every_declared_column_is_spoken_for() -> None:
-    assert COLUMNS.keys() <= WANTED.keys() | FACTS.keys()
+    assert COLUMNS.keys() <= EXPECTED.keys() | FACTS.keys()
     examples = {name for names in EXAMPLE_COLUMNS.values() for name in names}
-    assert examples == {name for name in WANTED if name.startswith("examples_")}
+    assert examples == {name for name in EXPECTED if name.startswith("examples_")}
 
 
-@pytest.mark.parametrize("name", [name for name, (_, metric, _) in WANTED.items() if metric != "ROW"])
+@pytest.mark.parametrize("name", [name for name, (_, metric, _) in EXPECTED.items() if metric != "ROW"])
 @pytest.mark.slow
 def test_a_column_shows_its_tasks_by_its_metric_in_its_unit(name: str) -> None:
-    tasks, metric, factor = WANTED[name]
+    tasks, metric, factor = EXPECTED[name]
     shown, scores = table((name,))
     values = [scores[task, metric] for task in tasks]
     assert shown[name] == pytest.approx(factor * sum(values) / len(values), rel=1e-12)
@@ -151,10 +151,10 @@ def test_a_column_shows_its_tasks_by_its_metric_in_its_unit(name: str) -> None:
     assert all(other != pytest.approx(shown[name], rel=1e-6) for other in others)
 
 
-@pytest.mark.parametrize("name", [name for name, (_, metric, _) in WANTED.items() if metric == "ROW"])
+@pytest.mark.parametrize("name", [name for name, (_, metric, _) in EXPECTED.items() if metric == "ROW"])
 @pytest.mark.slow
 def test_a_column_without_a_metric_shows_the_rows(name: str) -> None:
-    tasks, _, factor = WANTED[name]
+    tasks, _, factor = EXPECTED[name]
     seen = set()
     for metric in metrics_of(tasks[0]):
         shown, scores = table((name,), metric)
@@ -169,7 +169,7 @@ def test_transfer_columns_show_the_studys_accuracy_and_pairs_its_correlation() -
     names = ("mr", "transfer_avg", "mr_fast", "transfer_fast_avg", "stsb", "sts_avg")
     shown, scores = table(names, transfer_metric="devacc", metric="spearman.mean")
     for name in names:
-        tasks, metric = WANTED[name][0], "devacc" if name in names[:4] else "spearman.mean"
+        tasks, metric = EXPECTED[name][0], "devacc" if name in names[:4] else "spearman.mean"
         assert shown[name] == pytest.approx(100 * sum(scores[task, metric] for task in tasks) / len(tasks))
 
 
@@ -180,6 +180,6 @@ def test_a_fact_is_the_runs_own(name: str) -> None:
 
 def test_a_metric_of_a_row_does_not_reach_a_column_that_has_its_own() -> None:
     for name in ("kcc_avg", "ndcg_avg", "sts_avg_mean", "alignment"):
-        tasks, metric, factor = WANTED[name]
+        tasks, metric, factor = EXPECTED[name]
         shown, scores = table((name,), "pearson.all")
         assert shown[name] == pytest.approx(factor * sum(scores[t, metric] for t in tasks) / len(tasks))

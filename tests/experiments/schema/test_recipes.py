@@ -113,7 +113,7 @@ def test_what_is_not_published_is_refused_by_name() -> None:
         made("rankencoder", base="compcse")
 
 
-def test_the_masked_language_loss_goes_on_top_of_any_method() -> None:
+def test_the_masked_language_loss_can_be_added_to_any_method() -> None:
     run, inner = made("mlm", inner="rankencoder", mlm_weight=0.2), made("rankencoder")
     method: Any = run.method
     assert replace(run, method=inner.method) == inner
@@ -149,7 +149,7 @@ def test_every_method_learns_on_real_sentences(name: str, tmp_path: Path, real_d
     rescaled = {**SMALL.rescaled, "rankencoder": {BASE: {"corpus_size": 500}}}
     batch = 64 if name == "whitenedcse" else 32  # its loss is too noisy in batches of 32
     scale = replace(SMALL, corpus=Corpus("wiki_sentences_1m", 16 * batch), rescaled=rescaled)
-    # Of one pass WhitenedCSE's views are so alike that its loss is next to nothing from the first step on.
+    # From one pass WhitenedCSE's views are so alike that its loss is next to nothing from the first step on.
     changes: dict[str, Any] = {"whitenedcse": {"views": "dropout"}, "rankencoder on sncse": {"base": "sncse"}}
     changes["mocose"] = {"queue_size": 0, "first": 0}  # while its queue fills, its loss rises with every step
     changes["l2pcsr"] = {"initial": ""}  # from SimCSE's run, at a thirtieth of its rate, there is little left to learn

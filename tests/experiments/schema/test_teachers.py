@@ -1,4 +1,4 @@
-"""runs.csv says what each run learns from: it tells runs apart that differ by their teachers alone."""
+"""runs.csv says what each run learns from: runs that differ only by their teachers differ there."""
 
 import re
 from dataclasses import replace

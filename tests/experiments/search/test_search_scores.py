@@ -1,4 +1,4 @@
-"""A trial's score: what its seeds reach on dev, and when it is told."""
+"""A trial's score: what its seeds reach on dev, and when it is reported."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ def attempted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, A
     """What a trial reports whose runs have such dev curves, one after the other."""
 
     def attempt(search: Search, *curves: Curve | Exception, kept: Sequence[float | None] = ()) -> list[dict[str, Any]]:
-        told: list[dict[str, Any]] = []
+        reported: list[dict[str, Any]] = []
         left = list(curves)
         seeds: list[int] = []
 
@@ -44,44 +44,44 @@ def attempted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, A
             return {"curves": {DEV: points}, "kept": {tiny_study.SCALE.dev: {"step": 4, "score": best}}}
 
         monkeypatch.setattr(ray_search, "execute_shared", execute)
-        monkeypatch.setattr(ray_search.tune, "report", lambda found: told.append(found))
+        monkeypatch.setattr(ray_search.tune, "report", lambda found: reported.append(found))
         ray_search.run_trial(SETTINGS, search, ExecutionSettings(Path("store")))
         assert seeds == list(search.seeds[: len(seeds)])
-        return told
+        return reported
 
     return attempt
 
 
 def test_a_trials_score_is_the_mean_over_its_seeds(attempted: Callable[..., list[dict[str, Any]]]) -> None:
     for first, second in (([0.1], [0.3]), ([0.3], [0.1])):
-        told = attempted(SEARCH, first, second)
-        assert told[-1]["score"] == pytest.approx(0.2)
-        assert (told[-1]["state"], told[-1]["ended"], told[-1]["failed"]) == ("finished", 2, "")
-        assert told[-1][ray_search.TIME_ATTR] == 2 * SEARCH.evaluations
-        assert told[-2]["score"] == pytest.approx(first[0])  # as the first seed ended
-        assert (told[-2]["ended"], told[-2][ray_search.TIME_ATTR]) == (1, SEARCH.evaluations)
+        reported = attempted(SEARCH, first, second)
+        assert reported[-1]["score"] == pytest.approx(0.2)
+        assert (reported[-1]["state"], reported[-1]["ended"], reported[-1]["failed"]) == ("finished", 2, "")
+        assert reported[-1][ray_search.TIME_ATTR] == 2 * SEARCH.evaluations
+        assert reported[-2]["score"] == pytest.approx(first[0])  # as the first seed ended
+        assert (reported[-2]["ended"], reported[-2][ray_search.TIME_ATTR]) == (1, SEARCH.evaluations)
 
 
 def test_a_trial_of_three_seeds_has_the_mean_of_three(attempted: Callable[..., list[dict[str, Any]]]) -> None:
-    told = attempted(replace(SEARCH, seeds=(101, 102, 103)), [0.1], [0.4], [0.7])
-    means = [(one["ended"], one["score"]) for one in told if one["ended"]]
+    reported = attempted(replace(SEARCH, seeds=(101, 102, 103)), [0.1], [0.4], [0.7])
+    means = [(one["ended"], one["score"]) for one in reported if one["ended"]]
     assert means == [(1, pytest.approx(0.1)), (2, pytest.approx(0.25)), (3, pytest.approx(0.4))]
 
 
 def test_a_run_counts_by_the_checkpoint_that_it_kept(attempted: Callable[..., list[dict[str, Any]]]) -> None:
     """And not by the end of its curve."""
-    told = attempted(SEARCH, [0.2, 0.6, 0.4], [0.9, 0.1, 0.3])
-    assert told[-1]["score"] == pytest.approx((0.6 + 0.9) / 2)
+    reported = attempted(SEARCH, [0.2, 0.6, 0.4], [0.9, 0.1, 0.3])
+    assert reported[-1]["score"] == pytest.approx((0.6 + 0.9) / 2)
 
 
-def test_while_the_first_seed_trains_its_best_so_far_is_told_at_each_evaluation(
+def test_while_the_first_seed_trains_its_best_so_far_is_reported_at_each_evaluation(
     attempted: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    told = attempted(SEARCH, [0.2, 0.6, 0.4], [0.9, 0.95, 0.3])
+    reported = attempted(SEARCH, [0.2, 0.6, 0.4], [0.9, 0.95, 0.3])
     assert SEARCH.evaluations == 5
-    running = [(one[ray_search.TIME_ATTR], one["score"]) for one in told if not one["ended"]]
+    running = [(one[ray_search.TIME_ATTR], one["score"]) for one in reported if not one["ended"]]
     assert running == [(1, 0.2), (2, 0.6), (3, 0.6)]
-    assert {one["state"] for one in told[:-1]} == {"stopped"}  # what a trial is that goes no further
+    assert {one["state"] for one in reported[:-1]} == {"stopped"}  # what a trial is that goes no further
 
 
 @pytest.mark.parametrize(

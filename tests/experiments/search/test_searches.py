@@ -143,18 +143,18 @@ def test_the_worse_half_is_stopped_where_trials_are_compared() -> None:
     for one in started:
         asha.on_trial_add(None, one)  # ty: ignore[invalid-argument-type]
 
-    def told(one: int, at: int, score: float) -> str:
+    def decision(one: int, at: int, score: float) -> str:
         return asha.on_trial_result(None, started[one], {TIME_ATTR: at, "score": score})  # ty: ignore[invalid-argument-type]
 
-    assert told(0, first - 1, 0.1) == "CONTINUE"  # too early to be compared
-    assert [told(i, first, score) for i, score in enumerate((0.60, 0.64, 0.61, 0.65))] == [
+    assert decision(0, first - 1, 0.1) == "CONTINUE"  # too early to be compared
+    assert [decision(i, first, score) for i, score in enumerate((0.60, 0.64, 0.61, 0.65))] == [
         "CONTINUE",
         "CONTINUE",
         "STOP",
         "CONTINUE",
     ]
-    assert told(1, 2 * first, 0.66) == "CONTINUE"
-    assert told(3, 2 * first, 0.65) == "STOP"
+    assert decision(1, 2 * first, 0.66) == "CONTINUE"
+    assert decision(3, 2 * first, 0.65) == "STOP"
 
 
 def ended(search: Search, place: ExecutionSettings, **result: object) -> SearchCallback:
@@ -196,7 +196,7 @@ def test_of_a_stopped_trial_the_seeds_that_ended_are_tracked(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed"])
-def test_of_a_trial_that_nobody_goes_on_with_no_state_stays(tmp_path: Path, state: str) -> None:
+def test_a_trial_that_will_not_resume_leaves_no_state(tmp_path: Path, state: str) -> None:
     shared = Shared(prepared((tmp_path / "shared").as_uri()))
     keys = [job.key for job in TINY.jobs({"learning_rate": 3e-4, "student_temperature": 0.025})]
     for key in keys:
@@ -213,8 +213,8 @@ def test_of_a_trial_that_nobody_goes_on_with_no_state_stays(tmp_path: Path, stat
     assert not [path for key in keys for path in (tmp_path / "shared" / key).glob("*")]
 
 
-@pytest.mark.parametrize("away", [False, True])
-def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: Path, away: bool) -> None:
+@pytest.mark.parametrize("unreachable", [False, True])
+def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: Path, unreachable: bool) -> None:
     grid = replace(TINY, start=tiny_study.run(), space={"learning_rate": (1e-4, 2e-4)}, trials=0)
     place, logged = ExecutionSettings(tmp_path / "store"), [""]
     for settings in grid.combinations():
@@ -231,21 +231,21 @@ def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: P
     def log(folder: Path) -> None:
         logged.append(folder.name)
         if len(logged) == 2:
-            raise OSError("MLflow is away for a moment")
+            raise OSError("MLflow is unreachable for a moment")
 
     def keys_of() -> set[str]:
-        if away:
-            raise OSError("MLflow is away for a moment")
+        if unreachable:
+            raise OSError("MLflow is unreachable for a moment")
         return {tracked}
 
     tracker = SimpleNamespace(mlruns=tmp_path, keys=keys_of, log=log)
     assert run_search(grid, place, RayConfig(), tracker) == ({}, True)  # ty: ignore[invalid-argument-type]
-    assert set(logged[2:]) == ({tracked, *left} if away else set(left))
+    assert set(logged[2:]) == ({tracked, *left} if unreachable else set(left))
     assert gone not in logged
 
 
 @pytest.mark.slow
-def test_a_search_killed_and_started_again_ends_with_its_trials_and_reads_dev_alone(tmp_path: Path) -> None:
+def test_a_search_killed_and_started_again_ends_with_its_trials_and_reads_only_dev(tmp_path: Path) -> None:
     mlruns, log = tmp_path / "mlruns", tmp_path / "log"
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -291,7 +291,7 @@ def test_a_grid_takes_every_combination_and_names_what_fails(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_search_ends_at_its_limits_and_goes_on_without_them(tmp_path: Path) -> None:
+def test_a_search_ends_at_its_limits_and_resumes_without_them(tmp_path: Path) -> None:
     first = search(tmp_path, "tiny", "--trials", "2")
     assert first.returncode == 0, first.stdout + first.stderr
     before = trials(tmp_path, "tiny")

@@ -75,7 +75,7 @@ def test_scores_that_were_lacking_make_a_later_folder(url: str, tmp_path: Path) 
     assert (tmp_path / "a" / "key" / "result.json").read_bytes() == b"more"
 
 
-def test_the_furthest_whole_state_is_gone_on_from(url: str, tmp_path: Path) -> None:
+def test_a_run_resumes_from_the_furthest_whole_state(url: str, tmp_path: Path) -> None:
     one, other = Shared(url), Shared(url)
     for step in (4, 12, 8):
         one.share_state(saved(tmp_path / "a" / "key", step), RULES)
@@ -91,7 +91,7 @@ def test_the_furthest_whole_state_is_gone_on_from(url: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("own", "shared", "found"), [(4, 8, 8), (8, 4, 8), (8, 8, 8)])
-def test_the_further_of_a_machines_own_and_the_shared_state_is_gone_on_from(
+def test_a_run_resumes_from_the_further_of_a_machines_own_and_the_shared_state(
     url: str, tmp_path: Path, own: int, shared: int, found: int
 ) -> None:
     Shared(url).share_state(saved(tmp_path / "a" / "key", shared), RULES)
@@ -116,10 +116,10 @@ def test_a_state_of_which_half_was_brought_is_brought_again(
 ) -> None:
     shared, folder = Shared(url), saved(tmp_path / "a" / "key", 4)
 
-    def away(place: str, content: bytes) -> None:
+    def unreachable(place: str, content: bytes) -> None:
         raise OSError(place)
 
-    monkeypatch.setattr(shared.files, "pipe_file", away)
+    monkeypatch.setattr(shared.files, "pipe_file", unreachable)
     with pytest.raises(OSError, match=COMPLETE):
         shared.share_state(folder, RULES)
     monkeypatch.undo()
@@ -138,7 +138,7 @@ def test_a_torn_state_of_ones_own_gives_way(url: str, tmp_path: Path) -> None:
     assert torch.load(mine)["step"] == 4
 
 
-def test_a_state_of_ones_own_that_training_would_not_go_on_from_gives_way(url: str, tmp_path: Path) -> None:
+def test_a_state_of_ones_own_from_which_training_would_not_resume_gives_way(url: str, tmp_path: Path) -> None:
     Shared(url).share_state(saved(tmp_path / "a" / "key", 4), RULES)
     mine = saved(tmp_path / "b" / "key", 8, last=Checkpoint(8, None)) / "state.pt"  # beside no such checkpoint
     Shared(url).fetch("key", tmp_path / "b", rules=RULES)

@@ -56,11 +56,11 @@ def test_every_published_value_stands_in_exactly_one_cell_of_a_table(scale: str)
     files = [path.stem for path in sorted(PUBLISHED_FOLDER.glob("*.csv")) if not path.stem.startswith("_")]
     assert len(files) == sum(TABLES.values())
     lines = [(table, line) for table in files for line in published_lines(table)]
-    wanted = Counter((table, *(line[field] for field in IDENTITY)) for table, line in lines)
-    assert max(wanted.values()) == 1
-    assert {line: used[line] for line in wanted if used[line] != 1} == {}
-    assert set(used) <= set(wanted)
-    assert set(printed(*choose_studies(["baselines"], scale))) <= set(wanted)  # shows some of them again
+    expected = Counter((table, *(line[field] for field in IDENTITY)) for table, line in lines)
+    assert max(expected.values()) == 1
+    assert {line: used[line] for line in expected if used[line] != 1} == {}
+    assert set(used) <= set(expected)
+    assert set(printed(*choose_studies(["baselines"], scale))) <= set(expected)  # shows some of them again
 
 
 @pytest.mark.slow
@@ -78,11 +78,11 @@ def test_a_twin_shows_numbers_of_its_table_and_judges_nothing(scale: str) -> Non
 
 
 def test_every_table_and_figure_is_a_study_by_its_papers_number() -> None:
-    wanted = {f"{paper}-table{i}" for paper, count in TABLES.items() for i in range(1, count + 1)}
-    wanted |= {f"{paper}-figure{number}" for paper, numbers in FIGURES.items() for number in numbers}
-    assert len(wanted) == 30 + 17
-    assert wanted <= set(STUDIES)
-    for study in choose_studies(sorted(wanted), "small"):
+    expected = {f"{paper}-table{i}" for paper, count in TABLES.items() for i in range(1, count + 1)}
+    expected |= {f"{paper}-figure{number}" for paper, numbers in FIGURES.items() for number in numbers}
+    assert len(expected) == 30 + 17
+    assert expected <= set(STUDIES)
+    for study in choose_studies(sorted(expected), "small"):
         paper, _, number = study.name.partition("-")
         kind = "Table " if "table" in number else "Figure "
         assert study.source.lower() == f"{paper}, {kind}{number.removeprefix('table').removeprefix('figure')}".lower()

@@ -27,10 +27,10 @@ def score_source(scorer: Scorer) -> tuple[float, int, str] | None:
 
 @pytest.mark.parametrize(("name", "size"), [("small", 10_000), ("small-1m", 10_000), ("paper", 100_000)])
 def test_what_is_scored_by_ranks_is_said_by_its_label(name: str, size: int) -> None:
-    """Eq. 2 is ranks alone, Eq. 7 a tenth of them; a run's own base varies with its seed."""
+    """Eq. 2 is only ranks, Eq. 7 a tenth of them; a run's own base varies with its seed."""
     for label, row in rows("rankencoder-table5", name).items():
-        wanted = {"RankEncoder_E1 (Eq2)": (1.0, size, "rank"), "retrain+inf (Eq7)": (0.1, size, "rank")}
-        assert score_source(row.scorer) == wanted.get(label.partition(", ")[2])
+        expected = {"RankEncoder_E1 (Eq2)": (1.0, size, "rank"), "retrain+inf (Eq7)": (0.1, size, "rank")}
+        assert score_source(row.scorer) == expected.get(label.partition(", ")[2])
         assert row.vary == ("all" if "retrain" in label else "student")
     for label, row in rows("rankencoder-table4", name).items():
         assert score_source(row.scorer) == ((0.1, size, "rank") if label.endswith(", +RankEncoder") else None)
@@ -66,12 +66,12 @@ def test_every_row_has_the_seeds_of_its_backbone(name: str) -> None:
         for row in one.rows:
             if not isinstance(row.encoder, Run):
                 continue
-            wanted = (42,) if one.name in ONE_SEED else SEEDS[name].get(row.backbone, ())
-            wanted = (101, 102) if one.name == "search" else wanted
-            wanted = (301, 302, 303, 304, 305) if one.name == "ladder" else wanted
-            wanted = (42,) if row.label.startswith("teacher: ") else wanted  # the run that teaches
-            wanted = FIVE if one.name in ("rankcse-table9", "baselines") else wanted  # at any scale
-            assert row.seeds == wanted, f"{one.name}: {row.label}"
+            expected = (42,) if one.name in ONE_SEED else SEEDS[name].get(row.backbone, ())
+            expected = (101, 102) if one.name == "search" else expected
+            expected = (301, 302, 303, 304, 305) if one.name == "ladder" else expected
+            expected = (42,) if row.label.startswith("teacher: ") else expected  # the run that teaches
+            expected = FIVE if one.name in ("rankcse-table9", "baselines") else expected  # at any scale
+            assert row.seeds == expected, f"{one.name}: {row.label}"
             rules = (SCALES[name].dev, "last", "transfer_dev", "stsb_dev", "sts_test")
             assert row.select in rules, f"{one.name}: {row.label}"
             assert (row.select == "sts_test") == row.label.endswith("chosen on the test sets")
@@ -109,7 +109,7 @@ def test_scorers_have_the_papers_defaults() -> None:
 @pytest.mark.parametrize("name", ["small", "paper"])
 def test_untrained_rows_are_scored_as_the_papers_name_them(name: str) -> None:
     corpus = SCALES[name].corpus
-    wanted = {
+    expected = {
         "first-last avg BERT-base": Cosine("first_last_mean"),
         "last avg BERT-base": Cosine("mean"),
         "[CLS] BERT-base": Cosine("cls"),
@@ -121,11 +121,11 @@ def test_untrained_rows_are_scored_as_the_papers_name_them(name: str) -> None:
     seen = set()
     for one in choose_studies(["all"], name):
         for row in one.rows:
-            if row.label in wanted and row.encoder is not None:
-                assert row.scorer == wanted[row.label], f"{one.name}: {row.label}"
+            if row.label in expected and row.encoder is not None:
+                assert row.scorer == expected[row.label], f"{one.name}: {row.label}"
                 assert row.select == "as is"
                 seen.add(row.label)
-    assert seen == set(wanted)
+    assert seen == set(expected)
 
 
 @pytest.mark.parametrize("table", ["rankcse-table2", "whitenedcse-table1"])
@@ -154,7 +154,7 @@ def test_what_is_fitted_says_on_what_and_test_sentences_are_in_no_comparison(tab
 
 
 def test_a_fit_on_simcse_is_the_plans_control() -> None:
-    """So that a checkpoint is scored once; half of the dimensions, as the last hold too little to be whitened."""
+    """Scorers are shared, to score a checkpoint once; half of the dimensions, as the last hold too little."""
     plan = {row.scorer for row in rows("plan-scoring", "small").values() if isinstance(row.scorer, Whitened)}
     mine = rows("rankcse-table2", "small")
     assert {mine[f"SimCSE BERT-base, whitening{fit}"].scorer for fit in ("", ", transductive")} == plan

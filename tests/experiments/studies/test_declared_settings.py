@@ -58,9 +58,9 @@ def test_of_two_teachers_the_first_named_has_a_third(name: str) -> None:
     assert len(found) == 12
     for label, method in found.items():
         loss, _, named = label.partition(", ")
-        wanted = named.split("+")
-        shares = [1.0] if len(wanted) == 1 else [1 / 3, 2 / 3]
-        assert taught(method, SCALES[name]) == dict(zip(wanted, shares, strict=True)), label
+        declared = named.split("+")
+        shares = [1.0] if len(declared) == 1 else [1 / 3, 2 / 3]
+        assert taught(method, SCALES[name]) == dict(zip(declared, shares, strict=True)), label
         assert method.rank == {"RankCSE-listNet": "list_net", "RankCSE-listMLE": "list_mle"}[loss]
 
 
@@ -83,8 +83,8 @@ def test_alpha_is_the_smaller_teachers_share(name: str) -> None:
     assert len(found) == 10
     for label, method in found.items():
         alpha = shares[label.split("alpha ")[1]]
-        wanted = {"SimCSE-base": alpha, "SimCSE-large": 1 - alpha}
-        assert taught(method, SCALES[name]) == {teacher: share for teacher, share in wanted.items() if share}
+        declared = {"SimCSE-base": alpha, "SimCSE-large": 1 - alpha}
+        assert taught(method, SCALES[name]) == {teacher: share for teacher, share in declared.items() if share}
 
 
 def test_ablations_leave_out_what_they_say() -> None:
@@ -92,9 +92,9 @@ def test_ablations_leave_out_what_they_say() -> None:
         label: (m.contrastive_weight, m.consistency_weight, m.distillation_weight)
         for label, m in methods("rankcse-table4", RankCSE).items()
     }
-    wanted = {"full": (1, 1, 1), "w/o consistency": (1, 0, 1), "w/o infoNCE": (0, 1, 1)}
-    wanted |= {"w/o consistency,infoNCE": (0, 0, 1)}
-    expected = {f"{loss} {name}": w for loss in ("RankCSE-listNet", "RankCSE-listMLE") for name, w in wanted.items()}
+    declared = {"full": (1, 1, 1), "w/o consistency": (1, 0, 1), "w/o infoNCE": (0, 1, 1)}
+    declared |= {"w/o consistency,infoNCE": (0, 0, 1)}
+    expected = {f"{loss} {name}": w for loss in ("RankCSE-listNet", "RankCSE-listMLE") for name, w in declared.items()}
     assert weights == expected | {"RankCSE w/o rank": (1, 1, 0), "RankCSE w/o infoNCE,rank": (0, 1, 0)}
 
 
@@ -200,7 +200,7 @@ def test_rankencoders_settings_are_as_labelled(name: str) -> None:
 
 def test_table9s_settings_are_the_papers() -> None:
     """RankCSE, Table 9: learning rate, tau2 and tau3; ListMLE has no tau3."""
-    wanted = {
+    declared = {
         "BERT-base": ((3e-5, 0.025, 0.0125), (2e-5, 0.05)),
         "BERT-large": ((3e-5, 0.05, 0.025), (2e-5, 0.05)),
         "RoBERTa-base": ((2e-5, 0.05, 0.025), (3e-5, 0.05)),
@@ -208,7 +208,7 @@ def test_table9s_settings_are_the_papers() -> None:
     }
     for table in ("rankcse-table9", "rankcse-table2"):
         found = rows(table)
-        for title, (net, mle) in wanted.items():
+        for title, (net, mle) in declared.items():
             for loss, settings in (("listNet", net), ("listMLE", (*mle, None))):
                 run = run_of(found[f"RankCSE-{loss} {title}"])
                 m = run.method

@@ -343,7 +343,7 @@ def test_undefined_scores_fail_by_name_and_cost_the_others_nothing(
     assert {cell["task"] for cell in execute(job, ExecutionSettings(tmp_path))["cells"]} == set(tasks)
 
 
-def test_what_earlier_scores_came_from_stays_told(tmp_path: Path, real_data: Path) -> None:
+def test_what_earlier_scores_came_from_stays_logged(tmp_path: Path, real_data: Path) -> None:
     """A later call for other tasks adds to hashes and warnings; it does not replace them."""
     words = Pretrained("glove-6b-50d")
     first, second = (Job(words, "own", "GloVe", (Scoring(AS_IS, Cosine(), (t,)),)) for t in ("stsb_dev", "sickr_dev"))

@@ -50,7 +50,7 @@ def test_reports_between_evaluations_are_rare() -> None:
     assert len(reports) == 1
 
 
-def test_a_trained_run_reports_its_scoring_only_where_nobody_is_waited_for() -> None:
+def test_scoring_is_reported_unless_reports_end_with_training() -> None:
     for until_trained in (False, True):
         reports: list[dict[str, Any]] = []
         reporter = Reporter(5, reports.append, every=0.0, until_trained=until_trained)

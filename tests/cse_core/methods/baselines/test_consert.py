@@ -50,7 +50,7 @@ def of(kind: str, other: str = "none", **changes: Any) -> ConSERT:
     return ConSERT(first=kind, first_rate=RATES[kind], second=other, second_rate=RATES[other], **changes)
 
 
-def alone(encoder: Encoder, tokens: Tokens, row: int) -> Tensor:
+def by_hand(encoder: Encoder, tokens: Tokens, row: int) -> Tensor:
     """One row's vector from its states by hand."""
     length = int(tokens.mask[row].sum())
     kept = None if tokens.kept is None else tokens.kept.expand(-1, tokens.ids.shape[1], 128)[row, :length]
@@ -70,13 +70,13 @@ def nt_xent_by_loops(first: list[Tensor], second: list[Tensor], temperature: flo
 @pytest.mark.parametrize("contrast", ["both_views", "one_way"])
 @pytest.mark.parametrize(("first", "second"), [("feature_cutoff", "shuffle"), ("token_cutoff", "dropout")])
 def test_the_loss_is_the_equation(first: str, second: str, contrast: str, head: str) -> None:
-    """What the views keep is drawn again from the same generator; the rest is done for each sentence alone."""
+    """What the views keep is drawn again from the same generator; the rest is done for each sentence by itself."""
     encoder, method = encoder_of(), of(first, second, contrast=contrast, head=head, temperature=0.2)
     modules = method.modules(encoder, seeded())
     found = loss_of(method, encoder, modules)
     generator = seeded(1)
     views = [view(tokens_of(encoder), kind, RATES[kind], 128, generator) for kind in (first, second)]
-    sides = [[alone(encoder, tokens, row) for row in range(len(TEXTS))] for tokens in views]
+    sides = [[by_hand(encoder, tokens, row) for row in range(len(TEXTS))] for tokens in views]
     if head == "tanh":
         linear = modules["head"][0]  # ty: ignore[not-subscriptable]
         sides = [[tanh_of(linear, vector) for vector in side] for side in sides]
@@ -113,12 +113,12 @@ def test_each_change_changes_what_it_says(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_view_does_not_depend_on_how_far_a_batch_is_padded(kind: str) -> None:
-    """Of the same orders: padding is never cut nor moved, and no vector sees it."""
+    """Padding is never cut nor moved, and no vector sees it."""
     encoder = encoder_of()
     tokens = view(tokens_of(encoder), kind, RATES[kind], 128, seeded())
     (found,) = encoder(tokens)
     for row in range(len(TEXTS)):
-        assert torch.allclose(found[row].double(), alone(encoder, tokens, row), atol=1e-5)
+        assert torch.allclose(found[row].double(), by_hand(encoder, tokens, row), atol=1e-5)
 
 
 def test_simcse_is_one_of_its_settings_bit_for_bit() -> None:

@@ -239,7 +239,7 @@ def test_the_method_puts_its_parts_together(encoder: Encoder) -> None:
     assert 0 < loss.terms["share_excluded"].item() < 1
 
 
-def test_noise_depends_on_the_steps_generator_alone(encoder: Encoder) -> None:
+def test_noise_depends_only_on_the_steps_generator(encoder: Encoder) -> None:
     method = DCLR(threshold=2.0, noise_times=2.0)
     found = [loss_of(method, encoder, seed)[0].total for seed in (1, 1, 2)]
     assert torch.equal(found[0], found[1])

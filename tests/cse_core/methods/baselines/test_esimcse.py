@@ -94,7 +94,7 @@ def test_the_limits_of_paper_and_code(pieces: int, rate: float, paper: int, rele
 
 
 def test_how_many_are_repeated_is_uniform_and_each_place_as_likely() -> None:
-    """Of 20 pieces 0 to 6, a mean of 3."""
+    """0 to 6 of 20 pieces are repeated, 3 in the mean."""
     draws = [drawn_places([2, *range(10, 29), 10_000 + i, 3], 0.32) for i in range(3500)]
     counts = Counter(map(len, draws))
     assert set(counts) == set(range(7))

@@ -64,7 +64,7 @@ def test_the_loss_is_the_two_means(weighting: str, lengths: list[int], seed: int
     assert found == pytest.approx(losses_by_loops(rows, weighting), rel=1e-9, abs=1e-12)
 
 
-def test_alike_sentences_cannot_be_told_apart_and_far_ones_cost_nothing() -> None:
+def test_alike_sentences_cannot_be_distinguished_and_far_ones_cost_nothing() -> None:
     """T = 0: 2 log 2, the code's constant. Tokens that point at their own sentence and away from the other: 0."""
     owners = torch.tensor([0, 0, 1])
     own, others = jsd_losses(torch.zeros(3, 2), owners, torch.zeros(2, 2))

@@ -251,7 +251,7 @@ def test_the_attack_raises_the_loss_and_touches_no_parameters_gradient(encoder: 
     assert objective(*(binarize(one, 0.3) for one in again)).item() == losses[1]
 
 
-def test_draws_depend_on_the_steps_generator_alone(encoder: Encoder) -> None:
+def test_draws_depend_only_on_the_steps_generator(encoder: Encoder) -> None:
     random = replace(PLAIN, steps=0, threshold=0.3)
     shares = [loss_of(random, encoder, seed=s, dropout=d)[0].terms for s, d in ((1, 3), (1, 4), (2, 3))]
     for name in ("share_tokens_dropped", "share_features_dropped"):

@@ -127,8 +127,8 @@ def test_the_gradient_is_that_of_constants_or_of_all(
         assert slope.abs().max() > 1e-3
 
 
-def test_the_first_views_mixed_columns_give_gradient_to_the_second_views_alone() -> None:
-    """What "both" has over "batch": it moves z2's gradient through its columns, and z1's by the softmax alone."""
+def test_the_first_views_mixed_columns_give_gradient_only_to_the_second_views() -> None:
+    """What "both" has over "batch": it moves z2's gradient through its columns, and z1's only by the softmax."""
     z1, z2 = drawn(5, 6, seed=3, gradient=True), drawn(5, 6, seed=4)
     w = mixed_negatives(z1.detach(), next_of(5), 0.2)
     (found,) = torch.autograd.grad(mixed_loss(z1, z2, next_of(5), temperature=0.3, share=0.2, negatives="both"), z1)

@@ -206,7 +206,7 @@ def test_with_no_weight_and_no_peer_it_is_simcse_bit_for_bit(encoder: Encoder) -
 
 @pytest.mark.parametrize("peer_head", ["shared", "own"])
 def test_both_networks_read_all_views_and_the_peer_starts_as_a_copy(peer_head: str) -> None:
-    """Without dropout the same vectors come out, so nothing is left to agree on; the views are drawn as told."""
+    """Without dropout the same vectors come out, so nothing is left to agree on; the views are drawn as set."""
     encoder = wiki_tiny(dropout=0.0)
     method = PCL(augmentations=("inverse", "repetition"), peer_head=peer_head, positives="logit", temperature=0.06)
     modules = modules_of(method, encoder)
@@ -249,7 +249,7 @@ def test_the_peer_is_another_set_of_weights_in_the_same_precision(encoder: Encod
     assert not torch.allclose(first[0], second[0], atol=1e-3)  # its dropout is its own
 
 
-def test_views_depend_on_the_steps_generator_alone(encoder: Encoder) -> None:
+def test_views_depend_only_on_the_steps_generator(encoder: Encoder) -> None:
     method = PCL(augmentations=EDITS)
     modules = modules_of(method, encoder)
     found = [loss_of(method, encoder, modules, seed)[0].total for seed in (1, 1, 2)]
