@@ -27,6 +27,7 @@ CERTAIN, OPEN = "#117733", style.FAINT  # intervals without 0, and with it
 SCORE = "sts_avg"
 LOSS_COLOURS = {"ListNet": style.LOOKS["RankCSE-listNet"].colour, "ListMLE": style.LOOKS["RankCSE-listMLE"].colour}
 BAR_PLACES = 9  # points of a bar that names keep clear of
+LINE_PLACES = 60  # of the line of no gain, likewise
 
 
 def gain_intervals(drawn: FigureData) -> Figure | None:
@@ -179,7 +180,9 @@ class Rung:
 def teacher_ladder(drawn: FigureData) -> Figure | None:
     """Draw gains with their 95 % intervals against teachers' scores; None if no student and its teacher have scores."""
     ladders = {loss: rungs_of(drawn, loss) for loss in LOSSES}
-    if not any(ladders.values()):
+    orders = " ".join(_order_sentence(loss, rungs) for loss, rungs in ladders.items())
+    ladders = {loss: rungs for loss, rungs in ladders.items() if rungs}
+    if not ladders:
         return None
     figure, panels = style.panels(len(ladders), 2, height=3.0, sharex=True, sharey=True)
     simcse = drawn.results.cells[SIMCSE, SCORE].summary
@@ -192,13 +195,13 @@ def teacher_ladder(drawn: FigureData) -> Figure | None:
     panels[0].set_ylabel("the student's gain over SimCSE, points")
     for panel, rungs in zip(panels, ladders.values(), strict=True):  # when limits of both are final
         bars = [(rung.dose, y) for rung in rungs for y in np.linspace(*(rung.gain.interval() or (0, 0)), BAR_PLACES)]
-        beside_points(panel, [(rung.dose, rung.gain.mean, rung.name, style.INK) for rung in rungs], bars)
+        lines = bars + [(x, 0.0) for x in np.linspace(*panel.get_xlim(), LINE_PLACES)]
+        beside_points(panel, [(rung.dose, rung.gain.mean, rung.name, style.INK) for rung in rungs], lines)
     counts = [len(rung.scores) for rungs in ladders.values() for rung in rungs]
     caption = (
         f"Dots: mean gain over {seeds_text(counts)}; bars: 95 % intervals (Welch's), not corrected for their number. "
         "Hollow: each list of the teacher in a random order, left out of the correlations. Dashed: SimCSE's own score. "
-        + " ".join(_order_sentence(loss, rungs) for loss, rungs in ladders.items())
-        + f" Intervals of the correlations: {seeds_text(counts)} resampled within each rung, not other teachers."
+        f"{orders} Intervals of the correlations: {seeds_text(counts)} resampled within each rung, not other teachers."
     )
     return style.finish(figure, drawn, caption, missing_scores(drawn, (SCORE,)))
 
