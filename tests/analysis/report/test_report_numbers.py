@@ -56,9 +56,9 @@ def gains_in_orders(*rows: str) -> float:
     return sum(means[row] - means["SimCSE"] for row in rows) / 4
 
 
-def ahead(better: str, worse: str) -> ContrastEstimate:
-    """Return what a row of the plan's composition is ahead of another, by Welch's test."""
-    cells = results_of("plan-composition").cells
+def welch(study: str, better: str, worse: str) -> ContrastEstimate:
+    """Return what a row is ahead of another, by Welch's test."""
+    cells = results_of(study).cells
     found = estimate_contrast([cells[row, STS].scores for row in (better, worse)], [1, -1], paired=False)
     assert found is not None
     return found
@@ -202,13 +202,13 @@ CHECKS = {
         less(CC, "halves of shuffled words, composed", "CompCSE", STS) == pytest.approx(1 / 3, abs=0.05)
     ),
     "by half a point; its interval of ten seeds, as that of five, is above 0, and lies within the margin": lambda: (
-        ahead("halves of shuffled words", "SimCSE").mean == pytest.approx(0.5, abs=0.05)
-        and (band := ahead("halves of shuffled words", "SimCSE").interval()) is not None
+        welch("plan-composition", "halves of shuffled words", "SimCSE").mean == pytest.approx(0.5, abs=0.05)
+        and (band := welch("plan-composition", "halves of shuffled words", "SimCSE").interval()) is not None
         and 0 < band.low < band.high < 1
-        and ahead("halves of shuffled words", "SimCSE").n == 10
+        and welch("plan-composition", "halves of shuffled words", "SimCSE").n == 10
     ),
     "interval there that holds 0 over SimCSE, and one below 0 over two random crops": lambda: (
-        ahead("CompCSE", "SimCSE").holds(0) is True
+        welch("plan-composition", "CompCSE", "SimCSE").holds(0) is True
         and (band := gain("plan-composition", "CompCSE", "two random crops", STS).interval()) is not None
         and band.high < 0
     ),
@@ -237,6 +237,16 @@ CHECKS = {
     "from GloVe (45.3 on the STS average) to SimCSE (54.4) and MiniLM (78.9)": lambda: (
         [round(mean("ladder", teacher_label(rung), STS), 1) for rung in ("GloVe", "SimCSE", "MiniLM")]
         == [45.3, 54.4, 78.9]
+    ),
+    "is 1.5 points behind SimCSE trained as long. The interval of ten seeds is below 0": lambda: (
+        (ahead := welch("plan-losses", "ListNet, 8 epochs", "SimCSE, 8 epochs")).mean == pytest.approx(-1.5, abs=0.05)
+        and ahead.n == 10
+        and (band := ahead.interval()) is not None
+        and band.high < 0
+    ),
+    "score less than that SimCSE": lambda: (
+        max(mean("ladder", teacher_label(rung), STS) for rung in ("SimCSE", "larger SimCSE"))
+        < mean("ladder", "SimCSE", STS)
     ),
     "Spearman's rho of a teacher's score and its student's gain is 0.97": lambda: (
         spearmanr(
