@@ -18,7 +18,7 @@ FILES = [
     for path in sorted((ROOT / package).rglob("*.py"))
     if "assets" not in path.parts  # how the backbones were made: a record, left as it ran
 ]
-TESTS = [  # these two name what they look for, and a column of the record
+TESTS = [  # without this file, which lists the phrases, and one that has a recorded column's name
     path.relative_to(ROOT).as_posix()
     for path in sorted((ROOT / "tests").rglob("*.py"))
     if path.name not in ("test_language.py", "measure.py")
@@ -136,6 +136,7 @@ def test_prose_is_plain(name: str) -> None:
 def test_tests_are_named_and_explained_in_plain_words(name: str) -> None:
     assert dialect((line, text) for _, text, line in docstrings(name)) == []
     assert dialect(comments(name)) == []
+    # Names are no sentences: with the underscore no word of theirs opens one.
     functions = (node for node in ast.walk(tree(name)) if isinstance(node, ast.FunctionDef | ast.ClassDef))
     assert dialect((node.lineno, f"_ {node.name.replace('_', ' ')}") for node in functions) == []
 

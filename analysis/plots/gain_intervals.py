@@ -27,7 +27,7 @@ CERTAIN, OPEN = "#117733", style.FAINT  # intervals without 0, and with it
 SCORE = "sts_avg"
 LOSS_COLOURS = {"ListNet": style.LOOKS["RankCSE-listNet"].colour, "ListMLE": style.LOOKS["RankCSE-listMLE"].colour}
 BAR_PLACES = 9  # points of a bar that names keep clear of
-LINE_PLACES = 60  # of the line of no gain, likewise
+LINE_PLACES = 60  # points of the line of no gain that names keep clear of
 
 
 def gain_intervals(drawn: FigureData) -> Figure | None:

@@ -102,7 +102,9 @@ def test_two_teachers_have_no_order_and_no_record_has_no_figure(study: Study) ->
     kept = {student_label("ListNet", rung) for rung in RUNGS[:2]} | {"SimCSE"}
     others = [row for row in study.rows if row.label not in kept and not row.label.startswith("teacher: ")]
     drawn: FigureData = figure_data_of(study, lines=less(rising_lines(study), *others))
-    text = style.caption(figure_of(teacher_ladder, drawn))
+    figure = figure_of(teacher_ladder, drawn)
+    assert [axes.get_title() for axes in figure.axes] == ["ListNet"]  # no panel for a loss without students
+    text = style.caption(figure)
     assert "ListNet: no correlation of fewer than 3 teachers. ListMLE: no correlation" in text
     assert teacher_ladder(empty(study)) is None
     teachers_only = [row for row in study.rows if not row.label.startswith("teacher: ")]

@@ -32,7 +32,7 @@ def one_thread() -> None:
 
 
 def state_at(run: Run, store: Path, step: int) -> Any:
-    """The saved state of a run that is stopped after a step, which it may resume to reach."""
+    """Train or resume a run until it is stopped after a step, and return its saved state."""
     with pytest.raises(Killed):
         train(run, store, save_seconds=0.0, on_step=stop_at(step))
     return torch.load(store / run.key / "state.pt", weights_only=True)

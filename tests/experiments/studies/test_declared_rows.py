@@ -154,7 +154,7 @@ def test_what_is_fitted_says_on_what_and_test_sentences_are_in_no_comparison(tab
 
 
 def test_a_fit_on_simcse_is_the_plans_control() -> None:
-    """Scorers are shared, to score a checkpoint once; half of the dimensions, as the last hold too little."""
+    """Scorers are shared, to score a checkpoint once; half the dimensions, as the last hold too little to whiten."""
     plan = {row.scorer for row in rows("plan-scoring", "small").values() if isinstance(row.scorer, Whitened)}
     mine = rows("rankcse-table2", "small")
     assert {mine[f"SimCSE BERT-base, whitening{fit}"].scorer for fit in ("", ", transductive")} == plan
