@@ -47,8 +47,8 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files of experiments first: the longest are among them, and the last to start would run by itself."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/experiments/"))
+    """Put the longest files first, two hosts and experiments: the last to start would run by itself."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/cluster/test_two_hosts", "tests/experiments/")))
 
 
 @pytest.fixture(scope="session")

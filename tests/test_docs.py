@@ -48,7 +48,7 @@ def test_links_lead_to_files_and_tests_that_are_there(page: Path) -> None:
     links = [link.partition("#")[0] for link in re.findall(r"(?<!\")\]\(([^)]+)\)", text) if "://" not in link]
     assert [link for link in links if link and not (page.parent / link).exists()] == []
     tests = {path.name for path in (ROOT / "tests").rglob("*.py")}
-    assert set(re.findall(r"`(test_\w+\.py|two_hosts\.py)`", text)) <= tests
+    assert set(re.findall(r"`(test_\w+\.py)`", text)) <= tests
 
 
 def test_the_tree_names_every_folder_of_the_packages() -> None:

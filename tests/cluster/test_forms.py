@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import yaml
 
 from experiments.studies.catalogue import choose_studies
 from experiments.sweep import Options
-from tests.cluster.hosts import lacking
 
 ROOT = Path(__file__).parents[2]
 CLUSTERS = ROOT / "experiments" / "clusters"
@@ -124,38 +122,3 @@ def test_kubernetes_form_runs_a_sweep_of_this_project() -> None:
     import ray
 
     assert cluster["rayVersion"] == ray.__version__
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(bool(lacking()), reason=lacking() or "none")
-@pytest.mark.parametrize(("study", "status", "said"), [("rankcse-table4", 0, "34 to do"), ("no-such", 1, "unknown")])
-def test_slurms_form_runs_a_sweep_on_the_nodes_that_slurm_gives(
-    tmp_path: Path, study: str, status: int, said: str
-) -> None:
-    """Slurm itself is not here: its two commands are replaced by what they do for a job of one node.
-
-    On a host of its own, as Ray starts on no machine that has another Ray.
-    """
-    tools, before = tmp_path / "bin", set(ROOT.glob(".sweep-*"))
-    tools.mkdir()
-    (tmp_path / "ray").mkdir()
-    Path("/tmp/ray").mkdir(exist_ok=True)
-    for name, body in {"srun": 'shift; exec "$@"', "scontrol": "echo 127.0.0.1"}.items():
-        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tools / name).chmod(0o755)
-    given = {"SLURM_JOB_NODELIST": "x", "SLURM_JOB_ID": "4242", "SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_PER_TASK": "2"}
-    path = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
-    words = shlex.join([str(CLUSTERS / "slurm.sh"), study, "--dry-run", "--mlruns", str(tmp_path / "mlruns")])
-    alone = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c"]
-    done = subprocess.run(
-        [*alone, f"ip link set lo up && mount --bind {tmp_path}/ray /tmp/ray && bash {words}"],
-        env=os.environ | given | {"CSE_VENV": "", "PATH": path},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    assert said in done.stdout + done.stderr
-    assert set(ROOT.glob(".sweep-*")) == before
