@@ -227,7 +227,7 @@ def innermost(method: Method) -> Method:
 def starting_encoder(method: Method) -> tuple[EncoderRef, str] | None:
     """Return the finished encoder whose weights training starts from, and its selection rule; None for the backbone.
 
-    A method that starts from one (RankEncoder) has a property `starts_from`; a method with an `inner` asks that, too.
+    A method that starts from one (RankEncoder) has a property `starts_from`; else a method's `inner` is asked.
     """
     start = getattr(method, "starts_from", None)
     inner = getattr(method, "inner", None)

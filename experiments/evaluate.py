@@ -25,10 +25,11 @@ from experiments.cli.command import run_command
 from experiments.cli.console import console
 from experiments.cli.options import at_least
 from experiments.cli.user_inputs import read_encoder
-from experiments.execution.job import AS_IS, ExecutionSettings, FailedTasksError, Job, Scoring, execute
+from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
 from experiments.results.score_tables import print_scores
+from experiments.schema.rows import AS_IS
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 
@@ -40,9 +41,9 @@ class Options:
     encoder: tyro.conf.Positional[str]
     """Folder, hub name or embedded backbone (wiki-tiny, wiki-mini), glove-6b-50d, or a file of word vectors."""
     tasks: tuple[str, ...] = ("sts",)
-    """Groups (sts, sts_disjoint, dev, transfer, transfer_fast, ranking, ranking_test, geometry, neighbours, synthetic)
-    or single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...), or files of your own that end with .tsv:
-    two sentences and a score in each line, separated by tabs."""
+    """Groups (sts, sts_disjoint, dev, transfer, transfer_fast, ranking, ranking_test, geometry, neighbours, synthetic,
+    sizes, gold, examples), single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...), or files of your
+    own that end with .tsv: two sentences and a score in each line, separated by tabs."""
     pooling: str | None = None
     """cls, mean, top2_mean, first_last_mean, layer1_last_mean or mask. If not given: the encoder's own, or cls."""
     template: str = ""

@@ -1,7 +1,7 @@
-"""Remove runs from everywhere: `python experiments/remove.py KEY`.
+"""Remove runs from run folders, the record and MLflow: `python experiments/remove.py KEY`.
 
 It lists what there is of a run, in the run folders, the record and MLflow, and asks before it removes anything. If it
-is interrupted, the same command ends the removal.
+is interrupted, the same command completes the removal.
 """
 
 import os
@@ -76,7 +76,11 @@ def print_traces(options: Options, traces: Traces) -> None:
     for path, count in traces.lines.items():
         console.print(f"{count} line{'s' if count > 1 else ''} of {path}", highlight=False, markup=False)
     for folder, names in traces.arrays.items():
-        console.print(f"{len(names)} files of arrays in {folder / 'figure_data'}", highlight=False, markup=False)
+        console.print(
+            f"{len(names)} file{'s' if len(names) > 1 else ''} of arrays in {folder / 'figure_data'}",
+            highlight=False,
+            markup=False,
+        )
     for run_id in traces.tracked:
         console.print(f"run {run_id} in MLflow", highlight=False, markup=False)
     for line in users_of(options.keys):

@@ -1,4 +1,4 @@
-"""Make the page of recorded runs that no study declares any more; the record never loses a line."""
+"""Make the page of recorded runs that no study declares any more; only remove.py takes lines out of the record."""
 
 from collections.abc import Iterable
 

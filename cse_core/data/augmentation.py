@@ -23,10 +23,10 @@ def wordpieces(tokens: Tokens) -> Bool[Tensor, "n t"]:
 
 
 def edit_count(words: Int[Tensor, " n"], kind: str, share: float, max_length: int) -> Int[Tensor, " n"]:
-    """Return how many wordpieces a deletion or repetition changes in sentences of so many.
+    """Return how many wordpieces a deletion or repetition changes in sentences of w = `words` wordpieces.
 
-    round(share w), halves to even; at most so many that a lengthened sentence has `max_length` tokens with its special
-    two; none in a sentence of fewer than three.
+    round(share w), halves to even; none in a sentence of fewer than three. A sentence with repetitions has at most
+    `max_length` tokens, its two special ones included.
     """
     count = (share * words.double()).round().long()
     if kind == "repetition":
@@ -76,9 +76,9 @@ def insert_copies(
 ) -> Tokens:
     """Return the sentences after inserting copies of their own wordpieces, one after the other.
 
-    The k-th insertion of a row, of `counts` in all, puts a copy of wordpiece `sources[k]` of the list as it is by then
-    before wordpiece `places[k]`, where the list's length means its end. `width` is that of the result, else as
-    many places wider as there are insertions.
+    The k-th insertion of a row, of `counts` in all, puts a copy of wordpiece `sources[k]` of the current list before
+    its wordpiece `places[k]`; the list's length means its end. `width` is the result's width, by default the
+    input's plus the number of insertions.
     """
     lengths = tokens.mask.sum(1) + counts
     widest = tokens.ids.shape[1] + sources.shape[1]

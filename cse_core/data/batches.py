@@ -58,7 +58,7 @@ def stack(tokens: Sequence[Tokens], pad_id: int) -> Tokens:
 
 
 def _stacked_kept(tokens: Sequence[Tokens], longest: int) -> Bool[Tensor, " n #t #d"] | None:
-    """What several Tokens keep of the embedding output: everything where nothing is said."""
+    """Return what several Tokens keep of the embedding output: everything where `kept` is None."""
     given = [part.kept for part in tokens if part.kept is not None]
     if not given:
         return None
@@ -75,7 +75,7 @@ def _stacked_kept(tokens: Sequence[Tokens], longest: int) -> Bool[Tensor, " n #t
 
 
 def _stacked_factors(tokens: Sequence[Tokens], longest: int) -> Factors | None:
-    """The factors of several Tokens under the features that they share."""
+    """Return the factors of several Tokens under the features that they share."""
     factors = [part.factors for part in tokens if part.factors is not None]
     if not factors:
         return None

@@ -44,7 +44,7 @@ def add(path: str | Path) -> str:
 
 
 def is_own(name: str) -> bool:
-    """Whether this is the name of a set of one's own, added in this process or in an earlier one."""
+    """Whether this is the name of a user's own set, added in this process or in an earlier one."""
     return name.startswith(PREFIX)
 
 

@@ -15,7 +15,6 @@ from cse_core.data.senteval import PARTS, REMEDY, pair_cells, pairs, year_files
 NAME = "sts_texts"
 PAIRS = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 8500, "sts16": 9183}
 SPLITS = ("stsb_train", "stsb_dev", "stsb", "sickr_train", "sickr_dev", "sickr")
-LINES = 89_192
 
 
 def sentences(folder: Path | None = None) -> list[str]:

@@ -12,8 +12,8 @@ Inferred: the shift net as three linear layers with torch's initialisation (the 
 one position is linear layers; the code normalises the activations inside it), unequal halves of odd widths, no weight
 decay and no clipping of gradients (the code has 0.01 and 1), log-scales without Glow's factor 3.
 
-Between activation normalisation and coupling stands a fixed random permutation, which the paper puts in the place of
-Glow's learnt linear map "to avoid numerical errors" (the code's is the reversal of the channels).
+Between activation normalisation and coupling is a fixed random permutation, which the paper uses instead of Glow's
+learnt linear map "to avoid numerical errors" (the code's is the reversal of the channels).
 """
 
 import math

@@ -24,9 +24,9 @@ CHUNK = 16  # problems; with more a step no longer fits the cache
 
 @dataclass(frozen=True)
 class Setting:
-    """SentEval's parameters: rounds of `passes` over the data, until one fails to improve after `tenacity` others did.
+    """SentEval's parameters: training in rounds of `passes` over the data.
 
-    `tenacity` is SentEval's word for patience.
+    The first round that fails to improve after `tenacity` earlier failures is the last (SentEval's word for patience).
     """
 
     folds: int

@@ -99,7 +99,7 @@ def complete(name: str, recorded_version: int, metrics: Collection[str], unrecor
 
 
 def find_task(name: str) -> Task | None:
-    """Return a task; also that of a set of one's own, by the name that own_pairs.add returned."""
+    """Return a task; also that of a user's own set, by the name that own_pairs.add returned."""
     return STSTask((name,)) if own_pairs.is_own(name) else TASKS.get(name)
 
 

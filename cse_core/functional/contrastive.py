@@ -35,7 +35,7 @@ def info_nce(
 
 
 def nt_xent(view1: Float[Tensor, "n d"], view2: Float[Tensor, "n d"], temperature: float) -> Float[Tensor, ""]:
-    """Mean cross-entropy of picking each vector's other view among all other vectors (SimCLR; ConSERT, Section 3.1).
+    """Return the mean cross-entropy of each vector's other view among all other vectors (SimCLR; ConSERT, Section 3.1).
 
     L = -1/2n sum_i log( exp(cos(r_i, r_p(i))/t) / sum_{k != i} exp(cos(r_i, r_k)/t) ) over the 2n vectors r of both
     views, r_p(i) the other view of r_i: 2n - 1 candidates each, in both directions. A single sentence has loss 0.

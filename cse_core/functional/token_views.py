@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def random_order(eligible: Bool[Tensor, "n m"], generator: torch.Generator) -> Int[Tensor, "n m"]:
-    """Return for each row its eligible places in a random order, followed by the others as they stand."""
+    """Return for each row its eligible places in a random order, followed by the others in their order."""
     lots = torch.rand(eligible.shape, generator=generator, device=generator.device)
     return lots.masked_fill(~eligible, torch.inf).argsort(dim=1, stable=True)
 

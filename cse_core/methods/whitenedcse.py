@@ -36,11 +36,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce
-from cse_core.functional.whitening import ALL_CHANNEL_KINDS, RunningWhitening, check_groups, random_rotation
 from cse_core.functional.whitening import (
-    group_whiten as group_whiten,  # parts of this paper that are useful without its training
+    ALL_CHANNEL_KINDS,
+    RunningWhitening,
+    check_groups,
+    group_whiten,
+    random_rotation,
+    whiten,
 )
-from cse_core.functional.whitening import whiten as whiten
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
 
 BY_GROUP = ("shuffled_group", "group")

@@ -118,7 +118,7 @@ class CachedEncoder:
             except FileNotFoundError:  # deleted by another process
                 continue
             except (BadZipFile, EOFError, KeyError, ValueError) as error:
-                logger.warning("%s: damaged embeddings (%s): thrown away, and made again", path, error)
+                logger.warning("%s: damaged embeddings (%s): discarded and computed again", path, error)
                 path.unlink(missing_ok=True)
             else:
                 self._add(hashes, vectors)

@@ -126,7 +126,7 @@ class Encoder(nn.Module):
         return self._states(tokens)[-1]
 
     def still(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
-        """A training pass without dropout. Its activations are kept, whatever activation checkpointing does."""
+        """Make a training pass without dropout. Its activations are kept even under activation checkpointing."""
         was_training = self.backbone.training
         self.backbone.eval()  # only this part: precision and compilation follow the encoder's own mode
         try:

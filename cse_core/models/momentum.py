@@ -58,7 +58,7 @@ class Slow(nn.Module):
 
     @torch.no_grad()
     def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
-        """All given Tokens in one pass of the slow encoder, pooled, each given back by itself."""
+        """Encode all Tokens in one pass of the slow encoder; return the pooled vectors of each."""
         return self.encoder(*tokens) if self.dropout else self.encoder.still(*tokens)
 
     def get_extra_state(self) -> int:

@@ -33,7 +33,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
 def write_pooling(
     folder: Path, pooling: str, template: str, *, width: int, max_length: int, ngrams: NgramPooling | None = None
 ) -> None:
-    """Write a model's pooling and template: as sentence-transformers does where it has such a one, else our own file.
+    """Write a model's pooling and template: in sentence-transformers' format if it has them, else in our own file.
 
     It has "cls" and "mean", and the n-gram poolings as convolutions and a mean, with ReLU as a dense layer between.
     """

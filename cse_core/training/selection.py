@@ -21,7 +21,7 @@ SELECTION: dict[str, tuple[str, ...]] = {
 
 
 def dev_sets(rule: str) -> tuple[str, ...]:
-    """Return the dev sets of a rule; a set of one's own (own_pairs.py) is a rule by its name."""
+    """Return the dev sets of a rule; the name of a user's own set (own_pairs.py) is a rule, too."""
     if rule not in SELECTION and not own_pairs.is_own(rule):
         raise unknown("selection rule", rule, SELECTION)
     return SELECTION.get(rule, (rule,))

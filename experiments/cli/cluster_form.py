@@ -83,7 +83,7 @@ def read_form(path: Path, words: Sequence[str]) -> ClusterForm:
 
 
 def sweep_words(options: Any) -> list[str]:
-    """Return the command line of a sweep's options, without what only says that it is a dry run."""
+    """Return the command line of a sweep's options, without those that only request a dry run."""
     words = list(options.studies)
     for field in fields(options):
         value = getattr(options, field.name)

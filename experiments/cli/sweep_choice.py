@@ -25,14 +25,14 @@ def print_choice(studies: Sequence[Study], asked: Options, options: Options) -> 
         console.print(f"runs cut short have a record of their own, {options.mlruns}; they enter no study's record")
     if asked.fresh:
         unchanged = in_own_record(replace(asked, fresh=False)).mlruns
-        console.print(f"fresh: trained in spite of the record in {unchanged}, which does not change")
+        console.print(f"fresh: trained although recorded in {unchanged}, which does not change")
         console.print(
             f"the new runs have a record of their own, {options.mlruns}; to begin it again, delete the folder"
         )
 
 
 def print_nothing_to_do(keys: Collection[str], asked: Options, options: Options) -> None:
-    """Print why there is nothing to do, and the command that trains all the same."""
+    """Print why there is nothing to do, and the command that trains anyway."""
     if not keys:
         console.print("nothing to do: these studies train and score nothing")
         return
@@ -40,4 +40,4 @@ def print_nothing_to_do(keys: Collection[str], asked: Options, options: Options)
     console.print(f"nothing to do: {many} in the record, {options.mlruns}")
     if not asked.fresh:
         command = shlex.join(["python", "experiments/sweep.py", *sweep_words(replace(asked, fresh=True))])
-        console.print(f"to train here all the same: {command}", highlight=False, markup=False)
+        console.print(f"to train here anyway: {command}", highlight=False, markup=False)

@@ -47,7 +47,7 @@ class Shape:
 
 
 def shape(backbone: str) -> Shape | None:
-    """An embedded or a published backbone's; None of any other, which would have to be fetched first."""
+    """Return the size of an embedded or published backbone; None for others, which would first have to be fetched."""
     path = ASSETS / backbone / "config.json"
     if path.is_file():
         config = json.loads(path.read_text())
@@ -57,13 +57,13 @@ def shape(backbone: str) -> Shape | None:
 
 
 def gpu_bytes(run: Run) -> float | None:
-    """A run's estimated peak on a GPU, its process included; None for a backbone of unknown size."""
+    """Return a run's estimated peak on a GPU, its process included; None for a backbone of unknown size."""
     training = training_bytes(run)
     return None if training is None else PROCESS + training
 
 
 def training_bytes(run: Run) -> float | None:
-    """A run's estimated peak beside its process, also on a CPU; None for a backbone of unknown size."""
+    """Return a run's estimated peak without its process, also on a CPU; None for a backbone of unknown size."""
     model = shape(run.backbone.name)
     if not model:
         return None
@@ -88,7 +88,7 @@ class Fit:
 
 
 def fit(runs: Iterable[Run], gpu_gib: float) -> Fit | None:
-    """How many of the largest of some runs one GPU holds."""
+    """Return how many of the largest of these runs one GPU holds; None if no backbone has a known size."""
     if not 0 < gpu_gib < math.inf:
         raise ValueError(f"--gpu-memory: expected the GiB of a GPU, got {gpu_gib}")
     estimates = [(takes, run) for run in runs if (takes := gpu_bytes(run)) is not None]

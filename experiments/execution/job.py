@@ -37,7 +37,6 @@ from experiments.storage.retries import SHARE_SECONDS
 
 ENVIRONMENT, UNKNOWN = "environment.json", "unknown"
 logger = logging.getLogger(__name__)
-AS_IS = "as is"  # the `select` of an encoder that was not trained here
 
 
 class FailedTasksError(ValueError):

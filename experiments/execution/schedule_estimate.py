@@ -48,7 +48,10 @@ class Simulated:
 def simulate(
     seconds: Mapping[str, float], needs: Mapping[str, Collection[str]], slots: int, order: Sequence[str]
 ) -> Simulated:
-    """Whenever a slot is free it takes the first run in `order` whose needs have ended; `needs` must have no cycle."""
+    """Simulate slots that each take, when free, the first run in `order` whose needs have ended.
+
+    `needs` must have no cycle.
+    """
     if slots < 1:
         raise ValueError(f"slots must be at least 1, got {slots}")
     place = {key: i for i, key in enumerate(order)}
@@ -145,14 +148,14 @@ def longest_first(seconds: Mapping[str, float | None]) -> list[str]:
 
 
 def needs_of(work: Plan) -> dict[str, set[str]]:
-    """The pending runs that each pending run needs the weights of."""
+    """Return, for each pending run, the pending runs whose weights it needs."""
     keys = {job.key for job in work.pending}
     nested = {job.key: job.encoder.nested() if isinstance(job.encoder, Run) else () for job in work.pending}
     return {key: {run.key for run in runs} & keys for key, runs in nested.items()}
 
 
 def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
-    """Training seconds of each job from the record: its own, else the mean of its scale, method and backbone."""
+    """Return the recorded training seconds of each job: its own, else the mean of its scale, method and backbone."""
     runs = results.drop_duplicates("key")
     by_key = dict(zip(runs["key"], runs["seconds"], strict=True))
     alike = runs.groupby(["scale", "method", "backbone"])["seconds"].mean().to_dict()
@@ -165,7 +168,10 @@ def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str,
 
 
 def seconds_for(jobs: Iterable[Job], results: pd.DataFrame) -> float | None:
-    """All jobs one after the other, the unknown as the mean of the known; None if nothing alike was measured."""
+    """Return the seconds of all jobs, one at a time; an unknown one counts as the mean of the known ones.
+
+    None if no job of their scale, method and backbone was measured.
+    """
     times = measured_seconds_of(jobs, results).values()
     measured_times = [seconds for seconds in times if seconds is not None]
     return len(times) * sum(measured_times) / len(measured_times) if measured_times else None if times else 0.0

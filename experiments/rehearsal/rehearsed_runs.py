@@ -11,10 +11,11 @@ from typing import Any, cast
 from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.method import Method, with_fields
 from cse_core.run import Corpus, Pretrained, Run
-from experiments.execution.job import AS_IS, Job, Scoring
+from experiments.execution.job import Job, Scoring
 from experiments.execution.plan import required_jobs
 from experiments.rehearsal.stand_ins import StandIn
 from experiments.schema.recipes import RUNS, first_lines, rankcse_with
+from experiments.schema.rows import AS_IS
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Row, Scale, Study, replace_runs
 from experiments.schema.study_parts import shorten

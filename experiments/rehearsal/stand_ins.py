@@ -111,7 +111,7 @@ def _save_tokenizer(shape: StandIn, target: Path, folder: Path, corpus: Corpus, 
 
 
 def _byte_level(folder: Path, words: int, corpus: Corpus, data: Path | None) -> Path:
-    """Learn a vocabulary of RoBERTa's kind and size, once, whose own no package here has; return its folder."""
+    """Train, once, a byte-level vocabulary of RoBERTa's size, as no package has RoBERTa's own; return its folder."""
     from tokenizers import ByteLevelBPETokenizer  # lazy: slow import
 
     target = folder / f"byte-level-{words}"

@@ -4,9 +4,9 @@ A line of runs.csv is a run by its key: its settings, its teachers, its cost, it
 score of one version of its evaluator: (key, select, scorer, task, metric, version). A line of curves.csv is a point
 (key, name, step): the mean of a loss term over the steps since the last point, or a dev score. A line of pairs.csv is a
 difference of two checkpoints on resampled pairs, or of two rows' checkpoints on resampled seeds and pairs
-(analysis/pair_bootstrap.py). A line of searches.csv is a trial of a
-search by its settings: its mean dev score over seeds, or its score when it was stopped. Quickstart has a separate
-folder, so that trying the project does not change the committed record. Each folder has a manifest (manifest.py).
+(analysis/pair_bootstrap.py). A line of searches.csv is a trial of a search by its settings: its mean dev score over
+seeds, or its score when it was stopped. Quickstart has a separate folder, so that trying the project does not change
+the committed record. Each folder has a manifest (manifest.py).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ NUMBERS: dict[type, re.Pattern[str]] = {
 EXPECTED: dict[type, str] = {int: "a whole number", float: "a number"}
 REMEDY = (
     "The file is damaged; nothing was written. Restore it (`git checkout -- {path}` where git has it, else a copy), or "
-    "delete it and SHA256SUMS beside it: a sweep then writes again what MLflow has"
+    "delete it and SHA256SUMS beside it: a sweep then writes again what the run folders here have, and nothing else"
 )
 
 

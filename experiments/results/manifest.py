@@ -1,6 +1,6 @@
 """Read and write SHA256SUMS, the hashes of a record's files, tables and figures, in the format of sha256sum.
 
-Only the code that merges, draws figures and makes tables writes the manifest, so any other change to a file is noticed.
+Only this project's code writes the manifest, so any other change to a file is noticed.
 While a file is replaced, the manifest has its old and its new hash and accepts both, so a kill between the two writes
 does no harm. A missing file counts as an empty one. A folder without a manifest, such as an older record, is accepted
 unchanged and gets one with the next merge.
@@ -61,7 +61,7 @@ class Manifest:
         return set(self._parse(self._read_text() or ""))
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete files and their entries; a kill at any moment leaves what the same call ends."""
+        """Delete files and their entries; after a kill at any moment the same call completes it."""
         with self.lock():
             entries, removed = self._entries_or_present(), set(names)
             self._write(entries | {name: entries.get(name, set()) | {NOTHING} for name in removed})

@@ -19,7 +19,7 @@ HELP = "the same command scores them where the hub can be reached, or in a folde
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A row's printed average and ours, what follows, and by how much single sets differ by more than MARGIN."""
+    """A row's printed average and ours, the outcome, and the differences of sets that differ by more than MARGIN."""
 
     row: Row
     printed: float | None

@@ -75,7 +75,7 @@ def must_help(
 def must_not_help(
     treatment: Labelled, without: Labelled, family: str, *, column: str = "sts_avg", paired: bool = False
 ) -> Contrast:
-    """Declare a family's negative control: a treatment that knows nothing."""
+    """Declare a family's negative control: a treatment without information."""
     return _control(NEGATIVE, treatment, without, family, column, paired)
 
 

@@ -172,7 +172,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Untested:
-    """A part of a claim that nothing here tests; listed so that the tested parts do not pass for the whole claim."""
+    """A part of a claim that nothing here tests; listed so that no verdict is read as one on the whole claim."""
 
     claim: str
     what: str

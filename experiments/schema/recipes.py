@@ -84,9 +84,9 @@ def rankencoder_run(
 
 
 def consert_run(scale: Scale, backbone: str, texts: str = "sts_texts", **fields: Any) -> Run | None:
-    """A ConSERT run on the STS sets' own sentences, as published, or on the scale's corpus with `texts="wiki"`.
+    """Return a ConSERT run on the STS sets' sentences, as published, or with `texts="wiki"` on the scale's corpus.
 
-    As many lines as the scale has, if there are. A scale of synthetic sentences trains on those in any case.
+    It has as many lines as the scale has, or all that there are. A scale of synthetic sentences always trains on those.
     """
     if texts not in ("sts_texts", "wiki"):
         raise ValueError(f"texts must be one of sts_texts, wiki, got {texts!r}")
@@ -97,7 +97,7 @@ def consert_run(scale: Scale, backbone: str, texts: str = "sts_texts", **fields:
 
 
 def ct_run(scale: Scale, backbone: str, pairs: str = "anchored", **fields: Any) -> Run | None:
-    """A CT run with either kind of pairs, on no more sentences than its 5,000 steps read."""
+    """Return a CT run with either kind of pairs, on no more sentences than its 5,000 steps read."""
     if backbone not in scale.backbones:
         return None
     recipe = recipe_for(ct.PUBLISHED, backbone if pairs == "anchored" else (pairs, backbone))
@@ -107,14 +107,14 @@ def ct_run(scale: Scale, backbone: str, pairs: str = "anchored", **fields: Any) 
 
 
 def first_lines(corpus: Corpus, lines: int) -> Corpus:
-    """The first lines of a corpus, pinned where their hash is known."""
+    """Return the first lines of a corpus, pinned where their hash is known."""
     return corpus if lines == corpus.lines else Corpus(corpus.name, lines, FIRST_LINES.get((corpus.name, lines), ""))
 
 
 def dclr_run(
     scale: Scale, backbone: str, complement: str = "simcse", initial: str | None = None, **fields: Any
 ) -> Run | None:
-    """A DCLR run with this scale's run of a method on the family's base size as its complement, if it excludes pairs.
+    """Return a DCLR run; if it excludes pairs, its complement is this scale's run of a method on the base size.
 
     Large models start from a run of `initial` on the same backbone, else SimCSE's; others from the backbone, unless
     `initial` names a method.
@@ -134,7 +134,10 @@ def dclr_run(
 
 
 def l2pcsr_run(scale: Scale, backbone: str, initial: str = "simcse", **fields: Any) -> Run | None:
-    """An L2P-CSR run that starts from this scale's run of a method, or with "" from the backbone, at SimCSE's rate."""
+    """Return an L2P-CSR run that starts from this scale's run of a method, or with "" from the backbone.
+
+    From the backbone it has SimCSE's learning rate.
+    """
     if backbone not in scale.backbones:
         return None
     recipe, simcse_at = recipe_for(l2pcsr.PUBLISHED, backbone), simcse_run(scale, backbone)

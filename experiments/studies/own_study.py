@@ -1,4 +1,4 @@
-"""Load a study of one's own from a file, with its methods: `sweep.py --study my_study.py`.
+"""Load a user's own study from a file, with its methods: `sweep.py --study my_study.py`.
 
 The file is imported as a module of its folder, so it may import files beside it. It has a function `study`, of a scale,
 and any number of methods.

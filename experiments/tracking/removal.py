@@ -1,6 +1,6 @@
 """Remove runs: their folders, their lines and arrays in the record, and MLflow's copies.
 
-Each part is removed by itself and looked for anew, so a removal that was interrupted ends with the same command. A
+Each part is removed separately, after a new search, so the same command completes a removal that was interrupted. A
 run's result goes first, since a sweep would record it again, and its line in runs.csv last, since scores need one.
 """
 

@@ -18,12 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
+from cse_core.functional.whitening import group_whiten
 from cse_core.method import Batch, Encode, Loss, Method, with_fields
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
-from cse_core.methods.whitenedcse import WhitenedCSE, group_whiten
+from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Run
 from cse_core.training.loop import Loop
 from experiments.schema.recipes import RUNS, simcse_run

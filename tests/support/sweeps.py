@@ -2,27 +2,48 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from experiments.results import csv_record
+from experiments.tracking.mlflow_database import make_database
 
 ROOT = Path(__file__).parents[2]
 
 
-def command(mlruns: Path, study: str, *words: str) -> list[str]:
+def command(mlruns: Path, study: str, *words: str, workers: int = 1) -> list[str]:
+    """The command of a sweep; a second worker would cost seconds of imports for runs of two."""
+    add_empty_database(mlruns)
     script = "from tests.support.tiny_study import main; main()"
-    return [sys.executable, "-c", script, study, "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "2", *words]
+    place = ["--mlruns", str(mlruns), "--workers", str(workers)]
+    return [sys.executable, "-c", script, study, "--scale", "tiny", *place, *words]
+
+
+def add_empty_database(mlruns: Path) -> None:
+    """Spare a sweep the seconds in which MLflow makes its database; `test_mlflow_log.py` is about those."""
+    if not (mlruns / "mlflow.db").exists() and not os.environ.get("MLFLOW_TRACKING_URI"):
+        mlruns.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(Path(_empty_database().name) / "mlflow.db", mlruns / "mlflow.db")
+
+
+@cache
+def _empty_database() -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory(prefix="cse-empty-mlflow-")
+    make_database(Path(folder.name))
+    return folder
 
 
 def environment(mlruns: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT), "TINY_MARKER": str(mlruns.with_suffix(".came")), "COLUMNS": "120"}
 
 
-def sweep(mlruns: Path, study: str, *words: str) -> subprocess.CompletedProcess[str]:
+def sweep(mlruns: Path, study: str, *words: str, workers: int = 1) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(mlruns, study, *words),
+        command(mlruns, study, *words, workers=workers),
         env=environment(mlruns),
         capture_output=True,
         text=True,

@@ -1,1 +1,1 @@
-"""Methods that the papers' tables compare with."""
+"""Methods that the papers' tables compare with, and MixCSE."""

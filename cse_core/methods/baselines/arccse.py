@@ -6,8 +6,8 @@ Triplet: x' has 20 % of the wordpieces of x masked, x'' these and more, 40 % in 
 x'': L_tri = mean_i relu( cos(h_i, h''_i) - cos(h_i, h'_i) + m_tri ), m_tri = 0, over passes without dropout.
 L = L_arc + lambda L_tri, lambda = 0.1.
 
-Relations: SimCSE with m = 0 and lambda = 0, bit for bit. With m_tri = 0 the triplet's gradient ends as soon as the
-order is right, which a pre-trained encoder mostly has from the start: see the term `share_violated`.
+Relations: SimCSE with m = 0 and lambda = 0, bit for bit. With m_tri = 0 the triplet's gradient is 0 once the
+order is right, which mostly holds for a pre-trained encoder: see the term `share_violated`.
 There is no official code. From the paper and one third-party version: temperature, both margins, lambda, both shares,
 no dropout in the triplet's passes. Ours (see `substituted`): spans of one to three wordpieces at random places;
 triplets of sentences of at least 20 wordpieces, where the paper says only long ones; SimCSE's batch, rate and epochs.
@@ -95,7 +95,7 @@ def mask_spans(
     """Return x' and x'': round(share w) wordpieces masked, at least 1, the second's the first's and more.
 
     `spans` are starts and lengths among a sentence's w wordpieces. Their places are masked from the first span on, each
-    from left to right, until there are enough; what of a span lies outside is passed over.
+    from left to right, until there are enough; places of a span outside the sentence are skipped.
     """
     inside = wordpieces(tokens)
     words = inside.sum(1, keepdim=True)

@@ -8,11 +8,11 @@ l_i = -log( e^{cos(r_i, r_p(i))/t} / sum_{k != i} e^{cos(r_i, r_k)/t} ), mean ov
 Relations: without changes, with dropout, `contrast="one_way"`, `head="tanh"`, temperature 0.05 and [CLS] it is SimCSE,
 bit for bit. Under its own loss it never is: 2n - 1 candidates, two directions.
 Paper against the released code, yym6472/ConSERT:
-- D1: it trains on the sentences of the seven test sets (corpus `sts_texts`), as paper and README say openly. Rows on it
+- D1: it trains on the sentences of the seven test sets (corpus `sts_texts`), as paper and README state. Rows on it
   are marked; the control is the scale's Wikipedia;
 - D2: the README's vectors are means of the last two layers. Loss and dev scores of the code read only the last layer,
   as the default here; rows are scored with `top2_mean`, as its final test is;
-- D3: its loss is twice the paper's times 0.15, which AdamW forgets but for clipping; here the paper's mean;
+- D3: its loss is twice the paper's times 0.15, to which AdamW is invariant but for clipping; here the paper's mean;
 - D4: its scripts have learning rate 5e-7, the default; its author names 2e-7 and 2e-5 in issue 1;
 - D5: dropout is off in the base script, and on, with one view unchanged, in the large one;
 - D6: it stops after ten evaluations without a better one; here it never stops early, which keeps the same checkpoint

@@ -12,7 +12,7 @@ Paper against the authors' code, FreddeFrallan/Contrastive-Tension, and sentence
 - D2: mean over pairs (authors) or sum (sentence-transformers): the same to RMSprop, but not to clipping. Here mean;
 - D3: the authors clip no gradient; this project's training clips its norm at 1;
 - D4: their code scores, at each evaluation, whichever copy is better on dev; here always f2;
-- D5: their code has dropout off; the paper's word on it was not found;
+- D5: their code has dropout off; the paper has no statement on it that we found;
 - D6: their pairs are drawn with replacement, so two different ones may be one sentence; here only duplicates may.
 """
 

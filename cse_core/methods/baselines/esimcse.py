@@ -131,7 +131,7 @@ class ESimCSE:
         return columns
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """The tanh head; with a queue also the slow encoder and the queue of its vectors, empty at first."""
+        """Return the tanh head; with a queue also the slow encoder and the queue of its vectors, empty at first."""
         modules = tanh_head(self, encoder, generator)
         if self.queue_size:
             slow = Slow(encoder)
@@ -141,7 +141,7 @@ class ESimCSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """InfoNCE of both views with the queue as further negatives; then the queue takes this batch."""
+        """Return InfoNCE of both views with the queue as further negatives; then the queue takes this batch."""
         text, head = batch["text"], modules["head"]
         z1, z2 = (head(h) for h in encode(text, batch["repeated"] if self.repetition else text))
         queue: Any = dict(modules.items()).get("queue")

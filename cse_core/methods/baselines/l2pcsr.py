@@ -2,8 +2,8 @@
 
 At the k lowest places (embedding output, then layers' outputs) a state is multiplied by (M + N)/2: M is 0 or 1 for each
 token of each view, N for each feature, one for the batch. They come from scores u and v, drawn anew for each batch:
-M = 1[u > rho], N = 1[v > rho]. Four times the scores climb the contrast U = InfoNCE(z1, z2) of a pass with the masks of
-the moment: u <- clip(u + 0.1 g/|g|, 0, 1), g = dU/dM taken at the 0/1 masks, and v alike. A last pass with the final
+M = 1[u > rho], N = 1[v > rho]. Four times the scores climb the contrast U = InfoNCE(z1, z2) of a pass with the current
+masks: u <- clip(u + 0.1 g/|g|, 0, 1), g = dU/dM taken at the 0/1 masks, and v alike. A last pass with the final
 masks gives the loss. At test there are no factors.
 
 Relations: SimCSE from the same start with rho below 0 and no steps, bit for bit. With only `steps=0` it is a
@@ -15,7 +15,7 @@ Facts of the released code, RUCAIBox/L2P-CSR:
 - E2: nothing is learnt but the encoder; no score outlives its batch. Only scores below 0.45 can change side at all;
 - E3, not followed: its perturbed passes have no attention mask;
 - E4: special tokens are perturbed as well; `spare_specials` keeps them;
-- E5: dropout differs in each pass, so each gradient belongs to another network than the next;
+- E5: dropout differs in each pass, so each ascent step sees a different network;
 - E6: its feature scores have the width 768, so it can't train the large models that the paper reports;
 - E7: the code perturbs both views, the paper speaks of the positive: `views="second"`;
 - RoBERTa has two places there, BERT three: `layers`.

@@ -7,8 +7,8 @@ L = mean_i -log( e^{s_ii} / ( sum_j e^{s_ij} + e^{cos(z1_i, u_i)/tau} ) ), s_ij 
 Relations: SimCSE without mixed negatives (`negatives="none"`), bit for bit. With lambda = 1 the negative is the
 positive itself, so the loss is at least log 2; with lambda = 0 it is the partner, once more and without gradient.
 Paper against the released code, BDBC-KG-NLP/MixCSE_AAAI2022:
-- E1: a column that is left out counts with logit 0 in the code, `excluded="zero"`; at the usual temperature nothing
-  against the others;
+- E1: a column that is left out counts with logit 0 in the code, `excluded="zero"`; negligible at
+  the usual temperature;
 - E2: the code shares all mixed vectors over the batch, and mixes the first views as well, `negatives="both"`; the paper
   has one per sentence, `"own"`. `"batch"` shares only those of the second views. Left out is what holds i's positive
   by its larger share, u_k with r(k) = i, and of the first views' w_i the column of its own partner;

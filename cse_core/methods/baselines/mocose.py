@@ -55,7 +55,7 @@ def predictor(width: int) -> nn.Sequential:
 class MoCoSE:
     """`first` of the queue's vectors are random ones at the start; `momentum` is the decay at the start, the paper's a.
 
-    `momentum_steps` is T, after which the slow branch stands still; very many keep the decay as it is.
+    `momentum_steps` is T, after which the slow branch no longer moves; a very large T keeps the decay constant.
     """
 
     name: ClassVar[str] = "mocose"
@@ -83,7 +83,7 @@ class MoCoSE:
         check("momentum_steps", self.momentum_steps, lambda s: s >= 1, "at least 1")
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """The three heads, the slow encoder with slow copies of the first two, and the queue."""
+        """Return the three heads, the slow encoder with slow copies of the first two, and the queue."""
         width = encoder.width
         heads = {"pooler": pooler(width), "projection": projection(width), "predictor": predictor(width)}
         modules = nn.ModuleDict(heads)
@@ -99,7 +99,7 @@ class MoCoSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """InfoNCE of queries among this batch's keys and the queue's, which then takes the keys."""
+        """Return InfoNCE of queries among this batch's keys and the queue's, which then takes the keys."""
         (h1,) = encode(batch["text"])
         slow: Any = modules["slow"]
         queue: Any = modules["queue"]

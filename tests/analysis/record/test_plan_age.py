@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.record.plan_age import PAGE, page_in_history, younger_contrasts
 from analysis.report.formats import markdown
 from analysis.report.plan_tables import plan_grid
 from experiments.plan.pilots import WHITENING
@@ -16,6 +15,7 @@ from experiments.results import csv_record
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Study
 from experiments.studies.catalogue import choose_studies
+from tests.support.plan_age import PAGE, page_in_history, younger_contrasts
 
 ROOT = Path(__file__).parents[3]
 

@@ -17,11 +17,11 @@ from torch.autograd import gradcheck
 
 from cse_core.data.batches import pad
 from cse_core.functional.contrastive import cosine_matrix, info_nce
-from cse_core.functional.whitening import inverse_root
+from cse_core.functional.whitening import group_whiten, inverse_root, whiten
 from cse_core.method import Batch, Loss, Tokens
 from cse_core.methods import whitenedcse
 from cse_core.methods.simcse import SimCSE
-from cse_core.methods.whitenedcse import WhitenedCSE, group_whiten, multi_positive, multi_positive_inside, whiten
+from cse_core.methods.whitenedcse import WhitenedCSE, multi_positive, multi_positive_inside
 from tests.support.encoders import wiki_tiny
 
 D = 12

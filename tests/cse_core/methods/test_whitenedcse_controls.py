@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.functional.whitening import random_rotation
+from cse_core.functional.whitening import group_whiten, random_rotation
 from cse_core.method import Batch, Tokens
-from cse_core.methods.whitenedcse import WhitenedCSE, group_whiten, multi_positive
+from cse_core.methods.whitenedcse import WhitenedCSE, multi_positive
 from tests.support.method_variants import Encoded
 
 D = 12

@@ -1,4 +1,4 @@
-"""Embeddings on disk that are torn, altered or another encoder's: thrown away with a warning, and made again."""
+"""Embeddings on disk that are torn, altered or another encoder's: discarded with a warning, and computed again."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -75,7 +75,7 @@ def test_what_goes_is_listed_and_everything_else_stays(mlruns: Path, capsys: pyt
     assert f"folder {mlruns / 'store' / GONE}: 0.0 MiB" in said
     for name, count in {"runs": 1, "results": 1, "curves": 2, "pairs": 3}.items():
         assert f"{count} line{'s' if count > 1 else ''} of {mlruns / name}.csv" in said
-    assert f"1 files of arrays in {mlruns / 'figure_data'}" in said
+    assert f"1 file of arrays in {mlruns / 'figure_data'}" in said
     check_removed(mlruns, before)
     with pytest.raises(ValueError, match=f"nothing to remove in {mlruns}: unknown run '{GONE}'"):
         main(Options(keys=(GONE,), yes=True, mlruns=mlruns))

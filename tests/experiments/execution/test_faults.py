@@ -51,7 +51,7 @@ def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
     """A sweep that nothing happens to, and its seconds."""
     started, mlruns = time.monotonic(), tmp_path_factory.mktemp("undisturbed") / "mlruns"
-    assert sweep(mlruns, "healthy").returncode == 0
+    assert sweep(mlruns, "healthy", workers=2).returncode == 0
     return mlruns, time.monotonic() - started
 
 
@@ -70,7 +70,9 @@ def test_a_node_that_is_removed_costs_no_run(tmp_path: Path, monkeypatch: pytest
     try:
         with (tmp_path / "log").open("wb") as log:
             process = subprocess.Popen(
-                [*command(mlruns, "held"), "--address", cluster.address], stdout=log, stderr=subprocess.STDOUT
+                [*command(mlruns, "held", workers=2), "--address", cluster.address],
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         until(lambda: len(held(mlruns)) == 2)
         raylet = str(node.all_processes["raylet"][0].process.pid)
@@ -96,7 +98,7 @@ def test_a_driver_killed_at_random_moments_loses_nothing(tmp_path: Path, undistu
     while kills < KILLS:
         before = finished_at(mlruns)
         process = subprocess.Popen(
-            command(mlruns, "healthy"),
+            command(mlruns, "healthy", workers=2),
             env=environment(mlruns),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -113,7 +115,7 @@ def test_a_driver_killed_at_random_moments_loses_nothing(tmp_path: Path, undistu
             mlruns = tmp_path / str(folder)
             continue
         assert before.items() <= finished_at(mlruns).items()  # none of them was trained again
-    last = sweep(mlruns, "healthy")
+    last = sweep(mlruns, "healthy", workers=2)
     assert last.returncode == 0, last.stdout + last.stderr
     assert scores(mlruns) == scores(expected)
     for row in tiny_study.healthy(tiny_study.SCALE).rows:

@@ -163,7 +163,7 @@ def test_a_sweep_outlives_mlflows_server_and_the_storage_and_all_is_there_when_t
     mlruns = tmp_path / "mlruns"
     surroundings = environment(mlruns) | {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}
     shared = tmp_path / "shared"
-    given = [*command(mlruns, "healthy"), "--shared", shared.as_uri()]
+    given = [*command(mlruns, "healthy", workers=2), "--shared", shared.as_uri()]
     with (tmp_path / "log").open("wb") as log:
         with mlflow_server(tmp_path / "server", port):
             process = subprocess.Popen(given, env=surroundings, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)

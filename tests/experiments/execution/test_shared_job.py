@@ -17,10 +17,11 @@ from cse_core.run import Corpus
 from cse_core.training.run_state import History
 from experiments.cli.sweep_options import Options
 from experiments.execution import shared_job
-from experiments.execution.job import AS_IS, ExecutionSettings, FailedTasksError, Job, Scoring
+from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring
 from experiments.execution.shared_job import execute_shared
 from experiments.execution.sweep_setup import copy_arrays
 from experiments.results import csv_record
+from experiments.schema.rows import AS_IS
 from experiments.storage import retries
 from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared

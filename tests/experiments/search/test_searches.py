@@ -34,7 +34,7 @@ from experiments.storage.shared_storage import Shared
 from tests.support import tiny_study
 from tests.support.polling import until
 from tests.support.shared_folders import prepared, saved
-from tests.support.sweeps import environment, leave
+from tests.support.sweeps import add_empty_database, environment, leave
 
 ROOT = Path(__file__).parents[3]
 TINY = tiny_study.searches()["tiny"](tiny_study.SCALE)
@@ -42,6 +42,7 @@ TINY = tiny_study.searches()["tiny"](tiny_study.SCALE)
 
 def command(mlruns: Path, *words: str) -> list[str]:
     script = "from tests.support.tiny_study import main; main()"
+    add_empty_database(mlruns)
     options = [*words, "--search", "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "2"]
     return [sys.executable, "-c", script, *options]
 

@@ -17,7 +17,8 @@ import pytest
 
 from cse_core.evaluation.scorers import Cosine, PairScores
 from cse_core.run import Pretrained
-from experiments.execution.job import AS_IS, ExecutionSettings, Job, Scoring, describe, execute
+from experiments.execution.job import ExecutionSettings, Job, Scoring, describe, execute
+from experiments.schema.rows import AS_IS
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import run_content
