@@ -223,17 +223,9 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     given |= {"PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     given |= {"CSE_SHARED": (tmp_path / "shared").as_uri(), "CSE_SCRATCH": HOME, "CSE_CACHE": f"{HOME}/cache"}
     given |= {"MLFLOW_TRACKING_URI": ""}  # the head's server knows these runs from before
-    words = [
-        "bash",
-        "experiments/clusters/slurm.sh",
-        "quickstart",
-        "--rows",
-        "SimCSE",
-        "--mlruns",
-        str(tmp_path / "mlruns"),
-    ]
-    setting = [f"{name}={value}" for name, value in given.items()]
-    asked = [*nodes[0].ssh, f"cd {ROOT} && {shlex.join(['env', *setting, *words])}"]
+    sweep = f"bash experiments/clusters/slurm.sh quickstart --rows SimCSE --mlruns {tmp_path}/mlruns"
+    settings = shlex.join(f"{name}={value}" for name, value in given.items())
+    asked = [*nodes[0].ssh, f"cd {ROOT} && env {settings} {sweep}"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found, expected = recorded(tmp_path / "mlruns"), recorded(single_host).set_index("key", drop=False)
