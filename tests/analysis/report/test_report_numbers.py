@@ -102,7 +102,6 @@ T3, WC, CC = "rankcse-table3", "whitenedcse-controls", "compcse-controls"
 RANKS, SHORT = "rankencoder-ranks", "whitenedcse-table3"
 NET, MLE, SIMCSE = "RankCSE-listNet BERT-base", "RankCSE-listMLE BERT-base", "SimCSE BERT-base"
 PILOT = "RankCSE, MiniLM teaches, {}"
-STUDENTS, MINILMS = list(product(LOSSES, RUNGS)), ("MiniLM", SHUFFLED)
 TEACHERS = [rung for rung in RUNGS if rung != SHUFFLED]
 FIGURE8, LAMBDA = "rankencoder-figure8", "RankEncoder-SimCSE, lambda_train {:g}"
 W, WD = "WhitenedCSE", "WhitenedCSE, dropout views"
@@ -257,12 +256,26 @@ CHECKS = {
         max(mean("ladder", teacher_label(rung), STS) for rung in ("SimCSE", "larger SimCSE"))
         < mean("ladder", "SimCSE", STS)
     ),
-    "with three seeds (five of MiniLM's); those of ListMLE are not yet": lambda: (
+    "with three to five seeds; those of ListMLE are not yet": lambda: (
         {
-            (loss, rung): len(results_of("ladder").cells[student_label(loss, rung), STS].scores)
-            for loss, rung in STUDENTS
+            (loss, len(results_of("ladder").cells[student_label(loss, rung), STS].scores))
+            for loss, rung in product(LOSSES, RUNGS)
         }
-        == {(loss, rung): (5 if rung in MINILMS else 3) if loss == "ListNet" else 0 for loss, rung in STUDENTS}
+        == {("ListNet", 3), ("ListNet", 5), ("ListMLE", 0)}
+    ),
+    "SimCSE's are 2.9 points ahead of the untrained backbone's (R7)": lambda: (
+        gain(
+            "plan-teachers",
+            "ListNet, SimCSE teaches, 8 epochs",
+            "ListNet, the untrained backbone teaches, 8 epochs",
+            STS,
+        ).mean
+        == pytest.approx(2.9, abs=0.05)
+    ),
+    "stays nine points behind SimCSE, four times as far as published (R6)": lambda: (
+        (behind := welch("plan-losses", "SimCSE, 8 epochs", "only consistency, 8 epochs").mean)
+        == pytest.approx(9.3, abs=0.05)
+        and round(behind / 2.51) == 4
     ),
     "But only MiniLM's students are ahead of SimCSE": lambda: (
         [
@@ -272,14 +285,14 @@ CHECKS = {
         ]
         == ["MiniLM"]
     ),
-    "Spearman's rho of a teacher's score and its student's gain is 0.97": lambda: (
+    "Spearman's rho of a teacher's score and its student's gain is 0.90": lambda: (
         spearmanr(
             [mean("ladder", teacher_label(rung), STS) for rung in TEACHERS], list(map(taught, TEACHERS))
         ).statistic
-        == pytest.approx(0.97, abs=0.005)
+        == pytest.approx(0.90, abs=0.005)
     ),
-    "they lose 1.4 points to SimCSE trained as long, by GloVe five": lambda: (
-        [taught("SimCSE"), taught("GloVe")] == pytest.approx([-1.4, -5], abs=0.05)
+    "they lose 1.6 points to SimCSE trained as long, by GloVe five": lambda: (
+        [taught("SimCSE"), taught("GloVe")] == pytest.approx([-1.6, -5], abs=0.05)
     ),
     "by the mean of MiniLM's and SimCSE's cosines, which scores 76.9, they gain nothing": lambda: (
         mean("ladder", teacher_label("MiniLM + SimCSE"), STS) == pytest.approx(76.9, abs=0.05)
