@@ -7,9 +7,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -85,14 +87,17 @@ def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturb
     log = tmp_path / "log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            command(mlruns, "healthy"), env=environment(mlruns), stdout=output, stderr=subprocess.STDOUT
+            command(mlruns, "healthy", workers=2), env=environment(mlruns), stdout=output, stderr=subprocess.STDOUT
         )
         try:
             until(lambda: list((mlruns / "store").glob("*/synthetic_dev")), seconds=200)
             until(lambda: stopped_in_a_run(process, mlruns), seconds=60)
         finally:
+            workers = workers_of(process)
             process.send_signal(kind)
             process.send_signal(signal.SIGCONT)
+            time.sleep(5)  # a run that ends before the driver sees the signal would be a finished one
+            signal_all(workers, signal.SIGCONT)
             process.wait(timeout=120)
     assert process.returncode == (-signal.SIGKILL if kind == signal.SIGKILL else 130), log.read_text()
     if kind == signal.SIGINT:
@@ -108,12 +113,25 @@ def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturb
 
 
 def stopped_in_a_run(process: subprocess.Popen[bytes], mlruns: Path) -> bool:
-    """Stop a sweep and return whether MLflow has a run open that is not scored yet; if not, let the sweep continue."""
+    """Stop a sweep with its workers; return whether MLflow has a run open that is not scored yet, else continue."""
     process.send_signal(signal.SIGSTOP)
+    workers = workers_of(process)
+    signal_all(workers, signal.SIGSTOP)
     if any(not (mlruns / "store" / key / "result.json").exists() for key in open_in_mlflow(mlruns)):
         return True
+    signal_all(workers, signal.SIGCONT)
     process.send_signal(signal.SIGCONT)
     return False
+
+
+def workers_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    return [each for each in psutil.Process(process.pid).children(recursive=True) if "ray::" in "".join(each.cmdline())]
+
+
+def signal_all(workers: list[psutil.Process], kind: int) -> None:
+    for worker in workers:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.send_signal(kind)
 
 
 def open_in_mlflow(mlruns: Path) -> list[str]:
