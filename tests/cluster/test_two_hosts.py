@@ -32,6 +32,7 @@ from tests.support.shared_folders import content
 
 pytestmark = pytest.mark.slow
 (QUICKSTART,) = choose_studies(["quickstart"], "small")
+ROWS = ("SimCSE", "RankCSE-listNet")  # a teacher, its students and another run
 RUNS = "ray::ImplicitFunc"  # processes in which Ray Tune has runs
 COMPARED = [*csv_record.CELL, "score", "pairs", "step"]
 # By how much a correlation, or a dev score in a curve, may differ between two machines. What sums the pair scores is
@@ -225,15 +226,16 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     given |= {"PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     given |= {"CSE_SHARED": (tmp_path / "shared").as_uri(), "CSE_SCRATCH": HOME, "CSE_CACHE": f"{HOME}/cache"}
     given |= {"MLFLOW_TRACKING_URI": ""}  # the head's server knows these runs from before
-    sweep = f"bash experiments/clusters/slurm.sh quickstart --rows SimCSE --mlruns {tmp_path}/mlruns"
+    sweep = f"bash experiments/clusters/slurm.sh quickstart --rows {' '.join(ROWS)} --mlruns {tmp_path}/mlruns"
     settings = shlex.join(f"{name}={value}" for name, value in given.items())
     asked = [*nodes[0].ssh, f"cd {ROOT} && env {settings} {sweep}"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found, expected = recorded(tmp_path / "mlruns"), recorded(single_host)
-    assert set(found["key"]) == {run.key for row in QUICKSTART.rows if row.label == "SimCSE" for run in row.runs()}
-    assert_same(found, expected.merge(found[csv_record.CELL]))  # one of the runs is a teacher there, too
-    assert "2 runs, 0 done, 2 to do" in done.stdout
+    keys = {run.key for row in QUICKSTART.rows if row.label in ROWS for run in row.runs()}
+    assert len(keys) == 4
+    assert_same(found, expected[expected["key"].isin(keys)].reset_index(drop=True))
+    assert "4 runs, 0 done, 4 to do" in done.stdout
     assert "cluster: 2 cores, 0 GPUs" in done.stdout
     assert not (tmp_path / "mlruns" / "store").exists()
     left = {path.name for node in nodes for path in node.home.iterdir()}
