@@ -86,8 +86,8 @@ def _planned_sentence(planned: Sequence[Results]) -> str:
     open_ones = (INCONCLUSIVE, NOT_TESTABLE, NOT_RUN)
     failing = f" A control fails in: {', '.join(blocked)}." if blocked else ""
     return (
-        f"{len(primaries)} contrasts, fixed before their runs and tested after 5, 10 and 20 seeds (so far after at "
-        f"most {most}): {_count([verdict.verdict for verdict in primaries], (*DECIDED, *open_ones))}.{failing} "
+        f"{len(primaries)} contrasts, fixed before their runs, to be tested after 5, 10 and 20 seeds (the furthest "
+        f"have {most}): {_count([verdict.verdict for verdict in primaries], (*DECIDED, *open_ones))}.{failing} "
         f"{len(others)} claims about orders, trends, spreads and costs: "
         f"{_count(others, (SUPPORTED, CONTRADICTED, *open_ones))}."
     )

@@ -78,7 +78,7 @@ def insert_copies(
 
     The k-th insertion of a row, of `counts` in all, puts a copy of wordpiece `sources[k]` of the current list before
     its wordpiece `places[k]`; the list's length means its end. `width` is the result's width, by default the
-    input's plus the number of insertions.
+    input's plus r.
     """
     lengths = tokens.mask.sum(1) + counts
     widest = tokens.ids.shape[1] + sources.shape[1]

@@ -26,7 +26,7 @@ CHUNK = 16  # problems; with more a step no longer fits the cache
 class Setting:
     """SentEval's parameters: training in rounds of `passes` over the data.
 
-    The first round that fails to improve after `tenacity` earlier failures is the last (SentEval's word for patience).
+    Training ends with the first round that fails to improve after `tenacity` (SentEval's patience) failures in all.
     """
 
     folds: int

@@ -88,7 +88,7 @@ class Fit:
 
 
 def fit(runs: Iterable[Run], gpu_gib: float) -> Fit | None:
-    """Return how many of the largest of these runs one GPU holds; None if no backbone has a known size."""
+    """Return the largest of these runs and how many such runs one GPU holds; None if no backbone has a known size."""
     if not 0 < gpu_gib < math.inf:
         raise ValueError(f"--gpu-memory: expected the GiB of a GPU, got {gpu_gib}")
     estimates = [(takes, run) for run in runs if (takes := gpu_bytes(run)) is not None]

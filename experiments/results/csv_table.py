@@ -27,7 +27,8 @@ NUMBERS: dict[type, re.Pattern[str]] = {
 EXPECTED: dict[type, str] = {int: "a whole number", float: "a number"}
 REMEDY = (
     "The file is damaged; nothing was written. Restore it (`git checkout -- {path}` where git has it, else a copy), or "
-    "delete it and SHA256SUMS beside it: a sweep then writes again what the run folders here have, and nothing else"
+    "delete it and SHA256SUMS beside it: of results.csv and curves.csv a sweep then writes again what the run folders "
+    "here have; other lines, runs.csv without results.csv, pairs.csv and searches.csv can't be made again"
 )
 
 

@@ -31,7 +31,8 @@ def adapted(head: Host, workers: Sequence[Host], shared: Path) -> dict[str, obje
         "~/.ssh/id_ed25519": str(head.key),
         "CSE_DEVICE=cuda": "CSE_DEVICE=cpu",
         "file:///nfs/cse": shared.as_uri(),
-        "    CSE_DATA=/nfs/data\n": "    PYTHONPATH=~/cse\n    RAY_gcs_rpc_server_reconnect_timeout_s=900\n",
+        "    CSE_DATA=/nfs/data\n": "    PYTHONPATH=~/cse\n    RAY_worker_niceness=0\n"
+        "    RAY_gcs_rpc_server_reconnect_timeout_s=900\n",
         "~/.mlflow/credentials: ~/.mlflow/credentials": f"~/.mlflow/credentials: {head.key.parent}/credentials",
         "~/.ray/auth_token: ~/.ray/auth_token": f"~/.ray/auth_token: {head.key.parent}/auth_token",
         "  - ~/cse-venv/bin/pip install --quiet -c ~/cse/constraints.txt -e ~/cse[cluster]\n": "",

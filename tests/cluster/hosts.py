@@ -6,11 +6,14 @@ Each has a home (HOME, in both) and a /tmp/ray of its own; Python, and all else,
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock
 
 NEEDED = ("ip", "sshd", "ssh", "rsync", "curl", "unshare")
 BRIDGE = "cse-bridge"
@@ -83,7 +86,12 @@ def call(*words: str) -> str:
 
 @contextmanager
 def hosts(folder: Path, *names: str) -> Generator[list[Host]]:
-    """The hosts; all gone in the end."""
+    """The hosts; all gone in the end. Their names are those of any other checkout's, which waits."""
+    with FileLock(Path(tempfile.gettempdir()) / "cse-hosts.lock"):
+        yield from _hosts(folder, *names)
+
+
+def _hosts(folder: Path, *names: str) -> Generator[list[Host]]:
     key = folder / "key"
     cables = [_cable(name) for name in names]
     for left in [*(f"netns delete {cable}" for cable in cables), *(f"link delete {one}" for one in [*cables, BRIDGE])]:

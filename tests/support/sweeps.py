@@ -8,6 +8,7 @@ import sys
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from experiments.results import csv_record
 from experiments.tracking.mlflow_database import make_database
@@ -15,9 +16,10 @@ from experiments.tracking.mlflow_database import make_database
 ROOT = Path(__file__).parents[2]
 
 
-def command(mlruns: Path, study: str, *words: str, workers: int = 1) -> list[str]:
-    """The command of a sweep; a second worker would cost seconds of imports for runs of two."""
-    add_empty_database(mlruns)
+def command(mlruns: Path, study: str, *words: str, workers: int = 1, database: bool = True) -> list[str]:
+    """The command of a sweep; a second worker would cost seconds of imports for runs that take two."""
+    if database:
+        add_empty_database(mlruns)
     script = "from tests.support.tiny_study import main; main()"
     place = ["--mlruns", str(mlruns), "--workers", str(workers)]
     return [sys.executable, "-c", script, study, "--scale", "tiny", *place, *words]
@@ -41,9 +43,9 @@ def environment(mlruns: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT), "TINY_MARKER": str(mlruns.with_suffix(".came")), "COLUMNS": "120"}
 
 
-def sweep(mlruns: Path, study: str, *words: str, workers: int = 1) -> subprocess.CompletedProcess[str]:
+def sweep(mlruns: Path, study: str, *words: str, **how: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(mlruns, study, *words, workers=workers),
+        command(mlruns, study, *words, **how),
         env=environment(mlruns),
         capture_output=True,
         text=True,

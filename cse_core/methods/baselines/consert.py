@@ -12,7 +12,7 @@ Paper against the released code, yym6472/ConSERT:
   are marked; the control is the scale's Wikipedia;
 - D2: the README's vectors are means of the last two layers. Loss and dev scores of the code read only the last layer,
   as the default here; rows are scored with `top2_mean`, as its final test is;
-- D3: its loss is twice the paper's times 0.15, to which AdamW is invariant but for clipping; here the paper's mean;
+- D3: its loss is twice the paper's times 0.15, which AdamW feels only in clipping; here the paper's mean;
 - D4: its scripts have learning rate 5e-7, the default; its author names 2e-7 and 2e-5 in issue 1;
 - D5: dropout is off in the base script, and on, with one view unchanged, in the large one;
 - D6: it stops after ten evaluations without a better one; here it never stops early, which keeps the same checkpoint

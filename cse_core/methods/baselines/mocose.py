@@ -55,7 +55,7 @@ def predictor(width: int) -> nn.Sequential:
 class MoCoSE:
     """`first` of the queue's vectors are random ones at the start; `momentum` is the decay at the start, the paper's a.
 
-    `momentum_steps` is T, after which the slow branch no longer moves; a very large T keeps the decay constant.
+    `momentum_steps` is T: the slow branch moves less and less until update T. A very large T keeps the decay constant.
     """
 
     name: ClassVar[str] = "mocose"

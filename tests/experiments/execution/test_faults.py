@@ -28,7 +28,7 @@ def weights(store: Path, key: str) -> dict[str, torch.Tensor]:
 
 def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path) -> None:
     mlruns, runs = tmp_path / "mlruns", {row.label: row.runs()[0] for row in tiny_study.lost(tiny_study.SCALE).rows}
-    done = sweep(mlruns, "lost")
+    done = sweep(mlruns, "lost", workers=2)
     assert done.returncode == 1, done.stdout + done.stderr
     assert {fault for fault in runs if Path(f"{mlruns.with_suffix('.came')}-{fault}").exists()} == set(runs)
     said = re.sub(r"\s+", " ", done.stdout)

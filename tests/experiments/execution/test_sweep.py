@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mlruns = tmp_path_factory.mktemp("undisturbed") / "mlruns"
-    done = sweep(mlruns, "healthy")
+    done = sweep(mlruns, "healthy", database=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return mlruns
 
@@ -58,7 +58,7 @@ def test_the_same_command_again_has_nothing_to_do(undisturbed: Path) -> None:
 
 def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     mlruns = tmp_path / "mlruns"
-    done = sweep(mlruns, "faulty")
+    done = sweep(mlruns, "faulty", workers=2)
     assert done.returncode == 1
     runs = {row.label: row.runs()[0] for row in tiny_study.faulty(tiny_study.SCALE).rows}
     said = re.sub(r"\s+", " ", done.stdout)
@@ -125,7 +125,13 @@ def stopped_in_a_run(process: subprocess.Popen[bytes], mlruns: Path) -> bool:
 
 
 def workers_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    return [each for each in psutil.Process(process.pid).children(recursive=True) if "ray::" in "".join(each.cmdline())]
+    """Return Ray's processes below a driver; none if it has ended."""
+    found = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for each in psutil.Process(process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+                found += [each] if "ray::" in "".join(each.cmdline()) else []
+    return found
 
 
 def signal_all(workers: list[psutil.Process], kind: int) -> None:
