@@ -24,6 +24,7 @@ from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import run_content
 from tests.support import tiny_study
 from tests.support.polling import until
+from tests.support.sweeps import add_empty_database
 from tests.support.tracked_job import JOB, points_of
 
 pytestmark = pytest.mark.slow  # MLflow takes seconds to import and to make a database
@@ -276,9 +277,8 @@ def test_a_file_that_is_no_database_is_named_with_the_remedy(tmp_path: Path, kin
 
 
 @pytest.mark.parametrize("name", ["a b", "ü", "a#b"])
-def test_a_folder_of_any_other_name_holds_its_own_database(tmp_path: Path, empty_database: Path, name: str) -> None:
-    (tmp_path / name).mkdir()
-    shutil.copy(empty_database, tmp_path / name / "mlflow.db")
+def test_a_folder_of_any_other_name_holds_its_own_database(tmp_path: Path, name: str) -> None:
+    add_empty_database(tmp_path / name)
     tracker = Tracker(tmp_path / name)
     tracker.client.create_run(tracker.experiment("tiny"))
     with sqlite3.connect(tmp_path / name / "mlflow.db") as database:
@@ -291,10 +291,10 @@ def test_a_folder_whose_name_a_database_url_cannot_hold_is_refused(tmp_path: Pat
         Tracker(tmp_path / name).client  # noqa: B018
 
 
-def test_a_server_can_be_named(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(empty_database, tmp_path / "elsewhere.db")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere.db'}")
-    assert Tracker(tmp_path / "mlruns").uri.endswith("elsewhere.db")
+def test_a_server_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_empty_database(tmp_path / "elsewhere")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere/mlflow.db'}")
+    assert Tracker(tmp_path / "mlruns").uri.endswith("elsewhere/mlflow.db")
     assert not (tmp_path / "mlruns" / "mlflow.db").exists()
 
 
