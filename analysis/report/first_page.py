@@ -31,7 +31,7 @@ PLAN, ALL = "plan", "all"
 BASELINE = 76.25  # SimCSE's published average with BERT-base, which the papers' gains are counted from
 ON_TEST_SENTENCES = "SimCSE, the test sets' sentences over SimCSE"  # of the study of the baselines
 NOTES = {  # what else a reader must know of a paper's first claim; the points are those of REPORT.md's list
-    "RankCSE": "no better teacher was found here (point 2)",
+    "RankCSE": "no better teacher of SimCSE's kind was found here (point 2)",
     "RankEncoder": "at the paper's weight the rank loss never counts here (point 6)",
     "WhitenedCSE": "by its text its views hardly differ here; by its released code they do (point 5)",
     "CompCSE": "",

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -206,6 +206,15 @@ def test_nothing_listens_beyond_the_cluster_without_a_secret(
     assert cluster.secret not in joined.stdout + joined.stderr
 
 
+def write_commands(folder: Path, bodies: Mapping[str, str]) -> Path:
+    """Write programs by name that stand in the place of Slurm's; return their folder."""
+    folder.mkdir()
+    for name, body in bodies.items():
+        (folder / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
 def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     running: tuple[Cluster, Host, Host, Path], single_host: Path, tmp_path: Path
 ) -> None:
@@ -214,16 +223,12 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     assert cluster.ray("down --yes").returncode == 0
     for node in nodes:  # also what is left where the link was cut, and the raylet gone
         subprocess.run([*node.ssh, "~/cse-venv/bin/ray stop --force"], capture_output=True, check=True)
-    tools = tmp_path / "bin"
-    tools.mkdir()
     far = "\n".join(f'{shlex.join(node.ssh)} ". {tmp_path}/job; cd {ROOT}; exec $words" &' for node in nodes)
     bodies = {
         "scontrol": "printf '%s\\n' " + " ".join(node.address for node in nodes),
         "srun": f"shift; export -p > {tmp_path}/job\nwords=$(printf '%q ' \"$@\")\n{far}\nwait",
     }
-    for name, body in bodies.items():
-        (tools / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
-        (tools / name).chmod(0o755)
+    tools = write_commands(tmp_path / "bin", bodies)
     given = {"SLURM_JOB_ID": "4242", "SLURM_JOB_NODELIST": "both", "SLURM_JOB_NUM_NODES": "2"}
     given |= {"SLURM_CPUS_PER_TASK": "1", "CSE_VENV": "", "RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
     given |= {"RAY_worker_niceness": "0"}
@@ -255,13 +260,10 @@ def test_slurms_form_runs_a_sweep_on_the_nodes_that_slurm_gives(
 
     On a host of its own, as Ray starts on no machine that has another Ray.
     """
-    tools, before = tmp_path / "bin", set(ROOT.glob(".sweep-*"))
-    tools.mkdir()
+    before = set(ROOT.glob(".sweep-*"))
+    tools = write_commands(tmp_path / "bin", {"srun": 'shift; exec "$@"', "scontrol": "echo 127.0.0.1"})
     (tmp_path / "ray").mkdir()
     Path("/tmp/ray").mkdir(exist_ok=True)
-    for name, body in {"srun": 'shift; exec "$@"', "scontrol": "echo 127.0.0.1"}.items():
-        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tools / name).chmod(0o755)
     given = {"SLURM_JOB_NODELIST": "x", "SLURM_JOB_ID": "4242", "SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_PER_TASK": "2"}
     path = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
     words = shlex.join(

@@ -33,7 +33,7 @@ def test_runs_apart_have_folders_of_their_own() -> None:
     assert both.mlruns == Path("m/trial/fresh")
 
 
-def test_the_command_that_trains_all_the_same_is_the_one_that_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_that_trains_anyway_is_the_one_that_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
     options = Options(studies=("rankcse-table4",), rows=("SimCSE", "w/o rank"), seeds=(3,), data=Path("my data"))
     print_nothing_to_do(["a", "b"], options, options)
     said = capsys.readouterr().out
