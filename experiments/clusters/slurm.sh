@@ -17,7 +17,8 @@
 set -euo pipefail
 [ -z "${CSE_VENV=.venv}" ] || . "$CSE_VENV/bin/activate"
 
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+head=${nodes%%$'\n'*}  # not by a pipe to the command head: scontrol would die of it, still writing
 RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN CSE_RAY=auto
 export CSE_SHARED=${CSE_SHARED:-file://$PWD/mlruns/shared}
