@@ -235,13 +235,12 @@ def differences(folder: Path, results: pd.DataFrame) -> list[str]:
     return differing
 
 
-def verify_reproduces_record(nested: Mapping[str, str], results: pd.DataFrame, store: Path) -> None:
-    """Exit if a nested run (names by key) does not reproduce its recorded scores, before other runs train on it."""
-    for key, name in nested.items():
-        differing = differences(store / key, results)
-        if differing:
-            raise SystemExit(
-                f"run {key} ({name}), retrained for its weights, does not reproduce its recorded scores: "
-                f"{differing[0]}. Nothing that needs it was started. Put the recorded run's folder into {store}, "
-                "or start a separate record with --mlruns FOLDER."
-            )
+def difference_from_record(key: str, name: str, results: pd.DataFrame, store: Path) -> str:
+    """Return how the scores of a run that others need differ from the record; empty if they do not."""
+    differing = differences(store / key, results)
+    if not differing:
+        return ""
+    return (
+        f"run {key} ({name}), retrained for its weights, does not reproduce its recorded scores: {differing[0]}. "
+        f"Put the recorded run's folder into {store}, or start a separate record with --mlruns FOLDER."
+    )

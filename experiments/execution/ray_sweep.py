@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
@@ -15,20 +15,22 @@ import pandas as pd
 import ray
 from ray import tune
 from ray._private import ray_constants
-from ray.tune.search.basic_variant import BasicVariantGenerator
+from ray.tune.search import Searcher
 
 from cse_core.run import Run
 from experiments.cli.console import Bar, console
 from experiments.execution import sweep_report
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job
 from experiments.execution.log_queue import Logbook
-from experiments.execution.plan import Plan, blocking_reason, verify_reproduces_record
-from experiments.execution.schedule_estimate import expected_seconds, longest_first
+from experiments.execution.plan import Plan, blocking_reason, difference_from_record
+from experiments.execution.schedule_estimate import expected_seconds, start_order
 from experiments.execution.shared_job import execute_shared, fetch_recorded
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import retry
 from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_reports import Reporter
+
+MOST_AT_ONCE = 200  # runs that Ray is asked to place at once where --workers does not say it
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ class SweepCallback(tune.Callback):
         self.logbook, self.bar = logbook, bar
         self.failed: dict[str, str] = {}
         self.finished: set[str] = set()
+
+    @property
+    def ended(self) -> set[str]:
+        """The keys of jobs that finished or failed."""
+        return self.finished | set(self.failed)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return nothing: Tune pickles its callbacks, but a sweep resumes from the record and the run folders."""
@@ -156,47 +163,88 @@ def trial_names() -> dict[str, Callable[[Any], str]]:
     return dict.fromkeys(("trial_name_creator", "trial_dirname_creator"), lambda started: started.config["key"])
 
 
-def fixed_list_search(keys: Sequence[str], workers: int) -> dict[str, Any]:
-    """Return options for Ray Tune that run these keys in order, `workers` at a time."""
-    # Not a grid of the keys: Tune would copy the whole of it for each trial.
-    points = BasicVariantGenerator(points_to_evaluate=[{"key": key} for key in keys], max_concurrent=workers)
-    return {"space": {"key": ""}, "num_samples": len(keys), "search_alg": points}
+class ReadyRuns(Searcher):
+    """Gives Ray Tune the jobs in order, each when the jobs that train its nested runs have ended.
+
+    A job is failed if `unusable` returns why one of its nested runs can't be used; empty if it can.
+    """
+
+    def __init__(self, jobs: Sequence[Job], callback: SweepCallback, unusable: Callable[[str], str]) -> None:
+        super().__init__()
+        self.waiting = {job.key: job for job in jobs}
+        self.keys = frozenset(self.waiting)
+        self.callback, self.unusable = callback, unusable
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return nothing: Tune pickles its searcher, but a sweep resumes from the record and the run folders."""
+        return {}
+
+    def suggest(self, trial_id: str) -> Any:
+        """Return the key of the first job that can start, None if none can yet, or that there are no more."""
+        for job in tuple(self.waiting.values()):
+            nested = [run.key for run in job.encoder.nested()] if isinstance(job.encoder, Run) else []
+            if not self.callback.ended.issuperset(self.keys.intersection(nested)):
+                continue
+            del self.waiting[job.key]
+            for key in nested:
+                if reason := self.callback.failed.get(key) or self.unusable(key):
+                    self.callback.failed[key] = reason
+            reason = blocking_reason(job, self.callback.failed)
+            if not reason:
+                return {"key": job.key}
+            self.callback.fail(job.key, reason)
+        return None if self.waiting else Searcher.FINISHED
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Do nothing: the callback notes how a job ended."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Do nothing, for the same reason."""
 
 
-def run_level(jobs: Sequence[Job], execution: ExecutionSettings, cluster: RayConfig, callback: SweepCallback) -> None:
-    """Run jobs that do not depend on each other, and wait for them."""
-    by_key = {job.key: job for job in jobs}
-    trainable = tune.with_parameters(run_job, jobs=by_key, execution=execution)
-    tuner(
-        trainable, cluster, execution, callback, **fixed_list_search(list(by_key), cluster.workers), **trial_names()
-    ).fit()
+def unusable_runs(
+    names: Mapping[str, str], results: pd.DataFrame, execution: ExecutionSettings
+) -> Callable[[str], str]:
+    """Return a function of a key that returns why other runs can't use that run, empty if they can; it asks once."""
+
+    @cache
+    def unusable(key: str) -> str:
+        try:
+            retry(partial(fetch_recorded, key, execution))
+        except (OSError, ValueError) as error:
+            return f"its files can't be fetched: {redact_credentials(error)}"
+        return difference_from_record(key, names[key], results, execution.store)
+
+    return unusable
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    execution: ExecutionSettings,
+    cluster: RayConfig,
+    callback: SweepCallback,
+    unusable: Callable[[str], str],
+) -> None:
+    """Run jobs in order, each when those that train its nested runs have ended, and wait for them."""
+    trainable = tune.with_parameters(run_job, jobs={job.key: job for job in jobs}, execution=execution)
+    how: dict[str, Any] = {"search_alg": ReadyRuns(jobs, callback, unusable), "num_samples": len(jobs), "space": {}}
+    how["max_concurrent_trials"] = cluster.workers or MOST_AT_ONCE
+    tuner(trainable, cluster, execution, callback, **how, **trial_names()).fit()
 
 
 def run_plan(
     work: Plan, results: pd.DataFrame, execution: ExecutionSettings, cluster: RayConfig, tracker: Tracker
 ) -> tuple[dict[str, str], bool]:
-    """Run a plan level by level; return the reasons of failures by key, and whether it ran to the end."""
+    """Run a plan; return the reasons of failures by key, and whether it ran to the end."""
     execution = replace(execution, device=cluster.start())
     sweep_report.warn_slow_precision([job.encoder for job in work.pending], execution.device)
     logbook = Logbook(tracker, execution, work.pending)
-    with closing(logbook.live), Bar({job.key: job.name for job in work.pending}) as bar:
+    by_key = {job.key: job for job in work.pending}
+    order = [by_key[key] for key in start_order(work, expected_seconds(work.pending, results))]
+    unusable = unusable_runs({key: job.name for key, job in work.declared.items()}, results, execution)
+    with closing(logbook.live), Bar({job.key: job.name for job in order}) as bar:
         callback = SweepCallback(logbook, bar)
-        for level in work.levels:
-            ready = []
-            for job in level:
-                reason = blocking_reason(job, callback.failed)
-                if reason:
-                    callback.fail(job.key, reason)
-                else:
-                    ready.append(job)
-            nested = {run.key for job in ready if isinstance(job.encoder, Run) for run in job.encoder.nested()}
-            for key in nested:
-                retry(partial(fetch_recorded, key, execution))
-            verify_reproduces_record({key: work.declared[key].name for key in nested}, results, execution.store)
-            if ready:
-                by_key = {job.key: job for job in ready}
-                first = [by_key[key] for key in longest_first(expected_seconds(ready, results))]
-                run_level(first, execution, cluster, callback)
-            if not all(job.key in callback.finished | set(callback.failed) for job in level):
-                return callback.failed, False
+        run_jobs(order, execution, cluster, callback, unusable)
+        if not callback.ended.issuperset(by_key):
+            return callback.failed, False
     return callback.failed | logbook.settle(), True

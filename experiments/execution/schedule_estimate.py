@@ -1,4 +1,4 @@
-"""How long runs take, and how long a plan of them takes on N GPUs: handed out one by one, nested ones first."""
+"""How long runs take, in which order they start, and how long a plan of them takes on N GPUs."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def chains(seconds: Mapping[str, float], needs: Mapping[str, Collection[str]]) -
 
 @dataclass(frozen=True)
 class Forecast:
-    """A plan on `slots` runs at a time, as a sweep runs it and otherwise, and its longest chain of runs in seconds.
+    """A plan on `slots` runs at a time, in each order, and its longest chain of runs in seconds.
 
-    `first` is when the first study is complete in each way.
+    `first` is when the first study is complete in each order.
     """
 
     ways: Mapping[str, Simulated]
@@ -109,26 +109,17 @@ class Forecast:
 
 
 def forecast(work: Plan, seconds: Mapping[str, float], slots: int) -> Forecast:
-    """Simulate both orders of a sweep, and one that waits for no level's end, which shows what waiting costs."""
+    """Simulate both orders of a sweep."""
     needs = needs_of(work)
     lengths = chains(seconds, needs)
     longest = sorted(seconds, key=lambda key: -lengths[key])
-    ways = {
-        "level by level": simulate(seconds, _waits(work), slots, longest_first(seconds)),
-        "--by-study": simulate(seconds, _waits(study_by_study(work)), slots, longest_first(seconds)),
-        "each as soon as it can": simulate(seconds, needs, slots, longest),
-    }
+    plans = {"default": work, "--by-study": study_by_study(work)}
+    ways = {name: simulate(seconds, needs, slots, start_order(plan, seconds)) for name, plan in plans.items()}
     chain = [longest[0]] if longest else []
     while after := [key for key in seconds if chain and chain[-1] in needs[key]]:
         chain.append(max(after, key=lengths.__getitem__))
     first = {name: _first_complete(work, way) for name, way in ways.items()}
     return Forecast(ways, first, tuple(chain), lengths[chain[0]] if chain else 0.0)
-
-
-def _waits(work: Plan) -> dict[str, set[str]]:
-    """Return, for each run, those of the level before its own, all of which it waits for."""
-    levels = [{job.key for job in level} for level in work.levels]
-    return {key: before for before, level in zip([set(), *levels], levels, strict=False) for key in level}
 
 
 def _first_complete(work: Plan, way: Simulated) -> float:
@@ -139,12 +130,14 @@ def _first_complete(work: Plan, way: Simulated) -> float:
     return min(ends.values(), default=0.0)
 
 
-def longest_first(seconds: Mapping[str, float | None]) -> list[str]:
-    """Return keys by descending time, so that no long run starts last; equal ones in the order of declaration.
+def start_order(work: Plan, seconds: Mapping[str, float | None]) -> list[str]:
+    """Return the pending keys level after level, in each by the longest chain of runs that starts with a run.
 
-    Runs of unknown length come first: they may be long.
+    So no long chain starts last. Equal ones keep the order of declaration; a run of unknown length may be long.
     """
-    return sorted(seconds, key=lambda key: -math.inf if (length := seconds[key]) is None else -length)
+    known = {key: math.inf if length is None else length for key, length in seconds.items()}
+    lengths = chains(known, needs_of(work))
+    return [job.key for level in work.levels for job in sorted(level, key=lambda job: -lengths[job.key])]
 
 
 def needs_of(work: Plan) -> dict[str, set[str]]:

@@ -25,8 +25,7 @@ from cse_core.training.loop import DivergedError
 from experiments.cli.console import Bar
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import Logbook
-from experiments.execution.plan import verify_reproduces_record
-from experiments.execution.ray_sweep import RayConfig, SweepCallback, run_level, tuner
+from experiments.execution.ray_sweep import RayConfig, SweepCallback, run_jobs, tuner, unusable_runs
 from experiments.execution.shared_job import execute_shared, fetch_recorded
 from experiments.results import csv_record
 from experiments.results.provenance import commit
@@ -179,8 +178,7 @@ def run_search(
     A resumed search gives the recorded trials to the sampler and starts with the settings that were interrupted, whose
     runs resume from their states. Nothing that Ray pickled is read.
     """
-    nested = [job for level in search.nested_levels() for job in level]
-    logbook, begun = Logbook(tracker, execution, nested), time.monotonic()
+    logbook, begun = Logbook(tracker, execution, search.nested_jobs()), time.monotonic()
     failed, ended = _run_nested(search, execution, cluster, logbook)
     if failed or not ended:
         return failed, ended
@@ -214,16 +212,17 @@ def _run_nested(
 ) -> tuple[dict[str, str], bool]:
     """Run what every trial needs; return the reasons of failures by key, and whether it was not interrupted."""
     results = csv_record.read_results(search.scale.name, logbook.tracker.mlruns)
-    for level in search.nested_levels():
-        with Bar({job.key: job.name for job in level}) as bar:
-            callback = SweepCallback(logbook, bar)
-            run_level(level, execution, cluster, callback)
-        if callback.failed or len(callback.finished) < len(level):
-            return callback.failed | logbook.settle(), bool(callback.failed)
-        for job in level:
-            retry(partial(fetch_recorded, job.key, execution))
-        verify_reproduces_record({job.key: job.name for job in level}, results, execution.store)
-    return {}, True
+    names = {job.key: job.name for job in search.nested_jobs()}
+    if not names:
+        return {}, True
+    unusable = unusable_runs(names, results, execution)
+    with Bar(names) as bar:
+        callback = SweepCallback(logbook, bar)
+        run_jobs(search.nested_jobs(), execution, cluster, callback, unusable)
+    if callback.failed or len(callback.finished) < len(names):
+        return callback.failed | logbook.settle(), bool(callback.failed)
+    failed = {key: reason for key in names if (reason := unusable(key))}
+    return failed, True
 
 
 def halving(search: Search) -> ASHAScheduler:

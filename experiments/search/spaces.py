@@ -16,7 +16,7 @@ from cse_core.lookup import look_up, unknown
 from cse_core.method import with_fields
 from cse_core.run import Run
 from experiments.execution.job import Job, Scoring
-from experiments.execution.plan import levels_of, required_jobs
+from experiments.execution.plan import required_jobs
 from experiments.schema.recipes import rankcse_run, simcse_run
 from experiments.schema.rows import BASE
 from experiments.schema.scales import SCALES, SEARCH_SEEDS
@@ -92,11 +92,10 @@ class Search:
             for seed in self.seeds
         )
 
-    def nested_levels(self) -> list[tuple[Job, ...]]:
-        """Return the jobs to do before any trial, in levels that need only earlier ones."""
+    def nested_jobs(self) -> list[Job]:
+        """Return the jobs to do before any trial, those that others need first."""
         # Scored on dev, to verify that the weights give the recorded score.
-        required = required_jobs(self.start, self.scale.name, (self.scale.dev,))
-        return list(levels_of({job.key: job for job in required}))
+        return required_jobs(self.start, self.scale.name, (self.scale.dev,))
 
 
 def distributions(space: Space) -> dict[str, Any]:

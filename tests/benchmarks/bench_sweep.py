@@ -15,15 +15,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import ray
 from ray import cloudpickle, tune
 
-from cse_core.run import Corpus, Run
+from cse_core.run import Corpus, Pretrained, Run
+from experiments.cli.console import Bar
+from experiments.execution import ray_sweep
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.plan import jobs_of, make_plan, scored_cells
-from experiments.execution.ray_sweep import RayConfig, fixed_list_search, run_plan, trial_names, tuner
+from experiments.execution.ray_sweep import RayConfig, SweepCallback, run_jobs, run_plan
 from experiments.results import csv_record as csv
 from experiments.schema.recipes import rankcse_run, rankencoder_run, simcse_run
 from experiments.schema.scales import SCALES
@@ -106,34 +110,26 @@ def test_how_a_sweep_grows_with_its_runs(cache: Path, tmp_path: Path) -> None:
     assert curve("memory of a sweep, two at a time", "runs", held, "MiB") < 0.5
 
 
-def nothing_done(config: Mapping[str, Any]) -> None:
+NO_LOGBOOK = SimpleNamespace(add=lambda key: None)
+
+
+def nothing_done(config: Mapping[str, Any], jobs: object, execution: object) -> None:
     tune.report({"fraction": 1.0, "failed": ""})
 
 
-class Counted(tune.Callback):
-    """How many trials have come to their end."""
-
-    ended = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
-
-    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        self.ended += 1
-
-
-def test_what_ray_tune_takes_for_runs_that_do_nothing(cache: Path, tmp_path: Path) -> None:
+def test_what_ray_tune_takes_for_runs_that_do_nothing(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_sweep, "run_job", nothing_done)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # which workers can't import
     times, held = {}, {}
 
     def empty(n: int) -> None:
-        counted = Counted()
-        keys = fixed_list_search([f"{i:012x}" for i in range(n)], cluster.workers)
-        made = tuner(
-            nothing_done, cluster, ExecutionSettings(tmp_path / str(n) / "store"), counted, **keys, **trial_names()
-        )
-        times[n] = seconds(made.fit)
-        assert counted.ended == n
+        jobs = [Job(Pretrained(str(i)), "quickstart", str(i), (), ()) for i in range(n)]
+        counted = SweepCallback(NO_LOGBOOK, Bar({job.key: job.name for job in jobs}))  # ty: ignore[invalid-argument-type]
+        place = ExecutionSettings(tmp_path / str(n) / "store")
+        times[n] = seconds(lambda: run_jobs(jobs, place, cluster, counted, lambda key: ""))
+        assert len(counted.finished) == n
 
     cluster = RayConfig()
     cluster.start()

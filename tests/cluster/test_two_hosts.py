@@ -261,7 +261,9 @@ def test_slurms_form_runs_a_sweep_on_the_nodes_that_slurm_gives(
     On a host of its own, as Ray starts on no machine that has another Ray.
     """
     before = set(ROOT.glob(".sweep-*"))
-    tools = write_commands(tmp_path / "bin", {"srun": 'shift; exec "$@"', "scontrol": "echo 127.0.0.1; sleep 1; echo x"})
+    tools = write_commands(
+        tmp_path / "bin", {"srun": 'shift; exec "$@"', "scontrol": "echo 127.0.0.1; sleep 1; echo x"}
+    )
     (tmp_path / "ray").mkdir()
     Path("/tmp/ray").mkdir(exist_ok=True)
     given = {"SLURM_JOB_NODELIST": "x", "SLURM_JOB_ID": "4242", "SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_PER_TASK": "2"}

@@ -76,15 +76,12 @@ def test_no_search_scores_a_task_or_trains_a_seed_that_a_study_reports(name: str
 
 def test_nested_runs_come_first_with_the_checkpoint_that_is_read() -> None:
     small = SEARCHES["rankcse-listnet"](SCALES["small"])
-    (level,) = small.nested_levels()
-    assert {job.encoder for job in level} == set(small.start.nested())
-    assert all([s.select for s in job.scorings] == ["stsb_dev"] for job in level)
+    jobs = small.nested_jobs()
+    assert {job.encoder for job in jobs} == set(small.start.nested())
+    assert all([s.select for s in job.scorings] == ["stsb_dev"] for job in jobs)
     over = replace(TINY, start=tiny_study.run(teachers=(tiny_study.Teacher(TINY.start, select="last"),)))
-    assert [[job.encoder for job in level] for level in over.nested_levels()] == [
-        list(TINY.start.nested()),
-        [TINY.start],
-    ]
-    assert SEARCHES["simcse"](SCALES["small"]).nested_levels() == []
+    assert [job.encoder for job in over.nested_jobs()] == [*TINY.start.nested(), TINY.start]
+    assert SEARCHES["simcse"](SCALES["small"]).nested_jobs() == []
 
 
 def test_names_are_of_searches_or_of_methods() -> None:
