@@ -30,7 +30,7 @@ from experiments.storage.retries import retry
 from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_reports import Reporter
 
-MOST_AT_ONCE = 200  # runs that Ray is asked to place at once where --workers does not say it
+MOST_AT_ONCE = 200  # runs that Ray is asked to place at once, at least; those without a place make a cluster grow
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,6 @@ class SweepCallback(tune.Callback):
         self.logbook, self.bar = logbook, bar
         self.failed: dict[str, str] = {}
         self.finished: set[str] = set()
-
-    @property
-    def ended(self) -> set[str]:
-        """The keys of jobs that finished or failed."""
-        return self.finished | set(self.failed)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return nothing: Tune pickles its callbacks, but a sweep resumes from the record and the run folders."""
@@ -164,7 +159,7 @@ def trial_names() -> dict[str, Callable[[Any], str]]:
 
 
 class ReadyRuns(Searcher):
-    """Gives Ray Tune the jobs in order, each when the jobs that train its nested runs have ended.
+    """The jobs in order for Ray Tune, each to start when the jobs that train its nested runs have ended.
 
     A job is failed if `unusable` returns why one of its nested runs can't be used; empty if it can.
     """
@@ -172,7 +167,7 @@ class ReadyRuns(Searcher):
     def __init__(self, jobs: Sequence[Job], callback: SweepCallback, unusable: Callable[[str], str]) -> None:
         super().__init__()
         self.waiting = {job.key: job for job in jobs}
-        self.keys = frozenset(self.waiting)
+        self.nested = {job.key: _nested_keys(job) for job in jobs}
         self.callback, self.unusable = callback, unusable
 
     def __getstate__(self) -> dict[str, Any]:
@@ -181,18 +176,18 @@ class ReadyRuns(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         """Return the key of the first job that can start, None if none can yet, or that there are no more."""
-        for job in tuple(self.waiting.values()):
-            nested = [run.key for run in job.encoder.nested()] if isinstance(job.encoder, Run) else []
-            if not self.callback.ended.issuperset(self.keys.intersection(nested)):
+        failed = self.callback.failed
+        running = self.nested.keys() - self.callback.finished - failed.keys()  # or waiting
+        for key, job in tuple(self.waiting.items()):
+            if not running.isdisjoint(self.nested[key]):
                 continue
-            del self.waiting[job.key]
-            for key in nested:
-                if reason := self.callback.failed.get(key) or self.unusable(key):
-                    self.callback.failed[key] = reason
-            reason = blocking_reason(job, self.callback.failed)
-            if not reason:
-                return {"key": job.key}
-            self.callback.fail(job.key, reason)
+            del self.waiting[key]
+            for nested in self.nested[key]:
+                if nested not in failed and (reason := self.unusable(nested)):
+                    failed[nested] = reason
+            if not (reason := blocking_reason(job, failed)):
+                return {"key": key}
+            self.callback.fail(key, reason)
         return None if self.waiting else Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -200,6 +195,10 @@ class ReadyRuns(Searcher):
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing, for the same reason."""
+
+
+def _nested_keys(job: Job) -> list[str]:
+    return [run.key for run in job.encoder.nested()] if isinstance(job.encoder, Run) else []
 
 
 def unusable_runs(
@@ -228,7 +227,7 @@ def run_jobs(
     """Run jobs in order, each when those that train its nested runs have ended, and wait for them."""
     trainable = tune.with_parameters(run_job, jobs={job.key: job for job in jobs}, execution=execution)
     how: dict[str, Any] = {"search_alg": ReadyRuns(jobs, callback, unusable), "num_samples": len(jobs), "space": {}}
-    how["max_concurrent_trials"] = cluster.workers or MOST_AT_ONCE
+    how["max_concurrent_trials"] = cluster.workers or max(MOST_AT_ONCE, int(ray.cluster_resources().get("CPU", 0)))
     tuner(trainable, cluster, execution, callback, **how, **trial_names()).fit()
 
 
@@ -245,6 +244,6 @@ def run_plan(
     with closing(logbook.live), Bar({job.key: job.name for job in order}) as bar:
         callback = SweepCallback(logbook, bar)
         run_jobs(order, execution, cluster, callback, unusable)
-        if not callback.ended.issuperset(by_key):
+        if by_key.keys() - callback.finished - callback.failed.keys():
             return callback.failed, False
     return callback.failed | logbook.settle(), True

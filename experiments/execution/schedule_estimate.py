@@ -135,8 +135,8 @@ def start_order(work: Plan, seconds: Mapping[str, float | None]) -> list[str]:
 
     So no long chain starts last. Equal ones keep the order of declaration; a run of unknown length may be long.
     """
-    known = {key: math.inf if length is None else length for key, length in seconds.items()}
-    lengths = chains(known, needs_of(work))
+    at_most = {key: math.inf if length is None else length for key, length in seconds.items()}
+    lengths = chains(at_most, needs_of(work))
     return [job.key for level in work.levels for job in sorted(level, key=lambda job: -lengths[job.key])]
 
 

@@ -64,7 +64,8 @@ def _database(mlruns: Path) -> Path:
 
 def _is_database(path: Path) -> bool:
     try:
-        with sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True) as database:
+        # For writing: a driver that was killed in a write left a journal, and opening undoes the half of it.
+        with sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True) as database:
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         database.close()
     except sqlite3.DatabaseError as error:

@@ -167,7 +167,7 @@ def curves_in_mlflow(mlruns: Path) -> dict[tuple[str, str], list[tuple[int, floa
     }
 
 
-def test_a_teacher_that_does_not_reproduce_its_record_teaches_nobody(tmp_path: Path, undisturbed: Path) -> None:
+def test_a_teacher_that_does_not_reproduce_its_record_is_not_used(tmp_path: Path, undisturbed: Path) -> None:
     mlruns = tmp_path / "mlruns"
     mlruns.mkdir()
     frame = pd.read_csv(undisturbed / "results.csv", dtype=str)

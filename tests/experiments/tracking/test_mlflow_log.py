@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -255,6 +256,29 @@ def test_a_kill_while_the_database_is_made_leaves_none_or_a_whole_one(tmp_path: 
     for moment in (1, 4):
         assert making(tmp_path / str(moment)).wait(timeout=180) == 0
         assert not list((tmp_path / str(moment)).glob("*.part*"))
+
+
+DIE_WRITING = """
+import os, signal, sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("PRAGMA cache_size = 1")  # so that the file itself is written before the end
+database.execute("CREATE TABLE half (text)")
+database.executemany("INSERT INTO half VALUES (?)", [("x" * 1000,)] * 1000)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_kill_in_a_write_leaves_the_database_as_it_was_before(tmp_path: Path) -> None:
+    add_empty_database(tmp_path)
+    path = tmp_path / "mlflow.db"
+    assert subprocess.run([sys.executable, "-c", DIE_WRITING, str(path)], check=False).returncode == -signal.SIGKILL
+    assert Path(f"{path}-journal").stat().st_size > 0
+    assert b"x" * 1000 in path.read_bytes()  # half of the write
+    check_database(tmp_path)
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT count(*) FROM half").fetchone() == (0,)
+    tracker = Tracker(tmp_path)
+    tracker.client.create_run(tracker.experiment("tiny"))
 
 
 def test_three_drivers_that_start_at_once_all_work(tmp_path: Path) -> None:
