@@ -19,7 +19,7 @@ from tests.support.sweeps import command, environment, finished_at, scores, swee
 from tests.support.training import equal
 
 pytestmark = pytest.mark.slow
-KILLS = 7
+KILLS = 6
 
 
 def weights(store: Path, key: str) -> dict[str, torch.Tensor]:

@@ -40,10 +40,10 @@ ROOT = Path(__file__).parents[3]
 TINY = tiny_study.searches()["tiny"](tiny_study.SCALE)
 
 
-def command(mlruns: Path, *words: str) -> list[str]:
+def command(mlruns: Path, *words: str, workers: int = 1) -> list[str]:
     script = "from tests.support.tiny_study import main; main()"
     add_empty_database(mlruns)
-    options = [*words, "--search", "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "2"]
+    options = [*words, "--search", "--scale", "tiny", "--mlruns", str(mlruns), "--workers", str(workers)]
     return [sys.executable, "-c", script, *options]
 
 
@@ -247,7 +247,11 @@ def test_a_search_killed_and_started_again_ends_with_its_trials_and_reads_only_d
     mlruns, log = tmp_path / "mlruns", tmp_path / "log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            command(mlruns, "tiny"), env=environment(mlruns), stdout=output, stderr=output, start_new_session=True
+            command(mlruns, "tiny", workers=2),
+            env=environment(mlruns),
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
         try:
             until(lambda: (mlruns / "searches.csv").is_file())
