@@ -18,7 +18,7 @@ set -euo pipefail
 [ -z "${CSE_VENV=.venv}" ] || . "$CSE_VENV/bin/activate"
 
 nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
-head=${nodes%%$'\n'*}  # not by a pipe to the command head: scontrol would die of it, still writing
+head=${nodes%%$'\n'*}  # not `| head -n 1`: a closed pipe can kill scontrol
 RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN CSE_RAY=auto
 export CSE_SHARED=${CSE_SHARED:-file://$PWD/mlruns/shared}

@@ -132,15 +132,17 @@ def missing(job: Job, done: Done) -> Job | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """Jobs to run, level after level, with the tasks that are not recorded; `declared` are all jobs of the studies.
+    """Jobs to run, with the tasks that are not recorded; `declared` are all jobs of the studies.
 
-    `untrained` are the keys of runs to train; `retrained` are those of them that are recorded but have no weights here.
+    Each level needs only earlier ones; with `by_study` a study's levels come before those of the next. `untrained` are
+    the keys of runs to train; `retrained` are those of them that are recorded but have no weights here.
     """
 
     declared: Mapping[str, Job]
     levels: tuple[tuple[Job, ...], ...]
     untrained: frozenset[str]
     retrained: frozenset[str]
+    by_study: bool = False
 
     @property
     def pending(self) -> tuple[Job, ...]:
@@ -203,7 +205,7 @@ def study_by_study(work: Plan) -> Plan:
     names = list(dict.fromkeys(job.studies[0] for job in work.declared.values()))
     first = {job.key: names.index(job.studies[0]) for job in work.pending}
     parts = (tuple(job for job in level if first[job.key] == i) for i in range(len(names)) for level in work.levels)
-    return replace(work, levels=tuple(filter(None, parts)))
+    return replace(work, levels=tuple(filter(None, parts)), by_study=True)
 
 
 def blocking_reason(job: Job, failed: Mapping[str, str]) -> str:

@@ -131,13 +131,15 @@ def _first_complete(work: Plan, way: Simulated) -> float:
 
 
 def start_order(work: Plan, seconds: Mapping[str, float | None]) -> list[str]:
-    """Return the pending keys level after level, in each by the longest chain of runs that starts with a run.
+    """Return the pending keys by the length of the longest chain of runs that starts with each, so none starts last.
 
-    So no long chain starts last. Equal ones keep the order of declaration; a run of unknown length may be long.
+    A plan by study has the order of its studies first. Equal runs keep the order of declaration; a run of unknown
+    length may be long.
     """
     at_most = {key: math.inf if length is None else length for key, length in seconds.items()}
     lengths = chains(at_most, needs_of(work))
-    return [job.key for level in work.levels for job in sorted(level, key=lambda job: -lengths[job.key])]
+    groups = work.levels if work.by_study else (work.pending,)
+    return [job.key for group in groups for job in sorted(group, key=lambda job: -lengths[job.key])]
 
 
 def needs_of(work: Plan) -> dict[str, set[str]]:
@@ -145,6 +147,11 @@ def needs_of(work: Plan) -> dict[str, set[str]]:
     keys = {job.key for job in work.pending}
     nested = {job.key: job.encoder.nested() if isinstance(job.encoder, Run) else () for job in work.pending}
     return {key: {run.key for run in runs} & keys for key, runs in nested.items()}
+
+
+def runs_at_once(gpus: int, gpus_per_run: float) -> int:
+    """Return how many runs have a place on GPUs; with 2/3 of one for each run, a third of each is idle."""
+    return gpus * int(1 / gpus_per_run) if gpus_per_run <= 1 else gpus // int(gpus_per_run)
 
 
 def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:

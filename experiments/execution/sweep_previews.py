@@ -12,7 +12,7 @@ from experiments.cli.sweep_options import Options
 from experiments.execution import sweep_report
 from experiments.execution.gpu_memory import fit
 from experiments.execution.plan import Plan
-from experiments.execution.schedule_estimate import expected_seconds, forecast
+from experiments.execution.schedule_estimate import expected_seconds, forecast, runs_at_once
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +30,7 @@ def print_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
     else:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
     for gpus in options.gpus:
-        share = options.gpus_per_run
-        slots = gpus * int(1 / share) if share <= 1 else gpus // int(share)  # with 2/3 for each run, 1/3 is idle
+        slots = runs_at_once(gpus, options.gpus_per_run)
         sweep_report.print_forecast(work, forecast(work, seconds, slots), gpus=gpus, price=options.price)
     if options.gpu_memory is not None:
         runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]

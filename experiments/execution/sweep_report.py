@@ -72,7 +72,7 @@ def _study_line(study: Study, jobs: Mapping[str, Job], done: Done, runs: pd.Data
 
 
 def print_plan(plan: Plan, results: pd.DataFrame, workers: int, *, each: bool = False) -> None:
-    """Print what would run, level by level; with `each`, print what is missing of each job on its own line."""
+    """Print what would run, first what others need; with `each`, print what is missing of each job on its own line."""
     pending = plan.pending
     seconds = seconds_for(pending, results)
     about = f", about {hours(seconds / workers)} with {workers} at a time" if seconds and workers else ""

@@ -21,14 +21,13 @@ from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
 
-from cse_core.run import Run
 from cse_core.training.loop import DivergedError
-from cse_core.training.run_state import finished_history
 from experiments.cli.console import Bar
-from experiments.execution.job import ExecutionSettings, Job
+from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import Logbook
-from experiments.execution.ray_sweep import RayConfig, SweepCallback, run_jobs, tuner, unusable_runs
+from experiments.execution.ray_sweep import RayConfig, run_jobs, tuner
 from experiments.execution.shared_job import execute_shared, fetch_recorded
+from experiments.execution.tune_hooks import SweepCallback, unusable_runs
 from experiments.results import csv_record
 from experiments.results.provenance import commit
 from experiments.results.run_result import read_result
@@ -215,22 +214,15 @@ def _run_nested(
     """Run what every trial needs; return the reasons of failures by key, and whether it was not interrupted."""
     results = csv_record.read_results(search.scale.name, logbook.tracker.mlruns)
     jobs = search.nested_jobs()
+    if not jobs:
+        return {}, True
     unusable = unusable_runs({job.key: job.name for job in jobs}, results, execution)
-    left = [job for job in jobs if not _is_done(job, execution)]
-    if left:  # a worker takes seconds to start
-        with Bar({job.key: job.name for job in left}) as bar:
-            callback = SweepCallback(logbook, bar)
-            run_jobs(left, execution, cluster, callback, unusable)
-        if callback.failed or len(callback.finished) < len(left):
-            return callback.failed | logbook.settle(), bool(callback.failed)
-    return {job.key: reason for job in jobs if (reason := unusable(job.key))}, True
-
-
-def _is_done(job: Job, execution: ExecutionSettings) -> bool:
-    """Return whether a run is trained and scored in the local store; on shared storage its job finds out."""
-    assert isinstance(job.encoder, Run)
-    trained = finished_history(job.encoder, execution.store, job.rules) is not None
-    return trained and not execution.shared and read_result(execution.store / job.key) is not None
+    with Bar({job.key: job.name for job in jobs}) as bar:
+        callback = SweepCallback(logbook, bar)
+        run_jobs(jobs, execution, cluster, callback, unusable)
+    if callback.failed or len(callback.finished) < len(jobs):
+        return callback.failed | logbook.settle(), callback.have_ended(jobs)
+    return {job.key: reason for job in jobs if (reason := retry(partial(unusable, job.key)))}, True
 
 
 def halving(search: Search) -> ASHAScheduler:

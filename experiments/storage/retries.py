@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 def retry(operation: Callable[[], T]) -> T:
     """Return the result of an operation; repeat it while storage is unreachable, until the timeout."""
     retrying = Retrying(
-        retry=retry_if_exception(_is_temporary),
+        retry=retry_if_exception(is_temporary),
         stop=stop_after_delay(RETRY_TIMEOUT_SECONDS),
         wait=wait_fixed(RETRY_INTERVAL_SECONDS),
         before_sleep=_warn,
@@ -29,7 +29,8 @@ def retry(operation: Callable[[], T]) -> T:
     return retrying(operation)
 
 
-def _is_temporary(error: BaseException) -> bool:
+def is_temporary(error: BaseException) -> bool:
+    """Return whether an error may be gone when storage can be reached again."""
     return isinstance(error, OSError) and not isinstance(error, PERMANENT) and error.errno != errno.ENOSPC
 
 

@@ -64,7 +64,7 @@ def _database(mlruns: Path) -> Path:
 
 def _is_database(path: Path) -> bool:
     try:
-        # For writing: a driver that was killed in a write left a journal, and opening undoes the half of it.
+        # Opened for writing, it rolls back what a driver was writing when it was killed.
         with sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True) as database:
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         database.close()

@@ -27,7 +27,8 @@ from experiments.cli.console import Bar
 from experiments.execution import ray_sweep
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.plan import jobs_of, make_plan, scored_cells
-from experiments.execution.ray_sweep import RayConfig, SweepCallback, run_jobs, run_plan
+from experiments.execution.ray_sweep import RayConfig, run_jobs, run_plan
+from experiments.execution.tune_hooks import SweepCallback
 from experiments.results import csv_record as csv
 from experiments.schema.recipes import rankcse_run, rankencoder_run, simcse_run
 from experiments.schema.scales import SCALES

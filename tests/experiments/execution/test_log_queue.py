@@ -11,7 +11,7 @@ import pytest
 from experiments.execution import log_queue
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import Logbook, record_results
-from experiments.execution.ray_sweep import SweepCallback
+from experiments.execution.tune_hooks import SweepCallback
 from experiments.results import csv_record
 from experiments.storage.shared_storage import Shared
 from experiments.tracking.mlflow_log import Tracker
@@ -169,7 +169,7 @@ def test_a_sweep_outlives_mlflows_server_and_the_storage_and_all_is_there_when_t
             process = subprocess.Popen(given, env=surroundings, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
             begun = ("*/state.pt", "*/result.json")
             until(lambda: len({path.parent for name in begun for path in (mlruns / "store").glob(name)}) == 2)
-        # The first level has begun; it comes to its end while nothing can be tracked or published.
+        # Both runs that need no other have begun; they come to their end while nothing can be tracked or published.
         shared.rename(tmp_path / "unreachable")  # a mount that is gone
         until(lambda: len(list((mlruns / "store").glob("*/result.json"))) == 2)
         time.sleep(10)

@@ -1,7 +1,9 @@
 """How jobs are handed to Ray Tune."""
 
 import itertools
+import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -21,10 +23,12 @@ from ray.tune.search import Searcher
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.run import Pretrained, Run
 from experiments.cli.console import Bar
-from experiments.execution import ray_sweep
+from experiments.execution import ray_sweep, tune_hooks
 from experiments.execution.job import ExecutionSettings, Job
-from experiments.execution.ray_sweep import RayConfig, ReadyRuns, SweepCallback, run_jobs, unusable_runs
+from experiments.execution.ray_sweep import RayConfig, run_jobs
+from experiments.execution.tune_hooks import ReadyRuns, SweepCallback, unusable_runs
 from tests.support.plans import BASE
+from tests.support.polling import until
 
 
 def job(name: str, encoder: Run | None = None) -> Job:
@@ -65,11 +69,35 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Exec
     ray.shutdown()
 
 
-def times(keys: Sequence[str], execution: ExecutionSettings, cluster: RayConfig) -> list[tuple[float, ...]]:
-    """When each began and ended."""
-    jobs = [job(key) for key in keys]
+def beside(config: Mapping[str, str], jobs: Mapping[str, Job], execution: ExecutionSettings) -> None:
+    """The same, but the one named other ends only when the student has begun, or after a minute."""
+    label, end = jobs[config["key"]].label, time.time() + 60
+    (execution.store / f"{label}.there").touch()
+    while label == "other" and not (execution.store / "student.there").exists() and time.time() < end:
+        time.sleep(0.02)
+    noted(config, jobs, execution)
+
+
+def kills(config: Mapping[str, str], jobs: Mapping[str, Job], execution: ExecutionSettings) -> None:
+    """The same, but the teacher kills the worker of the short one when that has nothing to do."""
+    label, number = jobs[config["key"]].label, execution.store / "number"
+    if label == "short":
+        number.write_text(str(os.getpid()))
+    if label == "teacher":
+        (short,) = [key for key, each in jobs.items() if each.label == "short"]
+        until(lambda: (execution.store / short).exists())
+        time.sleep(3)
+        os.kill(int(number.read_text()), signal.SIGKILL)
+        time.sleep(1)
+    noted(config, jobs, execution)
+
+
+def run(jobs: Sequence[Job], execution: ExecutionSettings, cluster: RayConfig) -> list[tuple[float, ...]]:
+    """Return when each began and ended."""
     usable = unusable_runs({each.key: each.name for each in jobs}, pd.DataFrame(), execution)
-    run_jobs(jobs, execution, cluster, new_callback(*(each.key for each in jobs)), usable)
+    callback = new_callback(*(each.key for each in jobs))
+    run_jobs(jobs, execution, cluster, callback, usable)
+    assert callback.failed == {}
     return [tuple(map(float, (execution.store / each.key).read_text().split())) for each in jobs]
 
 
@@ -79,17 +107,41 @@ def test_runs_that_require_half_a_gpu_are_two_at_a_time_on_one(
 ) -> None:
     monkeypatch.setattr(ray_sweep, "run_job", together)
     ray.init(address="local", num_cpus=4, num_gpus=1, include_dashboard=False, log_to_driver=False)  # Ray only counts
-    found = times("abcdef", replace(execution, device="cuda"), RayConfig(gpus_per_run=0.5))
+    cluster = RayConfig(workers=6, gpus_per_run=0.5)
+    found = run([job(name) for name in "abcdef"], replace(execution, device="cuda"), cluster)
     assert max(sum(began <= at < end for began, end in found) for at, _ in found) == 2
 
 
 @pytest.mark.slow
 def test_no_more_runs_at_a_time_than_asked_for_in_their_order(execution: ExecutionSettings) -> None:
     RayConfig(workers=2).start()
-    found = times("dbca", execution, RayConfig(workers=1))
+    found = run([job(name) for name in "dbca"], execution, RayConfig(workers=1))
     assert found == sorted(found)
     assert all(end < began for (_, end), (began, _) in itertools.pairwise(found))
     assert [path.name for path in execution.store.parent.iterdir()] == ["store"]  # nothing of Tune's is left beside it
+
+
+TEACHER, STUDENT = job("teacher", BASE), job("student", replace(BASE, method=RankCSE(teachers=(Teacher(BASE),))))
+
+
+@pytest.mark.slow
+def test_a_run_starts_when_those_that_it_needs_have_ended_beside_others(
+    execution: ExecutionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_sweep, "run_job", beside)
+    RayConfig(workers=2).start()
+    teacher, other, student = run([TEACHER, job("other"), STUDENT], execution, RayConfig(workers=2))
+    assert teacher[1] < student[0] < other[1]
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_lost_while_it_waits_for_a_run_costs_none(
+    execution: ExecutionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_sweep, "run_job", kills)
+    RayConfig(workers=2).start()
+    teacher, short, student = run([TEACHER, job("short"), STUDENT], execution, RayConfig(workers=2))
+    assert short[1] < teacher[1] < student[0]
 
 
 def taught_by(number: int, teachers: Sequence[Run]) -> Run:
@@ -108,36 +160,81 @@ def test_each_job_starts_once_and_after_those_it_needs_unless_one_failed(
     needs = {run.key: {nested.key for nested in run.nested()} for run in runs}
     jobs = [job("", run) for run in runs]
     chance.shuffle(jobs)
-    callback, running = new_callback(*(each.key for each in jobs)), []
-    wrong = {each.key for each in jobs if data.draw(st.booleans())}  # does not reproduce its recorded scores
-    broken = {each.key for each in jobs if data.draw(st.booleans())}
-    ready, started = ReadyRuns(jobs, callback, lambda key: "not the same" if key in wrong else ""), []
-    while (given_now := ready.suggest("")) != Searcher.FINISHED or running:
-        if isinstance(given_now, dict):
-            key = given_now["key"]
-            assert needs[key] <= callback.finished - wrong - broken
-            running.append(key)
-            started.append(key)
-        if running and (not isinstance(given_now, dict) or data.draw(st.booleans())):
+    callback, running, started = new_callback(*needs), [], []
+    wrong = {key for key in needs if data.draw(st.booleans())}  # does not give its recorded scores
+    broken = {key for key in needs if data.draw(st.booleans())}
+    lost = {key for key in needs if data.draw(st.booleans())}  # with the idle worker that first gets it
+    places = data.draw(st.integers(1, 3))
+    ready = ReadyRuns(jobs, callback, lambda: places, lambda key: "not the same" if key in wrong else "")
+    while (found := ready.suggest("")) != Searcher.FINISHED:
+        assert running or isinstance(found, dict) or callback.failed  # else nothing would ever happen again
+        if isinstance(found, dict) and found["key"] in lost:
+            lost.remove(found["key"])
+            callback.on_trial_error(1, [], SimpleNamespace(config=found, num_failures=2))
+        elif isinstance(found, dict):
+            assert needs[found["key"]] <= callback.finished - wrong - broken
+            running.append(found["key"])
+            started.append(found["key"])
+            assert len(running) <= places
+        if running and (found is None or data.draw(st.booleans())):
             key = running.pop(data.draw(st.integers(0, len(running) - 1)))
             callback.fail(key, "it broke") if key in broken else callback.finished.add(key)
-    assert len(started) == len(set(started))
-    useless = broken | wrong
-    for each in jobs:
-        taught_well = not needs[each.key] & (useless | callback.failed.keys())
-        assert (each.key in started) == taught_well
-        assert (each.key in callback.finished) == (taught_well and each.key not in broken)
-    assert callback.finished | callback.failed.keys() == needs.keys()
+    expected: set[str] = set()  # in the order of `needs` teachers come first
+    for key, teachers in needs.items():
+        if teachers <= expected - broken - wrong:
+            expected.add(key)
+    assert sorted(started) == sorted(expected)
+    assert callback.finished == expected - broken
+    blamed = {key for key in wrong for student, teachers in needs.items() if key in teachers}
+    assert callback.failed.keys() - blamed == needs.keys() - callback.finished - blamed
 
 
 def test_the_first_in_order_that_can_start_does() -> None:
     student = job("", replace(BASE, method=RankCSE(teachers=(Teacher(BASE),))))
     other, teacher = job("other"), job("", BASE)
     callback = new_callback(other.key, teacher.key, student.key)
-    ready = ReadyRuns([student, other, teacher], callback, lambda key: "")
+    ready = ReadyRuns([student, other, teacher], callback, lambda: 3, lambda key: "")
     assert [ready.suggest("") for _ in range(3)] == [{"key": other.key}, {"key": teacher.key}, None]
     callback.finished.add(teacher.key)
-    assert [ready.suggest("") for _ in range(2)] == [{"key": student.key}, Searcher.FINISHED]
+    assert [ready.suggest("") for _ in range(2)] == [{"key": student.key}, None]
+    callback.finished |= {student.key, other.key}
+    assert ready.suggest("") == Searcher.FINISHED
+
+
+def test_a_job_whose_worker_is_lost_four_times_fails() -> None:
+    callback = new_callback("a")
+    for failures in (3, 4):
+        callback.on_trial_error(1, [], SimpleNamespace(config={"key": "a"}, num_failures=failures))
+    assert callback.failed == {"a": "its worker was lost more often than a run is retried"}
+
+
+def test_while_storage_is_unreachable_no_run_starts_and_the_driver_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now, away = [1000.0], [True]
+
+    def fetch(key: str, execution: ExecutionSettings) -> None:
+        if away[0]:
+            raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(tune_hooks, "fetch_recorded", fetch)
+    monkeypatch.setattr(tune_hooks, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    callback = new_callback(STUDENT.key)
+    unusable = unusable_runs({BASE.key: "teacher"}, pd.DataFrame(), ExecutionSettings(tmp_path))
+    ready = ReadyRuns([STUDENT], callback, lambda: 1, unusable)
+    assert ready.suggest("") is None
+    away[0] = False
+    assert ready.suggest("") is None  # not asked again at once
+    now[0] += 6
+    assert ready.suggest("") == {"key": STUDENT.key}
+    away[0], callback = True, new_callback(STUDENT.key)
+    ready = ReadyRuns([STUDENT], callback, lambda: 1, unusable_runs({}, pd.DataFrame(), ExecutionSettings(tmp_path)))
+    while (found := ready.suggest("")) is None:
+        now[0] += 60
+    assert found == Searcher.FINISHED
+    assert 1000 + 6 + 600 <= now[0] <= 1000 + 6 + 660
+    assert callback.failed[STUDENT.key] == f"not started: it needs run {BASE.key}, which failed"
+    assert callback.failed[BASE.key] == "its files can't be fetched: no route to host"
 
 
 def test_a_run_whose_files_can_not_be_fetched_is_unusable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -147,7 +244,7 @@ def test_a_run_whose_files_can_not_be_fetched_is_unusable(monkeypatch: pytest.Mo
         asked.append(key)
         raise ValueError("s3://me:secret@host/x: not what was written")
 
-    monkeypatch.setattr(ray_sweep, "fetch_recorded", fetch)
+    monkeypatch.setattr(tune_hooks, "fetch_recorded", fetch)
     unusable = unusable_runs({"a": "A"}, pd.DataFrame(), ExecutionSettings(tmp_path))
     assert unusable("a") == unusable("a") == "its files can't be fetched: s3://***@host/x: not what was written"
     assert asked == ["a"]

@@ -92,17 +92,17 @@ def test_a_step_that_can_not_be_counted_leaves_the_time_unknown(caplog: pytest.L
     assert "method uncounted: its step can't be made on wiki-tiny: needs a batch of its own" in caplog.text
 
 
-def test_runs_start_level_after_level_with_the_longest_chains_first(tmp_path: Path) -> None:
+def test_runs_start_with_the_longest_chains_first(tmp_path: Path) -> None:
     taught, alone = row("taught", TAUGHT), row("alone", replace(BASE, learning_rate=0.1))
     work = make_plan(jobs_of([study(alone, taught)]), scored_cells(frame()), tmp_path)
     one, other = alone.keys().values()
     first, second = taught.keys().values()
     assert start_order(work, {BASE.key: 1, one: 2, other: 3, first: 4, second: 5}) == [
         BASE.key,  # six with a student
-        other,
-        one,
         second,
         first,
+        other,
+        one,
     ]
     assert start_order(work, {BASE.key: 1, one: 5, other: None, first: 4, second: 4}) == [
         other,
@@ -208,12 +208,15 @@ def test_study_by_study_the_first_is_complete_early(tmp_path: Path) -> None:
     assert [[job.key for job in level] for level in work.levels] == [[BASE.key, *others], students]
     found = forecast(work, {job.key: 1.0 if job.key in others else 2.0 for job in work.pending}, 1)
     assert {name: (way.makespan, found.first[name]) for name, way in found.ways.items()} == {
-        "default": (8, 4),  # the teacher, then the others
-        "--by-study": (8, 6),  # the teacher, then its students
+        "default": (8, 6),  # the teacher and its students are the longest chain
+        "--by-study": (8, 6),
     }
     by_study = study_by_study(work)
     assert [[job.key for job in level] for level in by_study.levels] == [[BASE.key], students, others]
-    assert replace(by_study, levels=work.levels) == work
+    assert replace(by_study, levels=work.levels, by_study=False) == work
+    long_others = {job.key: 9.0 if job.key in others else 2.0 for job in work.pending}
+    assert start_order(work, long_others)[:2] == others
+    assert start_order(by_study, long_others)[:3] == [BASE.key, *students]
 
 
 def test_studies_are_completed_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
