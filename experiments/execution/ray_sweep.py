@@ -124,7 +124,7 @@ def run_jobs(
     """Run jobs in order, each when those that train its nested runs have ended, and wait for them."""
     trainable = tune.with_parameters(run_job, jobs={job.key: job for job in jobs}, execution=execution)
     ready = ReadyRuns(jobs, callback, lambda: cluster.places(execution.device), unusable)
-    # ReadyRuns alone says how many run at a time, and when there are no more.
+    # ReadyRuns determines how many run at a time, and when there are no more.
     how: dict[str, Any] = {"search_alg": ready, "max_concurrent_trials": len(jobs), "num_samples": -1, "space": {}}
     tuner(trainable, cluster, execution, callback, **how, **trial_names()).fit()
 
