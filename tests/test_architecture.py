@@ -24,7 +24,11 @@ ONLY_IN = {
         "experiments/tracking/mlflow_log.py",
         "experiments/tracking/run_differences.py",
     ],
-    "ray": ["experiments/execution/ray_sweep.py", "experiments/search/ray_search.py"],
+    "ray": [
+        "experiments/execution/ray_sweep.py",
+        "experiments/execution/tune_hooks.py",
+        "experiments/search/ray_search.py",
+    ],
 }
 # A room imports only rooms of lines above its own, or itself. A file beside the rooms is a room by itself.
 ROOMS = """
