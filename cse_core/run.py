@@ -65,6 +65,10 @@ class Pretrained:
     def identity(self) -> str:
         return self.sha256 or self.name
 
+    def nested(self) -> tuple["Run", ...]:
+        """Return no runs: it is not trained here."""
+        return ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:

@@ -191,8 +191,7 @@ def levels_of(jobs: Mapping[str, Job]) -> tuple[tuple[Job, ...], ...]:
 
     def depth_of(key: str) -> int:
         if key not in depth:
-            run = jobs[key].encoder
-            needs = [n.key for n in run.nested() if n.key in jobs] if isinstance(run, Run) else []
+            needs = [run.key for run in jobs[key].encoder.nested() if run.key in jobs]
             depth[key] = 1 + max((depth_of(need) for need in needs), default=-1)
         return depth[key]
 
@@ -210,7 +209,7 @@ def study_by_study(work: Plan) -> Plan:
 
 def blocking_reason(job: Job, failed: Mapping[str, str]) -> str:
     """Return why a job can't start (a nested run failed); empty if it can."""
-    lost = [n.key for n in job.encoder.nested() if n.key in failed] if isinstance(job.encoder, Run) else []
+    lost = [run.key for run in job.encoder.nested() if run.key in failed]
     return f"not started: it needs run {lost[0]}, which failed" if lost else ""
 
 

@@ -62,10 +62,12 @@ class RayConfig:
 
     def places(self, device: str) -> int:
         """Return how many runs Ray should have at a time; on a cluster more than it has room for, so that it grows."""
+        if self.workers:
+            return self.workers
         resources = ray.cluster_resources()
         cores, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
         room = runs_at_once(gpus, self.gpus_per_run) if device == "cuda" else cores
-        return self.workers or (room if self.address == "local" else 2 * room + 8)
+        return room if self.address == "local" else 2 * room + 8
 
 
 def run_job(config: Mapping[str, Any], jobs: Mapping[str, Job], execution: ExecutionSettings) -> None:

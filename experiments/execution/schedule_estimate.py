@@ -145,8 +145,7 @@ def start_order(work: Plan, seconds: Mapping[str, float | None]) -> list[str]:
 def needs_of(work: Plan) -> dict[str, set[str]]:
     """Return, for each pending run, the pending runs whose weights it needs."""
     keys = {job.key for job in work.pending}
-    nested = {job.key: job.encoder.nested() if isinstance(job.encoder, Run) else () for job in work.pending}
-    return {key: {run.key for run in runs} & keys for key, runs in nested.items()}
+    return {job.key: {run.key for run in job.encoder.nested()} & keys for job in work.pending}
 
 
 def runs_at_once(gpus: int, gpus_per_run: float) -> int:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from cse_core.models.embedding_cache import Progress
-from cse_core.run import Run
 from cse_core.training.run_state import History
 from cse_core.training.train import OnStep
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, execute
@@ -34,8 +33,7 @@ def execute_shared(
         return execute(job, execution, on_step=on_step, progress=progress)
     shared, folder = Shared(execution.shared), execution.store / job.key
     retry(partial(shared.exchange_pins, execution.store))
-    nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
-    for run in nested:
+    for run in job.encoder.nested():
         retry(partial(shared.fetch, run.key, execution.store))
     last = retry(partial(shared.fetch, job.key, execution.store, rules=job.rules))
     last_upload = time.monotonic()

@@ -9,7 +9,6 @@ import pandas as pd
 from ray import tune
 from ray.tune.search import Searcher
 
-from cse_core.run import Run
 from experiments.cli.console import Bar
 from experiments.execution.job import ExecutionSettings, Job
 from experiments.execution.log_queue import Logbook
@@ -94,7 +93,7 @@ class ReadyRuns(Searcher):
         super().__init__()
         self.jobs = {job.key: job for job in jobs}
         self.waiting = list(self.jobs)
-        self.nested = {job.key: _nested_keys(job) for job in jobs}
+        self.nested = {job.key: [run.key for run in job.encoder.nested()] for job in jobs}
         self.callback, self.places, self.unusable = callback, places, unusable
         self.retry_at = 0.0
 
@@ -141,26 +140,21 @@ class ReadyRuns(Searcher):
         """Do nothing, as nothing is restored."""
 
 
-def _nested_keys(job: Job) -> list[str]:
-    return [run.key for run in job.encoder.nested()] if isinstance(job.encoder, Run) else []
-
-
 def unusable_runs(
     names: Mapping[str, str], results: pd.DataFrame, execution: ExecutionSettings
 ) -> Callable[[str], str]:
     """Return a function that says why other runs can't use a run, by key, as `ReadyRuns` needs it; it answers once."""
-    errors: list[float] = []  # times since storage was last reached
+    first_error: dict[str, float] = {}  # when a run's files could first not be fetched
 
     @cache
     def unusable(key: str) -> str:
         try:
             fetch_recorded(key, execution)
         except (OSError, ValueError) as error:
-            errors.append(time.monotonic())
-            if is_temporary(error) and errors[-1] - errors[0] < RETRY_TIMEOUT_SECONDS:
+            now = time.monotonic()
+            if is_temporary(error) and now - first_error.setdefault(key, now) < RETRY_TIMEOUT_SECONDS:
                 raise
             return f"its files can't be fetched: {redact_credentials(error)}"
-        errors.clear()
         return difference_from_record(key, names[key], results, execution.store)
 
     return unusable

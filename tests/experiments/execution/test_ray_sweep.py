@@ -124,13 +124,18 @@ def test_no_more_runs_at_a_time_than_asked_for_in_their_order(execution: Executi
 TEACHER, STUDENT = job("teacher", BASE), job("student", replace(BASE, method=RankCSE(teachers=(Teacher(BASE),))))
 
 
+def run_with_lesson(name: str, execution: ExecutionSettings) -> list[tuple[float, ...]]:
+    """Return when a teacher, another job and the teacher's student began and ended, on two workers."""
+    RayConfig(workers=2).start()
+    return run([TEACHER, job(name), STUDENT], execution, RayConfig(workers=2))
+
+
 @pytest.mark.slow
 def test_a_run_starts_when_those_that_it_needs_have_ended_beside_others(
     execution: ExecutionSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_sweep, "run_job", beside)
-    RayConfig(workers=2).start()
-    teacher, other, student = run([TEACHER, job("other"), STUDENT], execution, RayConfig(workers=2))
+    teacher, other, student = run_with_lesson("other", execution)
     assert teacher[1] < student[0] < other[1]
 
 
@@ -139,8 +144,7 @@ def test_a_worker_that_is_lost_while_it_waits_for_a_run_costs_none(
     execution: ExecutionSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_sweep, "run_job", kills)
-    RayConfig(workers=2).start()
-    teacher, short, student = run([TEACHER, job("short"), STUDENT], execution, RayConfig(workers=2))
+    teacher, short, student = run_with_lesson("short", execution)
     assert short[1] < teacher[1] < student[0]
 
 
