@@ -10,6 +10,7 @@ from experiments.schema.study import Study, StudyAt
 from experiments.storage.record_folders import is_own_study
 from experiments.studies import (
     baselines,
+    beyond_papers,
     compcse_tables,
     controls,
     quickstart,
@@ -18,7 +19,6 @@ from experiments.studies import (
     rankencoder_analyses,
     rankencoder_tables,
     released,
-    robustness,
     whitenedcse_tables,
 )
 from experiments.studies.own_study import load_study
@@ -28,7 +28,7 @@ PAPERS: dict[str, dict[str, StudyAt]] = {
     "rankencoder": rankencoder_tables.STUDIES | rankencoder_analyses.STUDIES,
     "whitenedcse": whitenedcse_tables.STUDIES,
     "compcse": compcse_tables.STUDIES,
-    "beyond": robustness.STUDIES | controls.STUDIES | baselines.STUDIES | ladder.STUDIES,
+    "beyond": beyond_papers.STUDIES | controls.STUDIES | baselines.STUDIES | ladder.STUDIES,
 }
 # What decides the claims (experiments/PLAN.md), and what chose its scale: no part of `all`, which is exploratory.
 PLANNED: dict[str, dict[str, StudyAt]] = {

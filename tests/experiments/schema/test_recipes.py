@@ -16,7 +16,7 @@ from experiments.run import build, options_for
 from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run
 from experiments.schema.scales import SCALES, WIKI_MINI
 from experiments.schema.study import Row
-from experiments.studies.robustness import methods
+from experiments.studies.beyond_papers import methods
 from tests.support.method_variants import template_of
 
 BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
