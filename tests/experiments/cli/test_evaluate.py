@@ -1,21 +1,35 @@
 """What evaluate.py makes of its options, and how scores are named in MLflow."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tyro
 
 from cse_core.data.senteval import STS_TEST
 from cse_core.evaluation.scorers import Cosine, Ranked
+from cse_core.evaluation.suite import GROUPS
 from cse_core.evaluation.tasks import STSTask
 from cse_core.run import Corpus
 from experiments.evaluate import Options, main, scorer_for
 from experiments.results import csv_record
 from experiments.tracking.run_content import scores
 
+ROOT = Path(__file__).parents[3]
+
 
 def scorer(**options: Any) -> Any:
     return scorer_for(Options(encoder="wiki-tiny", **options))
+
+
+def test_help_and_page_name_every_group(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tyro.cli(Options, args=["--help"])
+    known = re.findall(r"\w+", capsys.readouterr().out)
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/evaluations.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(GROUPS)
+    assert set(GROUPS) <= set(known)
 
 
 def test_without_a_corpus_the_scorer_is_cosine_under_the_pooling_asked_for() -> None:

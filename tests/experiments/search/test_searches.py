@@ -20,6 +20,7 @@ from experiments.execution.log_queue import Logbook
 from experiments.execution.ray_sweep import RayConfig
 from experiments.results import csv_record
 from experiments.schema.scales import SCALES, SEARCH_SEEDS
+from experiments.search import ray_search
 from experiments.search.ray_search import (
     TIME_ATTR,
     SearchCallback,
@@ -240,6 +241,24 @@ def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: P
     assert run_search(grid, place, RayConfig(), tracker) == ({}, True)  # ty: ignore[invalid-argument-type]
     assert set(logged[2:]) == ({tracked, *left} if unreachable else set(left))
     assert gone not in logged
+
+
+def test_an_interrupted_search_has_not_ended_although_a_trial_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two trials fails, then Ray Tune returns, as it does after Ctrl-C."""
+    grid = replace(TINY, start=tiny_study.run(), space={"learning_rate": (1e-4, 2e-4)}, trials=0)
+    report = {"score": float("nan"), TIME_ATTR: 0, "ended": 0, "state": "failed", "failed": "DivergedError: nan"}
+
+    def fit(callback: SearchCallback) -> None:
+        trial = SimpleNamespace(config={"learning_rate": 1e-4}, trial_id="a", last_result=report)
+        callback.on_trial_complete(0, [], trial)
+
+    monkeypatch.setattr(ray_search, "tuner", lambda *given, **named: SimpleNamespace(fit=lambda: fit(given[3])))
+    tracker = SimpleNamespace(mlruns=tmp_path, keys=set)
+    settings = ExecutionSettings(tmp_path / "store")
+    failed, whole = run_search(grid, settings, RayConfig(), tracker)  # ty: ignore[invalid-argument-type]
+    assert (list(failed.values()), whole) == (["DivergedError: nan"], False)
 
 
 @pytest.mark.slow
