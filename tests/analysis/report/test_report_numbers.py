@@ -68,10 +68,10 @@ def mean_of_ten(study: str, row: str) -> float:
     return fmean(first_seeds(results_of(study).cells[row, STS], 10).values())
 
 
-def welch(study: str, better: str, worse: str) -> ContrastEstimate:
+def welch(study: str, better: str, worse: str, column: str = STS) -> ContrastEstimate:
     """Return what a row is ahead of another, by Welch's test."""
     cells = results_of(study).cells
-    found = estimate_contrast([cells[row, STS].scores for row in (better, worse)], [1, -1], paired=False)
+    found = estimate_contrast([cells[row, column].scores for row in (better, worse)], [1, -1], paired=False)
     assert found is not None
     return found
 
@@ -291,6 +291,16 @@ CHECKS = {
         == pytest.approx(9.3, abs=0.05)
         and mean("plan-losses", "only consistency, 8 epochs", STS) == pytest.approx(46.0, abs=0.05)
         and mean("ladder", "teacher: untrained [CLS]", STS) > 46.05
+    ),
+    "ListMLE and ListNet give the same within a quarter of a point (R2, equivalent)": lambda: (
+        (band := gain("plan-losses", "ListMLE, 8 epochs", "ListNet, 8 epochs", STS).interval()) is not None
+        and -0.25 < band.low < band.high < 0.25
+    ),
+    "coefficient it is 0.6 points behind, by an interval below 0": lambda: (
+        (behind := welch("plan-ranking", "ListMLE, 8 epochs", "SimCSE, 8 epochs", "kcc_avg")).mean
+        == pytest.approx(-0.6, abs=0.05)
+        and (band := behind.interval()) is not None
+        and band.high < 0
     ),
     "But only MiniLM's students are ahead of SimCSE": lambda: (
         [
