@@ -5,10 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import pytest
+from filelock import FileLock
 
 from experiments.results import csv_record
 from experiments.tracking.mlflow_database import make_database
@@ -52,6 +56,21 @@ def sweep(mlruns: Path, study: str, *words: str, **how: Any) -> subprocess.Compl
         timeout=600,
         check=False,
     )
+
+
+def undisturbed_sweep(factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """Return the record of a sweep and its seconds; all processes of a test run share it, so a test only reads it."""
+    own = factory.getbasetemp()
+    folder = (own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own) / "undisturbed"
+    folder.mkdir(exist_ok=True)
+    mlruns, seconds = folder / "mlruns", folder / "seconds"
+    with FileLock(folder / "lock"):
+        if not seconds.exists():
+            started = time.monotonic()
+            done = sweep(mlruns, "healthy", database=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            seconds.write_text(str(time.monotonic() - started))
+    return mlruns, float(seconds.read_text())
 
 
 def scores(mlruns: Path) -> dict[tuple[str, ...], float]:

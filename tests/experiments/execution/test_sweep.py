@@ -23,17 +23,14 @@ from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import is_curve
 from tests.support import tiny_study
 from tests.support.polling import until
-from tests.support.sweeps import ROOT, command, environment, finished_at, scores, sweep
+from tests.support.sweeps import ROOT, command, environment, finished_at, scores, sweep, undisturbed_sweep
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    mlruns = tmp_path_factory.mktemp("undisturbed") / "mlruns"
-    done = sweep(mlruns, "healthy", database=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return mlruns
+    return undisturbed_sweep(tmp_path_factory)[0]
 
 
 def test_a_sweep_runs_teachers_first_and_fills_the_record(undisturbed: Path) -> None:
