@@ -302,6 +302,18 @@ CHECKS = {
         and (band := behind.interval()) is not None
         and band.high < 0
     ),
+    "consistency loss changes less than a twentieth of a point (R3, equivalent; the paper prints 0.49)": lambda: (
+        (band := gain("plan-losses", "ListNet, 8 epochs", "ListNet w/o consistency, 8 epochs", STS).interval())
+        is not None
+        and -0.05 < band.low < band.high < 0.05
+    ),
+    "the ranking loss in its place gives 1.5 points more (R4, worse), where the paper loses 2.63": lambda: (
+        (costs := gain("plan-losses", "ListNet w/o consistency, 8 epochs", "no ranking loss, 8 epochs", STS)).mean
+        == pytest.approx(-1.46, abs=0.05)
+        and costs.n == 20
+        and (band := costs.interval()) is not None
+        and band.high < 0
+    ),
     "But only MiniLM's students are ahead of SimCSE": lambda: (
         [
             rung
