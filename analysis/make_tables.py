@@ -10,11 +10,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
-import pandas as pd
 import tyro
 
 from analysis.cells import Results, join, tidy
 from analysis.record.audit_tables import audit_block
+from analysis.record.coverage import recorded_scales, studies_with_scores
+from analysis.record.device_tables import devices_block
 from analysis.record.record_differences import changed_files, committed_folders, differences, read_text, stale_files
 from analysis.record.undeclared_runs import undeclared_page
 from analysis.report import (
@@ -54,7 +55,7 @@ PAGES = (
 )
 KINDS = (
     "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|"
-    "plan|page|released|means|gains"
+    "plan|page|released|means|gains|devices"
 )
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
@@ -155,6 +156,7 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     "audit": lambda name, scale, record: audit_block(scale),
     "benchmarks": lambda name, device, record: benchmark_tables.block(name, device),
     "claims": lambda *about: report_blocks.claims_block(chosen_results(*about)),
+    "devices": lambda name, scale, record: devices_block(name, record.results(scale)),
     "decided": lambda *about: report_blocks.decided_block(chosen_results(*about)),
     "headline": lambda *about: report_blocks.headline_block(chosen_results(*about)),
     "means": lambda name, *about: report_blocks.means_block(name, lambda names: chosen_results(names, *about)),
@@ -174,12 +176,15 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
 def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, folders: Folders) -> list[str]:
     """Write the tables and report blocks, or with `check` only compare; return a line for each difference.
 
-    Without a scale, make small and every other scale in results.csv. Stale files are reported, and removed, only if all
-    studies are made. The report has no quickstart.
+    Without a scale, make small and every other scale in results.csv; without names, make all studies, at other scales
+    than small those of which something is recorded. Stale files are reported, and removed, only if all studies are
+    made. The report has no quickstart.
     """
     record = Record(folders.mlruns)
     scales = [scale] if scale else recorded_scales(record.results("small"))
-    texts = study_files(studies_for(names, scales), record, tables=folders.tables)
+    studies = studies_for(names, scales)
+    chosen = studies if names else studies_with_scores(studies, record.results)
+    texts = study_files(chosen, record, tables=folders.tables)
     stale = []
     if not names:
         texts |= _undeclared_pages(scales, record, folders.tables)
@@ -284,11 +289,6 @@ def _study_tex(results: Results) -> str:
         caption = f"{study.source}, scale {study.scale.name}. {grid.title or study.question}"
         tables.append(formats.latex(grid, label=f"{study.name}-{study.scale.name}-{i}", caption=caption, notes=notes))
     return "\n\n".join(tables) + "\n"
-
-
-def recorded_scales(frame: pd.DataFrame) -> list[str]:
-    """Return small and every other recorded scale but quickstart."""
-    return [name for name in SCALES if name in {"small", *frame["scale"].dropna().unique()} - {"quickstart"}]
 
 
 if __name__ == "__main__":

@@ -37,16 +37,28 @@ def _train_needed(row: Rehearsed, execution: ExecutionSettings) -> None:
 
 
 def _compare(row: Rehearsed, execution: ExecutionSettings) -> str:
-    """Return whether the run's weights are those of a run that was not killed, in every bit."""
+    """Return whether the run's weights are those of a run that was not killed, in every bit: yes or no.
+
+    "not repeatable" if two runs that were not killed differ as well, as on a device whose sums have no fixed order.
+    """
+    assert row.run
+    resumed, whole = _weights(execution.store / row.run.key), _train_apart(row, execution)
+    if resumed == whole:
+        return "yes"
+    return "no" if whole == _train_apart(row, execution) else "not repeatable"
+
+
+def _train_apart(row: Rehearsed, execution: ExecutionSettings) -> dict[str, str]:
+    """Train the run in a store of its own, without killing it; return the SHA-256 of its checkpoints."""
     assert row.run
     apart = replace(execution, store=execution.store / APART)
     apart.store.mkdir(exist_ok=True)
     for job in needed_jobs(row):
         (apart.store / job.key).symlink_to(execution.store / job.key)
     rehearse(replace(row.job, scorings=(replace(row.job.scorings[0], tasks=()),)), apart, kill=False)
-    hashes = [_weights(store / row.run.key) for store in (execution.store, apart.store)]
+    weights = _weights(apart.store / row.run.key)
     shutil.rmtree(apart.store)
-    return "yes" if hashes[0] == hashes[1] else "no"
+    return weights
 
 
 def _weights(folder: Path) -> dict[str, str]:

@@ -39,7 +39,7 @@ class Line:
     memory_mib: float | None = None
     seconds: float | None = None
     resumed_after: int | None = None
-    identical: str = ""  # whether the weights are those of a run that was not killed: yes, no or empty
+    identical: str = ""  # whether the weights are those of a run that was not killed (_compare)
     scored: str = ""
     failed: str = ""
     machine: str = ""

@@ -14,9 +14,11 @@ import pytest
 from analysis import make_tables
 from analysis.cells import join
 from analysis.make_tables import Folders
+from analysis.record.coverage import recorded_scales, studies_with_scores
 from analysis.report import study_tables
 from analysis.report.formats import DASH
 from experiments.results import csv_record
+from experiments.schema.scales import SCALES
 from experiments.schema.study import Study
 from experiments.studies import catalogue
 
@@ -215,9 +217,16 @@ def test_quickstart_tables_are_neither_made_nor_checked_unasked(places):
 def test_every_recorded_scale_is_made(places, lines):
     both = pd.concat([lines, lines.assign(scale="small-1m", key="x" + lines["key"])])
     both.to_csv(places.mlruns / "results.csv", index=False)
-    scales = make_tables.recorded_scales(both)
+    scales = recorded_scales(both)
     assert scales == ["small", "small-1m"]
-    assert make_tables.recorded_scales(lines.iloc[:0]) == ["small"]
+    assert recorded_scales(lines.iloc[:0]) == ["small"]
+
+
+def test_other_scales_than_the_reports_have_only_studies_with_scores(study, lines):
+    larger = replace(study, scale=SCALES["small-1m"])
+    both = pd.concat([lines, lines.assign(scale="small-1m")])
+    for frame, made in ((lines, [study]), (lines.iloc[:0], [study]), (both, [study, larger])):
+        assert studies_with_scores([study, larger], lambda scale, frame=frame: frame) == made
 
 
 @pytest.mark.parametrize(("edit", "code"), [(False, 0), (True, 1)])

@@ -13,7 +13,7 @@ from experiments import rehearse
 from experiments.execution.gpu_memory import training_bytes
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.step_cost import step_cost
-from experiments.rehearsal import rehearsal_table
+from experiments.rehearsal import rehearsal_row, rehearsal_table
 from experiments.rehearsal.measured_run import Measured
 from experiments.rehearsal.rehearsal_row import rehearse_row, remove_unneeded
 from experiments.rehearsal.rehearsal_table import (
@@ -37,6 +37,20 @@ from experiments.rehearsal.stand_ins import shapes
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
 from tests.support.rehearsals import LIMITS, SCALE
+
+
+@pytest.mark.parametrize(
+    ("resumed", "unkilled", "said"),
+    [("a", "aa", "yes"), ("a", "bb", "no"), ("a", "bc", "not repeatable"), ("a", "ba", "not repeatable")],
+)
+def test_a_failed_resume_and_a_device_without_repeatable_sums_get_different_answers(
+    resumed: str, unkilled: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = iter(unkilled)
+    monkeypatch.setattr(rehearsal_row, "_weights", lambda folder: {"last": resumed})
+    monkeypatch.setattr(rehearsal_row, "_train_apart", lambda *_: {"last": next(trained)})
+    assert rehearsal_row._compare(tiny("simcse"), ExecutionSettings(tmp_path)) == said
+
 
 NUMBERS = ("batch", "tokens", "forecast_mib", "rows")
 

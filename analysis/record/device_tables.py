@@ -1,0 +1,31 @@
+"""Compare recorded runs with the same runs on another kind of device, as analysis/measured has them."""
+
+import pandas as pd
+
+from analysis.benchmark_ratios import FOLDER
+from analysis.report.formats import Grid, interval, markdown, mean_and_deviation, number
+from analysis.stats.significance import paired_test, summary
+
+CELL = ["key", "select", "scorer", "task", "metric", "version"]
+POINTS = 100
+
+
+def devices_block(name: str, recorded: pd.DataFrame) -> str:
+    """Return a row's average over its tasks on both kinds of device, and its mean difference over seeds, as Markdown.
+
+    `name` is that of the file in analysis/measured, whose every score must be recorded.
+    """
+    again = pd.read_csv(FOLDER / f"{name}.csv")
+    both = again.merge(recorded[[*CELL, "score"]], on=CELL, suffixes=("_again", "_recorded"), validate="one_to_one")
+    if len(both) != len(again):
+        raise ValueError(f"{name}.csv: has {len(again)} scores, the record has {len(both)} of them")
+    rows = []
+    for _, lines in both.groupby(["row", "machine"], sort=False):
+        row, machine = lines[["row", "machine"]].iloc[0]
+        averages = POINTS * lines.groupby("seed")[["score_again", "score_recorded"]].mean()
+        scores = [averages[column].tolist() for column in averages]
+        test = paired_test(*scores)
+        here, before = (mean_and_deviation(summary(values), len(averages)) for values in scores)
+        difference = f"{number(test.mean, sign=True)} {interval(test.interval, sign=True)}"
+        rows.append((row, before, here, machine, difference))
+    return markdown(Grid("", ("row", "as recorded", "trained again", "on", "difference"), tuple(rows)))
