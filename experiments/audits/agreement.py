@@ -89,6 +89,20 @@ def processor(device: str) -> str:
     return re.sub(r", \d+ cores$", "", device)
 
 
+def is_gpu(device: str) -> bool:
+    """Return whether a recorded device is a GPU: only processors are recorded with their number of cores."""
+    return processor(device) == device
+
+
+def keys_elsewhere(recorded: Recorded, device: str) -> set[str]:
+    """Return the keys of runs that only the other kind of device, a GPU or a processor, could train again.
+
+    Each kind draws dropout by its own random numbers, so that the scores differ as those of two seeds do.
+    """
+    trained_on = zip(recorded.runs["key"], recorded.runs["device"], strict=True)
+    return {key for key, name in trained_on if is_gpu(name) != (device == "cuda")}
+
+
 def compare(job: Job, result: Mapping[str, Any], recorded: Recorded) -> Agreement:
     """Compare a run's result.json with the recorded scores, curves and settings of the job."""
     run = recorded.runs[recorded.runs["key"] == job.key].iloc[0].to_dict()

@@ -21,7 +21,7 @@ from typing import Any
 from cse_core.data.atomic_write import atomic_write
 from cse_core.run import Run
 from cse_core.training.run_state import History
-from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Difference, Recorded, compare
+from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Difference, Recorded, compare, keys_elsewhere
 from experiments.cli.command import INTERRUPTED
 from experiments.cli.console import Bar, console
 from experiments.execution.job import ExecutionSettings, Job, execute
@@ -46,6 +46,7 @@ class Draw:
     jobs: tuple[Job, ...]
     candidates: int
     undeclared: int  # recorded runs that no chosen study declares: the record does not say how to train them
+    elsewhere: int = 0  # recorded runs that were trained, or need one that was, on another kind of device
 
 
 @dataclass(frozen=True)
@@ -69,19 +70,28 @@ class Audited:
         return not self.failure and not self.differences
 
 
-def draw(studies: Sequence[Study], recorded: Recorded, count: int, seed: int) -> Draw:
-    """Draw from the recorded runs of the studies. With the same seed, a larger count draws the same runs and more."""
+def draw(studies: Sequence[Study], recorded: Recorded, count: int, seed: int, device: str = "cpu") -> Draw:
+    """Draw from the recorded runs of the studies. With the same seed, a larger count draws the same runs and more.
+
+    Runs of another kind of device than this one are not drawn.
+    """
     declared, cells = jobs_of(studies), recorded.cells()
-    candidates = sorted(key for key in declared if key in cells and isinstance(declared[key].encoder, Run))
+    trained = sorted(key for key in declared if key in cells and isinstance(declared[key].encoder, Run))
+    candidates = [key for key in trained if not found_elsewhere(declared[key], recorded, device)]
     if not candidates:
-        raise ValueError("nothing to audit: the record has no trained run of the chosen studies")
+        left = f", but for {len(trained)} of another kind of device than {device}" if trained else ""
+        raise ValueError(f"nothing to audit: the record has no trained run of the chosen studies{left}")
     shuffled = list(candidates)
     random.Random(seed).shuffle(shuffled)
     drawn = tuple(shuffled[:count])
     undeclared = set(recorded.runs["key"]) - set(declared)
-    return Draw(
-        seed, drawn, jobs_for(drawn, declared, recorded, studies[0].scale.dev), len(candidates), len(undeclared)
-    )
+    jobs = jobs_for(drawn, declared, recorded, studies[0].scale.dev)
+    return Draw(seed, drawn, jobs, len(candidates), len(undeclared), len(trained) - len(candidates))
+
+
+def found_elsewhere(job: Job, recorded: Recorded, device: str) -> bool:
+    """Return whether the run, or one that it needs, was trained on another kind of device than this one."""
+    return not keys_elsewhere(recorded, device).isdisjoint(run.key for run in _with_nested(job.encoder))
 
 
 def jobs_for(keys: Sequence[str], declared: Mapping[str, Job], recorded: Recorded, dev: str) -> tuple[Job, ...]:
@@ -125,7 +135,7 @@ def audit(
     audit are not trained again.
     """
     recorded = Recorded.read(studies[0].scale.name, mlruns)
-    sample = draw(studies, recorded, count, random.randrange(10**6) if seed is None else seed)
+    sample = draw(studies, recorded, count, random.randrange(10**6) if seed is None else seed, device)
     execution = ExecutionSettings(prepare(store), data, device=device)
     status = retrain(sample, recorded, execution, studies[0].scale.name, report)
     if status == 0 and store is None:
@@ -174,6 +184,9 @@ def _print_draw(sample: Draw, store: Path) -> None:
     if sample.undeclared:
         left = f"{sample.undeclared} recorded runs belong to none of these studies and are not drawn"
         console.print(left, style="yellow")
+    if sample.elsewhere:
+        left = f"{sample.elsewhere} recorded runs are of another kind of device, with other random numbers"
+        console.print(f"{left}, and are not drawn", style="yellow")
 
 
 def _train_all(sample: Draw, recorded: Recorded, execution: ExecutionSettings) -> Iterator[Audited]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from cse_core.lookup import unknown
 from cse_core.run import Run
 from experiments.audits.agreement import Recorded
-from experiments.audits.audit import Draw, jobs_for, prepare, retrain
+from experiments.audits.audit import Draw, found_elsewhere, jobs_for, prepare, retrain
 from experiments.execution.job import ExecutionSettings, Job
 from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
@@ -35,6 +35,12 @@ def rerun(
     for key in keys:
         _require_recorded(key, recorded, scale.name, mlruns)
     declared = declared_jobs(keys, studies, recorded)
+    for key in keys:
+        if found_elsewhere(declared[key], recorded, device):
+            raise ValueError(
+                f"run {key}: it, or a run that it needs, was recorded on another kind of device than {device}, whose "
+                "random numbers are others, so that no score would agree; expected --device of the other kind"
+            )
     jobs = jobs_for(keys, declared, recorded, scale.dev)
     sample = Draw(None, keys, jobs, len(recorded.runs), undeclared=0)
     execution = ExecutionSettings(prepare(store or _new_folder(mlruns)), data, device=device)

@@ -243,6 +243,30 @@ def test_a_draw_is_repeatable_and_grows() -> None:
     assert (two.candidates, two.undeclared) == (3, 1)
 
 
+@pytest.mark.parametrize(
+    ("on", "device", "drawn"),
+    [
+        ({}, "cpu", {"teacher", "other", "student"}),
+        ({}, "cuda", set()),
+        ({"other": "A card"}, "cpu", {"teacher", "student"}),
+        ({"other": "A card"}, "cuda", {"other"}),
+        ({"teacher": "A card"}, "cpu", {"other"}),  # the student needs it
+        ({"student": "A card"}, "cuda", set()),
+    ],
+)
+def test_only_runs_of_this_kind_of_device_are_drawn(on: dict[str, str], device: str, drawn: set[str]) -> None:
+    keys, known = {"teacher": TEACHER.key, "other": OTHER.key, "student": STUDENT.key}, recorded(synthetic=0.5)
+    for name, card in on.items():
+        known.runs.loc[known.runs["key"] == keys[name], "device"] = card
+    if not drawn:
+        with pytest.raises(ValueError, match=f"but for 3 of another kind of device than {device}"):
+            draw([STUDY], known, 3, SEED, device)
+        return
+    found = draw([STUDY], known, 3, SEED, device)
+    assert set(found.drawn) == {keys[name] for name in drawn}
+    assert found.elsewhere == 3 - len(drawn)
+
+
 def test_what_a_drawn_run_needs_is_trained_before_it_and_compared_on_dev() -> None:
     known = recorded(synthetic=0.5, synthetic_dev=0.6)
     alone = next(found for seed in range(20) if (found := draw([STUDY], known, 1, seed)).drawn == (STUDENT.key,))

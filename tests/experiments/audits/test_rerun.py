@@ -84,6 +84,15 @@ def test_a_key_that_is_not_recorded_or_at_another_scale_is_refused(tmp_path: Pat
     assert not (tmp_path / "rerun").exists()
 
 
+def test_a_run_of_another_kind_of_device_is_refused(tmp_path: Path) -> None:
+    key = tiny_study.run(seed=1).key
+    leave(tmp_path / "store", key, environment={"device": "A processor, 2 cores", "commit": "c", "dirty": "false"})
+    record_results(tmp_path / "store", tmp_path)
+    with pytest.raises(ValueError, match=f"run {key}: .* recorded on another kind of device than cuda"):
+        rerun([key], [STUDY], mlruns=tmp_path, device="cuda")
+    assert not (tmp_path / "rerun").exists()
+
+
 @pytest.mark.slow
 def test_seeds_that_only_the_record_has_are_found() -> None:
     study = single("rankcse-table4", "small")
