@@ -39,7 +39,7 @@ class Options:
     """Score an encoder on tasks; print, save and log the scores."""
 
     encoder: tyro.conf.Positional[str]
-    """Folder, hub name or embedded backbone (wiki-tiny, wiki-mini), glove-6b-50d, or a file of word vectors."""
+    """Folder, hub name or embedded backbone (wiki-tiny, -mini, -medium), glove-6b-50d, or a file of word vectors."""
     tasks: tuple[str, ...] = ("sts",)
     """Groups (sts, sts_disjoint, dev, transfer, transfer_fast, ranking, ranking_test, geometry, neighbours, synthetic,
     sizes, gold, examples), single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...), or files of your

@@ -49,7 +49,7 @@ def by_hand(folder: Path, text: str, pooling: str) -> list[float]:
 
 
 @pytest.mark.parametrize("pooling", OF_LAYERS)
-@pytest.mark.parametrize("backbone", ["wiki-tiny", "wiki-mini"])
+@pytest.mark.parametrize("backbone", ["wiki-tiny", "wiki-mini", "wiki-medium"])
 @pytest.mark.slow
 def test_every_pooling_is_the_sum_over_tokens_of_automodel(backbone: str, pooling: str) -> None:
     vectors = Encoder.from_pretrained(backbone, pooling=pooling).encode(TEXTS)
@@ -166,8 +166,8 @@ def test_no_random_pooler_slips_in(tmp_path: Path) -> None:
 def test_unknown_names_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match=r"pooling must be one of cls, mean, .*, got 'max'"):
         Encoder.from_pretrained("wiki-tiny", pooling="max")
-    places = r"backbone 'nobody/nothing': neither embedded \(wiki-mini, wiki-tiny\), nor a folder with a config.json, "
-    places += r"nor in CSE_ENCODERS \(unset\), "
+    places = r"backbone 'nobody/nothing': neither embedded \(wiki-medium, wiki-mini, wiki-tiny\), "
+    places += r"nor a folder with a config.json, nor in CSE_ENCODERS \(unset\), "
     with pytest.raises(FileNotFoundError, match=places + "nor available from the Hugging Face hub"):
         resolve("nobody/nothing")
 

@@ -147,7 +147,8 @@ def test_ranks_against_a_corpus_score_pairs_and_count_shared_neighbours(tmp_path
 def test_errors_are_one_line_and_a_status(tmp_path: Path) -> None:
     missing = command("evaluate.py", "no-such-model", "--mlruns", str(tmp_path))
     assert missing.returncode == 1
-    assert missing.stderr.startswith("error: backbone 'no-such-model': neither embedded (wiki-mini, wiki-tiny)")
+    embedded = "wiki-medium, wiki-mini, wiki-tiny"
+    assert missing.stderr.startswith(f"error: backbone 'no-such-model': neither embedded ({embedded})")
     task = command("evaluate.py", "wiki-tiny", "--tasks", "sts11", "--mlruns", str(tmp_path))
     assert task.returncode == 1
     assert task.stderr.startswith("error: unknown task 'sts11' (did you mean sts16 or ")

@@ -29,7 +29,7 @@ def takes(run: Run) -> float:
     return found
 
 
-@pytest.mark.parametrize("backbone", ["wiki-tiny", "wiki-mini"])
+@pytest.mark.parametrize("backbone", ["wiki-tiny", "wiki-mini", "wiki-medium"])
 def test_parameters_of_embedded_backbones(backbone: str) -> None:
     weights = load_file(ASSETS / backbone / "model.safetensors")
     real = sum(tensor.numel() for name, tensor in weights.items() if ".embeddings." in name or ".layer." in name)
