@@ -5,8 +5,8 @@ import pandas as pd
 from analysis.benchmark_ratios import FOLDER
 from analysis.report.formats import Grid, interval, markdown, mean_and_deviation, number
 from analysis.stats.significance import paired_test, summary
+from experiments.results.csv_record import CELL
 
-CELL = ["key", "select", "scorer", "task", "metric", "version"]
 POINTS = 100
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from cse_core.evaluation import suite
 from cse_core.evaluation.tasks import TransferTask
-from experiments.execution.job import Job
+from experiments.execution.job import UNKNOWN, Job
 from experiments.execution.plan import SCORE_TOLERANCE
 from experiments.results import csv_record
 
@@ -91,7 +91,7 @@ def processor(device: str) -> str:
 
 def is_gpu(device: str) -> bool:
     """Return whether a recorded device is a GPU: only processors are recorded with their number of cores."""
-    return processor(device) == device
+    return device != UNKNOWN and processor(device) == device
 
 
 def keys_elsewhere(recorded: Recorded, device: str) -> set[str]:

@@ -13,7 +13,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,8 @@ def draw(studies: Sequence[Study], recorded: Recorded, count: int, seed: int, de
     """
     declared, cells = jobs_of(studies), recorded.cells()
     trained = sorted(key for key in declared if key in cells and isinstance(declared[key].encoder, Run))
-    candidates = [key for key in trained if not found_elsewhere(declared[key], recorded, device)]
+    elsewhere = keys_elsewhere(recorded, device)
+    candidates = [key for key in trained if not needs_any(declared[key], elsewhere)]
     if not candidates:
         left = f", but for {len(trained)} of another kind of device than {device}" if trained else ""
         raise ValueError(f"nothing to audit: the record has no trained run of the chosen studies{left}")
@@ -89,9 +90,9 @@ def draw(studies: Sequence[Study], recorded: Recorded, count: int, seed: int, de
     return Draw(seed, drawn, jobs, len(candidates), len(undeclared), len(trained) - len(candidates))
 
 
-def found_elsewhere(job: Job, recorded: Recorded, device: str) -> bool:
-    """Return whether the run, or one that it needs, was trained on another kind of device than this one."""
-    return not keys_elsewhere(recorded, device).isdisjoint(run.key for run in _with_nested(job.encoder))
+def needs_any(job: Job, keys: Set[str]) -> bool:
+    """Return whether the run, or one that it needs, is among these."""
+    return not keys.isdisjoint(run.key for run in _with_nested(job.encoder))
 
 
 def jobs_for(keys: Sequence[str], declared: Mapping[str, Job], recorded: Recorded, dev: str) -> tuple[Job, ...]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cse_core.lookup import unknown
 from cse_core.run import Run
-from experiments.audits.agreement import Recorded
-from experiments.audits.audit import Draw, found_elsewhere, jobs_for, prepare, retrain
+from experiments.audits.agreement import Recorded, keys_elsewhere
+from experiments.audits.audit import Draw, jobs_for, needs_any, prepare, retrain
 from experiments.execution.job import ExecutionSettings, Job
 from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
@@ -35,8 +35,9 @@ def rerun(
     for key in keys:
         _require_recorded(key, recorded, scale.name, mlruns)
     declared = declared_jobs(keys, studies, recorded)
+    elsewhere = keys_elsewhere(recorded, device)
     for key in keys:
-        if found_elsewhere(declared[key], recorded, device):
+        if needs_any(declared[key], elsewhere):
             raise ValueError(
                 f"run {key}: it, or a run that it needs, was recorded on another kind of device than {device}, whose "
                 "random numbers are others, so that no score would agree; expected --device of the other kind"

@@ -87,9 +87,9 @@ def operations(encoder: Encoder, tokens: int) -> float:
     return 3 * 2 * tokens * sum(w.numel() for w in layers)
 
 
-def share(operations: float, took: Sequence[float], rate: Sequence[float]) -> list[float]:
+def share(done: float, took: Sequence[float], rate: Sequence[float]) -> list[float]:
     """Which part of the matmul rate each turn reached."""
-    return [operations / t / r for t, r in zip(took, rate, strict=True)]
+    return [done / t / r for t, r in zip(took, rate, strict=True)]
 
 
 def record(

@@ -252,6 +252,7 @@ def test_a_draw_is_repeatable_and_grows() -> None:
         ({"other": "A card"}, "cuda", {"other"}),
         ({"teacher": "A card"}, "cpu", {"other"}),  # the student needs it
         ({"student": "A card"}, "cuda", set()),
+        ({"other": "unknown"}, "cpu", {"teacher", "other", "student"}),
     ],
 )
 def test_only_runs_of_this_kind_of_device_are_drawn(on: dict[str, str], device: str, drawn: set[str]) -> None:

@@ -38,6 +38,17 @@ from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
 from tests.support.rehearsals import LIMITS, SCALE
 
+NUMBERS = ("batch", "tokens", "forecast_mib", "rows")
+
+
+def tiny(name: str) -> Rehearsed:
+    rows = rehearsed_methods(SCALE, LIMITS, "synthetic_dev")
+    return next(row for row in rows if (row.name, row.backbone) == (name, "bert-base-uncased"))
+
+
+def rehearsed(row: Rehearsed, store: Path, **how: bool) -> rehearsal_table.Line:
+    return rehearse_row(row, forecast_line(row, layers=0, on="cpu"), ExecutionSettings(store), **how)
+
 
 @pytest.mark.parametrize(
     ("resumed", "unkilled", "said"),
@@ -50,18 +61,6 @@ def test_a_failed_resume_and_a_device_without_repeatable_sums_get_different_answ
     monkeypatch.setattr(rehearsal_row, "_weights", lambda folder: {"last": resumed})
     monkeypatch.setattr(rehearsal_row, "_train_apart", lambda *_: {"last": next(trained)})
     assert rehearsal_row._compare(tiny("simcse"), ExecutionSettings(tmp_path)) == said
-
-
-NUMBERS = ("batch", "tokens", "forecast_mib", "rows")
-
-
-def tiny(name: str) -> Rehearsed:
-    rows = rehearsed_methods(SCALE, LIMITS, "synthetic_dev")
-    return next(row for row in rows if (row.name, row.backbone) == (name, "bert-base-uncased"))
-
-
-def rehearsed(row: Rehearsed, store: Path, **how: bool) -> rehearsal_table.Line:
-    return rehearse_row(row, forecast_line(row, layers=0, on="cpu"), ExecutionSettings(store), **how)
 
 
 @pytest.mark.slow
