@@ -23,7 +23,7 @@ print(cse_core.__file__, version("cse-study"), *vectors.shape, float(cosine_matr
 
 def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(list(map(str, command)), cwd=cwd, env=alone, capture_output=True, text=True, timeout=500)
+    return subprocess.run(list(map(str, command)), cwd=cwd, env=alone, capture_output=True, text=True, timeout=600)
 
 
 @pytest.fixture(scope="module")

@@ -137,7 +137,7 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     with begun as submitted, ExitStack() as stack:
         stack.callback(submitted.kill)
         stack.callback(worker.signal, RUNS, signal.SIGCONT)
-        key = until(lambda: held(worker, shared), seconds=400)
+        key = until(lambda: held(worker, shared))
         assert list(shared.glob(f"{key}/state-*/complete"))  # what the other host resumes from
         with worker.unplugged():
             for word in ("mlflow", "multiprocessing.spawn"):  # the server and its workers
@@ -272,15 +272,18 @@ def test_slurms_form_runs_a_sweep_on_the_nodes_that_slurm_gives(
         [str(ROOT / "experiments/clusters/slurm.sh"), study, "--dry-run", "--mlruns", str(tmp_path / "mlruns")]
     )
     alone = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c"]
-    done = subprocess.run(
-        [*alone, f"ip link set lo up && mount --bind {tmp_path}/ray /tmp/ray && bash {words}"],
-        env=os.environ | given | {"CSE_VENV": "", "PATH": path},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    for _ in range(4):
+        done = subprocess.run(
+            [*alone, f"ip link set lo up && mount --bind {tmp_path}/ray /tmp/ray && bash {words}"],
+            env=os.environ | given | {"CSE_VENV": "", "PATH": path},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        if "timed out during startup" not in done.stdout + done.stderr:  # after 30 s: other tests have the cores
+            break
     assert done.returncode == status, done.stdout + done.stderr
     assert said in done.stdout + done.stderr
     assert set(ROOT.glob(".sweep-*")) == before

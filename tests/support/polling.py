@@ -7,8 +7,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(true: Callable[[], T], seconds: float = 180) -> T:
-    """What it returns as soon as that is true; an error if it never is."""
+def until(true: Callable[[], T], seconds: float = 600) -> T:
+    """Return its first true value; fail after a time that no machine takes, however slow."""
     end = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < end, "waited in vain"

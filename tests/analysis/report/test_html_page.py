@@ -98,7 +98,7 @@ def test_a_browser_counts_the_claims_and_makes_their_table_sortable(study, lines
     page = tmp_path / "page.html"
     page.write_text(html_page.page(study.scale, [join(study, lines)], tmp_path))
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()]
-    text = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    text = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True).stdout
     assert f"{len(claims())} of {len(claims())}" in text
     assert "<th><button>claim</button></th>" in text
     assert '<option value="RankCSE">RankCSE</option>' in text

@@ -272,7 +272,7 @@ def test_bert_by_nothing_but_its_vocabulary(folder: Path) -> None:
 def test_evaluate_prints_one_sentence(folder: Path, tmp_path: Path) -> None:
     content("model.safetensors", lambda old: old[:-100])(folder)
     command = [sys.executable, "experiments/evaluate.py", str(folder), "--tasks", "synthetic"]
-    done = subprocess.run([*command, "--mlruns", str(tmp_path / "mlruns")], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*command, "--mlruns", str(tmp_path / "mlruns")], capture_output=True, text=True, timeout=600)
     assert done.returncode == 1
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith(f"error: {folder}/model.safetensors: cut short or damaged")

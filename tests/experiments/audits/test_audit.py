@@ -166,10 +166,10 @@ def test_an_interrupted_audit_resumes_with_the_same_seed_and_store(mlruns: Path,
     with log.open("w") as output:
         process = subprocess.Popen(command(mlruns, store), env=surroundings(tmp_path), stdout=output)
         try:
-            finished = until(lambda: list(store.glob("*/result.json")), seconds=300)
+            finished = until(lambda: list(store.glob("*/result.json")))
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=120)
+            process.wait(timeout=600)
     assert process.returncode == 130
     assert f"re-run the same command with --audit-seed {SEED} --store {store} to resume" in words(log.read_text())
     trained = finished[0].with_name("history.json").stat().st_mtime_ns

@@ -86,14 +86,15 @@ def test_a_sweep_adds_what_an_imported_run_lacks_and_an_import_what_a_killed_one
 
 @pytest.mark.slow
 def test_every_scale_of_a_record_is_imported() -> None:
-    scales = set(studies_by_scale(csv_record.MLRUNS))
-    assert scales - {"quickstart"} == {"small"}  # a quickstart in this checkout has a record of its own
+    recorded = pd.read_csv(csv_record.MLRUNS / "runs.csv", usecols=["scale"])["scale"]
+    found = set(studies_by_scale(csv_record.MLRUNS)) - {"quickstart"}  # it has a record of its own
+    assert found == set(recorded) > {"small"}
 
 
 @pytest.mark.slow
 def test_a_folder_without_a_record_is_named(tmp_path: Path) -> None:
     given = [sys.executable, str(ROOT / "experiments" / "import_record.py"), "--mlruns", str(tmp_path)]
-    done = subprocess.run(given, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(given, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 1
     assert f"error: {tmp_path}: no runs to import" in done.stderr
 

@@ -254,7 +254,7 @@ def test_a_kill_while_the_database_is_made_leaves_none_or_a_whole_one(tmp_path: 
         process.wait()
         check_database(mlruns)
     for moment in (1, 3):
-        assert making(tmp_path / str(moment)).wait(timeout=180) == 0
+        assert making(tmp_path / str(moment)).wait(timeout=600) == 0
         assert not list((tmp_path / str(moment)).glob("*.part*"))
 
 
@@ -283,7 +283,7 @@ def test_a_kill_in_a_write_leaves_the_database_as_it_was_before(tmp_path: Path) 
 
 def test_three_drivers_that_start_at_once_all_work(tmp_path: Path) -> None:
     processes = [making(tmp_path) for _ in range(3)]
-    assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
+    assert [process.wait(timeout=600) for process in processes] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("kind", ["garbage", "empty", "folder", "half"])
