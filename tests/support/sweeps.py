@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from experiments.results import csv_record
 from experiments.tracking.mlflow_database import make_database
+from tests.support import forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,14 +49,7 @@ def environment(mlruns: Path) -> dict[str, str]:
 
 
 def sweep(mlruns: Path, study: str, *words: str, **how: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(mlruns, study, *words, **how),
-        env=environment(mlruns),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return forked.run(command(mlruns, study, *words, **how), env=environment(mlruns))
 
 
 def undisturbed_sweep(factory: pytest.TempPathFactory) -> tuple[Path, float]:
@@ -66,6 +60,7 @@ def undisturbed_sweep(factory: pytest.TempPathFactory) -> tuple[Path, float]:
     mlruns, seconds = folder / "mlruns", folder / "seconds"
     with FileLock(folder / "lock"):
         if not seconds.exists():
+            forked.run([sys.executable, "-c", ""])  # so that the imports are done, as before other sweeps
             started = time.monotonic()
             done = sweep(mlruns, "healthy", database=False)
             assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
 from experiments.results.provenance import environment
 from experiments.tracking.mlflow_log import Tracker
-from tests.support import tiny_study
+from tests.support import forked, tiny_study
 from tests.support.polling import until
 
 ROOT = Path(__file__).parents[3]
@@ -69,14 +68,7 @@ def audited(mlruns: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     """The store that an audit of the whole record leaves, its report, what it printed."""
     folder = tmp_path_factory.mktemp("audited")
     store, report, before = folder / "store", folder / "report.json", hashes(mlruns)
-    done = subprocess.run(
-        command(mlruns, store, "--audit-report", str(report)),
-        env=surroundings(folder),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = forked.run(command(mlruns, store, "--audit-report", str(report)), env=surroundings(folder))
     assert done.returncode == 0, done.stdout + done.stderr
     assert hashes(mlruns) == before
     return store, json.loads(report.read_text()), words(done.stdout)
@@ -164,7 +156,7 @@ def test_an_altered_value_is_found_and_named(
 def test_an_interrupted_audit_resumes_with_the_same_seed_and_store(mlruns: Path, tmp_path: Path) -> None:
     store, log, before = tmp_path / "store", tmp_path / "log", hashes(mlruns)
     with log.open("w") as output:
-        process = subprocess.Popen(command(mlruns, store), env=surroundings(tmp_path), stdout=output)
+        process = forked.Forked(command(mlruns, store), env=surroundings(tmp_path), stdout=output)
         try:
             finished = until(lambda: list(store.glob("*/result.json")))
         finally:
@@ -173,9 +165,7 @@ def test_an_interrupted_audit_resumes_with_the_same_seed_and_store(mlruns: Path,
     assert process.returncode == 130
     assert f"re-run the same command with --audit-seed {SEED} --store {store} to resume" in words(log.read_text())
     trained = finished[0].with_name("history.json").stat().st_mtime_ns
-    again = subprocess.run(
-        command(mlruns, store), env=surroundings(tmp_path), capture_output=True, text=True, timeout=600
-    )
+    again = forked.run(command(mlruns, store), env=surroundings(tmp_path))
     assert again.returncode == 0, again.stdout + again.stderr
     assert finished[0].with_name("history.json").stat().st_mtime_ns == trained
     assert hashes(mlruns) == before

@@ -17,6 +17,7 @@ from experiments import run as run_command
 from experiments.results import csv_record
 from experiments.run import build
 from experiments.tracking.mlflow_log import Tracker
+from tests.support import forked
 from tests.support.polling import until
 
 ROOT = Path(__file__).parents[3]
@@ -75,8 +76,7 @@ def test_an_unknown_field_or_method_is_met_with_the_known_ones(capsys: pytest.Ca
 
 
 def command(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    script = [sys.executable, str(ROOT / "experiments" / name), *arguments]
-    return subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    return forked.run([sys.executable, str(ROOT / "experiments" / name), *arguments])
 
 
 @pytest.mark.slow

@@ -3,11 +3,12 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import forked
 
 ROOT = Path(__file__).parents[3]
 SECTION = (ROOT / "README.md").read_text().partition("## Add a method\n")[2].partition("\n## ")[0]
@@ -58,10 +59,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *words: str) -> str:
-    environment = os.environ | {"PYTHONPATH": str(folder)}
-    done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    done = forked.run([sys.executable, *words], cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)})
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from cse_core.training.train import train
 from experiments.results import csv_record
-from tests.support import tiny_study
+from tests.support import forked, tiny_study
 from tests.support.polling import until
 from tests.support.sweeps import command, environment, finished_at, scores, sweep, undisturbed_sweep
 from tests.support.training import equal
@@ -60,7 +60,7 @@ def test_a_node_that_is_removed_costs_no_run(tmp_path: Path, monkeypatch: pytest
     node = cluster.add_node()
     try:
         with (tmp_path / "log").open("wb") as log:
-            process = subprocess.Popen(
+            process = forked.Forked(
                 [*command(mlruns, "held", workers=2), "--address", cluster.address],
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -91,12 +91,7 @@ def test_a_driver_killed_at_random_moments_loses_nothing(
     mlruns = tmp_path / "0"
     while kills < KILLS:
         before = finished_at(mlruns)
-        process = subprocess.Popen(
-            command(mlruns, "healthy", workers=2),
-            env=environment(mlruns),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        process = forked.Forked(command(mlruns, "healthy", workers=2), env=environment(mlruns))
         try:
             assert process.wait(timeout=chance.uniform(0, takes)) == 0
         except subprocess.TimeoutExpired:

@@ -15,10 +15,10 @@ from experiments.execution.tune_hooks import SweepCallback
 from experiments.results import csv_record
 from experiments.storage.shared_storage import Shared
 from experiments.tracking.mlflow_log import Tracker
-from tests.support import tiny_study
+from tests.support import forked, tiny_study
 from tests.support.mlflow_server import free_port, mlflow_server
 from tests.support.polling import until
-from tests.support.sweeps import ROOT, command, environment, leave, result, scores
+from tests.support.sweeps import command, environment, leave, result, scores
 
 
 class Server:
@@ -145,14 +145,14 @@ def test_mlflow_away_costs_a_sweep_a_warning_and_the_next_one_logs_the_runs(tmp_
     mlruns = tmp_path / "mlruns"
     no_server = environment(mlruns) | {"MLFLOW_TRACKING_URI": "http://ann:slash/and@at-sign@127.0.0.1:9"}
     given = command(mlruns, "healthy")
-    done = subprocess.run(given, env=no_server, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    done = forked.run(given, env=no_server)
     assert done.returncode == 0, done.stdout + done.stderr
     runs = {one.key for row in tiny_study.healthy(tiny_study.SCALE).rows for one in row.runs()}
     assert keys(mlruns) == runs
     assert "3 runs are not in MLflow" in " ".join(done.stdout.split())
     assert not any(secret in done.stdout + done.stderr for secret in ("slash/and", "at-sign", "ann:"))
     here = {name: value for name, value in environment(mlruns).items() if name != "MLFLOW_TRACKING_URI"}
-    retry_at = subprocess.run(given, env=here, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    retry_at = forked.run(given, env=here)
     assert retry_at.returncode == 0, retry_at.stdout + retry_at.stderr
     assert Tracker(mlruns).keys() == runs
 
@@ -166,7 +166,7 @@ def test_a_sweep_outlives_mlflows_server_and_the_storage_and_all_is_there_when_t
     given = [*command(mlruns, "healthy", workers=2), "--shared", shared.as_uri()]
     with (tmp_path / "log").open("wb") as log:
         with mlflow_server(tmp_path / "server", port):
-            process = subprocess.Popen(given, env=surroundings, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            process = forked.Forked(given, env=surroundings, stdout=log, stderr=subprocess.STDOUT)
             begun = ("*/state.pt", "*/result.json")
             until(lambda: len({path.parent for name in begun for path in (mlruns / "store").glob(name)}) == 2)
         # Both runs that need no other have begun; they come to their end while nothing can be tracked or published.

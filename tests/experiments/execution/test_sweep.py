@@ -21,7 +21,7 @@ from experiments.results import csv_record
 from experiments.sweep import Options, main
 from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import is_curve
-from tests.support import tiny_study
+from tests.support import forked, tiny_study
 from tests.support.polling import until
 from tests.support.sweeps import ROOT, command, environment, finished_at, scores, sweep, undisturbed_sweep
 
@@ -83,7 +83,7 @@ def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturb
     mlruns = tmp_path / "mlruns"
     log = tmp_path / "log"
     with log.open("w") as output:
-        process = subprocess.Popen(
+        process = forked.Forked(
             command(mlruns, "healthy", workers=2), env=environment(mlruns), stdout=output, stderr=subprocess.STDOUT
         )
         try:
@@ -109,7 +109,7 @@ def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturb
     assert curves_in_mlflow(mlruns) == curves_in_mlflow(undisturbed)
 
 
-def stopped_in_a_run(process: subprocess.Popen[bytes], mlruns: Path) -> bool:
+def stopped_in_a_run(process: forked.Forked, mlruns: Path) -> bool:
     """Stop a sweep with its workers; return whether MLflow has a run open that is not scored yet, else continue."""
     process.send_signal(signal.SIGSTOP)
     workers = workers_of(process)
@@ -121,7 +121,7 @@ def stopped_in_a_run(process: subprocess.Popen[bytes], mlruns: Path) -> bool:
     return False
 
 
-def workers_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+def workers_of(process: forked.Forked) -> list[psutil.Process]:
     """Return Ray's processes below a driver; none if it has ended."""
     found = []
     with contextlib.suppress(psutil.NoSuchProcess):

@@ -32,7 +32,7 @@ from experiments.search.ray_search import (
 )
 from experiments.search.spaces import SEARCHES, LogUniform, Search, choose_searches, settings_text
 from experiments.storage.shared_storage import Shared
-from tests.support import tiny_study
+from tests.support import forked, tiny_study
 from tests.support.polling import until
 from tests.support.shared_folders import prepared, saved
 from tests.support.sweeps import add_empty_database, environment, leave
@@ -49,9 +49,7 @@ def command(mlruns: Path, *words: str, workers: int = 1) -> list[str]:
 
 
 def search(mlruns: Path, *names: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(mlruns, *names), env=environment(mlruns), capture_output=True, text=True, timeout=600, check=False
-    )
+    return forked.run(command(mlruns, *names), env=environment(mlruns))
 
 
 @pytest.mark.parametrize(("name", "runs"), [("rankcse-listnet-grid", 18), ("rankcse-listmle-grid", 6)])
@@ -265,7 +263,7 @@ def test_an_interrupted_search_has_not_ended_although_a_trial_failed(
 def test_a_search_killed_and_started_again_ends_with_its_trials_and_reads_only_dev(tmp_path: Path) -> None:
     mlruns, log = tmp_path / "mlruns", tmp_path / "log"
     with log.open("w") as output:
-        process = subprocess.Popen(
+        process = forked.Forked(
             command(mlruns, "tiny", workers=2),
             env=environment(mlruns),
             stdout=output,

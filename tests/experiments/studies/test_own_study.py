@@ -1,7 +1,6 @@
 """A study of one's own in a file outside the packages: docs/own_study.md as it stands, and files that can't be one."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -16,6 +15,7 @@ from experiments.storage.record_folders import MLRUNS, folder_of
 from experiments.studies import own_study
 from experiments.studies.catalogue import choose_studies
 from experiments.sweep import Options, main
+from tests.support import forked
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/own_study.md").read_text()
@@ -109,14 +109,7 @@ def test_the_page_gives_record_table_figure_and_verdict(tmp_path: Path) -> None:
     record = [*MLRUNS.glob("*.csv"), MLRUNS / "SHA256SUMS"]
     before = {path: path.read_bytes() for path in record}
     script, *options = words
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "experiments" / script), *options],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
+    done = forked.run([sys.executable, str(ROOT / "experiments" / script), *options], cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     results = tmp_path / "mine/my_study-results"
     assert {path: path.read_bytes() for path in record} == before
