@@ -4,7 +4,6 @@ On the kind of processor that a run was trained on, the bits are equal; EXACT le
 summed in another order. On another kind rounding differs, and each kind of number has its own tolerance.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,10 @@ import pandas as pd
 
 from cse_core.evaluation import suite
 from cse_core.evaluation.tasks import TransferTask
-from experiments.execution.job import UNKNOWN, Job
+from experiments.execution.job import Job
 from experiments.execution.plan import SCORE_TOLERANCE
 from experiments.results import csv_record
+from experiments.results.provenance import is_gpu, processor
 
 EXACT = 1e-12
 # Rounding ranks pairs of identical sentences, whose cosines are 1 up to rounding: in two parts of STS12 they are 65 of
@@ -82,16 +82,6 @@ class Agreement:
     points: int
     largest_point: float
     differences: tuple[Difference, ...]
-
-
-def processor(device: str) -> str:
-    """Return the kind of processor: the device without its number of cores."""
-    return re.sub(r", \d+ cores$", "", device)
-
-
-def is_gpu(device: str) -> bool:
-    """Return whether a recorded device is a GPU: only processors are recorded with their number of cores."""
-    return device != UNKNOWN and processor(device) == device
 
 
 def keys_elsewhere(recorded: Recorded, device: str) -> set[str]:

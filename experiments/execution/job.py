@@ -27,7 +27,7 @@ from cse_core.training.process_memory import return_freed_memory
 from cse_core.training.run_state import HISTORY, STATE, History, read_json
 from cse_core.training.teacher_embeddings import content_of_finished, load_finished
 from cse_core.training.train import OnStep, train
-from experiments.results.provenance import environment
+from experiments.results.provenance import UNKNOWN, environment
 from experiments.results.run_arrays import discard_damaged, save_arrays
 from experiments.results.run_card import write_card
 from experiments.results.run_result import RESULT, read_result
@@ -35,7 +35,7 @@ from experiments.schema.study import pretrained_key, setting_of
 from experiments.schema.teachers import teachers_of
 from experiments.storage.retries import SHARE_SECONDS
 
-ENVIRONMENT, UNKNOWN = "environment.json", "unknown"
+ENVIRONMENT = "environment.json"
 logger = logging.getLogger(__name__)
 
 

@@ -13,9 +13,10 @@ from cse_core.method import EncoderRef
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Run
 from experiments.execution.gpu_memory import shape
-from experiments.execution.job import Job
+from experiments.execution.job import Job, describe
 from experiments.execution.plan import Plan, study_by_study
 from experiments.execution.step_cost import padded_rows, step_cost
+from experiments.results.provenance import is_gpu
 from experiments.schema.recipes import BACKBONES
 from experiments.schema.study import Published
 
@@ -154,16 +155,30 @@ def runs_at_once(gpus: int, gpus_per_run: float) -> int:
 
 
 def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
-    """Return the recorded training seconds of each job: its own, else the mean of its scale, method and backbone."""
+    """Return the recorded training seconds of each job.
+
+    Its own, else the mean of its settings at other seeds, else its epochs times the mean of an epoch of its method on
+    its backbone. Means are over runs on processors: a GPU's would be taken for theirs.
+    """
     runs = results.drop_duplicates("key")
     by_key = dict(zip(runs["key"], runs["seconds"], strict=True))
-    alike = runs.groupby(["scale", "method", "backbone"])["seconds"].mean().to_dict()
-    seconds: dict[str, float | None] = {}
-    for job in jobs:
-        encoder = job.encoder
-        kind = (encoder.method.name, encoder.backbone.name) if isinstance(encoder, Run) else ("none", encoder.name)
-        seconds[job.key] = by_key.get(job.key, alike.get((job.scale, *kind)))
-    return seconds
+    kind = ["scale", "method", "backbone"]
+    runs = runs[~runs["device"].map(is_gpu).astype(bool)]
+    alike = runs.groupby([*kind, "settings"])["seconds"].mean().to_dict()
+    epochs = runs["settings"].str.extract(r"\bepochs=(\d+)", expand=False).fillna("1").astype(float)
+    epoch = runs.assign(seconds=runs["seconds"] / epochs).groupby(kind)["seconds"].mean().to_dict()
+    return {job.key: by_key.get(job.key, _mean_seconds(job, alike, epoch)) for job in jobs}
+
+
+def _mean_seconds(
+    job: Job, alike: Mapping[tuple[str, ...], float], epoch: Mapping[tuple[str, ...], float]
+) -> float | None:
+    about = describe(job)
+    kind = (job.scale, about["method"], about["backbone"])
+    if (*kind, about["settings"]) in alike:
+        return alike[*kind, about["settings"]]
+    epochs = job.encoder.epochs if isinstance(job.encoder, Run) else 1
+    return epochs * epoch[kind] if kind in epoch else None
 
 
 def seconds_for(jobs: Iterable[Job], results: pd.DataFrame) -> float | None:

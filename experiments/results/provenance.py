@@ -2,12 +2,15 @@
 
 import os
 import platform
+import re
 import subprocess
 from functools import cache
 from pathlib import Path
 
 import torch
 from threadpoolctl import threadpool_info
+
+UNKNOWN = "unknown"  # for what was recorded without an environment
 
 
 @cache
@@ -56,6 +59,16 @@ def commit() -> dict[str, str]:
     # Only code that can change a score, with new files; the record grows while a study runs.
     changed = git("status", "--porcelain", "--", "cse_core", "experiments", "pyproject.toml", "constraints.txt")
     return {"commit": git("rev-parse", "HEAD"), "dirty": str(changed not in ("", "unknown")).lower()}
+
+
+def processor(device: str) -> str:
+    """Return the kind of processor: the device without its number of cores."""
+    return re.sub(r", \d+ cores$", "", device)
+
+
+def is_gpu(device: str) -> bool:
+    """Return whether a recorded device is a GPU: only processors are recorded with their number of cores."""
+    return device != UNKNOWN and processor(device) == device
 
 
 def _processor() -> str:

@@ -42,6 +42,7 @@ def lines(job: Job, *, skip: str = "") -> list[dict[str, object]]:
         "score": 0.5,
         "method": "simcse",
         "backbone": "wiki-tiny",
+        "device": "a processor, 2 cores",
         "seconds": 10.0,
     }
     cells = [(s.select, str(s.scorer), task) for s in job.scorings for task in s.tasks if task != skip]

@@ -14,13 +14,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments.audits.agreement import Recorded, compare, processor
+from experiments.audits.agreement import Recorded, compare
 from experiments.audits.audit import MARKER, audit, draw
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.log_queue import record_results
 from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
-from experiments.results.provenance import environment
+from experiments.results.provenance import environment, processor
 from experiments.tracking.mlflow_log import Tracker
 from tests.support import forked, tiny_study
 from tests.support.polling import until

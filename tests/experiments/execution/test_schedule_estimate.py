@@ -51,6 +51,20 @@ def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
     }  # its teacher was measured
 
 
+def test_other_seeds_count_first_then_an_epoch_and_never_a_gpu() -> None:
+    once, twice = (jobs_of([study(row("a", replace(BASE, epochs=epochs)))]) for epochs in (1, 2))
+    new = list(jobs_of([study(row("a", replace(BASE, epochs=2)))]).values())[1]
+    short, long = (frame(next(iter(jobs.values()))) for jobs in (once, twice))
+    short = short.assign(settings="")
+    assert measured_seconds_of([new], short) == {new.key: 20}  # two of its epochs
+    long = long.assign(settings="epochs=2", seconds=17.0)
+    assert measured_seconds_of([new], pd.concat([short, long])) == {new.key: 17}
+    fast = long.assign(key="another", device="NVIDIA H100", seconds=1.0)
+    assert measured_seconds_of([new], pd.concat([short, long, fast])) == {new.key: 17}
+    assert measured_seconds_of([new], pd.concat([short, fast])) == {new.key: 20}
+    assert measured_seconds_of([new], fast) == {new.key: None}
+
+
 @pytest.mark.slow
 def test_what_was_never_measured_is_estimated_from_the_published_epoch() -> None:
     jobs = jobs_of(choose_studies(["rankcse-table1"], "paper")).values()
