@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -37,12 +37,35 @@ from cse_core.training.run_state import (
 from cse_core.training.selection import dev_sets, export, snapshot_steps
 from cse_core.training.teacher_embeddings import TargetEncoder, load_starting_weights
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 CLIP = 1.0  # largest norm of the gradient
 logger = logging.getLogger(__name__)
 
 
 class DivergedError(ArithmeticError):
     """A loss term or a weight is no longer finite."""
+
+
+def _starting_encoder(run: Run, store: Path, device: torch.device) -> Encoder:
+    generator = generator_for(run.seed, "pooling")
+    encoder = Encoder.from_pretrained(
+        run.backbone.name, pooling=run.pooling, template=run.template, dropout=run.dropout, generator=generator
+    ).to(device)
+    load_starting_weights(encoder, run.method, store)
+    encoder.precision = run.precision
+    return encoder
+
+
+def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
+    if run.template and encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
+        raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")
+    if run.batch_size > len(table):
+        raise ValueError(
+            f"run {run.key}: batch_size must be at most the number of training examples, {len(table):,}, "
+            f"got {run.batch_size:,}"
+        )
 
 
 class Loop:
@@ -63,25 +86,14 @@ class Loop:
         self.run, self.rules, self.device, self.step = run, tuple(self.dev_sets), device, 0
         for text in self._precision_warnings():  # before teachers are asked for vectors
             logger.warning("run %s: %s", run.key, text)
-        generator = generator_for(run.seed, "pooling")
-        self.encoder = Encoder.from_pretrained(
-            run.backbone.name, pooling=run.pooling, template=run.template, dropout=run.dropout, generator=generator
-        ).to(device)
-        load_starting_weights(self.encoder, run.method, store)
-        self.encoder.precision = run.precision
+        self.encoder = _starting_encoder(run, store, device)
         if compiled:
             self.encoder.compile_training()
         corpus = content_of(sentences(run.corpus, data))
         content = {"backbone": backbone_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         enforce_run_pins(run, content, store)
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data, progress)
-        if run.template and self.encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
-            raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")
-        if run.batch_size > len(table):
-            raise ValueError(
-                f"run {run.key}: batch_size must be at most the number of training examples, {len(table):,}, "
-                f"got {run.batch_size:,}"
-            )
+        _check_examples(run, table, self.encoder)
         self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         source = TargetEncoder(table, self.encoder, store, corpus=run.corpus, data=data, device=device, report=progress)

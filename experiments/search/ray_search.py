@@ -190,14 +190,7 @@ def run_search(
     left = left if trials is None else min(left, trials)
     if not left:
         return logbook.settle(), True
-    # A resumed sampler needs another seed, or it would draw the same settings again.
-    sampler = optuna.samplers.TPESampler(seed=len(recorded) + len(ahead))
-    remaining = seconds - (time.monotonic() - begun)
-    algorithm = TimedSearch(
-        distributions(search.space), remaining, points_to_evaluate=ahead[:left], sampler=sampler, **AIM
-    )
-    for settings, score in recorded:
-        algorithm.add_evaluated_point(settings, score, error=math.isnan(score))
+    algorithm = _search_algorithm(search, recorded, ahead, left, seconds - (time.monotonic() - begun))
     with Bar({str(i): f"trial {i + 1}" for i in range(left)}) as bar:
         callback = SearchCallback(search, logbook, bar)
         trainable = tune.with_parameters(run_trial, search=search, execution=execution)
@@ -206,6 +199,18 @@ def run_search(
         tuner(trainable, cluster, execution, callback, space={}, **how).fit()
     expected = algorithm.suggested if algorithm.over else left
     return callback.failed | logbook.settle(), callback.ended >= expected
+
+
+def _search_algorithm(
+    search: Search, recorded: Trials, ahead: Sequence[dict[str, float]], left: int, seconds: float
+) -> TimedSearch:
+    # A resumed sampler needs another seed, or it would draw the same settings again.
+    sampler = optuna.samplers.TPESampler(seed=len(recorded) + len(ahead))
+    space, first = distributions(search.space), list(ahead[:left])
+    algorithm = TimedSearch(space, seconds, points_to_evaluate=first, sampler=sampler, **AIM)
+    for settings, score in recorded:
+        algorithm.add_evaluated_point(settings, score, error=math.isnan(score))
+    return algorithm
 
 
 def _run_nested(

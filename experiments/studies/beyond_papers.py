@@ -136,8 +136,8 @@ def ranks(scale: Scale) -> Study:
     no_lower = trained_row("no lower threshold", rankencoder_run(scale, BASE, lower=-1.0))
     continued = trained_row("continued from the base", rankencoder_run(scale, BASE, start="base"))
     summed = trained_row("sum, lambda 5", rankencoder_run(scale, BASE, **added))
-    centred_sum = rankencoder_run(scale, BASE, **added, similarity="centred")
-    summed_centred = trained_row("sum, lambda 5, centred cosines", centred_sum)
+    added |= {"similarity": "centred"}
+    summed_centred = trained_row("sum, lambda 5, centred cosines", rankencoder_run(scale, BASE, **added))
     by_ranks, by_centred = scored_row("ranks"), scored_row("centred cosines", similarity="centred")
     of_stsb = scored_row("ranks of STS-B train sentences", corpus=Corpus("stsb_train", OTHER_LINES), size=size)
     of_reviews = scored_row("ranks of film reviews", corpus=Corpus("mr", OTHER_LINES), size=size)
