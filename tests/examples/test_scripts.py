@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from cse_core.data.synthetic import sentences
+from tests.support import forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -19,7 +19,7 @@ def said(script: str, *words: str, folder: Path) -> str:
     """What a script prints, in a folder of its own."""
     environment = os.environ | {"PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(EXAMPLES / script), *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = forked.run(command, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from experiments.schema.study import Study
 from experiments.studies.catalogue import choose_studies
 from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import run_content
+from tests.support import forked
 from tests.support.sweeps import ROOT
 from tests.support.tracked_job import points_of
 
@@ -94,17 +94,17 @@ def test_every_scale_of_a_record_is_imported() -> None:
 @pytest.mark.slow
 def test_a_folder_without_a_record_is_named(tmp_path: Path) -> None:
     given = [sys.executable, str(ROOT / "experiments" / "import_record.py"), "--mlruns", str(tmp_path)]
-    done = subprocess.run(given, capture_output=True, text=True, timeout=600, check=False)
+    done = forked.run(given)
     assert done.returncode == 1
     assert f"error: {tmp_path}: no runs to import" in done.stderr
 
 
 @pytest.fixture
-def a_fifth(tmp_path: Path) -> Path:
-    """A record of every fifth run of the committed one: of all papers, methods and studies."""
+def a_tenth(tmp_path: Path) -> Path:
+    """A record of every tenth run of the committed one: of all papers, methods and studies."""
     folder = tmp_path / "record"
     folder.mkdir()
-    keys = set(csv_record.read_runs("small", csv_record.MLRUNS)["key"].iloc[::5])
+    keys = set(csv_record.read_runs("small", csv_record.MLRUNS)["key"].iloc[::10])
     for name in ("runs.csv", "results.csv", "curves.csv"):
         lines = pd.read_csv(csv_record.MLRUNS / name, dtype=str, keep_default_na=False)
         lines[lines["key"].isin(keys)].to_csv(folder / name, index=False)
@@ -112,11 +112,11 @@ def a_fifth(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_record_is_imported_once_with_a_progress_bar(a_fifth: Path, tmp_path: Path) -> None:
+def test_a_record_is_imported_once_with_a_progress_bar(a_tenth: Path, tmp_path: Path) -> None:
     given = [sys.executable, str(ROOT / "experiments" / "import_record.py")]
-    given += ["--mlruns", str(tmp_path), "--record", str(a_fifth)]
+    given += ["--mlruns", str(tmp_path), "--record", str(a_tenth)]
     for expected in (r"small: (\d+) of \1 runs logged", r"small: 0 of (\d+) runs logged"):
-        done = subprocess.run(given, capture_output=True, text=True, timeout=600, check=False)
+        done = forked.run(given)
         assert done.returncode == 0, done.stderr
         found = re.search(expected, " ".join(done.stdout.split()))
         assert found, done.stdout

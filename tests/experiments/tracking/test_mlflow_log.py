@@ -23,7 +23,7 @@ from experiments.schema.rows import AS_IS
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import run_content
-from tests.support import tiny_study
+from tests.support import forked, tiny_study
 from tests.support.polling import until
 from tests.support.sweeps import add_empty_database
 from tests.support.tracked_job import JOB, points_of
@@ -238,9 +238,9 @@ Tracker(Path(sys.argv[1])).experiment("tiny")
 """
 
 
-def making(mlruns: Path) -> subprocess.Popen[bytes]:
+def making(mlruns: Path) -> forked.Forked:
     environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
-    return subprocess.Popen([sys.executable, "-c", MAKE, str(mlruns)], env=environment)
+    return forked.Forked([sys.executable, "-c", MAKE, str(mlruns)], env=environment)
 
 
 def test_a_kill_while_the_database_is_made_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
