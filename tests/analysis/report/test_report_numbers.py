@@ -250,7 +250,8 @@ CHECKS = {
         and gains_in_orders("WhitenedCSE") < gains_in_orders("ListNet", "RankEncoder", "WhitenedCSE", "CompCSE")
     ),
     "five of seven are within half a point of one another": lambda: (
-        within("plan-orders", STS, "SimCSE", "ListNet", "ListMLE", "RankEncoder", "CompCSE") < 0.5
+        within("plan-orders", STS, "SimCSE", "ListNet", "ListMLE", "RankEncoder", "CompCSE")
+        < 0.5
         < within("plan-orders", STS, "SimCSE", "ListNet", "ListMLE", "RankEncoder", "CompCSE", "PromptBERT")
     ),
     "the plan's twenty seeds leave less than a third of a point": lambda: (
