@@ -5,6 +5,7 @@ What a command must import by itself, because its environment is read at import,
 
 import atexit
 import os
+import random
 import runpy
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
+
+import numpy as np
 
 FORKS = get_context("forkserver")
 DEEP = ["mlflow.store.tracking.sqlalchemy_store", "transformers.models.bert.modeling_bert"]
@@ -84,6 +87,8 @@ def run(command: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
 
 def _run(words: list[str], env: dict[str, str], cwd: str, out: str, err: str, session: bool) -> None:
     """Be the command, up to the end of its process."""
+    random.seed()  # Ray draws its ports: forks of one state would take those of a driver that was just killed
+    np.random.seed()  # noqa: NPY002 - the global state is what was copied
     if session:
         os.setsid()
     os.environ.clear()
