@@ -88,7 +88,7 @@ def run(command: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
 def _run(words: list[str], env: dict[str, str], cwd: str, out: str, err: str, session: bool) -> None:
     """Be the command, up to the end of its process."""
     random.seed()  # Ray draws its ports: forks of one state would take those of a driver that was just killed
-    np.random.seed()  # noqa: NPY002 - the global state is what was copied
+    np.random.seed()
     if session:
         os.setsid()
     os.environ.clear()
