@@ -5,7 +5,6 @@ What a command must import by itself, because its environment is read at import,
 
 import atexit
 import os
-import random
 import runpy
 import subprocess
 import sys
@@ -18,11 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-import numpy as np
-
 FORKS = get_context("forkserver")
 DEEP = ["mlflow.store.tracking.sqlalchemy_store", "transformers.models.bert.modeling_bert"]
-FORKS.set_forkserver_preload(["torch", "scipy.stats", "datasets", "ray.tune", *DEEP])
+# Without Ray: it draws the ids of nodes and clusters from a state that forks would share with a driver killed before.
+FORKS.set_forkserver_preload(["torch", "scipy.stats", "datasets", *DEEP])
 
 
 class Forked:
@@ -87,8 +85,6 @@ def run(command: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
 
 def _run(words: list[str], env: dict[str, str], cwd: str, out: str, err: str, session: bool) -> None:
     """Be the command, up to the end of its process."""
-    random.seed()  # Ray draws its ports: forks of one state would take those of a driver that was just killed
-    np.random.seed()
     if session:
         os.setsid()
     os.environ.clear()
