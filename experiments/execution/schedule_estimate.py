@@ -163,11 +163,15 @@ def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str,
     runs = results.drop_duplicates("key")
     by_key = dict(zip(runs["key"], runs["seconds"], strict=True))
     kind = ["scale", "method", "backbone"]
-    runs = runs[~runs["device"].map(is_gpu).astype(bool)]
+    runs = _on_processors(runs)
     alike = runs.groupby([*kind, "settings"])["seconds"].mean().to_dict()
     epochs = runs["settings"].str.extract(r"\bepochs=(\d+)", expand=False).fillna("1").astype(float)
     epoch = runs.assign(seconds=runs["seconds"] / epochs).groupby(kind)["seconds"].mean().to_dict()
-    return {job.key: by_key.get(job.key, _mean_seconds(job, alike, epoch)) for job in jobs}
+    return {job.key: by_key[job.key] if job.key in by_key else _mean_seconds(job, alike, epoch) for job in jobs}
+
+
+def _on_processors(runs: pd.DataFrame) -> pd.DataFrame:
+    return runs[~runs["device"].map(is_gpu).astype(bool)]
 
 
 def _mean_seconds(
@@ -235,8 +239,8 @@ def _size(encoder: EncoderRef, run: Run) -> float:
 
 
 def _recorded_epochs(results: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Return the mean seconds of SimCSE's runs of one epoch, by scale and backbone."""
-    runs = results.drop_duplicates("key")
+    """Return the mean seconds of SimCSE's runs of one epoch on processors, by scale and backbone."""
+    runs = _on_processors(results.drop_duplicates("key"))
     runs = runs[(runs["method"] == "simcse") & ~runs["settings"].str.contains("epochs=")]
     return runs.groupby(["scale", "backbone"])["seconds"].mean().to_dict()
 

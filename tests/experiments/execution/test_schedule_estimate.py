@@ -84,6 +84,8 @@ def test_what_was_never_measured_is_estimated_from_simcse_at_the_same_scale() ->
     slow = frame(*twice).assign(settings="epochs=2", seconds=99.0)
     found = expected_seconds(jobs.values(), pd.concat([frame(*simcse), slow]))
     assert found == dict.fromkeys(jobs, pytest.approx(10 * 2 * 3 / 2))  # an epoch of SimCSE takes 10 s and two rows
+    fast = frame(*simcse).assign(key="another", device="NVIDIA H100", seconds=1.0)
+    assert expected_seconds(jobs.values(), pd.concat([frame(*simcse), fast])) == found
     elsewhere = frame(*simcse).assign(scale="other")
     assert expected_seconds(jobs.values(), elsewhere) == dict.fromkeys(jobs)
 
