@@ -11,7 +11,7 @@ from analysis.verdicts.primaries import (
     INCONCLUSIVE,
     NOT_RUN,
     NOT_TESTABLE,
-    failed_controls,
+    blocked_families,
     first_seeds,
     judge_contrasts,
 )
@@ -31,18 +31,19 @@ WORDS = {
 def judge_other_claims(planned: Iterable[Results]) -> dict[str, str]:
     """Return the verdict on each claim that the plan's studies judge by a comparison or a finding.
 
-    Claims of a family whose controls failed are not testable; costs, which benchmarks measure, have no family.
+    Claims of a family whose controls failed are not testable, and of one whose controls are not run, not run; costs,
+    which benchmarks measure, have no family.
     """
     planned = list(planned)
-    failed = failed_controls(judge_contrasts(planned))
+    blocked = blocked_families(judge_contrasts(planned))
     verdicts: dict[str, str] = {}
     for results in planned:
         for compared in (*results.study.comparisons, *results.study.findings):
             if compared.claim in verdicts:
                 raise ValueError(f"{results.study.name}: expected one test of claim {compared.claim} in the plan")
             verdict = _judge_at_last_look(results, compared)
-            blocked = verdict != NOT_RUN and FAMILY_OF.get(compared.claim) in failed
-            verdicts[compared.claim] = NOT_TESTABLE if blocked else verdict
+            family = FAMILY_OF.get(compared.claim)
+            verdicts[compared.claim] = blocked[family][0] if family in blocked and verdict != NOT_RUN else verdict
     return verdicts
 
 

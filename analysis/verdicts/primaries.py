@@ -61,14 +61,14 @@ def judge_contrasts(studies: Iterable[Results], *, moderated: bool = False) -> t
         _judge(results_of[contrast], contrast, by_look, differing.get(contrast), equivalent.get(contrast), level)
         for contrast, by_look in looks.items()
     ]
-    failed = failed_controls(judged)
+    blocked = blocked_families(judged)
     return tuple(
         replace(
             verdict,
-            verdict=NOT_TESTABLE,
-            reason=f"{failed[verdict.contrast.family]}; without this rule: {verdict.text}",
+            verdict=blocked[verdict.contrast.family][0],
+            reason=f"{blocked[verdict.contrast.family][1]}; without this rule: {verdict.text}",
         )
-        if verdict.contrast.kind == PRIMARY and verdict.contrast.family in failed and verdict.estimate
+        if verdict.contrast.kind == PRIMARY and verdict.contrast.family in blocked and verdict.estimate
         else verdict
         for verdict in judged
     )
@@ -178,15 +178,22 @@ def _without_estimate(results: Results, contrast: Contrast) -> tuple[str, str]:
     return NOT_TESTABLE, "the same on every seed: the treatment never acted"
 
 
-def failed_controls(judged: Sequence[ContrastVerdict]) -> dict[str, str]:
-    """Return the families whose positive control is not detected or whose negative control is, with the reason."""
-    reasons: dict[str, list[str]] = {}
+def blocked_families(judged: Sequence[ContrastVerdict]) -> dict[str, tuple[str, str]]:
+    """Return what stands in place of a verdict, with its reason, in families with a failed control or one not run.
+
+    A positive control fails that is not detected, a negative one that is.
+    """
+    failed: dict[str, list[str]] = {}
+    waiting: dict[str, list[str]] = {}
     for verdict in judged:
+        kind, family = verdict.contrast.kind, verdict.contrast.family
         gain = f"{verdict.estimate.mean:+.2f}" if verdict.estimate else verdict.verdict
-        shown = f"{verdict.contrast.subject}: {gain}"
-        family = reasons.setdefault(verdict.contrast.family, [])
-        if verdict.contrast.kind == POSITIVE and verdict.verdict != BETTER:
-            family.append(f"the positive control is not detected ({shown})")
-        if verdict.contrast.kind == NEGATIVE and verdict.verdict == BETTER:
-            family.append(f"the negative control helps ({shown})")
-    return {family: "; ".join(why) for family, why in reasons.items() if why}
+        shown = f"({verdict.contrast.subject}: {gain})"
+        if kind in (POSITIVE, NEGATIVE) and verdict.verdict == NOT_RUN:
+            waiting.setdefault(family, []).append(f"the {kind} {shown}")
+        elif kind == POSITIVE and verdict.verdict != BETTER:
+            failed.setdefault(family, []).append(f"the positive control is not detected {shown}")
+        elif kind == NEGATIVE and verdict.verdict == BETTER:
+            failed.setdefault(family, []).append(f"the negative control helps {shown}")
+    found = {family: (NOT_RUN, "; ".join(why)) for family, why in waiting.items()}
+    return found | {family: (NOT_TESTABLE, "; ".join(why)) for family, why in failed.items()}

@@ -25,7 +25,7 @@ def ordered(study: Study) -> pd.DataFrame:
 
 @pytest.fixture
 def working_controls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_claims, "failed_controls", lambda judged: {})
+    monkeypatch.setattr(other_claims, "blocked_families", lambda judged: {})
 
 
 @pytest.mark.usefixtures("working_controls")

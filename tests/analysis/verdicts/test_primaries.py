@@ -120,6 +120,16 @@ def test_a_family_whose_negative_control_helps_shows_nothing() -> None:
     assert one.reason.endswith("; without this rule: better")
 
 
+@pytest.mark.parametrize("control", CONTROLS)
+def test_a_family_waits_for_both_of_its_controls(control: Contrast) -> None:
+    (other,) = set(CONTROLS) - {control}
+    begun = scored(MEANS, control, seeds=5, lacking=1)
+    one = judge_contrasts([begun, scored({**MEANS, "ours": 52.0}, other, contrast())])[-1]
+    assert one.verdict == NOT_RUN
+    assert one.reason == f"the {control.kind} ({control.subject}: not run yet); without this rule: better"
+    assert one.estimate
+
+
 def test_controls_in_another_study_count() -> None:
     blind = {"base": 50.0, "oracle": 50.0, "noise": 50.0}
     studies = [scored(blind, *CONTROLS), scored({"base": 50.0, "ours": 52.0}, contrast())]
