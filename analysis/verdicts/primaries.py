@@ -195,5 +195,8 @@ def blocked_families(judged: Sequence[ContrastVerdict]) -> dict[str, tuple[str, 
             failed.setdefault(family, []).append(f"the positive control is not detected {shown}")
         elif kind == NEGATIVE and verdict.verdict == BETTER:
             failed.setdefault(family, []).append(f"the negative control helps {shown}")
-    found = {family: (NOT_RUN, "; ".join(why)) for family, why in waiting.items()}
-    return found | {family: (NOT_TESTABLE, "; ".join(why)) for family, why in failed.items()}
+    return {
+        family: (verdict, "; ".join(why))
+        for verdict, families in ((NOT_RUN, waiting), (NOT_TESTABLE, failed))  # the later one counts
+        for family, why in families.items()
+    }

@@ -39,7 +39,7 @@ def test_each_run_in_progress_has_a_bar_with_its_name_and_status(monkeypatch: py
 
 def test_without_a_terminal_a_line_is_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = screen(monkeypatch, terminal=False)
-    now = time.monotonic()
+    now = 1_000.0  # whole, so that sums of seconds are exact
     monkeypatch.setattr(time, "monotonic", lambda: now)
     with Bar(NAMES) as bar:
         for second in range(0, 61):
