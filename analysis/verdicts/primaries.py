@@ -62,16 +62,15 @@ def judge_contrasts(studies: Iterable[Results], *, moderated: bool = False) -> t
         for contrast, by_look in looks.items()
     ]
     blocked = blocked_families(judged)
-    return tuple(
-        replace(
-            verdict,
-            verdict=blocked[verdict.contrast.family][0],
-            reason=f"{blocked[verdict.contrast.family][1]}; without this rule: {verdict.text}",
-        )
-        if verdict.contrast.kind == PRIMARY and verdict.contrast.family in blocked and verdict.estimate
-        else verdict
-        for verdict in judged
-    )
+    return tuple(_block(verdict, *blocked.get(verdict.contrast.family, ("", ""))) for verdict in judged)
+
+
+def _block(judged: ContrastVerdict, verdict: str, reason: str) -> ContrastVerdict:
+    """Return a primary with its family's verdict, if there is one and the primary isn't ruled out by its own rows."""
+    has_own = judged.estimate or (judged.verdict == NOT_RUN and verdict == NOT_TESTABLE)
+    if not verdict or judged.contrast.kind != PRIMARY or not has_own:
+        return judged
+    return replace(judged, verdict=verdict, reason=f"{reason}; without this rule: {judged.text}")
 
 
 def _looks(results: Results, contrast: Contrast) -> dict[float, ContrastEstimate]:

@@ -15,13 +15,8 @@ from experiments.schema.study import Published, Row, Scale, Study
 # Epochs of each family at `small`, by PLAN.md's rule from the pilots: teachers and ranks show nothing after one epoch
 # and after four, so they are tried at eight. Other scales have the recipes' own.
 EPOCHS = {TEACHERS: 8, TRANSFER: 1, RANKS: 8, WHITENING: 1, COMPOSITION: 1, SCORING: 1}
-SEEDS = PLANNED_SEEDS[:5]  # the first look
-SEEDS_OF = {
-    TEACHERS: PLANNED_SEEDS,
-    WHITENING: PLANNED_SEEDS,
-    SCORING: PLANNED_SEEDS,
-    COMPOSITION: PLANNED_SEEDS[:10],
-}  # families with more seeds than the first look at `small`
+SEEDS = PLANNED_SEEDS[:5]  # the first look, of scales without a family's own
+SEEDS_OF = {COMPOSITION: PLANNED_SEEDS[:10]}  # families that end before the last look at `small`
 
 
 def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone: str = BASE, **more: Any) -> Row:
@@ -34,8 +29,8 @@ def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone
 
 
 def planned_seeds(scale: Scale, family: str) -> tuple[int, ...]:
-    """Return a family's seeds: at `small` those of the look that it goes to, else the first five."""
-    return SEEDS_OF.get(family, SEEDS) if scale.name == "small" else SEEDS
+    """Return a family's seeds: at `small` those of the family's last look, else the first five."""
+    return SEEDS_OF.get(family, PLANNED_SEEDS) if scale.name == "small" else SEEDS
 
 
 def primary(

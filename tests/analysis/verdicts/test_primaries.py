@@ -113,6 +113,14 @@ def test_a_family_whose_positive_control_is_not_detected_shows_nothing() -> None
     assert one.estimate
 
 
+def test_a_claim_without_runs_shows_nothing_in_a_family_whose_control_failed() -> None:
+    controls = scored({"base": 50.0, "oracle": 50.0, "noise": 50.0}, *CONTROLS)
+    one = judge_contrasts([controls, scored({"base": 50.0, "ours": 52.0}, contrast(), seeds=5, lacking=5)])[-1]
+    assert (one.verdict, one.estimate) == (NOT_TESTABLE, None)
+    assert one.reason.startswith("the positive control is not detected")
+    assert one.reason.endswith("; without this rule: not run yet")
+
+
 def test_a_family_whose_negative_control_helps_shows_nothing() -> None:
     one = judged(52.0, means={"base": 50.0, "oracle": 55.0, "noise": 52.0})
     assert one.verdict == NOT_TESTABLE
