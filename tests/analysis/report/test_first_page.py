@@ -1,6 +1,7 @@
 """The first page counts what is recorded, and says what is not."""
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +23,7 @@ PAIR = ("SimCSE, the test sets' sentences", "SimCSE")
 NONE = pd.DataFrame(columns=csv_record.RESULTS)
 
 
+@cache
 def choose_empty(names: str) -> list[Results]:
     return [join(study, NONE) for study in catalogue.choose_studies([names], "small")]
 
@@ -148,6 +150,7 @@ def test_an_unknown_part_is_refused() -> None:
         first_page.page_block("cover", choose_empty)
 
 
+@cache
 def choose_made_up(names: str) -> list[Results]:
     return [join(study, lines_of(study)) for study in catalogue.choose_studies([names], "small")]
 

@@ -1,7 +1,6 @@
 """The numbers that REPORT.md's own sentences state, and that no block generates, are those of the record."""
 
 import csv
-from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -9,7 +8,8 @@ from statistics import fmean
 import pytest
 from scipy.stats import spearmanr
 
-from analysis.cells import Results, join
+from analysis.cells import Results
+from analysis.make_tables import Record
 from analysis.report.reproduction_tables import read_reproductions
 from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast, paired_contrast
 from analysis.verdicts.primaries import first_seeds
@@ -19,14 +19,13 @@ from experiments.schema.study import published_lines
 from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[3]
+RECORD = Record(csv_record.MLRUNS)
 STS, DEV, TRANSFER, SIMILAR = "sts_avg", "stsb_dev", "transfer_avg", "stsb_similar"
 
 
-@cache
 def results_of(name: str) -> Results:
-    results, curves = csv_record.read_results("small"), csv_record.read_curves("small")
     (study,) = (study for study in catalogue.choose_studies([name], "small") if study.name == name)
-    return join(study, results, curves)
+    return RECORD.of(study)
 
 
 def mean(study: str, row: str, column: str) -> float:
