@@ -257,6 +257,11 @@ CHECKS = {
         (band := gain("plan-whitening", "WhitenedCSE", "batch norm of each channel", STS).interval()) is not None
         and max(-band.low, band.high) < 1 / 3
     ),
+    "rankings by MiniLM, its positive control, gain 0.7 points after eight epochs": lambda: (
+        (found := welch("plan-ranks", "MiniLM ranks, 8 epochs", "SimCSE, 8 epochs")).mean
+        == pytest.approx(0.7, abs=0.05)
+        and found.holds(0) is False
+    ),
     "differ by less than a twentieth of a point": lambda: (
         max(abs(less(RANKS, "sum, lambda 5", "sum, lambda 5, centred cosines", column)) for column in (STS, SIMILAR))
         < 0.05
