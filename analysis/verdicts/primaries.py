@@ -62,13 +62,17 @@ def judge_contrasts(studies: Iterable[Results], *, moderated: bool = False) -> t
         for contrast, by_look in looks.items()
     ]
     blocked = blocked_families(judged)
-    return tuple(_block(verdict, *blocked.get(verdict.contrast.family, ("", ""))) for verdict in judged)
+    return tuple(
+        _overrule(verdict, *blocked[verdict.contrast.family])
+        if verdict.contrast.kind == PRIMARY and verdict.contrast.family in blocked
+        else verdict
+        for verdict in judged
+    )
 
 
-def _block(judged: ContrastVerdict, verdict: str, reason: str) -> ContrastVerdict:
-    """Return a primary with its family's verdict, if there is one and the primary isn't ruled out by its own rows."""
-    has_own = judged.estimate or (judged.verdict == NOT_RUN and verdict == NOT_TESTABLE)
-    if not verdict or judged.contrast.kind != PRIMARY or not has_own:
+def _overrule(judged: ContrastVerdict, verdict: str, reason: str) -> ContrastVerdict:
+    """Return a primary with its family's verdict; one that its own rows rule out, or that has it, keeps its reason."""
+    if judged.verdict in (verdict, NOT_TESTABLE):
         return judged
     return replace(judged, verdict=verdict, reason=f"{reason}; without this rule: {judged.text}")
 

@@ -15,7 +15,7 @@ from experiments.schema.study import Published, Row, Scale, Study
 # Epochs of each family at `small`, by PLAN.md's rule from the pilots: teachers and ranks show nothing after one epoch
 # and after four, so they are tried at eight. Other scales have the recipes' own.
 EPOCHS = {TEACHERS: 8, TRANSFER: 1, RANKS: 8, WHITENING: 1, COMPOSITION: 1, SCORING: 1}
-SEEDS = PLANNED_SEEDS[:5]  # the first look, of scales without a family's own
+SEEDS = PLANNED_SEEDS[:5]  # the first look, which other scales than `small` have
 SEEDS_OF = {COMPOSITION: PLANNED_SEEDS[:10]}  # families that end before the last look at `small`
 
 

@@ -1,6 +1,7 @@
 """The numbers that REPORT.md's own sentences state, and that no block generates, are those of the record."""
 
 import csv
+from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +24,7 @@ RECORD = Record(csv_record.MLRUNS)
 STS, DEV, TRANSFER, SIMILAR = "sts_avg", "stsb_dev", "transfer_avg", "stsb_similar"
 
 
+@cache
 def results_of(name: str) -> Results:
     (study,) = (study for study in catalogue.choose_studies([name], "small") if study.name == name)
     return RECORD.of(study)

@@ -72,8 +72,17 @@ def test_a_family_whose_controls_failed_has_no_verdict() -> None:
     study, controls = single("plan-orders", "small"), single("plan-scoring", "small")
     same = lines_of(controls)
     same["score"] = 0.5
-    planned = [join(study, ordered(study)), join(controls, same)]
-    assert judge_other_claims(planned) == dict.fromkeys(ORDERS, "not testable here")
+    orders = ordered(study)
+    for lines in (orders, orders.iloc[:0]):
+        planned = [join(study, lines), join(controls, same)]
+        assert judge_other_claims(planned) == dict.fromkeys(ORDERS, "not testable here")
+
+
+@pytest.mark.slow
+def test_a_family_whose_controls_are_not_run_waits() -> None:
+    study, controls = single("plan-orders", "small"), single("plan-scoring", "small")
+    planned = [join(study, ordered(study)), join(controls, lines_of(controls).iloc[:0])]
+    assert judge_other_claims(planned) == dict.fromkeys(ORDERS, "not run yet")
 
 
 def test_what_can_t_be_run_is_not_testable() -> None:
