@@ -101,13 +101,14 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     from analysis.plots import style  # lazy: slow import
     from analysis.plots.gain_intervals import forest  # lazy: slow import
     from analysis.plots.search_history import searches  # lazy: slow import
-    from analysis.plots.verdict_strip import verdict_strip  # lazy: slow import
+    from analysis.plots.verdict_strip import planned_verdicts, verdict_strip  # lazy: slow import
 
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
     studies = catalogue.choose_studies(["all"], scale)
     with plt.rc_context(style.RC):
         judged = judge_claims(cells.join(study, results, curves) for study in studies)
-        written = save(verdict_strip(judged, scale), figures / scale / VERDICTS)
+        planned = planned_verdicts(cells.join(s, results, curves) for s in catalogue.choose_studies(["plan"], scale))
+        written = save(verdict_strip(judged, planned, scale), figures / scale / VERDICTS)
         several = catalogue.choose_studies(["robustness", "baselines", "plan"], scale)
         measured = method_gains(cells.join(study, results, curves) for study in several)
         written += save(forest(measured, scale), figures / scale / FOREST)

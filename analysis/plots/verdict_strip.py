@@ -1,37 +1,64 @@
-"""Draw how many claims of each paper are supported, contradicted, undecided or not tested."""
+"""Draw how many claims of each paper have which verdict, in the plan and in the exploratory study."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from analysis.cells import Results
 from analysis.plots import style
 from analysis.verdicts.claims import PAPERS, Claim, count_verdicts
+from analysis.verdicts.other_claims import CONTRADICTED, SUPPORTED, judge_other_claims
+from analysis.verdicts.primaries import BETTER, EQUIVALENT, INCONCLUSIVE, NOT_RUN, NOT_TESTABLE, WORSE, judge_contrasts
+from experiments.schema.contrasts import PRIMARY
 
-COLOURS = {"supported": "#117733", "contradicted": "#D55E00", "undecided": "#c4c4c4", "not tested": "#ffffff"}
-LIGHT = ("undecided", "not tested")  # these colours have dark numbers
 EDGE: dict[str, Any] = {"edgecolor": style.INK, "linewidth": 0.5}
+# The words of both studies, and whether a part's number is light on it.
+LOOKS: dict[tuple[str, ...], tuple[dict[str, Any], bool]] = {
+    (BETTER, SUPPORTED): ({"facecolor": "#117733"}, True),
+    (WORSE, CONTRADICTED): ({"facecolor": "#D55E00"}, True),
+    (EQUIVALENT,): ({"facecolor": "#0072B2"}, True),
+    (INCONCLUSIVE, "undecided"): ({"facecolor": style.PALE}, False),
+    (NOT_TESTABLE, "not tested"): ({"facecolor": "#ffffff"}, False),
+    (NOT_RUN,): ({"facecolor": "#ffffff", "hatch": "////"}, False),
+}
 
 
-def verdict_strip(judged: Sequence[Claim], scale: str) -> Figure:
-    """Draw a bar for each paper, divided by verdict, with the number of claims in each part."""
-    figure, (axes,) = style.panels(1, 1, height=1.6)
-    for y, letter in enumerate(PAPERS):
-        counts, left = count_verdicts(claim for claim in judged if claim.id.startswith(letter)), 0
-        for verdict, colour in COLOURS.items():
-            if count := counts[verdict]:
-                axes.barh(y, count, left=left, color=colour, **EDGE)
-                ink = style.INK if verdict in LIGHT else "white"
-                axes.text(left + count / 2, y, str(count), ha="center", va="center", color=ink)
-                left += count
-    axes.set_yticks(range(len(PAPERS)), list(PAPERS.values()))
-    axes.invert_yaxis()
-    axes.set(xlabel="claims")
-    keys = [Patch(facecolor=colour, **EDGE) for colour in COLOURS.values()]
-    style.legend_below(figure, keys, list(COLOURS), len(COLOURS))
+def planned_verdicts(planned: Iterable[Results]) -> dict[str, str]:
+    """Return the plan's verdict on each claim."""
+    planned = list(planned)
+    primaries = {v.contrast.subject: v.verdict for v in judge_contrasts(planned) if v.contrast.kind == PRIMARY}
+    return primaries | judge_other_claims(planned)
+
+
+def verdict_strip(judged: Sequence[Claim], planned: Mapping[str, str], scale: str) -> Figure:
+    """Draw two panels, each with a bar for each paper, divided by verdict, with the number of claims in each part."""
+    figure, (decides, explores) = style.panels(2, 2, height=1.7, sharex=True, sharey=True)
+    _draw_bars(decides, {claim.id: planned.get(claim.id, NOT_RUN) for claim in judged})
+    _draw_bars(explores, {claim.id: next(iter(count_verdicts([claim]))) for claim in judged})
+    decides.set(title="planned: decides", xlabel="claims")
+    explores.set(title="exploratory: the papers' tables", xlabel="claims")
+    decides.set_yticks(range(len(PAPERS)), list(PAPERS.values()))
+    decides.invert_yaxis()
+    keys = [Patch(**look, **EDGE) for look, _ in LOOKS.values()]
+    style.legend_below(figure, keys, [" or ".join(words) for words in LOOKS], 3)
     caption = (
-        f"{len(judged)} claims by their verdict at scale {scale}; a claim of several readings counts once, by its most "
-        "decided one. Claims of ours about a paper's method stand with the paper."
+        f"{len(judged)} claims by verdict at scale {scale}. Exploratory, a claim of several readings counts once, "
+        "by its most decided one. Claims of ours about a paper's method stand with the paper."
     )
     return style.add_title_and_caption(figure, "Which claims hold?", caption)
+
+
+def _draw_bars(axes: Axes, verdicts: Mapping[str, str]) -> None:
+    for y, letter in enumerate(PAPERS):
+        counts, left = Counter(verdict for claim, verdict in verdicts.items() if claim.startswith(letter)), 0
+        for words, (look, light) in LOOKS.items():
+            if count := sum(counts[word] for word in words):
+                axes.barh(y, count, left=left, **look, **EDGE)
+                box = {"facecolor": "white", "linewidth": 0, "pad": 0.5} if "hatch" in look else None
+                ink = "white" if light else style.INK
+                axes.text(left + count / 2, y, str(count), ha="center", va="center", color=ink, bbox=box)
+                left += count

@@ -21,6 +21,7 @@ from analysis.verdicts.primaries import (
     NOT_RUN,
     NOT_TESTABLE,
     ContrastVerdict,
+    blocked_families,
     judge_contrasts,
 )
 from cse_core.run import Run
@@ -79,18 +80,27 @@ def summary_block(choose: Choose) -> str:
 
 
 def _planned_sentence(planned: Sequence[Results]) -> str:
-    primaries = [verdict for verdict in judge_contrasts(planned) if verdict.contrast.kind == PRIMARY]
+    judged = judge_contrasts(planned)
+    primaries = [verdict for verdict in judged if verdict.contrast.kind == PRIMARY]
     others = list(judge_other_claims(planned).values())
     most = max((verdict.estimate.n for verdict in primaries if verdict.estimate), default=0)
-    blocked = sorted({v.contrast.family for v in primaries if v.verdict == NOT_TESTABLE and v.estimate})
+    blocked = sorted(family for family, (verdict, _) in blocked_families(judged).items() if verdict == NOT_TESTABLE)
     open_ones = (INCONCLUSIVE, NOT_TESTABLE, NOT_RUN)
-    failing = f" A control fails in: {', '.join(blocked)}." if blocked else ""
+    failing = f" A control fails in: {', '.join(_with_seeds(family, judged) for family in blocked)}." if blocked else ""
     return (
-        f"{len(primaries)} contrasts, fixed before their runs, to be tested after 5, 10 and 20 seeds (the furthest "
-        f"have {most}): {_count([verdict.verdict for verdict in primaries], (*DECIDED, *open_ones))}.{failing} "
+        f"{len(primaries)} contrasts, fixed before their runs, each tested after 5, 10 and 20 seeds (up to {most} "
+        f"so far): {_count([verdict.verdict for verdict in primaries], (*DECIDED, *open_ones))}.{failing} "
         f"{len(others)} claims about orders, trends, spreads and costs: "
         f"{_count(others, (SUPPORTED, CONTRADICTED, *open_ones))}."
     )
+
+
+def _with_seeds(family: str, judged: Sequence[ContrastVerdict]) -> str:
+    """Name a family, and the seeds of its positive control if further looks at it are declared."""
+    (control,) = (v for v in judged if v.contrast.family == family and v.contrast.kind == POSITIVE)
+    if control.estimate is None or not control.has_looks_left:
+        return family
+    return f"{family} (so far, with {control.estimate.n} of {control.declared} seeds)"
 
 
 def _count(verdicts: Sequence[str], kinds: Sequence[str]) -> str:

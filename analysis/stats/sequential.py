@@ -64,21 +64,27 @@ def _simpson(grid: np.ndarray) -> np.ndarray:
 
 
 def sequential_p(p_values: Sequence[float], shares: Sequence[float]) -> float:
-    """Return the smallest total level at which one of these looks would have rejected.
+    """Return the smallest total level at which one of these looks would have rejected; 1 without a look.
 
-    `p_values` are two-sided, one a look, `shares` the information at each look. A one-sided p is handed over doubled,
-    and the answer halved. Without a look it is 1.
+    A one-sided p is handed over doubled, and the answer halved.
+    """
+    return min([1.0, *total_levels(p_values, shares)])
+
+
+def total_levels(p_values: Sequence[float], shares: Sequence[float]) -> list[float]:
+    """Return for each look the smallest total level at which it would have rejected.
+
+    `p_values` are two-sided, one a look, `shares` the information at each look.
     """
     if len(p_values) != len(shares):
         raise ValueError(f"{len(p_values)} p values for {len(shares)} looks; expected one a look")
     if not shares:
-        return 1.0
+        return []
     tables = _nominal_table(tuple(shares))
-    levels = [
-        np.exp(np.interp(np.log(max(p, 1e-300)), np.log(table), np.log(ALPHAS)))
+    return [
+        float(np.exp(np.interp(np.log(max(p, 1e-300)), np.log(table), np.log(ALPHAS))))
         for p, table in zip(p_values, tables.T, strict=True)
     ]
-    return float(min(1.0, *levels))
 
 
 @cache

@@ -43,7 +43,7 @@ def judge_other_claims(planned: Iterable[Results]) -> dict[str, str]:
                 raise ValueError(f"{results.study.name}: expected one test of claim {compared.claim} in the plan")
             verdict = _judge_at_last_look(results, compared)
             family = FAMILY_OF.get(compared.claim)
-            verdicts[compared.claim] = blocked[family][0] if family in blocked else verdict
+            verdicts[compared.claim] = blocked[family][0] if family in blocked and verdict != NOT_TESTABLE else verdict
     return verdicts
 
 

@@ -7,7 +7,7 @@ from analysis.cells import Cell, Results
 from analysis.stats import significance
 from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast
 from analysis.stats.moderated import moderate
-from analysis.stats.sequential import nominal_levels, sequential_p
+from analysis.stats.sequential import nominal_levels, sequential_p, total_levels
 from experiments.schema.contrasts import LOOKS, NEGATIVE, POSITIVE, PRIMARY, Contrast
 
 BETTER, WORSE, EQUIVALENT, INCONCLUSIVE, NOT_TESTABLE, NOT_RUN = (
@@ -32,11 +32,17 @@ class ContrastVerdict:
     detectable: float | None = None  # at this look, with 80 % power at the first step of Holm's correction
     verdict: str = NOT_RUN
     reason: str = ""
+    declared: int = 0  # seeds of each row
 
     @property
     def published_inside(self) -> bool | None:
         """Whether the 95 % interval holds the paper's effect; None without an interval or a published effect."""
         return self.estimate.holds(self.contrast.published) if self.estimate else None
+
+    @property
+    def has_looks_left(self) -> bool:
+        """Whether its rows declare more seeds than the last complete look had."""
+        return self.estimate is not None and self.estimate.n < self.declared
 
     @property
     def text(self) -> str:
@@ -83,7 +89,7 @@ def _looks(results: Results, contrast: Contrast) -> dict[float, ContrastEstimate
     A look takes the first 5, 10 or 20 seeds of every row. Rows that declare fewer seeds than five are looked at once.
     """
     cells = [results.cells[label, contrast.column] for label in contrast.weights]
-    declared = min(cell.declared_seeds for cell in cells)
+    declared = _declared_seeds(results, contrast)
     looks = {n / LOOKS[-1]: n for n in LOOKS if n <= declared} or {1.0: declared}
     estimates: dict[float, ContrastEstimate] = {}
     for share, n in looks.items():
@@ -118,9 +124,23 @@ def first_seeds(cell: Cell, count: int) -> dict[int, float]:
     return {seed: cell.scores[seed] for seed in seeds if seed in cell.scores}
 
 
+def _declared_seeds(results: Results, contrast: Contrast) -> int:
+    return min(results.cells[label, contrast.column].declared_seeds for label in contrast.weights)
+
+
 def _difference(by_look: Mapping[float, ContrastEstimate]) -> float:
     """Return the sequential p of a difference from 0; 1 without a look, so that Holm counts every primary."""
-    return sequential_p([_or_one(estimate.difference_p()) for estimate in by_look.values()], list(by_look))
+    return sequential_p(_difference_p_values(by_look), list(by_look))
+
+
+def _difference_p_values(by_look: Mapping[float, ContrastEstimate]) -> list[float]:
+    return [_or_one(estimate.difference_p()) for estimate in by_look.values()]
+
+
+def _deciding_estimate(by_look: Mapping[float, ContrastEstimate]) -> ContrastEstimate:
+    """Return the estimate of the look that has the sequential p of a difference, and so its sign."""
+    levels = total_levels(_difference_p_values(by_look), list(by_look))
+    return list(by_look.values())[levels.index(min(levels))]
 
 
 def _equivalence(contrast: Contrast, by_look: Mapping[float, ContrastEstimate]) -> float:
@@ -145,13 +165,14 @@ def _judge(
     within: float | None,
     level: float,
 ) -> ContrastVerdict:
+    declared = _declared_seeds(results, contrast)
     if not by_look:
         verdict, reason = _without_estimate(results, contrast)
-        return ContrastVerdict(contrast=contrast, verdict=verdict, reason=reason)
+        return ContrastVerdict(contrast=contrast, verdict=verdict, reason=reason, declared=declared)
     estimate = list(by_look.values())[-1]
     verdict = INCONCLUSIVE
     if differing is not None and differing < significance.ALPHA:
-        verdict = BETTER if estimate.mean > 0 else WORSE
+        verdict = BETTER if _deciding_estimate(by_look).mean > 0 else WORSE
     elif within is not None and within < significance.ALPHA:
         verdict = EQUIVALENT
     elif contrast.kind == NEGATIVE:
@@ -164,6 +185,7 @@ def _judge(
         equivalence_p=within,
         detectable=None if differing is None else estimate.detectable(nominal_levels(level, tuple(by_look))[-1]),
         verdict=verdict,
+        declared=declared,
     )
 
 
@@ -174,32 +196,48 @@ def _without_estimate(results: Results, contrast: Contrast) -> tuple[str, str]:
     if why:
         return NOT_TESTABLE, "; ".join(dict.fromkeys(why))
     cells = [results.cells[label, contrast.column] for label in contrast.rows]
-    first = min(LOOKS[0], *(cell.declared_seeds for cell in cells))
+    first = min(LOOKS[0], _declared_seeds(results, contrast))
     lacking = [cell for cell in cells if len(first_seeds(cell, first)) < first]
     if lacking:
         return NOT_RUN, "; ".join(f"{c.row}: {len(c.scores)} of {c.declared_seeds} seeds" for c in lacking)
+    if first < 2:
+        return NOT_TESTABLE, "a test needs two seeds of each row, which declare one"
     return NOT_TESTABLE, "the same on every seed: the treatment never acted"
 
 
 def blocked_families(judged: Sequence[ContrastVerdict]) -> dict[str, tuple[str, str]]:
-    """Return what stands in place of a verdict, with its reason, in families with a failed control or one not run.
-
-    A positive control fails that is not detected, a negative one that is.
-    """
-    failed: dict[str, list[str]] = {}
-    waiting: dict[str, list[str]] = {}
-    for verdict in judged:
-        kind, family = verdict.contrast.kind, verdict.contrast.family
-        gain = f"{verdict.estimate.mean:+.2f}" if verdict.estimate else verdict.verdict
-        shown = f"({verdict.contrast.subject}: {gain})"
-        if kind in (POSITIVE, NEGATIVE) and verdict.verdict == NOT_RUN:
-            waiting.setdefault(family, []).append(f"the {kind} {shown}")
-        elif kind == POSITIVE and verdict.verdict != BETTER:
-            failed.setdefault(family, []).append(f"the positive control is not detected {shown}")
-        elif kind == NEGATIVE and verdict.verdict == BETTER:
-            failed.setdefault(family, []).append(f"the negative control helps {shown}")
+    """Return what stands in place of a verdict, with its reason, in families with a failed control or one not run."""
+    problems: dict[tuple[str, str], list[str]] = {}
+    for control in judged:
+        if problem := _control_problem(control):
+            verdict, reason = problem
+            problems.setdefault((verdict, control.contrast.family), []).append(reason)
     return {
-        family: (verdict, "; ".join(why))
-        for verdict, families in ((NOT_RUN, waiting), (NOT_TESTABLE, failed))  # the later one counts
-        for family, why in families.items()
+        family: (verdict, "; ".join(reasons))
+        for stands in (NOT_RUN, NOT_TESTABLE)  # the later one counts
+        for (verdict, family), reasons in problems.items()
+        if verdict == stands
     }
+
+
+def _control_problem(control: ContrastVerdict) -> tuple[str, str] | None:
+    """Return the verdict that a control leaves its family, with the reason; None if it shows what it must.
+
+    A positive control fails that is not detected, a negative one that is or that can't be judged.
+    """
+    kind, estimate = control.contrast.kind, control.estimate
+    if kind not in (POSITIVE, NEGATIVE):
+        return None
+    shown = f"({control.contrast.subject}: {f'{estimate.mean:+.2f}' if estimate else control.verdict})"
+    if control.verdict == NOT_RUN:
+        return NOT_RUN, f"the {kind} {shown}"
+    if kind == POSITIVE and control.verdict != BETTER:
+        so_far = (
+            f" so far, with {estimate.n} of {control.declared} seeds" if estimate and control.has_looks_left else ""
+        )
+        return NOT_TESTABLE, f"the positive control is not detected{so_far} {shown}"
+    if kind == NEGATIVE and control.verdict == BETTER:
+        return NOT_TESTABLE, f"the negative control helps {shown}"
+    if kind == NEGATIVE and control.verdict == NOT_TESTABLE:
+        return NOT_TESTABLE, f"the negative control can't be judged {shown}"
+    return None

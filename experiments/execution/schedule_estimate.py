@@ -158,12 +158,11 @@ def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str,
     """Return the recorded training seconds of each job.
 
     Its own, else the mean of its settings at other seeds, else its epochs times the mean of an epoch of its method on
-    its backbone. Means are over runs on processors: a GPU's would be taken for theirs.
+    its backbone. All are of runs on processors: a GPU's would be taken for theirs.
     """
-    runs = results.drop_duplicates("key")
+    runs = _on_processors(results.drop_duplicates("key"))
     by_key = dict(zip(runs["key"], runs["seconds"], strict=True))
     kind = ["scale", "method", "backbone"]
-    runs = _on_processors(runs)
     alike = runs.groupby([*kind, "settings"])["seconds"].mean().to_dict()
     epochs = runs["settings"].str.extract(r"\bepochs=(\d+)", expand=False).fillna("1").astype(float)
     epoch = runs.assign(seconds=runs["seconds"] / epochs).groupby(kind)["seconds"].mean().to_dict()

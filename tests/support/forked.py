@@ -19,7 +19,7 @@ from typing import IO, Any
 
 FORKS = get_context("forkserver")
 DEEP = ["mlflow.store.tracking.sqlalchemy_store", "transformers.models.bert.modeling_bert"]
-# Without Ray: it draws the ids of nodes and clusters from a state that forks would share with a driver killed before.
+# Without Ray, which seeds its ids when imported: forks would draw those of a driver killed before.
 FORKS.set_forkserver_preload(["torch", "scipy.stats", "datasets", *DEEP])
 
 

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 
 from analysis.cells import join
 from analysis.plots.verdict_strip import PAPERS, verdict_strip
@@ -16,10 +18,18 @@ def claim(name: str, *verdicts: str) -> Claim:
 
 def test_numbers_are_the_claims_of_each_paper_by_verdict() -> None:
     judged = [claim("R1", "supported"), claim("R2", "undecided"), claim("R3", "undecided"), claim("W1", "contradicted")]
-    (axes, *_) = verdict_strip([*judged, claim("E1")], "small").axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == list(PAPERS.values())
-    written = [(round(text.get_position()[1]), text.get_text()) for text in axes.texts]
-    assert written == [(0, "1"), (0, "2"), (1, "1"), (2, "1")]
+    planned = {"R1": "worse", "R2": "equivalent", "R3": "equivalent", "E1": "not testable here"}
+    decides, explores, *_ = verdict_strip([*judged, claim("E1")], planned, "small").axes
+    assert [label.get_text() for label in decides.get_yticklabels()] == list(PAPERS.values())
+    assert numbers(decides) == [(0, 0.5, "1"), (0, 2, "2"), (1, 0.5, "1"), (2, 0.5, "1")]  # W1 is not run yet
+    assert numbers(explores) == [(0, 0.5, "1"), (0, 2, "2"), (1, 0.5, "1"), (2, 0.5, "1")]
+    colours = [to_hex(bar.get_facecolor()) for bar in decides.patches]
+    assert colours == ["#d55e00", "#0072b2", "#ffffff", "#ffffff"]
+    assert [bar.get_hatch() for bar in decides.patches] == [None, None, None, "////"]
+
+
+def numbers(axes: Axes) -> list[tuple[float, float, str]]:
+    return [(text.get_position()[1], text.get_position()[0], text.get_text()) for text in axes.texts]
 
 
 def test_a_claim_counts_once_by_its_strongest_reading() -> None:

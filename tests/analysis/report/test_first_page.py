@@ -173,6 +173,22 @@ def test_once_the_plan_is_run_its_verdicts_stand_on_the_page() -> None:
     assert len(first) == 4
 
 
+def test_a_family_whose_control_failed_is_named_even_if_only_its_controls_are_run() -> None:
+    study = catalogue.single("plan-transfer", "small")
+    lines = lines_of(study).assign(score=0.5)
+    controls = {label for each in study.contrasts if each.kind != "primary" for label in each.rows}
+    keys = {key for row in study.rows if row.label in controls for key in row.keys().values()}
+    results = [join(study, lines[lines["key"].isin(keys)])]
+    assert "2 not testable here, 0 not run yet. A control fails in: transfer." in first_page._planned_sentence(results)
+
+
+@pytest.mark.parametrize(("declared", "expected"), [(20, "transfer (so far, with 5 of 20 seeds)"), (5, "transfer")])
+def test_a_control_with_looks_to_come_has_its_seeds(declared: int, expected: str) -> None:
+    control = Contrast(subject="helps", family="transfer", kind=POSITIVE, plus=("it",), minus=("SimCSE",))
+    judged = ContrastVerdict(contrast=control, estimate=ContrastEstimate(0.1, 1.0, 4, 5), declared=declared)
+    assert first_page._with_seeds("transfer", [judged]) == expected
+
+
 @pytest.mark.slow
 def test_the_html_page_has_the_first_page_and_a_line_for_each_gain(tmp_path: Path) -> None:
     def choose(names: str) -> list[Results]:

@@ -43,14 +43,13 @@ def test_weights_are_those_of_the_groups() -> None:
     assert found.error == pytest.approx(np.sqrt(variances[0] + (variances[1] + variances[2]) / 4))
 
 
-def test_equivalence_is_two_one_sided_tests() -> None:
-    found = ContrastEstimate(mean=0.4, error=0.2, df=8, n=5)
-    lower = stats.t(8).sf((0.4 + 1.0) / 0.2)
-    upper = stats.t(8).cdf((0.4 - 1.0) / 0.2)
-    assert found.equivalence_p(1.0) == pytest.approx(max(lower, upper))
-    beyond = ContrastEstimate(mean=1.2, error=0.2, df=8, n=5).equivalence_p(1.0)
-    assert beyond
-    assert beyond > 0.5
+@pytest.mark.parametrize("mean", [0.4, -0.4, 1.2, -1.2])
+def test_equivalence_is_two_one_sided_tests(mean: float) -> None:
+    lower = stats.t(8).sf((mean + 1.0) / 0.2)
+    upper = stats.t(8).cdf((mean - 1.0) / 0.2)
+    expected = max(lower, upper)
+    assert ContrastEstimate(mean=mean, error=0.2, df=8, n=5).equivalence_p(1.0) == pytest.approx(expected)
+    assert (expected > 0.5) == (abs(mean) > 1)
 
 
 def test_detectable_is_found_with_that_power() -> None:

@@ -67,6 +67,19 @@ def test_seeds_after_the_last_complete_look_are_left_out() -> None:
     assert judge_other_claims([join(study, lines[~lines["key"].isin(seeds[7:])])]) == ALIKE
 
 
+@pytest.mark.usefixtures("working_controls")
+@pytest.mark.slow
+def test_the_last_complete_look_is_the_one_that_decides() -> None:
+    """Ten seeds: disjoint sets order the rows as the others do in the first five, and in all ten the other way."""
+    study = single("plan-orders", "small")
+    lines = ordered(study)
+    keys = [list(row.keys().values()) for row in study.rows]
+    lines = lines[~lines["key"].isin([key for row in keys for key in row[10:]])]
+    later = lines["key"].isin([key for row in keys for key in row[5:]]) & lines["task"].str.endswith("_disjoint")
+    lines.loc[later, "score"] = 2 - 3 * lines.loc[later, "score"]
+    assert judge_other_claims([join(study, lines)]) == ALIKE | {"S1": "contradicted"}
+
+
 @pytest.mark.slow
 def test_a_family_whose_controls_failed_has_no_verdict() -> None:
     study, controls = single("plan-orders", "small"), single("plan-scoring", "small")
@@ -85,6 +98,9 @@ def test_a_family_whose_controls_are_not_run_waits() -> None:
     assert judge_other_claims(planned) == dict.fromkeys(ORDERS, "not run yet")
 
 
-def test_what_can_t_be_run_is_not_testable() -> None:
-    study = single("plan-costs", "small")
-    assert judge_other_claims([join(study, lines_of(study))])["E11"] == "not testable here"
+def test_what_can_t_be_run_is_not_testable(monkeypatch: pytest.MonkeyPatch) -> None:
+    study, controls = single("plan-costs", "small"), single("plan-scoring", "small")
+    planned = [join(study, lines_of(study)), join(controls, lines_of(controls).iloc[:0])]
+    assert judge_other_claims(planned)["E11"] == "not testable here"
+    monkeypatch.setitem(other_claims.FAMILY_OF, "E11", controls.contrasts[0].family)  # whose controls are not run
+    assert judge_other_claims(planned)["E11"] == "not testable here"

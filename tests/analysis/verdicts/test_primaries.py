@@ -11,6 +11,7 @@ from scipy import stats
 
 from analysis.cells import Results, join
 from analysis.report.plan_tables import states_sentence
+from analysis.stats.contrast_tests import ContrastEstimate
 from analysis.stats.moderated import moderate
 from analysis.stats.sequential import nominal_levels
 from analysis.verdicts.primaries import (
@@ -21,6 +22,7 @@ from analysis.verdicts.primaries import (
     NOT_TESTABLE,
     WORSE,
     ContrastVerdict,
+    _moderate_looks,
     judge_contrasts,
 )
 from experiments.results.csv_record import RESULTS
@@ -138,6 +140,23 @@ def test_a_family_waits_for_both_of_its_controls(control: Contrast) -> None:
     assert one.estimate
 
 
+def test_a_positive_control_with_looks_to_come_is_not_detected_so_far() -> None:
+    blind = {"base": 50.0, "oracle": 50.0, "noise": 50.0, "ours": 52.0}
+    assert " not detected so far, with 5 of 10 seeds (" in judged(52.0, means=blind, lacking=1).reason
+    assert " not detected (" in judged(52.0, means=blind).reason
+
+
+def test_a_family_whose_negative_control_can_not_be_judged_shows_nothing() -> None:
+    never_acted = replace(CONTROLS[1], plus=("twin",), paired=True)
+    one = judge_contrasts([scored({**MEANS, "twin": 50.0, "ours": 52.0}, CONTROLS[0], never_acted, contrast())])[-1]
+    assert one.verdict == NOT_TESTABLE
+    assert one.reason.startswith("the negative control can't be judged (does not: not testable here)")
+
+
+def test_rows_of_one_seed_are_not_tested() -> None:
+    assert judged(52.0, seeds=1).reason == "a test needs two seeds of each row, which declare one"
+
+
 def test_controls_in_another_study_count() -> None:
     blind = {"base": 50.0, "oracle": 50.0, "noise": 50.0}
     studies = [scored(blind, *CONTROLS), scored({"base": 50.0, "ours": 52.0}, contrast())]
@@ -155,6 +174,33 @@ def test_p_values_are_welchs_under_the_bounds_and_holms_over_primaries_and_posit
     assert (
         last * 0.5 < one.difference_p < last * 2
     )  # the last look's level is nearly the whole, the first p of Holm's two
+
+
+def test_one_look_of_fewer_seeds_than_five_has_the_tests_own_p_values() -> None:
+    """Holm's last p, after two positive controls', is the primary's own; equivalence counts only the primary."""
+    again = replace(CONTROLS[0], subject="helps again", paired=True)
+    results = scored({**MEANS, "ours": 50.3}, *CONTROLS, again, contrast(), seeds=3)
+    one = judge_contrasts([results])[-1]
+    ours, base = (np.array(list(results.cells[label, "stsb"].scores.values())) for label in ("ours", "base"))
+    assert one.difference_p == pytest.approx(stats.ttest_ind(ours, base, equal_var=False).pvalue, rel=1e-3)
+    one_sided = [
+        stats.ttest_ind(ours, base + margin, equal_var=False, alternative=side).pvalue
+        for margin, side in ((1.0, "less"), (-1.0, "greater"))
+    ]
+    assert one.equivalence_p == pytest.approx(max(one_sided), rel=1e-3)
+
+
+def test_a_difference_that_an_early_look_detects_keeps_its_sign() -> None:
+    """Five seeds 2 points above with hardly any spread, five far below: not "worse" by the evidence for "better"."""
+    results = scored({**MEANS, "ours": 50.0}, *CONTROLS, contrast(paired=True))
+    base, ours = (results.cells[label, "stsb"] for label in ("base", "ours"))
+    gains = [2 + i / 1e5 for i in range(5)] + [-5.0, -6.0, -7.0, -8.0, -9.0]
+    scores = {seed: score + gain for (seed, score), gain in zip(base.scores.items(), gains, strict=True)}
+    changed = replace(results, cells={**results.cells, ("ours", "stsb"): replace(ours, scores=scores)})
+    one = judge_contrasts([changed])[-1]
+    assert one.estimate
+    assert one.estimate.mean < 0
+    assert one.verdict == BETTER
 
 
 def test_the_seed_pairs_rows_only_where_the_contrast_says_so() -> None:
@@ -184,6 +230,24 @@ def test_moderated_variances_are_those_of_contrasts_of_one_kind() -> None:
     assert len(changed) == len(unpaired) == 8
     p_values = {v.contrast: v.difference_p for v in plain}
     assert any(v.difference_p != p_values[v.contrast] for v in moderated)
+
+
+def test_variances_are_moderated_at_every_look_within_a_column() -> None:
+    columns = {"stsb": 0.3, "sickr": 3.0}
+    looks = {
+        replace(contrast(f"row{i}"), column=column): {
+            share: ContrastEstimate(1.0, error * (1 + i) * share, 8, 5) for share in (0.25, 0.5)
+        }
+        for column, error in columns.items()
+        for i in range(5)
+    }
+    moderated = _moderate_looks(looks)
+    for column in columns:
+        for share in (0.25, 0.5):
+            plain = {c: by_look[share] for c, by_look in looks.items() if c.column == column}
+            alone = {c: by_look[share] for c, by_look in moderated.items() if c.column == column}
+            assert alone == moderate(plain)
+            assert alone != plain
 
 
 def test_a_contrast_without_a_row_is_refused() -> None:

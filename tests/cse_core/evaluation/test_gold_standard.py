@@ -1,7 +1,7 @@
 """Public encoders whose scores are known from other people's code: our evaluation must give the same.
 
 all-MiniLM-L6-v2 comes with the extra `gold`; SimCSE's checkpoints and BERT are scored where the Hugging Face cache has
-them. CSE_GOLD_ALL=1 adds the other sets; without it, TREC and two of STS are scored, one with parts.
+them: on TREC, sts13 (which has parts) and stsb, with CSE_GOLD_ALL=1 on the other sets too.
 """
 
 import os

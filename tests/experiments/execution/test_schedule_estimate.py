@@ -43,6 +43,8 @@ def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
     slower = frame(second).assign(seconds=30.0)
     both = pd.concat([frame(first), slower])
     assert seconds_for([first, second], both) == pytest.approx(40)
+    unknown = jobs_of([study(row("c", replace(BASE, method=WhitenedCSE())))])
+    assert seconds_for([first, *unknown.values()], frame(first)) == pytest.approx(10 * (1 + len(unknown)))
     third = jobs_of([study(row("a", replace(BASE, learning_rate=1.0)))])
     assert measured_seconds_of(third.values(), both) == dict.fromkeys(third, 20)
     assert set(measured_seconds_of(jobs_of([study(row("b", TAUGHT))]).values(), both).values()) == {
@@ -63,6 +65,7 @@ def test_other_seeds_count_first_then_an_epoch_and_never_a_gpu() -> None:
     assert measured_seconds_of([new], pd.concat([short, long, fast])) == {new.key: 17}
     assert measured_seconds_of([new], pd.concat([short, fast])) == {new.key: 20}
     assert measured_seconds_of([new], fast) == {new.key: None}
+    assert measured_seconds_of([new], fast.assign(key=new.key)) == {new.key: None}
 
 
 @pytest.mark.slow

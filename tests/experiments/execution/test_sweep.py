@@ -187,7 +187,10 @@ def test_dry_run_and_list_start_nothing(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(Options(studies=("rankcse-table4",), dry_run=True, mlruns=tmp_path)) == 0
     assert "34 runs, 0 done, 34 to do" in capsys.readouterr().out
     assert main(Options(list=True, mlruns=tmp_path)) == 0
-    assert "rankcse-table6" in capsys.readouterr().out
+    listed = [line.split("│") for line in capsys.readouterr().out.splitlines()]
+    claims = {cells[1].strip(): cells[3].split() for cells in listed if len(cells) > 3}
+    assert "R4" in claims["rankcse-table4"]
+    assert claims["plan-ranks"] == ["E3", "E8", "E12", "E13"]  # not its controls
     assert not (tmp_path / "store").exists()
     assert not (tmp_path / "mlflow.db").exists()
 
