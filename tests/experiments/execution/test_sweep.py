@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -93,7 +92,8 @@ def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturb
             workers = workers_of(process)
             process.send_signal(kind)
             process.send_signal(signal.SIGCONT)
-            time.sleep(5)  # a run that ends before the driver sees the signal would be a finished one
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a run that ends before would be a finished one
+                process.wait(timeout=120)
             signal_all(workers, signal.SIGCONT)
             process.wait(timeout=600)
     assert process.returncode == (-signal.SIGKILL if kind == signal.SIGKILL else 130), log.read_text()
