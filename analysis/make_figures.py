@@ -17,6 +17,7 @@ from analysis.plots.figure_data import FigureData, curves_of
 from analysis.report.search_tables import searches_with_trials
 from analysis.verdicts.claims import judge_claims
 from analysis.verdicts.method_gains import method_gains
+from analysis.verdicts.other_claims import planned_verdicts
 from experiments.cli.command import run_command
 from experiments.results import csv_record, manifest
 from experiments.results.manifest import Manifest
@@ -101,7 +102,7 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     from analysis.plots import style  # lazy: slow import
     from analysis.plots.gain_intervals import forest  # lazy: slow import
     from analysis.plots.search_history import searches  # lazy: slow import
-    from analysis.plots.verdict_strip import planned_verdicts, verdict_strip  # lazy: slow import
+    from analysis.plots.verdict_strip import verdict_strip  # lazy: slow import
 
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
     studies = catalogue.choose_studies(["all"], scale)

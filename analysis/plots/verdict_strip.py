@@ -1,19 +1,17 @@
 """Draw how many claims of each paper have which verdict, in the plan and in the exploratory study."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from analysis.cells import Results
 from analysis.plots import style
-from analysis.verdicts.claims import PAPERS, Claim, count_verdicts
-from analysis.verdicts.other_claims import CONTRADICTED, SUPPORTED, judge_other_claims
-from analysis.verdicts.primaries import BETTER, EQUIVALENT, INCONCLUSIVE, NOT_RUN, NOT_TESTABLE, WORSE, judge_contrasts
-from experiments.schema.contrasts import PRIMARY
+from analysis.verdicts.claims import PAPERS, Claim
+from analysis.verdicts.other_claims import CONTRADICTED, SUPPORTED
+from analysis.verdicts.primaries import BETTER, EQUIVALENT, INCONCLUSIVE, NOT_RUN, NOT_TESTABLE, WITHIN, WORSE
 
 EDGE: dict[str, Any] = {"edgecolor": style.INK, "linewidth": 0.5}
 # The words of both studies, and whether a part's number is light on it.
@@ -27,18 +25,11 @@ LOOKS: dict[tuple[str, ...], tuple[dict[str, Any], bool]] = {
 }
 
 
-def planned_verdicts(planned: Iterable[Results]) -> dict[str, str]:
-    """Return the plan's verdict on each claim."""
-    planned = list(planned)
-    primaries = {v.contrast.subject: v.verdict for v in judge_contrasts(planned) if v.contrast.kind == PRIMARY}
-    return primaries | judge_other_claims(planned)
-
-
 def verdict_strip(judged: Sequence[Claim], planned: Mapping[str, str], scale: str) -> Figure:
     """Draw two panels, each with a bar for each paper, divided by verdict, with the number of claims in each part."""
     figure, (decides, explores) = style.panels(2, 2, height=1.7, sharex=True, sharey=True)
-    _draw_bars(decides, {claim.id: planned.get(claim.id, NOT_RUN) for claim in judged})
-    _draw_bars(explores, {claim.id: next(iter(count_verdicts([claim]))) for claim in judged})
+    _draw_bars(decides, {claim.id: planned.get(claim.id, NOT_RUN).removesuffix(WITHIN) for claim in judged})
+    _draw_bars(explores, {claim.id: claim.verdict for claim in judged})
     decides.set(title="planned: decides", xlabel="claims")
     explores.set(title="exploratory: the papers' tables", xlabel="claims")
     decides.set_yticks(range(len(PAPERS)), list(PAPERS.values()))

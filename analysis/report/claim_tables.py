@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from analysis.cells import Results
 from analysis.report.formats import DASH, Grid, markdown
 from analysis.report.verdict_tables import outcome
-from analysis.verdicts.claims import PAPERS, VERDICTS, Claim, count_verdicts, judge_claims
-from analysis.verdicts.other_claims import judge_other_claims
-from analysis.verdicts.primaries import judge_contrasts
-from experiments.schema.contrasts import PRIMARY
+from analysis.verdicts.claims import PAPERS, VERDICTS, Claim, judge_claims
+from analysis.verdicts.other_claims import planned_verdicts
 from experiments.schema.study import Study
 
 
@@ -28,9 +26,7 @@ class ClaimLine:
 
 def claim_lines(studies_results: Iterable[Results], planned: Iterable[Results]) -> list[ClaimLine]:
     """Return every claim in the order of CLAIMS.md."""
-    planned = list(planned)
-    verdicts = judge_other_claims(planned)
-    verdicts |= {v.contrast.subject: v.text for v in judge_contrasts(planned) if v.contrast.kind == PRIMARY}
+    verdicts = planned_verdicts(planned)
     return [_claim_line(claim, verdicts.get(claim.id, DASH)) for claim in judge_claims(studies_results)]
 
 
@@ -40,7 +36,7 @@ def _claim_line(claim: Claim, planned: str) -> ClaimLine:
         id=claim.id,
         text=claim.text,
         paper=PAPERS[claim.id[0]],
-        verdict=next(iter(count_verdicts([claim]))),
+        verdict=claim.verdict,
         details="; ".join(texts) or DASH,
         planned=planned,
         studies=claim.studies,

@@ -98,9 +98,7 @@ def _planned_sentence(planned: Sequence[Results]) -> str:
 def _with_seeds(family: str, judged: Sequence[ContrastVerdict]) -> str:
     """Name a family, and the seeds of its positive control if further looks at it are declared."""
     (control,) = (v for v in judged if v.contrast.family == family and v.contrast.kind == POSITIVE)
-    if control.estimate is None or not control.has_looks_left:
-        return family
-    return f"{family} (so far, with {control.estimate.n} of {control.declared} seeds)"
+    return f"{family} ({control.so_far})" if control.so_far else family
 
 
 def _count(verdicts: Sequence[str], kinds: Sequence[str]) -> str:

@@ -40,6 +40,11 @@ class Claim:
     verdicts: tuple[Overall, ...]
     studies: tuple[Study, ...]
 
+    @property
+    def verdict(self) -> str:
+        """Contradicted if any reading is, supported if any is, if only where tested, and none is contradicted."""
+        return _strongest({reading.verdict for reading in self.verdicts})
+
 
 def judge_claims(studies_results: Iterable[Results]) -> tuple[Claim, ...]:
     """Return every claim with its verdicts over all studies that judge it, in the order of CLAIMS.md.
@@ -62,11 +67,8 @@ def judge_claims(studies_results: Iterable[Results]) -> tuple[Claim, ...]:
 
 
 def count_verdicts(judged: Iterable[Claim]) -> Counter[str]:
-    """Count claims by verdict: contradicted if any reading is, supported if any is and none is contradicted.
-
-    Claims that are supported where they could be tested count as supported.
-    """
-    return Counter(_strongest({reading.verdict for reading in claim.verdicts}) for claim in judged)
+    """Count claims by verdict."""
+    return Counter(claim.verdict for claim in judged)
 
 
 def _strongest(verdicts: set[str]) -> str:

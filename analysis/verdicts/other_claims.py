@@ -16,7 +16,7 @@ from analysis.verdicts.primaries import (
     judge_contrasts,
 )
 from experiments.plan.plan_orders import FAMILY_OF
-from experiments.schema.contrasts import LOOKS
+from experiments.schema.contrasts import LOOKS, PRIMARY
 from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
 
 SUPPORTED, CONTRADICTED = "supported", "contradicted"
@@ -26,6 +26,13 @@ WORDS = {
     "undecided": INCONCLUSIVE,
     significance.NOT_TESTED: NOT_TESTABLE,
 }
+
+
+def planned_verdicts(planned: Iterable[Results]) -> dict[str, str]:
+    """Return the plan's verdict on every claim, a contrast's as its `text` has it."""
+    planned = list(planned)
+    primaries = {v.contrast.subject: v.text for v in judge_contrasts(planned) if v.contrast.kind == PRIMARY}
+    return primaries | judge_other_claims(planned)
 
 
 def judge_other_claims(planned: Iterable[Results]) -> dict[str, str]:

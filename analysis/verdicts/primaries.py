@@ -19,6 +19,7 @@ BETTER, WORSE, EQUIVALENT, INCONCLUSIVE, NOT_TESTABLE, NOT_RUN = (
     "not run yet",
 )
 DECIDED = (BETTER, WORSE, EQUIVALENT)
+WITHIN = ", by less than the margin"  # stands after a difference's verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,15 +41,17 @@ class ContrastVerdict:
         return self.estimate.holds(self.contrast.published) if self.estimate else None
 
     @property
-    def has_looks_left(self) -> bool:
-        """Whether its rows declare more seeds than the last complete look had."""
-        return self.estimate is not None and self.estimate.n < self.declared
+    def so_far(self) -> str:
+        """The seeds of the last complete look in words, if its rows declare more; else nothing."""
+        if self.estimate is None or self.estimate.n >= self.declared:
+            return ""
+        return f"so far, with {self.estimate.n} of {self.declared} seeds"
 
     @property
     def text(self) -> str:
         """The verdict, and whether a difference is smaller than the margin, by its estimate, not its interval."""
         small = self.verdict in (BETTER, WORSE) and self.estimate and abs(self.estimate.mean) < self.contrast.margin
-        return f"{self.verdict}, by less than the margin" if small else self.verdict
+        return self.verdict + WITHIN if small else self.verdict
 
 
 def judge_contrasts(studies: Iterable[Results], *, moderated: bool = False) -> tuple[ContrastVerdict, ...]:
@@ -232,10 +235,7 @@ def _control_problem(control: ContrastVerdict) -> tuple[str, str] | None:
     if control.verdict == NOT_RUN:
         return NOT_RUN, f"the {kind} {shown}"
     if kind == POSITIVE and control.verdict != BETTER:
-        so_far = (
-            f" so far, with {estimate.n} of {control.declared} seeds" if estimate and control.has_looks_left else ""
-        )
-        return NOT_TESTABLE, f"the positive control is not detected{so_far} {shown}"
+        return NOT_TESTABLE, " ".join(filter(None, ("the positive control is not detected", control.so_far, shown)))
     if kind == NEGATIVE and control.verdict == BETTER:
         return NOT_TESTABLE, f"the negative control helps {shown}"
     if kind == NEGATIVE and control.verdict == NOT_TESTABLE:

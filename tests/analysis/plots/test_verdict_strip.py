@@ -18,7 +18,12 @@ def claim(name: str, *verdicts: str) -> Claim:
 
 def test_numbers_are_the_claims_of_each_paper_by_verdict() -> None:
     judged = [claim("R1", "supported"), claim("R2", "undecided"), claim("R3", "undecided"), claim("W1", "contradicted")]
-    planned = {"R1": "worse", "R2": "equivalent", "R3": "equivalent", "E1": "not testable here"}
+    planned = {
+        "R1": "worse, by less than the margin",
+        "R2": "equivalent",
+        "R3": "equivalent",
+        "E1": "not testable here",
+    }
     decides, explores, *_ = verdict_strip([*judged, claim("E1")], planned, "small").axes
     assert [label.get_text() for label in decides.get_yticklabels()] == list(PAPERS.values())
     assert numbers(decides) == [(0, 0.5, "1"), (0, 2, "2"), (1, 0.5, "1"), (2, 0.5, "1")]  # W1 is not run yet
