@@ -1,7 +1,7 @@
 """The options of sweep.py, and what is refused before anything is read or started."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import tyro
@@ -10,6 +10,18 @@ from experiments.cli.options import above_zero, at_least, check_device, whole_gp
 from experiments.schema.study_parts import Parts
 from experiments.storage.record_folders import FRESH, MLRUNS, TRIAL, folder_of
 from experiments.storage.retries import SHARE_SECONDS
+
+ONE_OF = ("audit", "rerun", "search", "plan")  # what to do in place of running studies
+BELONGS_TO = {
+    "audit_seed": "audit",
+    "audit_report": "audit",
+    "trials": "search",
+    "minutes": "search",
+    "gpus": "plan",
+    "price": "plan",
+    "gpu_memory": "plan",
+    "seconds_per_run": "plan",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +132,23 @@ def in_own_record(options: Options) -> Options:
     return options
 
 
+def _check_together(options: Options) -> None:
+    """Refuse options that would be ignored beside another, or without the one that they belong to."""
+    chosen = [name for name in ONE_OF if getattr(options, name)]
+    shown = [name for name in ("list", "dry_run") if getattr(options, name)]
+    ignored = chosen[1:] or (shown if {"audit", "rerun"} & {*chosen} else [])
+    if ignored:
+        raise ValueError(f"{_flag(chosen[0])}: expected no {_flag(ignored[0])} beside it")
+    for field in fields(options):
+        owner = BELONGS_TO.get(field.name)
+        if owner and getattr(options, field.name) != field.default and not getattr(options, owner):
+            raise ValueError(f"{_flag(field.name)}: expected {_flag(owner)} beside it")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
 def check(options: Options) -> None:
     """Refuse invalid values before anything is read or started."""
     at_least(0, workers=options.workers, price=options.price, share_seconds=options.share_seconds)
@@ -132,8 +161,6 @@ def check(options: Options) -> None:
     whole_gpus(gpus_per_run=options.gpus_per_run)
     at_least(1, trials=options.trials)
     above_zero(minutes=options.minutes)
-    if (options.trials or options.minutes) and not options.search:
-        raise ValueError("--trials, --minutes: expected --search beside them")
     at_least(0, max_steps=options.max_steps, corpus_lines=options.corpus_lines)
     for seed in options.seeds:
         at_least(1 if len(options.seeds) == 1 else 0, seeds=seed)
@@ -148,4 +175,5 @@ def check(options: Options) -> None:
         )
     if options.cluster and (not options.dry_run or options.search or options.audit):
         raise ValueError(f"--cluster {options.cluster}: expected --dry-run beside it, and studies")
+    _check_together(options)
     check_device(options.device, options.address)
