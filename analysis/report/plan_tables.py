@@ -1,11 +1,23 @@
 """The plan as a table, and its verdicts: a line a contrast."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
+from analysis.report.verdict_tables import others_grid
 from analysis.stats.significance import Interval
-from analysis.verdicts.primaries import ContrastVerdict, judge_contrasts
+from analysis.verdicts.other_claims import CONTRADICTED, SUPPORTED, judge_other_claims, judge_others
+from analysis.verdicts.primaries import (
+    DECIDED,
+    INCONCLUSIVE,
+    NOT_RUN,
+    NOT_TESTABLE,
+    WITHIN,
+    ContrastVerdict,
+    blocked_families,
+    judge_contrasts,
+)
 from experiments.schema.columns import column
 from experiments.schema.contrasts import PRIMARY, Contrast
 from experiments.schema.study import Study
@@ -14,14 +26,18 @@ LETTERS = ("R", "E", "W", "C", "S")  # of the papers' claims, and of this projec
 
 
 def plan_block(name: str, estimate: Sequence[Results]) -> str:
-    """Return the plan's contrasts ("contrasts"), their verdicts ("verdicts"), or a paper's in words, by its letter."""
+    """Return the plan's contrasts ("contrasts"), their verdicts ("verdicts"), those of the claims without a contrast
+    ("others"), or a paper's in words, by its letter.
+    """
     if name == "contrasts":
         return markdown(plan_grid([results.study for results in estimate]))
     if name == "verdicts":
         return markdown(verdicts_grid(judge_contrasts(estimate), judge_contrasts(estimate, moderated=True)))
+    if name == "others":
+        return markdown(others_grid(judge_others(estimate)))
     if name in LETTERS:
         return states_sentence(name, judge_contrasts(estimate))
-    raise ValueError(f"plan: no block {name!r}; there are contrasts, verdicts and {', '.join(LETTERS)}")
+    raise ValueError(f"plan: no block {name!r}; there are contrasts, verdicts, others and {', '.join(LETTERS)}")
 
 
 def states_sentence(letter: str, judged: Sequence[ContrastVerdict]) -> str:
@@ -34,6 +50,46 @@ def states_sentence(letter: str, judged: Sequence[ContrastVerdict]) -> str:
     seeds = f" ({', '.join(map(str, counts))} seeds)" if counts else ""
     states = "; ".join(f"{', '.join(named)} {state}" for state, named in claims.items())
     return f"In the plan{seeds}: {states}."
+
+
+def planned_sentence(planned: Sequence[Results]) -> str:
+    """Return how many contrasts and other claims have which verdict, after how many seeds, and which controls fail."""
+    judged = judge_contrasts(planned)
+    primaries = [verdict for verdict in judged if verdict.contrast.kind == PRIMARY]
+    others = list(judge_other_claims(planned).values())
+    blocked = {family: why for family, (verdict, why) in blocked_families(judged).items() if verdict == NOT_TESTABLE}
+    open_ones = (INCONCLUSIVE, NOT_TESTABLE, NOT_RUN)
+    failing = ", ".join(_failure_text(family, blocked[family]) for family in sorted(blocked))
+    failing = f" A control fails in: {failing}." if failing else ""
+    return (
+        f"{len(primaries)} contrasts, fixed before their runs, tested after up to 20 seeds{_seeds_text(primaries)}: "
+        f"{_count([verdict.verdict for verdict in primaries], (*DECIDED, *open_ones), _smaller(primaries))}.{failing} "
+        f"{len(others)} claims about orders, trends, spreads and costs: "
+        f"{_count(others, (SUPPORTED, CONTRADICTED, *open_ones))}."
+    )
+
+
+def _seeds_text(primaries: Sequence[ContrastVerdict]) -> str:
+    """Say how many contrasts have how many seeds at their last look."""
+    seeds = Counter(verdict.estimate.n for verdict in primaries if verdict.estimate)
+    counts = [f"{count} after {n}" for n, count in sorted(seeds.items(), reverse=True)]
+    return f" ({', '.join(counts)} so far)" if counts else ""
+
+
+def _smaller(primaries: Sequence[ContrastVerdict]) -> Counter[str]:
+    """Count, for each verdict of a difference, those that are smaller than their margin."""
+    return Counter(verdict.verdict for verdict in primaries if verdict.text.endswith(WITHIN))
+
+
+def _failure_text(family: str, reason: str) -> str:
+    """Name a family and which of its controls fail, without their numbers."""
+    problems = [each.partition(" (")[0] for each in reason.split("; ")]
+    return f"{family} ({'; '.join(problems)})"
+
+
+def _count(verdicts: Sequence[str], kinds: Sequence[str], smaller: Mapping[str, int] | None = None) -> str:
+    within = {kind: f" ({count}{WITHIN.replace(',', '')})" for kind, count in (smaller or {}).items()}
+    return ", ".join(f"{verdicts.count(kind)} {kind}{within.get(kind, '')}" for kind in kinds)
 
 
 def plan_grid(studies: Sequence[Study]) -> Grid:
@@ -106,10 +162,10 @@ def _verdict_line(verdict: ContrastVerdict) -> tuple[str, ...]:
 
 
 def _published_text(verdict: ContrastVerdict) -> str:
-    if verdict.contrast.published is None:
+    if verdict.published_effect is None:
         return DASH
     where = {True: ", inside", False: ", excluded", None: ""}[verdict.published_inside]
-    return f"{number(verdict.contrast.published, sign=True)}{where}"
+    return f"{number(verdict.published_effect, sign=True)}{where}"
 
 
 def _verdict_text(verdict: ContrastVerdict) -> str:

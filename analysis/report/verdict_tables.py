@@ -8,7 +8,8 @@ from analysis.report.study_tables import name_of
 from analysis.stats import significance
 from analysis.stats.resampling import Estimate
 from analysis.verdicts.claims import Overall, overall
-from analysis.verdicts.comparisons import AGREES, BINS, Verdict, judge
+from analysis.verdicts.comparisons import AGREES, BINS, Verdict, cost_range, judge
+from analysis.verdicts.other_claims import OtherVerdict
 from experiments.schema.columns import column
 from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
 
@@ -58,6 +59,35 @@ def how_judged(judged: Sequence[Verdict]) -> str:
         "Smallest detectable: the difference found with 80 % power by the first step of this correction, had the "
         "observed deviation been the true one."
     )
+
+
+def others_grid(judged: Sequence[OtherVerdict]) -> Grid:
+    """Return the plan's claims without a contrast: estimate, interval, seeds, what would decide, verdict."""
+    header = ("claim", "what is tested", "estimate", "95 % interval", "seeds", "what would decide", "verdict")
+    lines = []
+    for each in judged:
+        what, where = _comparison_names(each.compared)
+        estimate, band, *_ = _estimate_texts(each.tested, 1) if each.tested else (DASH, DASH)
+        seeds = each.tested.seeds if each.tested else "0"
+        what = what if where == DASH else f"{what}: {where}"
+        lines.append((each.compared.claim, what, estimate, band, seeds, _would_decide(each), each.verdict))
+    return Grid("", header, tuple(lines))
+
+
+def _would_decide(judged: OtherVerdict) -> str:
+    """Return which estimate would decide a claim, and for deviations which true ratio would with 80 % power."""
+    compared, estimate = judged.compared, judged.tested.estimate if judged.tested else None
+    if isinstance(compared, Cost):
+        return f"quartiles {cost_range(compared)}, or both outside"
+    if isinstance(compared, Order):
+        return f"an interval from {AGREES}, or below it"
+    if isinstance(estimate, significance.Spread):
+        observed, true = significance.detectable_spread(*estimate.n)
+        return f"a ratio up to {number(observed)} (80 % power: a true one of {number(true)})"
+    if isinstance(estimate, Estimate):
+        points = len(compared.over) if isinstance(compared, Trend) else BINS
+        return f"a correlation from {number(significance.least_rank_correlation(points))} over {points} points"
+    return DASH
 
 
 def _count_tested(judged: Sequence[Verdict]) -> int:

@@ -132,6 +132,15 @@ def spread(first: Sequence[float], second: Sequence[float], *, level: float = LE
     return Spread(ratio, Interval(low, high), p, (a.n, b.n))
 
 
+def detectable_spread(first: int, second: int) -> tuple[float, float]:
+    """Which sd(first) / sd(second) below 1 do n seeds a side show? The largest one that is significant when observed,
+    and the true one that is with 80 % power.
+    """
+    law = scipy.stats.f(first - 1, second - 1)
+    significant = float(law.ppf(ALPHA / 2))
+    return math.sqrt(significant), math.sqrt(significant / float(law.ppf(POWER)))
+
+
 def expected_maximum(scores: Sequence[float]) -> np.ndarray:
     """What is the best of k of these n trials expected to score? (n,), for k = 1 to n.
 
@@ -191,6 +200,11 @@ def published_verdict(published: float, interval: Interval | None) -> str:
     if published > interval.high:
         return "above"
     return "below" if published < interval.low else "within"
+
+
+def least_rank_correlation(points: int) -> float:
+    """Which rank correlation of this number of points differs from 0? The smallest one, by normal approximation."""
+    return float(scipy.stats.norm.ppf(1 - ALPHA / 2)) / math.sqrt(points - 1)
 
 
 def comparison_verdict(effect: float, adjusted_p: float | None) -> str:

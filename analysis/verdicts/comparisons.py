@@ -140,10 +140,19 @@ def judge_cost(results: Results, cost: Cost) -> Verdict:
     if cost.at_most:
         verdict = "supported" if high <= cost.times else "contradicted" if low > cost.times else "undecided"
     else:
-        least, most = (cost.times * (1 + sign * COST_TOLERANCE) for sign in (-1, 1))
+        least, most = _same_cost(cost)
         outside = high < least or low > most
         verdict = "contradicted" if outside else "supported" if least <= low and high <= most else "undecided"
     return replace(blank, estimate=ratio, seeds=f"{ratio.n[0]} turns", verdict=verdict)
+
+
+def cost_range(cost: Cost) -> str:
+    """Return in words where a benchmark's quartiles support the claim."""
+    return f"up to {cost.times:g}" if cost.at_most else "from {:.2f} to {:.2f}".format(*_same_cost(cost))
+
+
+def _same_cost(cost: Cost) -> tuple[float, float]:
+    return cost.times * (1 - COST_TOLERANCE), cost.times * (1 + COST_TOLERANCE)
 
 
 def _on_common_seeds(better: Cell, worse: Cell) -> tuple[list[float], list[float]]:
@@ -220,9 +229,9 @@ def _test_bins(blank: Verdict, better: Cell, worse: Cell) -> Verdict:
 
 def _rank_verdict(blank: Verdict, rho: float, points: int, seeds: int) -> Verdict:
     """Test a rank correlation of `points` points by its normal approximation."""
-    error, norm = 1 / math.sqrt(points - 1), scipy.stats.norm
-    band = significance.Interval(*(max(-1.0, min(1.0, rho + sign * norm.ppf(0.975) * error)) for sign in (-1, 1)))
-    p = float(2 * norm.sf(abs(rho) / error))
+    half, error = significance.least_rank_correlation(points), 1 / math.sqrt(points - 1)
+    band = significance.Interval(*(max(-1.0, min(1.0, rho + sign * half)) for sign in (-1, 1)))
+    p = float(2 * scipy.stats.norm.sf(abs(rho) / error))
     return replace(blank, estimate=Estimate(rho, band), seeds=str(seeds), p=p, effect=rho)
 
 

@@ -1,12 +1,12 @@
 """The plan's verdicts on claims that no contrast of means decides: orders, trends, spreads and costs."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 from analysis.cells import Results
 from analysis.stats import significance
-from analysis.verdicts.comparisons import judge
+from analysis.verdicts.comparisons import Verdict, judge
 from analysis.verdicts.primaries import (
     INCONCLUSIVE,
     NOT_RUN,
@@ -28,6 +28,15 @@ WORDS = {
 }
 
 
+@dataclass(frozen=True)
+class OtherVerdict:
+    """The plan's verdict on a claim that no contrast decides; `tested` has the estimate, None before the first look."""
+
+    compared: Comparison | Finding
+    verdict: str
+    tested: Verdict | None
+
+
 def planned_verdicts(planned: Iterable[Results]) -> dict[str, str]:
     """Return the plan's verdict on every claim, a contrast's as its `text` has it."""
     planned = list(planned)
@@ -36,6 +45,11 @@ def planned_verdicts(planned: Iterable[Results]) -> dict[str, str]:
 
 
 def judge_other_claims(planned: Iterable[Results]) -> dict[str, str]:
+    """Return the word of each of these claims' verdicts."""
+    return {judged.compared.claim: judged.verdict for judged in judge_others(planned)}
+
+
+def judge_others(planned: Iterable[Results]) -> tuple[OtherVerdict, ...]:
     """Return the verdict on each claim that the plan's studies judge by a comparison or a finding.
 
     Claims of a family whose controls failed are not testable, and of one whose controls are not run, not run; costs,
@@ -43,23 +57,26 @@ def judge_other_claims(planned: Iterable[Results]) -> dict[str, str]:
     """
     planned = list(planned)
     blocked = blocked_families(judge_contrasts(planned))
-    verdicts: dict[str, str] = {}
+    verdicts: dict[str, OtherVerdict] = {}
     for results in planned:
         for compared in (*results.study.comparisons, *results.study.findings):
             if compared.claim in verdicts:
                 raise ValueError(f"{results.study.name}: expected one test of claim {compared.claim} in the plan")
-            verdict = _judge_at_last_look(results, compared)
+            tested = _judge_at_last_look(results, compared)
+            verdict = WORDS[tested.verdict] if tested else NOT_RUN
             family = FAMILY_OF.get(compared.claim)
-            verdicts[compared.claim] = blocked[family][0] if family in blocked and verdict != NOT_TESTABLE else verdict
-    return verdicts
+            if family in blocked and verdict != NOT_TESTABLE:
+                verdict = blocked[family][0]
+            verdicts[compared.claim] = OtherVerdict(compared, verdict, tested)
+    return tuple(verdicts.values())
 
 
-def _judge_at_last_look(results: Results, compared: Comparison | Finding) -> str:
+def _judge_at_last_look(results: Results, compared: Comparison | Finding) -> Verdict | None:
     look = _cut_to_last_look(results, compared)
     if look is None:
-        return NOT_RUN
+        return None
     (verdict,) = (verdict for verdict in judge(look) if verdict.comparison == compared)
-    return WORDS[verdict.verdict]
+    return verdict
 
 
 def _cut_to_last_look(results: Results, compared: Comparison | Finding) -> Results | None:

@@ -8,6 +8,7 @@ from analysis.stats import significance
 from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast
 from analysis.stats.moderated import moderate
 from analysis.stats.sequential import nominal_levels, sequential_p, total_levels
+from experiments.plan.published_effects import added_effects
 from experiments.schema.contrasts import LOOKS, NEGATIVE, POSITIVE, PRIMARY, Contrast
 
 BETTER, WORSE, EQUIVALENT, INCONCLUSIVE, NOT_TESTABLE, NOT_RUN = (
@@ -36,9 +37,16 @@ class ContrastVerdict:
     declared: int = 0  # seeds of each row
 
     @property
+    def published_effect(self) -> float | None:
+        """The paper's effect: the plan's, or what was added after the runs."""
+        return (
+            added_effects().get(self.contrast.subject) if self.contrast.published is None else self.contrast.published
+        )
+
+    @property
     def published_inside(self) -> bool | None:
         """Whether the 95 % interval holds the paper's effect; None without an interval or a published effect."""
-        return self.estimate.holds(self.contrast.published) if self.estimate else None
+        return self.estimate.holds(self.published_effect) if self.estimate else None
 
     @property
     def so_far(self) -> str:

@@ -128,10 +128,21 @@ def _facts(lines: pd.DataFrame, curves: pd.DataFrame | None) -> dict[tuple[str, 
 
 
 def _curve_shape(steps: pd.Series, values: pd.Series) -> dict[str, float]:
-    """Return a curve's ends, the first step within a point of its best, and the mean distance below its best so far."""
+    """Return a curve's ends, its mean over all steps, the first step within a point of its best, and the mean distance
+    below its best so far.
+
+    The mean is of a curve whose points are means over the steps since the point before, as losses are.
+    """
     best = values.cummax()
     near = steps[values >= values.max() - POINT]
-    return {"first": values.iloc[0], "last": values.iloc[-1], "near": near.iloc[0], "below": (best - values).mean()}
+    since = steps.diff().fillna(steps.iloc[0])
+    return {
+        "first": values.iloc[0],
+        "last": values.iloc[-1],
+        "mean": (values * since).sum() / max(1, steps.iloc[-1]),
+        "near": near.iloc[0],
+        "below": (best - values).mean(),
+    }
 
 
 def _fact_of_run(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], float]) -> float | None:

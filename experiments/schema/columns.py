@@ -19,7 +19,7 @@ PUBLISHED_NAMES |= {f"{task}_{kind}": PUBLISHED_NAMES[task] for task in STS for 
 PUBLISHED_NAMES |= {f"{task}_sizes": PUBLISHED_NAMES[task] for task in TRANSFER}
 PUBLISHED_NAMES |= dict.fromkeys(("sts_avg", "groups_avg"), "Avg")
 
-CURVE_FACTS = ("first ", "last ", "near ", "below ")
+CURVE_FACTS = ("first ", "last ", "mean ", "near ", "below ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +27,10 @@ class Column:
     """The unweighted mean of a metric over tasks, times `factor`.
 
     A column without tasks shows a `fact` about the row's run: a setting by its path ("method.temperature"), the cost
-    of training ("seconds", "seconds_per_epoch"), the first or last value of a curve ("last loss/rank"), the first step
-    within a point of the best of a dev curve ("near dev/stsb_dev"), or the mean distance of the curve below its best so
-    far ("below dev/stsb_dev"). An empty metric means the row's, or else the study's.
+    of training ("seconds", "seconds_per_epoch"), the first or last value of a curve ("last loss/rank"), its mean over
+    all steps ("mean loss/rank"), the first step within a point of the best of a dev curve ("near dev/stsb_dev"), or the
+    mean distance of the curve below its best so far ("below dev/stsb_dev"). An empty metric means the row's, or else
+    the study's.
     """
 
     heading: str
@@ -132,7 +133,10 @@ COLUMNS = {
         heading="contrastive loss at the end", fact="last loss/contrastive", factor=1.0, digits=4
     ),
     "last_rank": Column(heading="rank loss at the end", fact="last loss/rank", factor=1.0, digits=4),
-    "rank_larger": Column(heading="steps where the rank loss counts, %", fact="last loss/share_rank_larger"),
+    "rank_larger": Column(heading="steps where the rank loss counts, %", fact="mean loss/share_rank_larger"),
+    "last_rank_larger": Column(
+        heading="steps where the rank loss counts, at the end, %", fact="last loss/share_rank_larger"
+    ),
     "gain_trend": Column(
         heading="gain by shared neighbours", tasks=("stsb_neighbours",), metric="gain_trend", factor=1.0
     ),

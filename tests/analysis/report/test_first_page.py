@@ -9,7 +9,7 @@ import pytest
 
 from analysis import benchmark_ratios
 from analysis.cells import Results, join
-from analysis.report import first_page, html_page
+from analysis.report import first_page, html_page, plan_tables
 from analysis.stats.contrast_tests import ContrastEstimate
 from analysis.verdicts.method_gains import MethodGain
 from analysis.verdicts.other_claims import judge_other_claims
@@ -36,8 +36,8 @@ def gain(mean: float, error: float | None, published: float | None) -> MethodGai
 @pytest.mark.parametrize(
     ("means", "expected"),
     [
-        ((0.1, 5.0, 7.0), "+5.00 [+2.22, +7.78] (seen; pilot, 4 epochs)"),
-        ((0.1, -0.2, 0.3), "+0.30 [-2.48, +3.08] (not seen; pilot, 8 epochs)"),
+        ((0.1, 5.0, 7.0), "+5.00 [+2.22, +7.78] (pilot, 4 epochs: an interval above 0)"),
+        ((0.1, -0.2, 0.3), "+0.30 [-2.48, +3.08] (pilot, 8 epochs: an interval not above 0)"),
     ],
 )
 def test_the_shortest_pilot_that_sees_its_control_is_shown_else_the_longest(
@@ -52,6 +52,27 @@ def test_the_shortest_pilot_that_sees_its_control_is_shown_else_the_longest(
     monkeypatch.setattr(first_page, "judge_contrasts", lambda results: next(judged))
     sentence = first_page._controls_sentence([control("it", None)], lambda names: [])
     assert f"teachers {expected}" in sentence
+
+
+@pytest.mark.parametrize(("verdict", "expected"), [("better", "detected"), ("inconclusive", "not detected")])
+def test_a_planned_control_is_detected_by_the_plans_own_test(verdict: str, expected: str) -> None:
+    """Its interval is above 0 either way."""
+    contrast = Contrast(subject="helps", family="teachers", kind=POSITIVE, plus=("it",), minus=("SimCSE",))
+    judged = ContrastVerdict(contrast=contrast, estimate=ContrastEstimate(5.0, 1.0, 4, 5), verdict=verdict)
+    sentence = first_page._controls_sentence([judged], lambda names: [])
+    assert f"teachers +5.00 [+2.22, +7.78] ({expected}; 5 seeds)" in sentence
+
+
+def test_the_planned_sentence_counts_seeds_and_differences_smaller_than_the_margin() -> None:
+    def judged(verdict: str, mean: float, seeds: int) -> ContrastVerdict:
+        contrast = Contrast(subject="R1", family="teachers", plus=("it",), minus=("SimCSE",), margin=1.0)
+        return ContrastVerdict(contrast=contrast, estimate=ContrastEstimate(mean, 0.1, 4, seeds), verdict=verdict)
+
+    primaries = [judged("better", 0.5, 20), judged("better", 1.5, 20), judged("equivalent", 0.1, 10)]
+    assert plan_tables._seeds_text(primaries) == " (2 after 20, 1 after 10 so far)"
+    assert plan_tables._seeds_text([]) == ""
+    counted = plan_tables._count([v.verdict for v in primaries], ("better", "worse"), plan_tables._smaller(primaries))
+    assert counted == "2 better (1 by less than the margin), 0 worse"
 
 
 @pytest.mark.parametrize(
@@ -179,14 +200,14 @@ def test_a_family_whose_control_failed_is_named_even_if_only_its_controls_are_ru
     controls = {label for each in study.contrasts if each.kind != "primary" for label in each.rows}
     keys = {key for row in study.rows if row.label in controls for key in row.keys().values()}
     results = [join(study, lines[lines["key"].isin(keys)])]
-    assert "2 not testable here, 0 not run yet. A control fails in: transfer." in first_page._planned_sentence(results)
+    assert "2 not testable here, 0 not run yet. A control fails in: transfer (" in plan_tables.planned_sentence(results)
 
 
-@pytest.mark.parametrize(("declared", "expected"), [(20, "transfer (so far, with 5 of 20 seeds)"), (5, "transfer")])
-def test_a_control_with_looks_to_come_has_its_seeds(declared: int, expected: str) -> None:
-    control = Contrast(subject="helps", family="transfer", kind=POSITIVE, plus=("it",), minus=("SimCSE",))
-    judged = ContrastVerdict(contrast=control, estimate=ContrastEstimate(0.1, 1.0, 4, 5), declared=declared)
-    assert first_page._with_seeds("transfer", [judged]) == expected
+def test_a_failure_names_the_controls_that_fail_and_the_seeds_so_far() -> None:
+    late = "the positive control is not detected so far, with 5 of 20 seeds (MiniLM over SimCSE: +0.08)"
+    reason = f"{late}; the negative control helps (it over SimCSE: +0.46)"
+    expected = "the positive control is not detected so far, with 5 of 20 seeds; the negative control helps"
+    assert plan_tables._failure_text("transfer", reason) == f"transfer ({expected})"
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The numbers that REPORT.md's own sentences state, and that no block generates, are those of the record."""
 
 import csv
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -40,6 +41,14 @@ def gain(study: str, better: str, worse: str, column: str) -> ContrastEstimate:
     found = paired_contrast([results_of(study).cells[row, column].scores for row in (better, worse)], [1, -1])
     assert found is not None
     return found
+
+
+def share_of_rank_loss(row: str) -> float:
+    """Return the share of all steps of a row of plan-ranks in which the rank loss is the larger one, in percent."""
+    study = replace(results_of("plan-ranks").study, name="shares", columns=("rank_larger",), contrasts=())
+    summary = RECORD.of(study).cells[row, "rank_larger"].summary
+    assert summary is not None
+    return summary.mean
 
 
 def less(study: str, better: str, worse: str, column: str) -> float:
@@ -132,7 +141,6 @@ CHECKS = {
     "scores two points higher (78.41 against 76.25, its Table 2)": lambda: (
         {78.41, 76.25} <= set(published("rankcse_table2", "Avg", method="SimCSE"))
     ),
-    "scores below wiki-tiny's mean after SimCSE": lambda: less("rankcse-table2", "SimCSE BERT-large", SIMCSE, STS) < 0,
     "shows no gain after one epoch or four either (the pilots)": lambda: (
         less("pilots", PILOT.format("4 epochs"), "SimCSE, 4 epochs", STS) == pytest.approx(0.41, abs=0.005)
         and all(
@@ -161,9 +169,9 @@ CHECKS = {
             for share in ("hundredth", "tenth")
         )
     ),
-    "counts in a tenth of the steps, and at 500 times in more than a quarter, which raises the contrastive": lambda: (
-        mean(FIGURE8, LAMBDA.format(2.5), "rank_larger") == pytest.approx(10, abs=2)
-        and mean(FIGURE8, LAMBDA.format(25), "rank_larger") == pytest.approx(28, abs=2)
+    "in a tenth of the last 32 steps, and at 500 times in more than a quarter, which raises the contrastive": lambda: (
+        mean(FIGURE8, LAMBDA.format(2.5), "last_rank_larger") == pytest.approx(10, abs=2)
+        and mean(FIGURE8, LAMBDA.format(25), "last_rank_larger") == pytest.approx(28, abs=2)
         and (band := gain(FIGURE8, LAMBDA.format(25), LAMBDA.format(2.5), "last_contrastive").interval()) is not None
         and band.low > 0
     ),
@@ -259,7 +267,7 @@ CHECKS = {
         (band := gain("plan-whitening", "WhitenedCSE", "batch norm of each channel", STS).interval()) is not None
         and max(-band.low, band.high) < 1 / 3
     ),
-    "rankings by MiniLM, its positive control, gain 0.7 points after eight epochs": lambda: (
+    "rankings by MiniLM, its positive control, gain 0.7 points there after eight epochs": lambda: (
         (found := welch("plan-ranks", "MiniLM ranks, 8 epochs", "SimCSE, 8 epochs")).mean
         == pytest.approx(0.7, abs=0.05)
         and found.holds(0) is False
@@ -277,8 +285,29 @@ CHECKS = {
             "centred, 8 epochs",
         )
     ),
-    "at the paper's weight, the rank loss counts in 0.5 % of the steps": lambda: (
-        mean("plan-balance", "RankEncoder, lambda_train 0.05, 8 epochs", "rank_larger") == pytest.approx(0.5, abs=0.05)
+    "At the paper's weight the rank loss counts in 0.1 % of the steps": lambda: (
+        mean("plan-balance", "RankEncoder, lambda_train 0.05, 8 epochs", "rank_larger") == pytest.approx(0.1, abs=0.05)
+    ),
+    "at which the rank loss is the larger one in a quarter of the steps": lambda: (
+        share_of_rank_loss("RankEncoder, 8 epochs") == pytest.approx(25, abs=2)
+    ),
+    "a point below wiki-tiny after SimCSE (53.85 and 54.94, twenty seeds of one epoch)": lambda: (
+        mean("plan-student", "its larger teacher", STS) == pytest.approx(53.85, abs=0.005)
+        and mean("plan-orders", "SimCSE", STS) == pytest.approx(54.94, abs=0.005)
+        and len(results_of("plan-student").cells["its larger teacher", STS].scores) == 20
+        and len(results_of("plan-orders").cells["SimCSE", STS].scores) == 20
+    ),
+    "WhitenedCSE by its text ends at 42.6, below the untrained [CLS] vectors (48.05).": lambda: (
+        mean("plan-whitening", "WhitenedCSE", STS) == pytest.approx(42.6, abs=0.05)
+        and all(
+            mean("plan-whitening", row, STS) < mean("ladder", "teacher: untrained [CLS]", STS)
+            for row in (
+                "two positives",
+                "groups not shuffled",
+                "sum inside the logarithm",
+                "batch norm of each channel",
+            )
+        )
     ),
     "cosine is 1.1 points behind SimCSE's ranks, which decides nothing yet": lambda: (
         (behind := gain("plan-similar", "RankEncoder by cosine, 8 epochs", "SimCSE by ranks, 8 epochs", SIMILAR)).n
@@ -356,7 +385,7 @@ CHECKS = {
     "error in the ranking's place the same teachers give 1.8 points more (R17, worse)": lambda: worse_by(
         gain("plan-losses", "ListNet, 8 epochs", "squared error, same teachers, 8 epochs", STS), 1.8
     ),
-    "with twice the batch and the epochs is 1.7 points ahead of RankCSE (R16, worse)": lambda: worse_by(
+    "(sixteen epochs of batches of 128) is 1.7 points ahead of RankCSE (R16, worse)": lambda: worse_by(
         welch("plan-teachers", "ListNet, 8 epochs", "SimCSE, twice the batch and the epochs, 8 epochs"), 1.7
     ),
     "A student of nothing but rankings ends 0.6 behind its": lambda: worse_by(

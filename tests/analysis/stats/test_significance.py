@@ -124,6 +124,17 @@ def test_spread_ratio_inverts_the_f_test():
     assert reference.f.cdf(variances / high**2, 3, 2) == pytest.approx(0.025)
 
 
+@pytest.mark.parametrize(("first", "second"), [(20, 20), (5, 12)])
+def test_the_least_spread_is_just_significant_and_the_true_one_shows_it_four_times_in_five(
+    first: int, second: int
+) -> None:
+    observed, true = significance.detectable_spread(first, second)
+    a, b = (np.linspace(-1, 1, n) / np.linspace(-1, 1, n).std(ddof=1) for n in (first, second))
+    assert significance.spread(observed * a, b).p == pytest.approx(0.05)
+    assert reference.f(first - 1, second - 1).cdf((observed / true) ** 2) == pytest.approx(0.8)
+    assert true < observed < 1
+
+
 @given(SPREAD, SPREAD)
 def test_spread_of_swapped_samples_is_the_reciprocal(first, second):
     one, two = significance.spread(first, second), significance.spread(second, first)

@@ -4,8 +4,9 @@ import pandas as pd
 import pytest
 
 from analysis.cells import join
+from analysis.report.verdict_tables import others_grid
 from analysis.verdicts import other_claims
-from analysis.verdicts.other_claims import judge_other_claims
+from analysis.verdicts.other_claims import judge_other_claims, judge_others
 from experiments.schema.study import Study
 from experiments.studies.catalogue import single
 from tests.support.figure_records import lines_of
@@ -104,3 +105,20 @@ def test_what_can_t_be_run_is_not_testable(monkeypatch: pytest.MonkeyPatch) -> N
     assert judge_other_claims(planned)["E11"] == "not testable here"
     monkeypatch.setitem(other_claims.FAMILY_OF, "E11", controls.contrasts[0].family)  # whose controls are not run
     assert judge_other_claims(planned)["E11"] == "not testable here"
+
+
+@pytest.mark.usefixtures("working_controls")
+def test_the_table_says_what_would_decide() -> None:
+    studies = [single(f"plan-{name}", "small") for name in ("spread", "neighbours", "trends", "costs")]
+    lines = {line[0]: line for line in others_grid(judge_others([join(s, lines_of(s)) for s in studies])).rows}
+    assert {claim: line[5] for claim, line in lines.items()} == {
+        "R10": "a ratio up to 0.63 (80 % power: a true one of 0.52)",
+        "E4": "a correlation from 0.88 over 6 points",
+        "E9": "a correlation from 0.80 over 7 points",
+        "R14": "quartiles from 1.35 to 1.65, or both outside",
+        "W8": "quartiles up to 1.1, or both outside",
+        "E11": "–",
+    }
+    assert [lines["R10"][4], lines["R14"][4], lines["E11"][6]] == ["20", "12 turns", "not testable here"]
+    empty = others_grid(judge_others([join(studies[0], lines_of(studies[0]).iloc[:0])])).rows
+    assert empty == (("R10", lines["R10"][1], *["–"] * 2, "0", "–", "not run yet"),)

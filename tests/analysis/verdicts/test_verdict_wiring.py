@@ -155,14 +155,15 @@ def test_the_end_of_a_curve_its_best_and_what_is_near_it_are_three_things(study:
     lines += [("small", row.keys()[42], "loss/contrastive", step, step / 10) for step in curve]
     lines += [("small", row.keys()[42], "loss/share_rank_larger", step, step / 100) for step in curve]
     curves = pd.DataFrame([lines[i] for i in (3, 0, 6, 1, 5, 2, 4)] + lines[:6:-1], columns=csv_record.CURVES)
-    names = ("near_best", "below_best", "last_rank", "last_contrastive", "rank_larger")
+    names = ("near_best", "below_best", "last_rank", "last_contrastive", "rank_larger", "last_rank_larger")
     found = join(replace(study, rows=(row,), columns=names, comparisons=()), frame(lines_of(scores)), curves)
     assert {name: found.cells["a", name].scores[42] for name in names} == {
         "near_best": 40,  # the first within a point of .74; within a point of the end it would be 20
         "below_best": pytest.approx(100 * (0.04 + 0.14) / 7),
         "last_rank": pytest.approx(1 / 70),
         "last_contrastive": 7.0,
-        "rank_larger": pytest.approx(70.0),
+        "rank_larger": pytest.approx(40.0),
+        "last_rank_larger": pytest.approx(70.0),
     }
 
 
