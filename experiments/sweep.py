@@ -50,12 +50,12 @@ def _run_pending(work: Plan, results: "pd.DataFrame", options: Options) -> tuple
 
 
 def audit_record(options: Options) -> int:
-    """Audit the runs of the chosen studies, or of all; return the exit status, as `main` does."""
+    """Audit the runs of the chosen studies, or of all with the plan's; return the exit status, as `main` does."""
     from experiments.audits.audit import audit  # lazy: slow import
 
-    studies = choose_studies(list(options.studies) or ["all"], options.scale)
+    names = list(options.studies) or names_at(options.scale)
     return audit(
-        studies,
+        choose_studies(names, options.scale),
         options.audit or 0,
         options.audit_seed,
         mlruns=options.mlruns,

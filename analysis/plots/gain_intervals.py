@@ -28,6 +28,7 @@ SCORE = "sts_avg"
 LOSS_COLOURS = {"ListNet": style.LOOKS["RankCSE-listNet"].colour, "ListMLE": style.LOOKS["RankCSE-listMLE"].colour}
 BAR_PLACES = 9  # points of a bar that names keep clear of
 LINE_PLACES = 60  # points of the line of no gain that names keep clear of
+NEAR = 3.0  # a teacher within these points of SimCSE's score as a teacher is in its range
 
 
 def gain_intervals(drawn: FigureData) -> Figure | None:
@@ -201,7 +202,7 @@ def teacher_ladder(drawn: FigureData) -> Figure | None:
     caption = (
         f"Dots: mean gain over {seeds_text(counts)}; bars: 95 % intervals (Welch's), not corrected for their number. "
         "Hollow: each list of the teacher in a random order, left out of the correlations. Dashed: SimCSE's own score. "
-        f"{orders} Intervals of the correlations: {seeds_text(counts)} resampled within each rung, not other teachers."
+        f"{orders} Intervals of the correlations: {seeds_text(counts)} resampled within each rung; teachers are fixed."
     )
     return style.finish(figure, drawn, caption, missing_scores(drawn, (SCORE,)))
 
@@ -225,6 +226,14 @@ def order_of(rungs: Sequence[Rung]) -> DoseResponse | None:
     return dose_response([rung.dose for rung in ordered], [rung.scores for rung in ordered])
 
 
+def parts_of(rungs: Sequence[Rung]) -> dict[str, list[Rung]]:
+    """Return the teachers in SimCSE's range, and those without MiniLM, by what the caption calls them."""
+    centres = [rung.dose for rung in rungs if rung.name == SIMCSE]
+    near = [rung for rung in rungs if any(abs(rung.dose - centre) <= NEAR for centre in centres)]
+    others = [rung for rung in rungs if "MiniLM" not in rung.name]
+    return {f"within {NEAR:g} points of the teacher SimCSE": near, "without MiniLM": others}
+
+
 def _draw_rungs(panel: Axes, rungs: Sequence[Rung], colour: str) -> None:
     for rung in rungs:
         if band := rung.gain.interval():
@@ -239,7 +248,12 @@ def _order_sentence(loss: str, rungs: Sequence[Rung]) -> str:
     if order is None:
         return f"{loss}: no correlation of fewer than {FEWEST} teachers."
     parts = [f"{name} {_estimate_text(value)}" for name, value in (("rho", order.rho), ("tau", order.tau))]
-    return f"{loss}, {order.rungs} teachers: Spearman's {parts[0]}, Kendall's {parts[1]}."
+    subsets = [
+        f"; the {part.rungs} {which}: rho {_estimate_text(part.rho)}"
+        for which, chosen in parts_of(rungs).items()
+        if (part := order_of(chosen))
+    ]
+    return f"{loss}, {order.rungs} teachers: Spearman's {parts[0]}, Kendall's {parts[1]}{''.join(subsets)}."
 
 
 def _estimate_text(estimate: Estimate) -> str:

@@ -147,7 +147,20 @@ def expected_maximum(scores: Sequence[float]) -> np.ndarray:
     Trials are drawn without replacement, P(max <= i-th smallest) = C(i, k) / C(n, k): unbiased (Tang et al., ACL 2020),
     where the estimate of Dodge et al. (EMNLP 2019) draws with replacement and is too low.
     """
-    values = np.sort(check_numbers(scores, "scores"))
+    return expected_choice(scores, scores)
+
+
+def expected_choice(criterion: Sequence[float], scores: Sequence[float]) -> np.ndarray:
+    """What is the trial that a criterion ranks first of k of these n trials expected to score? (n,), for k = 1 to n.
+
+    Exact over all draws without replacement, as in `expected_maximum`. Each of several trials that share the highest
+    criterion of a draw is equally likely to be chosen.
+    """
+    measured, given = check_numbers(scores, "scores"), check_numbers(criterion, "criterion")
+    if len(given) != len(measured):
+        raise ValueError(f"expected a criterion a score, got {len(given)} for {len(measured)}")
+    _, tied, counts = np.unique(given, return_inverse=True, return_counts=True)
+    values = np.repeat(np.bincount(tied, measured) / counts, counts)  # in rising order, each the mean of its ties
     n = len(values)
     below, expected = np.ones(n + 1), np.empty(n)
     for k in range(n):

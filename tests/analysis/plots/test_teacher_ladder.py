@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from analysis.plots import style
 from analysis.plots.figure_data import FigureData
-from analysis.plots.gain_intervals import rungs_of, teacher_ladder
+from analysis.plots.gain_intervals import parts_of, rungs_of, teacher_ladder
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, student_label, teacher_label
 from experiments.schema.study import Study
 from tests.support.figure_records import empty, figure_data_of, figure_of, less, lines_of, row_of, study_of
@@ -72,10 +72,21 @@ def test_the_caption_has_the_order_of_the_nine_teachers_without_the_shuffled_one
     text = style.caption(figure_of(teacher_ladder, figure_data_of(study, lines=rising_lines(study))))
     for loss in LOSSES:
         assert f"{loss}, 9 teachers: Spearman's rho +1.00 [+" in text
+    assert text.count("; the 3 within 3 points of the teacher SimCSE: rho +1.00 [+") == len(LOSSES)
+    assert text.count("; the 6 without MiniLM: rho +1.00 [+") == len(LOSSES)
     assert "Kendall's tau +1.00 [+" in text
     assert "mean gain over 5 seeds" in text
     assert "8 epochs" in text
     assert "Missing" not in text
+
+
+@pytest.mark.slow
+def test_the_order_in_simcses_range_and_without_minilm_is_that_of_these_teachers(study: Study) -> None:
+    (rungs, _) = (rungs_of(figure_data_of(study, lines=rising_lines(study)), loss) for loss in LOSSES)
+    near, others = parts_of(rungs).values()
+    assert [rung.name for rung in near] == ["untrained, whitened", "SimCSE", "larger SimCSE"]
+    assert [rung.name for rung in others] == list(RUNGS[:6])
+    assert [len(part) for part in parts_of([rung for rung in rungs if rung.name != "SimCSE"]).values()] == [0, 5]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Others' re-runs: which are counted, the best of several, what gains are worth, against other ways to count."""
+"""Others' re-runs: which are counted, choices among several, what gains are worth, against other ways to count."""
 
 import math
 import statistics
@@ -7,6 +7,7 @@ import pytest
 
 from analysis.report.reproduction_tables import (
     gains_grid,
+    many_dev_scores,
     many_seeds,
     power_grid,
     read_reproductions,
@@ -14,6 +15,7 @@ from analysis.report.reproduction_tables import (
     runs_grid,
     selection_grid,
 )
+from analysis.stats.significance import expected_choice
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,28 @@ def test_the_best_of_k_is_the_mean_over_all_draws(lines) -> None:
     below = sorted(values)
     exact = sum(value * math.comb(i, 4) for i, value in enumerate(below)) / math.comb(len(below), 5)
     assert float(shown["5"]) == pytest.approx(exact, abs=0.005)
+
+
+def test_the_chosen_of_k_on_dev_is_the_mean_over_all_draws(lines) -> None:
+    """Runs by dev score: the i-th from below is chosen in C(i, k - 1) draws; 48 scores are distinct, two pairs tie."""
+    values, dev = many_seeds(lines), many_dev_scores(lines)
+    assert (len(dev), dev[0], len(set(dev))) == (50, 80.05, 48)
+    rows = {row[0]: row[1:] for row in selection_grid(lines).rows}
+    assert [row[1] for row in rows.values()] == ["75.11", "75.82", "76.02", "76.27"]
+    for order in (1, -1):  # of the tied runs: what they are worth here is less than a hundredth
+        ranked = [value for _, value in sorted(zip(dev, values, strict=True), key=lambda run: (run[0], order * run[1]))]
+        for k in (1, 5, 10, 20):
+            exact = sum(value * math.comb(i, k - 1) for i, value in enumerate(ranked)) / math.comb(len(ranked), k)
+            assert float(rows[str(k)][1]) == pytest.approx(exact, abs=0.01)
+
+
+def test_by_which_score_the_published_average_is_the_chosen_one_of_how_many(lines) -> None:
+    """The smallest number of runs whose chosen one is expected to reach 76.25."""
+    values = many_seeds(lines)
+    assert [
+        next(k for k, value in enumerate(expected_choice(criterion, values), 1) if value >= 76.25)
+        for criterion in (values, many_dev_scores(lines))
+    ] == [8, 19]
 
 
 def test_gains_are_printed_differences_in_deviations_of_a_difference(lines) -> None:

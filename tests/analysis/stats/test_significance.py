@@ -159,6 +159,23 @@ def test_expected_maximum_is_the_mean_over_all_choices(scores):
     assert significance.expected_maximum(scores) == pytest.approx(expected)
 
 
+@given(st.lists(st.tuples(st.integers(0, 3).map(float), st.integers(0, 9).map(float)), min_size=1, max_size=7))
+def test_expected_choice_is_the_mean_over_all_choices_ties_being_shared(trials):
+    """With seven trials and four values of the criterion many tie: a choice is worth the mean of its best ones."""
+
+    def chosen(draw):
+        best = max(criterion for criterion, _ in draw)
+        return np.mean([score for criterion, score in draw if criterion == best])
+
+    expected = [np.mean([chosen(c) for c in itertools.combinations(trials, k + 1)]) for k in range(len(trials))]
+    assert significance.expected_choice(*zip(*trials, strict=True)) == pytest.approx(expected)
+
+
+def test_expected_choice_needs_a_criterion_a_score():
+    with pytest.raises(ValueError, match="expected a criterion a score, got 2 for 1"):
+        significance.expected_choice([1.0, 2.0], [1.0])
+
+
 def test_expected_maximum_of_many_trials_is_in_closed_form():
     """The best of k of 1 to n is (n + 1) k / (k + 1); binomials of 2,000 would not fit a float."""
     n, k = 2000, np.arange(1, 2001)
