@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from experiments import sweep
 from experiments.audits.agreement import Recorded, compare
 from experiments.audits.audit import MARKER, audit, draw
 from experiments.execution.job import ExecutionSettings, Job, execute
@@ -21,6 +22,7 @@ from experiments.execution.log_queue import record_results
 from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
 from experiments.results.provenance import environment, processor
+from experiments.schema.study import Study
 from experiments.tracking.mlflow_log import Tracker
 from tests.support import forked, tiny_study
 from tests.support.polling import until
@@ -309,3 +311,15 @@ def test_a_kind_of_processor_has_no_number_of_cores_but_a_model() -> None:
     assert processor("NVIDIA H100 80GB HBM3") == "NVIDIA H100 80GB HBM3"
     if Path("/proc/cpuinfo").is_file() and "cpu family" in Path("/proc/cpuinfo").read_text():
         assert re.fullmatch(r".+ \(family \d+, model \d+\)", processor(environment("cpu", 1)["device"]))
+
+
+def test_without_names_an_audit_draws_from_the_plan_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[Study] = []
+
+    def record_studies(studies: list[Study], *_: object, **__: object) -> int:
+        chosen.extend(studies)
+        return 0
+
+    monkeypatch.setattr("experiments.audits.audit.audit", record_studies)
+    assert sweep.audit_record(sweep.Options(audit=1, mlruns=tmp_path, data=tmp_path)) == 0
+    assert {"rankcse-table1", "plan-losses", "ladder", "pilots-transfer"} <= {study.name for study in chosen}
