@@ -6,8 +6,12 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.report.formats import Grid, markdown, number
+from analysis.stats.sequential import nominal_levels
 from analysis.stats.significance import ALPHA, detectable_shift, expected_choice, expected_maximum, summary
+from experiments.schema.contrasts import looks_at
+from experiments.schema.scales import SCALES
 from experiments.schema.study import PUBLISHED_FOLDER, Published
+from experiments.studies.catalogue import choose_studies
 
 BASE = "BERT-base"
 MANY = "hppRC/simple-simcse"  # the one source with many seeds
@@ -116,15 +120,33 @@ def gains_grid(lines: pd.DataFrame) -> Grid:
 
 
 def power_grid(lines: pd.DataFrame) -> Grid:
-    """Return which gain n seeds a side detect with 80 % power on each backbone, for one claim and for one of 54."""
+    """Return which gain is detected with 80 % power on each backbone: by the plan's test, and by a plain one.
+
+    The plan's is that of its last look at the published scale, at the first step of Holm's correction; a plain one is
+    at 0.05, uncorrected.
+    """
+    seeds = looks_at("paper")[-1]
+    ways = {f"plan: {seeds} seeds, the first of {planned_tests('paper')} tests": (seeds, planned_level("paper"))}
+    ways |= {f"one plain test, {n} seeds": (n, ALPHA) for n in (seeds, len(SCALES["paper"].seeds))}
     rows = []
     for backbone in lines.loc[lines["source"].str.startswith(MANY), "backbone"].unique():
         deviation = summary(many_seeds(lines, backbone)).sd or 0.0
-        cells = [_detectable(deviation, n, ALPHA / tests) for n in SEEDS[1:] for tests in (1, 54)]
+        cells = [detectable_gain(deviation, n, level) for n, level in ways.values()]
         rows.append((str(backbone), number(deviation), *map(number, cells)))
-    header = [f"{n} seeds, {what}" for n in SEEDS[1:] for what in ("one claim", "of 54 claims")]
-    return Grid("", ("backbone", "SD over seeds", *header), tuple(rows))
+    return Grid("", ("backbone", "SD over seeds", *ways), tuple(rows))
 
 
-def _detectable(deviation: float, seeds: int, level: float) -> float:
+def planned_tests(scale: str) -> int:
+    """Return the number of tests of a difference that Holm's correction counts in the plan at a scale."""
+    return sum(contrast.corrected for study in choose_studies(["plan"], scale) for contrast in study.contrasts)
+
+
+def planned_level(scale: str) -> float:
+    """Return the level of a plan's test at a scale's last look, at the first step of Holm's correction."""
+    looks = looks_at(scale)
+    return nominal_levels(ALPHA / planned_tests(scale), tuple(n / looks[-1] for n in looks))[-1]
+
+
+def detectable_gain(deviation: float, seeds: int, level: float) -> float:
+    """Return the gain that a test of n seeds a side detects with 80 % power, if both sides vary by this deviation."""
     return detectable_shift(2 * (seeds - 1), level) * deviation * math.sqrt(2 / seeds)

@@ -16,7 +16,7 @@ from analysis.verdicts.primaries import (
     judge_contrasts,
 )
 from experiments.plan.plan_orders import FAMILY_OF
-from experiments.schema.contrasts import LOOKS, PRIMARY
+from experiments.schema.contrasts import EXPLORATORY, LOOKS, PRIMARY
 from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
 
 SUPPORTED, CONTRADICTED = "supported", "contradicted"
@@ -52,23 +52,32 @@ def judge_other_claims(planned: Iterable[Results]) -> dict[str, str]:
 def judge_others(planned: Iterable[Results]) -> tuple[OtherVerdict, ...]:
     """Return the verdict on each claim that the plan's studies judge by a comparison or a finding.
 
-    Claims of a family whose controls failed are not testable, and of one whose controls are not run, not run; costs,
-    which benchmarks measure, have no family.
+    Claims of a family whose controls failed are not testable, and of one whose controls are not run, not run; those of
+    a family that the scale only explores have no verdict. Costs, which benchmarks measure, have no family.
     """
     planned = list(planned)
+    explored = _explored_families(planned)
     blocked = blocked_families(judge_contrasts(planned))
     verdicts: dict[str, OtherVerdict] = {}
     for results in planned:
         for compared in (*results.study.comparisons, *results.study.findings):
             if compared.claim in verdicts:
                 raise ValueError(f"{results.study.name}: expected one test of claim {compared.claim} in the plan")
+            family = FAMILY_OF.get(compared.claim)
+            if family in explored:
+                continue
             tested = _judge_at_last_look(results, compared)
             verdict = WORDS[tested.verdict] if tested else NOT_RUN
-            family = FAMILY_OF.get(compared.claim)
             if family in blocked and verdict != NOT_TESTABLE:
                 verdict = blocked[family][0]
             verdicts[compared.claim] = OtherVerdict(compared, verdict, tested)
     return tuple(verdicts.values())
+
+
+def _explored_families(planned: Iterable[Results]) -> set[str]:
+    """Return the families all of whose contrasts, controls too, are exploratory at this scale."""
+    contrasts = [contrast for results in planned for contrast in results.study.contrasts]
+    return {each.family for each in contrasts} - {each.family for each in contrasts if each.kind != EXPLORATORY}
 
 
 def _judge_at_last_look(results: Results, compared: Comparison | Finding) -> Verdict | None:

@@ -9,7 +9,7 @@ from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast
 from analysis.stats.moderated import moderate
 from analysis.stats.sequential import nominal_levels, sequential_p, total_levels
 from experiments.plan.published_effects import added_effects
-from experiments.schema.contrasts import LOOKS, NEGATIVE, POSITIVE, PRIMARY, Contrast
+from experiments.schema.contrasts import EXPLORATORY, NEGATIVE, POSITIVE, PRIMARY, Contrast, looks_at
 
 BETTER, WORSE, EQUIVALENT, INCONCLUSIVE, NOT_TESTABLE, NOT_RUN = (
     "better",
@@ -63,15 +63,17 @@ class ContrastVerdict:
 
 
 def judge_contrasts(studies: Iterable[Results], *, moderated: bool = False) -> tuple[ContrastVerdict, ...]:
-    """Judge all contrasts of these studies together, by the plan: looks, corrections, controls.
+    """Judge all contrasts of these studies but exploratory ones together, by the plan: looks, corrections, controls.
 
     With `moderated`, by variances drawn towards those of similar contrasts: the plan's sensitivity analysis.
     """
-    results_of = {contrast: results for results in studies for contrast in results.study.contrasts}
+    results_of = {
+        contrast: results for results in studies for contrast in results.study.contrasts if contrast.kind != EXPLORATORY
+    }
     looks = {contrast: _looks(results, contrast) for contrast, results in results_of.items()}
     if moderated:
         looks = _moderate_looks(looks)
-    differing = _holm({c: _difference(by_look) for c, by_look in looks.items() if c.kind != NEGATIVE})
+    differing = _holm({c: _difference(by_look) for c, by_look in looks.items() if c.corrected})
     equivalent = _holm({c: _equivalence(c, by_look) for c, by_look in looks.items() if c.kind == PRIMARY})
     level = significance.ALPHA / max(1, len(differing))
     judged = [
@@ -97,13 +99,16 @@ def _overrule(judged: ContrastVerdict, verdict: str, reason: str) -> ContrastVer
 def _looks(results: Results, contrast: Contrast) -> dict[float, ContrastEstimate]:
     """Return the estimate of each complete look by its share of the information.
 
-    A look takes the first 5, 10 or 20 seeds of every row. Rows that declare fewer seeds than five are looked at once.
+    A look takes the first 5, 10 or 20 seeds of every row at `small`, where rows that end at ten have half of the
+    information then; at other scales there is one look, of ten seeds and all of the information. Rows that declare
+    fewer seeds than the first look are looked at once.
     """
     cells = [results.cells[label, contrast.column] for label in contrast.weights]
     declared = _declared_seeds(results, contrast)
-    looks = {n / LOOKS[-1]: n for n in LOOKS if n <= declared} or {1.0: declared}
+    looks = looks_at(results.study.scale.name)
+    seeds_of_share = {n / looks[-1]: n for n in looks if n <= declared} or {1.0: declared}
     estimates: dict[float, ContrastEstimate] = {}
-    for share, n in looks.items():
+    for share, n in seeds_of_share.items():
         groups = [first_seeds(cell, n) for cell in cells]
         if n < 2 or any(len(scores) < n for scores in groups):
             break
@@ -207,7 +212,7 @@ def _without_estimate(results: Results, contrast: Contrast) -> tuple[str, str]:
     if why:
         return NOT_TESTABLE, "; ".join(dict.fromkeys(why))
     cells = [results.cells[label, contrast.column] for label in contrast.rows]
-    first = min(LOOKS[0], _declared_seeds(results, contrast))
+    first = min(looks_at(results.study.scale.name)[0], _declared_seeds(results, contrast))
     lacking = [cell for cell in cells if len(first_seeds(cell, first)) < first]
     if lacking:
         return NOT_RUN, "; ".join(f"{c.row}: {len(c.scores)} of {c.declared_seeds} seeds" for c in lacking)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.plan.pilots import SCORING, TEACHERS, balanced_rankencoder
-from experiments.plan.planned_rows import planned_row, planned_simcse, primary
+from experiments.plan.planned_rows import contrasts_at, planned_row, planned_simcse, primary
 from experiments.schema.columns import STS
 from experiments.schema.hypotheses import (
     NEGLIGIBLE_COST_RATIO,
@@ -48,7 +48,7 @@ def orders(scale: Scale) -> Study:
         scale=scale,
         rows=(*rows.values(), *last),
         columns=("sts_avg", *columns.values()),
-        contrasts=(primary("S2", SCORING, papers, [rows["SimCSE"]] * 4, over=4),),
+        contrasts=contrasts_at(scale, [primary("S2", SCORING, papers, [rows["SimCSE"]] * 4, over=4)]),
         findings=(
             *(Order(claim, labels, "sts_avg", column) for claim, column in columns.items()),
             Order("S3", labels, "sts_avg", "sts_avg", suffix=", last"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from cse_core.run import Run
 from experiments.plan.pilots import COMPOSITION, RANKS, SCORING, TEACHERS, TRANSFER, WHITENING, with_epochs
-from experiments.schema.contrasts import HEADLINES, MARGIN, Contrast
+from experiments.schema.contrasts import EXPLORATORY, HEADLINES, MARGIN, PRIMARY, Contrast, looks_at
 from experiments.schema.recipes import simcse_run
 from experiments.schema.rows import BASE, row
 from experiments.schema.scales import PLANNED_SEEDS
@@ -15,8 +15,9 @@ from experiments.schema.study import Published, Row, Scale, Study
 # Epochs of each family at `small`, by PLAN.md's rule from the pilots: teachers and ranks show nothing after one epoch
 # and after four, so they are tried at eight. Other scales have the recipes' own.
 EPOCHS = {TEACHERS: 8, TRANSFER: 1, RANKS: 8, WHITENING: 1, COMPOSITION: 1, SCORING: 1}
-SEEDS = PLANNED_SEEDS[:5]  # the first look, which other scales than `small` have
+SEEDS = PLANNED_SEEDS[:5]  # at other scales than `small`, of rows that only exploratory contrasts read
 SEEDS_OF = {COMPOSITION: PLANNED_SEEDS[:10]}  # families that end before the last look at `small`
+FIRST_FAMILIES = (TEACHERS, RANKS, WHITENING, COMPOSITION)  # of each paper's first claim: R1, E3, W1, C1
 
 
 def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone: str = BASE, **more: Any) -> Row:
@@ -67,15 +68,37 @@ def _published_effect(plus: Sequence[Row], minus: Sequence[Row], column: str, ov
     return round(sum(sign * value for value, sign in signed if value is not None) / over, 4)
 
 
+def contrasts_at(scale: Scale, contrasts: Sequence[Contrast]) -> tuple[Contrast, ...]:
+    """Return the contrasts with their kinds at a scale; at `small` they are as declared.
+
+    At all others each paper's first claim is primary, the controls of its family are controls, and all else is
+    exploratory.
+    """
+    if scale.name == "small":
+        return tuple(contrasts)
+    return tuple(each if _decides_elsewhere(each) else replace(each, kind=EXPLORATORY) for each in contrasts)
+
+
+def _decides_elsewhere(contrast: Contrast) -> bool:
+    if contrast.kind == PRIMARY:
+        return contrast.subject in HEADLINES.values()
+    return contrast.family in FIRST_FAMILIES
+
+
 def planned_study(
     scale: Scale, name: str, question: str, rows: Sequence[Row], contrasts: Sequence[Contrast], **more: Any
 ) -> Study:
-    """Return the study of these contrasts: the rows and columns that they read."""
+    """Return the study of these contrasts: the rows and columns that they read.
+
+    At other scales than `small`, rows that a first claim or its controls read have all seeds of the last look.
+    """
+    contrasts = contrasts_at(scale, contrasts)
     used = {label for contrast in contrasts for label in contrast.rows}
     distinct = {line.label: line for line in rows if line.label in used}
-    if scale.name == "paper":
-        first = {label for contrast in contrasts if contrast.subject in HEADLINES.values() for label in contrast.rows}
-        distinct |= {label: replace(distinct[label], seeds=PLANNED_SEEDS[:10]) for label in first}
+    if scale.name != "small":
+        seeds = PLANNED_SEEDS[: looks_at(scale.name)[-1]]
+        judged = {label for contrast in contrasts if contrast.kind != EXPLORATORY for label in contrast.rows}
+        distinct |= {label: replace(distinct[label], seeds=seeds) for label in judged}
     return Study(
         name=name,
         source="this project, PLAN.md",
@@ -83,7 +106,7 @@ def planned_study(
         scale=scale,
         rows=tuple(distinct.values()),
         columns=tuple(dict.fromkeys(contrast.column for contrast in contrasts)),
-        contrasts=tuple(contrasts),
+        contrasts=contrasts,
         **more,
     )
 

@@ -1,6 +1,6 @@
 """What a planned study decides: one contrast of rows' scores for each claim, and each family's controls.
 
-Exploratory contrasts belong to no plan.
+Exploratory contrasts decide nothing: those of other studies, and most of the plan's at other scales than `small`.
 """
 
 from collections import Counter
@@ -9,10 +9,19 @@ from dataclasses import dataclass
 from experiments.schema.hypotheses import Labelled
 
 PRIMARY, POSITIVE, NEGATIVE = "primary", "positive control", "negative control"
-EXPLORATORY = "exploratory"  # of no plan: shown with its interval, and judged nowhere
-LOOKS = (5, 10, 20)  # seeds at which a planned contrast is tested
+EXPLORATORY = "exploratory"  # shown with its interval, and judged nowhere
+LOOKS = (5, 10, 20)  # seeds at which a planned contrast is tested at `small`
+LOOKS_ELSEWHERE = (10,)  # the same at all other scales, where each paper's first claim has ten seeds from the start
 HEADLINES = {"RankCSE": "R1", "RankEncoder": "E3", "WhitenedCSE": "W1", "CompCSE": "C1"}  # each paper's first claim
 MARGIN = 1.0  # points of an average over seven sets within which two rows count as equivalent
+
+
+def looks_at(scale_name: str) -> tuple[int, ...]:
+    """Return after how many seeds the plan tests a contrast at a scale.
+
+    A look's share of the information is its seeds over the last look's, also for rows that end before the last look.
+    """
+    return LOOKS if scale_name == "small" else LOOKS_ELSEWHERE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +67,11 @@ class Contrast:
     def rows(self) -> tuple[str, ...]:
         """The labels of all rows that it reads."""
         return tuple(dict.fromkeys((*self.plus, *self.minus)))
+
+    @property
+    def corrected(self) -> bool:
+        """Whether it counts in Holm's correction over tests of a difference."""
+        return self.kind in (PRIMARY, POSITIVE)
 
     @property
     def columns(self) -> tuple[str, ...]:
