@@ -6,20 +6,28 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from statistics import correlation, fmean
+from statistics import correlation, fmean, stdev
 
 import pytest
 from scipy.stats import spearmanr
 
 from analysis.cells import Results
 from analysis.make_tables import Record
-from analysis.report.reproduction_tables import many_dev_scores, many_seeds, read_reproductions
+from analysis.report.reproduction_tables import (
+    detectable_gain,
+    many_dev_scores,
+    many_seeds,
+    planned_level,
+    planned_tests,
+    read_reproductions,
+)
 from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast, paired_contrast
 from analysis.stats.dose_response import dose_response
 from analysis.stats.significance import expected_choice, expected_maximum
 from analysis.verdicts.primaries import first_seeds
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, student_label, teacher_label
 from experiments.results import csv_record
+from experiments.schema.contrasts import HEADLINES
 from experiments.schema.study import published_lines
 from experiments.studies import catalogue
 
@@ -84,6 +92,16 @@ def two_teachers() -> ContrastEstimate:
 
 def mean_of_ten(study: str, row: str) -> float:
     return fmean(first_seeds(results_of(study).cells[row, STS], 10).values())
+
+
+def detectable_at_paper(seeds: int, level: float, backbone: str = "BERT-base") -> float:
+    return detectable_gain(stdev(many_seeds(read_reproductions(), backbone)), seeds, level)
+
+
+def published_gains() -> dict[str, float | None]:
+    """Return the printed gain of each paper's first claim, which the plan has at the published scale."""
+    contrasts = [contrast for study in catalogue.choose_studies(["plan"], "paper") for contrast in study.contrasts]
+    return {each.subject: each.published for each in contrasts if each.subject in HEADLINES.values()}
 
 
 def welch(study: str, better: str, worse: str, column: str = STS) -> ContrastEstimate:
@@ -466,6 +484,24 @@ CHECKS = {
     ),
     "200 of the usable numbers are one project's": lambda: (
         read_reproductions()["source"].str.startswith("hppRC/simple-simcse").sum() == 200
+    ),
+    "a gain of 1.51 points on BERT-base with 80 % power at the first of Holm's eight tests": lambda: (
+        planned_tests("paper") == 8
+        and detectable_at_paper(10, planned_level("paper")) == pytest.approx(1.51, abs=0.005)
+    ),
+    "one plain test would detect 1.12 with ten seeds and 1.71 with five": lambda: (
+        [detectable_at_paper(seeds, 0.05) for seeds in (10, 5)] == pytest.approx([1.12, 1.71], abs=0.005)
+    ),
+    "The printed gains are larger (R1 3.80, W1 2.53, E3 2.10, C1 1.93), so that all four can be decided": lambda: (
+        published_gains() == {"R1": 3.80, "W1": 2.53, "E3": 2.10, "C1": 1.93}
+        and min(gain or 0 for gain in published_gains().values()) > detectable_at_paper(10, planned_level("paper"))
+    ),
+    "by RankEncoder's own deviation, 1.5, ten seeds detect 2.7 points, which of the four only R1 exceeds": lambda: (
+        (least := detectable_gain(1.5, 10, planned_level("paper"))) == pytest.approx(2.7, abs=0.05)
+        and [claim for claim, gain in published_gains().items() if gain and gain > least] == ["R1"]
+    ),
+    "On BERT-large one plain test of five seeds detects only 3.5 points": lambda: (
+        detectable_at_paper(5, 0.05, "BERT-large") == pytest.approx(3.5, abs=0.05)
     ),
     "a deviation of 0.70 in RankCSE's Table 6, 1.5 in RankEncoder's Table 4": lambda: (
         "0.70" in {line["std"] for line in published_lines("rankcse_table6") if line["method"] == "SimCSE"}

@@ -4,6 +4,7 @@ import math
 import statistics
 
 import pytest
+from scipy import stats
 
 from analysis.report.reproduction_tables import (
     gains_grid,
@@ -76,11 +77,18 @@ def test_gains_are_printed_differences_in_deviations_of_a_difference(lines) -> N
     assert float(rows["RankCSE, ListNet"][3]) == pytest.approx(3.80 / (deviation * math.sqrt(2 / 5)), abs=0.01)
 
 
-def test_more_seeds_detect_less_and_a_correction_more(lines) -> None:
-    for row in power_grid(lines).rows:
-        alone, corrected = [float(cell) for cell in row[2::2]], [float(cell) for cell in row[3::2]]
-        assert alone == sorted(alone, reverse=True)
-        assert all(one < many for one, many in zip(alone, corrected, strict=True))
+def test_the_plan_detects_what_welchs_test_of_ten_seeds_does_at_an_eighth_of_the_level(lines) -> None:
+    grid = power_grid(lines)
+    assert grid.header[2:] == (
+        "plan: 10 seeds, the first of 8 tests",
+        "one plain test, 10 seeds",
+        "one plain test, 5 seeds",
+    )
+    for backbone, _, *shown in grid.rows:
+        deviation = statistics.stdev(many_seeds(lines, backbone))
+        for cell, n, level in zip(shown, (10, 10, 5), (0.05 / 8, 0.05, 0.05), strict=True):
+            law = stats.nct(2 * n - 2, float(cell) / (deviation * math.sqrt(2 / n)))
+            assert law.sf(stats.t(2 * n - 2).isf(level / 2)) == pytest.approx(0.8, abs=0.02)
 
 
 def test_an_unknown_table_is_refused_by_name() -> None:

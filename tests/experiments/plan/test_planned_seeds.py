@@ -1,24 +1,38 @@
 """Which runs planned rows have: seeds by looks at `small`, ten of each paper's first claim at the published scale."""
 
+from collections import Counter
+
 import pytest
 
 from experiments.execution.plan import jobs_of
 from experiments.plan.pilots import COMPOSITION, RANKS, SCORING, TEACHERS, TRANSFER, WHITENING
-from experiments.schema.contrasts import HEADLINES, LOOKS
+from experiments.plan.planned_rows import FIRST_FAMILIES
+from experiments.schema.contrasts import EXPLORATORY, HEADLINES, LOOKS, NEGATIVE, POSITIVE, PRIMARY, looks_at
 from experiments.schema.scales import PLANNED_SEEDS
 from experiments.studies.catalogue import choose_studies
 
 
-def test_first_claims_have_ten_seeds_at_the_published_scale_and_others_five() -> None:
-    found = set()
-    for study in choose_studies(["plan"], "paper"):
-        first = {
-            label for contrast in study.contrasts if contrast.subject in HEADLINES.values() for label in contrast.rows
-        }
-        found |= {contrast.subject for contrast in study.contrasts} & set(HEADLINES.values())
+@pytest.mark.parametrize("scale", ["small-1m", "paper"])
+def test_first_claims_and_their_controls_have_ten_seeds_at_other_scales_and_other_rows_five(scale: str) -> None:
+    for study in choose_studies(["plan"], scale):
+        judged = [contrast for contrast in study.contrasts if contrast.kind != EXPLORATORY]
+        ten = {label for contrast in judged for label in contrast.rows}
         for row in study.rows if study.contrasts else ():
-            assert row.seeds in (PLANNED_SEEDS[:10] if row.label in first else PLANNED_SEEDS[:5], ())
-    assert found == set(HEADLINES.values())
+            assert row.seeds in ((PLANNED_SEEDS[:10],) if row.label in ten else (PLANNED_SEEDS[:5], ()))
+
+
+@pytest.mark.parametrize("scale", ["small-1m", "paper"])
+def test_only_first_claims_are_primary_at_other_scales_each_with_both_controls(scale: str) -> None:
+    contrasts = [contrast for study in choose_studies(["plan"], scale) for contrast in study.contrasts]
+    assert {each.subject for each in contrasts if each.kind == PRIMARY} == set(HEADLINES.values())
+    for kind in (PRIMARY, POSITIVE, NEGATIVE):
+        assert Counter(each.family for each in contrasts if each.kind == kind) == Counter(FIRST_FAMILIES)
+
+
+def test_all_contrasts_decide_at_small() -> None:
+    contrasts = [contrast for study in choose_studies(["plan"], "small") for contrast in study.contrasts]
+    assert Counter(each.kind for each in contrasts) == {PRIMARY: 45, POSITIVE: 6, NEGATIVE: 6}
+    assert (looks_at("small"), looks_at("paper")) == ((5, 10, 20), (10,))
 
 
 def test_rows_have_the_seeds_of_a_look() -> None:

@@ -1,0 +1,120 @@
+"""The plan at the published scale: made-up scores of its rows with the seeds declared there, and what it decides."""
+
+import zlib
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.cells import Results, join
+from analysis.report.reproduction_tables import detectable_gain, planned_level, planned_tests
+from analysis.stats.significance import ALPHA
+from analysis.verdicts.other_claims import planned_verdicts
+from analysis.verdicts.primaries import BETTER, NOT_RUN, NOT_TESTABLE, ContrastVerdict, _looks, judge_contrasts
+from experiments.results.csv_record import RESULTS
+from experiments.schema.contrasts import HEADLINES, POSITIVE
+from experiments.schema.study import Row, Study
+from experiments.studies.catalogue import choose_studies, single
+from tests.support.figure_records import lines_of
+
+FIRST = ("plan-losses", "plan-teachers", "plan-ranks", "plan-whitening", "plan-composition")
+GAINS = {"ListNet": 3.8, "RankEncoder": 2.1, "WhitenedCSE": 2.5, "CompCSE": 1.9}
+HELPS = {"ListNet, MiniLM teaches": 5.0, "MiniLM ranks": 5.0, "SimCSE without dropout": -15.0}
+HARMS = dict.fromkeys(
+    (
+        "ListNet, MiniLM in shuffled order",
+        "the untrained backbone ranks",
+        "three dropout views, rotated at random",
+        "halves of shuffled words",
+    ),
+    -3.0,
+)
+SD = 0.84  # over seeds, of re-runs of SimCSE on BERT-base
+
+
+def made_up(study: Study, gains: Mapping[str, float], draw: int, seeds: int) -> Results:
+    """Return the study with a score of each run: SimCSE's 75, its row's gain, and noise of its own key."""
+    lines = lines_of(study)
+    rows: dict[str, Row] = {key: row for row in study.rows for key in row.keys().values()}
+    chosen = {key for row in study.rows for key in list(row.keys().values())[:seeds]}
+    noise = {key: np.random.default_rng([draw, zlib.crc32(key.encode())]).normal(0, SD) for key in rows}
+    points = lines["key"].map({key: 75 + gains.get(row.label, 0.0) + noise[key] for key, row in rows.items()})
+    lines["score"] = points / 100
+    return join(study, lines[lines["key"].isin(chosen)])
+
+
+def judged(gains: Mapping[str, float], *, draw: int = 1, seeds: int = 10) -> dict[str, ContrastVerdict]:
+    studies = [made_up(single(name, "paper"), gains, draw, seeds) for name in FIRST]
+    return {verdict.contrast.subject: verdict for verdict in judge_contrasts(studies)}
+
+
+@cache
+def plan_at(scale: str) -> tuple[Study, ...]:
+    return tuple(choose_studies(["plan"], scale))
+
+
+@pytest.mark.parametrize("draw", [1, 2, 3])
+def test_gains_of_the_published_size_are_better(draw: int) -> None:
+    verdicts = judged(GAINS | HELPS | HARMS, draw=draw)
+    assert {verdicts[claim].verdict for claim in ("R1", "W1")} == {BETTER}
+    for claim in HEADLINES.values():
+        assert verdicts[claim].verdict != NOT_TESTABLE
+        assert verdicts[claim].estimate
+        assert verdicts[claim].estimate.n == verdicts[claim].declared == 10
+
+
+@pytest.mark.parametrize("draw", [1, 2, 3])
+def test_no_gain_is_not_better(draw: int) -> None:
+    verdicts = judged(HELPS | HARMS, draw=draw)
+    assert {verdicts[claim].verdict for claim in HEADLINES.values()}.isdisjoint({BETTER, NOT_TESTABLE})
+
+
+def test_a_control_that_does_nothing_leaves_its_families_undecided() -> None:
+    verdicts = judged(GAINS | HELPS | HARMS | {"SimCSE without dropout": 0.0})
+    assert {verdicts[claim].verdict for claim in ("W1", "C1")} == {NOT_TESTABLE}
+    assert verdicts["W1"].reason.startswith("the positive control is not detected (")
+    assert verdicts["R1"].verdict == BETTER
+
+
+def test_the_only_look_is_at_all_ten_seeds() -> None:
+    verdicts = judged(GAINS | HELPS | HARMS, seeds=9)
+    assert {verdicts[claim].verdict for claim in HEADLINES.values()} == {NOT_RUN}
+
+
+def test_first_claims_and_controls_are_corrected_for_one_another_only() -> None:
+    verdicts = judged(GAINS | HELPS | HARMS)
+    corrected = [verdict for verdict in verdicts.values() if verdict.difference_p is not None]
+    assert {v.contrast.subject for v in corrected if v.contrast.kind != POSITIVE} == set(HEADLINES.values())
+    assert planned_tests("paper") == 8
+    assert planned_level("paper") == pytest.approx(ALPHA / 8)
+    one = verdicts["W1"]
+    assert one.estimate
+    assert one.detectable == pytest.approx(one.estimate.detectable(ALPHA / 8))
+    assert detectable_gain(SD, 10, planned_level("paper")) == pytest.approx(1.5, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("scale", "study", "subject", "shares"),
+    [
+        ("small", "plan-losses", "R1", [5 / 20, 10 / 20, 20 / 20]),
+        ("small", "plan-composition", "C1", [5 / 20, 10 / 20]),
+        ("paper", "plan-losses", "R1", [1.0]),
+        ("paper", "plan-composition", "C1", [1.0]),
+    ],
+)
+def test_a_looks_share_is_of_the_seeds_of_the_scales_last_look(
+    scale: str, study: str, subject: str, shares: list[float]
+) -> None:
+    results = made_up(single(study, scale), {}, draw=1, seeds=20)
+    (contrast,) = (each for each in results.study.contrasts if each.subject == subject)
+    assert list(_looks(results, contrast)) == shares
+
+
+def test_claims_of_families_that_are_only_explored_have_no_verdict() -> None:
+    nothing = pd.DataFrame(columns=RESULTS)
+    decided = {scale: planned_verdicts(join(s, nothing) for s in plan_at(scale)) for scale in ("small", "paper")}
+    assert set(decided["paper"]) == {*HEADLINES.values(), "R10", "R14", "W8", "E11"}
+    assert {"E4", "E9", "S1", "S2", "S3", "S4"} <= set(decided["small"])
+    assert len(decided["small"]) == 54
