@@ -138,7 +138,7 @@ def power_grid(lines: pd.DataFrame) -> Grid:
 
 def planned_tests(scale: str) -> int:
     """Return the number of tests of a difference that Holm's correction counts in the plan at a scale."""
-    return sum(contrast.corrected for study in choose_studies(["plan"], scale) for contrast in study.contrasts)
+    return sum(contrast.is_corrected for study in choose_studies(["plan"], scale) for contrast in study.contrasts)
 
 
 def planned_level(scale: str) -> float:

@@ -73,7 +73,7 @@ def judge_contrasts(studies: Iterable[Results], *, moderated: bool = False) -> t
     looks = {contrast: _looks(results, contrast) for contrast, results in results_of.items()}
     if moderated:
         looks = _moderate_looks(looks)
-    differing = _holm({c: _difference(by_look) for c, by_look in looks.items() if c.corrected})
+    differing = _holm({c: _difference(by_look) for c, by_look in looks.items() if c.is_corrected})
     equivalent = _holm({c: _equivalence(c, by_look) for c, by_look in looks.items() if c.kind == PRIMARY})
     level = significance.ALPHA / max(1, len(differing))
     judged = [

@@ -69,7 +69,7 @@ class Contrast:
         return tuple(dict.fromkeys((*self.plus, *self.minus)))
 
     @property
-    def corrected(self) -> bool:
+    def is_corrected(self) -> bool:
         """Whether it counts in Holm's correction over tests of a difference."""
         return self.kind in (PRIMARY, POSITIVE)
 

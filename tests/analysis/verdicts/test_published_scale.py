@@ -14,7 +14,7 @@ from analysis.stats.significance import ALPHA
 from analysis.verdicts.other_claims import planned_verdicts
 from analysis.verdicts.primaries import BETTER, NOT_RUN, NOT_TESTABLE, ContrastVerdict, _looks, judge_contrasts
 from experiments.results.csv_record import RESULTS
-from experiments.schema.contrasts import HEADLINES, POSITIVE
+from experiments.schema.contrasts import HEADLINES, NEGATIVE, POSITIVE, PRIMARY
 from experiments.schema.study import Row, Study
 from experiments.studies.catalogue import choose_studies, single
 from tests.support.figure_records import lines_of
@@ -55,22 +55,25 @@ def plan_at(scale: str) -> tuple[Study, ...]:
     return tuple(choose_studies(["plan"], scale))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [1, 2, 3])
 def test_gains_of_the_published_size_are_better(draw: int) -> None:
     verdicts = judged(GAINS | HELPS | HARMS, draw=draw)
     assert {verdicts[claim].verdict for claim in ("R1", "W1")} == {BETTER}
-    for claim in HEADLINES.values():
-        assert verdicts[claim].verdict != NOT_TESTABLE
-        assert verdicts[claim].estimate
-        assert verdicts[claim].estimate.n == verdicts[claim].declared == 10
+    for one in (verdicts[claim] for claim in HEADLINES.values()):
+        assert one.verdict != NOT_TESTABLE
+        assert one.estimate
+        assert one.estimate.n == one.declared == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [1, 2, 3])
 def test_no_gain_is_not_better(draw: int) -> None:
     verdicts = judged(HELPS | HARMS, draw=draw)
     assert {verdicts[claim].verdict for claim in HEADLINES.values()}.isdisjoint({BETTER, NOT_TESTABLE})
 
 
+@pytest.mark.slow
 def test_a_control_that_does_nothing_leaves_its_families_undecided() -> None:
     verdicts = judged(GAINS | HELPS | HARMS | {"SimCSE without dropout": 0.0})
     assert {verdicts[claim].verdict for claim in ("W1", "C1")} == {NOT_TESTABLE}
@@ -78,13 +81,16 @@ def test_a_control_that_does_nothing_leaves_its_families_undecided() -> None:
     assert verdicts["R1"].verdict == BETTER
 
 
+@pytest.mark.slow
 def test_the_only_look_is_at_all_ten_seeds() -> None:
     verdicts = judged(GAINS | HELPS | HARMS, seeds=9)
     assert {verdicts[claim].verdict for claim in HEADLINES.values()} == {NOT_RUN}
 
 
+@pytest.mark.slow
 def test_first_claims_and_controls_are_corrected_for_one_another_only() -> None:
     verdicts = judged(GAINS | HELPS | HARMS)
+    assert {verdict.contrast.kind for verdict in verdicts.values()} == {PRIMARY, POSITIVE, NEGATIVE}
     corrected = [verdict for verdict in verdicts.values() if verdict.difference_p is not None]
     assert {v.contrast.subject for v in corrected if v.contrast.kind != POSITIVE} == set(HEADLINES.values())
     assert planned_tests("paper") == 8
@@ -95,6 +101,7 @@ def test_first_claims_and_controls_are_corrected_for_one_another_only() -> None:
     assert detectable_gain(SD, 10, planned_level("paper")) == pytest.approx(1.5, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scale", "study", "subject", "shares"),
     [
@@ -112,6 +119,7 @@ def test_a_looks_share_is_of_the_seeds_of_the_scales_last_look(
     assert list(_looks(results, contrast)) == shares
 
 
+@pytest.mark.slow
 def test_claims_of_families_that_are_only_explored_have_no_verdict() -> None:
     nothing = pd.DataFrame(columns=RESULTS)
     decided = {scale: planned_verdicts(join(s, nothing) for s in plan_at(scale)) for scale in ("small", "paper")}
