@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import tyro
 from rich.progress import track
+from scipy.stats import spearmanr
 
 from analysis.cells import Cell, join
 from analysis.report.bootstrap_tables import two_row_differences
@@ -18,12 +19,12 @@ from analysis.stats.bootstrap import Difference, crossed_bootstrap, paired_boots
 from analysis.stats.resampling import RESAMPLES
 from cse_core.data.senteval import pairs
 from cse_core.evaluation import suite
-from cse_core.models.embedding_cache import SentenceEncoder
+from cse_core.evaluation.sts_subsets import SUBSETS
 from cse_core.run import Pretrained, Run
 from experiments.cli.command import run_command
 from experiments.execution.job import ExecutionSettings, load_encoder
 from experiments.execution.plan import SCORE_TOLERANCE
-from experiments.results import csv_record
+from experiments.results import csv_record, run_arrays
 from experiments.results.provenance import environment
 from experiments.schema.columns import column
 from experiments.schema.hypotheses import Comparison
@@ -33,6 +34,14 @@ from experiments.studies import catalogue
 PairScores = Mapping[str, np.ndarray]  # scores of the pairs of each set
 
 
+class TaskPairs(NamedTuple):
+    """The STS set that a task's pairs are in, their rows there, and their gold scores."""
+
+    base: str
+    rows: np.ndarray
+    gold: np.ndarray
+
+
 class Side(NamedTuple):
     """A row of a difference, and its checkpoints' scores of every pair by seed; the first declared seed is first."""
 
@@ -40,33 +49,46 @@ class Side(NamedTuple):
     scores: Mapping[int, PairScores]
 
 
+def pairs_of(task: str, data: Path | None) -> TaskPairs:
+    """Return where the pairs of a task are: an STS set, or a subset of one."""
+    base, select, reads = SUBSETS.get(task, (task, None, ()))
+    whole = pairs(base, data)
+    rows = select(whole, {name: pairs(name, data) for name in reads}) if select else np.arange(len(whole.table))
+    return TaskPairs(base, rows, np.asarray(whole.table["score"][:])[rows])
+
+
 def score_pairs(
-    row: Row, encoder: SentenceEncoder, tasks: tuple[str, ...], data: Path | None
-) -> tuple[PairScores, float]:
-    """Return an encoder's scores of every pair, and the mean of the sets' correlations with gold."""
-    outcomes = suite.evaluate(encoder, row.scorer, tasks, data=data)
-    mean = float(np.mean([outcomes[task].metrics["spearman.all"] for task in tasks]))
-    return {task: outcomes[task].arrays["pair_scores"] for task in tasks}, mean
+    row: Row, seed: int, encoder: Run | Pretrained, places: Mapping[str, TaskPairs], execution: ExecutionSettings
+) -> PairScores:
+    """Return the scores of every pair by task: those that the run's folder has, or else its checkpoint's."""
+    bases = {place.base for place in places.values()}
+    saved = run_arrays.read_pair_scores(execution.store / row.keys()[seed], row.select, str(row.scorer))
+    if not bases <= saved.keys():
+        loaded = load_encoder(encoder, row.select, execution)
+        outcomes = suite.evaluate(loaded, row.scorer, bases, data=execution.data)
+        saved = {base: outcomes[base].arrays["pair_scores"] for base in bases}
+    return {task: saved[place.base][place.rows] for task, place in places.items()}
 
 
 def score_seeds(row: Row, recorded: Cell, execution: ExecutionSettings, lacking: list[str]) -> dict[int, PairScores]:
-    """Return the pair scores of every seed that has a checkpoint here; add the others to `lacking`.
+    """Return the pair scores of every seed that has them or a checkpoint here; add the others to `lacking`.
 
-    Refuse a checkpoint whose correlation is not the record's.
+    Refuse scores whose correlation with gold is not the record's.
     """
     if row.encoder is None:
         raise ValueError(f"{row.label}: {row.why}; expected a row with runs")
     encoders: Sequence[Run | Pretrained] = row.runs() or (row.encoder,)
+    places = {task: pairs_of(task, execution.data) for task in column(recorded.column).tasks}
     scores: dict[int, PairScores] = {}
     for seed, encoder in zip(row.keys(), encoders, strict=True):
         try:
-            loaded = load_encoder(encoder, row.select, execution)
+            scores[seed] = score_pairs(row, seed, encoder, places, execution)
         except FileNotFoundError:
             lacking.append(f"{row.label}, seed {seed}")
             continue
-        scores[seed], mean = score_pairs(row, loaded, column(recorded.column).tasks, execution.data)
+        mean = np.mean([spearmanr(scores[seed][task], place.gold).statistic for task, place in places.items()])
         score = recorded.scores.get(seed)
-        if score is None or abs(score - 100 * mean) > 100 * SCORE_TOLERANCE:
+        if score is None or not abs(score - 100 * mean) <= 100 * SCORE_TOLERANCE:
             raise ValueError(
                 f"{row.label}, seed {seed}, has {100 * mean:.4f} in {recorded.column}; the record says {score}"
             )
@@ -74,23 +96,24 @@ def score_seeds(row: Row, recorded: Cell, execution: ExecutionSettings, lacking:
 
 
 def comparisons_of(study: Study) -> list[Comparison]:
-    """Return the study's differences of two rows that are run, on whole STS sets, whose pairs can be resampled."""
+    """Return the study's differences of two rows that are run, on STS sets or parts of them, whose pairs can be drawn."""
     not_run = {row.label for row in study.rows if row.encoder is None}
     differences = [
         difference
         for difference in two_row_differences(study)
         if column(difference.column).tasks and not {difference.better, difference.worse} & not_run
     ]
-    whole = [
-        difference
-        for difference in differences
-        if all(suite.TASKS[task].pair_sets == (task,) for task in column(difference.column).tasks)
-    ]
-    if not whole:
+    on_pairs = [difference for difference in differences if all(map(_has_pairs, column(difference.column).tasks))]
+    if not on_pairs:
         raise ValueError(
-            f"{study.name}: expected a study that compares rows on whole STS sets; it has no such comparison"
+            f"{study.name}: expected a study that compares rows on STS sets or parts of them; it has no such comparison"
         )
-    return whole
+    return on_pairs
+
+
+def _has_pairs(task: str) -> bool:
+    """Whether a task is the correlation with gold of an STS set's pairs, or of a subset of them."""
+    return task in SUBSETS or suite.TASKS[task].pair_sets == (task,)
 
 
 def pairs_lines(name: str, sides: tuple[Side, Side], data: Path | None) -> list[dict[str, object]]:
@@ -100,7 +123,7 @@ def pairs_lines(name: str, sides: tuple[Side, Side], data: Path | None) -> list[
     pairs, both drawn, if both rows have several.
     """
     tasks = column(name).tasks
-    gold = [np.asarray(pairs(task, data).table["score"][:]) for task in tasks]
+    gold = [pairs_of(task, data).gold for task in tasks]
     lines = []
     firsts = [next(iter(side.row.keys())) for side in sides]
     if all(seed in side.scores for seed, side in zip(firsts, sides, strict=True)):
@@ -133,7 +156,7 @@ def main(
     """Resample pairs, and seeds and pairs, for every difference of a study on STS sets; add lines to mlruns/pairs.csv.
 
     Args:
-        study: study whose runs are in the store; every seed that has a checkpoint there is embedded again.
+        study: study whose runs are in the store; a seed without the pairs' scores there is embedded again.
         scale: scale of the study.
         data: folder with the data; if not given, CSE_DATA, the Hugging Face cache or the hub.
         mlruns: folder of the record and its store.
@@ -141,7 +164,7 @@ def main(
     selected = catalogue.single(study, scale)
     results = join(selected, csv_record.read_results(scale, mlruns))
     rows = {row.label: row for row in selected.rows}
-    execution = ExecutionSettings(store=mlruns / "store", data=data)
+    execution = ExecutionSettings(store=mlruns / "store", data=data, cache=True)  # rows share checkpoints
     differences = comparisons_of(selected)
     labels = dict.fromkeys((label, each.column) for each in differences for label in (each.better, each.worse))
     scores: dict[tuple[str, str], Side] = {}

@@ -23,6 +23,15 @@ def save_arrays(folder: Path, select: str, scorer: str, task: str, arrays: Mappi
         _add_to(_figure_data_path(folder, select, scorer, task), dict(arrays))
 
 
+def read_pair_scores(folder: Path, select: str, scorer: str) -> dict[str, np.ndarray]:
+    """Return the pair scores that a run's folder has, by task; none without their file."""
+    path = _pair_scores_path(folder, select, scorer)
+    if not path.is_file():
+        return {}
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
 def _pair_scores_path(folder: Path, select: str, scorer: str) -> Path:
     name = f"{select} {scorer}".replace("/", "_")  # a corpus may be named by its path
     return folder / "pair_scores" / f"{name}.npz"

@@ -207,5 +207,5 @@ def test_a_checkpoint_whose_scores_are_not_the_records_is_refused(untrained: Stu
 
 
 def test_a_study_that_compares_no_sets_is_refused() -> None:
-    with pytest.raises(ValueError, match="toy: expected a study that compares rows on whole STS sets"):
+    with pytest.raises(ValueError, match="toy: expected a study that compares rows on STS sets or parts of them"):
         pair_bootstrap.comparisons_of(replace(toy_study(), comparisons=(Comparison("R10", "Better", "SimCSE", "mr"),)))
