@@ -27,7 +27,7 @@ from analysis.report import (
     report_blocks,
     study_tables,
 )
-from analysis.report.bootstrap_tables import estimates_block
+from analysis.report.bootstrap_tables import estimates_block, pairs_and_seeds_block
 from analysis.report.released_tables import released_block
 from analysis.report.reproduction_tables import reproductions_block
 from analysis.report.search_tables import searches_block
@@ -55,7 +55,7 @@ PAGES = (
 )
 KINDS = (
     "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|"
-    "plan|page|released|means|gains|devices"
+    "plan|page|released|means|gains|devices|pairs-and-seeds"
 )
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
@@ -166,6 +166,9 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     "released": lambda *about: released_block(chosen_results(*about)),
     "reproductions": lambda name, scale, record: reproductions_block(name),
     "plan": lambda name, scale, record: plan_tables.plan_block(name, chosen_results("plan", scale, record)),
+    "pairs-and-seeds": lambda name, scale, record: pairs_and_seeds_block(
+        chosen_results(name, scale, record), record.pairs(scale)
+    ),
     "searches": lambda name, scale, record: searches_block(record.searches(scale), scale),
     "runs": lambda name, scale, record: report_blocks.runs_block(
         catalogue.choose_studies([name], scale), record.results(scale)

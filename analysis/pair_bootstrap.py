@@ -14,7 +14,7 @@ from rich.progress import track
 from scipy.stats import spearmanr
 
 from analysis.cells import Cell, join
-from analysis.report.bootstrap_tables import two_row_differences
+from analysis.report.bootstrap_tables import seeds_drawn, two_row_differences
 from analysis.stats.bootstrap import Difference, crossed_bootstrap, paired_bootstrap
 from analysis.stats.resampling import RESAMPLES
 from cse_core.data.senteval import pairs
@@ -96,7 +96,7 @@ def score_seeds(row: Row, recorded: Cell, execution: ExecutionSettings, lacking:
 
 
 def comparisons_of(study: Study) -> list[Comparison]:
-    """Return the study's differences of two rows that are run, on STS sets or parts of them, whose pairs can be drawn."""
+    """Return the study's differences of two rows that are run, on STS sets or parts of them."""
     not_run = {row.label for row in study.rows if row.encoder is None}
     differences = [
         difference
@@ -116,11 +116,11 @@ def _has_pairs(task: str) -> bool:
     return task in SUBSETS or suite.TASKS[task].pair_sets == (task,)
 
 
-def pairs_lines(name: str, sides: tuple[Side, Side], data: Path | None) -> list[dict[str, object]]:
+def pairs_lines(name: str, sides: tuple[Side, Side], how: str, data: Path | None) -> list[dict[str, object]]:
     """Return the lines of pairs.csv for a difference in a column, in points.
 
-    One is of the rows' first seeds on drawn pairs, if both have a checkpoint; one of all seeds that have one and
-    pairs, both drawn, if both rows have several.
+    One is of the rows' first seeds on drawn pairs, if both have a checkpoint; one of all seeds that have one (that both
+    have, if `how` seeds are drawn is paired) and pairs, both drawn, if both rows have several.
     """
     tasks = column(name).tasks
     gold = [pairs_of(task, data).gold for task in tasks]
@@ -128,11 +128,18 @@ def pairs_lines(name: str, sides: tuple[Side, Side], data: Path | None) -> list[
     firsts = [next(iter(side.row.keys())) for side in sides]
     if all(seed in side.scores for seed, side in zip(firsts, sides, strict=True)):
         a, b = ([side.scores[seed][task] for task in tasks] for seed, side in zip(firsts, sides, strict=True))
-        lines.append(_line(sides, ((), ()), paired_bootstrap(a, b, gold)))
-    if all(len(side.scores) > 1 for side in sides):
-        a, b = ([np.stack([of_seed[task] for of_seed in side.scores.values()]) for task in tasks] for side in sides)
-        seeds = tuple(tuple(side.scores) for side in sides)
-        lines.append(_line(sides, seeds, crossed_bootstrap(a, b, gold)))
+        lines.append({"seeds": ""} | _line(sides, ((), ()), paired_bootstrap(a, b, gold)))
+    first, second = (tuple(side.scores) for side in sides)
+    if how == csv_record.PAIRED:
+        first = second = tuple(seed for seed in first if seed in second)
+    if min(len(first), len(second)) > 1:
+        seeds = (first, second)
+        a, b = (
+            [np.stack([side.scores[seed][task] for seed in chosen]) for task in tasks]
+            for side, chosen in zip(sides, seeds, strict=True)
+        )
+        crossed = crossed_bootstrap(a, b, gold, paired=how == csv_record.PAIRED)
+        lines.append({"seeds": how} | _line(sides, seeds, crossed))
     return lines
 
 
@@ -177,7 +184,8 @@ def main(
     commit = csv_record.commit_of(environment(execution.device, execution.threads))
     for each in track(differences, f"{RESAMPLES:,} draws"):
         about = {"scale": scale, "column": each.column, "resamples": RESAMPLES, "commit": commit}
-        lines = pairs_lines(each.column, (scores[each.better, each.column], scores[each.worse, each.column]), data)
+        sides = (scores[each.better, each.column], scores[each.worse, each.column])
+        lines = pairs_lines(each.column, sides, seeds_drawn(selected, each), data)
         if lines:
             csv_record.merge_pairs(scale, mlruns, pd.DataFrame([about | line for line in lines]))
     if lacking:  # seeds that no line has

@@ -1,19 +1,22 @@
-"""Make the block of bootstrap estimates of a study's comparisons: other seeds, other pairs, other averages."""
+"""Make the blocks of bootstrap estimates, of a study or the plan: other seeds, other pairs, other averages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import pandas as pd
 
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
+from analysis.report.plan_tables import contrast_text
 from analysis.stats import significance
 from analysis.stats.bootstrap import difference_bootstrap, interquartile_mean, mean, probability_of_improvement
 from analysis.stats.resampling import Estimate
 from analysis.stats.significance import Interval
-from experiments.results.csv_record import score_source
+from analysis.verdicts.primaries import judge_contrasts
+from experiments.results.csv_record import INDEPENDENT, PAIRED, score_source
 from experiments.schema.columns import column
-from experiments.schema.contrasts import EXPLORATORY
+from experiments.schema.contrasts import EXPLORATORY, PRIMARY, Contrast
 from experiments.schema.hypotheses import Comparison
 from experiments.schema.study import Row, Study
 
@@ -25,19 +28,30 @@ HOW = (
     "other seeds."
 )
 HOW_BOTH = (
-    " Seeds and pairs: both are resampled, seeds of A and of B independently of each other, pairs the same for all "
-    "runs; in brackets the seeds of A and B whose pair scores are recorded."
+    " Seeds and pairs: both are resampled, seeds of A and of B independently of each other, or the same of both where "
+    "the plan's test is paired, pairs the same for all runs; in brackets the seeds of A and B whose pair scores are "
+    "recorded."
 )
 
 
 def two_row_differences(study: Study) -> list[Comparison]:
     """Return the study's comparisons of means, and its planned contrasts of one row against another."""
-    planned = [
-        Comparison(contrast.subject, contrast.plus[0], contrast.minus[0], contrast.column)
-        for contrast in study.contrasts
-        if contrast.kind != EXPLORATORY and len(contrast.plus) == len(contrast.minus) == contrast.over == 1
-    ]
+    planned = [_as_comparison(contrast) for contrast in study.contrasts if _is_planned_of_two_rows(contrast)]
     return [*(comparison for comparison in study.comparisons if comparison.kind == "mean"), *planned]
+
+
+def seeds_drawn(study: Study, difference: Comparison) -> str:
+    """Return how seeds are drawn for a difference of the study: paired if it is a planned contrast that pairs them."""
+    paired = (_as_comparison(c) for c in study.contrasts if c.paired and _is_planned_of_two_rows(c))
+    return PAIRED if difference in paired else INDEPENDENT
+
+
+def _is_planned_of_two_rows(contrast: Contrast) -> bool:
+    return contrast.kind != EXPLORATORY and len(contrast.plus) == len(contrast.minus) == contrast.over == 1
+
+
+def _as_comparison(contrast: Contrast) -> Comparison:
+    return Comparison(contrast.subject, contrast.plus[0], contrast.minus[0], contrast.column)
 
 
 def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
@@ -52,7 +66,7 @@ def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
             f"{comparison.better} {MINUS} {comparison.worse}",
             *_by_seeds(results, comparison),
             *_by_pairs(line, adjusted),
-            _by_both(rows, comparison, drawn),
+            _by_both(results.study, comparison, drawn),
         )
         for comparison, line in zip(comparisons, resampled, strict=True)
     ]
@@ -76,21 +90,71 @@ def _pairs_line(
     return by_sides.get((first, second, comparison.column))
 
 
-def _by_both(rows: Mapping[str, Row], comparison: Comparison, drawn: pd.DataFrame) -> str:
-    """Return the estimate over drawn seeds and pairs, of the line with most seeds."""
-    if drawn.empty or not {comparison.better, comparison.worse} <= rows.keys():
+def pairs_and_seeds_block(plan: Sequence[Results], drawn: pd.DataFrame) -> str:
+    """Return the plan's contrasts over seeds, and over seeds and pairs where `drawn` has that, as Markdown."""
+    studies = {contrast: results.study for results in plan for contrast in results.study.contrasts}
+    rows = []
+    for verdict in judge_contrasts(plan):
+        contrast, study = verdict.contrast, studies[verdict.contrast]
+        both = _of_both(study, _as_comparison(contrast), drawn) if _is_planned_of_two_rows(contrast) else None
+        if both is None or verdict.estimate is None:
+            continue
+        rows.append(
+            (
+                contrast.subject if contrast.kind == PRIMARY else f"{contrast.kind}, {contrast.family}",
+                contrast_text(contrast),
+                _estimate_text(Estimate(verdict.estimate.mean, verdict.estimate.interval()), sign=True),
+                str(verdict.estimate.n),
+                _estimate_text(both.estimate, sign=True),
+                f"{both.first}, {both.second}",
+                f"{both.pairs:,}",
+                _what_it_excludes(both.estimate.interval, contrast.margin),
+            )
+        )
+    over = ("over seeds", "seeds", "over seeds and pairs", "seeds of both", "pairs", "the interval over both")
+    return markdown(Grid("", ("claim", "contrast", *over), tuple(rows)))
+
+
+def _what_it_excludes(band: Interval | None, margin: float) -> str:
+    """Return where an interval lies: beside 0 or not, within the margin or not."""
+    if band is None:
         return DASH
+    zero = "holds 0" if band.low <= 0 <= band.high else "excludes 0"
+    inside = -margin < band.low and band.high < margin
+    return f"{zero}, {'within the margin' if inside else 'not within the margin'}"
+
+
+class OfBoth(NamedTuple):
+    """An estimate over drawn seeds and pairs, the seeds of both rows, and the number of pairs."""
+
+    estimate: Estimate
+    first: int
+    second: int
+    pairs: int
+
+
+def _by_both(study: Study, comparison: Comparison, drawn: pd.DataFrame) -> str:
+    both = _of_both(study, comparison, drawn)
+    return f"{_estimate_text(both.estimate, sign=True)} ({both.first}, {both.second})" if both else DASH
+
+
+def _of_both(study: Study, comparison: Comparison, drawn: pd.DataFrame) -> OfBoth | None:
+    """Return the estimate over drawn seeds and pairs, of the line with most seeds; None without a line."""
+    rows = {row.label: row for row in study.rows if row.encoder is not None}
+    if drawn.empty or not {comparison.better, comparison.worse} <= rows.keys():
+        return None
     first, second = (
         drawn[side].map(partial(_count_seeds, rows[label]))
         for side, label in (("first", comparison.better), ("second", comparison.worse))
     )
-    crossed = (first > 1) & (second > 1) & (drawn["column"] == comparison.column)
+    of_it = (drawn["column"] == comparison.column) & (drawn["seeds"] == seeds_drawn(study, comparison))
+    crossed = (first > 1) & (second > 1) & of_it
     if not crossed.any():
-        return DASH
+        return None
     at = (first + second)[crossed].idxmax()
     line = drawn.loc[at]
-    text = _estimate_text(Estimate(line["difference"], Interval(line["low"], line["high"])), sign=True)
-    return f"{text} ({first[at]}, {second[at]})"
+    estimate = Estimate(line["difference"], Interval(line["low"], line["high"]))
+    return OfBoth(estimate, int(first[at]), int(second[at]), int(line["pairs"]))
 
 
 def _count_seeds(row: Row, source: str) -> int:

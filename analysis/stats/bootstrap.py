@@ -54,18 +54,22 @@ def crossed_bootstrap(
     resamples: int = RESAMPLES,
     seed: int = 0,
     *,
+    paired: bool = False,
     level: float = LEVEL,
 ) -> Difference:
     """Would runs of first beat runs of second with other seeds and on other pairs, both drawn anew?
 
-    The first two have a matrix (seeds, pairs) a set. A draw takes seeds of each method independently, the same in all
-    sets, and pairs within each set, the same for all seeds and both methods (Owen, 2007: pigeonhole bootstrap). If a
-    method has one seed there is neither an interval nor p. p and draws that are left out are as in `paired_bootstrap`.
+    The first two have a matrix (seeds, pairs) a set. A draw takes seeds of each method independently, or with `paired`
+    the same of both, whose row i is seed i; they are the same in all sets. Pairs are drawn within each set, the same
+    for all seeds and both methods (Owen, 2007: pigeonhole bootstrap). If a method has one seed there is neither an
+    interval nor p. p and draws that are left out are as in `paired_bootstrap`.
     """
     sets, counts = _checked_runs(first, second, gold)
+    if paired and counts[0] != counts[1]:
+        raise ValueError(f"paired seeds: expected as many of second as of first, got {counts[0]} and {counts[1]}")
     random = np.random.default_rng((seed, 1))  # so that pairs are drawn as in `paired_bootstrap`
     shares = [random.multinomial(n, [1 / n] * n, resamples) / n for n in counts]
-    weights = np.concatenate([shares[0], -shares[1]], axis=1)
+    weights = np.concatenate([shares[0], -shares[0 if paired else 1]], axis=1)
     plain = np.repeat((1 / counts[0], -1 / counts[1]), counts)
     both = _on_drawn_pairs(sets, plain, weights, seed, level)
     return both if min(counts) > 1 else Difference(both.difference, None, None, both.n)

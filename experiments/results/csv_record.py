@@ -3,10 +3,10 @@
 A line of runs.csv is a run by its key: its settings, its teachers, its cost, its device. A line of results.csv is one
 score of one version of its evaluator: (key, select, scorer, task, metric, version). A line of curves.csv is a point
 (key, name, step): the mean of a loss term over the steps since the last point, or a dev score. A line of pairs.csv is a
-difference of two checkpoints on resampled pairs, or of two rows' checkpoints on resampled seeds and pairs
-(analysis/pair_bootstrap.py). A line of searches.csv is a trial of a search by its settings: its mean dev score over
-seeds, or its score when it was stopped. Quickstart has a separate folder, so that trying the project does not change
-the committed record. Each folder has a manifest (manifest.py).
+difference of two checkpoints on resampled pairs, or of two rows' checkpoints on resampled seeds (independent of each
+other, or paired) and pairs (analysis/pair_bootstrap.py). A line of searches.csv is a trial of a search by its settings:
+its mean dev score over seeds, or its score when it was stopped. Quickstart has a separate folder, so that trying the
+project does not change the committed record. Each folder has a manifest (manifest.py).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 CELL = ["key", "select", "scorer", "task", "metric", "version"]
 POINT = ["key", "name", "step"]
+INDEPENDENT, PAIRED = "independent", "paired"  # how the seeds of two rows are drawn, of those that both have if paired
 DRAWN = ["scale", "first", "second", "column"]  # a difference of two checkpoints over resampled pairs
 TRIAL = ["scale", "search", "trial"]
 RUNS_TABLE = Table(
@@ -55,8 +56,9 @@ PAIRS_TABLE = Table(
     "pairs.csv",
     dict.fromkeys(DRAWN, str)
     | dict.fromkeys(("difference", "low", "high", "p"), float)
-    | {"pairs": int, "resamples": int, "commit": str},
-    tuple(DRAWN),
+    | {"pairs": int, "resamples": int, "commit": str, "seeds": str},
+    (*DRAWN, "seeds"),
+    added={"seeds": lambda line: INDEPENDENT if "+" in line["first"] + line["second"] else ""},
 )
 SEARCHES_TABLE = Table(
     "searches.csv",

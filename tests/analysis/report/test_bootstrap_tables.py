@@ -64,7 +64,8 @@ def test_one_seed_has_no_interval_and_a_row_without_runs_no_number(wide: Study, 
 
 def test_pairs_are_shown_from_the_record_with_holms_correction_over_the_table(wide: Study, lines: pd.DataFrame) -> None:
     by_label = {row.label: csv_record.score_source(row) for row in wide.rows if row.encoder is not None}
-    shared = {"scale": "small", "second": by_label["SimCSE"], "column": "sts_avg", "low": -1.0, "high": 3.0}
+    shared = {"scale": "small", "second": by_label["SimCSE"], "column": "sts_avg", "seeds": "", "low": -1.0}
+    shared |= {"high": 3.0}
     drawn = pd.DataFrame(
         [
             shared | {"first": by_label["Better"], "difference": 1.25, "p": 0.04, "resamples": 10_000},
@@ -81,7 +82,8 @@ def test_pairs_are_shown_from_the_record_with_holms_correction_over_the_table(wi
 
 def test_the_line_with_most_seeds_of_both_rows_is_shown(wide: Study, lines: pd.DataFrame) -> None:
     better, simcse = (next(row for row in wide.rows if row.label == label) for label in ("Better", "SimCSE"))
-    shared = {"scale": "small", "column": "sts_avg", "p": 0.04, "resamples": 10_000}
+    shared = {"scale": "small", "column": "sts_avg", "p": 0.04, "pairs": 9, "resamples": 10_000}
+    shared |= {"seeds": "independent"}
 
     def line(first: tuple[int, ...], second: tuple[int, ...], value: float) -> dict[str, object]:
         sides = {

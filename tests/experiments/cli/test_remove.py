@@ -39,7 +39,7 @@ def mlruns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         np.savez(arrays, x=np.ones(3))
     record_results(folder / "store", folder)
     drawn = {"scale": "tiny", "column": "sts_avg", "difference": 0.1, "low": 0.0, "high": 0.2, "p": 0.5, "pairs": 9}
-    drawn |= {"resamples": 9, "commit": "x"}
+    drawn |= {"resamples": 9, "commit": "x", "seeds": ""}
     sides = [(f"{GONE} last cosine", "c d e"), ("c d e", f"{GONE} last cosine"), ("c d e", f"{KEPT} last cosine")]
     sides += [(f"{KEPT}+{GONE} last cosine", "c d e")]  # several seeds
     csv_record.merge_pairs("tiny", folder, pd.DataFrame([drawn | {"first": a, "second": b} for a, b in sides]))
