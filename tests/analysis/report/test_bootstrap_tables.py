@@ -1,31 +1,21 @@
-"""Differences by other seeds and other pairs: closed forms of the toy study, real encoders on synthetic pairs."""
+"""Blocks of differences by other seeds and other pairs: closed forms of the toy study."""
 
-import shutil
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import spearmanr, trim_mean
+from scipy.stats import t, trim_mean
 
-from analysis import pair_bootstrap
 from analysis.cells import join
-from analysis.report.bootstrap_tables import estimates_block, two_row_differences
-from analysis.stats.bootstrap import crossed_bootstrap
-from cse_core.data.senteval import pairs
-from cse_core.evaluation import suite
-from cse_core.evaluation.scorers import Cosine
-from cse_core.run import Pretrained
-from experiments.execution import job
-from experiments.execution.job import ExecutionSettings, Job, Scoring
+from analysis.report.bootstrap_tables import estimates_block, pairs_and_seeds_block, two_row_differences
 from experiments.results import csv_record
-from experiments.schema.hypotheses import Comparison
-from experiments.schema.study import Row, Study
+from experiments.schema.contrasts import Contrast
+from experiments.schema.study import Study
 from experiments.studies import catalogue
-from tests.support.toy_study import FIRST, toy_study
-from tests.support.training import TINY
+from tests.support.toy_study import FIRST
 
 NOTHING = pd.DataFrame(columns=csv_record.PAIRS)
 
@@ -113,101 +103,50 @@ def test_planned_contrasts_of_two_rows_are_differences_too() -> None:
         assert two_row_differences(*catalogue.choose_studies([name], "small")) == []
 
 
-def as_is(label: str, pooling: str) -> Row:
-    return Row(label=label, encoder=Pretrained("wiki-tiny"), scorer=Cosine(pooling), select="as is")
+def planned(wide: Study, *, paired: bool, margin: float = 1.0) -> Study:
+    names: dict[str, Any] = {"plus": ("Better",), "minus": ("SimCSE",)}
+    return replace(wide, contrasts=(Contrast(subject="R1", family="f", paired=paired, margin=margin, **names),))
 
 
-@pytest.fixture
-def untrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
-    """Two poolings of one backbone on synthetic pairs, declared and recorded."""
-    rows = (as_is("cls", "cls"), as_is("mean", "mean"))
-    found = (Comparison("R1", "mean", "cls", "synthetic_dev"), Comparison("R1", "mean", "Absent", "synthetic_dev"))
-    study = replace(toy_study(("synthetic_dev",)), rows=(*rows, *toy_study().rows[-1:]), comparisons=found)
-    for row in rows:
-        scoring = (Scoring("as is", row.scorer, ("synthetic_dev",)),)
-        result = job.execute(
-            Job(Pretrained("wiki-tiny"), "small", row.label, scoring), ExecutionSettings(tmp_path / "store")
-        )
-        csv_record.merge_lines("small", tmp_path, [result])
-    monkeypatch.setattr(catalogue, "choose_studies", lambda names, scale: [study])
-    return study
+def drawn_line(study: Study, seeds: tuple[int, ...], how: str, low: float, high: float) -> dict[str, object]:
+    rows = {row.label: row for row in study.rows}
+    first, second = (csv_record.score_source(rows[label], seeds) for label in ("Better", "SimCSE"))
+    numbers = {"difference": (low + high) / 2, "low": low, "high": high, "p": 0.5, "pairs": 1234, "resamples": 10_000}
+    return {"scale": "small", "first": first, "second": second, "column": "sts_avg", "seeds": how} | numbers
 
 
-@pytest.mark.slow
-def test_pairs_drawn_anew_are_lines_of_the_record_and_agree_with_its_scores(untrained: Study, tmp_path: Path) -> None:
-    pair_bootstrap.main("toy", mlruns=tmp_path)
-    (line,) = csv_record.read_pairs("small", tmp_path).to_dict("records")
-    gold = np.asarray(pairs("synthetic_dev").table["score"][:])
-    rho = {}
-    for row in untrained.rows[:2]:
-        outcomes = suite.evaluate(
-            job.load_encoder(Pretrained("wiki-tiny"), "as is", ExecutionSettings(tmp_path)),
-            row.scorer,
-            ["synthetic_dev"],
-        )
-        rho[row.label] = spearmanr(outcomes["synthetic_dev"].arrays["pair_scores"], gold).statistic
-    assert line["difference"] == pytest.approx(100 * (rho["mean"] - rho["cls"]), abs=1e-3)
-    assert line["low"] < line["difference"] < line["high"]
-    assert (line["pairs"], line["resamples"]) == (len(gold), 10_000)
-    assert [line["first"][13:], line["second"][13:]] == ["as is cosine mean", "as is cosine cls"]
-    text = (tmp_path / "pairs.csv").read_text()
-    pair_bootstrap.main("toy", mlruns=tmp_path)
-    assert (tmp_path / "pairs.csv").read_text() == text
-
-
-@pytest.mark.slow
-def test_every_seed_with_a_checkpoint_is_drawn_and_the_others_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("low", "high", "says"),
+    [
+        (0.5, 2.5, "excludes 0, not within the margin"),
+        (-2.5, -0.5, "excludes 0, not within the margin"),
+        (0.5, 0.9, "excludes 0, within the margin"),
+        (-0.5, 0.9, "holds 0, within the margin"),
+        (-0.5, 1.5, "holds 0, not within the margin"),
+        (-1.5, 0.5, "holds 0, not within the margin"),
+    ],
+)
+def test_a_planned_contrast_is_shown_over_seeds_and_over_seeds_and_pairs(
+    wide: Study, lines: pd.DataFrame, low: float, high: float, says: str
 ) -> None:
-    rows = [Row(label=label, encoder=run, seeds=seeds, select="last") for label, run, seeds in (
-        ("warm", replace(TINY, epochs=1), (1, 2, 3)), ("cold", replace(TINY, epochs=1, learning_rate=1e-5), (4, 5)),
-    )]  # fmt: skip
-    study = replace(
-        toy_study(("synthetic_dev",)),
-        rows=tuple(rows),
-        comparisons=(Comparison("R1", "warm", "cold", "synthetic_dev"),),
+    study = planned(wide, paired=True)
+    drawn = pd.DataFrame(
+        [drawn_line(study, (42, 1), "paired", low, high), drawn_line(study, (42, 1, 2), "independent", 7.0, 9.0)]
     )
-    monkeypatch.setattr(catalogue, "choose_studies", lambda names, scale: [study])
-    execution = ExecutionSettings(tmp_path / "store")
-    kept: dict[str, list[np.ndarray]] = {row.label: [] for row in rows}
-    for row in rows:
-        for run in row.runs():
-            result = job.execute(
-                Job(run, "small", row.label, (Scoring("last", row.scorer, ("synthetic_dev",)),)), execution
-            )
-            csv_record.merge_lines("small", tmp_path, [result])
-            loaded = job.load_encoder(run, "last", execution)
-            if run.seed != 2:
-                outcomes = suite.evaluate(loaded, row.scorer, ["synthetic_dev"])
-                kept[row.label].append(outcomes["synthetic_dev"].arrays["pair_scores"])
-    shutil.rmtree(execution.store / rows[0].keys()[2])
-    pair_bootstrap.main("toy", mlruns=tmp_path)
-    assert "warm, seed 2" in capsys.readouterr().out.replace("\n", " ")
-    one, several = csv_record.read_pairs("small", tmp_path).to_dict("records")
-    assert (one["first"], one["second"]) == tuple(map(csv_record.score_source, rows))
-    keys = [rows[0].keys()[1], rows[0].keys()[3]], list(rows[1].keys().values())
-    assert (several["first"], several["second"]) == tuple(f"{'+'.join(each)} last cosine" for each in keys)
-    gold = np.asarray(pairs("synthetic_dev").table["score"][:])
-    expected = crossed_bootstrap([np.stack(kept["warm"])], [np.stack(kept["cold"])], [gold])
-    assert expected.interval is not None
-    assert expected.difference is not None
-    shown = (several["difference"], several["low"], several["high"])
-    assert shown == pytest.approx([100 * value for value in (expected.difference, *expected.interval)], abs=1e-3)
+    block = pairs_and_seeds_block([join(study, lines)], drawn)
+    name, seeds, count, both, of_both, number, where = cells(block)["R1"]
+    gaps = [100 * (FIRST["Better"][seed] - FIRST["SimCSE"][seed]) for seed in (42, 1, 2)]
+    half = t(2).ppf(0.975) * np.std(gaps, ddof=1) / np.sqrt(3)
+    assert name == "Better \N{MINUS SIGN} SimCSE"
+    assert seeds == f"+{np.mean(gaps):.2f} [+{np.mean(gaps) - half:.2f}, +{np.mean(gaps) + half:.2f}]"
+    assert both == f"{(low + high) / 2:+.2f} [{low:+.2f}, {high:+.2f}]"
+    assert (count, of_both, number, where) == ("3", "2, 2", "1,234", says)
 
 
-@pytest.mark.slow
-def test_a_checkpoint_whose_scores_are_not_the_records_is_refused(untrained: Study, tmp_path: Path) -> None:
-    path = tmp_path / "results.csv"
-    lines = pd.read_csv(path, dtype=str, keep_default_na=False)
-    at = (lines["metric"] == "spearman.all") & (lines["scorer"] == "cosine mean")
-    lines.loc[at, "score"] = (lines.loc[at, "score"].astype(float) + 0.001).astype(str)
-    lines.to_csv(path, index=False)
-    (tmp_path / "SHA256SUMS").unlink()
-    with pytest.raises(ValueError, match=r"mean, seed 0, has \d+\.\d+ in synthetic_dev; the record says"):
-        pair_bootstrap.main("toy", mlruns=tmp_path)
-    assert not (tmp_path / "pairs.csv").exists()
-
-
-def test_a_study_that_compares_no_sets_is_refused() -> None:
-    with pytest.raises(ValueError, match="toy: expected a study that compares rows on STS sets or parts of them"):
-        pair_bootstrap.comparisons_of(replace(toy_study(), comparisons=(Comparison("R10", "Better", "SimCSE", "mr"),)))
+def test_only_draws_of_seeds_as_the_contrasts_test_takes_them_are_shown(wide: Study, lines: pd.DataFrame) -> None:
+    study = planned(wide, paired=False)
+    together = pd.DataFrame([drawn_line(study, (42, 1), "paired", 1.0, 2.0)])
+    assert cells(pairs_and_seeds_block([join(study, lines)], together)) == {}
+    apart = pd.DataFrame([drawn_line(study, (42, 1), "independent", 1.0, 2.0)])
+    assert "R1" in cells(pairs_and_seeds_block([join(study, lines)], apart))
+    assert cells(pairs_and_seeds_block([join(study, lines)], NOTHING)) == {}

@@ -79,6 +79,24 @@ def test_where_pairs_do_not_matter_it_is_the_binomial_of_seeds() -> None:
     assert found.p == pytest.approx(2 * sum(p for value, p in law.items() if value <= 0), abs=0.02)
 
 
+def test_paired_seeds_are_drawn_together_and_give_the_binomial_of_their_differences() -> None:
+    gold = np.arange(40.0)
+    first, second = (
+        np.array([gold, gold, -gold, gold]),
+        np.array([gold, -gold, -gold, gold]),
+    )  # one seed in four differs
+    found = crossed_bootstrap([first], [second], [gold], resamples=40_000, paired=True)
+    law = reference.binom(4, 0.25)
+    assert found.difference == pytest.approx(0.5)
+    assert interval_of(found) == pytest.approx((0, 2 * law.ppf(0.975) / 4))
+    assert found.p == pytest.approx(2 * law.pmf(0), abs=0.02)
+    assert interval_of(crossed_bootstrap([first], [second], [gold], 4_000)).low < 0  # independent seeds are uncertain
+    itself = noisy(gold, 4, 9.0, 3, own=9.0)
+    assert interval_of(crossed_bootstrap([itself], [itself], [gold], 300, paired=True)) == pytest.approx((0, 0))
+    with pytest.raises(ValueError, match="paired seeds: expected as many of second as of first, got 4 and 3"):
+        crossed_bootstrap([itself], [itself[:3]], [gold], 300, paired=True)
+
+
 def test_a_seed_is_drawn_with_all_its_sets_and_a_pair_for_all_runs() -> None:
     gold = np.arange(30.0)
     mixed = np.array([gold, -gold]), np.array([-gold, gold])  # each run's mean over the two sets is 0
