@@ -1,6 +1,6 @@
 """Estimate whether a study's differences would hold on other pairs, and with other seeds and on other pairs.
 
-python analysis/pair_bootstrap.py robustness [--scale small] [--data FOLDER] [--mlruns FOLDER]
+python analysis/pair_bootstrap.py robustness [--claims R1 ...] [--scale small] [--data FOLDER] [--mlruns FOLDER]
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,14 @@ import tyro
 from rich.progress import track
 from scipy.stats import spearmanr
 
-from analysis.cells import Cell, join
+from analysis.cells import Cell, Results, join
 from analysis.report.bootstrap_tables import seeds_drawn, two_row_differences
 from analysis.stats.bootstrap import Difference, crossed_bootstrap, paired_bootstrap
 from analysis.stats.resampling import RESAMPLES
 from cse_core.data.senteval import pairs
 from cse_core.evaluation import suite
 from cse_core.evaluation.sts_subsets import SUBSETS
+from cse_core.lookup import unknown
 from cse_core.run import Pretrained, Run
 from experiments.cli.command import run_command
 from experiments.execution.job import ExecutionSettings, load_encoder
@@ -95,6 +96,18 @@ def score_seeds(row: Row, recorded: Cell, execution: ExecutionSettings, lacking:
     return scores
 
 
+def score_sides(
+    results: Results, differences: Sequence[Comparison], execution: ExecutionSettings, lacking: list[str]
+) -> dict[tuple[str, str], Side]:
+    """Return the rows of the differences with their pair scores, each once, by label and column."""
+    rows = {row.label: row for row in results.study.rows}
+    labels = dict.fromkeys((label, each.column) for each in differences for label in (each.better, each.worse))
+    return {
+        (label, name): Side(rows[label], score_seeds(rows[label], results.cells[label, name], execution, lacking))
+        for label, name in track(labels, "pairs scored")
+    }
+
+
 def comparisons_of(study: Study) -> list[Comparison]:
     """Return the study's differences of two rows that are run, on STS sets or parts of them."""
     not_run = {row.label for row in study.rows if row.encoder is None}
@@ -109,6 +122,15 @@ def comparisons_of(study: Study) -> list[Comparison]:
             f"{study.name}: expected a study that compares rows on STS sets or parts of them; it has no such comparison"
         )
     return on_pairs
+
+
+def chosen_by_claim(differences: Sequence[Comparison], claims: Sequence[str]) -> list[Comparison]:
+    """Return the differences of these claims, or all without claims; refuse a claim that has none."""
+    known = [difference.claim for difference in differences]
+    for claim in claims:
+        if claim not in known:
+            raise unknown("claim", claim, dict.fromkeys(known))
+    return [difference for difference in differences if not claims or difference.claim in claims]
 
 
 def _has_pairs(task: str) -> bool:
@@ -156,6 +178,7 @@ def main(
     study: tyro.conf.Positional[str],
     /,
     *,
+    claims: tuple[str, ...] = (),
     scale: str = "small",
     data: Path | None = None,
     mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = csv_record.MLRUNS,
@@ -164,21 +187,17 @@ def main(
 
     Args:
         study: study whose runs are in the store; a seed without the pairs' scores there is embedded again.
+        claims: claims, or a plan's controls by name, whose differences are drawn; if not given, all of the study.
         scale: scale of the study.
         data: folder with the data; if not given, CSE_DATA, the Hugging Face cache or the hub.
         mlruns: folder of the record and its store.
     """
     selected = catalogue.single(study, scale)
     results = join(selected, csv_record.read_results(scale, mlruns))
-    rows = {row.label: row for row in selected.rows}
     execution = ExecutionSettings(store=mlruns / "store", data=data, cache=True)  # rows share checkpoints
-    differences = comparisons_of(selected)
-    labels = dict.fromkeys((label, each.column) for each in differences for label in (each.better, each.worse))
-    scores: dict[tuple[str, str], Side] = {}
+    differences = chosen_by_claim(comparisons_of(selected), claims)
     lacking: list[str] = []
-    for label, name in track(labels, "pairs scored"):
-        cell = results.cells[label, name]
-        scores[label, name] = Side(rows[label], score_seeds(rows[label], cell, execution, lacking))
+    scores = score_sides(results, differences, execution, lacking)
     if not any(side.scores for side in scores.values()):
         raise FileNotFoundError(f"{execution.store}: holds no checkpoint of {study}; expected one of a recorded run")
     commit = csv_record.commit_of(environment(execution.device, execution.threads))

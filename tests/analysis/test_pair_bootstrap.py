@@ -175,6 +175,16 @@ def test_a_checkpoint_whose_scores_are_not_the_records_is_refused(untrained: Stu
     assert not (tmp_path / "pairs.csv").exists()
 
 
+def test_differences_of_some_claims_are_drawn_without_the_others() -> None:
+    (plan,) = catalogue.choose_studies(["plan-scoring"], "small")
+    every = pair_bootstrap.comparisons_of(plan)
+    assert len(every) == len(plan.contrasts)
+    assert pair_bootstrap.chosen_by_claim(every, ()) == every
+    assert [each.column for each in pair_bootstrap.chosen_by_claim(every, ["E7", "E1"])] == ["stsb_similar", "sts_avg"]
+    with pytest.raises(ValueError, match="unknown claim 'E3'"):
+        pair_bootstrap.chosen_by_claim(every, ["E3"])
+
+
 def test_a_study_that_compares_no_sets_is_refused() -> None:
     with pytest.raises(ValueError, match="toy: expected a study that compares rows on STS sets or parts of them"):
         pair_bootstrap.comparisons_of(replace(toy_study(), comparisons=(Comparison("R10", "Better", "SimCSE", "mr"),)))
