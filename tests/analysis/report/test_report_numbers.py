@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 
 from analysis.cells import Results
 from analysis.make_tables import Record
+from analysis.report.bootstrap_tables import pairs_and_seeds_block
 from analysis.report.reproduction_tables import (
     detectable_gain,
     many_dev_scores,
@@ -24,7 +25,7 @@ from analysis.report.reproduction_tables import (
 from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast, paired_contrast
 from analysis.stats.dose_response import dose_response
 from analysis.stats.significance import expected_choice, expected_maximum
-from analysis.verdicts.primaries import first_seeds
+from analysis.verdicts.primaries import first_seeds, judge_contrasts
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, student_label, teacher_label
 from experiments.results import csv_record
 from experiments.schema.contrasts import HEADLINES
@@ -116,6 +117,16 @@ def worse_by(found: ContrastEstimate, points: float) -> bool:
     """Whether twenty seeds put a contrast that many points below 0, by an interval wholly below 0."""
     band = found.interval()
     return found.n == 20 and found.mean == pytest.approx(-points, abs=0.05) and band is not None and band.high < 0
+
+
+def not_held_on_other_pairs() -> dict[str, str]:
+    """Return what the interval over seeds and pairs says of the plan's decided contrasts that it does not bear out."""
+    plan = [RECORD.of(study) for study in catalogue.choose_studies(["plan"], "small")]
+    verdicts = {v.contrast.subject: v.verdict for v in judge_contrasts(plan)}
+    lines = [line.strip("| ").split(" | ") for line in pairs_and_seeds_block(plan, RECORD.pairs("small")).splitlines()]
+    says = {line[0]: line[-1] for line in lines if line[0] in verdicts}
+    needed = {"better": "excludes 0, ", "worse": "excludes 0, ", "equivalent": ", within the margin"}
+    return {claim: text for claim, text in says.items() if needed.get(verdicts[claim], "") not in text}
 
 
 def taught(rung: str) -> float:
@@ -481,6 +492,9 @@ CHECKS = {
     ),
     "has all 256 with their sources; 213 are usable": lambda: (
         (len(reproductions()), len(read_reproductions())) == (256, 213)
+    ),
+    "only E1's is not shown to hold for other pairs, as its interval over both reaches past the margin": lambda: (
+        not_held_on_other_pairs() == {"E1": "holds 0, not within the margin"}
     ),
     "200 of the usable numbers are one project's": lambda: (
         read_reproductions()["source"].str.startswith("hppRC/simple-simcse").sum() == 200
