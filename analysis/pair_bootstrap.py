@@ -126,10 +126,10 @@ def comparisons_of(study: Study) -> list[Comparison]:
 
 def chosen_by_claim(differences: Sequence[Comparison], claims: Sequence[str]) -> list[Comparison]:
     """Return the differences of these claims, or all without claims; refuse a claim that has none."""
-    known = [difference.claim for difference in differences]
+    ids = [difference.claim for difference in differences]
     for claim in claims:
-        if claim not in known:
-            raise unknown("claim", claim, dict.fromkeys(known))
+        if claim not in ids:
+            raise unknown("claim", claim, dict.fromkeys(ids))
     return [difference for difference in differences if not claims or difference.claim in claims]
 
 
