@@ -259,8 +259,8 @@ def limits_block(choose: Choose) -> str:
         "seen says nothing about small gains.",
         f"- Why a gain is absent: {inside.count(False)} of {len(inside)} intervals over SimCSE exclude what the papers "
         "print, at a scale at which some of the causes that the papers name are absent too.",
-        "- What other pairs of sentences would show: intervals are over seeds, and all seeds share their test pairs; for "
-        "some contrasts both are drawn anew ([table](#the-plans-verdicts)).",
+        "- What other pairs of sentences would show: intervals are over seeds, and all seeds share their test pairs; "
+        "for some contrasts both are drawn anew ([table](#the-plans-verdicts)).",
         "- What other teachers would give: RankCSE's planned students (but for R5) share two teachers, trained for one "
         "epoch, and are compared with SimCSE of eight.",
     ]
