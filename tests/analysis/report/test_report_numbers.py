@@ -34,6 +34,7 @@ from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[3]
 RECORD = Record(csv_record.MLRUNS)
+LARGER = "SimCSE, larger backbone, 8 epochs"
 STS, DEV, TRANSFER, SIMILAR = "sts_avg", "stsb_dev", "transfer_avg", "stsb_similar"
 
 
@@ -431,6 +432,15 @@ CHECKS = {
     ),
     "error in the ranking's place the same teachers give 1.8 points more (R17, worse)": lambda: worse_by(
         gain("plan-losses", "ListNet, 8 epochs", "squared error, same teachers, 8 epochs", STS), 1.8
+    ),
+    "RankCSE is 1.3 points ahead of SimCSE on the larger backbone (R15, better)": lambda: (
+        (ahead := welch("plan-teachers", "ListNet, 8 epochs", LARGER)).mean == pytest.approx(1.3, abs=0.05)
+        and ahead.n == 20
+        and (band := ahead.interval()) is not None
+        and band.low > 0
+    ),
+    "SimCSE on it is 2.8 points behind SimCSE on the small one": lambda: (
+        welch("plan-teachers", "SimCSE, 8 epochs", LARGER).mean == pytest.approx(2.8, abs=0.05)
     ),
     "(sixteen epochs of batches of 128) is 1.7 points ahead of RankCSE (R16, worse)": lambda: worse_by(
         welch("plan-teachers", "ListNet, 8 epochs", "SimCSE, twice the batch and the epochs, 8 epochs"), 1.7
