@@ -9,9 +9,9 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 import tyro
 from rich.progress import track
-from scipy.stats import spearmanr
 
 from analysis.cells import Cell, Results, join
 from analysis.report.bootstrap_tables import seeds_drawn, two_row_differences
@@ -87,7 +87,9 @@ def score_seeds(row: Row, recorded: Cell, execution: ExecutionSettings, lacking:
         except FileNotFoundError:
             lacking.append(f"{row.label}, seed {seed}")
             continue
-        mean = np.mean([spearmanr(scores[seed][task], place.gold).statistic for task, place in places.items()])
+        mean = np.mean(
+            [scipy.stats.spearmanr(scores[seed][task], place.gold).statistic for task, place in places.items()]
+        )
         score = recorded.scores.get(seed)
         if score is None or not abs(score - 100 * mean) <= 100 * SCORE_TOLERANCE:
             raise ValueError(
