@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
-from analysis.report.plan_tables import contrast_text
+from analysis.report.plan_tables import claim_text, contrast_text
 from analysis.stats import significance
 from analysis.stats.bootstrap import difference_bootstrap, interquartile_mean, mean, probability_of_improvement
 from analysis.stats.resampling import Estimate
@@ -16,7 +16,7 @@ from analysis.stats.significance import Interval
 from analysis.verdicts.primaries import judge_contrasts
 from experiments.results.csv_record import INDEPENDENT, PAIRED, score_source
 from experiments.schema.columns import column
-from experiments.schema.contrasts import EXPLORATORY, PRIMARY, Contrast
+from experiments.schema.contrasts import EXPLORATORY, Contrast
 from experiments.schema.hypotheses import Comparison
 from experiments.schema.study import Row, Study
 
@@ -106,7 +106,7 @@ def pairs_and_seeds_block(plan: Sequence[Results], drawn: pd.DataFrame) -> str:
             continue
         rows.append(
             (
-                contrast.subject if contrast.kind == PRIMARY else f"{contrast.kind}, {contrast.family}",
+                claim_text(contrast),
                 contrast_text(contrast),
                 _estimate_text(Estimate(verdict.estimate.mean, verdict.estimate.interval()), sign=True),
                 str(verdict.estimate.n),

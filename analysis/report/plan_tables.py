@@ -19,7 +19,7 @@ from analysis.verdicts.primaries import (
     judge_contrasts,
 )
 from experiments.schema.columns import column
-from experiments.schema.contrasts import PRIMARY, Contrast
+from experiments.schema.contrasts import PRIMARY, Contrast, looks_at
 from experiments.schema.study import Study
 
 LETTERS = ("R", "E", "W", "C", "S")  # of the papers' claims, and of this project's
@@ -58,11 +58,12 @@ def planned_sentence(planned: Sequence[Results]) -> str:
     primaries = [verdict for verdict in judged if verdict.contrast.kind == PRIMARY]
     others = list(judge_other_claims(planned).values())
     blocked = {family: why for family, (verdict, why) in blocked_families(judged).items() if verdict == NOT_TESTABLE}
-    open_ones = (INCONCLUSIVE, NOT_TESTABLE, NOT_RUN)
+    open_ones, most = (INCONCLUSIVE, NOT_TESTABLE, NOT_RUN), looks_at(planned[0].study.scale.name)[-1]
     failing = ", ".join(_failure_text(family, blocked[family]) for family in sorted(blocked))
     failing = f" A control fails in: {failing}." if failing else ""
     return (
-        f"{len(primaries)} contrasts, fixed before their runs, tested after up to 20 seeds{_seeds_text(primaries)}: "
+        f"{len(primaries)} contrasts, fixed before their runs, tested after up to {most} seeds"
+        f"{_seeds_text(primaries)}: "
         f"{_count([verdict.verdict for verdict in primaries], (*DECIDED, *open_ones), _smaller(primaries))}.{failing} "
         f"{len(others)} claims about orders, trends, spreads and costs: "
         f"{_count(others, (SUPPORTED, CONTRADICTED, *open_ones))}."
@@ -110,6 +111,11 @@ def plan_grid(studies: Sequence[Study]) -> Grid:
     return Grid("", ("claim", "family", "contrast", "column", "test", "margin", "published"), rows)
 
 
+def claim_text(contrast: Contrast) -> str:
+    """Return a primary's claim, or which control of which family a contrast is."""
+    return contrast.subject if contrast.kind == PRIMARY else f"{contrast.kind}, {contrast.family}"
+
+
 def contrast_text(contrast: Contrast) -> str:
     """Return the contrast as a sum of rows' labels."""
     parts = []
@@ -148,7 +154,7 @@ def _verdict_line(verdict: ContrastVerdict) -> tuple[str, ...]:
     estimate = verdict.estimate
     band: Interval | None = estimate.interval() if estimate else None
     return (
-        contrast.subject if contrast.kind == PRIMARY else f"{contrast.kind}, {contrast.family}",
+        claim_text(contrast),
         contrast_text(contrast),
         number(estimate.mean, sign=True, digits=digits) if estimate else DASH,
         interval(band, sign=True, digits=digits),

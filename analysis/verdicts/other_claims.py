@@ -16,7 +16,7 @@ from analysis.verdicts.primaries import (
     judge_contrasts,
 )
 from experiments.plan.plan_orders import FAMILY_OF
-from experiments.schema.contrasts import EXPLORATORY, LOOKS, PRIMARY
+from experiments.schema.contrasts import EXPLORATORY, PRIMARY, looks_at
 from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
 
 SUPPORTED, CONTRADICTED = "supported", "contradicted"
@@ -91,7 +91,8 @@ def _judge_at_last_look(results: Results, compared: Comparison | Finding) -> Ver
 def _cut_to_last_look(results: Results, compared: Comparison | Finding) -> Results | None:
     """Return the results with the seeds of the last look that each row read is complete at; None before the first."""
     cells = [results.cells[place] for place in _read_cells(compared)]
-    looks = [n for n in LOOKS if all(len(first_seeds(cell, n)) == min(n, cell.declared_seeds) for cell in cells)]
+    planned = looks_at(results.study.scale.name)
+    looks = [n for n in planned if all(len(first_seeds(cell, n)) == min(n, cell.declared_seeds) for cell in cells)]
     if not looks:
         return None
     cut = {place: replace(cell, scores=first_seeds(cell, looks[-1])) for place, cell in results.cells.items()}

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from experiments.cli.console import console
+from experiments.cli.options import flag
 
 EXAMPLES = ("192.0.2.", "your-", "ami-00000000000000000", "registry.example.org")  # values that a user must replace
 SKETCH = ".sketch."  # in the name of a description that no such cluster has run
@@ -88,7 +89,7 @@ def sweep_words(options: Any) -> list[str]:
     for field in fields(options):
         value = getattr(options, field.name)
         if field.name not in ("studies", "study", "dry_run", "cluster") and value != field.default:
-            option = "--" + field.name.replace("_", "-")
+            option = flag(field.name)
             values = value if isinstance(value, tuple) else (value,)
             words += [option] if value is True else [option, *map(str, values)]
     return words

@@ -11,14 +11,14 @@ def at_least(least: float, **options: float | None) -> None:
     """Refuse numbers below `least` and infinite ones; None is an option that was not given."""
     for name, value in options.items():
         if value is not None and not least <= value < math.inf:
-            raise ValueError(f"{_option(name)}: expected a number of at least {least:g}, got {value:g}")
+            raise ValueError(f"{flag(name)}: expected a number of at least {least:g}, got {value:g}")
 
 
 def above_zero(**options: float | None) -> None:
     """Refuse numbers that are not positive and finite; None is an option that was not given."""
     for name, value in options.items():
         if value is not None and not 0 < value < math.inf:
-            raise ValueError(f"{_option(name)}: expected a number above 0, got {value:g}")
+            raise ValueError(f"{flag(name)}: expected a number above 0, got {value:g}")
 
 
 def whole_gpus(**options: float) -> None:
@@ -26,7 +26,7 @@ def whole_gpus(**options: float) -> None:
     above_zero(**options)
     for name, value in options.items():
         if value > 1 and value % 1:
-            raise ValueError(f"{_option(name)}: expected a share of one GPU or a whole number of them, got {value:g}")
+            raise ValueError(f"{flag(name)}: expected a share of one GPU or a whole number of them, got {value:g}")
 
 
 def check_device(device: str, address: str = "local") -> None:
@@ -37,5 +37,6 @@ def check_device(device: str, address: str = "local") -> None:
         raise ValueError("--device cuda: expected a GPU on this machine, found none; leave --device out to use the CPU")
 
 
-def _option(name: str) -> str:
+def flag(name: str) -> str:
+    """Return an option as it is typed, from its field's name."""
     return "--" + name.replace("_", "-")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from experiments.cli.options import above_zero, at_least, check_device, whole_gpus
+from experiments.cli.options import above_zero, at_least, check_device, flag, whole_gpus
 from experiments.schema.study_parts import Parts
 from experiments.storage.record_folders import FRESH, MLRUNS, TRIAL, folder_of
 from experiments.storage.retries import SHARE_SECONDS
@@ -138,15 +138,11 @@ def _check_together(options: Options) -> None:
     shown = [name for name in ("list", "dry_run") if getattr(options, name)]
     ignored = chosen[1:] or (shown if {"audit", "rerun"} & {*chosen} else [])
     if ignored:
-        raise ValueError(f"{_flag(chosen[0])}: expected no {_flag(ignored[0])} beside it")
+        raise ValueError(f"{flag(chosen[0])}: expected no {flag(ignored[0])} beside it")
     for field in fields(options):
         owner = BELONGS_TO.get(field.name)
         if owner and getattr(options, field.name) != field.default and not getattr(options, owner):
-            raise ValueError(f"{_flag(field.name)}: expected {_flag(owner)} beside it")
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+            raise ValueError(f"{flag(field.name)}: expected {flag(owner)} beside it")
 
 
 def check(options: Options) -> None:
