@@ -13,6 +13,7 @@ from analysis.verdicts.claims import PAPERS, Claim
 from analysis.verdicts.other_claims import CONTRADICTED, SUPPORTED
 from analysis.verdicts.primaries import BETTER, EQUIVALENT, INCONCLUSIVE, NOT_RUN, NOT_TESTABLE, WITHIN, WORSE
 
+EXPLORED = "explored only"  # a claim that the plan has no verdict on at this scale
 EDGE: dict[str, Any] = {"edgecolor": style.INK, "linewidth": 0.5}
 # The words of both studies, and whether a part's number is light on it.
 LOOKS: dict[tuple[str, ...], tuple[dict[str, Any], bool]] = {
@@ -22,20 +23,24 @@ LOOKS: dict[tuple[str, ...], tuple[dict[str, Any], bool]] = {
     (INCONCLUSIVE, "undecided"): ({"facecolor": style.PALE}, False),
     (NOT_TESTABLE, "not tested"): ({"facecolor": "#ffffff"}, False),
     (NOT_RUN,): ({"facecolor": "#ffffff", "hatch": "////"}, False),
+    (EXPLORED,): ({"facecolor": "#ffffff", "hatch": "...."}, False),
 }
 
 
 def verdict_strip(judged: Sequence[Claim], planned: Mapping[str, str], scale: str) -> Figure:
     """Draw two panels, each with a bar for each paper, divided by verdict, with the number of claims in each part."""
     figure, (decides, explores) = style.panels(2, 2, height=1.7, sharex=True, sharey=True)
-    _draw_bars(decides, {claim.id: planned.get(claim.id, NOT_RUN).removesuffix(WITHIN) for claim in judged})
-    _draw_bars(explores, {claim.id: claim.verdict for claim in judged})
+    decided = {claim.id: planned.get(claim.id, EXPLORED).removesuffix(WITHIN) for claim in judged}
+    explored = {claim.id: claim.verdict for claim in judged}
+    _draw_bars(decides, decided)
+    _draw_bars(explores, explored)
     decides.set(title="planned: decides", xlabel="claims")
     explores.set(title="exploratory: the papers' tables", xlabel="claims")
     decides.set_yticks(range(len(PAPERS)), list(PAPERS.values()))
     decides.invert_yaxis()
-    keys = [Patch(**look, **EDGE) for look, _ in LOOKS.values()]
-    style.legend_below(figure, keys, [" or ".join(words) for words in LOOKS], 3)
+    drawn = {words: look for words, (look, _) in LOOKS.items() if {*words} & {*decided.values(), *explored.values()}}
+    keys = [Patch(**look, **EDGE) for look in drawn.values()]
+    style.legend_below(figure, keys, [" or ".join(words) for words in drawn], 3)
     caption = (
         f"{len(judged)} claims by verdict at scale {scale}. Exploratory, a claim of several readings counts once, "
         "by its most decided one. Claims of ours about a paper's method stand with the paper."

@@ -23,14 +23,30 @@ def test_numbers_are_the_claims_of_each_paper_by_verdict() -> None:
         "R2": "equivalent",
         "R3": "equivalent",
         "E1": "not testable here",
+        "E2": "not run yet",
     }
-    decides, explores, *_ = verdict_strip([*judged, claim("E1")], planned, "small").axes
+    strip = verdict_strip([*judged, claim("E1"), claim("E2")], planned, "small")
+    decides, explores, *_ = strip.axes
     assert [label.get_text() for label in decides.get_yticklabels()] == list(PAPERS.values())
-    assert numbers(decides) == [(0, 0.5, "1"), (0, 2, "2"), (1, 0.5, "1"), (2, 0.5, "1")]  # W1 is not run yet
-    assert numbers(explores) == [(0, 0.5, "1"), (0, 2, "2"), (1, 0.5, "1"), (2, 0.5, "1")]
+    assert numbers(decides) == [(0, 0.5, "1"), (0, 2, "2"), (1, 0.5, "1"), (1, 1.5, "1"), (2, 0.5, "1")]
+    assert numbers(explores) == [(0, 0.5, "1"), (0, 2, "2"), (1, 1, "2"), (2, 0.5, "1")]
     colours = [to_hex(bar.get_facecolor()) for bar in decides.patches]
-    assert colours == ["#d55e00", "#0072b2", "#ffffff", "#ffffff"]
-    assert [bar.get_hatch() for bar in decides.patches] == [None, None, None, "////"]
+    assert colours == ["#d55e00", "#0072b2", "#ffffff", "#ffffff", "#ffffff"]
+    assert [bar.get_hatch() for bar in decides.patches] == [None, None, None, "////", "...."]  # W1 has no plan
+    assert [text.get_text() for text in strip.legends[0].get_texts()] == [
+        "better or supported",
+        "worse or contradicted",
+        "equivalent",
+        "inconclusive or undecided",
+        "not testable here or not tested",
+        "not run yet",
+        "explored only",
+    ]
+
+
+def test_the_legend_names_only_what_is_drawn() -> None:
+    strip = verdict_strip([claim("R1", "undecided")], {"R1": "equivalent"}, "small")
+    assert [text.get_text() for text in strip.legends[0].get_texts()] == ["equivalent", "inconclusive or undecided"]
 
 
 def numbers(axes: Axes) -> list[tuple[float, float, str]]:
