@@ -1,6 +1,6 @@
 """Draw gains over SimCSE with their intervals: a study's, all methods', and students' by their teachers' scores."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,6 +185,7 @@ def teacher_ladder(drawn: FigureData) -> Figure | None:
     ladders = {loss: rungs for loss, rungs in ladders.items() if rungs}
     if not ladders:
         return None
+    numbers = number_teachers(ladders.values())
     figure, panels = style.panels(len(ladders), 2, height=3.0, sharex=True, sharey=True)
     simcse = drawn.results.cells[SIMCSE, SCORE].summary
     for panel, (loss, rungs) in zip(panels, ladders.items(), strict=True):
@@ -197,10 +198,11 @@ def teacher_ladder(drawn: FigureData) -> Figure | None:
     for panel, rungs in zip(panels, ladders.values(), strict=True):  # when limits of both are final
         bars = [(rung.dose, y) for rung in rungs for y in np.linspace(*(rung.gain.interval() or (0, 0)), BAR_PLACES)]
         lines = bars + [(x, 0.0) for x in np.linspace(*panel.get_xlim(), LINE_PLACES)]
-        beside_points(panel, [(rung.dose, rung.gain.mean, rung.name, style.INK) for rung in rungs], lines)
+        beside_points(panel, [(rung.dose, rung.gain.mean, numbers[rung.name], style.INK) for rung in rungs], lines)
     counts = [len(rung.scores) for rungs in ladders.values() for rung in rungs]
     caption = (
         f"Dots: mean gain over {seeds_text(counts)}; bars: 95 % intervals (Welch's), not corrected for their number. "
+        f"Teachers: {'; '.join(f'{n} {name}' for name, n in numbers.items())}. "
         "Hollow: each list of the teacher in a random order, left out of the correlations. Dashed: SimCSE's own score. "
         f"{orders} Intervals of the correlations: {seeds_text(counts)} resampled within each rung; teachers are fixed."
     )
@@ -218,6 +220,12 @@ def rungs_of(drawn: FigureData, loss: str) -> tuple[Rung, ...]:
             scores = drawn.results.cells[student_label(loss, name), SCORE].scores
             rungs.append(Rung(name, teacher.mean, estimate, tuple(scores.values())))
     return tuple(rungs)
+
+
+def number_teachers(ladders: Iterable[Sequence[Rung]]) -> dict[str, str]:
+    """Return each teacher's number in the figure, by its score, from the lowest."""
+    doses = {rung.name: rung.dose for rungs in ladders for rung in rungs}
+    return {name: str(i) for i, name in enumerate(sorted(doses, key=doses.__getitem__), 1)}
 
 
 def order_of(rungs: Sequence[Rung]) -> DoseResponse | None:

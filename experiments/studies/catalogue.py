@@ -65,8 +65,8 @@ def names_at(scale_name: str) -> list[str]:
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     """Return the studies of the given names: a study, a paper or `released` for its studies, `all`, or `quickstart`.
 
-    Quickstart and the studies of `released` have a fixed scale. Of the others only a study of your own can run at
-    quickstart's, which has neither larger backbones nor other corpora.
+    Quickstart and the studies of `released` have a fixed scale. Quickstart's, which has neither larger backbones nor
+    other corpora, is open to studies of your own only.
     """
     scale = look_up("scale", scale_name, SCALES | {RELEASED.name: RELEASED})
     groups = PAPERS | PLANNED | {"released": released.STUDIES}

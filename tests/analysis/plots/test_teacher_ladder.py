@@ -56,7 +56,8 @@ def test_dots_are_mean_gains_over_teachers_scores_with_welchs_intervals(study: S
         expected = [(dose, dose / 10 - 3) for rung, dose in DOSES.items() if rung != SHUFFLED] + [(79.0, -8.0)]
         np.testing.assert_allclose(sorted(points(axes)), sorted(expected))
         assert [colour for (_, y), colour in points(axes).items() if colour == "white"] == ["white"]
-        assert [text.get_text() for text in axes.texts] == list(RUNGS)
+        by_score = [rung for _, rung in sorted((dose, RUNGS.index(rung)) for rung, dose in DOSES.items())]
+        assert [text.get_text() for text in axes.texts] == [str(by_score.index(i) + 1) for i in range(len(RUNGS))]
         bars = [
             line.get_ydata()
             for line in axes.get_lines()
@@ -74,6 +75,8 @@ def test_the_caption_has_the_order_of_the_nine_teachers_without_the_shuffled_one
         assert f"{loss}, 9 teachers: Spearman's rho +1.00 [+" in text
     assert text.count("; the 3 within 3 points of the teacher SimCSE: rho +1.00 [+") == len(LOSSES)
     assert text.count("; the 6 without MiniLM: rho +1.00 [+") == len(LOSSES)
+    assert "Teachers: 1 GloVe; 2 untrained [CLS]; 3 untrained mean; 4 untrained, whitened; 5 SimCSE; " in text
+    assert "; 9 MiniLM; 10 MiniLM, shuffled. " in text
     assert "Kendall's tau +1.00 [+" in text
     assert "mean gain over 5 seeds" in text
     assert "8 epochs" in text
