@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from cse_core.run import Run
-from experiments.plan.pilots import COMPOSITION, RANKS, SCORING, TEACHERS, TRANSFER, WHITENING, with_epochs
+from experiments.plan.pilots import COMPOSITION, RANKS, SCORING, TEACHERS, TRANSFER, WHITENING
 from experiments.schema.contrasts import EXPLORATORY, HEADLINES, MARGIN, PRIMARY, Contrast, looks_at
 from experiments.schema.recipes import simcse_run
 from experiments.schema.rows import BASE, row
@@ -21,10 +21,11 @@ FIRST_FAMILIES = (TEACHERS, RANKS, WHITENING, COMPOSITION)  # of each paper's fi
 
 
 def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone: str = BASE, **more: Any) -> Row:
-    """Return a row of the plan: the family's length of training, the planned seeds."""
-    small = scale.name == "small"
-    if small and EPOCHS[family] > 1:
-        run, label = with_epochs(run, EPOCHS[family]), f"{label}, {EPOCHS[family]} epochs"
+    """Return a row of the plan: the family's length of training, as many dev scores as in one epoch, its seeds."""
+    times = EPOCHS[family] if scale.name == "small" else 1
+    if times > 1:
+        run = replace(run, epochs=run.epochs * times, eval_steps=run.eval_steps * times) if run else None
+        label = f"{label}, {run.epochs if run else times} epochs"
     more = {"seeds": planned_seeds(scale, family)} | more
     return row(scale, label, run, backbone, more.pop("published", None), **more)
 
