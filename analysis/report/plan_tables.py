@@ -71,10 +71,12 @@ def planned_sentence(planned: Sequence[Results]) -> str:
 
 
 def _seeds_text(primaries: Sequence[ContrastVerdict]) -> str:
-    """Say how many contrasts have how many seeds at their last look."""
+    """Say how many contrasts have how many seeds at their last complete look."""
     seeds = Counter(verdict.estimate.n for verdict in primaries if verdict.estimate)
     counts = [f"{count} after {n}" for n, count in sorted(seeds.items(), reverse=True)]
-    return f" ({', '.join(counts)} so far)" if counts else ""
+    if counts and (without := sum(verdict.estimate is None for verdict in primaries)):
+        counts.append(f"{without} without an estimate")
+    return f" ({', '.join(counts)})" if counts else ""
 
 
 def _smaller(primaries: Sequence[ContrastVerdict]) -> Counter[str]:

@@ -115,6 +115,9 @@ def notes(results: Results, *, brief: bool = False) -> list[str]:
         study.metric_of(row, name, task) for row in rows for name in study.columns for task in column(name).tasks
     )
     metrics = ", ".join(dict.fromkeys(shown_metrics))
+    evaluator = (
+        f"by {_by_row(rows, lambda row: str(row.scorer))}; evaluator version {', '.join(map(str, versions)) or DASH}"
+    )
     common = [
         f"Scale {study.scale.name}: {study.scale.title}. {study.scale.notes}".rstrip(),
         f"Corpus: {study.scale.corpus}.",
@@ -124,10 +127,9 @@ def notes(results: Results, *, brief: bool = False) -> list[str]:
         *([] if brief else common),
         f"Seeds: {_by_row(rows, _seeds_text)}.",
         f"Checkpoint kept by: {_by_row(rows, lambda row: row.select)}.{_selection_steps(results)}",
-        f"Metric: {metrics}, by {_by_row(rows, lambda row: str(row.scorer))}; "
-        f"evaluator version {', '.join(map(str, versions)) or DASH}.",
+        *([f"Metric: {metrics}, {evaluator}."] if metrics else []),
         f"Settings of all trained rows: {_common_settings(rows)}.",
-        *([] if brief else [f"Measured on: {_devices(results)}."]),
+        *([] if brief or results.lines.empty else [f"Measured on: {_devices(results)}."]),
         *(f"Substituted in {_labels_with_reason(rows, reason)}: {reason}." for reason in substitutes),
         *_remarks(study.rows),
         *([] if brief else [LEGEND]),

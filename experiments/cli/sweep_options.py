@@ -45,9 +45,9 @@ class Options:
     seeds: tuple[int, ...] = ()
     """One number: the number of seeds of each row, the declared ones first. Several numbers: the seeds; a single one
     is written twice."""
-    max_steps: int = 0
+    max_steps: int | None = None
     """To try something: end each run after this number of steps. Such runs have a record of their own, in trial/."""
-    corpus_lines: int = 0
+    corpus_lines: int | None = None
     """To try something: train on this number of sentences. Such runs have a record of their own, in trial/."""
     fresh: bool = False
     """Train what is recorded too, in a record of its own, in fresh/; the scores are shown beside the recorded ones."""
@@ -111,8 +111,8 @@ class Options:
             rows=self.rows,
             backbones=self.backbones,
             seeds=self.seeds,
-            max_steps=self.max_steps,
-            corpus_lines=self.corpus_lines,
+            max_steps=self.max_steps or 0,
+            corpus_lines=self.corpus_lines or 0,
         )
 
     @property
@@ -157,7 +157,7 @@ def check(options: Options) -> None:
     whole_gpus(gpus_per_run=options.gpus_per_run)
     at_least(1, trials=options.trials)
     above_zero(minutes=options.minutes)
-    at_least(0, max_steps=options.max_steps, corpus_lines=options.corpus_lines)
+    at_least(1, max_steps=options.max_steps, corpus_lines=options.corpus_lines)
     for seed in options.seeds:
         at_least(1 if len(options.seeds) == 1 else 0, seeds=seed)
     if (options.parts != Parts() or options.fresh) and (options.search or options.audit or options.rerun):

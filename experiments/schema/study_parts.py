@@ -5,7 +5,7 @@ its own, as have the runs that it needs: those are cut short too.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
@@ -68,9 +68,10 @@ def _rows_named(studies: Sequence[Study], names: Sequence[str]) -> Callable[[Row
     return lambda row: row.label in chosen
 
 
-def _unknown_row(name: str, labels: Iterable[str]) -> ValueError:
+def _unknown_row(name: str, labels: Collection[str]) -> ValueError:
     """Return the error for an unknown row: it lists the rows with a similar word, and all rows."""
-    words = {word.casefold(): label for label in labels for word in (*re.split(r"[ ,:-]+", label), label)}
+    words = {word.casefold(): label for label in labels for word in re.split(r"[ ,:-]+", label)}
+    words |= {label.casefold(): label for label in labels}  # a whole label, rather than a longer one with this word
     similar = dict.fromkeys(words[word] for word in get_close_matches(name.casefold(), words))
     hint = f" (did you mean {' or '.join(similar)}?)" if similar else ""
     return ValueError(f"unknown row {name!r}{hint}; known: {'; '.join(labels)}")

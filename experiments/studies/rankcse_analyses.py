@@ -155,7 +155,7 @@ def table11(scale: Scale) -> Study:
     return Study(
         name="rankcse-table11",
         source="RankCSE, Table 11",
-        question="What does an epoch of RankCSE cost? REPORT's section on speed has the ratio measured by turns.",
+        question="What does an epoch of RankCSE cost? APPENDIX's section on speed has the ratio measured by turns.",
         scale=scale,
         rows=tuple(rows),
         columns=("batch_size", "epochs", "time_min", "time_per_epoch_min"),

@@ -188,3 +188,14 @@ def test_differences_of_some_claims_are_drawn_without_the_others() -> None:
 def test_a_study_that_compares_no_sets_is_refused() -> None:
     with pytest.raises(ValueError, match="toy: expected a study that compares rows on STS sets or parts of them"):
         pair_bootstrap.comparisons_of(replace(toy_study(), comparisons=(Comparison("R10", "Better", "SimCSE", "mr"),)))
+
+
+def test_stored_scores_are_read_of_the_rows_own_scorer(tmp_path: Path) -> None:
+    row = Row(label="a", encoder=TINY, seeds=(TINY.seed,), select="last", scorer=Cosine("mean"))
+    folder = tmp_path / row.keys()[TINY.seed] / "pair_scores"
+    folder.mkdir(parents=True)
+    np.savez(folder / "last cosine.npz", synthetic_dev=np.zeros(4))
+    np.savez(folder / "last cosine mean.npz", synthetic_dev=np.arange(4.0))
+    places = {"part": pair_bootstrap.TaskPairs("synthetic_dev", np.array([3, 1]), np.zeros(2))}
+    found = pair_bootstrap.score_pairs(row, TINY.seed, TINY, places, ExecutionSettings(tmp_path))
+    assert found["part"].tolist() == [3.0, 1.0]

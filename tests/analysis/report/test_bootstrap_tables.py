@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import t, trim_mean
 
 from analysis.cells import join
-from analysis.report.bootstrap_tables import estimates_block, pairs_and_seeds_block, two_row_differences
+from analysis.report.bootstrap_tables import estimates_block, pairs_and_seeds_block, seeds_drawn, two_row_differences
 from experiments.results import csv_record
 from experiments.schema.contrasts import Contrast
 from experiments.schema.study import Study
@@ -150,3 +150,26 @@ def test_only_draws_of_seeds_as_the_contrasts_test_takes_them_are_shown(wide: St
     apart = pd.DataFrame([drawn_line(study, (42, 1), "independent", 1.0, 2.0)])
     assert "R1" in cells(pairs_and_seeds_block([join(study, lines)], apart))
     assert cells(pairs_and_seeds_block([join(study, lines)], NOTHING)) == {}
+
+
+def test_an_interval_beyond_0_and_beyond_the_margin_is_not_within_it(wide: Study, lines: pd.DataFrame) -> None:
+    study = planned(wide, paired=True)
+    drawn = pd.DataFrame([drawn_line(study, (42, 1), "paired", 0.5, 1.5)])
+    assert cells(pairs_and_seeds_block([join(study, lines)], drawn))["R1"][-1] == "excludes 0, not within the margin"
+
+
+def test_each_contrast_of_a_study_draws_seeds_as_its_own_test_takes_them(wide: Study) -> None:
+    study = planned(wide, paired=True)
+    apart = Contrast(subject="R2", family="f", plus=("One seed",), minus=("SimCSE",))
+    study = replace(study, comparisons=(), contrasts=(*study.contrasts, apart))
+    assert [seeds_drawn(study, each) for each in two_row_differences(study)] == ["paired", "independent"]
+
+
+def test_runs_that_lose_on_all_sets_together_widen_the_probability_of_improvement(
+    wide: Study, lines: pd.DataFrame
+) -> None:
+    better = next(row for row in wide.rows if row.label == "Better")
+    changed = lines.copy()
+    changed.loc[changed["key"] == better.keys()[42], "score"] -= 0.3  # below all of SimCSE's, on every set
+    found = cells(estimates_block(join(wide, changed), NOTHING))["Better \N{MINUS SIGN} SimCSE"]
+    assert found[2] == "0.67 [0.00, 1.00]"

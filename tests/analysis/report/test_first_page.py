@@ -16,6 +16,7 @@ from analysis.verdicts.other_claims import judge_other_claims
 from analysis.verdicts.primaries import ContrastVerdict, judge_contrasts
 from experiments.results import csv_record
 from experiments.schema.contrasts import HEADLINES, LOOKS, POSITIVE, Contrast
+from experiments.schema.study import Study
 from experiments.studies import catalogue
 from tests.support.figure_records import lines_of, study_of
 
@@ -69,8 +70,10 @@ def test_the_planned_sentence_counts_seeds_and_differences_smaller_than_the_marg
         return ContrastVerdict(contrast=contrast, estimate=ContrastEstimate(mean, 0.1, 4, seeds), verdict=verdict)
 
     primaries = [judged("better", 0.5, 20), judged("better", 1.5, 20), judged("equivalent", 0.1, 10)]
-    assert plan_tables._seeds_text(primaries) == " (2 after 20, 1 after 10 so far)"
-    assert plan_tables._seeds_text([]) == ""
+    assert plan_tables._seeds_text(primaries) == " (2 after 20, 1 after 10)"
+    without = ContrastVerdict(contrast=primaries[0].contrast)
+    assert plan_tables._seeds_text([*primaries, without]) == " (2 after 20, 1 after 10, 1 without an estimate)"
+    assert plan_tables._seeds_text([without]) == ""
     counted = plan_tables._count([v.verdict for v in primaries], ("better", "worse"), plan_tables._smaller(primaries))
     assert counted == "2 better (1 by less than the margin), 0 worse"
 
@@ -220,3 +223,9 @@ def test_the_html_page_has_the_first_page_and_a_line_for_each_gain(tmp_path: Pat
     assert text.count('<g class="gain') == len(gains) > 20
     assert "not recorded" not in text
     assert "intervals over SimCSE exclude" in text
+
+
+def test_an_encoder_that_was_not_trained_here_does_not_count_as_one(study: Study, lines: pd.DataFrame) -> None:
+    as_it_is = next(row for row in study.rows if row.label == "As it is")
+    assert set(as_it_is.keys().values()) <= set(lines["key"])  # it has scores
+    assert first_page._count_trained([join(study, lines)] * 2) == 7  # three, three and one seed, each once

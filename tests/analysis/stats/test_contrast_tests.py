@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast, welch_contrast
+from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast, paired_contrast, welch_contrast
 
 RNG = np.random.default_rng(1)
 
@@ -76,3 +76,9 @@ def test_no_spread_decides_and_one_seed_does_not() -> None:
 def test_rows_without_a_common_seed_or_any_seed_have_no_estimate() -> None:
     assert paired_contrast([{1: 1.0}, {2: 1.0}], [1, -1]) is None
     assert welch_contrast([{1: 1.0}, {}], [1, -1]) is None
+
+
+def test_a_group_that_is_the_same_on_every_seed_is_its_value() -> None:
+    one = estimate_contrast([{1: 5.0, 2: 5.0, 3: 5.0}], [1.0], paired=False)
+    assert one is not None
+    assert (one.interval(), one.difference_p(), one.equivalence_p(10.0)) == ((5.0, 5.0), 0.0, 0.0)

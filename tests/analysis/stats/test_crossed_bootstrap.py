@@ -142,3 +142,17 @@ def test_one_seed_has_no_interval_and_bad_arguments_are_refused() -> None:
         crossed_bootstrap([many], [many * np.nan], [gold])
     with pytest.raises(ValueError, match="resamples must be at least 1, got 0"):
         crossed_bootstrap([many], [many], [gold], 0)
+
+
+def test_seeds_are_drawn_by_a_generator_of_their_own() -> None:
+    random = np.random.default_rng(3)
+    gold = random.normal(size=20)
+    first, second = gold + random.normal(size=(3, 20)), gold + random.normal(size=(4, 20))
+    found = crossed_bootstrap([first], [second], [gold], 50, seed=7)
+    seeds, drawn_pairs = np.random.default_rng((7, 1)), np.random.default_rng(7)
+    shares = [seeds.multinomial(n, [1 / n] * n, 50) / n for n in (3, 4)]
+    picks = drawn_pairs.integers(0, 20, (20, 50))
+    counts = np.stack([np.bincount(draw, minlength=20) for draw in picks.T], axis=1).astype(np.int32)
+    rho = resampled_spearman(np.concatenate([first, second]), gold, counts)
+    drawn = np.einsum("de,ed->d", np.concatenate([shares[0], -shares[1]], axis=1), rho)
+    assert interval_of(found) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))

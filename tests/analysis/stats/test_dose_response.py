@@ -62,3 +62,12 @@ def test_what_has_no_order_or_no_spread_is_none() -> None:
         dose_response(DOSES, RESPONSES[:4])
     with pytest.raises(ValueError, match="responses, dose 2: expected finite"):
         dose_response([1, 2, 3], [[1.0], [float("nan")], [1.0]])
+
+
+def test_the_level_of_an_interval_is_the_callers() -> None:
+    responses = [[0.0, 3.0, 1.0], [1.0, 2.5, 4.0], [2.0, 5.0, 3.0], [4.0, 1.0, 6.0]]
+    wide, narrow = (known(dose_response([1, 2, 3, 4], responses, 500, level=level)) for level in (0.95, 0.5))
+    for one in ("rho", "tau"):
+        low, high = getattr(wide, one).interval
+        assert low < getattr(narrow, one).interval.low
+        assert high >= getattr(narrow, one).interval.high

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -233,3 +235,10 @@ def test_beyond_the_margin_p_is_of_a_two_sided_test_against_it():
     assert not within
     assert p == pytest.approx(reference.ttest_1samp(far, 0.5).pvalue)
     assert significance.equivalence([0.0] * 4, far, 0.5) == (pytest.approx(p), False)
+
+
+@pytest.mark.parametrize("test", [significance.paired_test, significance.spread])
+def test_a_lower_level_gives_a_narrower_interval(test: Callable[..., Any]) -> None:
+    first, second = [1.0, 2.0, 4.0, 8.0], [0.5, 2.5, 3.0, 6.0]
+    wide, narrow = (test(first, second, level=level).interval for level in (0.95, 0.5))
+    assert wide.low < narrow.low < narrow.high < wide.high

@@ -1,5 +1,6 @@
 """The plan's verdicts on claims without a contrast: at complete looks, by controls, none before the first is run."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -122,3 +123,15 @@ def test_the_table_says_what_would_decide() -> None:
     assert [lines["R10"][4], lines["R14"][4], lines["E11"][6]] == ["20", "12 turns", "not testable here"]
     empty = others_grid(judge_others([join(studies[0], lines_of(studies[0]).iloc[:0])])).rows
     assert empty == (("R10", lines["R10"][1], *["–"] * 2, "0", "–", "not run yet"),)
+
+
+@pytest.mark.slow
+def test_an_undecided_claim_of_a_family_with_a_failed_control_is_not_testable(monkeypatch: pytest.MonkeyPatch) -> None:
+    study, controls = single("plan-orders", "small"), single("plan-scoring", "small")
+    same = lines_of(controls).assign(score=0.5)
+    lines = ordered(study)
+    disjoint = lines["task"].str.endswith("_disjoint")
+    lines.loc[disjoint, "score"] += np.random.default_rng(0).normal(0, 0.1, disjoint.sum())
+    assert judge_other_claims([join(study, lines), join(controls, same)])["S1"] == "not testable here"
+    monkeypatch.setattr(other_claims, "blocked_families", lambda judged: {})
+    assert judge_other_claims([join(study, lines)])["S1"] == "inconclusive"

@@ -300,3 +300,11 @@ def test_a_papers_verdicts_are_a_sentence_by_verdict_in_the_order_of_its_claims(
     assert (
         states_sentence("R", [*judged, missing]) == "In the plan (10 seeds): R2 worse; R3 not run yet; R9, R10 better."
     )
+
+
+def test_a_row_of_fewer_seeds_than_the_first_look_is_looked_at_once() -> None:
+    results = scored({**MEANS, "ours": 53.0}, *CONTROLS, contrast(), seeds=5)
+    rows = tuple(replace(row, seeds=row.seeds[:3]) if row.label == "ours" else row for row in results.study.rows)
+    one = judge_contrasts([join(replace(results.study, rows=rows), results.lines)])[-1]
+    assert one.estimate is not None
+    assert (one.declared, one.estimate.n, one.verdict) == (3, 3, BETTER)

@@ -112,6 +112,9 @@ def test_one_seed_or_several() -> None:
     assert runs[1].key == built("simcse", "--seed", "1").key
     with pytest.raises(ValueError, match="--seed 1 and --seeds 2 3: give one of the two"):
         build_all("simcse", parsed("simcse", "--seed", "1", "--seeds", "2", "3"))
+    for seeds in (("--seed", "-2"), ("--seeds", "3", "-2")):
+        with pytest.raises(ValueError, match="--seed: expected a number of at least 0, got -2"):
+            build_all("simcse", parsed("simcse", *seeds))
 
 
 @pytest.mark.slow

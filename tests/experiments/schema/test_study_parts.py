@@ -45,6 +45,8 @@ def test_an_unknown_row_is_named_with_similar_ones_and_all() -> None:
         labels("Simcsee")
     with pytest.raises(ValueError, match=r"unknown row 'listNett' \(did you mean RankCSE-listNet"):
         labels("SimCSE", "listNett")
+    with pytest.raises(ValueError, match=r"unknown row 'SimCES' \(did you mean SimCSE\?\)"):
+        labels("SimCES", studies=(TABLE4,))
 
 
 def test_of_several_studies_those_without_the_row_are_left_out() -> None:
