@@ -11,44 +11,17 @@ from analysis import benchmark_ratios
 from analysis.cells import join
 from analysis.report.verdict_tables import how_judged, overall_lines, verdict_grid
 from analysis.stats import significance
-from analysis.verdicts.claims import judge, overall
+from analysis.verdicts.claims import overall
 from analysis.verdicts.comparisons import BINS
 from cse_core.data.senteval import TRANSFER
 from cse_core.metrics import neighbours
 from experiments.results import csv_record
 from experiments.schema.columns import STS, column
 from experiments.schema.hypotheses import MARGIN, Comparison, Cost, Order, Trend, Untested
-from experiments.schema.study import BY_TRANSFER, SNAPSHOTS, Row, Study
+from experiments.schema.study import BY_TRANSFER, SNAPSHOTS, Row
 from experiments.studies.catalogue import choose_studies
+from tests.support.scored_rows import by_seed, judged, scored
 from tests.support.toy_study import SEEDS, toy_line, toy_run
-
-Scores = dict[str, dict[int, list[float]]]
-
-
-def scored(
-    scores: dict[str, dict[int, list[float]]], tasks: tuple[str, ...] = STS
-) -> tuple[tuple[Row, ...], pd.DataFrame]:
-    """Rows with the given scores by seed and task (one number: the same for every task), and their record."""
-    rows = tuple(
-        Row(label=label, encoder=toy_run(0.05 + i / 100), seeds=tuple(found))
-        for i, (label, found) in enumerate(scores.items())
-    )
-    lines = [
-        toy_line(row.keys()[seed], task, values[j % len(values)], seed=seed)
-        for row in rows
-        for seed, values in scores[row.label].items()
-        for j, task in enumerate(tasks)
-    ]
-    return rows, pd.DataFrame(lines, columns=csv_record.RESULTS)
-
-
-def judged(study: Study, scores: Scores, **claims: object):
-    rows, lines = scored(scores)
-    return judge(join(replace(study, rows=rows, **({"comparisons": ()} | claims)), lines))
-
-
-def by_seed(*values: float) -> dict[int, list[float]]:
-    return {seed: [value] for seed, value in zip(SEEDS, values, strict=True)}
 
 
 @pytest.mark.parametrize(("margin", "verdict"), [(0.5, "supported"), (5.0, "contradicted")])

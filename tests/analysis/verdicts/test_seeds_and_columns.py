@@ -11,7 +11,7 @@ from analysis.verdicts.claims import judge
 from experiments.schema.columns import column
 from experiments.schema.hypotheses import Comparison, Order
 from experiments.schema.study import Study
-from tests.analysis.verdicts.test_comparisons import by_seed, judged, scored
+from tests.support.scored_rows import by_seed, judged, scored
 
 
 def test_an_order_that_agrees_a_little_is_contradicted(study: Study) -> None:
