@@ -49,7 +49,7 @@ class Options:
     template: str = ""
     """Text with {} for the sentence and [MASK] after it, for the pooling mask."""
     corpus: str = ""
-    """Score by ranks in this corpus instead of by cosine (RankEncoder). Requires --corpus-lines."""
+    """Add ranks in this corpus to the cosine (RankEncoder), by --rank-weight. Requires --corpus-lines."""
     corpus_lines: int = 0
     """Number of lines of the corpus to draw from."""
     corpus_size: int | None = None

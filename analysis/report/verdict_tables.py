@@ -36,6 +36,8 @@ HOW = {
 def verdicts_block(results: Results) -> str:
     """Return the verdict of each claim and its comparisons, as Markdown."""
     judged = judge(results)
+    if not judged and results.study.contrasts:
+        return "REPORT.md, \"The plan's verdicts\", judges this study's contrasts, or none where they are exploratory."
     if not judged:
         return "This study compares nothing."
     claims = "\n".join(overall_lines(overall(judged)))
