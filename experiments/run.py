@@ -201,9 +201,10 @@ def build_all(name: str, options: Any) -> list[Run]:
     if options.seeds and options.seed is not None:
         raise ValueError(f"--seed {options.seed} and --seeds {' '.join(map(str, options.seeds))}: give one of the two")
     run = build(name, options)
-    for seed in options.seeds or (run.seed,):
+    seeds = dict.fromkeys(options.seeds or (run.seed,))
+    for seed in seeds:
         at_least(0, seed=seed)
-    return [replace(run, seed=seed) for seed in dict.fromkeys(options.seeds or (run.seed,))]
+    return [replace(run, seed=seed) for seed in seeds]
 
 
 def print_next_steps(checkpoints: Sequence[Path], options: CommonOptions) -> None:

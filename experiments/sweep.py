@@ -34,7 +34,7 @@ from experiments.results import csv_record
 from experiments.results.study_table import print_tables
 from experiments.schema.study_parts import Parts, choose_parts
 from experiments.search.search_command import search
-from experiments.studies.catalogue import PLANNED, STUDIES, choose_studies, names_at
+from experiments.studies.catalogue import choose_studies, names_at
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 
@@ -88,7 +88,7 @@ def _device(options: Options) -> str:
 def study_names(options: Options) -> list[str]:
     """Return the named studies; without names all for --list, else quickstart, with a message."""
     if options.studies or options.list:
-        return list(options.studies or [*STUDIES, *PLANNED])
+        return list(options.studies) or names_at(options.scale)
     console.print("no study named: quickstart, a few tiny runs to test everything; --list shows all studies")
     return ["quickstart"]
 

@@ -1,6 +1,6 @@
 """Format verdicts: a line for each comparison, a sentence for each claim."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
@@ -11,6 +11,7 @@ from analysis.verdicts.claims import Overall, overall
 from analysis.verdicts.comparisons import AGREES, BINS, Verdict, cost_range, judge
 from analysis.verdicts.other_claims import OtherVerdict
 from experiments.schema.columns import column
+from experiments.schema.contrasts import PRIMARY
 from experiments.schema.hypotheses import Comparison, Cost, Finding, Order, Trend, Untested
 
 HEADER = ("claim", f"A {MINUS} B", "column", "difference", "95 % interval", "Holm p", "smallest detectable")
@@ -36,12 +37,17 @@ HOW = {
 def verdicts_block(results: Results) -> str:
     """Return the verdict of each claim and its comparisons, as Markdown."""
     judged = judge(results)
-    if not judged and results.study.contrasts:
-        return "REPORT.md, \"The plan's verdicts\", judges this study's contrasts, or none where they are exploratory."
     if not judged:
-        return "This study compares nothing."
+        return _without_comparisons({contrast.kind for contrast in results.study.contrasts})
     claims = "\n".join(overall_lines(overall(judged)))
     return "\n\n".join([claims, markdown(verdict_grid(judged)), how_judged(judged)])
+
+
+def _without_comparisons(kinds: Collection[str]) -> str:
+    """Say what becomes of a study's contrasts, of these kinds, if it has no comparisons."""
+    if PRIMARY in kinds:
+        return "The plan judges this study's contrasts; REPORT.md has the verdicts of scale small."
+    return "This study's contrasts have no verdicts." if kinds else "This study compares nothing."
 
 
 def verdict_grid(judged: Sequence[Verdict]) -> Grid:

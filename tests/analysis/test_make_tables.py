@@ -18,6 +18,7 @@ from analysis.record.coverage import recorded_scales, studies_with_scores
 from analysis.report import study_tables
 from analysis.report.formats import DASH
 from experiments.results import csv_record
+from experiments.schema.contrasts import EXPLORATORY, PRIMARY, Contrast
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Study
 from experiments.studies import catalogue
@@ -105,6 +106,14 @@ def test_a_study_that_publishes_and_compares_nothing(study, lines):
     files = make_tables.files_of_study(join(bare, lines))
     assert "published" not in files["toy.md"].split("- Source")[0]
     assert "This study compares nothing." in files["toy.md"]
+    for kind, text in (
+        (PRIMARY, "The plan judges this study's contrasts; "),
+        (EXPLORATORY, "contrasts have no verdicts."),
+    ):
+        contrast = Contrast(subject="R1", family="f", kind=kind, plus=("SimCSE",))
+        page = make_tables.files_of_study(join(replace(bare, contrasts=(contrast,)), lines))["toy.md"]
+        assert text in page
+        assert "compares nothing" not in page
 
 
 def test_made_twice_is_the_same_and_passes_the_check(places):

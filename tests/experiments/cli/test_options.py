@@ -155,3 +155,9 @@ def test_a_fault_of_ours_keeps_its_traceback_and_a_status_is_handed_on() -> None
     with pytest.raises(SystemExit) as caught:
         run_command(lambda: 3)
     assert caught.value.code == 3
+
+
+@pytest.mark.parametrize(("scale", "names"), [("quickstart", ["quickstart"]), ("small", ["all", "pilots", "plan"])])
+def test_without_names_a_list_has_all_studies_of_the_scale(scale: str, names: list[str]) -> None:
+    assert sweep.study_names(sweep.Options(list=True, scale=scale)) == names
+    assert choose_studies(names, scale)
