@@ -25,7 +25,7 @@ def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone
     times = EPOCHS[family] if scale.name == "small" else 1
     if times > 1:
         run = replace(run, epochs=run.epochs * times, eval_steps=run.eval_steps * times) if run else None
-        label = f"{label}, {run.epochs if run else times} epochs"
+        label = f"{label}, {times} epochs"  # of the family; a row of twice the epochs trains for twice as many
     more = {"seeds": planned_seeds(scale, family)} | more
     return row(scale, label, run, backbone, more.pop("published", None), **more)
 

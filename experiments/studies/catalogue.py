@@ -65,8 +65,7 @@ def names_at(scale_name: str) -> list[str]:
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     """Return the studies of the given names: a study, a paper or `released` for its studies, `all`, or `quickstart`.
 
-    Quickstart and the studies of `released` have a fixed scale. Quickstart's, which has neither larger backbones nor
-    other corpora, is open to studies of your own only.
+    Quickstart and the studies of `released` have a fixed scale.
     """
     scale = look_up("scale", scale_name, SCALES | {RELEASED.name: RELEASED})
     groups = PAPERS | PLANNED | {"released": released.STUDIES}
@@ -88,9 +87,6 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     others = [name for name in chosen if name not in OWN_SCALES]
     if others and scale is RELEASED:
         raise ValueError(f"scale released: expected the studies {', '.join(released.STUDIES)}, got {others[0]}")
-    declared = [name for name in others if not is_own_study(name)]
-    if declared and scale.name == "quickstart":
-        raise ValueError(f"scale quickstart: expected the study quickstart or a study of your own, got {declared[0]}")
     return [study(OWN_SCALES.get(name, scale)) for name, study in chosen.items()]
 
 

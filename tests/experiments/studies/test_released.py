@@ -75,13 +75,6 @@ def test_they_have_a_scale_of_their_own_that_no_other_study_has() -> None:
         choose_studies(["rankcse-table4"], "released")
 
 
-@pytest.mark.parametrize("name", ["rankcse-table4", "plan-teachers", "all", "beyond"])
-def test_the_quickstart_scale_has_the_quickstart_only(name: str) -> None:
-    with pytest.raises(ValueError, match="scale quickstart: expected the study quickstart or a study of your own, got"):
-        choose_studies([name], "quickstart")
-    assert [study.name for study in choose_studies(["quickstart"], "quickstart")] == ["quickstart"]
-
-
 @pytest.mark.parametrize(
     ("printed", "ours", "outcome"),
     [
