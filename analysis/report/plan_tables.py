@@ -19,7 +19,7 @@ from analysis.verdicts.primaries import (
     judge_contrasts,
 )
 from experiments.schema.columns import column
-from experiments.schema.contrasts import PRIMARY, Contrast, looks_at
+from experiments.schema.contrasts import PRIMARY, SECOND, Contrast, looks_at
 from experiments.schema.study import Study
 
 LETTERS = ("R", "E", "W", "C", "S")  # of the papers' claims, and of this project's
@@ -99,7 +99,7 @@ def plan_grid(studies: Sequence[Study]) -> Grid:
     """Return what is planned: every contrast with its column, test, margin and the published effect."""
     rows = tuple(
         (
-            contrast.subject if contrast.kind == PRIMARY else contrast.kind,
+            contrast.subject if contrast.kind in (PRIMARY, SECOND) else contrast.kind,
             contrast.family,
             contrast_text(contrast),
             column(contrast.column).heading,

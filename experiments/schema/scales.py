@@ -9,6 +9,7 @@ from experiments.schema.study import Scale
 
 WIKI_TINY = Pretrained("wiki-tiny", "e22f4fc2dee1f7bf1ca4694ec5187f532163816ac0bfdd977629e06754efbe82")
 WIKI_MINI = Pretrained("wiki-mini", "f325d89d694256ad5cde6fe3b8385b002a2bc25f0130f7f79d13147b4186d9cd")
+WIKI_MEDIUM = Pretrained("wiki-medium", "d1f7ad612e4b70ec5a28fbdb86276666e8903a33c7706460013bba0d76e8f975")
 # With BERT's dropout of 0.1 a two-layer model solves the contrastive task without learning (assets/README.md).
 SMALL = {"learning_rate": 3e-4, "dropout": 0.3, "batch_size": 64, "epochs": 1, "warmup": 0.0, "eval_steps": 32}
 SEARCH_SEEDS = (101, 102)  # of the study `search` and of searches

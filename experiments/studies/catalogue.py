@@ -4,7 +4,15 @@ import re
 from pathlib import Path
 
 from cse_core.lookup import look_up, unknown
-from experiments.plan import ladder, pilots, plan_objectives, plan_orders, plan_rankcse, plan_rankencoder
+from experiments.plan import (
+    ladder,
+    pilots,
+    plan_objectives,
+    plan_orders,
+    plan_rankcse,
+    plan_rankencoder,
+    second_plan,
+)
 from experiments.schema.scales import RELEASED, SCALES
 from experiments.schema.study import Study, StudyAt
 from experiments.storage.record_folders import is_own_study
@@ -36,6 +44,7 @@ PLANNED: dict[str, dict[str, StudyAt]] = {
     "plan": plan_rankcse.STUDIES | plan_rankencoder.STUDIES | plan_objectives.STUDIES | plan_orders.STUDIES,
 }
 EVERYTHING = ("all", *PLANNED)
+SECOND_PLAN = "plan2"  # experiments/PLAN2.md; at scale `small` only
 # At a scale of their own, whatever scale the others are run at.
 OWN_SCALES = {
     "quickstart": SCALES["quickstart"],
@@ -59,7 +68,7 @@ STUDIES: dict[str, StudyAt] = {
 def names_at(scale_name: str) -> list[str]:
     """Return names of all studies at a scale."""
     fixed = [name for name, scale in OWN_SCALES.items() if scale.name == scale_name]
-    return fixed[:1] or list(EVERYTHING)
+    return fixed[:1] or [*EVERYTHING, *([SECOND_PLAN] if scale_name == "small" else [])]
 
 
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
@@ -68,8 +77,9 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     Quickstart and the studies of `released` have a fixed scale.
     """
     scale = look_up("scale", scale_name, SCALES | {RELEASED.name: RELEASED})
-    groups = PAPERS | PLANNED | {"released": released.STUDIES}
-    studies = STUDIES | {name: study for group in (*PLANNED, "released") for name, study in groups[group].items()}
+    groups = PAPERS | PLANNED | {SECOND_PLAN: second_plan.STUDIES, "released": released.STUDIES}
+    apart = (*PLANNED, SECOND_PLAN, "released")  # no part of `all`
+    studies = STUDIES | {name: study for group in apart for name, study in groups[group].items()}
     chosen: dict[str, StudyAt] = {}
     for name in names:
         if name == "quickstart":
@@ -84,6 +94,8 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
             chosen[name] = studies[name]
         else:
             raise unknown("study", name, ["all", "quickstart", *groups, *studies])
+    if scale_name != "small" and (planned := chosen.keys() & second_plan.STUDIES.keys()):
+        raise ValueError(f"scale {scale_name}: {min(planned)} is a study of scale small only")
     others = [name for name in chosen if name not in OWN_SCALES]
     if others and scale is RELEASED:
         raise ValueError(f"scale released: expected the studies {', '.join(released.STUDIES)}, got {others[0]}")

@@ -68,7 +68,7 @@ def test_they_have_a_scale_of_their_own_that_no_other_study_has() -> None:
         "released"
     }
     assert names_at("released") == ["released"]
-    assert names_at("small") == ["all", "pilots", "plan"]
+    assert names_at("small") == ["all", "pilots", "plan", "plan2"]
     with pytest.raises(
         ValueError, match="scale released: expected the studies released-sts, released-transfer, got rank"
     ):
