@@ -168,7 +168,7 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     "released": lambda *about: released_block(chosen_results(*about)),
     "reproductions": lambda name, scale, record: reproductions_block(name),
     "plan": lambda name, scale, record: plan_tables.plan_block(name, chosen_results("plan", scale, record)),
-    "plan2": lambda name, scale, record: plan_tables.plan_block(name, chosen_results("plan2", scale, record)),
+    "plan2": lambda name, scale, record: plan_tables.second_plan_block(name, chosen_results("plan2", scale, record)),
     "pairs-and-seeds": lambda name, scale, record: pairs_and_seeds_block(
         chosen_results(name, scale, record), record.pairs(scale)
     ),

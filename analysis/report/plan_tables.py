@@ -7,6 +7,8 @@ from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
 from analysis.report.verdict_tables import others_grid
 from analysis.stats.significance import Interval
+from analysis.verdicts.gains import gains
+from analysis.verdicts.one_look import judge_stage
 from analysis.verdicts.other_claims import CONTRADICTED, SUPPORTED, judge_other_claims, judge_others
 from analysis.verdicts.primaries import (
     DECIDED,
@@ -38,6 +40,35 @@ def plan_block(name: str, estimate: Sequence[Results]) -> str:
     if name in LETTERS:
         return states_sentence(name, judge_contrasts(estimate))
     raise ValueError(f"plan: no block {name!r}; there are contrasts, verdicts, others and {', '.join(LETTERS)}")
+
+
+def second_plan_block(name: str, results: Sequence[Results]) -> str:
+    """Return the second plan's contrasts ("contrasts"), or the verdicts on its primaries ("verdicts")."""
+    if name == "contrasts":
+        return markdown(plan_grid([each.study for each in results]))
+    if name == "verdicts":
+        return markdown(one_look_grid(results))
+    raise ValueError(f"plan2: no block {name!r}; there are contrasts and verdicts")
+
+
+def one_look_grid(results: Sequence[Results]) -> Grid:
+    """Return the verdicts on primaries, each with the same contrast on disjoint pairs."""
+    disjoint = {
+        (gain.contrast.plus, gain.contrast.minus): gain.estimate
+        for each in results
+        for gain in gains(each)
+        if gain.contrast.column == "sts_disjoint_avg"
+    }
+    lines = []
+    for verdict in judge_stage(results):
+        apart = disjoint.get((verdict.contrast.plus, verdict.contrast.minus))
+        claim, contrast, effect, band, seeds, differs, within, _, detectable, text = _verdict_line(verdict)
+        elsewhere = (number(apart.mean, sign=True), interval(apart.interval(), sign=True)) if apart else (DASH, DASH)
+        lines.append((claim, contrast, effect, band, *elsewhere, seeds, differs, within, detectable, text))
+    band = "95 % interval"
+    header = ("primary", "contrast", "effect", band, "on disjoint pairs", band, "seeds")
+    tests = (f"p: effect {MINUS} 0", "p: within the margin", "detectable", "verdict")
+    return Grid("", (*header, *tests), tuple(lines))
 
 
 def states_sentence(letter: str, judged: Sequence[ContrastVerdict]) -> str:
@@ -115,7 +146,7 @@ def plan_grid(studies: Sequence[Study]) -> Grid:
 
 def claim_text(contrast: Contrast) -> str:
     """Return a primary's claim, or which control of which family a contrast is."""
-    return contrast.subject if contrast.kind == PRIMARY else f"{contrast.kind}, {contrast.family}"
+    return contrast.subject if contrast.kind in (PRIMARY, SECOND) else f"{contrast.kind}, {contrast.family}"
 
 
 def contrast_text(contrast: Contrast) -> str:
