@@ -24,6 +24,7 @@ from experiments.schema.columns import column
 from experiments.schema.contrasts import PRIMARY, SECOND, Contrast, looks_at
 from experiments.schema.study import Study
 
+STAGES = ("A", "D")  # of the second plan
 LETTERS = ("R", "E", "W", "C", "S")  # of the papers' claims, and of this project's
 
 
@@ -43,16 +44,16 @@ def plan_block(name: str, estimate: Sequence[Results]) -> str:
 
 
 def second_plan_block(name: str, results: Sequence[Results]) -> str:
-    """Return the second plan's contrasts ("contrasts"), or the verdicts on its primaries ("verdicts")."""
+    """Return the second plan's contrasts ("contrasts"), or the verdicts on a stage's primaries, by its letter."""
     if name == "contrasts":
         return markdown(plan_grid([each.study for each in results]))
-    if name == "verdicts":
-        return markdown(one_look_grid(results))
-    raise ValueError(f"plan2: no block {name!r}; there are contrasts and verdicts")
+    if name in STAGES:
+        return markdown(one_look_grid(results, name))
+    raise ValueError(f"plan2: no block {name!r}; there are contrasts, {', '.join(STAGES)}")
 
 
-def one_look_grid(results: Sequence[Results]) -> Grid:
-    """Return the verdicts on primaries, each with the same contrast on disjoint pairs."""
+def one_look_grid(results: Sequence[Results], stage: str) -> Grid:
+    """Return the verdicts on a stage's primaries, each with the same contrast on disjoint pairs."""
     disjoint = {
         (gain.contrast.plus, gain.contrast.minus): gain.estimate
         for each in results
@@ -60,7 +61,7 @@ def one_look_grid(results: Sequence[Results]) -> Grid:
         if gain.contrast.column == "sts_disjoint_avg"
     }
     lines = []
-    for verdict in judge_stage(results):
+    for verdict in judge_stage(results, stage):
         apart = disjoint.get((verdict.contrast.plus, verdict.contrast.minus))
         claim, contrast, effect, band, seeds, differs, within, _, detectable, text = _verdict_line(verdict)
         elsewhere = (number(apart.mean, sign=True), interval(apart.interval(), sign=True)) if apart else (DASH, DASH)

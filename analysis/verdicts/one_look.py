@@ -10,13 +10,16 @@ from analysis.verdicts.primaries import BETTER, EQUIVALENT, INCONCLUSIVE, NOT_RU
 from experiments.schema.contrasts import SECOND, Contrast
 
 
-def judge_stage(studies: Iterable[Results]) -> tuple[ContrastVerdict, ...]:
-    """Judge the primaries of a stage together; Holm's correction counts all of them, those not run yet too."""
+def judge_stage(studies: Iterable[Results], stage: str) -> tuple[ContrastVerdict, ...]:
+    """Judge a stage's primaries together, those whose name begins with its letter, such as A1.
+
+    Holm's correction counts all of them, those not run yet too.
+    """
     estimated = [
         _estimate(results, contrast)
         for results in studies
         for contrast in results.study.contrasts
-        if contrast.kind == SECOND
+        if contrast.kind == SECOND and contrast.subject.startswith(stage)
     ]
     tests = [(v.estimate, v.contrast.margin) for v in estimated]
     differing = significance.holm([_p(t.difference_p() if t else None) for t, _ in tests])

@@ -12,6 +12,7 @@ from experiments.plan import (
     plan_rankcse,
     plan_rankencoder,
     second_plan,
+    stage_d,
 )
 from experiments.schema.scales import RELEASED, SCALES
 from experiments.schema.study import Study, StudyAt
@@ -44,12 +45,15 @@ PLANNED: dict[str, dict[str, StudyAt]] = {
     "plan": plan_rankcse.STUDIES | plan_rankencoder.STUDIES | plan_objectives.STUDIES | plan_orders.STUDIES,
 }
 EVERYTHING = ("all", *PLANNED)
-SECOND_PLAN = "plan2"  # experiments/PLAN2.md; at scale `small` only
+SECOND_PLAN = "plan2"  # experiments/PLAN2.md
 # At a scale of their own, whatever scale the others are run at.
 OWN_SCALES = {
     "quickstart": SCALES["quickstart"],
     **dict.fromkeys(("released", *released.STUDIES), RELEASED),
+    **dict.fromkeys(second_plan.STUDIES, SCALES["small"]),
+    **dict.fromkeys(stage_d.STUDIES, SCALES["minilm"]),
 }
+ONLY_OWN = ("released", "minilm")  # scales at which no other study is run
 
 
 def _order_in_paper(name: str) -> tuple[int, int, str]:
@@ -67,8 +71,10 @@ STUDIES: dict[str, StudyAt] = {
 
 def names_at(scale_name: str) -> list[str]:
     """Return names of all studies at a scale."""
-    fixed = [name for name, scale in OWN_SCALES.items() if scale.name == scale_name]
-    return fixed[:1] or [*EVERYTHING, *([SECOND_PLAN] if scale_name == "small" else [])]
+    own = [name for name, scale in OWN_SCALES.items() if scale.name == scale_name]
+    if scale_name in ("quickstart", RELEASED.name):
+        return [scale_name]
+    return own if scale_name in ONLY_OWN else [*EVERYTHING, *own]
 
 
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
@@ -77,7 +83,7 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     Quickstart and the studies of `released` have a fixed scale.
     """
     scale = look_up("scale", scale_name, SCALES | {RELEASED.name: RELEASED})
-    groups = PAPERS | PLANNED | {SECOND_PLAN: second_plan.STUDIES, "released": released.STUDIES}
+    groups = PAPERS | PLANNED | {SECOND_PLAN: second_plan.STUDIES | stage_d.STUDIES, "released": released.STUDIES}
     apart = (*PLANNED, SECOND_PLAN, "released")  # no part of `all`
     studies = STUDIES | {name: study for group in apart for name, study in groups[group].items()}
     chosen: dict[str, StudyAt] = {}
@@ -94,11 +100,10 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
             chosen[name] = studies[name]
         else:
             raise unknown("study", name, ["all", "quickstart", *groups, *studies])
-    if scale_name != "small" and (planned := chosen.keys() & second_plan.STUDIES.keys()):
-        raise ValueError(f"scale {scale_name}: {min(planned)} is a study of scale small only")
     others = [name for name in chosen if name not in OWN_SCALES]
-    if others and scale is RELEASED:
-        raise ValueError(f"scale released: expected the studies {', '.join(released.STUDIES)}, got {others[0]}")
+    if others and scale_name in ONLY_OWN:
+        own = [name for name, its_scale in OWN_SCALES.items() if its_scale is scale and name != "released"]
+        raise ValueError(f"scale {scale_name}: expected the studies {', '.join(own)}, got {others[0]}")
     return [study(OWN_SCALES.get(name, scale)) for name, study in chosen.items()]
 
 

@@ -66,7 +66,8 @@ def test_primaries_have_scipys_tests_corrected_by_holm_over_the_stage(study: Stu
         contrast("A4", "wild", "base"),
     ]
     ignored = contrast("A1", "wild", "down", kind=EXPLORATORY)
-    judged = judge_stage([stage(scores, study, *contrasts, ignored)])
+    other = contrast("D1", "wild", "down")
+    judged = judge_stage([stage(scores, study, *contrasts, ignored, other)], "A")
     assert [verdict.verdict for verdict in judged] == ["better", "equivalent", "worse", "inconclusive"]
     base = scores["base"]
     tests = [
@@ -89,7 +90,7 @@ def test_primaries_have_scipys_tests_corrected_by_holm_over_the_stage(study: Stu
 
 def test_a_primary_that_lacks_a_seed_is_not_run_and_still_counts(study: Study, scores: Scores) -> None:
     contrasts = [contrast("A1", "up", "base"), contrast("A2", "down", "base")]
-    absent, whole = judge_stage([stage(scores, study, *contrasts, missing=1)])
+    absent, whole = judge_stage([stage(scores, study, *contrasts, missing=1)], "A")
     assert (absent.verdict, absent.reason, absent.estimate) == ("not run yet", "up: 7 of 8 seeds", None)
     test = scipy.stats.ttest_ind(scores["down"], scores["base"], equal_var=False)
     assert whole.difference_p == pytest.approx(2 * test.pvalue)
@@ -98,6 +99,6 @@ def test_a_primary_that_lacks_a_seed_is_not_run_and_still_counts(study: Study, s
 def test_the_table_has_the_effect_on_disjoint_pairs(study: Study, scores: Scores) -> None:
     primary = contrast("A1", "up", "base", paired=True)
     apart = replace(primary, kind=EXPLORATORY, column="sts_disjoint_avg")
-    (line,) = one_look_grid([stage(scores, study, primary, apart)]).rows
+    (line,) = one_look_grid([stage(scores, study, primary, apart)], "A").rows
     mean = (scores["up"] - scores["base"]).mean()
     assert (line[0], line[2], line[4], line[6], line[-1]) == ("A1", f"+{mean:.2f}", f"+{mean:.2f}", "8", "better")
