@@ -103,7 +103,9 @@ def teachers(scale: Scale) -> Study:
         label = f"{loss} taught by {teacher}, {_length(epochs)}"
         return seeded_row(scale, label, run, 10, teacher_seeds=seeds)
 
-    rows: list[Row] = []
+    rows = [
+        row(scale, f"teacher: {name}", run, BASE, None, seeds=TEACHER_SEEDS) for name, (run, _) in taught_by.items()
+    ]
     contrasts: list[list[Contrast]] = []
     for epochs in (1, LONG):
         base = seeded_row(scale, f"SimCSE, {_length(epochs)}", with_epochs(simcse, epochs), 10)
