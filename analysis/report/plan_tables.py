@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
+from analysis.report.study_tables import contrast_text
 from analysis.report.verdict_tables import others_grid
 from analysis.stats.significance import Interval
 from analysis.verdicts.gains import gains
@@ -46,7 +47,8 @@ def plan_block(name: str, estimate: Sequence[Results]) -> str:
 def second_plan_block(name: str, results: Sequence[Results]) -> str:
     """Return the second plan's contrasts ("contrasts"), or the verdicts on a stage's primaries, by its letter."""
     if name == "contrasts":
-        return markdown(plan_grid([each.study for each in results]))
+        planned = [each.study for each in results if any(c.kind == SECOND for c in each.study.contrasts)]
+        return markdown(plan_grid(planned))
     if name in STAGES:
         return markdown(one_look_grid(results, name))
     raise ValueError(f"plan2: no block {name!r}; there are contrasts, {', '.join(STAGES)}")
@@ -148,15 +150,6 @@ def plan_grid(studies: Sequence[Study]) -> Grid:
 def claim_text(contrast: Contrast) -> str:
     """Return a primary's claim, or which control of which family a contrast is."""
     return contrast.subject if contrast.kind in (PRIMARY, SECOND) else f"{contrast.kind}, {contrast.family}"
-
-
-def contrast_text(contrast: Contrast) -> str:
-    """Return the contrast as a sum of rows' labels."""
-    parts = []
-    for label, weight in contrast.weights.items():
-        size = "" if abs(weight) == 1 else f"{abs(weight):g} "
-        parts.append(f"{MINUS if weight < 0 else '+'} {size}{label}")
-    return " ".join(parts).removeprefix("+ ")
 
 
 def verdicts_grid(judged: Sequence[ContrastVerdict], moderated: Sequence[ContrastVerdict]) -> Grid:

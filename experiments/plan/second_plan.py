@@ -18,6 +18,7 @@ COLUMNS = ("sts_avg", "sts_disjoint_avg")  # all pairs; without those that STS-B
 TEACHER_SEEDS = (42, 1, 2)
 MEDIUM_SEEDS = (42, 1)  # on wiki-medium; PLAN2.md says why not seed 2
 LONG = 8  # epochs
+LOSSES = {"ListNet": "list_net", "ListMLE": "list_mle"}
 
 
 def contrast(
@@ -100,7 +101,7 @@ def teachers(scale: Scale) -> Study:
     def students(loss: str, rank: str, teacher: str, epochs: int) -> Row:
         encoder, seeds = taught_by[teacher]
         run = with_epochs(rankcse_run(scale, BASE, rank, teachers=(Teacher(encoder, 1.0, scale.dev),)), epochs)
-        label = f"{loss} taught by {teacher}, {_length(epochs)}"
+        label = f"{loss} taught by {teacher}, {length(epochs)}"
         return seeded_row(scale, label, run, 10, teacher_seeds=seeds)
 
     rows = [
@@ -108,9 +109,9 @@ def teachers(scale: Scale) -> Study:
     ]
     contrasts: list[list[Contrast]] = []
     for epochs in (1, LONG):
-        base = seeded_row(scale, f"SimCSE, {_length(epochs)}", with_epochs(simcse, epochs), 10)
+        base = seeded_row(scale, f"SimCSE, {length(epochs)}", with_epochs(simcse, epochs), 10)
         rows.append(base)
-        for loss, rank in (("ListNet", "list_net"), ("ListMLE", "list_mle")):
+        for loss, rank in LOSSES.items():
             equal, better = (students(loss, rank, teacher, epochs) for teacher in taught_by)
             rows += [equal, better]
             primary = {"ListNet": "A2", "ListMLE": "A3"}[loss] if epochs == 1 else "R1"
@@ -151,7 +152,8 @@ def ranks(scale: Scale) -> Study:
     )
 
 
-def _length(epochs: int) -> str:
+def length(epochs: int) -> str:
+    """Return a length of training in words."""
     return "one epoch" if epochs == 1 else f"{epochs} epochs"
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cse_core.lookup import look_up, unknown
 from experiments.plan import (
+    first_plan_again,
     ladder,
     pilots,
     plan_objectives,
@@ -46,11 +47,12 @@ PLANNED: dict[str, dict[str, StudyAt]] = {
 }
 EVERYTHING = ("all", *PLANNED)
 SECOND_PLAN = "plan2"  # experiments/PLAN2.md
+AT_SMALL = second_plan.STUDIES | first_plan_again.STUDIES
 # At a scale of their own, whatever scale the others are run at.
 OWN_SCALES = {
     "quickstart": SCALES["quickstart"],
     **dict.fromkeys(("released", *released.STUDIES), RELEASED),
-    **dict.fromkeys(second_plan.STUDIES, SCALES["small"]),
+    **dict.fromkeys(AT_SMALL, SCALES["small"]),
     **dict.fromkeys(stage_d.STUDIES, SCALES["minilm"]),
 }
 ONLY_OWN = ("released", "minilm")  # scales at which no other study is run
@@ -83,7 +85,7 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     Quickstart and the studies of `released` have a fixed scale.
     """
     scale = look_up("scale", scale_name, SCALES | {RELEASED.name: RELEASED})
-    groups = PAPERS | PLANNED | {SECOND_PLAN: second_plan.STUDIES | stage_d.STUDIES, "released": released.STUDIES}
+    groups = PAPERS | PLANNED | {SECOND_PLAN: AT_SMALL | stage_d.STUDIES, "released": released.STUDIES}
     apart = (*PLANNED, SECOND_PLAN, "released")  # no part of `all`
     studies = STUDIES | {name: study for group in apart for name, study in groups[group].items()}
     chosen: dict[str, StudyAt] = {}

@@ -71,6 +71,6 @@ def test_the_second_plan_is_older_than_its_runs() -> None:
         key for study in choose_studies(list(EVERYTHING), "small") for row in study.rows for key in row.keys().values()
     }
     page_at = page_in_history(ROOT, "experiments/PLAN2.md")
-    for study in choose_studies(["plan2"], "small"):
+    for study in choose_studies([*STAGE_A, "plan2-quality"], "small"):
         results = csv_record.read_results(study.scale.name)
         assert younger_contrasts([study], results[~results["key"].isin(others)], page_at) == []
