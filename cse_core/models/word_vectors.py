@@ -100,7 +100,9 @@ def word_vectors_hash(name_or_path: str) -> str:
 def _check_file(name: str) -> Path:
     path = Path(name).expanduser()
     if not path.is_file():
-        raise FileNotFoundError(f"word vectors {name}: neither {PACKAGED} nor a file; name a text file of GloVe's or word2vec's form")
+        raise FileNotFoundError(
+            f"word vectors {name}: neither {PACKAGED} nor a file; name a text file of GloVe's or word2vec's form"
+        )
     return path
 
 

@@ -46,7 +46,7 @@ def test_another_content_is_another_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["a\tb\t1", "c\td"], "line 2: expected sentence, sentence, score with tabs between"),
+        (["a\tb\t1", "c\td"], "line 2: 2 columns, expected 3 as in the first line; separate columns by tabs"),
         (["a\tb\t1", "c\td\thigh"], "line 2: expected two sentences and a finite score"),
         (["a\tb\t1", "c\td\tnan"], "line 2: expected two sentences and a finite score"),
         (["a\tb\t1", "\td\t2"], "line 2: expected two sentences and a finite score"),
