@@ -26,7 +26,7 @@ from cse_core.data.text_files import (
     checked_lines,
     format_of,
     read_table,
-    said,
+    summary,
 )
 from cse_core.run import Corpus
 
@@ -79,7 +79,7 @@ def _read_file(path: Path, columns: Sequence[str], lines: int | None = None) -> 
         raw = checked_lines(path)
         texts = [line for line in raw if line.strip()]
         used = texts[:lines]
-        return used, COLUMNS[:1], said(path, "sentences, one a line", used, {"blank line": len(raw) - len(texts)})
+        return used, COLUMNS[:1], summary(path, "sentences, one a line", used, {"blank line": len(raw) - len(texts)})
     table = read_table(path, columns)
     names = tuple(columns) or _choose(table)
     places = table.pick(names)
@@ -87,15 +87,15 @@ def _read_file(path: Path, columns: Sequence[str], lines: int | None = None) -> 
     full = [row for row in rows if all(row)]
     chosen = [row[0] for row in full[:lines]] if len(names) == 1 else full[:lines]
     kind = "sentences" if len(names) == 1 else "examples"
-    return chosen, names, table.said(kind, names, chosen, len(rows) - len(full))
+    return chosen, names, table.summary(kind, names, chosen, len(rows) - len(full))
 
 
 def _choose(table: Table) -> tuple[str, ...]:
     """Return the columns with known names: one of sentences, or a sentence, its positive and a hard negative."""
     if table.width <= 1:
         return table.header or ("1",)
-    negatives, scores = table.named(NEGATIVES), table.named(SCORES)
-    candidates = [*((name,) for name in table.named(TEXTS)), *((*pair, *negatives) for pair in table.pairs())]
+    negatives, scores = table.matching(NEGATIVES), table.matching(SCORES)
+    candidates = [*((name,) for name in table.matching(TEXTS)), *((*pair, *negatives) for pair in table.pairs())]
     if len(candidates) == 1 and len(negatives) <= 1 and not (scores and len(candidates[0]) > 1):
         return candidates[0]
     names = f"the columns {', '.join(table.header)}" if table.header else f"{table.width} columns without known names"

@@ -55,7 +55,7 @@ def add(path: str | Path, columns: Sequence[str] = ()) -> str:
     content = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
     name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9]+', '_', path.stem)}_{content[:8]}"
     if name not in _SETS or _SETS[name].path != path:
-        logger.warning("%s", table.said("pairs", names, rows))
+        logger.warning("%s", table.summary("pairs", names, rows))
     _SETS[name] = OwnPairs(path, hashlib.sha256(path.read_bytes()).hexdigest(), content, rows)
     return name
 
@@ -82,7 +82,7 @@ def _columns(table: Table) -> tuple[str, ...]:
     """Return the columns of the sentences and the score; one or two of three may have unknown names."""
     if not table.header and table.width in (0, 3):
         return ("1", "2", "3")
-    pairs, scores = table.pairs(), table.named(SCORES)
+    pairs, scores = table.pairs(), table.matching(SCORES)
     if table.width == 3 and len(set(table.header)) == 3:
         pairs = pairs or [tuple(name for name in table.header if [name] != scores)]
         scores = scores or [name for name in table.header if name not in pairs[0]]

@@ -60,11 +60,11 @@ class Table:
         check_text(value, self.place(number))
         return value.strip()
 
-    def said(self, what: str, columns: Sequence[str], used: Sequence[Hashable], incomplete: int = 0) -> str:
+    def summary(self, what: str, columns: Sequence[str], used: Sequence[Hashable], incomplete: int = 0) -> str:
         """Return a line about what was read: of which columns, how, and what occurs twice or was left out."""
         how = [f"columns {', '.join(columns)}"] if self.header else []
         left_out = {f"blank {self.unit}": self.blank, "incomplete row": incomplete}
-        return said(self.path, what, used, left_out, (*how, *filter(None, [self.how])))
+        return summary(self.path, what, used, left_out, (*how, *filter(None, [self.how])))
 
     @property
     def width(self) -> int:
@@ -80,7 +80,7 @@ class Table:
         """Return the header's names of each of PAIRS that it has."""
         return [tuple(self.names[name] for name in pair) for pair in PAIRS if set(pair) <= set(self.names)]
 
-    def named(self, names: Iterable[str]) -> list[str]:
+    def matching(self, names: Iterable[str]) -> list[str]:
         """Return the header's columns that have one of these names."""
         return [self.names[name] for name in names if name in self.names]
 
@@ -106,12 +106,14 @@ def normal(name: str) -> str:
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
 
 
-def said(path: Path, what: str, used: Sequence[Hashable], left_out: Mapping[str, int], how: Sequence[str] = ()) -> str:
+def summary(
+    path: Path, what: str, used: Sequence[Hashable], left_out: Mapping[str, int], how: Sequence[str] = ()
+) -> str:
     """Return a line about what was read of a file: how, how many of it occur twice, and what was left out."""
     counts = {"duplicate": (len(used) - len(set(used)), "kept")}
     counts |= {noun: (count, "left out") for noun, count in left_out.items()}
-    repeated = [f"{count:,} {noun}{'s' if count > 1 else ''} {fate}" for noun, (count, fate) in counts.items() if count]
-    return "; ".join([f"{path.name}: {len(used):,} {what}", *how, *([", ".join(repeated)] if repeated else [])])
+    parts = [f"{count:,} {noun}{'s' if count > 1 else ''} {fate}" for noun, (count, fate) in counts.items() if count]
+    return "; ".join([f"{path.name}: {len(used):,} {what}", *how, *([", ".join(parts)] if parts else [])])
 
 
 def format_of(path: Path) -> str:
@@ -125,7 +127,7 @@ def format_of(path: Path) -> str:
 
 
 def read_table(path: Path, columns: Sequence[str] = ()) -> Table:
-    """Return a file's table. The first line of a .txt, .tsv or .csv is a header if it has a name of HEADER_NAMES or `columns`.
+    """Return a file's table. A .txt, .tsv or .csv has a header if its first line has one of HEADER_NAMES or `columns`.
 
     A .txt or .tsv file is quoted by csv's rules or not at all: see `_by_tabs`.
     """
