@@ -145,7 +145,7 @@ def read_table(path: Path, columns: Sequence[str] = ()) -> Table:
             raise ValueError(f"{path}, {error}; correct its quotes, or write the file as .jsonl") from error
     else:
         rows, how = _by_tabs(path, lines)
-    full = [row for row in rows if not _is_blank(row)]
+    full = _full(rows)
     names = HEADER_NAMES | {normal(name) for name in columns if not name.isdecimal()}
     header: tuple[str, ...] = ()
     if full and any(normal(cell) in names for cell in full[0][1]):
@@ -202,10 +202,9 @@ def _by_tabs(path: Path, lines: Sequence[str]) -> tuple[Sequence[Row], str]:
         quoted = list(_by_commas(lines, "\t"))
     except csv.Error as error:
         return plain, f"quotes kept, as it is not quoted by csv's rules ({error})"
-    same = [row for row in plain if not _is_blank(row)] == [row for row in quoted if not _is_blank(row)]
-    if same:
+    if _full(plain) == _full(quoted):
         return plain, ""
-    widths = {len(cells) for _, cells in plain if any(cells)}
+    widths = {len(cells) for _, cells in _full(plain)}
     if len(quoted) < len(plain) and len(widths) == 1:
         if widths == {1}:
             raise ValueError(
@@ -215,8 +214,9 @@ def _by_tabs(path: Path, lines: Sequence[str]) -> tuple[Sequence[Row], str]:
     return quoted, "quoted by csv's rules"
 
 
-def _is_blank(row: Row) -> bool:
-    return all(cell is None or (isinstance(cell, str) and not cell.strip()) for cell in row[1])
+def _full(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that are not blank."""
+    return [row for row in rows if any(cell.strip() if isinstance(cell, str) else cell is not None for cell in row[1])]
 
 
 def _read_objects(path: Path, lines: Sequence[str]) -> Table:
@@ -234,7 +234,7 @@ def _read_objects(path: Path, lines: Sequence[str]) -> Table:
             objects.append((number, value))
     header = tuple(dict.fromkeys(name for _, value in objects for name in value))
     rows = [(number, [value.get(name) for name in header]) for number, value in objects]
-    full = [row for row in rows if not _is_blank(row)]
+    full = _full(rows)
     return Table(path, header, full, len(lines) - len(full))
 
 
@@ -246,5 +246,5 @@ def _read_parquet(path: Path) -> Table:
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: not a .parquet file, or damaged ({error}); copy it again") from error
     rows = list(enumerate(zip(*columns.values(), strict=True), 1))
-    full = [row for row in rows if not _is_blank(row)]
+    full = _full(rows)
     return Table(path, tuple(columns), full, len(rows) - len(full), unit="row")
