@@ -1,10 +1,11 @@
 """What a notebook calls: train on your own sentences, score any encoder, save a folder that is ready to push."""
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from cse_core.data.atomic_write import atomic_write
 from cse_core.data.batches import pad
-from cse_core.data.corpora import corpus_of_file, lines_hash
+from cse_core.data.corpora import COLUMNS, corpus_of_file, lines_hash
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.lookup import unknown
@@ -97,7 +98,7 @@ def evaluate(
 
 def train(
     method: Method,
-    sentences: Sequence[str] | str | Path | Corpus,
+    sentences: Sequence[str] | Sequence[tuple[str, ...]] | str | Path | Corpus,
     backbone: str | Path,
     *,
     store: str | Path = "runs",
@@ -110,12 +111,12 @@ def train(
 ) -> Trained:
     """Train a method on your own sentences, or resume it, and return the encoder with its run and history.
 
-    `sentences` is a list, a Corpus or a file (docs/own_data.md), of which `columns` are read. `backbone` is a folder, a
-    hub name or an embedded backbone; its own pooling is used unless `pooling` is given. `settings` are fields of Run:
-    seed, epochs, batch_size, learning_rate, dropout, ... `select` says which checkpoint is returned: "last", or the
-    best on a dev set ("stsb_dev", "avg_sts"), which is then read from `data`. Runs that the method needs (teachers) are
-    trained first. A run is kept in `store` under a key of its settings, sentences and backbone, and is trained only
-    once.
+    `sentences` is a list, a Corpus or a file (docs/own_data.md), of which `columns` are read; a list may have tuples: a
+    sentence, its positive, a hard negative. `backbone` is a folder, a hub name or an embedded backbone; its own pooling
+    is used unless `pooling` is given. `settings` are fields of Run: seed, epochs, batch_size, learning_rate, ...
+    `select` says which checkpoint is returned: "last", or the best on a dev set ("stsb_dev", "avg_sts"), which is then
+    read from `data`. Runs that the method needs (teachers) are trained first. A run is kept in `store` under a key of
+    its settings, sentences and backbone, and is trained only once.
     """
     allowed = [field.name for field in fields(Run) if field.name not in ("method", "backbone", "corpus")]
     for name in settings:
@@ -177,7 +178,9 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _corpus(sentences: Sequence[str] | str | Path, store: Path, columns: Sequence[str]) -> Corpus:
+def _corpus(
+    sentences: Sequence[str] | Sequence[tuple[str, ...]] | str | Path, store: Path, columns: Sequence[str]
+) -> Corpus:
     """Return the sentences as a corpus that is known by its content; a list is written to the store."""
     if isinstance(sentences, str | Path):
         path = Path(sentences).expanduser()
@@ -186,7 +189,9 @@ def _corpus(sentences: Sequence[str] | str | Path, store: Path, columns: Sequenc
         return corpus_of_file(path, columns=columns)
     if columns:
         raise ValueError(f"columns {', '.join(columns)}: expected a file of sentences, got a list")
-    lines = list(sentences)
+    if any(isinstance(text, tuple) for text in sentences):
+        return _corpus_of_rows(cast(Sequence[tuple[str, ...]], sentences), store)
+    lines = cast(list[str], list(sentences))
     for number, line in enumerate(lines):
         if "\n" in line or line.endswith("\r"):
             raise ValueError(f"sentence {number}: expected no line break, got {line!r}; join or split its lines")
@@ -195,3 +200,22 @@ def _corpus(sentences: Sequence[str] | str | Path, store: Path, columns: Sequenc
     if not path.is_file():
         atomic_write(path, "".join(f"{line}\n" for line in lines))
     return Corpus(str(path), len(lines), digest)
+
+
+def _corpus_of_rows(rows: Sequence[tuple[str, ...]], store: Path) -> Corpus:
+    """Return examples of several columns as a corpus that is known by its content; they are written to the store."""
+    names = COLUMNS[: len(rows[0])]
+    for number, row in enumerate(rows):
+        if (
+            not isinstance(row, tuple)
+            or len(row) != len(names)
+            or not all(isinstance(text, str) and text.strip() for text in row)
+        ):
+            raise ValueError(f"example {number}: expected {len(names)} texts ({', '.join(names)}), got {row!r}")
+    rows = [tuple(text.strip() for text in row) for row in rows]
+    digest = lines_hash(rows)
+    path = store / "sentences" / f"{digest[:12]}.jsonl"
+    if not path.is_file():
+        objects = (json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows)
+        atomic_write(path, "".join(f"{line}\n" for line in objects))
+    return Corpus(str(path), len(rows), digest, names)

@@ -156,7 +156,7 @@ def _read_located(source: Path, corpus: Corpus) -> Texts:
     return lines
 
 
-def lines_hash(texts: Iterable[str] | Iterable[tuple[str, ...]]) -> str:
+def lines_hash(texts: Iterable[str | tuple[str, ...]]) -> str:
     """Return the SHA-256 of lines as a UTF-8 file with a "\n" after each, like `head -n N file | sha256sum`.
 
     Rows of several columns, and texts with line breaks, have that of their JSON, which no lines have.

@@ -90,7 +90,7 @@ def _columns(table: Table) -> tuple[str, ...]:
         return (*pairs[0], *scores)
     if not table.header:
         number, cells = table.rows[0]
-        raise ValueError(f"{table.place(number)}: expected sentence, sentence, score, got {cells!r}; {REMEDY}")
+        raise ValueError(f"{table.place(number)}: expected sentence, sentence, score, got {cells!r:.200}; {REMEDY}")
     raise ValueError(f"{table.path}: expected two sentences and a score, got the columns {table.header}; {REMEDY}")
 
 

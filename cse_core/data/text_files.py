@@ -5,6 +5,7 @@ Nothing is guessed about a cell: "NA", "1_0" and "007" stay what the file says. 
 
 import csv
 import json
+import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +151,9 @@ def read_table(path: Path, columns: Sequence[str] = ()) -> Table:
     header: tuple[str, ...] = ()
     if full and any(normal(cell) in names for cell in full[0][1]):
         header = tuple(cell.strip() for cell in full.pop(0)[1])
+    if not header:
+        how = "; ".join(filter(None, ("no header", how)))
+        _check_separator(path, full)
     table = Table(path, header, full, len(rows) - len(full) - bool(header), how)
     for number, cells in full:
         if len(cells) != table.width:
@@ -160,9 +164,25 @@ def read_table(path: Path, columns: Sequence[str] = ()) -> Table:
     return table
 
 
+def _check_separator(path: Path, rows: Sequence[Row]) -> None:
+    """Refuse a first row of a single cell that is a header by another character than the file's."""
+    if rows and len(rows[0][1]) == 1:
+        names = re.split(r"[,;|\t]", rows[0][1][0])
+        if (
+            len(names) > 1
+            and all(re.fullmatch(r"[\w-]+", name) for name in names)
+            and HEADER_NAMES & {*map(normal, names)}
+        ):
+            raise ValueError(
+                f"{path}: its first line is {rows[0][1][0]!r}, expected names with commas between (.csv) or tabs (.tsv)"
+            )
+
+
 def checked_lines(path: Path) -> list[str]:
-    """Return a text's lines; refuse those of `check_text`."""
+    """Return a text's lines; refuse those of `check_text`, and lines that end as on old Macs."""
     lines = read_lines(path)
+    if len(lines) == 1 and "\r" in lines[0]:
+        raise ValueError(f'{path}: a single line with carriage returns in it; convert them to line feeds ("\\n")')
     for number, line in enumerate(lines, 1):
         check_text(line, f"{path}, line {number}")
     return lines

@@ -157,9 +157,8 @@ def evaluate(
     read = {name: (labelled_sentences if name in TRANSFER else pairs)(name, data) for name in others}
     sets = read | scored | classed
     cached = CachedEncoder.wrap(encoder)
-    reader = scorer.view(cached).encoder
     for name, dataset in (scored | classed).items():
-        cut = cut_warning(name, reader, (text for side in _sides(dataset) for text in side))
+        cut = cut_warning(name, scorer.view(cached).encoder, (text for side in _sides(dataset) for text in side))
         sets[name] = replace(dataset, warnings=(*dataset.warnings, *cut))
     texts = [s for dataset in (scored | classed).values() for side in _sides(dataset) for s in side]
     texts += [s for task in tasks.values() for s in task.sentences]

@@ -67,9 +67,9 @@ def test_a_file_by_tabs_decides_whether_it_is_quoted(tmp_path: Path) -> None:
     quoted = "".join("\t".join(f'"{cell.replace(chr(34), 2 * chr(34))}"' for cell in row) + "\n" for row in QUOTES)
     rows, how = said(tmp_path / "a.tsv", plain)
     assert rows == QUOTES
-    assert how == "quotes kept, as it is not quoted by csv's rules (line 2: '\t' expected after '\"')"
-    assert said(tmp_path / "b.tsv", quoted) == (QUOTES, "quoted by csv's rules")
-    assert said(tmp_path / "c.tsv", 'a\t5" wide\t1\n') == ([("a", '5" wide', "1")], "")  # both ways the same
+    assert how == "no header; quotes kept, as it is not quoted by csv's rules (line 2: '\t' expected after '\"')"
+    assert said(tmp_path / "b.tsv", quoted) == (QUOTES, "no header; quoted by csv's rules")
+    assert said(tmp_path / "c.tsv", 'a\t5" wide\t1\n') == ([("a", '5" wide', "1")], "no header")  # both ways the same
     chance = '"one\ttwo\t1\nthree"\tfour\t2\n'  # a quote that opens a text, and one that ends another
     assert said(tmp_path / "d.tsv", chance)[0] == [('"one', "two", "1"), ('three"', "four", "2")]
     with pytest.raises(ValueError, match=r"e\.tsv: its quotes may be part of a text or be around lines; write"):
@@ -89,6 +89,13 @@ def test_a_file_by_tabs_decides_whether_it_is_quoted(tmp_path: Path) -> None:
         ("a.tsv", "a\tb\n" + "c\0\td\n", r"line 2: expected UTF-8, got a NUL character \(is it UTF-16\?\)"),
         ("a.parquet", "text", r"a\.parquet: not a \.parquet file, or damaged"),
         ("a.xlsx", "", r"expected a file that ends with \.txt, \.tsv, \.csv, \.jsonl, \.parquet, got \.xlsx"),
+        ("a.csv", "text;label\na;b\n", "its first line is 'text;label', expected names with commas between"),
+        (
+            "a.tsv",
+            "sentence1,sentence2,score\na,b,1\n",
+            "its first line is 'sentence1,sentence2,score', expected names",
+        ),
+        ("a.tsv", "a\tb\t1\rc\td\t2\r", "a single line with carriage returns in it; convert them to line feeds"),
         ("a.json", "[]", r"got \.json; convert it"),
     ],
 )
