@@ -18,7 +18,9 @@ from cse_core.data.arrow_cache import arrow_table, cache_folder, content_of
 from cse_core.data.locate import locate_corpus, read_lines
 from cse_core.data.pins import enforce_pins, pin_name
 from cse_core.data.text_files import (
+    FORMATS,
     NEGATIVES,
+    PACKED,
     SCORES,
     TEXTS,
     Table,
@@ -148,7 +150,8 @@ def _read_located(source: Path, corpus: Corpus) -> Texts:
     """Return a corpus's columns of a file, or its lines as they are."""
     if corpus.columns:
         return _read_file(source, corpus.columns, corpus.lines)[0]
-    if source.suffix.lower() in (".tsv", ".csv", ".jsonl", ".parquet"):
+    packed = source.suffix.lower() in PACKED
+    if (source.with_suffix("") if packed else source).suffix.lower() in FORMATS[1:]:
         raise ValueError(f"corpus {source}: its rows have columns; {REMEDY}")
     lines = read_lines(source, lines=corpus.lines)
     for number, line in enumerate(lines, 1):
@@ -157,7 +160,7 @@ def _read_located(source: Path, corpus: Corpus) -> Texts:
 
 
 def lines_hash(texts: Iterable[str | tuple[str, ...]]) -> str:
-    """Return the SHA-256 of lines as a UTF-8 file with a "\n" after each, like `head -n N file | sha256sum`.
+    """Return the SHA-256 of lines as a UTF-8 file with a "\\n" after each, like `head -n N file | sha256sum`.
 
     Rows of several columns, and texts with line breaks, have that of their JSON, which no lines have.
     """

@@ -15,7 +15,7 @@ from cse_core.data.text_files import FORMATS, SCORES, Table, read_table
 PREFIX = "own_"
 FEWEST = 3  # pairs: of two, a rank correlation is always -1 or 1
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
-REMEDY = "name the two sentences' columns and the score's with --columns (from Python: columns=)"
+REMEDY = "name the two sentences' columns and the score's with --columns (run.py: --pair-columns)"
 logger = logging.getLogger(__name__)
 
 

@@ -119,6 +119,8 @@ class TestReadLines:
         path = tmp_path / "text.txt"
         path.write_bytes(b"sister\xf0city\n")
         assert locate.read_lines(path, "latin-1") == ["sister\u00f0city"]
+        (tmp_path / "marked.txt").write_bytes(b"\xef\xbb\xbfa\n")
+        assert [locate.read_lines(tmp_path / "marked.txt", code)[0] for code in ("utf-8", "latin-1")] == ["a", "ï»¿a"]
         with pytest.raises(ValueError, match=r"text\.txt: not utf-8 .*; convert it"):
             locate.read_lines(path)
 
