@@ -63,7 +63,8 @@ class Table:
 
     def summary(self, what: str, columns: Sequence[str], used: Sequence[Hashable], incomplete: int = 0) -> str:
         """Return a line about what was read: of which columns, how, and what occurs twice or was left out."""
-        how = [f"column{'s' * (len(columns) > 1)} {', '.join(columns)}"] if self.header else []
+        names = [self.header[place] for place in self.pick(columns)] if self.header else []
+        how = [f"column{'s' * (len(names) > 1)} {', '.join(names)}"] if names else []
         left_out = {f"blank {self.unit}": self.blank, "incomplete row": incomplete}
         return summary(self.path, what, used, left_out, (*how, *filter(None, [self.how])))
 

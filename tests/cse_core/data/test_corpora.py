@@ -224,13 +224,14 @@ class TestFilesOfOnesOwn:
         assert corpora.corpus_of_file(nli, lines=2).identity != corpus.identity
         assert corpora.sample(corpus, 3, 0) != []  # of the first column
 
-    def test_columns_are_chosen_and_read_again(self, nli: Path, cache: Path, monkeypatch):
+    def test_columns_are_chosen_and_read_again(self, nli: Path, cache: Path, monkeypatch, caplog):
         several = corpora.corpus_of_file(nli, columns=["sent0", "hard_neg"])
         one = corpora.corpus_of_file(nli, columns=["2"])
         for corpus, rows in ((several, [row[::2] for row in self.ROWS]), (one, [(row[1],) for row in self.ROWS])):
             for folder in ("one", "two"):  # the second finds no cached table
                 monkeypatch.setenv("CSE_CACHE", str(cache / folder))
                 assert [*zip(*corpora.sentences(corpus)[:].values(), strict=True)] == rows
+        assert caplog.messages[-1] == "nli.csv: 3 sentences; column sent1"
         with pytest.raises(ValueError, match=r"nli\.csv: no column 'text': its columns are sent0, sent1, hard_neg"):
             corpora.corpus_of_file(nli, columns=["text"])
 
