@@ -15,7 +15,7 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.models import pretrained
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import backbone_hash, resolve_pinned
+from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
 
@@ -84,14 +84,14 @@ def test_other_weights_under_the_name_are_refused(backbone: Path, data: Path, tm
     first = train(run(backbone), store, data=data).data["backbone"]
     assert resolve_pinned(named, store) == backbone  # as a teacher, or scored as it is
     other_weights(backbone)
-    both = f"backbone {backbone} has the content {backbone_hash(backbone)}, but the first run .* found {first}"
+    both = f"backbone {backbone} has the content {encoder_hash(backbone)}, but the first run .* found {first}"
     for use in (lambda: train(run(backbone, seed=1), store, data=data), lambda: resolve_pinned(named, store)):
         with pytest.raises(ValueError, match=both):
             use()
 
 
 def test_what_declares_its_hash_has_no_pin(data: Path, tmp_path: Path, cache: Path) -> None:
-    declared = Pretrained("wiki-tiny", backbone_hash(pretrained.ASSETS / "wiki-tiny"))
+    declared = Pretrained("wiki-tiny", encoder_hash(pretrained.ASSETS / "wiki-tiny"))
     resolve_pinned(declared, tmp_path / "store")
     assert read_pins(tmp_path / "store") == {}
 

@@ -14,7 +14,7 @@ from cse_core.data.synthetic import pairs, sentences
 from cse_core.evaluation.scorers import Ranked, Whitened
 from cse_core.methods.rankcse import RankCSE
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import backbone_hash
+from cse_core.models.pretrained import encoder_hash
 from cse_core.run import Pretrained, Run
 from experiments import run as run_command
 from experiments.cli.user_inputs import read_encoder
@@ -62,7 +62,7 @@ def test_a_corpus_of_ones_own_is_trained_on_by_all_runs_that_are_needed(texts: P
 def test_a_backbone_of_ones_own_has_its_pooling_unless_another_is_given(tmp_path: Path) -> None:
     Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "mine")
     run = built("rankcse", "--backbone", str(tmp_path / "mine"))
-    assert run.backbone == Pretrained(str(tmp_path / "mine"), backbone_hash(tmp_path / "mine"))
+    assert run.backbone == Pretrained(str(tmp_path / "mine"), encoder_hash(tmp_path / "mine"))
     assert run.pooling == "mean"
     assert [nested.backbone for nested in run.nested()] == [run.backbone]
     assert run.learning_rate == built("rankcse").learning_rate
