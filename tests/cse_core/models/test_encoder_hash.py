@@ -67,7 +67,9 @@ def test_only_the_weights_that_are_read_count(folder: Path) -> None:
     weights, before = load_file(folder / "model.safetensors"), encoder_hash(folder)
     torch.save(weights, folder / "pytorch_model.bin")
     assert encoder_hash(folder) == before
-    assert torch.equal(Encoder.from_pretrained(folder).encode(TEXTS), Encoder.from_pretrained("wiki-tiny").encode(TEXTS))
+    assert torch.equal(
+        Encoder.from_pretrained(folder).encode(TEXTS), Encoder.from_pretrained("wiki-tiny").encode(TEXTS)
+    )
     (folder / "model.safetensors").unlink()
     as_pickle = encoder_hash(folder)
     torch.save({name: 2 * value for name, value in weights.items()}, folder / "pytorch_model.bin")
