@@ -261,6 +261,19 @@ def merge_lines(scale: str, mlruns: Path, results: list[Mapping[str, Any]]) -> i
     return merge_results(folder, cells)
 
 
+def replace_scores(folder: Path, result: Mapping[str, Any], gone: Iterable[Mapping[str, Any]]) -> None:
+    """Make the scores that a record has of a run those of its result, where they differ; `gone` are to be removed."""
+    now = {tuple(str(line[name]) for name in CELL): repr(float(line["score"])) for line in result_lines(result)}
+    removed = {(result["key"], *(str(cell[name]) for name in CELL[1:])) for cell in gone} - now.keys()
+
+    def differs(line: Mapping[str, str]) -> bool:
+        cell = tuple(line[name] for name in CELL)
+        return cell in removed or now.get(cell, line["score"]) != line["score"]
+
+    RESULTS_TABLE.remove(folder, differs)
+    merge_lines(result["scale"], folder, [result])
+
+
 def merge_results(folder: Path, cells: pd.DataFrame) -> int:
     """Add scores and their runs, earliest first; return the number of new scores."""
     RUNS_TABLE.merge(folder, cells)
