@@ -31,7 +31,7 @@ from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, 
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
 from experiments.results.score_tables import print_scores
-from experiments.results.stored_scores import read_stored
+from experiments.results.stored_scores import read_stored, replace_scores
 from experiments.schema.rows import AS_IS
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
@@ -134,7 +134,7 @@ def main(options: Options) -> None:
         except FailedTasksError as error:
             result, failed = error.result, error
     gone = [cell for cell in earlier if cell not in result["cells"]]
-    csv_record.replace_scores(folder, result, gone)
+    replace_scores(folder, result, gone)
     print_scores(result, only=set(tasks), scorer=str(scorer))
     if not options.again:
         print_earlier(earlier, result, job.scorings[0])

@@ -13,12 +13,15 @@ from experiments.cli.console import console
 from experiments.execution.job import ExecutionSettings, Job, describe
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
+from experiments.results.csv_table import DisagreementError
 from experiments.results.run_result import load_result, read_result
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import RETRY_INTERVAL_SECONDS, RETRY_TIMEOUT_SECONDS
 from experiments.tracking.live_log import BACKOFF_SECONDS, LiveLog
 from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import run_content
+
+SEPARATE = "put the recorded run's folder into the store, or start a separate record with --mlruns FOLDER"
 
 
 class DamagedResultError(Exception):
@@ -73,7 +76,10 @@ class Logbook:
         except ValueError as error:
             raise DamagedResultError(str(error)) from error
         if result["studies"]:
-            csv_record.merge_lines(result["scale"], self.tracker.mlruns, [result])
+            try:
+                csv_record.merge_lines(result["scale"], self.tracker.mlruns, [result], unless=SEPARATE)
+            except DisagreementError as error:
+                raise DamagedResultError(str(error)) from error
 
     def settle(self, timeout: float = RETRY_TIMEOUT_SECONDS) -> dict[str, str]:
         """Wait for unreachable storage, then for MLflow; return the keys of runs still not recorded, and why."""

@@ -16,6 +16,7 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import SPLITS, Scorer
 from cse_core.source import class_name
 from cse_core.training.run_state import History, load_history
+from experiments.results import csv_record
 from experiments.results.run_arrays import discard_damaged
 from experiments.results.run_result import read_result
 
@@ -158,6 +159,22 @@ def tasks_to_score(scoring: Scoring, cells: Sequence[Cell], folder: Path) -> lis
     done = _complete_tasks([cell for cell in cells if (cell["select"], cell["scorer"]) == (select, scorer)])
     again = discard_damaged(folder, select, scorer, done)
     return [task for task in dict.fromkeys((*scoring.tasks, *again)) if task not in done or task in again]
+
+
+def replace_scores(folder: Path, result: Mapping[str, Any], gone: Iterable[Mapping[str, Any]]) -> None:
+    """Make the scores that a record has of a run those of its result, where they differ; `gone` are to be removed."""
+
+    def identity(line: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(str(line[name]) for name in csv_record.CELL)
+
+    now = {identity(line): repr(float(line["score"])) for line in csv_record.result_lines(result)}
+    removed = {identity({"key": result["key"], **cell}) for cell in gone} - now.keys()
+
+    def differs(line: Mapping[str, str]) -> bool:
+        return identity(line) in removed or now.get(identity(line), line["score"]) != line["score"]
+
+    csv_record.RESULTS_TABLE.remove(folder, differs)
+    csv_record.merge_lines(result["scale"], folder, [result])
 
 
 def _complete_tasks(cells: Sequence[Cell]) -> set[str]:

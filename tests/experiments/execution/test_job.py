@@ -214,7 +214,7 @@ class TestPins:
             with torch.no_grad():
                 next(encoder.backbone.parameters()).mul_(2)
             encoder.save_pretrained(mine)
-            with pytest.raises(ValueError, match="mine has the content .*, but the first run that used it found"):
+            with pytest.raises(ValueError, match=r"mine has the content .*, but the first run that used it found"):
                 score(tmp_path / "store", encoder=Pretrained(str(mine)), tasks=("synthetic_dev",))
 
     @pytest.mark.slow
@@ -225,5 +225,5 @@ class TestPins:
         with few_dev_pairs():
             score(tmp_path / "store", tasks=("synthetic_dev",), scorer=by)
             path.write_text("".join(f"A dog {i} ran.\n" for i in range(40)))
-            with pytest.raises(ValueError, match="texts.txt, first 40 lines has the content .*, but the first run"):
+            with pytest.raises(ValueError, match=r"texts\.txt, first 40 lines has the content .*, but the first run"):
                 score(tmp_path / "store", tasks=("synthetic_dev",), scorer=by)
