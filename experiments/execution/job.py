@@ -52,13 +52,17 @@ class FailedTasksError(ValueError):
 
 @dataclass(frozen=True)
 class Job:
-    """A run, or an untrained encoder, with every scoring that the chosen studies need of it."""
+    """A run, or an untrained encoder, with every scoring that the chosen studies need of it.
+
+    `file` is that of a study of one's own, if it is a job of one.
+    """
 
     encoder: Run | Pretrained
     scale: str
     label: str
     scorings: tuple[Scoring, ...] = ()
     studies: tuple[str, ...] = ()
+    file: str = ""
 
     @property
     def key(self) -> str:
@@ -271,6 +275,7 @@ def describe(job: Job) -> dict[str, Any]:
     return {
         "key": job.key,
         "scale": job.scale,
+        "file": job.file,
         "name": job.name,
         "label": job.label,
         "method": settings["method"],

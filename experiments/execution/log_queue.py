@@ -92,25 +92,29 @@ class Logbook:
         return self.waiting | self.refused
 
 
-def results_in(store: Path) -> list[dict[str, Any]]:
-    """Return the results of a store's runs, in the order in which they finished."""
+def results_in(store: Path, file: str = "") -> list[dict[str, Any]]:
+    """Return the results of a store's runs, in the order in which they finished: those of the project, or of a file."""
     results = [read_result(path.parent) for path in sorted(store.glob("*/result.json"))]
-    return sorted((result for result in results if result), key=lambda result: result["finished"])
+    of_file = [result for result in results if result and result.get("file", "") == file]
+    return sorted(of_file, key=lambda result: result["finished"])
 
 
-def record_results(store: Path, mlruns: Path) -> None:
-    """Add to the record the results that a killed driver left only in the store; recorded lines stay unchanged."""
+def record_results(store: Path, mlruns: Path, file: str = "") -> None:
+    """Add to the record the results that a killed driver left only in the store; recorded lines stay unchanged.
+
+    `file` is that of the study of one's own whose record it is.
+    """
     by_scale: dict[str, list[Mapping[str, Any]]] = {}
-    for result in results_in(store):
+    for result in results_in(store, file):
         if result["studies"]:
             by_scale.setdefault(result["scale"], []).append(result)
     for scale, results in by_scale.items():
         csv_record.merge_lines(scale, mlruns, results)
 
 
-def log_results(store: Path, tracker: Tracker) -> None:
+def log_results(store: Path, tracker: Tracker, file: str = "") -> None:
     """Log each of the store's results that MLflow lacks. The record has them, so a failure is only a warning."""
-    unlogged = results = results_in(store)
+    unlogged = results = results_in(store, file)
     if not results:
         return
     try:
