@@ -1,4 +1,4 @@
-"""Identify classes from outside this project by their code: unlike its own, nobody raises their version for it."""
+"""Identify classes from outside this project by their code, as their version may stay the same when it changes."""
 
 import ast
 import hashlib
@@ -25,7 +25,7 @@ def class_name(kind: type) -> Any:
     """Return what names a class in a key: its name or, if it isn't this project's, also its module and its code.
 
     The code is the file of the class, and those that it imports, without this project, installed packages and Python's
-    library. Of a class that was typed in, such as in a notebook, it is that of its methods.
+    library. A class that was typed in, such as in a notebook, has no file: its code is that of its methods.
     """
     if _is_projects(kind.__module__):
         return kind.__name__
@@ -75,12 +75,12 @@ def _add_files(module: str, files: dict[str, Path]) -> None:
     if path.suffix != ".py":
         return
     package = module if path.stem == "__init__" else module.rpartition(".")[0]
-    for name in _imported(ast.parse(path.read_bytes()), package):
+    for name in _imports(ast.parse(path.read_bytes()), package):
         if not _is_projects(name) and _is_users(_file_of(name.partition(".")[0])) and _is_users(_file_of(name)):
             _add_files(name, files)
 
 
-def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+def _imports(tree: ast.Module, package: str) -> Iterator[str]:
     """Yield the names of all that may be a module in a file's imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

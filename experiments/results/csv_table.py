@@ -128,16 +128,16 @@ class Table:
         names, old = list(self.columns), self._read_lines(folder)
         existing = dict(zip(self._identities(old.rows), old.rows, strict=True))
         rows = self._rows_of_text(new)
-        found = []
+        differing = []
         for row, identity in zip(rows, self._identities(rows), strict=True):
             for i in (names.index(name) for name in self.outcome) if identity in existing else ():
-                here, there = existing[identity][i], row[i]
-                if not _same(self.columns[names[i]], here, there):
+                old_cell, new_cell = existing[identity][i], row[i]
+                if not _same(self.columns[names[i]], old_cell, new_cell):
                     line = " ".join(part for part in identity if part)
-                    found.append(
-                        f"{self.name}, {line}: {names[i]} is {here or 'empty'} here and {there or 'empty'} there"
+                    differing.append(
+                        f"{self.name}, {line}: {names[i]} is {old_cell or 'empty'} here and {new_cell or 'empty'} there"
                     )
-        return found
+        return differing
 
     def remove(self, folder: Path, chosen: Callable[[Mapping[str, str]], bool]) -> int:
         """Remove the chosen lines; return how many. The other lines keep their exact text."""
@@ -229,9 +229,9 @@ class Table:
 
 def refuse_disagreements(folder: Path, new: Iterable[tuple[Table, pd.DataFrame]], what: str, advice: str) -> None:
     """Refuse new lines of tables with another outcome than the folder's lines of the same identity."""
-    found = [text for table, lines in new for text in table.disagreements(folder, lines)]
-    if found:
-        shown = [*found[:SHOWN], *([f"and {len(found) - SHOWN:,} more"] if len(found) > SHOWN else [])]
+    differing = [text for table, lines in new for text in table.disagreements(folder, lines)]
+    if differing:
+        shown = [*differing[:SHOWN], *([f"and {len(differing) - SHOWN:,} more"] if len(differing) > SHOWN else [])]
         raise DisagreementError(
             f"{what} disagree, nothing was written; {advice}\n" + "\n".join(f"  {x}" for x in shown)
         )
@@ -246,10 +246,10 @@ def _number_text(value: Any, *, whole: bool) -> str:
     return str(int(value)) if whole and int(value) == value else repr(float(value))
 
 
-def _same(kind: type, here: str, there: str) -> bool:
-    if here == there or kind is not float or not (here and there):
-        return here == there
-    return math.isclose(float(here), float(there), rel_tol=SAME_NUMBER, abs_tol=SAME_NUMBER)
+def _same(kind: type, a: str, b: str) -> bool:
+    if a == b or kind is not float or not (a and b):
+        return a == b
+    return math.isclose(float(a), float(b), rel_tol=SAME_NUMBER, abs_tol=SAME_NUMBER)
 
 
 def _is_number(kind: type, text: str) -> bool:

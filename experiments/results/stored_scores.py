@@ -56,8 +56,8 @@ def files_of(task: str, scorer: Scorer | None = None) -> set[str]:
 
     Without a scorer, it may be any. A user's own set has its content in its name.
     """
-    found = suite.find_task(task)
-    sets = {*found.pair_sets, *found.labelled_sets, *found.read_sets} if found else set()
+    read = suite.find_task(task)
+    sets = {*read.pair_sets, *read.labelled_sets, *read.read_sets} if read else set()
     if scorer is None or getattr(scorer, "corpus", scorer) is None:
         sets |= {split for splits in SPLITS.values() if sets & {*splits} for split in splits}
     return {file for name in sets for file in _files_of_set(name)}
@@ -79,8 +79,8 @@ def _hashes(files: Collection[str], data: Path | None) -> dict[str, str]:
         root = locate_senteval(data)
     except FileNotFoundError:
         return {}
-    there = [name for name in sorted(files) if (root / name).is_file()]
-    return {name: hashlib.sha256((root / name).read_bytes()).hexdigest() for name in there}
+    paths = {name: root / name for name in sorted(files)}
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in paths.items() if path.is_file()}
 
 
 def _code(scorings: Iterable[Scoring]) -> dict[str, str]:
@@ -106,7 +106,7 @@ class Stored:
 
     def without(self, scorings: Collection[Scoring]) -> "Stored":
         """Return it without the cells that are asked for."""
-        kept = tuple(cell for cell in self.cells if not _asked(cell, scorings))
+        kept = tuple(cell for cell in self.cells if not _is_asked(cell, scorings))
         return replace(self, cells=kept)
 
 
@@ -125,14 +125,14 @@ def still_valid(stored: Mapping[str, Any], scorings: Collection[Scoring], now: I
 
     Cells that no scoring asks for go too if they were made of something that is known to have changed.
     """
-    data, code = _changed(stored.get("data", {}), now.data), _changed(stored.get("code", {}), now.code)
+    data, code = _changes(stored.get("data", {}), now.data), _changes(stored.get("code", {}), now.code)
     before = {rule: kept["weights"] for rule, kept in stored.get("kept", {}).items() if kept.get("weights")}
-    weights = _changed(before, now.weights)
+    weights = _changes(before, now.weights)
     present = {_place(cell) for cell in stored["cells"] if cell["version"] == _version(cell)}
     why: dict[tuple[str, ...], dict[str, None]] = {}
     kept, gone = [], []
     for cell in stored["cells"]:
-        asked = _asked(cell, scorings)
+        asked = _is_asked(cell, scorings)
         reasons = [f"{file} changed" for file in sorted(data & files_of(cell["task"]))]
         reasons = [reasons[0], *(["and other files"] if reasons[1:] else [])] if reasons else []
         reasons += ["the checkpoint has other weights"] if cell["select"] in weights else []
@@ -185,11 +185,11 @@ def _complete_tasks(cells: Sequence[Cell]) -> set[str]:
     return {task for (task, version), metrics in metrics_of.items() if suite.complete(task, version, metrics)}
 
 
-def _asked(cell: Cell, scorings: Collection[Scoring]) -> bool:
+def _is_asked(cell: Cell, scorings: Collection[Scoring]) -> bool:
     return any(scoring.asks_for(cell) for scoring in scorings)
 
 
-def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
     return {name for name, content in now.items() if before.get(name, content) != content}
 
 

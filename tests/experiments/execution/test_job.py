@@ -79,7 +79,7 @@ class TestData:
         assert scores(score(tmp_path / "store", a)) == scores(first)  # and back
 
     @pytest.mark.slow
-    def test_scores_of_the_same_file_that_nobody_asks_for_go_too_and_others_stay(
+    def test_scores_of_the_same_file_that_are_not_asked_for_go_too_and_others_stay(
         self, tmp_path: Path, cache: Path, quiet: pytest.LogCaptureFixture
     ) -> None:
         a, b, store = write_data(tmp_path / "a"), write_data(tmp_path / "b", turn=77), tmp_path / "store"
