@@ -38,9 +38,13 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What scores are made of, by name: hashes of files, of checkpoints' weights, of others' scorers and tasks."""
+    """What scores are made of, by name: hashes of files, of checkpoints' weights, of others' scorers and tasks.
+
+    `missing` are files that can't be found.
+    """
 
     data: Mapping[str, str]
+    missing: Collection[str]
     weights: Mapping[str, str]
     code: Mapping[str, str]
 
@@ -48,7 +52,8 @@ class Inputs:
     def of(cls, scorings: Collection[Scoring], weights: Mapping[str, str], data: Path | None) -> "Inputs":
         """Return what the scorings would be made of now."""
         files = {file for scoring in scorings for task in scoring.tasks for file in files_of(task, scoring.scorer)}
-        return cls(_hashes(files, data), weights, _code(scorings))
+        hashes = _hashes(files, data)
+        return cls(hashes, files - hashes.keys(), weights, _code(scorings))
 
 
 def files_of(task: str, scorer: Scorer | None = None) -> set[str]:
@@ -72,7 +77,7 @@ def _files_of_set(name: str) -> Iterable[str]:
 
 
 def _hashes(files: Collection[str], data: Path | None) -> dict[str, str]:
-    """Return the hashes of the files that there are; a task whose file is missing says so itself."""
+    """Return the hashes of the files that there are."""
     if not files:
         return {}
     try:
@@ -140,8 +145,10 @@ def still_valid(stored: Mapping[str, Any], scorings: Collection[Scoring], now: I
         (gone if reasons else kept).append(cell)
         if asked and not reasons and _place(cell) not in present:  # its own line stays, as one of that version
             reasons = [f"the evaluation has version {_version(cell)}, before {cell['version']}"]
+        what = "scored again" if asked else "removed"
+        if asked and not reasons and (missing := sorted(files_of(cell["task"]) & {*now.missing})):
+            reasons, what = [f"{missing[0]} can't be found, so it is not compared"], "kept"
         if reasons:
-            what = "scored again" if asked else "removed"
             why.setdefault((cell["scorer"], cell["select"], " ".join(reasons), what), {})[cell["task"]] = None
     files = {file for cell in gone for file in files_of(cell["task"])}
     files -= {file for cell in kept for file in files_of(cell["task"])}
