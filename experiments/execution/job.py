@@ -23,7 +23,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained, Run
 from cse_core.training.named_inputs import check_named_inputs
 from cse_core.training.process_memory import return_freed_memory
-from cse_core.training.run_state import HISTORY, STATE, History, finished_history, read_json
+from cse_core.training.run_state import HISTORY, STATE, History, load_history, read_json
 from cse_core.training.teacher_embeddings import content_of_finished, load_finished
 from cse_core.training.train import OnStep, train
 from experiments.results.provenance import UNKNOWN, environment
@@ -52,17 +52,14 @@ class FailedTasksError(ValueError):
 
 @dataclass(frozen=True)
 class Job:
-    """A run, or an untrained encoder, with every scoring that the chosen studies need of it.
-
-    `file` is that of a study of one's own, if it is a job of one.
-    """
+    """A run, or an untrained encoder, with every scoring that the chosen studies need of it."""
 
     encoder: Run | Pretrained
     scale: str
     label: str
     scorings: tuple[Scoring, ...] = ()
     studies: tuple[str, ...] = ()
-    file: str = ""
+    file: str = ""  # of a study of one's own
 
     @property
     def key(self) -> str:
@@ -173,8 +170,9 @@ def _train(job: Job, execution: ExecutionSettings, on_step: OnStep | None, progr
     if isinstance(job.encoder, Pretrained):
         check_named_inputs(job.encoder, execution.store, execution.data, by)
         return History(steps=0)
-    _remember_environment(job.encoder, job.rules, execution)
-    return train(
+    _remember_environment(job.encoder, execution)
+    earlier = load_history(execution.store / job.key)
+    history = train(
         job.encoder,
         execution.store,
         data=execution.data,
@@ -185,17 +183,25 @@ def _train(job: Job, execution: ExecutionSettings, on_step: OnStep | None, progr
         on_step=on_step,
         progress=progress,
     )
+    if earlier and history.kept != earlier.kept:  # trained again, with other weights
+        _write_environment(job.encoder, execution)
+    return history
 
 
-def _remember_environment(run: Run, rules: Sequence[str], execution: ExecutionSettings) -> None:
+def _remember_environment(run: Run, execution: ExecutionSettings) -> None:
     """Write down what a run is trained with before it starts; its scores may be added much later, by other code."""
     folder = execution.store / run.key
-    if not (folder / STATE).is_file() and finished_history(run, execution.store, rules) is None:
-        atomic_write(folder / ENVIRONMENT, json.dumps(environment(execution.device, execution.threads)))
+    if not any((folder / name).is_file() for name in (STATE, HISTORY)):
+        _write_environment(run, execution)
     before = (read_json(folder / ENVIRONMENT) or {}).get("threads", str(execution.threads))
     if before != str(execution.threads) and execution.device == "cpu":
-        text = "run %s: its training began with threads=%s, not %d; its weights differ in the last bits from others"
+        text = "run %s: trained so far with threads=%s, now %d: the last bits of its weights depend on it"
         logger.warning(text, run.key, before, execution.threads)
+
+
+def _write_environment(run: Run, execution: ExecutionSettings) -> None:
+    path = execution.store / run.key / ENVIRONMENT
+    atomic_write(path, json.dumps(environment(execution.device, execution.threads)))
 
 
 def _trained_with(folder: Path, present: Mapping[str, str]) -> Mapping[str, str]:

@@ -188,23 +188,37 @@ class TestWeights:
             for where in (RESULT, "history.json"):  # as if the earlier training had had other threads
                 path = store / SHORT.key / where
                 path.write_text(path.read_text().replace(first["kept"]["last"]["weights"], "0" * 64))
+            environment = store / SHORT.key / ENVIRONMENT
+            environment.write_text(environment.read_text().replace('"commit": "', '"commit": "other'))
             shutil.rmtree(store / SHORT.key / "last")
             result = score(store, encoder=SHORT, tasks=("phrases",))
         assert {cell["task"] for cell in result["cells"]} == {"phrases"}
         assert result["kept"] == other["kept"]
+        assert result["environment"] == other["environment"]  # of the training that the weights are from
         assert any("synthetic_dev by cosine, last: the checkpoint has other weights" in t for t in quiet.messages)
 
     @pytest.mark.slow
-    def test_equal_weights_keep_their_scores_and_the_environment_is_that_of_the_training(self, tmp_path: Path) -> None:
+    def test_equal_weights_keep_their_scores(self, tmp_path: Path) -> None:
         with few_dev_pairs():
             first = score(tmp_path, encoder=SHORT, tasks=("synthetic_dev",))
             shutil.rmtree(tmp_path / SHORT.key / "last")
-            environment = tmp_path / SHORT.key / ENVIRONMENT
-            environment.write_text(environment.read_text().replace('"commit": "', '"commit": "other'))
             result = score(tmp_path, encoder=SHORT, tasks=("phrases",))
         assert {cell["task"] for cell in result["cells"]} == {"synthetic_dev", "phrases"}
         assert result["kept"] == first["kept"]
-        assert result["environment"] == first["environment"]  # trained anew, by this code
+
+    @pytest.mark.slow
+    def test_other_threads_train_other_weights_and_a_run_says_so(
+        self, tmp_path: Path, quiet: pytest.LogCaptureFixture
+    ) -> None:
+        with few_dev_pairs():
+            first = score(tmp_path, encoder=TINY, tasks=("synthetic_dev",))
+            shutil.rmtree(tmp_path / TINY.key / "last")
+            again = score(tmp_path, encoder=TINY, tasks=("phrases",), threads=2)
+        torch.set_num_threads(1)
+        assert f"run {TINY.key}: trained so far with threads=1, now 2" in "\n".join(quiet.messages)
+        same = again["kept"] == first["kept"]  # as on a machine with one core
+        assert again["environment"]["threads"] == ("1" if same else "2")
+        assert {cell["task"] for cell in again["cells"]} == ({"synthetic_dev", "phrases"} if same else {"phrases"})
 
 
 class TestPins:
