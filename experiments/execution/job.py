@@ -258,8 +258,7 @@ def load_encoder(encoder: Run | Pretrained, select: str, execution: ExecutionSet
     if isinstance(finished, Encoder):
         finished = finished.to(execution.device)
     if execution.cache:
-        threads = execution.threads if execution.device == "cpu" else 0  # of a CPU; they move the rounding
-        content = f"{content_of_finished(execution.store, encoder, select)} {execution.device} {threads}"
+        content = f"{content_of_finished(execution.store, encoder, select)} {execution.device} {execution.threads}"
     return CachedEncoder(finished, content)
 
 

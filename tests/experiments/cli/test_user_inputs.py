@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import statistics
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from cse_core.data.synthetic import pairs, sentences
 from cse_core.evaluation.scorers import Ranked, Whitened
 from cse_core.methods.rankcse import RankCSE
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import encoder_hash
+from cse_core.models.pretrained import ASSETS, encoder_hash
 from cse_core.run import Pretrained, Run
 from experiments import run as run_command
 from experiments.cli.user_inputs import read_encoder
@@ -57,6 +58,21 @@ def test_a_corpus_of_ones_own_is_trained_on_by_all_runs_that_are_needed(texts: P
     assert built("rankcse", "--corpus", str(copy)).key != run.key
     named = built("simcse", "--corpus", "wiki_sentences_1m", "--corpus-lines", "64").corpus
     assert (named.name, named.lines) == ("wiki_sentences_1m", 64)
+
+
+def test_another_config_or_tokenizer_of_ones_own_backbone_is_another_run(tmp_path: Path) -> None:
+    mine = shutil.copytree(ASSETS / "wiki-tiny", tmp_path / "mine")
+    keys = [built("simcse", "--backbone", "wiki-tiny").key, built("simcse", "--backbone", str(mine)).key]
+    assert keys[0] == keys[1]  # known by its content
+    for file, name, value in (
+        ("config.json", "num_attention_heads", 4),
+        ("config.json", "hidden_act", "relu"),
+        ("tokenizer_config.json", "model_max_length", 7),
+    ):
+        content = json.loads((mine / file).read_text())
+        (mine / file).write_text(json.dumps(content | {name: value}))
+        keys.append(built("simcse", "--backbone", str(mine)).key)
+    assert len(set(keys)) == 4
 
 
 def test_a_backbone_of_ones_own_has_its_pooling_unless_another_is_given(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from cse_core.models.pretrained import ASSETS
 from cse_core.run import Corpus, Pretrained
 from experiments.evaluate import Options
 from experiments.evaluate import main as evaluate
-from experiments.execution.job import ENVIRONMENT, ExecutionSettings, Job, Scoring, execute
+from experiments.execution.job import ENVIRONMENT, ExecutionSettings, Job, Scoring, execute, load_encoder
 from experiments.results import csv_record
 from experiments.results.run_arrays import read_pair_scores
 from experiments.results.run_result import RESULT
@@ -219,6 +219,14 @@ class TestWeights:
         same = again["kept"] == first["kept"]  # as on a machine with one core
         assert again["environment"]["threads"] == ("1" if same else "2")
         assert {cell["task"] for cell in again["cells"]} == ({"synthetic_dev", "phrases"} if same else {"phrases"})
+
+
+def test_saved_embeddings_are_of_one_device_and_number_of_threads(tmp_path: Path) -> None:
+    def content(threads: int) -> str:
+        execution = ExecutionSettings(tmp_path, threads=threads, cache=True)
+        return load_encoder(Pretrained("wiki-tiny"), "as is", execution).content
+
+    assert content(1) == content(1) != content(2)
 
 
 class TestPins:
