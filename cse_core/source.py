@@ -34,7 +34,7 @@ def class_name(kind: type) -> Any:
     files: dict[str, Path] = {}
     typed: list[str] = []
     for other in kind.__mro__:
-        path = _file_of(other.__module__)
+        path = _path_of(other.__module__)
         if path is None and other is not object and other not in bases:
             typed += _typed_code(other)
         elif other is kind or _is_users(path):
@@ -48,35 +48,40 @@ def _is_projects(module: str) -> bool:
     return module.partition(".")[0] in PROJECT
 
 
-def _file_of(module: str) -> Path | None:
-    """Return a module's file without importing more than the packages that it is in; None if it has none."""
+def _path_of(module: str) -> Path | None:
+    """Return a module's file, or the folder of a package that is only a folder; None if it has neither.
+
+    Nothing is imported for it but the packages that it is in.
+    """
     if module in sys.modules:
-        origin = getattr(sys.modules[module], "__file__", None)
+        origin, folders = (getattr(sys.modules[module], name, None) for name in ("__file__", "__path__"))
     else:
         try:
             spec = find_spec(module)
         except (ImportError, ValueError):
             return None
         origin = spec.origin if spec and spec.has_location else None
-    return Path(origin) if origin and Path(origin).is_file() else None
+        folders = spec.submodule_search_locations if spec else None
+    path = origin or next(iter(folders or ()), None)
+    return Path(path) if path and Path(path).exists() else None
 
 
 def _is_users(path: Path | None) -> bool:
-    """Whether a file is neither of an installed package nor of Python's library."""
+    """Whether a path is neither of an installed package nor of Python's library."""
     return bool(path) and not INSTALLED & {*path.parts} and not path.is_relative_to(sysconfig.get_path("stdlib"))
 
 
 def _add_files(module: str, files: dict[str, Path]) -> None:
     """Add the file of a module, by name, and those of the user's modules that it imports, also inside functions."""
-    path = _file_of(module)
-    if module in files or path is None:
+    path = _path_of(module)
+    if module in files or path is None or not path.is_file():
         return
     files[module] = path
     if path.suffix != ".py":
         return
     package = module if path.stem == "__init__" else module.rpartition(".")[0]
     for name in _imports(ast.parse(path.read_bytes()), package):
-        if not _is_projects(name) and _is_users(_file_of(name.partition(".")[0])) and _is_users(_file_of(name)):
+        if not _is_projects(name) and _is_users(_path_of(name.partition(".")[0])) and _is_users(_path_of(name)):
             _add_files(name, files)
 
 

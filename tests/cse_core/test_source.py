@@ -107,9 +107,11 @@ def test_a_base_class_from_another_file_counts(load: Load) -> None:
     assert keys[0] == keys[2] != keys[1]
 
 
-def test_packages_with_relative_imports_are_followed(tmp_path: Path, load: Load) -> None:
+@pytest.mark.parametrize("is_only_a_folder", [False, True])
+def test_packages_with_relative_imports_are_followed(is_only_a_folder: bool, tmp_path: Path, load: Load) -> None:
     (tmp_path / "my_package").mkdir()
-    (tmp_path / "my_package/__init__.py").touch()
+    if not is_only_a_folder:
+        (tmp_path / "my_package/__init__.py").touch()
     (tmp_path / "my_package/mine.py").write_text(f"from .losses import LOSS\n{code()}")
     keys = []
     for number in (1, 2):
