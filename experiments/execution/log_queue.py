@@ -102,6 +102,7 @@ def results_in(store: Path, file: str = "") -> list[dict[str, Any]]:
 def record_results(store: Path, mlruns: Path, file: str = "") -> None:
     """Add to the record the results that a killed driver left only in the store; recorded lines stay unchanged.
 
+    A run that disagrees with its recorded lines, as one that was trained again may, is not added, with a warning.
     `file` is that of the study of one's own whose record it is.
     """
     by_scale: dict[str, list[Mapping[str, Any]]] = {}
@@ -109,7 +110,18 @@ def record_results(store: Path, mlruns: Path, file: str = "") -> None:
         if result["studies"]:
             by_scale.setdefault(result["scale"], []).append(result)
     for scale, results in by_scale.items():
-        csv_record.merge_lines(scale, mlruns, results)
+        try:
+            csv_record.merge_lines(scale, mlruns, results, unless=SEPARATE)
+        except DisagreementError:
+            for result in results:
+                _record_unless_it_disagrees(result, mlruns)
+
+
+def _record_unless_it_disagrees(result: Mapping[str, Any], mlruns: Path) -> None:
+    try:
+        csv_record.merge_lines(result["scale"], mlruns, [result], unless=SEPARATE)
+    except DisagreementError as error:
+        console.print(f"warning: run {result['key']} is not recorded: {error}", style="yellow", markup=False)
 
 
 def log_results(store: Path, tracker: Tracker, file: str = "") -> None:

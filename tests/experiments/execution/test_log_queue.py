@@ -138,7 +138,9 @@ def test_a_study_of_ones_own_and_the_project_never_read_each_others_results_into
     assert not (tmp_path / "other").exists()
 
 
-def test_a_run_that_disagrees_with_its_recorded_lines_is_refused_and_they_are_named(tmp_path: Path) -> None:
+def test_a_run_that_disagrees_with_its_recorded_lines_is_refused_and_they_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Trained again for another task, it has other weights than those that were recorded."""
     leave(tmp_path / "store", "a")
     record_results(tmp_path / "store", tmp_path)
@@ -151,6 +153,11 @@ def test_a_run_that_disagrees_with_its_recorded_lines_is_refused_and_they_are_na
     assert "disagree, nothing was written; put the recorded run's folder into the store" in book.refused["a"]
     assert "score is 0.5 here and 0.9 there" in book.refused["a"]
     assert (tmp_path / "results.csv").read_bytes() == before
+    leave(tmp_path / "store", "b")
+    record_results(tmp_path / "store", tmp_path)  # the next start
+    assert keys(tmp_path) == {"a", "b"}
+    assert "sts13" not in (tmp_path / "results.csv").read_text()
+    assert "warning: run a is not recorded" in capsys.readouterr().out
 
 
 def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(tmp_path: Path) -> None:
