@@ -22,7 +22,7 @@ from cse_core.method import Batch, Method, Tokens
 from cse_core.model_card import Scores, save_with_card
 from cse_core.models.embedding_cache import CachedEncoder, Progress, SentenceEncoder
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import backbone_hash, resolve
+from cse_core.models.pretrained import encoder_hash, resolve
 from cse_core.models.sentence_transformers_format import read_pooling
 from cse_core.models.word_vectors import WordVectors, is_word_vectors
 from cse_core.run import Corpus, Pretrained, Run
@@ -127,7 +127,7 @@ def train(
         settings["pooling"], settings["template"] = read_pooling(folder)
     run = Run(
         method=method,
-        backbone=Pretrained(str(backbone), backbone_hash(folder)),
+        backbone=Pretrained(str(backbone), encoder_hash(folder)),
         corpus=sentences if isinstance(sentences, Corpus) else _corpus(sentences, Path(store), columns),
         **settings,
     )

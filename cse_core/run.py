@@ -1,8 +1,8 @@
 """What one training run is, as frozen values, and the key that names it.
 
-The key is the first twelve hex digits of a SHA-256 over the method's class and version, every field that differs from
-its default, corpus and backbone (by SHA-256, or by name where none is declared), and TRAIN_VERSION. A new field with
-a neutral default changes no old key. A field that holds a Run (a teacher, a base) enters as that run's key.
+The key is the first twelve hex digits of a SHA-256 over the method's class (source.py) and version, every field that
+differs from its default, corpus and backbone (by SHA-256, or by name where none is declared), and TRAIN_VERSION. A new
+field with a neutral default changes no old key. A field that holds a Run (a teacher, a base) enters as that run's key.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from cse_core.method import Method, innermost
+from cse_core.source import class_name
 
 TRAIN_VERSION = 2  # of encoder, packed_forward, batches and loop: bump with any change that could move a score
 POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask")
@@ -199,12 +200,12 @@ def key_of(content: dict[str, Any]) -> str:
 
 
 def canonical(value: Any) -> Any:
-    """Return a value as JSON that changes exactly when its meaning does: class name and non-default fields."""
+    """Return a value as JSON that changes exactly when its meaning does: its class and its non-default fields."""
     if isinstance(value, Corpus | Pretrained):
         return value.identity
     if is_dataclass(value) and not isinstance(value, type):
         content = {name: _canonical_field(field) for name, field in _non_defaults(value).items()}
-        return {"is": type(value).__name__, "version": getattr(value, "version", 0)} | content
+        return {"is": class_name(type(value)), "version": getattr(value, "version", 0)} | content
     return _canonical_field(value)
 
 

@@ -103,7 +103,7 @@ def run_studies(asked: Options) -> int:
     if not (options.list or options.dry_run or options.plan):
         csv_record.check_writable(options.mlruns)
         check_database(options.mlruns)
-        record_results(store_of(options), options.mlruns)
+        record_results(store_of(options), options.mlruns, studies[0].file)
     scale = scales.pop()
     results = csv_record.read_results(scale, options.mlruns)
     print_choice(studies, asked, options)
@@ -128,7 +128,7 @@ def run_studies(asked: Options) -> int:
         print_nothing_to_do(jobs, asked, options)
     failed, ended = _run_pending(work, timed, options) if work.pending else ({}, True)
     failed |= copy_arrays(studies, options)
-    log_results(store_of(options), Tracker(options.mlruns))
+    log_results(store_of(options), Tracker(options.mlruns), studies[0].file)
     recorded = in_own_record(replace(asked, fresh=False)).mlruns if asked.fresh else None
     print_tables(studies, options.mlruns, recorded, failed)
     sweep_report.print_outcome(names if asked.parts == Parts() else (), studies, jobs, failed, ended, options.mlruns)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from cse_core.data import senteval, sts_texts, synthetic
-from cse_core.data.arrow_cache import arrow_table, cache_folder, content_of
+from cse_core.data.arrow_cache import arrow_table, cache_folder
 from cse_core.data.locate import locate_corpus, read_lines
-from cse_core.data.pins import enforce_pins, pin_name
 from cse_core.data.text_files import (
     FORMATS,
     NEGATIVES,
@@ -111,12 +110,6 @@ def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> li
         raise ValueError(f"cannot draw {size:,} sentences from {corpus}, which has fewer")
     rows = random.Random(seed).sample(range(corpus.lines), size)
     return sentences(corpus, data).select(rows)["text"][:]
-
-
-def enforce_corpus_pin(corpus: Corpus | None, store: Path, data: Path | None, by: str) -> None:
-    """Enforce the pin of a corpus that a scorer uses."""
-    if corpus and not corpus.sha256:
-        enforce_pins(store, {pin_name(corpus): content_of(sentences(corpus, data))}, by)
 
 
 def read_source(corpus: Corpus, folder: Path | None) -> Texts:

@@ -15,7 +15,7 @@ from cse_core.method import check
 from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve_pinned
-from cse_core.models.word_vectors import WordVectors, is_word_vectors
+from cse_core.models.word_vectors import WordVectors, is_word_vectors, verify_word_vectors
 from cse_core.run import Pretrained
 
 
@@ -66,5 +66,6 @@ class MixedCosine:
 @lru_cache(maxsize=1)
 def _load(other: Pretrained) -> CachedEncoder:
     if is_word_vectors(other.name):
+        verify_word_vectors(other)
         return CachedEncoder(WordVectors.load(other.name))
     return CachedEncoder(Encoder.from_pretrained(resolve_pinned(other)).eval())

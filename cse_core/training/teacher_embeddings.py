@@ -20,7 +20,7 @@ from cse_core.method import EncoderRef, Method, VectorScorer, starting_encoder
 from cse_core.models.embedding_cache import CachedEncoder, Progress
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import encoder_hash, resolve_pinned
-from cse_core.models.word_vectors import WordVectors, is_word_vectors, word_vectors_hash
+from cse_core.models.word_vectors import WordVectors, is_word_vectors, verify_word_vectors
 from cse_core.run import TRAIN_VERSION, Corpus, Pretrained, canonical, key_of
 from cse_core.training.checkpoint import CheckpointError, check_content, read_manifest
 from cse_core.training.run_state import check_manifest, load_history
@@ -61,6 +61,7 @@ def load_starting_weights(encoder: Encoder, method: Method, store: Path) -> None
 def load_finished(store: Path, encoder: EncoderRef, select: str) -> Encoder | WordVectors:
     """Load a run's checkpoint, a pre-trained encoder or word vectors."""
     if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
+        verify_word_vectors(encoder)
         return WordVectors.load(encoder.name)
     return Encoder.from_pretrained(checkpoint_folder(store, encoder, select))
 
@@ -70,14 +71,6 @@ def content_of_finished(store: Path, encoder: EncoderRef, select: str) -> str:
     if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
         return verify_word_vectors(encoder)
     return encoder_hash(checkpoint_folder(store, encoder, select))
-
-
-def verify_word_vectors(encoder: Pretrained) -> str:
-    """Return the hash of word vectors; refuse others than those that `sha256` names."""
-    content = word_vectors_hash(encoder.name)
-    if encoder.sha256 not in ("", content):
-        raise ValueError(f"word vectors {encoder.name}: content {content[:12]}, expected {encoder.sha256[:12]}")
-    return content
 
 
 class TargetEncoder:
@@ -192,7 +185,8 @@ class TargetEncoder:
         return self._load_or_compute(f"{content} {what} sample {size} {seed}", compute)
 
     def _load_or_compute(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
-        what = f"{what} {TRAIN_VERSION} {self.device.type}"
+        threads = f" {torch.get_num_threads()}" if self.device.type == "cpu" else ""  # which move the rounding
+        what = f"{what} {TRAIN_VERSION} {self.device.type}{threads}"
         path = cache_folder() / "vectors" / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):  # of several runs that need the same teacher at once, one computes it

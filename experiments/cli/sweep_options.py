@@ -8,7 +8,7 @@ import tyro
 
 from experiments.cli.options import above_zero, at_least, check_device, flag, whole_gpus
 from experiments.schema.study_parts import Parts
-from experiments.storage.record_folders import FRESH, MLRUNS, TRIAL, folder_of
+from experiments.storage.record_folders import FRESH, MLRUNS, RESULTS_OF_OWN, TRIAL, folder_of, is_own_study
 from experiments.storage.retries import SHARE_SECONDS
 
 ONE_OF = ("audit", "rerun", "search", "plan")  # what to do in place of running studies
@@ -123,13 +123,19 @@ class Options:
 
 def in_own_record(options: Options) -> Options:
     """Return the options with the folder of the record, for runs that never enter it one beside it."""
+    for name in filter(is_own_study, options.studies):
+        options = _with_folders_in(options, RESULTS_OF_OWN.format(Path(name).stem))
     options = replace(options, mlruns=folder_of(options.studies, options.mlruns))
     for apart, name in ((options.short, TRIAL), (options.fresh, FRESH)):
         if apart:
-            store = options.store / name if options.store else None
-            shared = f"{options.shared.rstrip('/')}/{name}" if options.shared else ""
-            options = replace(options, mlruns=options.mlruns / name, store=store, shared=shared)
+            options = replace(_with_folders_in(options, name), mlruns=options.mlruns / name)
     return options
+
+
+def _with_folders_in(options: Options, name: str) -> Options:
+    """Return the options with a folder of this name in the run folders and the shared storage that they name."""
+    store = options.store / name if options.store else None
+    return replace(options, store=store, shared=f"{options.shared.rstrip('/')}/{name}" if options.shared else "")
 
 
 def _check_together(options: Options) -> None:

@@ -8,7 +8,7 @@ from cse_core.data.corpora import corpus_of_file
 from cse_core.evaluation.scorers import Scorer, Whitened
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
-from cse_core.models.pretrained import backbone_hash, encoder_hash, resolve
+from cse_core.models.pretrained import encoder_hash, resolve
 from cse_core.models.sentence_transformers_format import read_pooling
 from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
 from cse_core.run import Corpus, Pretrained, Run
@@ -51,7 +51,7 @@ def with_inputs(scale: Scale, backbone: str, corpus: Corpus | None) -> tuple[Sca
         scale = replace(scale, corpus=corpus)
     if backbone in BACKBONES:
         return scale, backbone
-    return replace(scale, backbones={BASE: Pretrained(backbone, backbone_hash(resolve(backbone)))}), BASE
+    return replace(scale, backbones={BASE: Pretrained(backbone, encoder_hash(resolve(backbone)))}), BASE
 
 
 def with_own_pooling(run: Run) -> Run:

@@ -146,4 +146,5 @@ def run_plan(
         run_jobs(order, execution, cluster, callback, unusable)
         if not callback.have_ended(order):
             return callback.failed, False
-    return callback.failed | logbook.settle(), True
+    logbook.settle()
+    return logbook.refused | callback.failed | logbook.waiting, True

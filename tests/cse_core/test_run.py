@@ -145,10 +145,16 @@ def test_versions_move_the_keys_of_all_that_use_them(monkeypatch: pytest.MonkeyP
 
 
 def test_a_new_field_with_a_neutral_default_leaves_old_keys() -> None:
-    grown = make_dataclass("SimCSE", [("extra", float, 0.0)], bases=(SimCSE,), frozen=True, kw_only=True)
+    same_file: Any = {
+        "bases": (SimCSE,),
+        "namespace": {"__module__": SimCSE.__module__},
+        "frozen": True,
+        "kw_only": True,
+    }
+    grown = make_dataclass("SimCSE", [("extra", float, 0.0)], **same_file)
     assert replace(BASE, method=grown()).key == BASE.key
     assert replace(BASE, method=grown(extra=0.5)).key != BASE.key
-    renamed = make_dataclass("Other", [], bases=(SimCSE,), frozen=True, kw_only=True)
+    renamed = make_dataclass("Other", [], **same_file)
     assert replace(BASE, method=renamed()).key != BASE.key
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import ASSETS, backbone_hash, resolve, resolve_pinned
+from cse_core.models.pretrained import ASSETS, encoder_hash, resolve, resolve_pinned
 from cse_core.run import Pretrained
 
 WIKI_TINY, WIKI_MINI = ASSETS / "wiki-tiny", ASSETS / "wiki-mini"
@@ -188,7 +188,7 @@ class TestEncodersFolder:
         for _ in range(2):  # the second time the links are there
             folder = resolve_pinned(borrowing, tmp_path / "store")
             assert torch.equal(Encoder.from_pretrained(folder).encode(TEXTS), expected)
-        assert backbone_hash(folder) == backbone_hash(WIKI_TINY)
+        assert encoder_hash(folder) == encoder_hash(WIKI_TINY)
         assert sorted(path.name for path in bare.iterdir()) == [
             "config.json",
             "model.safetensors",

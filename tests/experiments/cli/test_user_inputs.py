@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import statistics
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from cse_core.data.synthetic import pairs, sentences
 from cse_core.evaluation.scorers import Ranked, Whitened
 from cse_core.methods.rankcse import RankCSE
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import backbone_hash
+from cse_core.models.pretrained import ASSETS, encoder_hash
 from cse_core.run import Pretrained, Run
 from experiments import run as run_command
 from experiments.cli.user_inputs import read_encoder
@@ -86,10 +87,25 @@ def test_columns_of_pairs_are_named(tmp_path: Path) -> None:
         make_plan(parsed("simcse", "--pair-columns", "b", "c", "d"))
 
 
+def test_another_config_or_tokenizer_of_ones_own_backbone_is_another_run(tmp_path: Path) -> None:
+    mine = shutil.copytree(ASSETS / "wiki-tiny", tmp_path / "mine")
+    keys = [built("simcse", "--backbone", "wiki-tiny").key, built("simcse", "--backbone", str(mine)).key]
+    assert keys[0] == keys[1]  # known by its content
+    for file, name, value in (
+        ("config.json", "num_attention_heads", 4),
+        ("config.json", "hidden_act", "relu"),
+        ("tokenizer_config.json", "model_max_length", 7),
+    ):
+        content = json.loads((mine / file).read_text())
+        (mine / file).write_text(json.dumps(content | {name: value}))
+        keys.append(built("simcse", "--backbone", str(mine)).key)
+    assert len(set(keys)) == 4
+
+
 def test_a_backbone_of_ones_own_has_its_pooling_unless_another_is_given(tmp_path: Path) -> None:
     Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "mine")
     run = built("rankcse", "--backbone", str(tmp_path / "mine"))
-    assert run.backbone == Pretrained(str(tmp_path / "mine"), backbone_hash(tmp_path / "mine"))
+    assert run.backbone == Pretrained(str(tmp_path / "mine"), encoder_hash(tmp_path / "mine"))
     assert run.pooling == "mean"
     assert [nested.backbone for nested in run.nested()] == [run.backbone]
     assert run.learning_rate == built("rankcse").learning_rate
