@@ -58,7 +58,7 @@ class CachedEncoder:
         """Return the encoder with another pooling and template; every call for the same ones returns the same cache."""
         if not isinstance(self.encoder, Encoder):
             kind = "word vectors have" if isinstance(self.encoder, WordVectors) else "an encoder of another library has"
-            raise ValueError(f"{self.name}: {kind} no pooling to choose, got {pooling!r}")
+            raise ValueError(f"{self.name}: {kind} no pooling, got {pooling!r}")
         key = (pooling, template, longest)
         if key not in self._views:
             content = f"{self.content} {key}" if self.content else ""

@@ -88,16 +88,16 @@ class Encoder(nn.Module):
         model, tokenizer = load(folder / about.transformer, dropout, **parts)
         width = model.config.hidden_size
         ngrams = read_ngrams(folder, pooling, width, generator) if pooling in NGRAM_POOLINGS else None
-        own: dict[str, Any] = {"ngrams": ngrams, "normalises": about.normalises and pooling == about.pooling}
-        return cls(model, tokenizer, pooling=pooling, template=template, name=str(name_or_path), **own)
+        described: dict[str, Any] = {"ngrams": ngrams, "normalises": about.normalises and pooling == about.pooling}
+        return cls(model, tokenizer, pooling=pooling, template=template, name=str(name_or_path), **described)
 
     def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> "Encoder":
         """Return the same weights with another pooling and template, and texts cut to `longest` tokens."""
         backbone: Any = self.backbone
         if pooling == "pooler_output" and getattr(backbone, "pooler", None) is None:
             backbone = with_pooling_layer(backbone, resolve(self.name)).to(self.device)
-        own = {"ngrams": self.ngrams, "normalises": self.normalises} if pooling == self.pooling else {}
-        settings: dict[str, Any] = {"pooling": pooling, "template": template, "longest": longest} | own
+        kept = {"ngrams": self.ngrams, "normalises": self.normalises} if pooling == self.pooling else {}
+        settings: dict[str, Any] = {"pooling": pooling, "template": template, "longest": longest} | kept
         return Encoder(backbone, self.tokenizer, name=self.name, **settings)
 
     @property

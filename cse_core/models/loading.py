@@ -137,8 +137,8 @@ def _model_class(folder: Path, config: "PreTrainedConfig") -> Any:
         mapping is transformers.MODEL_MAPPING and getattr(config, "is_encoder_decoder", False)
     ):
         raise ValueError(f"{folder}: transformers has no encoder of texts for the model type {config.model_type}")
-    found = mapping[type(config)]
-    return found[0] if isinstance(found, tuple) else found
+    kinds = mapping[type(config)]
+    return kinds[0] if isinstance(kinds, tuple) else kinds
 
 
 def _load_model(folder: Path, config: "PreTrainedConfig", pooler: bool) -> "PreTrainedModel":

@@ -188,14 +188,14 @@ def describe(folder: Path) -> Description:
         needed = folder / path / "config.json" if kind == "Pooling" else folder / path
         if kind != "Normalize" and not needed.exists():  # that one has no file
             raise ValueError(f"{folder / MODULES}: names {kind} in {path}, but {needed} is missing; {REMEDY}")
-    found = dict(zip(kinds, paths, strict=True))
+    places = dict(zip(kinds, paths, strict=True))
     if tuple(kind for kind in kinds if kind != "Dense") == CONVOLVED:
-        pooling = _ngram_pooling(folder, found)
+        pooling = _ngram_pooling(folder, places)
     elif kinds in POOLED and all(module["type"].startswith("sentence_transformers.") for module in modules):
-        pooling = _pooling_mode(folder / found["Pooling"] / "config.json")
+        pooling = _pooling_mode(folder / places["Pooling"] / "config.json")
     else:
         return Description("", obstacle=f"its modules are {', '.join(module['type'] for module in modules)}")
-    return _of_modules(folder, pooling, found["Transformer"], normalises="Normalize" in kinds)
+    return _of_modules(folder, pooling, places["Transformer"], normalises="Normalize" in kinds)
 
 
 def _of_plain_folder(folder: Path) -> Description:
@@ -203,8 +203,7 @@ def _of_plain_folder(folder: Path) -> Description:
     path = folder / "1_Pooling" / "config.json"
     if path.is_file():
         return Description(_pooling_mode(path))
-    known = read_json(folder / CONFIG).get("model_type") in MODEL_TYPES
-    return Description("cls" if known else "mean")
+    return Description("cls" if read_json(folder / CONFIG).get("model_type") in MODEL_TYPES else "mean")
 
 
 def _of_modules(folder: Path, pooling: str, transformer: str, *, normalises: bool) -> Description:
