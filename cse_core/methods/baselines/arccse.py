@@ -29,7 +29,18 @@ from torch import Tensor, nn
 
 from cse_core.data.augmentation import wordpieces
 from cse_core.functional.contrastive import cosine_matrix
-from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
+from cse_core.method import (
+    Batch,
+    Encode,
+    Loss,
+    Recipe,
+    Tokens,
+    check,
+    check_surrounded,
+    no_targets,
+    single_column,
+    tanh_head,
+)
 from cse_core.methods.mlm import Masking
 
 LONGEST_SPAN = 3  # wordpieces
@@ -167,6 +178,7 @@ class ArcCSE:
         """Return the tanh head and, where there are triplets, what masking needs of the tokenizer."""
         modules = tanh_head(self, encoder, generator)
         if self.triplet_weight:
+            check_surrounded(self, encoder.tokenizer)
             modules["words"] = Masking(encoder.tokenizer, encoder.name)
         return modules
 
