@@ -102,10 +102,10 @@ def test_a_corpus_that_is_all_the_same_gives_no_ranking() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_vector_that_is_not_finite_is_refused(value: float) -> None:
     for side in range(3):
-        given = [draw(3, 4, 0), draw(3, 4, 1), draw(9, 4, 2)]
+        a, b, corpus = given = [draw(3, 4, 0), draw(3, 4, 1), draw(9, 4, 2)]
         given[side][1] = value
         with pytest.raises(ValueError, match="a ranking needs finite vectors, got one with NaN or infinity"):
-            pair_rank_similarity(*given)
+            pair_rank_similarity(a, b, corpus)
 
 
 def test_a_zero_vector_ranks_nothing() -> None:
