@@ -192,7 +192,7 @@ def test_relative_positions_are_refused(weights: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None], ids=str)
 @pytest.mark.parametrize("family", ["bert", "albert"])
 def test_weights_that_are_missing_or_not_finite_are_refused(family: str, value: float | None, tmp_path: Path) -> None:
-    """`sentence-transformers` alone gives the missing ones random numbers."""
+    """sentence-transformers itself gives the missing ones random numbers."""
     folder = plain_folder(tmp_path / "plain", family)
     state = load_file(folder / "model.safetensors")
     name = "embeddings.position_embeddings.weight"
