@@ -95,7 +95,8 @@ class Encoder(nn.Module):
         """Return the same weights with another pooling and template, and texts cut to `longest` tokens."""
         backbone: Any = self.backbone
         if pooling == "pooler_output" and getattr(backbone, "pooler", None) is None:
-            backbone = with_pooling_layer(backbone, resolve(self.name)).to(self.device)
+            folder = resolve(self.name)
+            backbone = with_pooling_layer(backbone, folder / describe_trainable(folder).transformer).to(self.device)
         kept = {"ngrams": self.ngrams, "normalises": self.normalises} if pooling == self.pooling else {}
         settings: dict[str, Any] = {"pooling": pooling, "template": template, "longest": longest} | kept
         return Encoder(backbone, self.tokenizer, name=self.name, **settings)

@@ -123,6 +123,8 @@ def read_ngrams(folder: Path, pooling: str, width: int, generator: torch.Generat
         name: value.shape for name, value in ngrams.state_dict().items()
     }:
         raise ValueError(f"{folder / '1_CNN' / WEIGHTS_FILE}: weights of other shapes than {path} says; {REMEDY}")
+    if not all(bool(value.isfinite().all()) for value in weights.values()):
+        raise ValueError(f"{folder / '1_CNN' / WEIGHTS_FILE}: holds numbers that are not finite; {REMEDY}")
     ngrams.load_state_dict(weights)
     return ngrams.eval()
 

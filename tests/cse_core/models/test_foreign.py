@@ -155,6 +155,8 @@ def test_folders_of_other_forms_have_the_vectors_of_sentence_transformers(tmp_pa
         assert apart(folder) <= 1e-6
     for folder in (tmp_path / "old", shards):
         assert torch.equal(Encoder.from_pretrained(folder).encode(TEXTS), Encoder.from_pretrained(new).encode(TEXTS))
+    view = Encoder.from_pretrained(tmp_path / "old").with_pooling("pooler_output")
+    assert torch.equal(view.encode(TEXTS), Encoder.from_pretrained(plain, pooling="pooler_output").encode(TEXTS))
     for folder, name in ((dense, "Dense"), (static, "StaticEmbedding")):
         with pytest.raises(
             ValueError, match=rf"its modules are .*{name}; sentence-transformers scores it, but it can't"

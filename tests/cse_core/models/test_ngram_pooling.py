@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from cse_core.data.batches import pad
 from cse_core.evaluation.scorers import Cosine
@@ -196,6 +197,10 @@ def test_damaged_and_foreign_folders_are_refused_by_name(tmp_path: Path) -> None
     ):
         with pytest.raises(ValueError, match=message):
             Encoder.from_pretrained(broken(name, change))
+    path = broken("1_CNN/cnn_config.json", {}) / "1_CNN/model.safetensors"
+    save_file({name: value / 0 for name, value in load_file(path).items()}, path)
+    with pytest.raises(ValueError, match=r"1_CNN/model.safetensors: holds numbers that are not finite"):
+        Encoder.from_pretrained(path.parents[1])
 
 
 def test_a_training_pass_reads_backbone_states_and_not_ngrams() -> None:
