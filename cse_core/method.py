@@ -263,3 +263,13 @@ def check(name: str, value: int | float, ok: Callable[[Any], bool], constraint: 
     """Raise a ValueError that names the hyperparameter, the constraint and the value, unless the value is ok."""
     if not ok(value):
         raise ValueError(f"{name} must be {constraint}, got {value}")
+
+
+def check_surrounded(method: Method, tokenizer: "PreTrainedTokenizerBase") -> None:
+    """Refuse a tokenizer that puts no special tokens around a text, for a method that edits what is between them."""
+    ids = tokenizer("a")["input_ids"]
+    if (ids[:1], ids[-1:]) != ([tokenizer.cls_token_id], [tokenizer.sep_token_id]):
+        raise ValueError(
+            f"method {method.name}: edits a text between its first and its last special token, but the tokenizer of "
+            f"{tokenizer.name_or_path} does not put a cls and a sep token around it; take another backbone"
+        )

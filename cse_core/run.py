@@ -16,7 +16,7 @@ from cse_core.method import Method, innermost
 from cse_core.source import class_name
 
 TRAIN_VERSION = 2  # of encoder, packed_forward, batches and loop: bump with any change that could move a score
-POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask")
+POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask", "pooler_output")
 NGRAM_POOLINGS = ("ngrams", "ngrams_linear")  # have weights (models/pooling.py); the second has no ReLU
 PRECISIONS = ("fp32", "bf16", "fp16")
 OPTIMIZERS = ("adamw", "rmsprop")

@@ -53,7 +53,7 @@ class CommonOptions:
     """Scale whose corpus and training settings are the starting point: quickstart, small, small-1m or paper."""
     backbone: str = "bert-base-uncased"
     """Name of the backbone in the papers (a small scale uses a smaller encoder in its place), or a folder or hub name
-    of any encoder like BERT or RoBERTa: it gets the scale's settings for BERT-base, and keeps its own pooling."""
+    of any encoder: it gets the scale's settings for BERT-base, and keeps its own pooling."""
     corpus: str = ""
     """File to train on: .txt with one sentence a line, .tsv, .csv, .jsonl or .parquet; or a corpus of the data folder.
     If not given: the scale's."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from cse_core.evaluation.scorers import Cosine, Pairs, PairScores
 from cse_core.method import check
 from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder
-from cse_core.models.encoder import Encoder
+from cse_core.models.foreign import open_encoder
 from cse_core.models.pretrained import resolve_pinned
 from cse_core.models.word_vectors import WordVectors, is_word_vectors, verify_word_vectors
 from cse_core.run import Pretrained
@@ -68,4 +68,4 @@ def _load(other: Pretrained) -> CachedEncoder:
     if is_word_vectors(other.name):
         verify_word_vectors(other)
         return CachedEncoder(WordVectors.load(other.name))
-    return CachedEncoder(Encoder.from_pretrained(resolve_pinned(other)).eval())
+    return CachedEncoder(open_encoder(resolve_pinned(other)))

@@ -58,7 +58,9 @@ def _corpus_scores(
     if len(corpus) < 2:
         raise ValueError(f"a ranking needs at least two corpus sentences, got {len(corpus)}")
     scores = cosine_matrix(vectors, corpus) if normalise else F.normalize(vectors, dim=-1) @ corpus.T
-    return scores.nan_to_num_(0.0)  # an undefined vector ranks nothing
+    if scores.device.type == "cpu" and not bool(scores.isfinite().all()):  # not asked on a GPU, to avoid a sync
+        raise ValueError("a ranking needs finite vectors, got one with NaN or infinity")
+    return scores
 
 
 def profile_vectors(

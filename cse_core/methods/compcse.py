@@ -32,7 +32,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, tanh_head
+from cse_core.method import Batch, Encode, Loss, Recipe, check, check_surrounded, no_targets, tanh_head
 from cse_core.seeding import seed_for
 from cse_core.text.clauses import adjacent, clauses, overlapping, subsuming
 
@@ -165,6 +165,7 @@ class CompCSE:
 
         With subsampling a sentence's example is followed by those of its phrases, all cut as texts.
         """
+        check_surrounded(self, tokenizer)
         anchors = _tokenise(tokenizer, texts, max_length)
         columns = {"anchor": anchors}
         columns |= {f"part{i}": ids for i, ids in enumerate(self._part_ids(texts, anchors, tokenizer, max_length), 1)}

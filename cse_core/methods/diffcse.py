@@ -80,6 +80,11 @@ class Discriminator(nn.Module):
 
     def __init__(self, encoder: Any, generator: torch.Generator) -> None:
         super().__init__()
+        if encoder.backbone.get_input_embeddings().embedding_dim != encoder.width or not hasattr(
+            encoder.backbone, "embeddings"
+        ):
+            kind = encoder.backbone.config.model_type
+            raise ValueError(f"method diffcse: a vector must fit in a token's embedding, which a {kind} does not allow")
         self.backbone = copy.deepcopy(encoder.backbone).train()
         self.classifier = nn.Linear(encoder.width, 2)
         bound = 1 / math.sqrt(encoder.width)  # torch's default, as in the released code, drawn from the run's generator

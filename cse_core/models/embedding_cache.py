@@ -18,7 +18,7 @@ from cse_core.data.atomic_write import atomic_path
 from cse_core.models.encoder import Encoder
 from cse_core.models.word_vectors import WordVectors
 
-FORMAT = 3  # of the vectors on disk: bump with any change of the file, or of how texts become vectors
+FORMAT = 4  # of the vectors on disk: bump with any change of the file, or of how texts become vectors
 SPECIAL_TOKENS = 4  # at most, around a sentence
 UNLIMITED = 1 << 30  # tokens
 Progress = Callable[[str, int, int], object]  # activity, number done, number in all
@@ -72,8 +72,8 @@ class CachedEncoder:
     def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> "CachedEncoder":
         """Return the encoder with another pooling and template; every call for the same ones returns the same cache."""
         if not isinstance(self.encoder, Encoder):
-            kind = "word vectors have no pooling" if isinstance(self.encoder, WordVectors) else "not an Encoder"
-            raise ValueError(f"{self.name}: {kind}, got {pooling!r}")
+            kind = "word vectors have" if isinstance(self.encoder, WordVectors) else "an encoder of another library has"
+            raise ValueError(f"{self.name}: {kind} no pooling, got {pooling!r}")
         key = (pooling, template, longest)
         if key not in self._views:
             content = f"{self.content} {key}" if self.content else ""
@@ -89,6 +89,8 @@ class CachedEncoder:
         vectors = self._embed(new, progress)
         if vectors.ndim != 2 or len(vectors) != len(new):
             raise ValueError(f"{self.name}: expected {len(new):,} vectors, got the shape {tuple(vectors.shape)}")
+        if not bool((finite := vectors.isfinite().all(1)).all()):
+            raise ValueError(f"{self.name}: the vector of {new[int((~finite).nonzero()[0])]!r} is not finite")
         hashes = [_sentence_hash(s) for s in new]
         self._add(hashes, vectors)
         self._save_to_disk(hashes, vectors)

@@ -17,6 +17,10 @@ from cse_core.run import Pretrained
 
 ASSETS = Path(__file__).parents[1] / "assets"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+SHARDS = (  # on the hub, in the order of WEIGHTS
+    ("model.safetensors.index.json", "model-*-of-*.safetensors"),
+    ("pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
+)
 # SHA-256 of the hub's model.safetensors, as several public projects that pin it state (google-bert/bert-base-uncased at
 # 86b5e0934494). No source was found for the other backbones or for SimCSE's sentences: they are pinned by first use.
 HUB_WEIGHTS = {"bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"}
@@ -60,10 +64,13 @@ RECORDED = {
 }
 POOLING_FILE = "encoder.json"  # pooling and template of an encoder that sentence-transformers' format cannot describe
 ENCODERS = "CSE_ENCODERS"  # names a folder of encoders: owner/name or owner--name
-CONFIG = "config.json"
+CONFIG, MODULES = "config.json", "modules.json"
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 TOKENIZER = (*VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json", "merges.txt")
-POOLING = ("modules.json", POOLING_FILE, "*_Pooling/config.json", "*_CNN/*", "*_Dense/*")
+PYTHON_TOKENIZER = ("added_tokens.json", "*.model", "bpe.codes")  # of tokenizers that are written in Python
+# What sentence-transformers' modules read, once there is a modules.json.
+OF_MODULES = ("*.json", "*.txt", "*/*.safetensors", "*_*/pytorch_model.bin")
+POOLING = (MODULES, POOLING_FILE, "*_Pooling/config.json", "*_CNN/*", "*_Dense/*")
 
 
 def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
@@ -76,7 +83,7 @@ def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
     embedded = sorted(path.parent.name for path in ASSETS.glob("*/config.json"))
     if name in embedded:
         return ASSETS / name
-    if (Path(name) / CONFIG).is_file():
+    if is_encoder(Path(name)):
         return Path(name)
     if name in PACKAGED and (package := find_spec(PACKAGED[name])) and package.origin:
         return Path(package.origin).parent / "model"
@@ -98,6 +105,11 @@ def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
         ) from error
 
 
+def is_encoder(folder: Path) -> bool:
+    """Whether a folder is one of transformers or of sentence-transformers."""
+    return any((folder / name).is_file() for name in (CONFIG, MODULES))
+
+
 def _in_folder_of_encoders(name: str) -> Path | None:
     """Return an encoder's folder in the folder that CSE_ENCODERS names, if it has it."""
     if not os.environ.get(ENCODERS):
@@ -106,7 +118,7 @@ def _in_folder_of_encoders(name: str) -> Path | None:
     if not root.is_absolute() or not root.is_dir():  # workers have another current folder
         raise FileNotFoundError(f"{ENCODERS} is {root}: expected the absolute path of a folder; correct or unset it")
     folder = next((path for path in (root / name, root / name.replace("/", "--", 1)) if path.is_dir()), None)
-    if folder and not (folder / CONFIG).is_file():
+    if folder and not is_encoder(folder):
         raise FileNotFoundError(f"{folder}: holds no {CONFIG}; copy the encoder's files again, or remove the folder")
     return folder
 
@@ -115,8 +127,8 @@ def _fetch(name: str, only_tokenizer: bool) -> Path:
     """Return the folder of a hub model in the Hugging Face cache, with its missing files fetched."""
     parts = name.split("/")
     repository, inner = "/".join(parts[:2]), "/".join(parts[2:])
-    files = [CONFIG, *TOKENIZER] if only_tokenizer else [CONFIG, *TOKENIZER, *POOLING]
-    answers = _hub_answers(repository, f"{inner}/{CONFIG}" if inner else CONFIG)
+    files = [CONFIG, *TOKENIZER, *PYTHON_TOKENIZER, *(() if only_tokenizer else POOLING)]
+    answers = _hub_answers(repository, [f"{inner}/{file}" if inner else file for file in (CONFIG, MODULES)])
 
     def fetch(*weights: str) -> Path:
         patterns = [f"{inner}/{file}" if inner else file for file in (*files, *weights)]
@@ -125,21 +137,25 @@ def _fetch(name: str, only_tokenizer: bool) -> Path:
 
     if only_tokenizer:
         return fetch()
-    folder = fetch(WEIGHTS[0])
-    folder = folder if (folder / WEIGHTS[0]).is_file() else fetch(WEIGHTS[1])
-    if not (folder / CONFIG).is_file():
-        raise FileNotFoundError(f"{folder}: holds no {CONFIG}")
-    return folder
+    for weights, shards in zip(WEIGHTS, SHARDS, strict=True):
+        folder = fetch(weights, *shards)
+        if any((folder / name).is_file() for name in (weights, shards[0])):
+            break
+    if not is_encoder(folder):
+        raise FileNotFoundError(f"{folder}: holds neither {CONFIG} nor {MODULES}")
+    return fetch(*OF_MODULES) if (folder / MODULES).is_file() else folder
 
 
-def _hub_answers(repository: str, file: str) -> bool:
-    """Whether the hub can be asked; an error if it says that it lacks the file. A download would wait for minutes."""
+def _hub_answers(repository: str, files: list[str]) -> bool:
+    """Whether the hub can be asked; an error if it says that it lacks all files. A download would wait for minutes."""
     from huggingface_hub import errors  # lazy: slow import
 
     try:
-        huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, file), timeout=HUB_SECONDS)
+        huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, files[0]), timeout=HUB_SECONDS)
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError):
-        raise
+        if not files[1:]:
+            raise
+        return _hub_answers(repository, files[1:])
     except (errors.HTTPError, errors.OfflineModeIsEnabled):
         return False
     return True

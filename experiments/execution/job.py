@@ -19,7 +19,6 @@ from filelock import FileLock
 from cse_core.data.atomic_write import atomic_write
 from cse_core.evaluation import suite
 from cse_core.models.embedding_cache import CachedEncoder, Progress
-from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained, Run
 from cse_core.training.named_inputs import check_named_inputs
 from cse_core.training.process_memory import return_freed_memory
@@ -254,9 +253,7 @@ def _score(
 
 def load_encoder(encoder: Run | Pretrained, select: str, execution: ExecutionSettings) -> CachedEncoder:
     """Load a run's checkpoint, a pre-trained encoder or word vectors, with a cache of embeddings."""
-    finished, content = load_finished(execution.store, encoder, select), ""
-    if isinstance(finished, Encoder):
-        finished = finished.to(execution.device)
+    finished, content = load_finished(execution.store, encoder, select, execution.device), ""
     if execution.cache:
         content = f"{content_of_finished(execution.store, encoder, select)} {execution.device} {execution.threads}"
     return CachedEncoder(finished, content)

@@ -28,7 +28,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix
-from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
+from cse_core.method import (
+    Batch,
+    Encode,
+    Loss,
+    Recipe,
+    Tokens,
+    check,
+    check_surrounded,
+    no_targets,
+    single_column,
+    tanh_head,
+)
 from cse_core.methods.baselines.augmentation import wordpieces
 from cse_core.methods.mlm import Masking
 
@@ -167,6 +178,7 @@ class ArcCSE:
         """Return the tanh head and, where there are triplets, what masking needs of the tokenizer."""
         modules = tanh_head(self, encoder, generator)
         if self.triplet_weight:
+            check_surrounded(self, encoder.tokenizer)
             modules["words"] = Masking(encoder.tokenizer, encoder.name)
         return modules
 

@@ -106,6 +106,8 @@ class ConSERT:
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """The head, if there is one, and the width of the embedding output."""
+        if {self.first, self.second} != {"none"}:
+            encoder.check_can_scale()
         modules = tanh_head(self, encoder, generator) if self.head == "tanh" else nn.ModuleDict()
         modules["embeddings"] = EmbeddingWidth(encoder.width)
         return modules

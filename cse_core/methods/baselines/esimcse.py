@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
+from cse_core.method import Batch, Encode, Loss, Recipe, check, check_surrounded, no_targets, single_column, tanh_head
 from cse_core.models.momentum import Queue, Slow
 from cse_core.seeding import seed_for
 
@@ -121,6 +121,7 @@ class ESimCSE:
         columns = single_column(self, texts, tokenizer, max_length)
         if not self.repetition:
             return columns
+        check_surrounded(self, tokenizer)
         columns["repeated"] = [repeat(ids, drawn_places(ids, self.repetition, self.limit)) for ids in columns["text"]]
         longest = max(map(len, columns["repeated"]), default=0)
         if longest > tokenizer.model_max_length:

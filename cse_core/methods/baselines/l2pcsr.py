@@ -23,7 +23,7 @@ Facts of the released code, RUCAIBox/L2P-CSR:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -103,7 +103,6 @@ class L2PCSR:
     spare_specials: bool = False
 
     examples = single_column
-    modules = tanh_head
     targets = no_targets
 
     @staticmethod
@@ -130,6 +129,11 @@ class L2PCSR:
     def substituted(self) -> str:
         """What stands in for a piece of the paper that is not available, "" where nothing does."""
         return "" if self.initial is None else "a SimCSE run for the checkpoint that its script starts from"
+
+    def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
+        """Return the tanh head; refuse an encoder whose states can't be weakened."""
+        encoder.check_can_scale()
+        return tanh_head(self, encoder, generator)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """Contrast two dropout views whose lower states are weakened where that makes the contrast hardest."""

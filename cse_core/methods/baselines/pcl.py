@@ -31,7 +31,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce, log_one_minus_softmax, without_diagonal
-from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
+from cse_core.method import (
+    Batch,
+    Encode,
+    Loss,
+    Recipe,
+    Tokens,
+    check,
+    check_surrounded,
+    no_targets,
+    single_column,
+    tanh_head,
+)
 from cse_core.methods.baselines.augmentation import DELETIONS, EDITS, augment
 
 FORMS = ("released", "probability", "logit", "multi")
@@ -163,6 +174,7 @@ class PCL:
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """Return the tanh head, the peer, which starts as a copy of the encoder, and its head if it has its own."""
+        check_surrounded(self, encoder.tokenizer)
         modules = tanh_head(self, encoder, generator)
         if self.peer:
             modules["peer"] = encoder.clone()

@@ -253,7 +253,7 @@ def test_an_undefined_pair_counts_as_zero_and_is_reported(real_data: Path) -> No
     first, second, gold = columns("stsb", data=real_data)
     table, bad = pairs("stsb", real_data).table, first[700]
     rows = [row for row, sides in enumerate(zip(first, second, strict=True)) if bad in sides]
-    found = scored(["stsb", "stsb_test_groups"], real_data, Recording({bad: [1.0] * 7 + [math.nan]}))
+    found = scored(["stsb", "stsb_test_groups"], real_data, Recording({bad: [0.0] * 8}))
     scores = exact(first, second)
     scores[rows] = 0
     assert found["stsb"].metrics == pytest.approx(correlations(scores, gold, table["part"][:]), abs=1e-12)
@@ -279,7 +279,7 @@ def test_a_vector_that_is_not_finite_is_refused_by_sentence(
     bad = read(source, real_data).table[row][side] if source else PHRASES[row]
     with pytest.raises(ValueError) as caught:
         scored([task], real_data, Recording({bad: [math.inf] + [0.0] * 7}))
-    assert str(caught.value) == f"{task}: the vector of {bad!r} is not finite"
+    assert str(caught.value) == f"recording: the vector of {bad!r} is not finite"
     assert classified == {}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from cse_core.data.batches import pad
 from cse_core.evaluation.scorers import Cosine
@@ -191,11 +192,15 @@ def test_damaged_and_foreign_folders_are_refused_by_name(tmp_path: Path) -> None
         ("1_CNN/cnn_config.json", None, "holds no weights of the pooling ngrams"),
         ("1_CNN/cnn_config.json", {"stride_sizes": [1, 2, 1]}, "expected windows that move by one token"),
         ("1_CNN/cnn_config.json", {"out_channels": 44}, "1_CNN/model.safetensors: weights of other shapes"),
-        ("2_Dense/config.json", {"bias": True}, "2_Dense: expected a layer that is only ReLU"),
-        ("3_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "expected the mean of the convolutions' states"),
+        ("2_Dense/config.json", {"bias": True}, "its pooling is the mean of a dense layer's output, expected"),
+        ("3_Pooling/config.json", {"pooling_mode": "lasttoken"}, "its pooling is lasttoken of convolutions, expected"),
     ):
         with pytest.raises(ValueError, match=message):
             Encoder.from_pretrained(broken(name, change))
+    path = broken("1_CNN/cnn_config.json", {}) / "1_CNN/model.safetensors"
+    save_file({name: value / 0 for name, value in load_file(path).items()}, path)
+    with pytest.raises(ValueError, match=r"1_CNN/model.safetensors: holds numbers that are not finite"):
+        Encoder.from_pretrained(path.parents[1])
 
 
 def test_a_training_pass_reads_backbone_states_and_not_ngrams() -> None:
