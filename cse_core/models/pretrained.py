@@ -232,7 +232,7 @@ def _files_read(folder: Path) -> list[Path]:
         ignored = [each for form in forms[1:] for each in names if form.fullmatch(each)]
         kept += [Path(name, each) for each in names if each not in ignored]
     if not any(form.fullmatch(path.name) for form in WEIGHT_FORMS for path in kept):
-        raise FileNotFoundError(f"{folder}: holds no weights; expected {' or '.join(WEIGHTS)}, whole or in parts")
+        raise FileNotFoundError(f"{folder}: holds neither {' nor '.join(WEIGHTS)}, whole or in parts")
     return kept
 
 

@@ -79,7 +79,7 @@ def test_only_the_weights_that_are_read_count(folder: Path) -> None:
 def test_every_part_of_sharded_weights_counts(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match=r"holds no weights; expected model\.safetensors or pytorch_model\.bin"):
+    with pytest.raises(FileNotFoundError, match=r"holds neither model\.safetensors nor pytorch_model\.bin"):
         encoder_hash(folder)
     names = sorted(weights)
     parts = {f"model-0000{i}-of-00002.safetensors": names[i - 1 :: 2] for i in (1, 2)}
