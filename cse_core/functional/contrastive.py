@@ -6,7 +6,7 @@ Every function takes plain tensors, computes in the precision it is given and re
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 
@@ -71,7 +71,7 @@ def nt_xent(
     return F.cross_entropy(logits, torch.arange(2 * n, device=both.device).roll(n))
 
 
-def without_diagonal(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
+def without_diagonal(matrix: Shaped[Tensor, "n n"]) -> Shaped[Tensor, "n n-1"]:
     """Return each row without its entry on the diagonal."""
     n = len(matrix)
     return matrix.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
