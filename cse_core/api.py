@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -149,7 +149,7 @@ def make_batch(
     Texts are cut to `max_length` tokens. `seed` is that of the batch's own random numbers (masked words, ties of
     ListMLE): pass the step, so that they differ from one to the next.
     """
-    columns = method.examples(sentences, encoder.tokenizer, max_length)
+    columns = method.examples(cast(Any, sentences), encoder.tokenizer, max_length)
     padded = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
     tokens = {name: Tokens(part.ids.to(encoder.device), part.mask.to(encoder.device)) for name, part in padded.items()}
     rows = len(next(iter(columns.values())))

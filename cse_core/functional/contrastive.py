@@ -39,7 +39,9 @@ def info_nce(
     if own_weight:
         if hard_negatives is None or len(hard_negatives) != len(queries):
             raise ValueError(f"own_weight {own_weight} needs a hard negative for each query")
-        logits = logits + own_weight * torch.eye(*logits.shape, dtype=logits.dtype, device=logits.device).roll(len(keys), 1)
+        logits = logits + own_weight * torch.eye(*logits.shape, dtype=logits.dtype, device=logits.device).roll(
+            len(keys), 1
+        )
     logits = without(logits, left_out)
     return F.cross_entropy(logits, torch.arange(len(queries), device=queries.device))
 
@@ -95,9 +97,20 @@ def log_one_minus_softmax(logits: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
     return torch.where(largest, others - logits.logsumexp(1, keepdim=True), torch.log1p(-chances))
 
 
-def pair_cosines(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"]) -> tuple[Float[np.ndarray, " n"], int]:
-    """Return cosines of a[i] with b[i] in double precision, undefined ones as 0, and how many are undefined."""
+def pair_cosines(
+    a: Float[Tensor, "n d"], b: Float[Tensor, "n d"], *, exact: bool = False
+) -> tuple[Float[np.ndarray, " n"], int]:
+    """Return cosines of a[i] with b[i] in double precision, undefined ones as 0, and how many are undefined.
+
+    If `exact`, equal vectors have a cosine of 1 and none is outside [-1, 1]. Otherwise x.x / |x|^2 may round to a
+    number next to 1, as in SentEval, so that equal pairs do not tie.
+    """
     x, y = a.double(), b.double()
-    cosine = (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1))
+    if exact:
+        x, y = (side / side.norm(dim=-1, keepdim=True) for side in (x, y))
+        cosine = (x * y).sum(-1).clamp(-1, 1)
+        cosine = torch.where((x == y).all(-1), 1.0, cosine)
+    else:
+        cosine = (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1))
     undefined = ~torch.isfinite(cosine)
     return torch.where(undefined, 0.0, cosine).numpy(), int(undefined.sum())
