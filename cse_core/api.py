@@ -1,5 +1,6 @@
 """What a notebook calls: train on your own sentences, score any encoder, save a folder that is ready to push."""
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from cse_core.data.atomic_write import atomic_write
 from cse_core.data.batches import pad
-from cse_core.data.corpora import corpus_of_file, lines_hash
+from cse_core.data.corpora import COLUMNS, corpus_of_file, lines_hash
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.lookup import unknown
@@ -71,16 +72,17 @@ def evaluate(
     data: str | Path | None = None,
     scorer: Scorer | None = None,
     progress: Progress | None = None,
+    columns: Sequence[str] = (),
 ) -> dict[str, dict[str, float]]:
     """Return {task: {metric: value}}, by the code that makes every number of the record; 0.7654 is a paper's 76.54.
 
     `encoder` is an Encoder, a folder or name that Encoder.from_pretrained takes, word vectors, or any object with
-    sentence-transformers' `encode`. `tasks` are groups or single tasks (docs/evaluations.md); `data` is the folder with
-    the sets, else CSE_DATA. Each distinct sentence is embedded once. Correlations are of cosines unless another scorer
-    is given. A task that fails raises its reason. Warnings, such as of a set with other bytes than SentEval's, are
-    logged.
+    sentence-transformers' `encode`. `tasks` are groups, single tasks (docs/evaluations.md) or files of your own, whose
+    `columns` name two sentences and a score; `data` is the folder with the sets, else CSE_DATA. Each distinct sentence
+    is embedded once. Correlations are of cosines unless another scorer is given. A task that fails raises its reason.
+    Warnings, such as of a set with other bytes than SentEval's, are logged.
     """
-    names = suite.expand_names([tasks] if isinstance(tasks, str) else tasks)
+    names = suite.expand_names([tasks] if isinstance(tasks, str) else tasks, columns)
     evaluated = suite.evaluate(
         _sentence_encoder(encoder),
         scorer or Cosine(),
@@ -96,7 +98,7 @@ def evaluate(
 
 def train(
     method: Method,
-    sentences: Sequence[str] | str | Path | Corpus,
+    sentences: Sequence[str] | Sequence[tuple[str, ...]] | str | Path | Corpus,
     backbone: str | Path,
     *,
     store: str | Path = "runs",
@@ -104,15 +106,17 @@ def train(
     data: str | Path | None = None,
     device: str | None = None,
     on_step: OnStep | None = None,
+    columns: Sequence[str] = (),
     **settings: Any,
 ) -> Trained:
     """Train a method on your own sentences, or resume it, and return the encoder with its run and history.
 
-    `sentences` is a list, a text file with one sentence a line, or a Corpus. `backbone` is a folder, a hub name or an
-    embedded backbone; its own pooling is used unless `pooling` is given. `settings` are fields of Run: seed, epochs,
-    batch_size, learning_rate, dropout, ... `select` says which checkpoint is returned: "last", or the best on a dev
-    set ("stsb_dev", "avg_sts"), which is then read from `data`. Runs that the method needs (teachers) are trained
-    first. A run is kept in `store` under a key of its settings, sentences and backbone, and is trained only once.
+    `sentences` is a list, a Corpus or a file (docs/own_data.md), of which `columns` are read; a list may have tuples: a
+    sentence, its positive, a hard negative. `backbone` is a folder, a hub name or an embedded backbone; its own pooling
+    is used unless `pooling` is given. `settings` are fields of Run: seed, epochs, batch_size, learning_rate, ...
+    `select` says which checkpoint is returned: "last", or the best on a dev set ("stsb_dev", "avg_sts"), which is then
+    read from `data`. Runs that the method needs (teachers) are trained first. A run is kept in `store` under a key of
+    its settings, sentences and backbone, and is trained only once.
     """
     allowed = [field.name for field in fields(Run) if field.name not in ("method", "backbone", "corpus")]
     for name in settings:
@@ -124,7 +128,7 @@ def train(
     run = Run(
         method=method,
         backbone=Pretrained(str(backbone), backbone_hash(folder)),
-        corpus=sentences if isinstance(sentences, Corpus) else _corpus(sentences, Path(store)),
+        corpus=sentences if isinstance(sentences, Corpus) else _corpus(sentences, Path(store), columns),
         **settings,
     )
     device = device or _device()
@@ -179,14 +183,20 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _corpus(sentences: Sequence[str] | str | Path, store: Path) -> Corpus:
+def _corpus(
+    sentences: Sequence[str] | Sequence[tuple[str, ...]] | str | Path, store: Path, columns: Sequence[str]
+) -> Corpus:
     """Return the sentences as a corpus that is known by its content; a list is written to the store."""
     if isinstance(sentences, str | Path):
         path = Path(sentences).expanduser()
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file; expected a list of sentences, a text file or a Corpus")
-        return corpus_of_file(path)
-    lines = list(sentences)
+        return corpus_of_file(path, columns=columns)
+    if columns:
+        raise ValueError(f"columns {', '.join(columns)}: expected a file of sentences, got a list")
+    if any(isinstance(text, tuple) for text in sentences):
+        return _corpus_of_rows(cast(Sequence[tuple[str, ...]], sentences), store)
+    lines = cast(list[str], list(sentences))
     for number, line in enumerate(lines):
         if "\n" in line or line.endswith("\r"):
             raise ValueError(f"sentence {number}: expected no line break, got {line!r}; join or split its lines")
@@ -195,3 +205,22 @@ def _corpus(sentences: Sequence[str] | str | Path, store: Path) -> Corpus:
     if not path.is_file():
         atomic_write(path, "".join(f"{line}\n" for line in lines))
     return Corpus(str(path), len(lines), digest)
+
+
+def _corpus_of_rows(rows: Sequence[tuple[str, ...]], store: Path) -> Corpus:
+    """Return examples of several columns as a corpus that is known by its content; they are written to the store."""
+    names = COLUMNS[: len(rows[0])]
+    for number, row in enumerate(rows):
+        if (
+            not isinstance(row, tuple)
+            or len(row) != len(names)
+            or not all(isinstance(text, str) and text.strip() for text in row)
+        ):
+            raise ValueError(f"example {number}: expected {len(names)} texts ({', '.join(names)}), got {row!r}")
+    rows = [tuple(text.strip() for text in row) for row in rows]
+    digest = lines_hash(rows)
+    path = store / "sentences" / f"{digest[:12]}.jsonl"
+    if not path.is_file():
+        objects = (json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows)
+        atomic_write(path, "".join(f"{line}\n" for line in objects))
+    return Corpus(str(path), len(rows), digest, names)

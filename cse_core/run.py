@@ -7,7 +7,7 @@ a neutral default changes no old key. A field that holds a Run (a teacher, a bas
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any
@@ -30,24 +30,53 @@ def check_pooling(pooling: str, template: str = "") -> None:
         raise ValueError(f"the pooling mask and a template go together, got {pooling!r} and {template!r}")
 
 
+def check_columns(method: Method, columns: Sequence[str]) -> None:
+    """Refuse more columns than a method takes: as many as its `columns` states, else one."""
+    if len(columns) < 2:
+        return
+    most = min(getattr(each, "columns", 1) for each in (method, innermost(method)))
+    if len(columns) > most:
+        raise ValueError(
+            f"method {method.name}: expected sentences in {'one column' if most == 1 else f'at most {most} columns'}, "
+            f"got {', '.join(columns)}; choose with --columns (from Python: columns=)"
+        )
+
+
 @dataclass(frozen=True)
 class Corpus:
-    """The first `lines` sentences of a named collection, pinned by a `sha256` (corpora.lines_hash) or not ("")."""
+    """The first `lines` sentences of a named collection, pinned by a `sha256` (corpora.lines_hash) or not ("").
+
+    `columns` are those of a file with sentences in columns: a sentence, or also its positive and a hard negative. Blank
+    rows are left out then, also of a text with the column `text`. Without columns, the lines of a text are taken as
+    they are.
+    """
 
     name: str
     lines: int
     sha256: str = ""
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if len(self.columns) > 3 or len(set(self.columns)) < len(self.columns):
+            raise ValueError(
+                f"corpus {self.name}: columns must be different ones of a sentence, its positive and a hard negative, "
+                f"got {', '.join(self.columns)}"
+            )
         if self.lines < 1:
             raise ValueError(f"corpus {self.name}: lines must be at least 1, got {self.lines}")
 
     @property
     def identity(self) -> str:
-        return f"{self.sha256 or self.name}:{self.lines}"
+        return f"{self.sha256 or self._source}:{self.lines}"
 
     def __str__(self) -> str:
-        return f"{self.name}, first {self.lines:,} lines" + (f", {self.sha256[:12]}" if self.sha256 else "")
+        pinned = f", {self.sha256[:12]}" if self.sha256 else ""
+        return f"{self.name if pinned else self._source}, first {self.lines:,} lines{pinned}"
+
+    @property
+    def _source(self) -> str:
+        """The name, with the columns that are read."""
+        return self.name + (f" ({', '.join(self.columns)})" if self.columns else "")
 
 
 @dataclass(frozen=True)
@@ -119,6 +148,7 @@ class Run:
         if self.warmup and self.schedule != "linear":
             raise ValueError(f"warmup needs the schedule linear, got {self.schedule}")
         check_pooling(self.pooling, self.template)
+        check_columns(self.method, self.corpus.columns)
         maker = innermost(self.method)
         if self.leave_out_duplicates and not getattr(maker, "leaves_out_duplicates", False):
             raise ValueError(f"method {maker.name}: its loss can't leave duplicates out, got leave_out_duplicates=True")

@@ -15,16 +15,16 @@ import torch
 import tyro
 from rich.progress import MofNCompleteColumn, Progress, TaskID
 
+from cse_core.data import own_pairs
 from cse_core.data.arrow_cache import content_of
 from cse_core.data.corpora import sentences
 from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
-from cse_core.run import Corpus
 from experiments.cli.command import run_command
 from experiments.cli.console import console
 from experiments.cli.options import at_least
-from experiments.cli.user_inputs import read_encoder
+from experiments.cli.user_inputs import read_corpus, read_encoder
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
@@ -43,7 +43,10 @@ class Options:
     tasks: tuple[str, ...] = ("sts",)
     """Groups (sts, sts_disjoint, dev, transfer, transfer_fast, ranking, ranking_test, geometry, neighbours, synthetic,
     sizes, gold, examples), single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...), or files of your
-    own that end with .tsv: two sentences and a score in each line, separated by tabs."""
+    own, .tsv, .csv, .jsonl or .parquet: two sentences and a score in each row."""
+    columns: tuple[str, ...] = ()
+    """Columns of the files in --tasks by name or number: two sentences and a score. If not given: those with known
+    names, or all three."""
     pooling: str | None = None
     """cls, mean, top2_mean, first_last_mean, layer1_last_mean or mask. If not given: the encoder's own, or cls."""
     template: str = ""
@@ -91,7 +94,7 @@ def scorer_for(options: Options) -> Scorer:
             f"--corpus {options.corpus}: requires --corpus-lines of at least 2, and no --pooling or "
             f"--template, got {options.corpus_lines}, {options.pooling} and {options.template!r}"
         )
-    corpus = Corpus(options.corpus, options.corpus_lines)
+    corpus = read_corpus(options.corpus, options.corpus_lines)
     pinned = replace(corpus, sha256=content_of(sentences(corpus, options.data)))
     size = min(10_000, corpus.lines) if size is None else size
     return Ranked(corpus=pinned, size=size, weight=0.1 if weight is None else weight)
@@ -101,7 +104,9 @@ def main(options: Options) -> None:
     """Score an encoder; print, save and log the scores."""
     at_least(1, threads=options.threads)
     data = data_folder(options.data)
-    tasks, scorer = suite.expand_names(options.tasks), scorer_for(options)
+    tasks, scorer = suite.expand_names(options.tasks, options.columns), scorer_for(options)
+    if options.columns and not any(map(own_pairs.is_own, tasks)):
+        raise ValueError(f"--columns {' '.join(options.columns)}: requires a file in --tasks")
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     encoder = read_encoder(options.encoder)

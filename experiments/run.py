@@ -26,7 +26,7 @@ from cse_core.evaluation.scorers import Cosine
 from cse_core.lookup import look_up
 from cse_core.methods import METHODS
 from cse_core.run import Run
-from cse_core.training.selection import dev_sets
+from cse_core.training.selection import SELECTION, dev_sets
 from experiments.cli.command import run_command
 from experiments.cli.console import Bar, console
 from experiments.cli.options import at_least
@@ -55,7 +55,14 @@ class CommonOptions:
     """Name of the backbone in the papers (a small scale uses a smaller encoder in its place), or a folder or hub name
     of any encoder like BERT or RoBERTa: it gets the scale's settings for BERT-base, and keeps its own pooling."""
     corpus: str = ""
-    """Text file with one sentence a line to train on, or a corpus of the data folder. If not given: the scale's."""
+    """File to train on: .txt with one sentence a line, .tsv, .csv, .jsonl or .parquet; or a corpus of the data folder.
+    If not given: the scale's."""
+    columns: tuple[str, ...] = ()
+    """Columns of --corpus by name or number: a sentence, or also its positive, or also a hard negative (sent0 sent1
+    hard_neg). If not given: those with known names."""
+    pair_columns: tuple[str, ...] = ()
+    """Columns of the files in --dev and --evaluate by name or number: two sentences and a score. If not given: those
+    with known names, or all three."""
     corpus_lines: int | None = None
     """Train on the first lines of --corpus only; required if it is no file."""
     seeds: tuple[int, ...] = ()
@@ -63,8 +70,8 @@ class CommonOptions:
     evaluate: tuple[str, ...] = ()
     """Tasks or groups of tasks to score, as in evaluate.py. If not given: sts."""
     dev: str = ""
-    """What selects the checkpoint: stsb_dev, avg_sts, last, ... or a .tsv file of two sentences and a score in each
-    line. If not given: the scale's dev set."""
+    """What selects the checkpoint: stsb_dev, avg_sts, last, ... or a file (.tsv, .csv, .jsonl, .parquet) with two
+    sentences and a score in each row. If not given: the scale's dev set."""
     data: Path | None = None
     """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
     mlruns: Path = csv_record.MLRUNS
@@ -93,7 +100,9 @@ def options_for(name: str) -> type:
 
 def build(name: str, options: Any) -> Run:
     """Return the run that the options describe."""
-    corpus = read_corpus(options.corpus, options.corpus_lines) if options.corpus else None
+    if options.columns and not options.corpus:
+        raise ValueError(f"--columns {' '.join(options.columns)}: requires --corpus")
+    corpus = read_corpus(options.corpus, options.corpus_lines, options.columns) if options.corpus else None
     scale, backbone = with_inputs(look_up("scale", options.scale, SCALES), options.backbone, corpus)
     common = {f.name for f in fields(CommonOptions)}
     given = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in common}
@@ -124,10 +133,13 @@ def make_plan(options: CommonOptions) -> Plan:
     """Return what a command line scores; refuse unknown tasks and rules before anything is trained."""
     scale = look_up("scale", options.scale, SCALES)
     dev = options.dev or scale.dev
-    rule = own_pairs.add(dev) if dev.endswith(own_pairs.SUFFIX) else dev
+    columns = options.pair_columns
+    rule = own_pairs.add(dev, columns) if dev not in SELECTION and own_pairs.is_file(dev) else dev
     dev_sets(rule)
     tasks = options.evaluate or (("synthetic",) if scale.name == "quickstart" else ("sts",))
-    names = suite.expand_names(tasks)
+    names = suite.expand_names(tasks, columns)
+    if columns and not any(map(own_pairs.is_own, (rule, *names))):
+        raise ValueError(f"--pair-columns {' '.join(columns)}: requires a file in --dev or --evaluate")
     suite.check_scorer(Cosine(), names)
     return Plan(tuple(dict.fromkeys((rule, "last"))), names)
 

@@ -1,18 +1,39 @@
 """Padded batches of token ids, in an order that depends only on seed and step."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from cse_core.data.text_files import MOST_CHARACTERS
 from cse_core.method import Batch, Factors, Tokens, to_device
 from cse_core.seeding import generator_for, seed_for
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+Text = TypeVar("Text", str, tuple[str, ...])
+
+
+def by_size(texts: Sequence[Text]) -> Iterator[list[Text]]:
+    """Yield the texts, or tuples of texts, in lists of about a million characters at most.
+
+    A tokenizer takes 160 bytes of memory for a character, also for those that it cuts.
+    """
+    part: list[Text] = []
+    size = 0
+    for text in texts:
+        length = len(text) if isinstance(text, str) else sum(map(len, text))
+        if part and size + length > MOST_CHARACTERS:
+            yield part
+            part, size = [], 0
+        part.append(text)
+        size += length
+    if part:
+        yield part
 
 
 class Column:

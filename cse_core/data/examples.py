@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from cse_core.data.arrow_cache import arrow_table, cache_folder
+from cse_core.data.batches import by_size
 from cse_core.data.corpora import lines_hash, read_source, sentences
 from cse_core.method import Method, innermost, single_column, text_columns
 from cse_core.run import Corpus, canonical, key_of
@@ -48,10 +49,12 @@ def examples(
     def batches() -> Iterator[pa.RecordBatch]:
         texts = sentences(corpus, folder)
         for start in range(0, len(texts), CHUNK):
-            chunk = texts[start : start + CHUNK]["text"]
-            yield _ids_batch(method, method.examples(chunk, tokenizer, max_length))
+            columns = list(texts[start : start + CHUNK].values())
+            rows = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+            for chunk in by_size(rows):
+                yield _ids_batch(method, method.examples(chunk, tokenizer, max_length))
             if progress:
-                progress("tokenising", start + len(chunk), len(texts))
+                progress("tokenising", start + len(rows), len(texts))
 
     table = arrow_table(cache_folder() / "examples" / key, batches)
     if not len(table):

@@ -1,8 +1,8 @@
 """Tasks by name, and their evaluation from one embedding of each distinct sentence."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cse_core.data import own_pairs
@@ -23,7 +23,7 @@ from cse_core.evaluation.sts_subsets import SEEN, SUBSETS
 from cse_core.evaluation.task import Inputs, Outcome, Task
 from cse_core.evaluation.tasks import Neighbours, RankingTask, STSTask, TransferTask
 from cse_core.lookup import unknown
-from cse_core.models.embedding_cache import CachedEncoder, EncoderByIds, Progress, SentenceEncoder
+from cse_core.models.embedding_cache import CachedEncoder, EncoderByIds, Progress, SentenceEncoder, cut_warning
 
 # CompCSE, Fig. 4.
 PHRASES = (
@@ -85,12 +85,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
-def expand_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the tasks of groups, single names and .tsv files (own_pairs.py), each once, in order.
+def expand_names(names: Iterable[str], columns: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the tasks of groups, single names and files (own_pairs.py), each once, in order.
 
-    A group comes before a task of its name.
+    A group comes before a task of its name, and both before a file. `columns` are those of the files.
     """
-    given = (own_pairs.add(name) if name.endswith(own_pairs.SUFFIX) else name for name in names)
+    named = {*GROUPS, *TASKS}
+    given = (own_pairs.add(n, columns) if n not in named and own_pairs.is_file(n) else n for n in names)
     return tuple(_look_up(task for name in given for task in GROUPS.get(name, (name,))))
 
 
@@ -163,6 +164,9 @@ def evaluate(
     read = {name: (labelled_sentences if name in TRANSFER else pairs)(name, data) for name in only_read}
     sets = read | scored | classed
     cached = CachedEncoder.wrap(encoder)
+    for name, dataset in (scored | classed).items():
+        cut = cut_warning(name, scorer.view(cached).encoder, (text for side in _sides(dataset) for text in side))
+        sets[name] = replace(dataset, warnings=(*dataset.warnings, *cut))
     recorded, others = ({n: t for n, t in tasks.items() if (n in RECORDED) == wanted} for wanted in (True, False))
     inputs: dict[str, Inputs] = {}
     for group, view in ((recorded, cached), (others, EncoderByIds(cached))):

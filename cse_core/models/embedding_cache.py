@@ -19,6 +19,8 @@ from cse_core.models.encoder import TOKENISE_CHUNK, Encoder
 from cse_core.models.word_vectors import WordVectors
 
 FORMAT = 3  # of the vectors on disk: bump with any change of the file, or of how texts become vectors
+SPECIAL_TOKENS = 4  # at most, around a sentence
+UNLIMITED = 1 << 30  # tokens
 Progress = Callable[[str, int, int], object]  # activity, number done, number in all
 
 
@@ -34,6 +36,19 @@ class SentenceEncoder(Protocol):
     def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
         """Return a vector a sentence, on the CPU."""
         ...
+
+
+def cut_warning(name: str, encoder: SentenceEncoder, sentences: Iterable[str]) -> tuple[str, ...]:
+    """Return a warning of how many of a set's distinct sentences an Encoder cuts at its own limit, if it does."""
+    if not isinstance(encoder, Encoder):
+        return ()
+    distinct, around = set(sentences), len(encoder.template) + SPECIAL_TOKENS
+    # Only texts that may be longer: a token has at least a character of ASCII, or a twelfth of another's bytes.
+    most = ((text, len(text) if text.isascii() else 12 * len(text.encode())) for text in distinct)
+    long = [text for text, tokens in most if tokens + around > encoder.max_length]
+    cut = sum(len(ids) > encoder.max_length for ids in encoder.tokenise(long, UNLIMITED))
+    counts = f"{cut:,} of {len(distinct):,} texts"
+    return (f"{name}: {counts} are longer than {encoder.max_length} tokens and were cut",) if cut else ()
 
 
 class CachedEncoder:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from cse_core.data.batches import pad, stack
+from cse_core.data.batches import by_size, pad, stack
 from cse_core.method import Tokens
 from cse_core.models import packed_forward
 from cse_core.models.loading import OFFSET_POSITIONS, load
@@ -232,13 +232,16 @@ class Encoder(nn.Module):
             )
         return states, layout
 
-    def tokenise(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return ids with special tokens, cut only at the encoder's own limit."""
-        if not sentences:  # the tokenizer fails on an empty list
-            return []
+    def tokenise(self, sentences: Sequence[str], limit: int | None = None) -> list[list[int]]:
+        """Return ids with special tokens, cut only at the encoder's own limit or at another one."""
+        limit = limit or self.max_length
         if self.template:
-            return closed_prompt_ids(sentences, self.template, self.tokenizer, self.max_length)
-        return self.tokenizer(list(sentences), truncation=True, max_length=self.max_length)["input_ids"]
+            parts = (closed_prompt_ids(part, self.template, self.tokenizer, limit) for part in by_size(sentences))
+        else:
+            parts = (
+                self.tokenizer(part, truncation=True, max_length=limit)["input_ids"] for part in by_size(sentences)
+            )
+        return [ids for part in parts for ids in part]
 
     def encode(
         self, sentences: Sequence[str], batch_size: int = 64, *, progress: Callable[[int], object] | None = None

@@ -8,16 +8,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from cse_core.data.arrow_cache import content_of
 from cse_core.data.atomic_write import atomic_path
-from cse_core.data.batches import Batches
+from cse_core.data.batches import Batches, Column
 from cse_core.data.corpora import sentences
 from cse_core.data.examples import examples
 from cse_core.data.senteval import pairs
-from cse_core.models.embedding_cache import Progress
+from cse_core.models.embedding_cache import Progress, cut_warning
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import backbone_hash, resolve_pinned
 from cse_core.run import Run
@@ -61,6 +62,10 @@ def _starting_encoder(run: Run, store: Path, device: torch.device) -> Encoder:
 def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
     if run.template and encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
         raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")
+    column = Column(table, table.column_names[0])
+    if full := int((np.diff(column.offsets) >= run.max_length).sum()):
+        filled = f"{full:,} of {len(table):,} training examples fill the limit of {run.max_length} tokens"
+        logger.warning("run %s: %s (max_length): longer sentences are cut there", run.key, filled)
     if run.batch_size > len(table):
         raise ValueError(
             f"run {run.key}: batch_size must be at most the number of training examples, {len(table):,}, "
@@ -142,7 +147,8 @@ class Loop:
         for task in dict.fromkeys(task for tasks in self.dev_sets.values() for task in tasks):
             evaluation = pairs(task, data)
             self.history.data |= evaluation.files
-            self.history.warnings += evaluation.warnings
+            texts = (text for side in ("sentence1", "sentence2") for text in evaluation.table[side][:])
+            self.history.warnings += (*evaluation.warnings, *cut_warning(task, self.encoder, texts))
             sets[task] = DevSet(self.encoder, evaluation)
         return sets
 

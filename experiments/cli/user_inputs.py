@@ -24,17 +24,17 @@ TEACHER_SCORERS: dict[str, Callable[[Scale], Scorer]] = {
 }
 
 
-def read_corpus(name: str, lines: int | None) -> Corpus:
-    """Return a text file with one sentence a line as a corpus, or the first lines of a named one."""
+def read_corpus(name: str, lines: int | None, columns: Sequence[str] = ()) -> Corpus:
+    """Return a file of one's own as a corpus, with the columns that are named or known, or the lines of a named one."""
     path = Path(name).expanduser()
     if path.is_file():
-        return corpus_of_file(path.resolve(), lines)
+        return corpus_of_file(path.resolve(), lines, columns)
     if lines is None:
         raise ValueError(
             f"--corpus {name}: no such file; for a corpus of the data folder, such as wiki_sentences_1m, "
             "give --corpus-lines too"
         )
-    return Corpus(name, lines)
+    return Corpus(name, lines, columns=tuple(columns))
 
 
 def read_encoder(name: str) -> Pretrained:

@@ -108,7 +108,8 @@ def ct_run(scale: Scale, backbone: str, pairs: str = "anchored", **fields: Any) 
 
 def first_lines(corpus: Corpus, lines: int) -> Corpus:
     """Return the first lines of a corpus, pinned where their hash is known."""
-    return corpus if lines == corpus.lines else Corpus(corpus.name, lines, FIRST_LINES.get((corpus.name, lines), ""))
+    sha256 = FIRST_LINES.get((corpus.name, lines), "")
+    return corpus if lines == corpus.lines else replace(corpus, lines=lines, sha256=sha256)
 
 
 def dclr_run(

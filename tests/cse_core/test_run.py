@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 import pytest
 
 from cse_core import run as run_module
-from cse_core.method import Method, with_fields
+from cse_core.method import Method, innermost, with_fields
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import PRECISIONS, Corpus, Pretrained, Run, canonical, key_of
+from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
 from experiments.studies.rankcse_tables import table4
 from tests.support.method_variants import KNOBS, MOVES, TEACHER_MOVES
@@ -186,6 +187,10 @@ def test_content_is_identity_where_it_is_pinned_and_the_name_where_not() -> None
     assert key(backbone=Pretrained("x")) != key(backbone=Pretrained("y"))
     assert (Corpus("x", 5, a).identity, Corpus("x", 5).identity) == (f"{a}:5", "x:5")
     assert str(Corpus("wiki", 16_384, a)) == "wiki, first 16,384 lines, aaaaaaaaaaaa"
+    columns = Corpus("x", 5, columns=("a", "b"))
+    assert len({columns.identity, Corpus("x", 5).identity, Corpus("x", 5, columns=("a",)).identity}) == 3
+    assert key(Corpus("x", 5, a, ("a",))) == key(Corpus("x", 5, a))  # by its content
+    assert str(columns) == "x (a, b), first 5 lines"
     assert str(Corpus("wiki", 10)) == "wiki, first 10 lines"
 
 
@@ -226,6 +231,8 @@ def test_the_least_possible_runs_are_accepted() -> None:
     assert [replace(BASE, precision=precision).precision for precision in PRECISIONS] == list(PRECISIONS)
     with pytest.raises(ValueError, match="corpus synthetic: lines must be at least 1, got 0"):
         Corpus("synthetic", 0)
+    with pytest.raises(ValueError, match=r"corpus x: columns must be different ones .*, got a, b, c, d"):
+        Corpus("x", 5, columns=("a", "b", "c", "d"))
 
 
 def test_settings_are_every_field_by_name_in_plain_values() -> None:
@@ -321,3 +328,19 @@ def test_the_key_is_of_the_sorted_content() -> None:
         "backbone": "wiki-tiny",
         "corpus": "synthetic:100",
     }
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_method_refuses_more_columns_than_it_takes(name: str) -> None:
+    run = RUNS[name](SCALES["small"], "bert-base-uncased")
+    assert run is not None
+    method = run.method
+    most = min(getattr(each, "columns", 1) for each in (method, innermost(method)))
+    names = ("sent0", "sent1", "hard_neg")
+    for count in (1, 2, 3):
+        corpus = Corpus("nli.csv", 5, "a" * 64, names[:count])
+        if count <= most:
+            assert replace(run, corpus=corpus).corpus == corpus
+            continue
+        with pytest.raises(ValueError, match=rf"method {method.name}: expected sentences in .*, got sent0, sent1"):
+            replace(run, corpus=corpus)

@@ -27,9 +27,9 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cse_core.data.augmentation import wordpieces
 from cse_core.functional.contrastive import cosine_matrix, without
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
+from cse_core.methods.baselines.augmentation import wordpieces
 from cse_core.methods.mlm import Masking
 
 LONGEST_SPAN = 3  # wordpieces

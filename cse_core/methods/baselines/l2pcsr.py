@@ -29,7 +29,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cse_core.data.augmentation import wordpieces
 from cse_core.functional.contrastive import info_nce
 from cse_core.method import (
     Batch,
@@ -44,6 +43,7 @@ from cse_core.method import (
     tanh_head,
     with_fields,
 )
+from cse_core.methods.baselines.augmentation import wordpieces
 from cse_core.run import Pretrained, Run
 
 NORMS = ("entry", "row")

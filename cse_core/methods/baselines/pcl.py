@@ -30,9 +30,9 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cse_core.data.augmentation import DELETIONS, EDITS, augment
 from cse_core.functional.contrastive import cosine_matrix, info_nce, log_one_minus_softmax, without_diagonal
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
+from cse_core.methods.baselines.augmentation import DELETIONS, EDITS, augment
 
 FORMS = ("released", "probability", "logit", "multi")
 

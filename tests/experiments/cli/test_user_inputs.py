@@ -59,6 +59,33 @@ def test_a_corpus_of_ones_own_is_trained_on_by_all_runs_that_are_needed(texts: P
     assert (named.name, named.lines) == ("wiki_sentences_1m", 64)
 
 
+def test_a_corpus_of_several_columns_is_for_methods_that_take_them(tmp_path: Path) -> None:
+    path = tmp_path / "nli.csv"
+    path.write_text("sent0,sent1,hard_neg\n" + "".join(f'"{text}",yes,no\n' for text in sentences(20)))
+    with pytest.raises(
+        ValueError, match=r"method esimcse: expected sentences in one column, got sent0, sent1, hard_neg"
+    ):
+        built("esimcse", "--corpus", str(path))
+    one = built("esimcse", "--corpus", str(path), "--columns", "sent0").corpus
+    plain = path.with_suffix(".txt")
+    plain.write_text("\n".join(sentences(20)) + "\n")
+    assert one.identity == built("esimcse", "--corpus", str(plain)).corpus.identity
+    with pytest.raises(ValueError, match="--columns sent0: requires --corpus"):
+        built("esimcse", "--columns", "sent0")
+
+
+def test_columns_of_pairs_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("a,b,c,d\n" + "".join(f'0,"{a}","{b}",{score}\n' for _, a, b, score in pairs("dev")[:9]))
+    plan = make_plan(parsed("simcse", "--dev", str(path), "--evaluate", str(path), "--pair-columns", "b", "c", "d"))
+    assert plan.rules == (*plan.tasks, "last")
+    assert own_pairs.find(plan.tasks[0]).rows == tuple(("all", *row[1:]) for row in pairs("dev")[:9])
+    with pytest.raises(ValueError, match="expected sentence, sentence, score, got"):
+        make_plan(parsed("simcse", "--dev", str(path)))
+    with pytest.raises(ValueError, match="--pair-columns b c d: requires a file in --dev or --evaluate"):
+        make_plan(parsed("simcse", "--pair-columns", "b", "c", "d"))
+
+
 def test_a_backbone_of_ones_own_has_its_pooling_unless_another_is_given(tmp_path: Path) -> None:
     Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "mine")
     run = built("rankcse", "--backbone", str(tmp_path / "mine"))
