@@ -149,6 +149,9 @@ class Run:
             raise ValueError(f"warmup needs the schedule linear, got {self.schedule}")
         check_pooling(self.pooling, self.template)
         check_columns(self.method, self.corpus.columns)
+        weight = getattr(self.method, "hard_negative_weight", 0.0)
+        if weight and len(self.corpus.columns) < 3:
+            raise ValueError(f"hard_negative_weight {weight} needs a corpus of three columns, got {self.corpus}")
         maker = innermost(self.method)
         if self.leave_out_duplicates and not getattr(maker, "leaves_out_duplicates", False):
             raise ValueError(f"method {maker.name}: its loss can't leave duplicates out, got leave_out_duplicates=True")

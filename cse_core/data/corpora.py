@@ -121,6 +121,9 @@ def read_source(corpus: Corpus, folder: Path | None) -> Texts:
     """Return the corpus's texts as in the source; refuse fewer, or another content than the pinned one."""
     if corpus.name == "synthetic":
         source, lines = "synthetic", synthetic.sentences(corpus.lines)
+    elif corpus.name == synthetic.TRIPLES:
+        rows = synthetic.triples(corpus.lines)
+        source, lines = corpus.name, _pick(corpus, COLUMNS, rows)
     elif corpus.name in senteval.SETS:
         source, lines = (
             f"evaluation set {corpus.name}",
@@ -142,6 +145,14 @@ def read_source(corpus: Corpus, folder: Path | None) -> Texts:
             "get the pinned file, or leave sha256 empty to use this one as another corpus"
         )
     return lines
+
+
+def _pick(corpus: Corpus, names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Texts:
+    """Return the corpus's columns of rows with these names, by default the first."""
+    if unknown := set(corpus.columns) - set(names):
+        raise ValueError(f"corpus {corpus.name}: has the columns {', '.join(names)}, got {', '.join(sorted(unknown))}")
+    places = [names.index(name) for name in corpus.columns] or [0]
+    return [row[places[0]] if len(places) == 1 else tuple(row[place] for place in places) for row in rows]
 
 
 def _read_located(source: Path, corpus: Corpus) -> Texts:

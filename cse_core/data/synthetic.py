@@ -26,6 +26,7 @@ from zlib import crc32
 # What contrastive training changes most weighs most: the actor, next to [CLS], then the object, with its many atoms.
 WEIGHTS = {"actor": 3.0, "action": 1.0, "object": 2.0, "place": 0.75, "time": 1.0, "manner": 0.5}
 NEAR = 0.2
+TRIPLES = "synthetic_triples"  # the name of the corpus with the columns text, positive and negative
 OPTIONAL = ("place", "time", "manner")
 SIZES = {"dev": 500, "test": 1000}
 

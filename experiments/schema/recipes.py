@@ -50,7 +50,7 @@ def simcse_run(scale: Scale, backbone: str, **fields: Any) -> Run | None:
     """Return a SimCSE run, with the supervised settings if the scale's corpus has positives in a second column."""
     if backbone not in scale.backbones:
         return None
-    supervised = len(getattr(scale.corpus, "columns", ())) > 1
+    supervised = len(scale.corpus.columns) > 1
     key = ("supervised", backbone) if supervised else backbone
     return scale.run(recipe_for(simcse.PUBLISHED, key), backbone, **fields)
 
