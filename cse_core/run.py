@@ -119,9 +119,10 @@ class Run:
         if self.warmup and self.schedule != "linear":
             raise ValueError(f"warmup needs the schedule linear, got {self.schedule}")
         check_pooling(self.pooling, self.template)
-        maker = innermost(self.method)
-        if self.leave_out_duplicates and not getattr(maker, "leaves_out_duplicates", False):
-            raise ValueError(f"method {maker.name}: its loss can't leave duplicates out, got leave_out_duplicates=True")
+        if self.leave_out_duplicates and not getattr(innermost(self.method), "leaves_out_duplicates", False):
+            raise ValueError(
+                f"method {self.method.name}: its loss can't leave duplicates out, got leave_out_duplicates=True"
+            )
         if self.pooling in NGRAM_POOLINGS and (name := innermost(self.method).name) != "isbert":
             raise ValueError(f"the pooling {self.pooling} has weights, which only isbert trains; got {name}")
 

@@ -163,7 +163,7 @@ def evaluate(
     read = {name: (labelled_sentences if name in TRANSFER else pairs)(name, data) for name in only_read}
     sets = read | scored | classed
     cached = CachedEncoder.wrap(encoder)
-    recorded, others = ({n: t for n, t in tasks.items() if (n in RECORDED) == wanted} for wanted in (True, False))
+    recorded, others = ({n: t for n, t in tasks.items() if (n in RECORDED) == kept} for kept in (True, False))
     inputs: dict[str, Inputs] = {}
     for group, view in ((recorded, cached), (others, EncoderByIds(cached))):
         inputs |= dict.fromkeys(group, _embed_and_score(view, scorer, group, sets, data, progress))

@@ -222,9 +222,7 @@ def test_what_is_mixed_of_copies_is_no_negative(negatives: str) -> None:
 
     def mix(z: list) -> list:
         units = [unit(v) for v in z]
-        return [
-            unit([0.2 * x + 0.8 * y for x, y in zip(units[i], units[(i + 1) % 5], strict=True)]) for i in range(5)
-        ]
+        return [unit([0.2 * x + 0.8 * y for x, y in zip(units[i], units[(i + 1) % 5], strict=True)]) for i in range(5)]
 
     def loop(z1: list, z2: list) -> float:
         total = 0.0
@@ -338,5 +336,5 @@ def test_texts_are_equal_by_their_ids_whatever_the_padding() -> None:
 def test_a_method_without_such_negatives_refuses_the_option_before_training(name: str) -> None:
     about: dict[str, Any] = {"backbone": Pretrained("wiki-tiny"), "corpus": Corpus("synthetic", 100)}
     pooling = "ngrams" if name == "isbert" else "cls"
-    with pytest.raises(ValueError, match=f"method {name}.*leave_out_duplicates"):
+    with pytest.raises(ValueError, match=rf"method {name}.*leave_out_duplicates"):
         Run(method=METHODS[name](), pooling=pooling, leave_out_duplicates=True, **about)
