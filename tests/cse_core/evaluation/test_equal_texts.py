@@ -22,6 +22,7 @@ from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Scorer, Whitened
 from cse_core.functional.contrastive import pair_cosines
 from cse_core.models.embedding_cache import CachedEncoder, EncoderByIds
 from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import resolve
 from cse_core.run import Corpus, Pretrained
 from cse_core.training.dev_scoring import DevSet
 from tests.support.encoders import wiki_tiny
@@ -92,6 +93,16 @@ def test_the_score_is_scipys_of_vectors_embedded_one_by_one(encoder: Encoder, pa
     expected = scipy.stats.spearmanr(np.round(cosines, 7), gold).statistic
     (metrics,) = evaluate(encoder, str(pair_file)).values()
     assert metrics["spearman.all"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_another_librarys_model_is_scored_the_same(pair_file: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = resolve("wiki-tiny")
+    model = SentenceTransformer(str(folder), device="cpu")  # with its pooling where a folder names none, the mean
+    (expected,) = evaluate(wiki_tiny(pooling="mean").eval(), str(pair_file)).values()
+    (metrics,) = evaluate(model, str(pair_file)).values()
+    assert metrics["spearman.all"] == pytest.approx(expected["spearman.all"], abs=1e-12)
 
 
 def test_equal_sentences_of_a_corpus_tie_in_ranks(encoder: Encoder, corpus: Corpus, pair_file: Path) -> None:

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from cse_core.api import make_batch, train
 from cse_core.data.batches import pad
 from cse_core.functional.contrastive import nt_xent
 from cse_core.method import Batch, Loss, Method, equal_texts
@@ -31,6 +33,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.methods.sncse import SNCSE
 from cse_core.methods.whitenedcse import WhitenedCSE, multi_positive_inside
 from cse_core.run import Corpus, Pretrained, Run
+from cse_core.seeding import generator_for
 from tests.support.method_oracles import Views, cosine, drawn, slopes, softmax
 from tests.support.method_variants import encoder_for, length_for
 
@@ -330,6 +333,20 @@ def test_texts_are_equal_by_their_ids_whatever_the_padding() -> None:
     a, b = pad([[1, 2], [1, 2, 0], [3]], 0), pad([[1, 2, 0], [3], [1, 2], [2, 1]], 0, width=6)
     expected = [[False, False, True, False], [True, False, False, False], [False, True, False, False]]
     assert equal_texts(a, b).tolist() == expected
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+@pytest.mark.slow
+def test_a_run_has_the_option_of_its_settings(tmp_path: Path, left_out: bool) -> None:
+    """The first loss of a run over the whole corpus, without dropout, is the method's own of one batch."""
+    about: dict[str, Any] = {"batch_size": 5, "dropout": 0.0, "max_steps": 1, "leave_out_duplicates": left_out}
+    trained = train(SimCSE(), TWICE, "wiki-tiny", store=tmp_path, device="cpu", **about)
+    encoder = encoder_for(SimCSE(), dropout=0.0).train()
+    modules = SimCSE().modules(encoder, generator_for(trained.run.seed, "modules"))
+    batch = replace(make_batch(SimCSE(), TWICE, encoder), leave_out_duplicates=left_out)
+    expected = SimCSE().loss(encoder, batch, modules, {}).total.item()
+    ((_, found),) = trained.history.curves["loss"]
+    assert found == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["ct", "isbert"])
