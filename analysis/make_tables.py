@@ -49,13 +49,14 @@ PAGES = (
     "REPORT.md",
     "APPENDIX.md",
     "experiments/PLAN.md",
+    "experiments/PLAN2.md",
     "docs/methods.md",
     "docs/released.md",
     "docs/rehearsal.md",
 )
 KINDS = (
     "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|"
-    "plan|page|released|means|gains|devices|pairs-and-seeds"
+    "plan|plan2|page|released|means|gains|devices|pairs-and-seeds"
 )
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
@@ -111,8 +112,9 @@ def table_block(results: Results, *, brief: bool = False) -> str:
 
 def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
     """Return the chosen studies at each scale; quickstart has a fixed scale."""
-    chosen = list(names) or list(catalogue.EVERYTHING)
-    studies = [study for scale in scales for study in catalogue.choose_studies(chosen, scale)]
+    studies = [
+        study for scale in scales for study in catalogue.choose_studies(list(names) or catalogue.names_at(scale), scale)
+    ]
     return list({(study.scale.name, study.name): study for study in studies}.values())
 
 
@@ -166,6 +168,7 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     "released": lambda *about: released_block(chosen_results(*about)),
     "reproductions": lambda name, scale, record: reproductions_block(name),
     "plan": lambda name, scale, record: plan_tables.plan_block(name, chosen_results("plan", scale, record)),
+    "plan2": lambda name, scale, record: plan_tables.second_plan_block(name, chosen_results("plan2", scale, record)),
     "pairs-and-seeds": lambda name, scale, record: pairs_and_seeds_block(
         chosen_results(name, scale, record), record.pairs(scale)
     ),
@@ -225,7 +228,7 @@ def check_all(names: Sequence[str], scale: str, folders: Folders) -> list[str]:
 def _undeclared_pages(scales: Sequence[str], record: Record, tables: Path) -> dict[Path, str]:
     pages = {}
     for scale in scales:
-        every = catalogue.choose_studies(list(catalogue.EVERYTHING), scale)
+        every = catalogue.choose_studies(catalogue.names_at(scale), scale)
         text = undeclared_page(scale, every, record.runs(scale), record.results(scale))
         pages |= {tables / scale / "undeclared-runs.md": text} if text else {}
     return pages

@@ -48,6 +48,15 @@ class ForeignEncoder:
     def __init__(self, model: HasEncode) -> None:
         self.model, self.name = model, type(model).__name__
 
+    def tokenise(self, sentences: Sequence[str]) -> Sequence[str] | Sequence[list[int]]:
+        """Return what tells equal texts: ids by the tokenizer of a sentence-transformers model, else the texts."""
+        from transformers import PreTrainedTokenizerBase  # lazy: slow import
+
+        tokenizer = getattr(self.model, "tokenizer", None)
+        if not isinstance(tokenizer, PreTrainedTokenizerBase):
+            return sentences
+        return tokenizer(list(sentences), verbose=False)["input_ids"]
+
     def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
         """Return the model's vectors; CachedEncoder checks that there is one a sentence."""
         vectors = self.model.encode(list(sentences))

@@ -152,9 +152,10 @@ class Run:
         weight = getattr(self.method, "hard_negative_weight", 0.0)
         if weight and len(self.corpus.columns) < 3:
             raise ValueError(f"hard_negative_weight {weight} needs a corpus of three columns, got {self.corpus}")
-        maker = innermost(self.method)
-        if self.leave_out_duplicates and not getattr(maker, "leaves_out_duplicates", False):
-            raise ValueError(f"method {maker.name}: its loss can't leave duplicates out, got leave_out_duplicates=True")
+        if self.leave_out_duplicates and not getattr(innermost(self.method), "leaves_out_duplicates", False):
+            raise ValueError(
+                f"method {self.method.name}: its loss can't leave duplicates out, got leave_out_duplicates=True"
+            )
         if self.pooling in NGRAM_POOLINGS and (name := innermost(self.method).name) != "isbert":
             raise ValueError(f"the pooling {self.pooling} has weights, which only isbert trains; got {name}")
 

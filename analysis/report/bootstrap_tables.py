@@ -8,7 +8,8 @@ import pandas as pd
 
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
-from analysis.report.plan_tables import claim_text, contrast_text
+from analysis.report.plan_tables import claim_text
+from analysis.report.study_tables import contrast_text
 from analysis.stats import significance
 from analysis.stats.bootstrap import difference_bootstrap, interquartile_mean, mean, probability_of_improvement
 from analysis.stats.resampling import Estimate

@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from analysis.cells import Results
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
+from analysis.report.study_tables import contrast_text
 from analysis.report.verdict_tables import others_grid
 from analysis.stats.significance import Interval
+from analysis.verdicts.gains import gains
+from analysis.verdicts.one_look import judge_stage
 from analysis.verdicts.other_claims import CONTRADICTED, SUPPORTED, judge_other_claims, judge_others
 from analysis.verdicts.primaries import (
     DECIDED,
@@ -19,9 +22,10 @@ from analysis.verdicts.primaries import (
     judge_contrasts,
 )
 from experiments.schema.columns import column
-from experiments.schema.contrasts import PRIMARY, Contrast, looks_at
+from experiments.schema.contrasts import PRIMARY, SECOND, Contrast, looks_at
 from experiments.schema.study import Study
 
+STAGES = ("A", "D")  # of the second plan
 LETTERS = ("R", "E", "W", "C", "S")  # of the papers' claims, and of this project's
 
 
@@ -38,6 +42,36 @@ def plan_block(name: str, estimate: Sequence[Results]) -> str:
     if name in LETTERS:
         return states_sentence(name, judge_contrasts(estimate))
     raise ValueError(f"plan: no block {name!r}; there are contrasts, verdicts, others and {', '.join(LETTERS)}")
+
+
+def second_plan_block(name: str, results: Sequence[Results]) -> str:
+    """Return the second plan's contrasts ("contrasts"), or the verdicts on a stage's primaries, by its letter."""
+    if name == "contrasts":
+        planned = [each.study for each in results if any(c.kind == SECOND for c in each.study.contrasts)]
+        return markdown(plan_grid(planned))
+    if name in STAGES:
+        return markdown(one_look_grid(results, name))
+    raise ValueError(f"plan2: no block {name!r}; there are contrasts, {', '.join(STAGES)}")
+
+
+def one_look_grid(results: Sequence[Results], stage: str) -> Grid:
+    """Return the verdicts on a stage's primaries, each with the same contrast on disjoint pairs."""
+    disjoint = {
+        (gain.contrast.plus, gain.contrast.minus): gain.estimate
+        for each in results
+        for gain in gains(each)
+        if gain.contrast.column == "sts_disjoint_avg"
+    }
+    lines = []
+    for verdict in judge_stage(results, stage):
+        apart = disjoint.get((verdict.contrast.plus, verdict.contrast.minus))
+        claim, contrast, effect, band, seeds, differs, within, _, detectable, text = _verdict_line(verdict)
+        elsewhere = (number(apart.mean, sign=True), interval(apart.interval(), sign=True)) if apart else (DASH, DASH)
+        lines.append((claim, contrast, effect, band, *elsewhere, seeds, differs, within, detectable, text))
+    band = "95 % interval"
+    header = ("primary", "contrast", "effect", band, "on disjoint pairs", band, "seeds")
+    tests = (f"p: effect {MINUS} 0", "p: within the margin", "detectable", "verdict")
+    return Grid("", (*header, *tests), tuple(lines))
 
 
 def states_sentence(letter: str, judged: Sequence[ContrastVerdict]) -> str:
@@ -99,7 +133,7 @@ def plan_grid(studies: Sequence[Study]) -> Grid:
     """Return what is planned: every contrast with its column, test, margin and the published effect."""
     rows = tuple(
         (
-            contrast.subject if contrast.kind == PRIMARY else contrast.kind,
+            contrast.subject if contrast.kind in (PRIMARY, SECOND) else contrast.kind,
             contrast.family,
             contrast_text(contrast),
             column(contrast.column).heading,
@@ -115,16 +149,7 @@ def plan_grid(studies: Sequence[Study]) -> Grid:
 
 def claim_text(contrast: Contrast) -> str:
     """Return a primary's claim, or which control of which family a contrast is."""
-    return contrast.subject if contrast.kind == PRIMARY else f"{contrast.kind}, {contrast.family}"
-
-
-def contrast_text(contrast: Contrast) -> str:
-    """Return the contrast as a sum of rows' labels."""
-    parts = []
-    for label, weight in contrast.weights.items():
-        size = "" if abs(weight) == 1 else f"{abs(weight):g} "
-        parts.append(f"{MINUS if weight < 0 else '+'} {size}{label}")
-    return " ".join(parts).removeprefix("+ ")
+    return contrast.subject if contrast.kind in (PRIMARY, SECOND) else f"{contrast.kind}, {contrast.family}"
 
 
 def verdicts_grid(judged: Sequence[ContrastVerdict], moderated: Sequence[ContrastVerdict]) -> Grid:

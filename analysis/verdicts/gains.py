@@ -1,10 +1,10 @@
-"""Exploratory gains: each contrast of a study that belongs to no plan, with its interval, which judges nothing."""
+"""Gains: each contrast that the first plan doesn't judge, with its interval."""
 
 from dataclasses import dataclass
 
 from analysis.cells import Results
 from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast
-from experiments.schema.contrasts import EXPLORATORY, Contrast
+from experiments.schema.contrasts import EXPLORATORY, SECOND, Contrast
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Gain:
 
 
 def gains(results: Results) -> tuple[Gain, ...]:
-    """Estimate the study's exploratory contrasts, in its order."""
-    return tuple(gain_of(results, each) for each in results.study.contrasts if each.kind == EXPLORATORY)
+    """Estimate the study's exploratory contrasts and those of the second plan, in its order."""
+    return tuple(gain_of(results, each) for each in results.study.contrasts if each.kind in (EXPLORATORY, SECOND))
 
 
 def gain_of(results: Results, contrast: Contrast) -> Gain:

@@ -258,7 +258,7 @@ def triples(n: int, seed: int = 0) -> list[tuple[str, str, str]]:
     """Return the first n training examples of a seed: a sentence, a paraphrase of it, and a hard negative.
 
     The paraphrase has the same meaning in another wording; the hard negative has the sentence's words but in one or two
-    slots, so that by words alone it would be the nearer one. All are in the training split.
+    slots, so that by its words it would be the nearer one. All are in the training split.
     """
     rng = Random(f"synthetic triples {seed}")
     return [_train_triple(rng) for _ in range(n)]

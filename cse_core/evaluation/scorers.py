@@ -279,12 +279,12 @@ def _fit_and_score(
     _fill(view, tasks, [s for source in texts.values() for s in source])
     maps = {source: fit(view.encode(sentences)) for source, sentences in texts.items()}
     return {
-        task: PairScores(*pair_cosines(*_mapped(view, sides, maps[sources[task]]), exact=view.by_ids))
+        task: PairScores(*pair_cosines(*_map_sides(view, sides, maps[sources[task]]), exact=view.by_ids))
         for task, sides in tasks.items()
     }
 
 
-def _mapped(view: CachedEncoder, sides: Pairs, mapping: Callable[[Tensor], Tensor]) -> list[Float[Tensor, "n d"]]:
+def _map_sides(view: CachedEncoder, sides: Pairs, mapping: Callable[[Tensor], Tensor]) -> list[Float[Tensor, "n d"]]:
     if not view.by_ids:
         return [mapping(view.encode(side)) for side in sides]
     vectors, rows = distinct_rows(view, sides)

@@ -167,7 +167,7 @@ def evaluate(
     for name, dataset in (scored | classed).items():
         cut = cut_warning(name, scorer.view(cached).encoder, (text for side in _sides(dataset) for text in side))
         sets[name] = replace(dataset, warnings=(*dataset.warnings, *cut))
-    recorded, others = ({n: t for n, t in tasks.items() if (n in RECORDED) == wanted} for wanted in (True, False))
+    recorded, others = ({n: t for n, t in tasks.items() if (n in RECORDED) == kept} for kept in (True, False))
     inputs: dict[str, Inputs] = {}
     for group, view in ((recorded, cached), (others, EncoderByIds(cached))):
         inputs |= dict.fromkeys(group, _embed_and_score(view, scorer, group, sets, data, progress))

@@ -1,6 +1,6 @@
 """SimCSE (Gao, Yao and Chen, EMNLP 2021), unsupervised and supervised: the baseline and the teacher of other methods.
 
-Of a corpus with one column, a sentence passes the encoder twice in one batch, with different dropout masks; the two
+On a corpus of one column, a sentence passes the encoder twice in one batch, with different dropout masks; the two
 views are a positive pair and the other sentences' second views are the negatives. The tanh head is trained and then
 dropped.
 
@@ -103,7 +103,7 @@ def _copies(duplicates: Bool[Tensor, "n n"] | None, texts: list[Tokens]) -> Bool
     return torch.cat(copies, dim=1)
 
 
-def _supervised(learning_rate: float) -> Recipe:
+def _supervised_recipe(learning_rate: float) -> Recipe:
     """Return the published settings on NLI's triples; the batch is of four devices with 128 each."""
     source = "released README and supervised script"
     return Recipe(SimCSE(), batch_size=512, learning_rate=learning_rate, epochs=3, source=source)
@@ -114,8 +114,8 @@ PUBLISHED = {
     "bert-large-uncased": Recipe(SimCSE(), batch_size=64, learning_rate=1e-5, source="released README, Training"),
     "roberta-base": Recipe(SimCSE(), batch_size=512, learning_rate=1e-5, source="released README, Training"),
     "roberta-large": Recipe(SimCSE(), batch_size=512, learning_rate=3e-5, source="released README, Training"),
-    ("supervised", "bert-base-uncased"): _supervised(5e-5),
-    ("supervised", "bert-large-uncased"): _supervised(1e-5),
-    ("supervised", "roberta-base"): _supervised(5e-5),
-    ("supervised", "roberta-large"): _supervised(1e-5),
+    ("supervised", "bert-base-uncased"): _supervised_recipe(5e-5),
+    ("supervised", "bert-large-uncased"): _supervised_recipe(1e-5),
+    ("supervised", "roberta-base"): _supervised_recipe(5e-5),
+    ("supervised", "roberta-large"): _supervised_recipe(1e-5),
 }

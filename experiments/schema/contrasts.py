@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from experiments.schema.hypotheses import Labelled
 
 PRIMARY, POSITIVE, NEGATIVE = "primary", "positive control", "negative control"
+SECOND = "primary, second plan"  # of PLAN2.md: one look, its own correction
 EXPLORATORY = "exploratory"  # shown with its interval, and judged nowhere
+KINDS = (PRIMARY, POSITIVE, NEGATIVE, SECOND, EXPLORATORY)
 LOOKS = (5, 10, 20)  # seeds at which a planned contrast is tested at `small`
 LOOKS_ELSEWHERE = (10,)  # the same at all other scales, where each paper's first claim has ten seeds from the start
 HEADLINES = {"RankCSE": "R1", "RankEncoder": "E3", "WhitenedCSE": "W1", "CompCSE": "C1"}  # each paper's first claim
@@ -45,8 +47,8 @@ class Contrast:
     published: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in (PRIMARY, POSITIVE, NEGATIVE, EXPLORATORY):
-            raise ValueError(f"kind must be {PRIMARY}, {POSITIVE}, {NEGATIVE} or {EXPLORATORY}, got {self.kind!r}")
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
         if self.margin <= 0 or self.over < 1:
             raise ValueError(
                 f"contrast {self.subject}: margin must be positive and over at least 1, "

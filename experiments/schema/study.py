@@ -4,6 +4,7 @@ import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, cached_property
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,8 @@ class Row:
 
     `encoder` is a Run (trained once for each of `seeds`), a Pretrained encoder that needs no training, or None for a
     row of published numbers only; `why` then gives the reason ("imported", or why it is not run). `vary="student"`
-    keeps nested runs as declared; `vary="all"` gives them the row's seed. `metric` overrides the study's metric.
+    keeps nested runs as declared; `vary="all"` gives them the row's seed; `teacher_seeds` gives them these in turn.
+    `metric` overrides the study's metric.
     """
 
     label: str
@@ -137,6 +139,7 @@ class Row:
     scorer: Scorer = field(default_factory=Cosine)
     select: str = "stsb_dev"
     vary: str = "student"
+    teacher_seeds: tuple[int, ...] = ()
     metric: str = ""
     published: Published | None = None
     published_runs: int = 1  # how many runs the published number is the mean of
@@ -146,6 +149,8 @@ class Row:
     def __post_init__(self) -> None:
         if self.vary not in ("student", "all"):
             raise ValueError(f"vary must be student or all, got {self.vary!r}")
+        if self.vary == "all" and self.teacher_seeds:
+            raise ValueError(f"row {self.label}: expected vary='all' or teacher_seeds, got both")
         if self.encoder is None and not self.why:
             raise ValueError(f"row {self.label}: a row without an encoder needs a reason (why)")
 
@@ -170,6 +175,9 @@ class Row:
     def _runs(self) -> tuple[Run, ...]:  # the same objects at each call, so that each key is hashed once
         if not isinstance(self.encoder, Run):
             return ()
+        if self.teacher_seeds:
+            pairs = zip(self.seeds, cycle(self.teacher_seeds), strict=False)
+            return tuple(replace(with_seed(self.encoder, nested, nested=True), seed=seed) for seed, nested in pairs)
         return tuple(with_seed(self.encoder, seed, nested=self.vary == "all") for seed in self.seeds)
 
     def keys(self) -> dict[int, str]:

@@ -4,7 +4,17 @@ import re
 from pathlib import Path
 
 from cse_core.lookup import look_up, unknown
-from experiments.plan import ladder, pilots, plan_objectives, plan_orders, plan_rankcse, plan_rankencoder
+from experiments.plan import (
+    first_plan_again,
+    ladder,
+    pilots,
+    plan_objectives,
+    plan_orders,
+    plan_rankcse,
+    plan_rankencoder,
+    second_plan,
+    stage_d,
+)
 from experiments.schema.scales import RELEASED, SCALES
 from experiments.schema.study import Study, StudyAt
 from experiments.storage.record_folders import is_own_study
@@ -36,11 +46,16 @@ PLANNED: dict[str, dict[str, StudyAt]] = {
     "plan": plan_rankcse.STUDIES | plan_rankencoder.STUDIES | plan_objectives.STUDIES | plan_orders.STUDIES,
 }
 EVERYTHING = ("all", *PLANNED)
+SECOND_PLAN = "plan2"  # experiments/PLAN2.md
+AT_SMALL = second_plan.STUDIES | first_plan_again.STUDIES
 # At a scale of their own, whatever scale the others are run at.
 OWN_SCALES = {
     "quickstart": SCALES["quickstart"],
     **dict.fromkeys(("released", *released.STUDIES), RELEASED),
+    **dict.fromkeys(AT_SMALL, SCALES["small"]),
+    **dict.fromkeys(stage_d.STUDIES, SCALES["minilm"]),
 }
+ONLY_OWN = ("released", "minilm")  # scales at which no other study is run
 
 
 def _order_in_paper(name: str) -> tuple[int, int, str]:
@@ -58,8 +73,10 @@ STUDIES: dict[str, StudyAt] = {
 
 def names_at(scale_name: str) -> list[str]:
     """Return names of all studies at a scale."""
-    fixed = [name for name, scale in OWN_SCALES.items() if scale.name == scale_name]
-    return fixed[:1] or list(EVERYTHING)
+    own = [name for name, scale in OWN_SCALES.items() if scale.name == scale_name]
+    if scale_name in ("quickstart", RELEASED.name):
+        return [scale_name]
+    return own if scale_name in ONLY_OWN else [*EVERYTHING, *own]
 
 
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
@@ -68,8 +85,9 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     Quickstart and the studies of `released` have a fixed scale.
     """
     scale = look_up("scale", scale_name, SCALES | {RELEASED.name: RELEASED})
-    groups = PAPERS | PLANNED | {"released": released.STUDIES}
-    studies = STUDIES | {name: study for group in (*PLANNED, "released") for name, study in groups[group].items()}
+    groups = PAPERS | PLANNED | {SECOND_PLAN: AT_SMALL | stage_d.STUDIES, "released": released.STUDIES}
+    apart = (*PLANNED, SECOND_PLAN, "released")  # no part of `all`
+    studies = STUDIES | {name: study for group in apart for name, study in groups[group].items()}
     chosen: dict[str, StudyAt] = {}
     for name in names:
         if name == "quickstart":
@@ -85,8 +103,9 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
         else:
             raise unknown("study", name, ["all", "quickstart", *groups, *studies])
     others = [name for name in chosen if name not in OWN_SCALES]
-    if others and scale is RELEASED:
-        raise ValueError(f"scale released: expected the studies {', '.join(released.STUDIES)}, got {others[0]}")
+    if others and scale_name in ONLY_OWN:
+        own = [name for name, its_scale in OWN_SCALES.items() if its_scale is scale and name != "released"]
+        raise ValueError(f"scale {scale_name}: expected the studies {', '.join(own)}, got {others[0]}")
     return [study(OWN_SCALES.get(name, scale)) for name, study in chosen.items()]
 
 

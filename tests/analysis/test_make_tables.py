@@ -31,7 +31,7 @@ BLOCKS = "Prose.\n\n<!-- table toy small -->\nold\n<!-- end -->\n\nMore.\n<!-- v
 def places(tmp_path: Path, mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Folders:
     """A project with only the toy study and a report, tables written."""
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
-    monkeypatch.setattr(catalogue, "EVERYTHING", ("all",))
+    monkeypatch.setattr(catalogue, "names_at", lambda scale: ["all"])
     found = Folders(mlruns=mlruns, tables=tmp_path / "tables", pages=(tmp_path / "REPORT.md",))
     (tmp_path / "REPORT.md").write_text(BLOCKS.replace("--><!--", "-->\n<!--"))
     make_tables.make(folders=found)
@@ -241,7 +241,7 @@ def test_other_scales_than_the_reports_have_only_studies_with_scores(study, line
 @pytest.mark.parametrize(("edit", "code"), [(False, 0), (True, 1)])
 def test_command_check_fails_if_anything_differs(mlruns, tmp_path, study, monkeypatch, capsys, edit, code):
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
-    monkeypatch.setattr(catalogue, "EVERYTHING", ("all",))
+    monkeypatch.setattr(catalogue, "names_at", lambda scale: ["all"])
     monkeypatch.setattr(make_tables, "ROOT", tmp_path)
     monkeypatch.setattr("sys.argv", ["make_tables.py", "toy", "--mlruns", str(mlruns)])
     assert make_tables.command() == 0

@@ -30,15 +30,15 @@ def younger_contrasts(
             commits = scored["commit"].str.removesuffix("+").unique()
             younger = [commit for commit in commits if line not in lines_at(commit)]
             if younger:
-                messages.append(f"{contrast.subject}: scored at {', '.join(younger)}, whose {PAGE} has no line {line}")
+                messages.append(f"{contrast.subject}: scored at {', '.join(younger)}, whose plan has no line {line}")
     return messages
 
 
-def page_in_history(root: Path) -> Callable[[str], str | None]:
-    """Return a function to the page's text at a commit of this repository."""
+def page_in_history(root: Path, page: str = PAGE) -> Callable[[str], str | None]:
+    """Return a function to a page's text at a commit of this repository."""
 
     def page_at(commit: str) -> str | None:
-        command = ["git", "-C", str(root), "show", f"{commit}:{PAGE}"]
+        command = ["git", "-C", str(root), "show", f"{commit}:{page}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.stdout if done.returncode == 0 else None
 

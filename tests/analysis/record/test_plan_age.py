@@ -59,7 +59,7 @@ def test_a_contrast_that_is_changed_after_its_runs_is_named(study: Study, tmp_pa
     assert younger_contrasts([study], scored(study, f"{planned}+"), page_at) == []
     for commit in (before, "0123456789"):  # without the plan, and unknown here
         (found,) = younger_contrasts([study], scored(study, commit), page_at)
-        assert f"R1: scored at {commit}, whose {PAGE} has no line" in found
+        assert f"R1: scored at {commit}, whose plan has no line" in found
     wider = replace(study, contrasts=(replace(study.contrasts[0], margin=2.0),))
     assert len(younger_contrasts([wider], scored(study, planned), page_at)) == 1
     assert younger_contrasts([wider], scored(study, planned)[:0], page_at) == []  # nothing was scored yet

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from cse_core.api import make_batch, train
 from cse_core.data.batches import pad
 from cse_core.functional.contrastive import nt_xent
 from cse_core.method import Batch, Loss, Method, equal_texts
@@ -31,6 +33,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.methods.sncse import SNCSE
 from cse_core.methods.whitenedcse import WhitenedCSE, multi_positive_inside
 from cse_core.run import Corpus, Pretrained, Run
+from cse_core.seeding import generator_for
 from tests.support.method_oracles import Views, cosine, drawn, slopes, softmax
 from tests.support.method_variants import encoder_for, length_for
 
@@ -222,9 +225,7 @@ def test_what_is_mixed_of_copies_is_no_negative(negatives: str) -> None:
 
     def mix(z: list) -> list:
         units = [unit(v) for v in z]
-        return [
-            unit([0.2 * x + 0.8 * y for x, y in zip(units[i], units[(i + 1) % 5], strict=True)]) for i in range(5)
-        ]
+        return [unit([0.2 * x + 0.8 * y for x, y in zip(units[i], units[(i + 1) % 5], strict=True)]) for i in range(5)]
 
     def loop(z1: list, z2: list) -> float:
         total = 0.0
@@ -334,9 +335,23 @@ def test_texts_are_equal_by_their_ids_whatever_the_padding() -> None:
     assert equal_texts(a, b).tolist() == expected
 
 
+@pytest.mark.parametrize("left_out", [False, True])
+@pytest.mark.slow
+def test_a_run_has_the_option_of_its_settings(tmp_path: Path, left_out: bool) -> None:
+    """The first loss of a run over the whole corpus, without dropout, is the method's own of one batch."""
+    about: dict[str, Any] = {"batch_size": 5, "dropout": 0.0, "max_steps": 1, "leave_out_duplicates": left_out}
+    trained = train(SimCSE(), TWICE, "wiki-tiny", store=tmp_path, device="cpu", **about)
+    encoder = encoder_for(SimCSE(), dropout=0.0).train()
+    modules = SimCSE().modules(encoder, generator_for(trained.run.seed, "modules"))
+    batch = replace(make_batch(SimCSE(), TWICE, encoder), leave_out_duplicates=left_out)
+    expected = SimCSE().loss(encoder, batch, modules, {}).total.item()
+    ((_, found),) = trained.history.curves["loss"]
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("name", ["ct", "isbert"])
 def test_a_method_without_such_negatives_refuses_the_option_before_training(name: str) -> None:
     about: dict[str, Any] = {"backbone": Pretrained("wiki-tiny"), "corpus": Corpus("synthetic", 100)}
     pooling = "ngrams" if name == "isbert" else "cls"
-    with pytest.raises(ValueError, match=f"method {name}.*leave_out_duplicates"):
+    with pytest.raises(ValueError, match=rf"method {name}.*leave_out_duplicates"):
         Run(method=METHODS[name](), pooling=pooling, leave_out_duplicates=True, **about)

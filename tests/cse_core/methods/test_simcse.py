@@ -87,7 +87,7 @@ def test_the_columns_of_examples_are_the_sentences_cut_to_the_length() -> None:
 
 def test_a_weight_without_hard_negatives_is_refused() -> None:
     views = [drawn(4, 3, seed=seed) for seed in range(2)]
-    with pytest.raises(ValueError, match="hard_negative_weight.*three columns"):
+    with pytest.raises(ValueError, match=r"hard_negative_weight.*three columns"):
         loss_of(views, hard_negative_weight=1.0)
 
 

@@ -101,6 +101,7 @@ def test_mocoses_schedule_is_as_long_as_its_training() -> None:
     assert {name: run.method.momentum_steps for name, run in found.items()} == {  # ty: ignore[missing-attribute]
         "quickstart": 8192 // 64,
         "small": 16_384 // 64,
+        "minilm": 160,
         "small-1m": 15_000,
         "paper": 15_000,
     }

@@ -87,5 +87,5 @@ def test_a_line_from_before_that_is_too_short_is_damage(tmp_path: Path) -> None:
 
 def test_a_run_of_an_unknown_scale_is_refused(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text(OLD + LINES.replace("b,small", "b,smal"))
-    with pytest.raises(ValueError, match=r"runs\.csv: run b has the scale 'smal'; expected own, paper"):
+    with pytest.raises(ValueError, match=r"runs\.csv: run b has the scale 'smal'; expected minilm, own, paper"):
         csv_record.read_results("small", tmp_path)

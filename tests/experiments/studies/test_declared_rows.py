@@ -60,7 +60,7 @@ ONE_SEED |= {"rankencoder-lambda", "compcse-figure4"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SCALES)
+@pytest.mark.parametrize("name", [name for name in SCALES if name != "minilm"])
 def test_every_row_has_the_seeds_of_its_backbone(name: str) -> None:
     for one in choose_studies(["quickstart" if name == "quickstart" else "all"], name):
         for row in one.rows:
@@ -129,7 +129,7 @@ def test_untrained_rows_are_scored_as_the_papers_name_them(name: str) -> None:
 
 
 @pytest.mark.parametrize("table", ["rankcse-table2", "whitenedcse-table1"])
-@pytest.mark.parametrize("name", SCALES)
+@pytest.mark.parametrize("name", [name for name in SCALES if name != "minilm"])
 def test_what_is_fitted_says_on_what_and_test_sentences_are_in_no_comparison(table: str, name: str) -> None:
     (study,) = choose_studies([table], name)
     fitted = {row.label: row for row in study.rows if isinstance(row.scorer, Whitened | Flowed) and row.encoder}

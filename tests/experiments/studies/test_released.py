@@ -18,7 +18,7 @@ from experiments.results import csv_record
 from experiments.results.released_verdicts import compare, outcome_of, summary
 from experiments.schema.recipes import BACKBONES
 from experiments.schema.study import Row, Study
-from experiments.studies.catalogue import choose_studies, names_at
+from experiments.studies.catalogue import AT_SMALL, choose_studies, names_at
 from tests.support.hub_server import hub_environment, hub_server
 
 ROOT = Path(__file__).parents[3]
@@ -68,7 +68,7 @@ def test_they_have_a_scale_of_their_own_that_no_other_study_has() -> None:
         "released"
     }
     assert names_at("released") == ["released"]
-    assert names_at("small") == ["all", "pilots", "plan"]
+    assert names_at("small") == ["all", "pilots", "plan", *AT_SMALL]
     with pytest.raises(
         ValueError, match="scale released: expected the studies released-sts, released-transfer, got rank"
     ):

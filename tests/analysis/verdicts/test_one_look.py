@@ -1,0 +1,104 @@
+"""Verdicts of the second plan: Welch's and the paired t test by scipy, Holm over a stage, one look with all seeds."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy
+
+from analysis.cells import Cell, Results
+from analysis.report.plan_tables import one_look_grid
+from analysis.verdicts.one_look import judge_stage
+from experiments.schema.contrasts import EXPLORATORY, SECOND, Contrast
+from experiments.schema.study import Row, Study
+
+Scores = Mapping[str, np.ndarray]
+SEEDS = range(301, 309)
+
+
+def stage(scores: Scores, study: Study, *contrasts: Contrast, missing: int = 0) -> Results:
+    """Return results of rows with these scores; the first row lacks its last `missing` seeds."""
+    rows = tuple(Row(label=label, encoder=study.rows[0].encoder, seeds=tuple(SEEDS)) for label in scores)
+    shown = replace(study, rows=rows, comparisons=(), contrasts=contrasts)
+    cells = {}
+    for label, values in scores.items():
+        kept = dict(zip(SEEDS, map(float, values), strict=True))
+        gone = tuple(SEEDS)[-missing:] if missing and label == next(iter(scores)) else ()
+        for column in ("sts_avg", "sts_disjoint_avg"):
+            here = {seed: score - (column != "sts_avg") for seed, score in kept.items() if seed not in gone}
+            cells[label, column] = Cell(
+                row=label,
+                column=column,
+                provenance="",
+                scores=here,
+                missing=gone,
+                published=None,
+                published_std=None,
+                published_runs=1,
+            )
+    return Results(study=shown, cells=cells, lines=None)  # ty: ignore[invalid-argument-type]
+
+
+def contrast(subject: str, plus: str, minus: str, **more: object) -> Contrast:
+    about = {"subject": subject, "family": "toys", "kind": SECOND, "margin": 0.5} | more
+    return Contrast(plus=(plus,), minus=(minus,), **about)  # ty: ignore[invalid-argument-type]
+
+
+@pytest.fixture
+def scores() -> Scores:
+    draw = np.random.default_rng(0)
+    base = draw.normal(55, 0.3, len(SEEDS))
+    return {
+        "up": base + 1 + draw.normal(0, 0.2, len(SEEDS)),
+        "same": base + draw.normal(0, 0.2, len(SEEDS)),
+        "down": draw.normal(53, 0.3, len(SEEDS)),
+        "wild": draw.normal(55, 3.0, len(SEEDS)),
+        "base": base,
+    }
+
+
+def test_primaries_have_scipys_tests_corrected_by_holm_over_the_stage(study: Study, scores: Scores) -> None:
+    contrasts = [
+        contrast("A1", "up", "base", paired=True),
+        contrast("A2", "same", "base", paired=True),
+        contrast("A3", "down", "base"),
+        contrast("A4", "wild", "base"),
+    ]
+    ignored = contrast("A1", "wild", "down", kind=EXPLORATORY)
+    other = contrast("D1", "wild", "down")
+    judged = judge_stage([stage(scores, study, *contrasts, ignored, other)], "A")
+    assert [verdict.verdict for verdict in judged] == ["better", "equivalent", "worse", "inconclusive"]
+    base = scores["base"]
+    tests = [
+        scipy.stats.ttest_rel(scores["up"], base),
+        scipy.stats.ttest_rel(scores["same"], base),
+        scipy.stats.ttest_ind(scores["down"], base, equal_var=False),
+        scipy.stats.ttest_ind(scores["wild"], base, equal_var=False),
+    ]
+    ordered = sorted(range(4), key=lambda i: tests[i].pvalue)
+    adjusted: dict[int, float] = {}
+    for place, i in enumerate(ordered):
+        before = adjusted[ordered[place - 1]] if place else 0.0
+        adjusted[i] = min(1.0, max(before, (4 - place) * tests[i].pvalue))
+    assert [verdict.difference_p for verdict in judged] == pytest.approx([adjusted[i] for i in range(4)])
+    shifted = [
+        scipy.stats.ttest_rel(scores["same"] - s, base, alternative=a) for s, a in ((0.5, "less"), (-0.5, "greater"))
+    ]
+    assert judged[1].equivalence_p == pytest.approx(4 * max(test.pvalue for test in shifted))
+
+
+def test_a_primary_that_lacks_a_seed_is_not_run_and_still_counts(study: Study, scores: Scores) -> None:
+    contrasts = [contrast("A1", "up", "base"), contrast("A2", "down", "base")]
+    absent, whole = judge_stage([stage(scores, study, *contrasts, missing=1)], "A")
+    assert (absent.verdict, absent.reason, absent.estimate) == ("not run yet", "up: 7 of 8 seeds", None)
+    test = scipy.stats.ttest_ind(scores["down"], scores["base"], equal_var=False)
+    assert whole.difference_p == pytest.approx(2 * test.pvalue)
+
+
+def test_the_table_has_the_effect_on_disjoint_pairs(study: Study, scores: Scores) -> None:
+    primary = contrast("A1", "up", "base", paired=True)
+    apart = replace(primary, kind=EXPLORATORY, column="sts_disjoint_avg")
+    (line,) = one_look_grid([stage(scores, study, primary, apart)], "A").rows
+    mean = (scores["up"] - scores["base"]).mean()
+    assert (line[0], line[2], line[4], line[6], line[-1]) == ("A1", f"+{mean:.2f}", f"+{mean:.2f}", "8", "better")

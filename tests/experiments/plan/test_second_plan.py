@@ -1,0 +1,76 @@
+"""The second plan: its contrasts, the teachers' seeds, and that it is older than its runs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.plan.second_plan import TEACHER_SEEDS
+from experiments.results import csv_record
+from experiments.schema.contrasts import SECOND
+from experiments.schema.scales import PLANNED_SEEDS
+from experiments.studies.catalogue import EVERYTHING, choose_studies, names_at
+from tests.support.plan_age import page_in_history, younger_contrasts
+
+STAGE_A = ["plan2-whitening", "plan2-teachers", "plan2-ranks"]
+ROOT = Path(__file__).parents[3]
+
+
+def test_stage_a_has_four_primaries_with_one_margin() -> None:
+    contrasts = [each for study in choose_studies(STAGE_A, "small") for each in study.contrasts]
+    assert [each.subject for each in contrasts if each.kind == SECOND] == ["A1", "A2", "A3", "A4"]
+    assert {each.margin for each in contrasts} == {0.5}
+    for each in contrasts:  # every gain also on disjoint pairs
+        assert replace(each, kind="exploratory", column="sts_disjoint_avg") in contrasts
+
+
+def test_students_have_teachers_of_two_or_three_seeds_in_turn() -> None:
+    (study,) = choose_studies(["plan2-teachers"], "small")
+    students = [row for row in study.rows if row.teacher_seeds]
+    assert len(students) == 8
+    for row in students:
+        runs = row.runs()
+        assert [run.seed for run in runs] == list(PLANNED_SEEDS[:10])
+        taught_by = [teacher.seed for run in runs for teacher in run.nested()]
+        medium = "wiki-medium" in row.label
+        assert taught_by == ([42, 1] * 5 if medium else [*TEACHER_SEEDS * 3, TEACHER_SEEDS[0]])
+        assert {teacher.backbone.name for run in runs for teacher in run.nested()} == {
+            "wiki-medium" if medium else "wiki-tiny"
+        }
+
+
+def test_its_studies_have_a_scale_of_their_own() -> None:
+    for scale in ("small", "paper"):
+        scales = {study.name: study.scale.name for study in choose_studies(["plan2"], scale)}
+        assert scales.pop("plan2-quality") == "minilm"
+        assert set(scales.values()) == {"small"}
+    assert names_at("minilm") == ["plan2-quality"]
+    assert not any(name.startswith("plan2") for name in names_at("paper"))
+
+
+def test_stage_d_compares_each_paper_and_composition_with_its_rival() -> None:
+    (study,) = choose_studies(["plan2-quality"], "minilm")
+    primaries = {each.subject: (*each.plus, *each.minus) for each in study.contrasts if each.kind == SECOND}
+    assert primaries == {
+        "D1": ("ListNet", "SimCSE"),
+        "D2": ("RankEncoder", "SimCSE"),
+        "D3": ("WhitenedCSE, dropout views", "SimCSE"),
+        "D4": ("CompCSE", "SimCSE"),
+        "D5": ("CompCSE", "two random crops"),
+    }
+    assert {(run.backbone.name, run.max_steps) for row in study.rows for run in row.runs()} == {
+        ("minilm-remasked", 160)
+    }
+    assert {row.seeds for row in study.rows} == {PLANNED_SEEDS[:10]}
+
+
+@pytest.mark.slow
+def test_the_second_plan_is_older_than_its_runs() -> None:
+    """Rows that another study declares too may be older: the plan says which."""
+    others = {
+        key for study in choose_studies(list(EVERYTHING), "small") for row in study.rows for key in row.keys().values()
+    }
+    page_at = page_in_history(ROOT, "experiments/PLAN2.md")
+    for study in choose_studies([*STAGE_A, "plan2-quality"], "small"):
+        results = csv_record.read_results(study.scale.name)
+        assert younger_contrasts([study], results[~results["key"].isin(others)], page_at) == []
