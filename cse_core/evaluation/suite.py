@@ -152,7 +152,8 @@ def evaluate(
     """Score an encoder on tasks; a task that fails does not stop the others.
 
     All sets and a scorer's corpus are read before anything is embedded, so that a damaged file costs nothing; then
-    every distinct sentence of all tasks is embedded once. Tasks that only state facts of the sets embed nothing.
+    every distinct sentence of all tasks is embedded once: first those of recorded tasks, so that their bits do not
+    depend on other tasks. Tasks that only state facts of the sets embed nothing.
     """
     tasks = _look_up(names)
     check_scorer(scorer, tasks)
