@@ -172,7 +172,7 @@ def test_a_margin_stays_and_copies_go() -> None:
         return total / 5
 
     views = views_of(2, 3)
-    check(arc_con(*views, T, 10.0, left_out=SAME), loop, views)
+    check(arc_con(views[0], views[1], T, 10.0, left_out=SAME), loop, views)
 
 
 @pytest.mark.parametrize("printed", [False, True])

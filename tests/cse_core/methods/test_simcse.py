@@ -69,7 +69,7 @@ def test_the_encoder_reads_each_column_once_with_the_head_over_it() -> None:
     encoder = encoder_for(SimCSE(), dropout=0.0)
     method = SimCSE(temperature=0.1, hard_negative_weight=0.7)
     modules = method.modules(encoder, torch.Generator().manual_seed(0))
-    batch = make_batch(method, TRIPLES, encoder)  # ty: ignore[invalid-argument-type]
+    batch = make_batch(method, TRIPLES, encoder)
     assert list(batch.columns) == ["text", "positive", "negative"]
     views = [modules["head"](encoder.encode(list(column))).tolist() for column in zip(*TRIPLES, strict=True)]
     found = method.loss(encoder, batch, modules, {}).total.item()
@@ -78,10 +78,10 @@ def test_the_encoder_reads_each_column_once_with_the_head_over_it() -> None:
 
 def test_the_columns_of_examples_are_the_sentences_cut_to_the_length() -> None:
     encoder = wiki_tiny()
-    columns = SimCSE().examples(TRIPLES, encoder.tokenizer, 5)  # ty: ignore[invalid-argument-type]
+    columns = SimCSE().examples(TRIPLES, encoder.tokenizer, 5)
     for name, texts in zip(("text", "positive", "negative"), zip(*TRIPLES, strict=True), strict=True):
         assert columns[name] == encoder.tokenizer(list(texts), truncation=True, max_length=5)["input_ids"]
-    pairs = SimCSE().examples([row[:2] for row in TRIPLES], encoder.tokenizer, 5)  # ty: ignore[invalid-argument-type]
+    pairs = SimCSE().examples([row[:2] for row in TRIPLES], encoder.tokenizer, 5)
     assert pairs == {name: columns[name] for name in ("text", "positive")}
 
 
@@ -118,7 +118,7 @@ def test_pairs_teach_what_they_say() -> None:
     triples = [(word, words[(i + 1) % 8], words[(i + 2) % 8]) for i, word in enumerate(words)]
     method = SimCSE()
     modules = method.modules(encoder, torch.Generator().manual_seed(0))
-    batch = make_batch(method, triples, encoder)  # ty: ignore[invalid-argument-type]
+    batch = make_batch(method, triples, encoder)
     optimizer = torch.optim.AdamW([*encoder.parameters(), *modules.parameters()], lr=1e-3)
     encoder.train()
     first = None
