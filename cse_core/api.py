@@ -117,14 +117,19 @@ def train(
 
 
 def make_batch(
-    method: Method, sentences: Sequence[str], encoder: Encoder, *, max_length: int = 32, seed: int = 0
+    method: Method,
+    sentences: Sequence[str] | Sequence[tuple[str, ...]],
+    encoder: Encoder,
+    *,
+    max_length: int = 32,
+    seed: int = 0,
 ) -> Batch:
-    """Return sentences as the batch that `method.loss` takes, on the encoder's device.
+    """Return sentences, or tuples of columns, as the batch that `method.loss` takes, on the encoder's device.
 
     Texts are cut to `max_length` tokens. `seed` is that of the batch's own random numbers (masked words, ties of
     ListMLE): pass the step, so that they differ from one to the next.
     """
-    columns = method.examples(sentences, encoder.tokenizer, max_length)
+    columns = method.examples(cast(Any, sentences), encoder.tokenizer, max_length)
     padded = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
     tokens = {name: Tokens(part.ids.to(encoder.device), part.mask.to(encoder.device)) for name, part in padded.items()}
     rows = len(next(iter(columns.values())))

@@ -122,6 +122,7 @@ class Run:
     schedule: str = "linear"  # of the learning rate
     weight_decay: float = 0.0  # of all but biases and the scales of normalisations
     max_steps: int = 0  # training ends after these, the learning rate at zero; 0: after all epochs
+    leave_out_duplicates: bool = False  # of an example's sentence, from its negatives in the same batch
 
     def __post_init__(self) -> None:
         for name in ("epochs", "eval_steps"):
@@ -149,6 +150,13 @@ class Run:
             raise ValueError(f"warmup needs the schedule linear, got {self.schedule}")
         check_pooling(self.pooling, self.template)
         check_columns(self.method, self.corpus.columns)
+        weight = getattr(self.method, "hard_negative_weight", 0.0)
+        if weight and len(self.corpus.columns) < 3:
+            raise ValueError(f"hard_negative_weight {weight} needs a corpus of three columns, got {self.corpus}")
+        if self.leave_out_duplicates and not getattr(innermost(self.method), "leaves_out_duplicates", False):
+            raise ValueError(
+                f"method {self.method.name}: its loss can't leave duplicates out, got leave_out_duplicates=True"
+            )
         if self.pooling in NGRAM_POOLINGS and (name := innermost(self.method).name) != "isbert":
             raise ValueError(f"the pooling {self.pooling} has weights, which only isbert trains; got {name}")
 
@@ -182,7 +190,8 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """Return every field by name, flat, for people: method fields first, nested values by their own names."""
-        left_out = {"method"} if self.max_steps else {"method", "max_steps"}  # which only runs cut short have
+        unusual = ("max_steps", "leave_out_duplicates")  # shown where they are set
+        left_out = {"method", *(name for name in unusual if not getattr(self, name))}
         named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return (
             {"method": self.method.name} | _readable_fields(self.method) | {k: _readable(v) for k, v in named.items()}

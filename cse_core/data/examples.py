@@ -12,7 +12,7 @@ import pyarrow as pa
 from cse_core.data.arrow_cache import arrow_table, cache_folder
 from cse_core.data.batches import by_size
 from cse_core.data.corpora import lines_hash, read_source, sentences
-from cse_core.method import Method, innermost, single_column
+from cse_core.method import Method, innermost, single_column, text_columns
 from cse_core.run import Corpus, canonical, key_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def examples(
             "lines": corpus.lines,
             "tokenizer": _tokenizer_hash(tokenizer),
             "max_length": max_length,
-            "examples": "single_column" if type(maker).examples is single_column else canonical(maker),
+            "examples": "single_column" if type(maker).examples in (single_column, text_columns) else canonical(maker),
         }
     )
 

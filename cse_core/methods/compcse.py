@@ -114,6 +114,7 @@ class CompCSE:
 
     name: ClassVar[str] = "compcse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05
     parts: int = 2
@@ -220,7 +221,7 @@ class CompCSE:
             anchor, *states = encode(batch["anchor"], *parts)
             views = (modules["head"](anchor), self._compose(states, modules))
         rows, columns = views[::-1] if self.side == "anchor" else views
-        contrastive = info_nce(rows, columns, self.temperature, dims=self.dims)
+        contrastive = info_nce(rows, columns, self.temperature, dims=self.dims, left_out=batch.duplicates)
         return Loss(contrastive, {"contrastive": contrastive}, (rows, columns))
 
     def _compose(self, states: Sequence[Float[Tensor, "n d"]], modules: nn.ModuleDict) -> Float[Tensor, "n d"]:

@@ -140,6 +140,7 @@ class DiffCSE:
 
     name: ClassVar[str] = "diffcse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05
     head: str = "batch_norm"
@@ -174,7 +175,7 @@ class DiffCSE:
         """Return InfoNCE between the views plus the weighted loss of detecting replaced words, given each view."""
         text = batch["text"]
         z1, z2 = self._project(modules["head"], *encode(text, text))
-        contrastive = info_nce(z1, z2, self.temperature)
+        contrastive = info_nce(z1, z2, self.temperature, left_out=batch.duplicates)
         if not self.detection_weight:
             return Loss(contrastive, {"contrastive": contrastive}, (z1, z2))
         both = Tokens(text.ids.repeat(2, 1), text.mask.repeat(2, 1))

@@ -158,6 +158,7 @@ class RankCSE:
 
     name: ClassVar[str] = "rankcse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
 
     teachers: tuple[Teacher, ...] = ()
     rank: str = "list_net"  # "mse" uses no temperature
@@ -218,7 +219,7 @@ class RankCSE:
         }
         terms: dict[str, Tensor] = {}
         if weights["contrastive"]:
-            terms["contrastive"] = info_nce(z1, z2, self.temperature)
+            terms["contrastive"] = info_nce(z1, z2, self.temperature, left_out=batch.duplicates)
         if weights["consistency"] or weights["rank"]:
             similarity = cosine_matrix(z1, z2)
         if weights["consistency"]:

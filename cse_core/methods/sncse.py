@@ -52,6 +52,7 @@ class SNCSE:
 
     name: ClassVar[str] = "sncse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05
     first: str = TEMPLATES[0]  # of anchors, and at test
@@ -105,7 +106,7 @@ class SNCSE:
         """Return InfoNCE between anchors and positives plus the weighted margin loss of the negations."""
         states = encode(batch["anchor"], batch["positive"], batch["negation"])
         anchor, positive, negation = (modules["head"](h) for h in states)
-        contrastive = info_nce(anchor, positive, self.temperature)
+        contrastive = info_nce(anchor, positive, self.temperature, left_out=batch.duplicates)
         margin = soft_negative(anchor, positive, negation, self.nearest, self.farthest)
         terms = {"contrastive": contrastive, "margin": margin}
         return Loss(contrastive + self.margin_weight * margin, terms, (anchor, positive))

@@ -30,6 +30,15 @@ class ForeignEncoder:
     def __init__(self, model: HasEncode, name: str = "") -> None:
         self.model, self.name = model, name or type(model).__name__
 
+    def tokenise(self, sentences: Sequence[str]) -> Sequence[str] | Sequence[list[int]]:
+        """Return what tells equal texts: ids by the tokenizer of a sentence-transformers model, else the texts."""
+        from transformers import PreTrainedTokenizerBase  # lazy: slow import
+
+        tokenizer, limit = getattr(self.model, "tokenizer", None), getattr(self.model, "max_seq_length", None)
+        if not isinstance(tokenizer, PreTrainedTokenizerBase):
+            return sentences
+        return tokenizer(list(sentences), truncation=limit is not None, max_length=limit, verbose=False)["input_ids"]
+
     def encode(
         self, sentences: Sequence[str], *, progress: Callable[[int], object] | None = None
     ) -> Float[Tensor, "n d"]:

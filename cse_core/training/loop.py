@@ -113,12 +113,22 @@ class Loop:
         check_named_inputs(run.method, store, data, f"run {run.key}")
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data, progress)
         _check_examples(run, table, self.encoder)
-        self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
+        self.batches = Batches(
+            table,
+            run.batch_size,
+            seed=run.seed,
+            pad_id=self.encoder.pad_id,
+            device=device,
+            leave_out_duplicates=run.leave_out_duplicates,
+        )
         source = TargetEncoder(table, self.encoder, store, corpus=run.corpus, data=data, device=device, report=progress)
         self.targets = run.method.targets(source).on(device)
+        for text in self.targets.warnings:
+            logger.warning("run %s: %s", run.key, text)
         all_steps = run.epochs * self.batches.per_epoch
         steps = min(all_steps, run.max_steps or all_steps)
-        self.history = History(steps=steps, data=content, warnings=self._precision_warnings())
+        warnings = [*self._precision_warnings(), *self.targets.warnings]
+        self.history = History(steps=steps, data=content, warnings=warnings)
         self.snapshots = snapshot_steps(self.rules, self.history.steps)
         self.dev = self._load_dev_sets(data)
         parts = nn.ModuleList([self.encoder, self.modules]).train()

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cse_core.data.corpora import corpus_of_file
+from cse_core.data import synthetic
+from cse_core.data.corpora import COLUMNS, corpus_of_file
 from cse_core.evaluation.scorers import Scorer, Whitened
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
@@ -34,6 +35,8 @@ def read_corpus(name: str, lines: int | None, columns: Sequence[str] = ()) -> Co
             f"--corpus {name}: no such file; for a corpus of the data folder, such as wiki_sentences_1m, "
             "give --corpus-lines too"
         )
+    if name == synthetic.TRIPLES:
+        columns = columns or COLUMNS
     return Corpus(name, lines, columns=tuple(columns))
 
 

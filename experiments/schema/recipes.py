@@ -46,7 +46,13 @@ def recipe_for(recipes: Mapping[Any, Recipe], key: Any) -> Recipe:
     return recipes[key]
 
 
-simcse_run = as_published(simcse.PUBLISHED)
+def simcse_run(scale: Scale, backbone: str, **fields: Any) -> Run | None:
+    """Return a SimCSE run, with the supervised settings if the scale's corpus has positives in a second column."""
+    if backbone not in scale.backbones:
+        return None
+    supervised = len(scale.corpus.columns) > 1
+    key = ("supervised", backbone) if supervised else backbone
+    return scale.run(recipe_for(simcse.PUBLISHED, key), backbone, **fields)
 
 
 def teachers(scale: Scale, backbone: str) -> tuple[Teacher, ...]:
@@ -155,6 +161,7 @@ def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -
 
 # Most methods need only their recipes; the last seven also need runs of other methods, or other sentences.
 RUNS: dict[str, MakeRun] = {name: as_published(kind.recipes()) for name, kind in METHODS.items()} | {
+    "simcse": simcse_run,
     "rankcse": rankcse_run,
     "rankencoder": rankencoder_run,
     "mlm": mlm_run,

@@ -27,7 +27,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cse_core.functional.contrastive import cosine_matrix
+from cse_core.functional.contrastive import cosine_matrix, without
 from cse_core.method import (
     Batch,
     Encode,
@@ -73,12 +73,13 @@ def arc_con(
     temperature: float,
     margin_degrees: float,
     form: str = "exact",
+    left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return L_arc; 0 for a single sentence, which has no negatives."""
+    """Return L_arc, without the negatives `left_out`; 0 for a single sentence, which has no negatives."""
     cosines = cosine_matrix(z1, z2)
     if margin_degrees:
         cosines = cosines.diagonal_scatter(add_margin(cosines.diagonal(), margin_degrees, form))
-    return F.cross_entropy(cosines / temperature, torch.arange(len(z1), device=z1.device))
+    return F.cross_entropy(without(cosines / temperature, left_out), torch.arange(len(z1), device=z1.device))
 
 
 def disorder(h: Float[Tensor, "n d"], light: Float[Tensor, "n d"], heavy: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
@@ -139,6 +140,7 @@ class ArcCSE:
 
     name: ClassVar[str] = "arccse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05
     margin_degrees: float = 10.0
@@ -186,7 +188,7 @@ class ArcCSE:
         """Contrast two dropout views under the margin and, without dropout, order masked versions of long sentences."""
         text = batch["text"]
         z1, z2 = (modules["head"](h) for h in encode(text, text))
-        arc = arc_con(z1, z2, self.temperature, self.margin_degrees, self.margin_form)
+        arc = arc_con(z1, z2, self.temperature, self.margin_degrees, self.margin_form, batch.duplicates)
         if not self.triplet_weight:
             return Loss(arc, {"contrastive": arc}, (z1, z2))
         words: Any = modules["words"]

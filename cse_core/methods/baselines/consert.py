@@ -70,6 +70,7 @@ class ConSERT:
 
     name: ClassVar[str] = "consert"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.1
     first: str = "feature_cutoff"
@@ -121,7 +122,7 @@ class ConSERT:
         if self.head == "tanh":
             r1, r2 = modules["head"](r1), modules["head"](r2)
         contrast = nt_xent if self.contrast == "both_views" else info_nce
-        contrastive = contrast(r1, r2, self.temperature)
+        contrastive = contrast(r1, r2, self.temperature, left_out=batch.duplicates)
         return Loss(contrastive, {"contrastive": contrastive}, (r1, r2))
 
 

@@ -90,6 +90,7 @@ class ESimCSE:
 
     name: ClassVar[str] = "esimcse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05
     repetition: float = 0.32
@@ -147,7 +148,7 @@ class ESimCSE:
         z1, z2 = (head(h) for h in encode(text, batch["repeated"] if self.repetition else text))
         queue: Any = dict(modules.items()).get("queue")
         negatives = queue.newest if queue is not None and len(queue.newest) else None
-        contrastive = info_nce(z1, z2, self.temperature, negatives)
+        contrastive = info_nce(z1, z2, self.temperature, negatives, left_out=batch.duplicates)
         if queue is not None:
             slow: Any = modules["slow"]
             slow.update(self.momentum)

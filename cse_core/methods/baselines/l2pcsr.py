@@ -90,6 +90,7 @@ class L2PCSR:
 
     name: ClassVar[str] = "l2pcsr"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05
     initial: Run | Pretrained | None = None  # whose weights training starts from; None: the backbone's
@@ -137,7 +138,7 @@ class L2PCSR:
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """Contrast two dropout views whose lower states are weakened where that makes the contrast hardest."""
-        text, head = batch["text"], modules["head"]
+        text, head, left_out = batch["text"], modules["head"], batch.duplicates
         n, t = text.ids.shape
         rows = 2 * n if self.views == "both" else n
         width: int = head[0].in_features  # ty: ignore[not-subscriptable]
@@ -154,7 +155,7 @@ class L2PCSR:
             return z1, z2
 
         scores = attack(
-            lambda tokens, features: info_nce(*views(tokens, features), self.temperature),
+            lambda tokens, features: info_nce(*views(tokens, features), self.temperature, left_out=left_out),
             *drawn,
             threshold=self.threshold,
             steps=self.steps,
@@ -163,7 +164,7 @@ class L2PCSR:
         )
         tokens, features = (binarize(part, self.threshold) for part in scores)
         z1, z2 = views(tokens, features)
-        contrastive = info_nce(z1, z2, self.temperature)
+        contrastive = info_nce(z1, z2, self.temperature, left_out=left_out)
         terms = {"contrastive": contrastive} | self._shares_dropped(text, tokens, features, specials)
         return Loss(contrastive, terms, (z1, z2))
 

@@ -35,6 +35,14 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return math.fsum(x * y for x, y in zip(a, b, strict=True))
 
 
+def test_sentences_that_share_a_row_of_the_corpus_tie() -> None:
+    a, b, corpus = draw(5, 4, 0), draw(5, 4, 1), draw(6, 4, 2)
+    places = torch.tensor([0, 3, 3, 1, 5, 2, 3, 4, 4, 0])
+    found = pair_rank_similarity(a, b, corpus, places=places)
+    expected = [rho(x, y, corpus[places]) for x, y in zip(a, b, strict=True)]
+    assert found.tolist() == pytest.approx(expected, abs=1e-12)
+
+
 def rho(a: torch.Tensor, b: torch.Tensor, corpus: torch.Tensor) -> float:
     """Spearman's rho of two vectors' cosines with the corpus."""
     first, second = ([dot(v, c) / math.hypot(*c) for c in corpus.tolist()] for v in (a.tolist(), b.tolist()))
