@@ -1,10 +1,35 @@
 """Check values of options before anything starts; errors name the option, what is expected and the value."""
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import torch
+from tyro.constructors import PrimitiveConstructorSpec
 
 DEVICES = ("cpu", "cuda")
+
+
+def one_or_more(kind: type[str | int]) -> PrimitiveConstructorSpec[tuple[Any, ...]]:
+    """Return how tyro reads the values of an option: there must be one, so that none is never taken for not given."""
+
+    def read(words: list[str]) -> tuple[Any, ...]:
+        if not words:
+            raise ValueError("expected at least one value, got none")
+        return tuple(map(kind, words))
+
+    word = {str: "STR", int: "INT"}[kind]
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=f"{word} [{word} ...]",
+        instance_from_str=read,
+        is_instance=lambda values: isinstance(values, tuple),
+        str_from_instance=lambda values: list(map(str, values)),
+    )
+
+
+Words = Annotated[tuple[str, ...], one_or_more(str)]
+Numbers = Annotated[tuple[int, ...], one_or_more(int)]
 
 
 def at_least(least: float, **options: float | None) -> None:

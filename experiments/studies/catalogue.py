@@ -6,7 +6,7 @@ from pathlib import Path
 from cse_core.lookup import look_up, unknown
 from experiments.plan import ladder, pilots, plan_objectives, plan_orders, plan_rankcse, plan_rankencoder
 from experiments.schema.scales import RELEASED, SCALES
-from experiments.schema.study import Study, StudyAt
+from experiments.schema.study import Scale, Study, StudyAt
 from experiments.storage.record_folders import is_own_study
 from experiments.studies import (
     baselines,
@@ -58,8 +58,12 @@ STUDIES: dict[str, StudyAt] = {
 
 def names_at(scale_name: str) -> list[str]:
     """Return names of all studies at a scale."""
-    fixed = [name for name, scale in OWN_SCALES.items() if scale.name == scale_name]
-    return fixed[:1] or list(EVERYTHING)
+    return list(fixed_at(scale_name)) or list(EVERYTHING)
+
+
+def fixed_at(scale_name: str) -> tuple[str, ...]:
+    """Return the name of all studies that have this scale of their own, quickstart's or that of `released`, if any."""
+    return tuple(name for name, scale in OWN_SCALES.items() if scale.name == scale_name)[:1]
 
 
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
@@ -87,7 +91,16 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     others = [name for name in chosen if name not in OWN_SCALES]
     if others and scale is RELEASED:
         raise ValueError(f"scale released: expected the studies {', '.join(released.STUDIES)}, got {others[0]}")
-    return [study(OWN_SCALES.get(name, scale)) for name, study in chosen.items()]
+    return [_at(OWN_SCALES.get(name, scale), name, study) for name, study in chosen.items()]
+
+
+def _at(scale: Scale, name: str, study: StudyAt) -> Study:
+    try:
+        return study(scale)
+    except (ValueError, LookupError) as error:
+        if is_own_study(name):
+            raise
+        raise ValueError(f"study {name}: the scale {scale.name} lacks what it compares ({error})") from error
 
 
 def single(name: str, scale_name: str) -> Study:
