@@ -1,7 +1,6 @@
 """Check values of options before anything starts; errors name the option, what is expected and the value."""
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import torch
