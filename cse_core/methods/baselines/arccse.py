@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from cse_core.data.augmentation import wordpieces
 from cse_core.functional.contrastive import cosine_matrix
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
 from cse_core.methods.mlm import Masking
 
@@ -128,6 +129,7 @@ class ArcCSE:
 
     name: ClassVar[str] = "arccse"
     version: ClassVar[int] = 1
+    choices: ClassVar[Choices] = {"margin_form": ("exact", "easy", "monotone")}
 
     temperature: float = 0.05
     margin_degrees: float = 10.0
@@ -154,9 +156,7 @@ class ArcCSE:
         check("triplet_margin", self.triplet_margin, lambda m: m >= 0, "zero or positive")
         if not 0 < self.light < self.heavy <= 1:
             raise ValueError(f"masked shares must be 0 < light < heavy <= 1, got {self.light} and {self.heavy}")
-        forms = ("exact", "easy", "monotone")
-        if self.margin_form not in forms:
-            raise ValueError(f"margin_form must be one of {', '.join(forms)}, got {self.margin_form!r}")
+        check_choices(self)
 
     @property
     def substituted(self) -> str:
