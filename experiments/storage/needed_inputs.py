@@ -63,7 +63,8 @@ def missing(inputs: Collection[Input], data: Path | None) -> dict[Input, Excepti
     """Return the error of each input that can't be read: all are read, but encoders of the hub only looked for."""
     encoders = [each for each in inputs if isinstance(each, Pretrained)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        errors = dict(zip(encoders, pool.map(lambda each: _error(partial(weight_bytes, each)), encoders), strict=True))
+        found = pool.map(lambda each: _error(partial(weight_bytes, each)), encoders)
+        errors: dict[Input, Exception | None] = dict(zip(encoders, found, strict=True))
     of_senteval = [each for each in inputs if each in SETS and each not in SYNTHETIC]
     nowhere = _error(partial(locate_senteval, data)) if of_senteval else None  # asked once: the hub may not answer
     for each in inputs:
