@@ -148,13 +148,11 @@ def _look_ahead(jobs: Sequence[Job], execution: ExecutionSettings) -> None:
     check_room(jobs, keys, execution, 1)
     sweep_report.warn_slow_precision([job.encoder for job in jobs], execution.device)
     left = [job for job in trained if job.key in keys]
-    seconds = list(expected_seconds(left, csv_record.read_results(jobs[0].scale)).values())
-    if seconds:
+    if left:
+        seconds = expected_seconds(left, csv_record.read_results(jobs[0].scale)).values()
         known = [each for each in seconds if each is not None]
-        time = (
-            "unknown before the first steps" if len(known) < len(seconds) else f"about {sweep_report.hours(sum(known))}"
-        )
-        console.print(f"{len(left)} runs to train, time: {time}")
+        time = sweep_report.hours(sum(known)) if len(known) == len(left) else "unknown before the first steps"
+        console.print(f"runs to train: {len(left)}, time: {time}")
 
 
 def untrained_scoring(run: Run, plan: Plan) -> Scoring | None:

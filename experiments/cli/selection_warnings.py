@@ -21,10 +21,9 @@ def selection_warnings(run: Run, rule: str, tasks: Sequence[str], data: Path | N
     steps = run.epochs * (run.corpus.lines // run.batch_size)
     steps = min(steps, run.max_steps or steps)
     if (scores := max(1, steps // run.eval_steps)) < FEWEST:
-        yield (
-            f"{rule} selects among {scores} dev score{'s' if scores > 1 else ''} in about {steps} steps; "
-            f"--eval-steps {max(1, steps // 10)} would give ten"
-        )
+        every = max(1, steps // 10)
+        more = f"; --eval-steps {every} gives {steps // every}" if steps >= FEWEST else ""
+        yield f"{rule} selects among {scores} dev score{'s' if scores > 1 else ''} of about {steps} steps{more}"
     seen = {pair for name in sets for pair in unordered_pairs(pairs(name, data))}
     shared = {name: [pair in seen for pair in _scored_pairs(name, data)] for name in tasks}
     named = [f"{name} ({sum(found):,} of {len(found):,} pairs)" for name, found in shared.items() if any(found)]

@@ -79,8 +79,8 @@ def rankencoder_run(
     """Return a RankEncoder run on this scale's run of a base method; `source` says whose settings it has."""
     if backbone not in scale.backbones:
         return None
-    recipe = recipe_for(rankencoder.PUBLISHED, (source, base, backbone))
     trained = look_up("method", base, RUNS)(scale, backbone)
+    recipe = recipe_for(rankencoder.PUBLISHED, (source, base, backbone))
     return scale.run(rankencoder.with_base(recipe, trained, scale.dev), backbone, **fields) if trained else None
 
 
