@@ -10,8 +10,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
+from cse_core.lookup import Choices, check_choices, not_among
 from cse_core.method import Method, innermost
 from cse_core.source import class_name
 
@@ -26,7 +27,7 @@ SCHEDULES = ("linear", "staircase")
 def check_pooling(pooling: str, template: str = "") -> None:
     """Refuse an unknown pooling, a mask without a template and a template without a mask."""
     if pooling not in (*POOLINGS, *NGRAM_POOLINGS):
-        raise ValueError(f"pooling must be one of {', '.join((*POOLINGS, *NGRAM_POOLINGS))}, got {pooling!r}")
+        raise not_among("pooling", pooling, (*POOLINGS, *NGRAM_POOLINGS))
     if (pooling == "mask") != bool(template):
         raise ValueError(f"the pooling mask and a template go together, got {pooling!r} and {template!r}")
 
@@ -104,6 +105,13 @@ class Pretrained:
 class Run:
     """One training run. Fields are declared values and never rewritten; derived values are properties."""
 
+    choices: ClassVar[Choices] = {
+        "pooling": (*POOLINGS, *NGRAM_POOLINGS),
+        "precision": PRECISIONS,
+        "optimizer": OPTIMIZERS,
+        "schedule": SCHEDULES,
+    }
+
     method: Method
     backbone: Pretrained
     corpus: Corpus
@@ -139,9 +147,7 @@ class Run:
         for name in ("dropout", "warmup"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        for name, choices in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         if not 0 <= self.weight_decay <= 1:
             raise ValueError(f"weight_decay must be in [0, 1], got {self.weight_decay}")
         if self.weight_decay and self.optimizer != "adamw":

@@ -25,7 +25,7 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from experiments.cli.command import run_command
 from experiments.cli.console import console
-from experiments.cli.options import at_least
+from experiments.cli.options import Words, at_least
 from experiments.cli.user_inputs import read_corpus, read_encoder
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
@@ -43,7 +43,7 @@ class Options:
 
     encoder: tyro.conf.Positional[str]
     """Folder, hub name or embedded backbone (wiki-tiny, -mini, -medium), glove-6b-50d, or a file of word vectors."""
-    tasks: tuple[str, ...] = ("sts",)
+    tasks: Words = ("sts",)
     """Groups (sts, sts_disjoint, dev, transfer, transfer_fast, ranking, ranking_test, geometry, neighbours, synthetic,
     sizes, gold, examples), single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...), or files of your
     own, .tsv, .csv, .jsonl or .parquet: two sentences and a score in each row."""

@@ -32,6 +32,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, check_surrounded, no_targets, tanh_head
 from cse_core.seeding import seed_for
 from cse_core.text.clauses import adjacent, clauses, overlapping, subsuming
@@ -115,6 +116,13 @@ class CompCSE:
     name: ClassVar[str] = "compcse"
     version: ClassVar[int] = 1
     leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {
+        "split_on": ("wordpieces", "words", "truncated", *RANDOM_SPLITS),
+        "compose": ("average", "sum", "first", *TWO_PART_WIDTHS),
+        "side": ("positive", "anchor", "both"),
+        "order": ("before_head", "after_head"),
+        "subsampling": ("none", *SUBSAMPLING),
+    }
 
     temperature: float = 0.05
     parts: int = 2
@@ -136,15 +144,7 @@ class CompCSE:
 
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
-        for name, choices in (
-            ("split_on", ("wordpieces", "words", "truncated", *RANDOM_SPLITS)),
-            ("compose", ("average", "sum", "first", *TWO_PART_WIDTHS)),
-            ("side", ("positive", "anchor", "both")),
-            ("order", ("before_head", "after_head")),
-            ("subsampling", ("none", *SUBSAMPLING)),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         if self.parts < 2:
             raise ValueError(f"parts must be at least 2, got {self.parts}")
         if self.parts != 2 and self.compose in TWO_PART_WIDTHS:

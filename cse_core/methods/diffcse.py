@@ -30,6 +30,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
 from cse_core.methods.mlm import Masking, language_model
 from cse_core.models.pretrained import resolve_pinned
@@ -141,6 +142,7 @@ class DiffCSE:
     name: ClassVar[str] = "diffcse"
     version: ClassVar[int] = 1
     leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {"head": ("batch_norm", "tanh")}
 
     temperature: float = 0.05
     head: str = "batch_norm"
@@ -160,8 +162,7 @@ class DiffCSE:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("detection_weight", self.detection_weight, lambda w: w >= 0, "zero or positive")
         check("mask_share", self.mask_share, lambda s: 0 < s <= 1, "in (0, 1]")
-        if self.head not in ("batch_norm", "tanh"):
-            raise ValueError(f"head must be one of batch_norm, tanh, got {self.head!r}")
+        check_choices(self)
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """Return the head and, with a detection weight, the frozen generator and the trained discriminator."""

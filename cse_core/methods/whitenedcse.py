@@ -44,6 +44,7 @@ from cse_core.functional.whitening import (
     random_rotation,
     whiten,
 )
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
 
 BY_GROUP = ("shuffled_group", "group")
@@ -102,6 +103,12 @@ class WhitenedCSE:
     name: ClassVar[str] = "whitenedcse"
     version: ClassVar[int] = 1
     leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {
+        "whitening": (*BY_GROUP, *ALL_CHANNEL_KINDS, "channel", "rotation", "none"),
+        "views": ("shared", "dropout"),
+        "objective": ("outside", "inside", "inside_printed"),
+        "variant": ("paper", "released_code"),
+    }
 
     temperature: float = 0.05
     groups: int = 384  # how many, of both group whitenings
@@ -133,14 +140,7 @@ class WhitenedCSE:
         for name, least in (("groups", 1), ("positives", 2)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        for name, choices in (
-            ("whitening", (*BY_GROUP, *ALL_CHANNEL_KINDS, "channel", "rotation", "none")),
-            ("views", ("shared", "dropout")),
-            ("objective", ("outside", "inside", "inside_printed")),
-            ("variant", ("paper", "released_code")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         _check_weights(self.weights, self.positives - 1)
         if self.whitening == "none" and self.views == "shared" and not self.feature_dropout:
             raise ValueError("whitening 'none' with views 'shared' makes identical views, which teach nothing")

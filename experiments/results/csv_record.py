@@ -110,6 +110,15 @@ def check_writable(mlruns: Path) -> None:
         ) from error
 
 
+def require(mlruns: Path, *, scores: bool) -> Path:
+    """Return the folder of a record; refuse one that is missing, and with `scores` one without any."""
+    if not mlruns.is_dir():
+        raise FileNotFoundError(f"--mlruns {mlruns}: no such folder; expected the folder of a record")
+    if scores and not any((folder_for(scale, mlruns) / RESULTS_TABLE.name).is_file() for scale in SCALES):
+        raise FileNotFoundError(f"--mlruns {mlruns}: holds no {RESULTS_TABLE.name}; expected the folder of a record")
+    return mlruns
+
+
 def read_results(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
     """Return every score with its run."""
     folder = folder_for(scale, mlruns)

@@ -28,6 +28,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, without
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -141,6 +142,7 @@ class ArcCSE:
     name: ClassVar[str] = "arccse"
     version: ClassVar[int] = 1
     leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {"margin_form": ("exact", "easy", "monotone")}
 
     temperature: float = 0.05
     margin_degrees: float = 10.0
@@ -167,9 +169,7 @@ class ArcCSE:
         check("triplet_margin", self.triplet_margin, lambda m: m >= 0, "zero or positive")
         if not 0 < self.light < self.heavy <= 1:
             raise ValueError(f"masked shares must be 0 < light < heavy <= 1, got {self.light} and {self.heavy}")
-        forms = ("exact", "easy", "monotone")
-        if self.margin_form not in forms:
-            raise ValueError(f"margin_form must be one of {', '.join(forms)}, got {self.margin_form!r}")
+        check_choices(self)
 
     @property
     def substituted(self) -> str:

@@ -35,6 +35,7 @@ from cse_core.functional.token_views import (
     shuffled_positions,
     token_cutoff,
 )
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
 
 CUTOFFS = ("token_cutoff", "feature_cutoff", "dropout")
@@ -71,6 +72,12 @@ class ConSERT:
     name: ClassVar[str] = "consert"
     version: ClassVar[int] = 1
     leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {
+        "first": KINDS,
+        "second": KINDS,
+        "contrast": ("both_views", "one_way"),
+        "head": ("none", "tanh"),
+    }
 
     temperature: float = 0.1
     first: str = "feature_cutoff"
@@ -90,14 +97,7 @@ class ConSERT:
 
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
-        for name, choices in (
-            ("first", KINDS),
-            ("second", KINDS),
-            ("contrast", ("both_views", "one_way")),
-            ("head", ("none", "tanh")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         for name in ("first", "second"):
             kind, rate = getattr(self, name), getattr(self, f"{name}_rate")
             if kind in CUTOFFS:

@@ -32,6 +32,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, log_one_minus_softmax, without, without_diagonal
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head, with_fields
 from cse_core.run import Pretrained, Run
 
@@ -127,6 +128,11 @@ class DCLR:
     name: ClassVar[str] = "dclr"
     version: ClassVar[int] = 1
     leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {
+        "ascent": ("batch", "noise_only"),
+        "exclusion": ("zero", "logit"),
+        "objective": ("cross_entropy", "binary"),
+    }
 
     temperature: float = 0.05
     complement: Run | Pretrained | None = None
@@ -154,13 +160,7 @@ class DCLR:
         check("noise_times", self.noise_times, lambda m: m >= 0, "zero or positive")
         check("steps", self.steps, lambda s: s >= 0, "zero or positive")
         check("step_size", self.step_size, lambda s: s > 0, "positive")
-        for name, choices in (
-            ("ascent", ("batch", "noise_only")),
-            ("exclusion", ("zero", "logit")),
-            ("objective", ("cross_entropy", "binary")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
 
     @property
     def starts_from(self) -> tuple[Run | Pretrained, str] | None:

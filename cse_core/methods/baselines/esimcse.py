@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, check_surrounded, no_targets, single_column, tanh_head
 from cse_core.models.momentum import Queue, Slow
 from cse_core.seeding import seed_for
@@ -91,6 +92,7 @@ class ESimCSE:
     name: ClassVar[str] = "esimcse"
     version: ClassVar[int] = 1
     leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {"slow_start": ("online", "random"), "limit": ("paper", "released_code")}
 
     temperature: float = 0.05
     repetition: float = 0.32
@@ -111,9 +113,7 @@ class ESimCSE:
         check("repetition", self.repetition, lambda r: 0 <= r <= 1, "in [0, 1]")
         check("queue_size", self.queue_size, lambda m: m >= 0, "zero or positive")
         check("momentum", self.momentum, lambda m: 0 <= m <= 1, "in [0, 1]")
-        for name, choices in (("slow_start", ("online", "random")), ("limit", ("paper", "released_code"))):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
 
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int

@@ -30,6 +30,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -91,6 +92,7 @@ class L2PCSR:
     name: ClassVar[str] = "l2pcsr"
     version: ClassVar[int] = 1
     leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {"token_norm": NORMS, "views": ("both", "second")}
 
     temperature: float = 0.05
     initial: Run | Pretrained | None = None  # whose weights training starts from; None: the backbone's
@@ -117,9 +119,7 @@ class L2PCSR:
         check("step_size", self.step_size, lambda s: s > 0, "positive")
         check("steps", self.steps, lambda s: s >= 0, "zero or positive")
         check("layers", self.layers, lambda k: k >= 1, "at least 1")
-        for name, choices in (("token_norm", NORMS), ("views", ("both", "second"))):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
 
     @property
     def starts_from(self) -> tuple[Run | Pretrained, str] | None:

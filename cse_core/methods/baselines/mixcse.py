@@ -27,6 +27,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import column_mask, cosine_matrix, info_nce, without
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
 
 
@@ -90,6 +91,7 @@ class MixCSE:
     name: ClassVar[str] = "mixcse"
     version: ClassVar[int] = 1
     leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {"negatives": ("none", "own", "batch", "both"), "excluded": ("drop", "zero")}
 
     temperature: float = 0.05
     share: float = 0.2
@@ -110,9 +112,7 @@ class MixCSE:
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("share", self.share, lambda s: 0 <= s <= 1, "between 0 and 1")
-        for name, choices in (("negatives", ("none", "own", "batch", "both")), ("excluded", ("drop", "zero"))):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """Contrast two dropout views, with negatives mixed of each sentence and the next one of the batch."""

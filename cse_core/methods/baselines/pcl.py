@@ -31,6 +31,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce, log_one_minus_softmax, without_diagonal
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -167,6 +168,12 @@ class PCL:
     name: ClassVar[str] = "pcl"
     version: ClassVar[int] = 1
     leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {
+        "deletion": DELETIONS,
+        "positives": FORMS,
+        "cooperation_reduction": ("entry", "row"),
+        "peer_head": ("shared", "own"),
+    }
 
     temperature: float = 0.05
     augmentations: tuple[str, ...] = EDITS * 2
@@ -197,14 +204,7 @@ class PCL:
         unknown = [kind for kind in self.augmentations if kind not in EDITS]
         if unknown:
             raise ValueError(f"augmentations must be of {', '.join(EDITS)}, got {', '.join(unknown)}")
-        for name, choices in (
-            ("deletion", DELETIONS),
-            ("positives", FORMS),
-            ("cooperation_reduction", ("entry", "row")),
-            ("peer_head", ("shared", "own")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         if self.cooperation_weight and not self.peer:
             raise ValueError(f"cooperation needs a peer, got cooperation_weight {self.cooperation_weight} without one")
 
