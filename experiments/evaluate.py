@@ -47,7 +47,7 @@ class Options:
     """Groups (sts, sts_disjoint, dev, transfer, transfer_fast, ranking, ranking_test, geometry, neighbours, synthetic,
     sizes, gold, examples), single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...), or files of your
     own, .tsv, .csv, .jsonl or .parquet: two sentences and a score in each row."""
-    columns: tuple[str, ...] = ()
+    columns: Words = ()
     """Columns of the files in --tasks by name or number: two sentences and a score. If not given: those with known
     names, or all three."""
     pooling: str | None = None

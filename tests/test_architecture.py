@@ -3,7 +3,6 @@
 import ast
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Container, Iterator
 from functools import cache
 from pathlib import Path
@@ -57,7 +56,6 @@ analysis.record
 analysis.plots
 analysis.make_tables analysis.make_figures analysis.pair_bootstrap
 """
-MOST_FILES = 13
 UNSAFE = {  # calls that may run code out of what they read, unless they have this argument
     "torch.load": "weights_only=True",
     "pickle.load": None,
@@ -206,17 +204,6 @@ def test_imports_inside_functions_have_one_reason() -> None:
 @pytest.mark.parametrize("library", ONLY_IN)
 def test_a_library_has_files_of_its_own(library: str) -> None:
     assert [name for name in files(*PACKAGES) if library in libraries(name)] == ONLY_IN[library]
-
-
-def test_no_folder_has_more_than_about_a_dozen_files() -> None:
-    counts = Counter(str(Path(name).parent) for name in files(*PACKAGES) if not name.endswith("__init__.py"))
-    assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}
-
-
-def test_no_two_files_have_one_name() -> None:
-    """But run.py: a run is the core's contract, and the command that users know."""
-    names = Counter(Path(name).name for name in files(*PACKAGES) if not name.endswith("__init__.py"))
-    assert [name for name, count in names.items() if count > 1] == ["run.py"]
 
 
 def test_no_test_imports_a_test() -> None:

@@ -31,7 +31,7 @@ class ForeignEncoder:
         self.model, self.name = model, name or type(model).__name__
 
     def tokenise(self, sentences: Sequence[str]) -> Sequence[str] | Sequence[list[int]]:
-        """Return what tells equal texts: ids by the tokenizer of a sentence-transformers model, else the texts."""
+        """Return ids by the tokenizer of a sentence-transformers model, by which texts are equal; else the texts."""
         from transformers import PreTrainedTokenizerBase  # lazy: slow import
 
         tokenizer, limit = getattr(self.model, "tokenizer", None), getattr(self.model, "max_seq_length", None)

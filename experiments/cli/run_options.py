@@ -89,7 +89,7 @@ def choices_of(name: str) -> dict[str, Sequence[str]]:
 
 
 def _option(of: Field[Any], choices: Sequence[str], shown: str) -> tuple[str, Any, Any]:
-    """Return the option of a setting; None stands for the setting as published, which is `shown`."""
+    """Return the option of a setting; None means the setting as published, which is `shown`."""
     kind = _names(of)[0]
     read: Callable[[str], Any] = {"int": int, "float": float, "bool": _truth}.get(kind, str)
     several = kind == "tuple"

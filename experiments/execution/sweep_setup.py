@@ -74,7 +74,7 @@ def require_inputs(jobs: Iterable[Job], untrained: Collection[str], data: Path |
 def look_for_inputs(work: Plan, data: Path | None) -> dict[str, str]:
     """Refuse a plan as `require_inputs` does, but for encoders that are only scored: return why those can't be, by key.
 
-    One that can't be had costs its own row alone, unless it is all that the studies have.
+    One that is not available costs its own row alone, unless it is all that the studies have.
     """
     lost = lost_inputs(work.pending, work.untrained, data)
     encoders = {job.key: job.encoder for job in work.pending if isinstance(job.encoder, Pretrained)}

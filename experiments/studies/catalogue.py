@@ -77,7 +77,7 @@ def names_at(scale_name: str) -> list[str]:
 
 
 def fixed_at(scale_name: str) -> tuple[str, ...]:
-    """Return the studies of a scale at which no other is run; `released` stands for all of its studies."""
+    """Return the studies of a scale at which no other is run; `released` is the name of all of its studies."""
     if scale_name in ("quickstart", RELEASED.name):
         return (scale_name,)
     return tuple(_with_scale(scale_name)) if scale_name in ONLY_OWN else ()

@@ -18,7 +18,7 @@ from experiments.cli.options import check_device
 from experiments.cli.run_options import options_for
 from experiments.execution import sweep_report
 from experiments.execution.plan import jobs_of, make_plan, scored_cells
-from experiments.studies.catalogue import choose_studies
+from experiments.studies.catalogue import AT_SMALL, choose_studies
 from tests.support.plans import BASE, TAUGHT, frame, row, study, weights
 
 ROOT = Path(__file__).parents[3]
@@ -76,11 +76,13 @@ def test_sweep_refuses_values_before_it_starts_anything(tmp_path: Path, options:
     assert list(tmp_path.iterdir()) == []
 
 
+SWITCHES = {"leave_out_duplicates", "peer"}  # which mean True without a value
 TAKE_VALUES = [
     (kind, field.name)
     for kind in (sweep.Options, evaluate.Options, rehearse.Options, options_for("rankcse"), options_for("pcl"))
-    for field in fields(kind)
+    for field in fields(kind)  # ty: ignore[invalid-argument-type]
     if get_origin(field.type) is Annotated and getattr(get_args(field.type)[1], "nargs", 1) == "*"
+    if field.name not in SWITCHES
 ]
 
 
@@ -94,9 +96,15 @@ def test_an_option_that_takes_values_refuses_none(kind: type, name: str, capsys:
     assert "expected at least one value, got none" in captured.out + captured.err
 
 
+@pytest.mark.parametrize("words", [[], ["True"], ["False"]])
+def test_a_switch_is_true_without_a_value(words: list[str]) -> None:
+    given = tyro.cli(options_for("simcse"), args=["--leave-out-duplicates", *words, "--seed", "3"])
+    assert (given.leave_out_duplicates, given.seed) == (words != ["False"], 3)  # ty: ignore[missing-attribute]
+
+
 def test_all_options_of_several_values_are_among_them() -> None:
     expected = {"rows", "backbones", "seeds", "rerun", "gpus", "tasks", "only", "compare", "evaluate", "teachers"}
-    assert {name for _, name in TAKE_VALUES} == expected | {"augmentations"}
+    assert {name for _, name in TAKE_VALUES} == expected | {"augmentations", "columns", "pair_columns"}
 
 
 def test_a_gpu_is_asked_for_where_one_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +190,9 @@ def test_a_fault_of_ours_keeps_its_traceback_and_a_status_is_handed_on() -> None
     assert caught.value.code == 3
 
 
-@pytest.mark.parametrize(("scale", "names"), [("quickstart", ["quickstart"]), ("small", ["all", "pilots", "plan"])])
+@pytest.mark.parametrize(
+    ("scale", "names"), [("quickstart", ["quickstart"]), ("small", ["all", "pilots", "plan", *AT_SMALL])]
+)
 def test_without_names_a_list_has_all_studies_of_the_scale(scale: str, names: list[str]) -> None:
     assert sweep.study_names(sweep.Options(list=True, scale=scale)) == names
     assert choose_studies(names, scale)

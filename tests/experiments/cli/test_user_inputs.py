@@ -67,14 +67,14 @@ def test_a_corpus_of_ones_own_is_trained_on_by_all_runs_that_are_needed(texts: P
 
 def test_a_corpus_of_several_columns_is_for_methods_that_take_them(tmp_path: Path) -> None:
     path = tmp_path / "nli.csv"
-    path.write_text("sent0,sent1,hard_neg\n" + "".join(f'"{text}",yes,no\n' for text in sentences(20)))
+    path.write_text("sent0,sent1,hard_neg\n" + "".join(f'"{text}",yes,no\n' for text in sentences(80)))
     with pytest.raises(
         ValueError, match=r"method esimcse: expected sentences in one column, got sent0, sent1, hard_neg"
     ):
         built("esimcse", "--corpus", str(path))
     one = built("esimcse", "--corpus", str(path), "--columns", "sent0").corpus
     plain = path.with_suffix(".txt")
-    plain.write_text("\n".join(sentences(20)) + "\n")
+    plain.write_text("\n".join(sentences(80)) + "\n")
     assert one.identity == built("esimcse", "--corpus", str(plain)).corpus.identity
     with pytest.raises(ValueError, match="--columns sent0: requires --corpus"):
         built("esimcse", "--columns", "sent0")
@@ -338,4 +338,4 @@ def test_help_shows_choices_and_defaults(capsys: pytest.CaptureFixture[str]) -> 
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--rank {list_net,list_mle,mse} (default: list_net)" in said
     assert "--learning-rate FLOAT (default: 0.0003)" in said
-    assert "--scale {quickstart,small,small-1m,paper}" in said
+    assert "--scale {quickstart,small,minilm,small-1m,paper}" in said

@@ -163,7 +163,7 @@ def test_a_run_that_disagrees_with_its_recorded_lines_is_refused_and_they_are_na
 def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(tmp_path: Path) -> None:
     server = Server(tmp_path)
     book = kept(server, tmp_path)
-    follow = SweepCallback(book, SimpleNamespace(end=lambda key: None))  # ty: ignore[invalid-argument-type]
+    follow = SweepCallback(book, SimpleNamespace(end=lambda key, failed=False: None))  # ty: ignore[invalid-argument-type]
     leave(tmp_path, "half")
     for key, scored in (("half", True), ("none", False)):
         outcome = {"failed": "why", "scored": scored}
