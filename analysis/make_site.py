@@ -1,0 +1,168 @@
+"""Build a static site of the project's pages, tables and figures, which is read from files without a network.
+
+python analysis/make_site.py [--out FOLDER]
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import tyro
+import yaml
+
+from experiments.cli.command import run_command
+from experiments.studies import catalogue
+
+ROOT = Path(__file__).parents[1]
+ASSETS = ("site.css", "tables.js", "iframe-worker.js")  # in analysis/site
+REMOTE_WORKER = "https://unpkg.com/iframe-worker/shim"  # what the generator has pages load for their search
+COPIED = ("*.md", "LICENSE", "CITATION.cff", "docs/*", "examples/*", "experiments/*.md", "experiments/published/*.md", "cse_core/assets/*.md")
+GENERATED = ("analysis/tables/*/*.*", "analysis/figures/*/*.*")
+UNCOMMITTED = ("quickstart", "released")  # scales whose tables a user makes
+WIDE = "---\nhide: [toc]\n---\n"  # room for columns
+OWN = "this project"  # the source of studies of no paper
+PALETTE = [  # the reader's system decides, until the reader does
+    {"media": media, "scheme": scheme, "toggle": {"icon": icon, "name": name}}
+    for media, scheme, icon, name in (
+        ("(prefers-color-scheme)", "default", "lucide/sun-moon", "Use light colours"),
+        ("(prefers-color-scheme: light)", "default", "lucide/sun", "Use dark colours"),
+        ("(prefers-color-scheme: dark)", "slate", "lucide/moon", "Use the system's colours"),
+    )
+]
+
+
+def build(out: Path) -> None:
+    """Write the site to a folder, which is new, empty, or an earlier site."""
+    if find_spec("zensical") is None:
+        raise ValueError('The site needs zensical, which is not installed: pip install -c constraints.txt -e ".[site]"')
+    if out.is_dir() and any(out.iterdir()) and not _is_site(out):
+        raise ValueError(f"--out {out}: expected a new or empty folder or an earlier site, found other files")
+    with TemporaryDirectory() as made:
+        work = Path(made)
+        pages = work / "pages"
+        copy_pages(pages)
+        config = work / "mkdocs.yml"
+        config.write_text(yaml.safe_dump(configuration(pages), sort_keys=False), encoding="utf-8")
+        command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(config)]
+        done = subprocess.run(command, cwd=work, env=os.environ | {"NO_COLOR": "1"}, capture_output=True, text=True)
+        if done.returncode:
+            raise ValueError(f"zensical could not build the site:\n{done.stdout or done.stderr}")
+        for page in (work / "site").rglob("*.html"):
+            worker = os.path.relpath(work / "site/iframe-worker.js", page.parent)
+            page.write_text(page.read_text(encoding="utf-8").replace(REMOTE_WORKER, worker), encoding="utf-8")
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(work / "site", out)
+
+
+def copy_pages(pages: Path) -> None:
+    """Copy what the site shows to a folder, at the same relative paths; figures are added to the pages of tables."""
+    for pattern in (*COPIED, *GENERATED):
+        for path in sorted(ROOT.glob(pattern)):
+            if path.is_file() and path.parent.name not in UNCOMMITTED:
+                copy = pages / path.relative_to(ROOT)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+    for name in ASSETS:
+        shutil.copyfile(ROOT / "analysis/site" / name, pages / name)
+    for page in pages.glob("analysis/tables/*/*.md"):
+        title, _, text = page.read_text(encoding="utf-8").partition("\n")
+        shown = "\n".join(f"![{name}](../../figures/{page.parent.name}/{name}.png)\n" for name in _figures_of(page))
+        files = ", ".join(f"[{end}]({page.stem}.{end})" for end in ("csv", "tex") if page.with_suffix(f".{end}").exists())
+        page.write_text(f"{WIDE}{title}\n\n{shown}{text}\n" + (f"As files: {files}\n" if files else ""), encoding="utf-8")
+    for folder in pages.glob("analysis/figures/*"):
+        (folder / "index.md").write_text(_all_figures(folder), encoding="utf-8")
+
+
+def configuration(pages: Path) -> dict[str, Any]:
+    """Return the settings of the site generator."""
+    return {
+        "site_name": "Do four sentence-embedding papers hold up?",
+        "docs_dir": pages.name,
+        "site_dir": "site",
+        "use_directory_urls": False,
+        "nav": _contents(pages),
+        "plugins": ["search", "offline"],
+        "theme": {
+            "font": False,
+            "palette": PALETTE,
+            "features": ["navigation.tabs", "navigation.indexes", "navigation.top", "search.highlight"],
+        },
+        "extra_css": ["site.css"],
+        "extra_javascript": ["tables.js"],
+        "extra": {"generator": False},
+    }
+
+
+def _contents(pages: Path) -> list[Any]:
+    """Return the pages in the order of the navigation; tables are grouped by paper."""
+    docs = sorted(str(path.relative_to(pages)) for path in pages.glob("docs/*.md"))
+    scales = sorted(path.name for path in pages.glob("analysis/tables/*"))
+    tables = [{f"Scale {scale}": _tables(pages, scale)} for scale in scales]
+    figures = [{f"Scale {path.parent.name}": str(path.relative_to(pages))} for path in pages.glob("analysis/figures/*/index.md")]
+    return [
+        {"Home": "README.md"},
+        {"Report": ["REPORT.md", "APPENDIX.md"]},
+        {"Plans": ["experiments/PLAN.md", "experiments/PLAN2.md", "experiments/CLAIMS.md", "experiments/published/README.md"]},
+        {"Tables": tables},
+        {"Figures": figures},
+        {"Guides": docs},
+        {"Project": ["CONTRIBUTING.md", "CHANGELOG.md", "cse_core/assets/README.md"]},
+    ]
+
+
+def _tables(pages: Path, scale: str) -> list[Any]:
+    """Return the pages of a scale's tables by paper, in the order of the studies."""
+    sources = {study.name: study.source for study in catalogue.choose_studies(catalogue.names_at(scale), scale)}
+    names = [page.stem for page in sorted(pages.glob(f"analysis/tables/{scale}/*.md"))]
+    papers: dict[str, list[Any]] = {}
+    for name in sorted(names, key=lambda name: [*sources, *names].index(name)):
+        paper, _, label = sources.get(name, OWN).partition(", ")
+        title = name if paper == OWN else label
+        papers.setdefault(paper, []).append({title: f"analysis/tables/{scale}/{name}.md"})
+    return [{paper: entries} for paper, entries in papers.items()]
+
+
+def _figures_of(page: Path) -> list[str]:
+    """Return the names of the figures of a table's page."""
+    folder = page.parents[2] / "figures" / page.parent.name
+    return [name for name in (page.stem, f"{page.stem}-curves") if (folder / f"{name}.png").exists()]
+
+
+def _all_figures(folder: Path) -> str:
+    parts = [f"# Figures, scale {folder.name}"]
+    for figure in sorted(folder.glob("*.png")):
+        name = figure.stem
+        table = folder.parents[1] / "tables" / folder.name / f"{name.removesuffix('-curves')}.md"
+        links = [f"[SVG]({name}.svg)"] + [f"[table](../../tables/{folder.name}/{table.name})"] * table.exists()
+        parts.append(f"## {name}\n\n![{name}]({figure.name})\n\n{', '.join(links)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _is_site(folder: Path) -> bool:
+    page = folder / "index.html"
+    return page.is_file() and 'content="zensical' in page.read_text(encoding="utf-8")
+
+
+def main(*, out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = ROOT / "site") -> int:
+    """Build a site of the pages, tables and figures in this checkout.
+
+    Args:
+        out: folder of the site; an earlier site there is replaced.
+    """
+    build(out)
+    print(f"site: {out / 'index.html'}")
+    return 0
+
+
+def command() -> int:
+    """Run the command line and return its exit status."""
+    return tyro.cli(main)
+
+
+if __name__ == "__main__":
+    run_command(command)
