@@ -4,9 +4,11 @@ python analysis/make_site.py [--out FOLDER]
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,9 +21,19 @@ from experiments.cli.command import run_command
 from experiments.studies import catalogue
 
 ROOT = Path(__file__).parents[1]
+FOLDER_LINK = re.compile(r"\]\(([\w./-]+)\)")  # a candidate: a relative link without an anchor
 ASSETS = ("site.css", "tables.js", "iframe-worker.js")  # in analysis/site
 REMOTE_WORKER = "https://unpkg.com/iframe-worker/shim"  # what the generator has pages load for their search
-COPIED = ("*.md", "LICENSE", "CITATION.cff", "docs/*", "examples/*", "experiments/*.md", "experiments/published/*.md", "cse_core/assets/*.md")
+COPIED = (
+    "*.md",
+    "LICENSE",
+    "CITATION.cff",
+    "docs/*",
+    "examples/*",
+    "experiments/*.md",
+    "experiments/published/*.md",
+    "cse_core/assets/*.md",
+)
 GENERATED = ("analysis/tables/*/*.*", "analysis/figures/*/*.*")
 UNCOMMITTED = ("quickstart", "released")  # scales whose tables a user makes
 WIDE = "---\nhide: [toc]\n---\n"  # room for columns
@@ -34,6 +46,7 @@ PALETTE = [  # the reader's system decides, until the reader does
         ("(prefers-color-scheme: dark)", "slate", "lucide/moon", "Use the system's colours"),
     )
 ]
+COLOURS = re.compile(r"\x1b\[[\d;]*m")  # of a terminal
 
 
 def build(out: Path) -> None:
@@ -49,9 +62,10 @@ def build(out: Path) -> None:
         config = work / "mkdocs.yml"
         config.write_text(yaml.safe_dump(configuration(pages), sort_keys=False), encoding="utf-8")
         command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(config)]
-        done = subprocess.run(command, cwd=work, env=os.environ | {"NO_COLOR": "1"}, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True)
         if done.returncode:
-            raise ValueError(f"zensical could not build the site:\n{done.stdout or done.stderr}")
+            report = COLOURS.sub("", done.stdout + done.stderr).partition("Traceback")[0]
+            raise ValueError(f"zensical found errors in the pages of the site:\n{report}")
         for page in (work / "site").rglob("*.html"):
             worker = os.path.relpath(work / "site/iframe-worker.js", page.parent)
             page.write_text(page.read_text(encoding="utf-8").replace(REMOTE_WORKER, worker), encoding="utf-8")
@@ -72,10 +86,30 @@ def copy_pages(pages: Path) -> None:
     for page in pages.glob("analysis/tables/*/*.md"):
         title, _, text = page.read_text(encoding="utf-8").partition("\n")
         shown = "\n".join(f"![{name}](../../figures/{page.parent.name}/{name}.png)\n" for name in _figures_of(page))
-        files = ", ".join(f"[{end}]({page.stem}.{end})" for end in ("csv", "tex") if page.with_suffix(f".{end}").exists())
-        page.write_text(f"{WIDE}{title}\n\n{shown}{text}\n" + (f"As files: {files}\n" if files else ""), encoding="utf-8")
+        files = ", ".join(
+            f"[{end}]({page.stem}.{end})" for end in ("csv", "tex") if page.with_suffix(f".{end}").exists()
+        )
+        page.write_text(
+            f"{WIDE}{title}\n\n{shown}{text}\n" + (f"As files: {files}\n" if files else ""), encoding="utf-8"
+        )
     for folder in pages.glob("analysis/figures/*"):
         (folder / "index.md").write_text(_all_figures(folder), encoding="utf-8")
+    for page in sorted(pages.rglob("*.md")):
+        page.write_text(
+            FOLDER_LINK.sub(partial(_link_to_index, page), page.read_text(encoding="utf-8")), encoding="utf-8"
+        )
+
+
+def _link_to_index(page: Path, link: re.Match[str]) -> str:
+    """Return a Markdown link; one to a folder leads to a list of its files, which is made if the folder has none."""
+    folder = page.parent / link[1]
+    if not folder.is_dir():
+        return link[0]
+    if not (folder / "index.md").exists():
+        files = sorted(folder.glob("*.md")) or sorted(path for path in folder.iterdir() if path.is_file())
+        lines = [f"- [{path.name}]({path.name})" for path in files]
+        (folder / "index.md").write_text("\n".join([f"# Files of {folder.name}", "", *lines, ""]), encoding="utf-8")
+    return f"]({link[1].rstrip('/')}/index.md)"
 
 
 def configuration(pages: Path) -> dict[str, Any]:
@@ -103,11 +137,21 @@ def _contents(pages: Path) -> list[Any]:
     docs = sorted(str(path.relative_to(pages)) for path in pages.glob("docs/*.md"))
     scales = sorted(path.name for path in pages.glob("analysis/tables/*"))
     tables = [{f"Scale {scale}": _tables(pages, scale)} for scale in scales]
-    figures = [{f"Scale {path.parent.name}": str(path.relative_to(pages))} for path in pages.glob("analysis/figures/*/index.md")]
+    figures = [
+        {f"Scale {path.parent.name}": str(path.relative_to(pages))}
+        for path in pages.glob("analysis/figures/*/index.md")
+    ]
     return [
         {"Home": "README.md"},
         {"Report": ["REPORT.md", "APPENDIX.md"]},
-        {"Plans": ["experiments/PLAN.md", "experiments/PLAN2.md", "experiments/CLAIMS.md", "experiments/published/README.md"]},
+        {
+            "Plans": [
+                "experiments/PLAN.md",
+                "experiments/PLAN2.md",
+                "experiments/CLAIMS.md",
+                "experiments/published/README.md",
+            ]
+        },
         {"Tables": tables},
         {"Figures": figures},
         {"Guides": docs},
@@ -118,13 +162,14 @@ def _contents(pages: Path) -> list[Any]:
 def _tables(pages: Path, scale: str) -> list[Any]:
     """Return the pages of a scale's tables by paper, in the order of the studies."""
     sources = {study.name: study.source for study in catalogue.choose_studies(catalogue.names_at(scale), scale)}
-    names = [page.stem for page in sorted(pages.glob(f"analysis/tables/{scale}/*.md"))]
+    names = [page.stem for page in sorted(pages.glob(f"analysis/tables/{scale}/*.md")) if page.stem != "index"]
     papers: dict[str, list[Any]] = {}
     for name in sorted(names, key=lambda name: [*sources, *names].index(name)):
         paper, _, label = sources.get(name, OWN).partition(", ")
         title = name if paper == OWN else label
         papers.setdefault(paper, []).append({title: f"analysis/tables/{scale}/{name}.md"})
-    return [{paper: entries} for paper, entries in papers.items()]
+    index = f"analysis/tables/{scale}/index.md"
+    return [index] * (pages / index).exists() + [{paper: entries} for paper, entries in papers.items()]
 
 
 def _figures_of(page: Path) -> list[str]:

@@ -55,7 +55,7 @@ analysis.verdicts
 analysis.report
 analysis.record
 analysis.plots
-analysis.make_tables analysis.make_figures analysis.pair_bootstrap
+analysis.make_tables analysis.make_figures analysis.make_site analysis.pair_bootstrap
 """
 MOST_FILES = 13
 UNSAFE = {  # calls that may run code out of what they read, unless they have this argument

@@ -8,10 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-OPTIONS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --hide-scrollbars --remote-debugging-pipe"
-).split()
+OPTIONS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
+--disable-component-update --disable-sync --hide-scrollbars --remote-debugging-pipe"""
 
 
 class Browser:
@@ -21,7 +19,7 @@ class Browser:
         there, self._out = os.pipe()
         self._in, back = os.pipe()
         command = f'exec chromium "$@" 3<&{there} 4>&{back} 2> /dev/null'  # it reads from 3 and writes to 4
-        arguments = ["bash", "-c", command, "chromium", *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
+        arguments = ["bash", "-c", command, "chromium", *OPTIONS.split(), f"--user-data-dir={profile}", "about:blank"]
         self._process = subprocess.Popen(arguments, pass_fds=(there, back), stdout=subprocess.DEVNULL)
         os.close(there)
         os.close(back)
@@ -58,7 +56,9 @@ class Browser:
     def wait_for(self, script: str) -> Any:
         """Evaluate an expression until it is true, for ten seconds at most; return its last value."""
         again = f"if ((value = {script}) || Date.now() - start > 10000) resolve(value); else setTimeout(again, 50)"
-        return self.evaluate(f"new Promise(resolve => {{ let value, start = Date.now(); (function again() {{ {again} }})() }})")
+        return self.evaluate(
+            f"new Promise(resolve => {{ let value, start = Date.now(); (function again() {{ {again} }})() }})"
+        )
 
     def picture(self, path: Path) -> None:
         """Write a PNG of what is visible."""

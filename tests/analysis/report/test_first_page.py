@@ -2,7 +2,6 @@
 
 from collections import Counter
 from functools import cache
-from pathlib import Path
 
 import pandas as pd
 import pytest
