@@ -24,20 +24,13 @@ ROOT = Path(__file__).parents[1]
 FOLDER_LINK = re.compile(r"\]\(([\w./-]+)\)")  # a candidate: a relative link without an anchor
 ASSETS = ("site.css", "tables.js", "iframe-worker.js")  # in analysis/site
 REMOTE_WORKER = "https://unpkg.com/iframe-worker/shim"  # what the generator has pages load for their search
-COPIED = (
-    "*.md",
-    "LICENSE",
-    "CITATION.cff",
-    "docs/*",
-    "examples/*",
-    "experiments/*.md",
-    "experiments/published/*.md",
-    "cse_core/assets/*.md",
-)
-GENERATED = ("analysis/tables/*/*.*", "analysis/figures/*/*.*")
-UNCOMMITTED = ("quickstart", "released")  # scales whose tables a user makes
+COPIED = """
+*.md LICENSE CITATION.cff docs/* examples/* experiments/*.md experiments/published/*.md cse_core/assets/*.md
+analysis/tables/*/*.* analysis/figures/*/*.*
+"""
+PLANS = ["experiments/PLAN.md", "experiments/PLAN2.md", "experiments/CLAIMS.md", "experiments/published/README.md"]
 WIDE = "---\nhide: [toc]\n---\n"  # room for columns
-OWN = "this project"  # the source of studies of no paper
+THIS_PROJECT = "this project"  # the source of studies of no paper
 PALETTE = [  # the reader's system decides, until the reader does
     {"media": media, "scheme": scheme, "toggle": {"icon": icon, "name": name}}
     for media, scheme, icon, name in (
@@ -75,29 +68,19 @@ def build(out: Path) -> None:
 
 def copy_pages(pages: Path) -> None:
     """Copy what the site shows to a folder, at the same relative paths; figures are added to the pages of tables."""
-    for pattern in (*COPIED, *GENERATED):
-        for path in sorted(ROOT.glob(pattern)):
-            if path.is_file() and path.parent.name not in UNCOMMITTED:
-                copy = pages / path.relative_to(ROOT)
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, copy)
+    for path in (path for pattern in COPIED.split() for path in ROOT.glob(pattern) if path.is_file()):
+        copy = pages / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
     for name in ASSETS:
         shutil.copyfile(ROOT / "analysis/site" / name, pages / name)
     for page in pages.glob("analysis/tables/*/*.md"):
-        title, _, text = page.read_text(encoding="utf-8").partition("\n")
-        shown = "\n".join(f"![{name}](../../figures/{page.parent.name}/{name}.png)\n" for name in _figures_of(page))
-        files = ", ".join(
-            f"[{end}]({page.stem}.{end})" for end in ("csv", "tex") if page.with_suffix(f".{end}").exists()
-        )
-        page.write_text(
-            f"{WIDE}{title}\n\n{shown}{text}\n" + (f"As files: {files}\n" if files else ""), encoding="utf-8"
-        )
+        page.write_text(_with_figures(page), encoding="utf-8")
     for folder in pages.glob("analysis/figures/*"):
         (folder / "index.md").write_text(_all_figures(folder), encoding="utf-8")
     for page in sorted(pages.rglob("*.md")):
-        page.write_text(
-            FOLDER_LINK.sub(partial(_link_to_index, page), page.read_text(encoding="utf-8")), encoding="utf-8"
-        )
+        text = page.read_text(encoding="utf-8")
+        page.write_text(FOLDER_LINK.sub(partial(_link_to_index, page), text), encoding="utf-8")
 
 
 def _link_to_index(page: Path, link: re.Match[str]) -> str:
@@ -144,14 +127,7 @@ def _contents(pages: Path) -> list[Any]:
     return [
         {"Home": "README.md"},
         {"Report": ["REPORT.md", "APPENDIX.md"]},
-        {
-            "Plans": [
-                "experiments/PLAN.md",
-                "experiments/PLAN2.md",
-                "experiments/CLAIMS.md",
-                "experiments/published/README.md",
-            ]
-        },
+        {"Plans": PLANS},
         {"Tables": tables},
         {"Figures": figures},
         {"Guides": docs},
@@ -165,20 +141,25 @@ def _tables(pages: Path, scale: str) -> list[Any]:
     names = [page.stem for page in sorted(pages.glob(f"analysis/tables/{scale}/*.md")) if page.stem != "index"]
     papers: dict[str, list[Any]] = {}
     for name in sorted(names, key=lambda name: [*sources, *names].index(name)):
-        paper, _, label = sources.get(name, OWN).partition(", ")
-        title = name if paper == OWN else label
+        paper, _, label = sources.get(name, THIS_PROJECT).partition(", ")
+        title = name if paper == THIS_PROJECT else label
         papers.setdefault(paper, []).append({title: f"analysis/tables/{scale}/{name}.md"})
     index = f"analysis/tables/{scale}/index.md"
     return [index] * (pages / index).exists() + [{paper: entries} for paper, entries in papers.items()]
 
 
-def _figures_of(page: Path) -> list[str]:
-    """Return the names of the figures of a table's page."""
-    folder = page.parents[2] / "figures" / page.parent.name
-    return [name for name in (page.stem, f"{page.stem}-curves") if (folder / f"{name}.png").exists()]
+def _with_figures(page: Path) -> str:
+    """Return a page of tables with its figures after the title, and links to its other files at the end."""
+    title, _, text = page.read_text(encoding="utf-8").partition("\n")
+    figures = page.parents[2] / "figures" / page.parent.name
+    names = [name for name in (page.stem, f"{page.stem}-curves") if (figures / f"{name}.png").exists()]
+    shown = "".join(f"\n![{name}](../../figures/{page.parent.name}/{name}.png)\n" for name in names)
+    files = [f"[{end}]({page.stem}.{end})" for end in ("csv", "tex") if page.with_suffix(f".{end}").exists()]
+    return f"{WIDE}{title}\n{shown}{text}\n" + f"As files: {', '.join(files)}\n" * bool(files)
 
 
 def _all_figures(folder: Path) -> str:
+    """Return a page with all figures of a scale."""
     parts = [f"# Figures, scale {folder.name}"]
     for figure in sorted(folder.glob("*.png")):
         name = figure.stem

@@ -103,6 +103,23 @@ def test_each_figure_is_shown_and_lies_beside_its_table(site: Path, pages: dict[
     assert "../../figures/small/rankcse-table4-curves.png" in page.loaded
 
 
+def test_an_earlier_site_is_replaced(site: Path, pages: dict[Path, Page]) -> None:
+    (site / "old.html").touch()
+    make_site.build(site)
+    assert set(site.rglob("*.html")) == {*pages, site / "404.html"}
+
+
+def test_a_link_to_a_missing_page_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_site, "ROOT", tmp_path / "checkout")
+    for name in make_site.ASSETS:
+        (tmp_path / "checkout/analysis/site").mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / "analysis/site" / name, tmp_path / "checkout/analysis/site" / name)
+    (tmp_path / "checkout/README.md").write_text("# Title\n\nSee [there](docs/gone.md).\n")
+    with pytest.raises(ValueError, match=r"README.md:3:\d+(.|\n)*docs/gone.md"):
+        make_site.build(tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
 def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("kept")
     with pytest.raises(ValueError, match=r"--out .*new or empty folder"):
