@@ -247,7 +247,8 @@ def main(
         mlruns: folder of the record.
     """
     catalogue.choose_studies(list(studies), scale or "small")  # refuses unknown names before the record is read
-    mlruns = folder_of(studies, mlruns)
+    mlruns = csv_record.require(folder_of(studies, mlruns), scores=not studies)
+    studies = studies or catalogue.fixed_at(scale)
     folders = Folders.of(mlruns)
     if check:
         lines = check_all(studies, scale, folders)

@@ -1,19 +1,17 @@
 """What a notebook calls: train on your own sentences, score any encoder, save a folder that is ready to push."""
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, cast
 
-import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from cse_core.data.atomic_write import atomic_write
 from cse_core.data.batches import pad
-from cse_core.data.corpora import corpus_of_file, lines_hash
+from cse_core.data.corpora import COLUMNS, corpus_of_file, lines_hash
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.lookup import unknown
@@ -21,7 +19,8 @@ from cse_core.method import Batch, Method, Tokens
 from cse_core.model_card import Scores, save_with_card
 from cse_core.models.embedding_cache import CachedEncoder, Progress, SentenceEncoder
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import backbone_hash, resolve
+from cse_core.models.foreign import ForeignEncoder, HasEncode, open_encoder
+from cse_core.models.pretrained import encoder_hash, resolve
 from cse_core.models.sentence_transformers_format import read_pooling
 from cse_core.models.word_vectors import WordVectors, is_word_vectors
 from cse_core.run import Corpus, Pretrained, Run
@@ -30,28 +29,6 @@ from cse_core.training.train import OnStep
 from cse_core.training.train import train as train_run
 
 logger = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class HasEncode(Protocol):
-    """A model whose `encode` returns a vector a sentence, as an array or a tensor: sentence-transformers' models."""
-
-    def encode(self, sentences: Any, /) -> Any:
-        """Return the vectors of a list of sentences."""
-        ...
-
-
-class ForeignEncoder:
-    """Another library's model as a SentenceEncoder: its vectors in fp32 on the CPU."""
-
-    def __init__(self, model: HasEncode) -> None:
-        self.model, self.name = model, type(model).__name__
-
-    def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-        """Return the model's vectors; CachedEncoder checks that there is one a sentence."""
-        vectors = self.model.encode(list(sentences))
-        tensor = vectors.detach() if isinstance(vectors, Tensor) else torch.from_numpy(np.asarray(vectors, np.float32))
-        return tensor.float().cpu()
 
 
 @dataclass(frozen=True)
@@ -71,16 +48,17 @@ def evaluate(
     data: str | Path | None = None,
     scorer: Scorer | None = None,
     progress: Progress | None = None,
+    columns: Sequence[str] = (),
 ) -> dict[str, dict[str, float]]:
     """Return {task: {metric: value}}, by the code that makes every number of the record; 0.7654 is a paper's 76.54.
 
-    `encoder` is an Encoder, a folder or name that Encoder.from_pretrained takes, word vectors, or any object with
-    sentence-transformers' `encode`. `tasks` are groups or single tasks (docs/evaluations.md); `data` is the folder with
-    the sets, else CSE_DATA. Each distinct sentence is embedded once. Correlations are of cosines unless another scorer
-    is given. A task that fails raises its reason. Warnings, such as of a set with other bytes than SentEval's, are
-    logged.
+    `encoder` is an Encoder, a folder or name of transformers or sentence-transformers (see `open_encoder`), word
+    vectors, or any object with sentence-transformers' `encode`. `tasks` are groups, single tasks (docs/evaluations.md)
+    or files of your own, whose `columns` name two sentences and a score; `data` is the folder with the sets, else
+    CSE_DATA. Each distinct sentence is embedded once. Correlations are of cosines unless another scorer is given. A
+    task that fails raises its reason. Warnings, such as of a set with other bytes than SentEval's, are logged.
     """
-    names = suite.expand_names([tasks] if isinstance(tasks, str) else tasks)
+    names = suite.expand_names([tasks] if isinstance(tasks, str) else tasks, columns)
     evaluated = suite.evaluate(
         _sentence_encoder(encoder),
         scorer or Cosine(),
@@ -96,7 +74,7 @@ def evaluate(
 
 def train(
     method: Method,
-    sentences: Sequence[str] | str | Path | Corpus,
+    sentences: Sequence[str] | Sequence[tuple[str, ...]] | str | Path | Corpus,
     backbone: str | Path,
     *,
     store: str | Path = "runs",
@@ -104,15 +82,17 @@ def train(
     data: str | Path | None = None,
     device: str | None = None,
     on_step: OnStep | None = None,
+    columns: Sequence[str] = (),
     **settings: Any,
 ) -> Trained:
     """Train a method on your own sentences, or resume it, and return the encoder with its run and history.
 
-    `sentences` is a list, a text file with one sentence a line, or a Corpus. `backbone` is a folder, a hub name or an
-    embedded backbone; its own pooling is used unless `pooling` is given. `settings` are fields of Run: seed, epochs,
-    batch_size, learning_rate, dropout, ... `select` says which checkpoint is returned: "last", or the best on a dev
-    set ("stsb_dev", "avg_sts"), which is then read from `data`. Runs that the method needs (teachers) are trained
-    first. A run is kept in `store` under a key of its settings, sentences and backbone, and is trained only once.
+    `sentences` is a list, a Corpus or a file (docs/own_data.md), of which `columns` are read; a list may have tuples: a
+    sentence, its positive, a hard negative. `backbone` is a folder, a hub name or an embedded backbone; its own pooling
+    is used unless `pooling` is given. `settings` are fields of Run: seed, epochs, batch_size, learning_rate, ...
+    `select` says which checkpoint is returned: "last", or the best on a dev set ("stsb_dev", "avg_sts"), which is then
+    read from `data`. Runs that the method needs (teachers) are trained first. A run is kept in `store` under a key of
+    its settings, sentences and backbone, and is trained only once.
     """
     allowed = [field.name for field in fields(Run) if field.name not in ("method", "backbone", "corpus")]
     for name in settings:
@@ -123,8 +103,8 @@ def train(
         settings["pooling"], settings["template"] = read_pooling(folder)
     run = Run(
         method=method,
-        backbone=Pretrained(str(backbone), backbone_hash(folder)),
-        corpus=sentences if isinstance(sentences, Corpus) else _corpus(sentences, Path(store)),
+        backbone=Pretrained(str(backbone), encoder_hash(folder)),
+        corpus=sentences if isinstance(sentences, Corpus) else _corpus(sentences, Path(store), columns),
         **settings,
     )
     device = device or _device()
@@ -137,14 +117,19 @@ def train(
 
 
 def make_batch(
-    method: Method, sentences: Sequence[str], encoder: Encoder, *, max_length: int = 32, seed: int = 0
+    method: Method,
+    sentences: Sequence[str] | Sequence[tuple[str, ...]],
+    encoder: Encoder,
+    *,
+    max_length: int = 32,
+    seed: int = 0,
 ) -> Batch:
-    """Return sentences as the batch that `method.loss` takes, on the encoder's device.
+    """Return sentences, or tuples of columns, as the batch that `method.loss` takes, on the encoder's device.
 
     Texts are cut to `max_length` tokens. `seed` is that of the batch's own random numbers (masked words, ties of
     ListMLE): pass the step, so that they differ from one to the next.
     """
-    columns = method.examples(sentences, encoder.tokenizer, max_length)
+    columns = method.examples(cast(Any, sentences), encoder.tokenizer, max_length)
     padded = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
     tokens = {name: Tokens(part.ids.to(encoder.device), part.mask.to(encoder.device)) for name, part in padded.items()}
     rows = len(next(iter(columns.values())))
@@ -164,7 +149,7 @@ def export(encoder: Encoder, folder: str | Path, *, run: Run | None = None, scor
 def _sentence_encoder(encoder: HasEncode | str | Path) -> SentenceEncoder:
     if isinstance(encoder, str | Path):
         name = str(encoder)
-        return WordVectors.load(name) if is_word_vectors(name) else Encoder.from_pretrained(name).to(_device())
+        return WordVectors.load(name) if is_word_vectors(name) else open_encoder(name, _device())
     if isinstance(encoder, Encoder | WordVectors | CachedEncoder):
         return encoder
     return ForeignEncoder(encoder)
@@ -174,14 +159,20 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _corpus(sentences: Sequence[str] | str | Path, store: Path) -> Corpus:
+def _corpus(
+    sentences: Sequence[str] | Sequence[tuple[str, ...]] | str | Path, store: Path, columns: Sequence[str]
+) -> Corpus:
     """Return the sentences as a corpus that is known by its content; a list is written to the store."""
     if isinstance(sentences, str | Path):
         path = Path(sentences).expanduser()
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file; expected a list of sentences, a text file or a Corpus")
-        return corpus_of_file(path)
-    lines = list(sentences)
+        return corpus_of_file(path, columns=columns)
+    if columns:
+        raise ValueError(f"columns {', '.join(columns)}: expected a file of sentences, got a list")
+    if any(isinstance(text, tuple) for text in sentences):
+        return _corpus_of_rows(cast(Sequence[tuple[str, ...]], sentences), store)
+    lines = cast(list[str], list(sentences))
     for number, line in enumerate(lines):
         if "\n" in line or line.endswith("\r"):
             raise ValueError(f"sentence {number}: expected no line break, got {line!r}; join or split its lines")
@@ -190,3 +181,22 @@ def _corpus(sentences: Sequence[str] | str | Path, store: Path) -> Corpus:
     if not path.is_file():
         atomic_write(path, "".join(f"{line}\n" for line in lines))
     return Corpus(str(path), len(lines), digest)
+
+
+def _corpus_of_rows(rows: Sequence[tuple[str, ...]], store: Path) -> Corpus:
+    """Return examples of several columns as a corpus that is known by its content; they are written to the store."""
+    names = COLUMNS[: len(rows[0])]
+    for number, row in enumerate(rows):
+        if (
+            not isinstance(row, tuple)
+            or len(row) != len(names)
+            or not all(isinstance(text, str) and text.strip() for text in row)
+        ):
+            raise ValueError(f"example {number}: expected {len(names)} texts ({', '.join(names)}), got {row!r}")
+    rows = [tuple(text.strip() for text in row) for row in rows]
+    digest = lines_hash(rows)
+    path = store / "sentences" / f"{digest[:12]}.jsonl"
+    if not path.is_file():
+        objects = (json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows)
+        atomic_write(path, "".join(f"{line}\n" for line in objects))
+    return Corpus(str(path), len(rows), digest, names)

@@ -8,27 +8,30 @@ python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_se
 Print a table, add the scores to own/results.csv beside MLflow's database, and log them to MLflow.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
 from rich.progress import MofNCompleteColumn, Progress, TaskID
 
+from cse_core.data import own_pairs
 from cse_core.data.arrow_cache import content_of
 from cse_core.data.corpora import sentences
 from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
-from cse_core.run import Corpus
 from experiments.cli.command import run_command
 from experiments.cli.console import console
-from experiments.cli.options import at_least
-from experiments.cli.user_inputs import read_encoder
+from experiments.cli.options import Words, at_least
+from experiments.cli.user_inputs import read_corpus, read_encoder
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
 from experiments.results.score_tables import print_scores
+from experiments.results.stored_scores import read_stored, replace_scores
 from experiments.schema.rows import AS_IS
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
@@ -40,10 +43,13 @@ class Options:
 
     encoder: tyro.conf.Positional[str]
     """Folder, hub name or embedded backbone (wiki-tiny, -mini, -medium), glove-6b-50d, or a file of word vectors."""
-    tasks: tuple[str, ...] = ("sts",)
+    tasks: Words = ("sts",)
     """Groups (sts, sts_disjoint, dev, transfer, transfer_fast, ranking, ranking_test, geometry, neighbours, synthetic,
     sizes, gold, examples), single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...), or files of your
-    own that end with .tsv: two sentences and a score in each line, separated by tabs."""
+    own, .tsv, .csv, .jsonl or .parquet: two sentences and a score in each row."""
+    columns: tuple[str, ...] = ()
+    """Columns of the files in --tasks by name or number: two sentences and a score. If not given: those with known
+    names, or all three."""
     pooling: str | None = None
     """cls, mean, top2_mean, first_last_mean, layer1_last_mean or mask. If not given: the encoder's own, or cls."""
     template: str = ""
@@ -62,6 +68,8 @@ class Options:
     """Folder of MLflow's database."""
     threads: int = torch.get_num_threads()
     """Number of torch's threads."""
+    again: bool = False
+    """Score anew what an earlier call has scored."""
     cache: bool = False
     """Save embeddings under CSE_CACHE, and reuse those of earlier calls."""
 
@@ -91,17 +99,27 @@ def scorer_for(options: Options) -> Scorer:
             f"--corpus {options.corpus}: requires --corpus-lines of at least 2, and no --pooling or "
             f"--template, got {options.corpus_lines}, {options.pooling} and {options.template!r}"
         )
-    corpus = Corpus(options.corpus, options.corpus_lines)
+    corpus = read_corpus(options.corpus, options.corpus_lines)
     pinned = replace(corpus, sha256=content_of(sentences(corpus, options.data)))
     size = min(10_000, corpus.lines) if size is None else size
     return Ranked(corpus=pinned, size=size, weight=0.1 if weight is None else weight)
+
+
+def print_earlier(earlier: Sequence[Mapping[str, Any]], result: Mapping[str, Any], scoring: Scoring) -> None:
+    """Print which of the scores that were asked for are from an earlier call."""
+    asked = [cell for cell in result["cells"] if scoring.asks_for(cell)]
+    tasks = dict.fromkeys(cell["task"] for cell in asked if cell in earlier)
+    if tasks:
+        console.print(f"from an earlier call: {', '.join(tasks)}; --again scores anew", highlight=False, markup=False)
 
 
 def main(options: Options) -> None:
     """Score an encoder; print, save and log the scores."""
     at_least(1, threads=options.threads)
     data = data_folder(options.data)
-    tasks, scorer = suite.expand_names(options.tasks), scorer_for(options)
+    tasks, scorer = suite.expand_names(options.tasks, options.columns), scorer_for(options)
+    if options.columns and not any(map(own_pairs.is_own, tasks)):
+        raise ValueError(f"--columns {' '.join(options.columns)}: requires a file in --tasks")
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     encoder = read_encoder(options.encoder)
@@ -109,14 +127,18 @@ def main(options: Options) -> None:
     folder = options.mlruns / csv_record.MANUAL_RUNS
     device = "cuda" if torch.cuda.is_available() else "cpu"
     execution = ExecutionSettings(folder.resolve(), data, device=device, threads=options.threads, cache=options.cache)
+    earlier = read_stored(execution.store / job.key)["cells"]
     bars, failed = Bars(), None
     with bars.progress:
         try:
-            result = execute(job, execution, progress=bars)
+            result = execute(job, execution, progress=bars, again=options.again)
         except FailedTasksError as error:
             result, failed = error.result, error
-    csv_record.merge_lines(csv_record.MANUAL_RUNS, folder, [result])
+    gone = [cell for cell in earlier if cell not in result["cells"]]
+    replace_scores(folder, result, gone)
     print_scores(result, only=set(tasks), scorer=str(scorer))
+    if not options.again:
+        print_earlier(earlier, result, job.scorings[0])
     console.print(f"scores: {folder / 'results.csv'}")
     try:
         Tracker(options.mlruns).log(execution.store / job.key)

@@ -1,18 +1,39 @@
 """Padded batches of token ids, in an order that depends only on seed and step."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from cse_core.data.text_files import MOST_CHARACTERS
 from cse_core.method import Batch, Factors, Tokens, to_device
 from cse_core.seeding import generator_for, seed_for
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+Text = TypeVar("Text", str, tuple[str, ...])
+
+
+def by_size(texts: Sequence[Text]) -> Iterator[list[Text]]:
+    """Yield the texts, or tuples of texts, in lists of about a million characters at most.
+
+    A tokenizer takes 160 bytes of memory for a character, also for those that it cuts.
+    """
+    part: list[Text] = []
+    size = 0
+    for text in texts:
+        length = len(text) if isinstance(text, str) else sum(map(len, text))
+        if part and size + length > MOST_CHARACTERS:
+            yield part
+            part, size = [], 0
+        part.append(text)
+        size += length
+    if part:
+        yield part
 
 
 class Column:
@@ -98,10 +119,19 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
 class Batches:
     """The batches of a run by step: examples are shuffled every epoch; only a last batch of one or two is dropped."""
 
-    def __init__(self, table: "Dataset", batch_size: int, *, seed: int, pad_id: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        table: "Dataset",
+        batch_size: int,
+        *,
+        seed: int,
+        pad_id: int,
+        device: torch.device,
+        leave_out_duplicates: bool = False,
+    ) -> None:
         self.columns = {name: Column(table, name) for name in table.column_names}
         self.examples, self.batch_size, self.seed = len(table), batch_size, seed
-        self.pad_id, self.device = pad_id, device
+        self.pad_id, self.device, self.leave_out_duplicates = pad_id, device, leave_out_duplicates
         self.per_epoch = steps_per_epoch(self.examples, batch_size)
         if self.per_epoch == 0:
             raise ValueError(
@@ -127,4 +157,4 @@ class Batches:
             tokens = pad([column[row] for row in rows], self.pad_id, self.width)
             columns[name] = Tokens(to_device(tokens.ids, self.device), to_device(tokens.mask, self.device))
         generator = generator_for(self.seed, f"loss/{step}", self.device)
-        return Batch(torch.from_numpy(rows), columns, generator)
+        return Batch(torch.from_numpy(rows), columns, generator, self.leave_out_duplicates)

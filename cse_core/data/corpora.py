@@ -1,6 +1,11 @@
-"""Corpora, of sentences to train on and to rank, as memory-mapped Arrow tables cached by content."""
+"""Corpora, of sentences to train on and to rank, as memory-mapped Arrow tables cached by content.
+
+A corpus of several columns has examples in its rows: a sentence, its positive, and maybe a hard negative.
+"""
 
 import hashlib
+import json
+import logging
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -9,19 +14,35 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from cse_core.data import senteval, sts_texts, synthetic
-from cse_core.data.arrow_cache import arrow_table, cache_folder, content_of
+from cse_core.data.arrow_cache import arrow_table, cache_folder
 from cse_core.data.locate import locate_corpus, read_lines
-from cse_core.data.pins import enforce_pins, pin_name
+from cse_core.data.text_files import (
+    FORMATS,
+    NEGATIVES,
+    PACKED,
+    SCORES,
+    TEXTS,
+    Table,
+    check_text,
+    checked_lines,
+    format_of,
+    read_table,
+    summary,
+)
+from cse_core.method import COLUMNS
 from cse_core.run import Corpus
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 CHUNK = 4096  # sentences written at a time
+REMEDY = "name one to three with --columns (from Python: columns=): a sentence, its positive, a hard negative"
+Texts = Sequence[str] | Sequence[tuple[str, ...]]  # of one column, or of several
+logger = logging.getLogger(__name__)
 
 
 def sentences(corpus: Corpus, folder: Path | None = None) -> "Dataset":
-    """Return the corpus as a table with one column, `text`; a blank line is a single space.
+    """Return the corpus as a table with the column `text`, and others of COLUMNS; a blank line is a single space.
 
     A corpus named after an evaluation set (senteval.SETS) has the first of its distinct sentences; `sts_texts` has
     those of all STS sets.
@@ -37,10 +58,50 @@ def sentences(corpus: Corpus, folder: Path | None = None) -> "Dataset":
     return table
 
 
-def corpus_of_file(path: Path, lines: int | None = None) -> Corpus:
-    """Return a text file, or its first lines, as a corpus that is known by its content."""
-    texts = read_lines(path, lines=lines)
-    return Corpus(str(path), lines or len(texts), lines_hash(texts))
+def corpus_of_file(path: Path, lines: int | None = None, columns: Sequence[str] = ()) -> Corpus:
+    """Return a file, or its first rows, as a corpus that is known by its content; log what was read and left out.
+
+    A .txt has a sentence a line. Other files have `columns` (see Corpus), by default those with known names.
+    """
+    texts, used, what = _read_file(path, columns, lines)
+    logger.warning("%s", what)
+    if not texts:
+        raise ValueError(f"{path}: no sentences in it; expected one a line, or rows of columns")
+    return Corpus(str(path), lines or len(texts), lines_hash(texts), used)
+
+
+def _read_file(path: Path, columns: Sequence[str], lines: int | None = None) -> tuple[Texts, tuple[str, ...], str]:
+    """Return a file's first texts, the columns they are from, and a line about what was read."""
+    if format_of(path) == ".txt":
+        if tuple(columns) not in ((), COLUMNS[:1]):
+            raise ValueError(
+                f"{path}: a .txt has a sentence a line, got the columns {', '.join(columns)}; rename it to .tsv"
+            )
+        raw = checked_lines(path)
+        texts = [line for line in raw if line.strip()]
+        used = texts[:lines]
+        return used, COLUMNS[:1], summary(path, "sentences, one a line", used, {"blank line": len(raw) - len(texts)})
+    table = read_table(path, columns)
+    names = tuple(columns) or _choose(table)
+    places = table.pick(names)
+    rows = [tuple(table.text(row, place) for place in places) for row in table.rows]
+    full = [row for row in rows if all(row)]
+    chosen = [row[0] for row in full[:lines]] if len(names) == 1 else full[:lines]
+    kind = "sentences" if len(names) == 1 else "examples"
+    return chosen, names, table.summary(kind, names, chosen, len(rows) - len(full))
+
+
+def _choose(table: Table) -> tuple[str, ...]:
+    """Return the columns with known names: one of sentences, or a sentence, its positive and a hard negative."""
+    if table.width <= 1:
+        return table.header or ("1",)
+    negatives, scores = table.matching(NEGATIVES), table.matching(SCORES)
+    candidates = [*((name,) for name in table.matching(TEXTS)), *((*pair, *negatives) for pair in table.pairs())]
+    if len(candidates) == 1 and len(negatives) <= 1 and not (scores and len(candidates[0]) > 1):
+        return candidates[0]
+    names = f"the columns {', '.join(table.header)}" if table.header else f"{table.width} columns without known names"
+    scored = f" (pairs with a {scores[0]} are no positives)" if scores and candidates else ""
+    raise ValueError(f"{table.path}: expected sentences, got {names}{scored}; {REMEDY}")
 
 
 def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> list[str]:
@@ -51,16 +112,13 @@ def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> li
     return sentences(corpus, data).select(rows)["text"][:]
 
 
-def enforce_corpus_pin(corpus: Corpus | None, store: Path, data: Path | None, by: str) -> None:
-    """Enforce the pin of a corpus that a scorer uses."""
-    if corpus and not corpus.sha256:
-        enforce_pins(store, {pin_name(corpus): content_of(sentences(corpus, data))}, by)
-
-
-def read_source(corpus: Corpus, folder: Path | None) -> list[str]:
-    """Return the corpus's lines as in the source; refuse fewer, or another content than the pinned one."""
+def read_source(corpus: Corpus, folder: Path | None) -> Texts:
+    """Return the corpus's texts as in the source; refuse fewer, or another content than the pinned one."""
     if corpus.name == "synthetic":
         source, lines = "synthetic", synthetic.sentences(corpus.lines)
+    elif corpus.name == synthetic.TRIPLES:
+        rows = synthetic.triples(corpus.lines)
+        source, lines = corpus.name, _pick(corpus, COLUMNS, rows)
     elif corpus.name in senteval.SETS:
         source, lines = (
             f"evaluation set {corpus.name}",
@@ -70,7 +128,7 @@ def read_source(corpus: Corpus, folder: Path | None) -> list[str]:
         source, lines = f"corpus {corpus.name}", sts_texts.sentences(folder)[: corpus.lines]
     else:
         source = locate_corpus(corpus.name, folder)
-        lines = read_lines(source, lines=corpus.lines)
+        lines = _read_located(source, corpus)
     if not lines:
         raise ValueError(f"{source}: empty, expected {corpus.lines:,} lines; copy or fetch it again")
     if len(lines) < corpus.lines:
@@ -84,12 +142,43 @@ def read_source(corpus: Corpus, folder: Path | None) -> list[str]:
     return lines
 
 
-def lines_hash(lines: Iterable[str]) -> str:
-    """Return the SHA-256 of lines as a UTF-8 file with a "\\n" after each, like `head -n N file | sha256sum`."""
-    return hashlib.sha256(("\n".join(lines) + "\n").encode()).hexdigest()
+def _pick(corpus: Corpus, names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Texts:
+    """Return the corpus's columns of rows with these names, by default the first."""
+    if unknown := set(corpus.columns) - set(names):
+        raise ValueError(f"corpus {corpus.name}: has the columns {', '.join(names)}, got {', '.join(sorted(unknown))}")
+    places = [names.index(name) for name in corpus.columns or names[:1]]
+    if len(places) == 1:
+        return [row[places[0]] for row in rows]
+    return [tuple(row[place] for place in places) for row in rows]
 
 
-def _text_batches(lines: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(lines), CHUNK):
-        chunk = [line if line.strip() else " " for line in lines[start : start + CHUNK]]
-        yield pa.record_batch([pa.array(chunk, pa.string())], names=["text"])
+def _read_located(source: Path, corpus: Corpus) -> Texts:
+    """Return a corpus's columns of a file, or its lines as they are."""
+    if corpus.columns:
+        return _read_file(source, corpus.columns, corpus.lines)[0]
+    packed = source.suffix.lower() in PACKED
+    if (source.with_suffix("") if packed else source).suffix.lower() in FORMATS[1:]:
+        raise ValueError(f"corpus {source}: its rows have columns; {REMEDY}")
+    lines = read_lines(source, lines=corpus.lines)
+    for number, line in enumerate(lines, 1):
+        check_text(line, f"{source}, line {number}")
+    return lines
+
+
+def lines_hash(texts: Iterable[str | tuple[str, ...]]) -> str:
+    """Return the SHA-256 of lines as a UTF-8 file with a "\\n" after each, like `head -n N file | sha256sum`.
+
+    Rows of several columns, and texts with line breaks, have that of their JSON, which no lines have.
+    """
+    rows = list(texts)
+    lines = [text for text in rows if isinstance(text, str) and "\n" not in text]
+    content = "\n".join(lines) + "\n" if len(lines) == len(rows) else json.dumps(rows, ensure_ascii=False)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _text_batches(texts: Texts) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(texts), CHUNK):
+        rows = [(text,) if isinstance(text, str) else text for text in texts[start : start + CHUNK]]
+        columns = [[text if text.strip() else " " for text in column] for column in zip(*rows, strict=True)]
+        arrays = [pa.array(column, pa.string()) for column in columns]
+        yield pa.record_batch(arrays, names=list(COLUMNS[: len(columns)]))

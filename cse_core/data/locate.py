@@ -3,6 +3,7 @@
 The data folder is an argument, else $CSE_DATA. A missing set is an error: none is ever replaced by another.
 """
 
+import codecs
 import gzip
 import hashlib
 import json
@@ -29,6 +30,7 @@ ARCHIVE = "senteval.tar"
 SUFFIXES = ("", ".txt", ".txt.xz", ".txt.gz")
 LAYOUTS = ("senteval/downstream", "SentEval/data/downstream", ".")
 UNPACKED = "unpacked.json"  # has the SHA-256 of every file of an unpacked archive
+BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 HUB_SECONDS = 3.0  # in which the hub must answer a first request
 MOST_BYTES, MOST_MEMBERS = 2 << 30, 20_000  # of an archive; SentEval's own has 50 MB in 70 files
 
@@ -76,10 +78,17 @@ def locate_senteval(folder: Path | None = None) -> Path:
 
 
 def read_lines(path: Path, encoding: str = "utf-8", lines: int | None = None) -> list[str]:
-    """Return the first `lines` lines (all if None) of a plain, .gz or .xz text. Only "\\n" and "\\r\\n" end a line."""
+    """Return the first `lines` lines (all if None) of a plain, .gz or .xz text. Only "\\n" and "\\r\\n" end a line.
+
+    A byte order mark says whether the expected UTF-8 is UTF-16, and is no part of the text.
+    """
     # newline="\n" keeps U+2028, U+0085 and a lone "\r" inside the line, where splitlines() would cut.
-    opener: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    opener: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix.lower(), open)
     try:
+        if encoding == "utf-8":
+            with opener(path, "rb") as stream:
+                start = stream.read(len(codecs.BOM_UTF8))
+            encoding = next((marked for mark, marked in BYTE_ORDER_MARKS.items() if start.startswith(mark)), encoding)
         with opener(path, "rt", encoding=encoding, newline="\n") as stream:
             return [line.removesuffix("\n").removesuffix("\r") for line in islice(stream, lines)]
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:

@@ -1,46 +1,69 @@
-"""Evaluation sets of your own: UTF-8 texts with two sentences and a score in each line, separated by tabs."""
+"""Evaluation sets of your own: files with two sentences and a score in each row (text_files.py has the formats)."""
 
 import hashlib
+import json
+import logging
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from cse_core.data.locate import read_lines
+from cse_core.data.text_files import FORMATS, SCORES, Table, read_table
 
-PREFIX, SUFFIX = "own_", ".tsv"
+PREFIX = "own_"
 FEWEST = 3  # pairs: of two, a rank correlation is always -1 or 1
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+REMEDY = "name the two sentences' columns and the score's with --columns (run.py: --pair-columns)"
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class OwnPairs:
-    """A file, the SHA-256 of its bytes, and its rows as senteval.PAIRS has them."""
+    """A file, the SHA-256 of its bytes and of its rows, and the rows as senteval.PAIRS has them."""
 
     path: Path
     sha256: str
+    content: str
     rows: tuple[tuple[str, str, str, float], ...]
 
 
 _SETS: dict[str, OwnPairs] = {}  # of this process, by name
 
 
-def add(path: str | Path) -> str:
-    """Read a file and return the name of its set, own_FILE_DIGEST; a file with other content has another name.
+def add(path: str | Path, columns: Sequence[str] = ()) -> str:
+    """Read a file and return the name of its set, own_FILE_DIGEST; with other pairs it has another name.
 
-    A first line whose third column is no number is a header. Scores may have any range, as only their order and their
-    linear correlation count.
+    `columns` name two sentences and a score, by default those of a header with known names, or all three columns of a
+    file without one. Scores may have any range, as only their order and their linear correlation count.
     """
     path = Path(path).expanduser().resolve()
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; expected two sentences and a score in each line, with tabs")
-    rows = tuple(_rows(path))
+        raise FileNotFoundError(
+            f"{path}: no such file; expected two sentences and a score a row, as {', '.join(FORMATS)}"
+        )
+    table = read_table(path, columns)
+    names = tuple(columns) or _columns(table)
+    if len(names) != 3:
+        raise ValueError(f"{path}: expected three columns, sentence, sentence and score, got {' '.join(names)}")
+    rows = tuple(_rows(table, *table.pick(names)))
     if len(rows) < FEWEST:
         raise ValueError(f"{path}: expected at least {FEWEST} pairs, found {len(rows)}")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9]+', '_', path.stem)}_{digest[:8]}"
-    _SETS[name] = OwnPairs(path, digest, rows)
+    if len({score for *_, score in rows}) == 1:
+        raise ValueError(f"{path}: all {len(rows):,} scores are {rows[0][3]:g}: a correlation needs different ones")
+    content = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9]+', '_', path.stem)}_{content[:8]}"
+    if name not in _SETS or _SETS[name].path != path:
+        logger.warning("%s", table.summary("pairs", names, rows))
+    _SETS[name] = OwnPairs(path, hashlib.sha256(path.read_bytes()).hexdigest(), content, rows)
     return name
+
+
+def is_file(name: str) -> bool:
+    """Whether a name that is no known task's must be a file's: it has an extension or a folder, or the file exists."""
+    path = Path(name).expanduser()
+    return not is_own(name) and (bool(path.suffix) or len(path.parts) > 1 or path.is_file())
 
 
 def is_own(name: str) -> bool:
@@ -55,24 +78,40 @@ def find(name: str) -> OwnPairs:
     return _SETS[name]
 
 
-def _rows(path: Path) -> Iterator[tuple[str, str, str, float]]:
-    for number, line in enumerate(read_lines(path), start=1):
-        cells = [cell.strip() for cell in line.split("\t")]
-        if len(cells) != 3:
-            raise ValueError(
-                f"{path}, line {number}: expected sentence, sentence, score with tabs between, got {line!r}"
-            )
-        score = _number(cells[2])
-        if score is None and number == 1:
-            continue
-        if score is None or not all(cells[:2]):
-            raise ValueError(f"{path}, line {number}: expected two sentences and a finite score, got {line!r}")
-        yield "all", cells[0], cells[1], score
+def _columns(table: Table) -> tuple[str, ...]:
+    """Return the columns of the sentences and the score; one or two of three may have unknown names."""
+    if not table.header and table.width in (0, 3):
+        return ("1", "2", "3")
+    pairs, scores = table.pairs(), table.matching(SCORES)
+    if table.width == 3 and len(set(table.header)) == 3:
+        pairs = pairs or [tuple(name for name in table.header if [name] != scores)]
+        scores = scores or [name for name in table.header if name not in pairs[0]]
+    if len(pairs) == len(scores) == 1 and len(pairs[0]) == 2:
+        return (*pairs[0], *scores)
+    if not table.header:
+        number, cells = table.rows[0]
+        raise ValueError(f"{table.place(number)}: expected sentence, sentence, score, got {cells!r:.200}; {REMEDY}")
+    raise ValueError(f"{table.path}: expected two sentences and a score, got the columns {table.header}; {REMEDY}")
 
 
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
+def _rows(table: Table, first: int, second: int, score: int) -> Iterator[tuple[str, str, str, float]]:
+    for at, row in enumerate(table.rows):
+        number, cells = row
+        texts, value = (table.text(row, first), table.text(row, second)), _number(cells[score])
+        if value is None or not all(texts):
+            header = "" if at or table.header else f" (if it is a header, {REMEDY})"
+            got = [*texts, cells[score]]
+            raise ValueError(f"{table.place(number)}: expected two sentences and a finite score, got {got!r}{header}")
+        yield "all", *texts, value
+
+
+def _number(cell: Any) -> float | None:
+    """Return a finite number, or None for anything else: of text only ASCII digits, a decimal point and an exponent."""
+    if isinstance(cell, str):
+        cell = float(cell) if NUMBER.fullmatch(cell := cell.strip()) else None
+    if isinstance(cell, bool) or not isinstance(cell, int | float):
         return None
-    return value if math.isfinite(value) else None
+    try:
+        return float(cell) if math.isfinite(cell) else None
+    except OverflowError:  # of a whole number of .jsonl
+        return None

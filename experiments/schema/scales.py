@@ -1,7 +1,9 @@
 """The sizes at which every study can be run."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
+from math import log
 from typing import Any
 
 from cse_core.run import Corpus, Pretrained
@@ -133,6 +135,33 @@ RELEASED = Scale(
     seeds=(),
     notes="Nothing is trained. The first scoring pins each checkpoint's content for its store.",
 )
+
+
+# Layers and width of the encoders whose settings an encoder of another size gets, by scale and the papers' name.
+SIZES = {
+    ("small", "bert-base-uncased"): (2, 128),
+    ("paper", "bert-base-uncased"): (12, 768),
+    ("paper", "bert-large-uncased"): (24, 1024),
+}
+FOR_SHORT_CORPUS = ("rankencoder", "mocose", "sncse")  # whose fields in RESCALED are not about the encoder's size
+
+
+def scale_for(encoder: Pretrained, layers: int, width: int, corpus: Corpus) -> tuple[Scale, str]:
+    """Return a scale with the settings of the encoder that is nearest in depth and width, and its name in the papers.
+
+    `encoder` is in its place; the seeds and the dev set are those of `small`. There are eight dev scores in an epoch,
+    or more on a corpus as long as the papers'.
+    """
+    (name, backbone), _ = min(
+        SIZES.items(), key=lambda size: abs(log(layers / size[1][0])) + abs(log(width / size[1][1]))
+    )
+    small = SCALES["small"]
+    if name == small.name:
+        return replace(small, backbones={backbone: encoder}, corpus=corpus), backbone
+    rescaled = {method: RESCALED[method] for method in FOR_SHORT_CORPUS}
+    training = {"eval_steps": min(125, max(1, corpus.lines // SMALL["batch_size"] // 8))}
+    about: dict[str, Any] = {"corpus": corpus, "rescaled": rescaled, "training": training, "width": None}
+    return replace(small, backbones={backbone: encoder}, **about), backbone
 
 
 def seed_stream(declared: Sequence[int]) -> Iterator[int]:

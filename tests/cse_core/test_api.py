@@ -3,11 +3,12 @@
 import ast
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -37,6 +38,8 @@ from cse_core.data.corpora import lines_hash
 from cse_core.data.synthetic import sentences
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
+from cse_core.method import single_column
+from cse_core.methods.baselines.esimcse import ESimCSE
 from cse_core.training.train import train as train_run
 
 SETTINGS: dict[str, Any] = {"epochs": 1, "batch_size": 16, "learning_rate": 3e-4, "dropout": 0.3}
@@ -96,7 +99,7 @@ def test_evaluate_takes_another_scorer_and_refuses_what_is_no_encoder() -> None:
     encoder = Encoder.from_pretrained("wiki-tiny")
     whitened = suite.evaluate(encoder, Whitened(), ["synthetic_dev"])["synthetic_dev"]
     assert evaluate(encoder, "synthetic_dev", scorer=Whitened()) == {"synthetic_dev": whitened.metrics}
-    with pytest.raises(ValueError, match="ByArrays: not an Encoder, got 'top2_mean'"):
+    with pytest.raises(ValueError, match="ByArrays: an encoder of another library has no pooling, got 'top2_mean'"):
         evaluate(ByArrays(encoder), "synthetic_dev", scorer=Flowed())
     with pytest.raises(ValueError, match=r"unknown task 'stsbb' \(did you mean stsb"):
         evaluate(encoder, ["stsbb"])
@@ -144,6 +147,38 @@ def test_teachers_are_trained_first_and_a_backbones_own_pooling_is_used(tmp_path
     trained = {path.parent.name for path in (tmp_path / "second").glob("*/history.json")}
     assert trained == {student.run.key, *(run.key for run in student.run.nested())}
     assert len(trained) == 3
+
+
+@dataclass(frozen=True)
+class Pairs(SimCSE):
+    """SimCSE of each sentence and its positive."""
+
+    name: ClassVar[str] = "pairs"
+    columns: ClassVar[int] = 2
+
+    def examples(self, texts: Any, tokenizer: Any, max_length: int) -> dict[str, list[list[int]]]:
+        first, second = ([*side] for side in zip(*texts, strict=True))
+        return single_column(self, first, tokenizer, max_length) | {
+            "positive": single_column(self, second, tokenizer, max_length)["text"]
+        }
+
+
+@pytest.mark.slow
+def test_a_method_may_be_trained_on_several_columns(tmp_path: Path) -> None:
+    rows = [(text, f"{text} Yes.") for text in TEXTS]
+    settings: Any = {"store": tmp_path, "batch_size": 8, "max_length": 16}
+    listed = train(Pairs(), rows, "wiki-tiny", **settings)
+    path = tmp_path / "mine.csv"
+    pd.DataFrame([("x", *row) for row in rows], columns=["id", "sent0", "sent1"]).to_csv(path, index=False)
+    assert train(Pairs(), path, "wiki-tiny", **settings).run.key == listed.run.key  # and is not trained again
+    named = train(Pairs(), path, "wiki-tiny", columns=["sent1", "sent0"], **settings)
+    assert named.run.key != listed.run.key
+    with pytest.raises(ValueError, match="method esimcse: expected sentences in one column, got text, positive"):
+        train(ESimCSE(), rows, "wiki-tiny", **settings)
+    with pytest.raises(ValueError, match=r"example 1: expected 2 texts \(text, positive\), got \('a',\)"):
+        train(Pairs(), [("a", "b"), ("a",)], "wiki-tiny", **settings)
+    with pytest.raises(ValueError, match="columns text: expected a file of sentences, got a list"):
+        train(SimCSE(), TEXTS, "wiki-tiny", columns=["text"], store=tmp_path)
 
 
 def test_what_can_not_be_trained_on_is_named(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 import pytest
 
 from cse_core import run as run_module
-from cse_core.method import Method, with_fields
+from cse_core.method import COLUMNS, Method, innermost, with_fields
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import PRECISIONS, Corpus, Pretrained, Run, canonical, key_of
+from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
 from experiments.studies.rankcse_tables import table4
 from tests.support.method_variants import KNOBS, MOVES, TEACHER_MOVES
@@ -41,6 +42,7 @@ MOVED: dict[str, Any] = {
     "schedule": "staircase",
     "weight_decay": 0.01,
     "max_steps": 10,
+    "leave_out_duplicates": True,
 }
 # Keys of RankCSE's Table 4 at seed 42 under (small, paper), computed once. A key that moves orphans scores that exist:
 # if a version was bumped on purpose, say so in the commit and compute them anew.
@@ -93,8 +95,14 @@ def test_every_field_of_a_run_moves_the_key(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "field"), KNOBS)
 def test_every_field_of_a_method_moves_the_key(name: str, field: str) -> None:
-    base, moved = (replace(BASE, method=method) for method in MOVES[name][field])
+    corpus = Corpus("x", 5, columns=COLUMNS) if field == "hard_negative_weight" else BASE.corpus
+    base, moved = (replace(BASE, method=method, corpus=corpus) for method in MOVES[name][field])
     assert base.key != moved.key
+
+
+def test_a_weight_of_hard_negatives_needs_them() -> None:
+    with pytest.raises(ValueError, match=r"hard_negative_weight 1\.0 needs a corpus of three columns"):
+        replace(BASE, method=SimCSE(hard_negative_weight=1.0))
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(Teacher)])
@@ -144,10 +152,16 @@ def test_versions_move_the_keys_of_all_that_use_them(monkeypatch: pytest.MonkeyP
 
 
 def test_a_new_field_with_a_neutral_default_leaves_old_keys() -> None:
-    grown = make_dataclass("SimCSE", [("extra", float, 0.0)], bases=(SimCSE,), frozen=True, kw_only=True)
+    same_file: Any = {
+        "bases": (SimCSE,),
+        "namespace": {"__module__": SimCSE.__module__},
+        "frozen": True,
+        "kw_only": True,
+    }
+    grown = make_dataclass("SimCSE", [("extra", float, 0.0)], **same_file)
     assert replace(BASE, method=grown()).key == BASE.key
     assert replace(BASE, method=grown(extra=0.5)).key != BASE.key
-    renamed = make_dataclass("Other", [], bases=(SimCSE,), frozen=True, kw_only=True)
+    renamed = make_dataclass("Other", [], **same_file)
     assert replace(BASE, method=renamed()).key != BASE.key
 
 
@@ -185,6 +199,10 @@ def test_content_is_identity_where_it_is_pinned_and_the_name_where_not() -> None
     assert key(backbone=Pretrained("x")) != key(backbone=Pretrained("y"))
     assert (Corpus("x", 5, a).identity, Corpus("x", 5).identity) == (f"{a}:5", "x:5")
     assert str(Corpus("wiki", 16_384, a)) == "wiki, first 16,384 lines, aaaaaaaaaaaa"
+    columns = Corpus("x", 5, columns=("a", "b"))
+    assert len({columns.identity, Corpus("x", 5).identity, Corpus("x", 5, columns=("a",)).identity}) == 3
+    assert key(Corpus("x", 5, a, ("a",))) == key(Corpus("x", 5, a))  # by its content
+    assert str(columns) == "x (a, b), first 5 lines"
     assert str(Corpus("wiki", 10)) == "wiki, first 10 lines"
 
 
@@ -225,14 +243,17 @@ def test_the_least_possible_runs_are_accepted() -> None:
     assert [replace(BASE, precision=precision).precision for precision in PRECISIONS] == list(PRECISIONS)
     with pytest.raises(ValueError, match="corpus synthetic: lines must be at least 1, got 0"):
         Corpus("synthetic", 0)
+    with pytest.raises(ValueError, match=r"corpus x: columns must be different ones .*, got a, b, c, d"):
+        Corpus("x", 5, columns=("a", "b", "c", "d"))
 
 
 def test_settings_are_every_field_by_name_in_plain_values() -> None:
     run = replace(taught(BASE, Pretrained("wiki-mini")), seed=7)
     settings = run.settings()
     names = [field.name for kind in (RankCSE, Run) for field in fields(kind) if field.name != "method"]
-    assert list(settings) == ["method", *names[:-1]]
-    assert list(replace(run, max_steps=3).settings()) == ["method", *names]  # the last, of runs cut short
+    unusual = {"max_steps": 3, "leave_out_duplicates": True}  # named where they are set
+    assert list(settings) == ["method", *(name for name in names if name not in unusual)]
+    assert list(replace(run, **unusual).settings()) == ["method", *names]
     assert all(isinstance(value, str | int | float | None) for value in settings.values())
     assert settings["method"] == "rankcse"
     assert settings["teachers"] == (
@@ -320,3 +341,19 @@ def test_the_key_is_of_the_sorted_content() -> None:
         "backbone": "wiki-tiny",
         "corpus": "synthetic:100",
     }
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_method_refuses_more_columns_than_it_takes(name: str) -> None:
+    run = RUNS[name](SCALES["small"], "bert-base-uncased")
+    assert run is not None
+    method = run.method
+    most = min(getattr(each, "columns", 1) for each in (method, innermost(method)))
+    names = ("sent0", "sent1", "hard_neg")
+    for count in (1, 2, 3):
+        corpus = Corpus("nli.csv", 5, "a" * 64, names[:count])
+        if count <= most:
+            assert replace(run, corpus=corpus).corpus == corpus
+            continue
+        with pytest.raises(ValueError, match=rf"method {method.name}: expected sentences in .*, got sent0, sent1"):
+            replace(run, corpus=corpus)

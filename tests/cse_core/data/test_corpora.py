@@ -6,17 +6,20 @@ import lzma
 import os
 import tempfile
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from cse_core.data import corpora, locate, synthetic
+from cse_core.data import batches, corpora, locate, synthetic
 from cse_core.data import examples as training_examples
+from cse_core.data.corpora import lines_hash
 from cse_core.method import no_targets, single_column, tanh_head
 from cse_core.models.pretrained import ASSETS
 from cse_core.run import Corpus
@@ -116,6 +119,8 @@ class TestReadLines:
         path = tmp_path / "text.txt"
         path.write_bytes(b"sister\xf0city\n")
         assert locate.read_lines(path, "latin-1") == ["sister\u00f0city"]
+        (tmp_path / "marked.txt").write_bytes(b"\xef\xbb\xbfa\n")
+        assert [locate.read_lines(tmp_path / "marked.txt", code)[0] for code in ("utf-8", "latin-1")] == ["a", "ï»¿a"]
         with pytest.raises(ValueError, match=r"text\.txt: not utf-8 .*; convert it"):
             locate.read_lines(path)
 
@@ -197,7 +202,129 @@ class TestSentences:
         assert table["text"][:] == [line.strip("\n") or " " for line in path.read_text().split("\n")[:11_914]]
 
 
+class TestFilesOfOnesOwn:
+    ROWS = (("A cow.", "One cow.", "No cow."), ('A "hen".', "One\nhen.", "No, hen."), ("A fox.", "One fox.", "No fox."))
+
+    @pytest.fixture
+    def nli(self, tmp_path: Path) -> Path:
+        frame = pd.DataFrame(self.ROWS, columns=["sent0", "sent1", "hard_neg"])
+        frame.to_csv(tmp_path / "nli.csv", index=False)
+        frame.to_json(tmp_path / "nli.jsonl", orient="records", lines=True)
+        frame.to_parquet(tmp_path / "nli.PARQUET")
+        return tmp_path / "nli.csv"
+
+    def test_rows_of_known_columns_are_examples(self, nli: Path, cache: Path):
+        corpus = corpora.corpus_of_file(nli)
+        assert (corpus.lines, corpus.columns) == (3, ("sent0", "sent1", "hard_neg"))
+        table = corpora.sentences(corpus)
+        assert table.column_names == ["text", "positive", "negative"]
+        assert [*zip(*table[:].values(), strict=True)] == [*self.ROWS]
+        for other in ("nli.jsonl", "nli.PARQUET"):  # known by its content
+            assert corpora.corpus_of_file(nli.with_name(other)).identity == corpus.identity
+        assert corpora.corpus_of_file(nli, lines=2).identity != corpus.identity
+        assert corpora.sample(corpus, 3, 0) != []  # of the first column
+
+    def test_columns_are_chosen_and_read_again(self, nli: Path, cache: Path, monkeypatch, caplog):
+        several = corpora.corpus_of_file(nli, columns=["sent0", "hard_neg"])
+        one = corpora.corpus_of_file(nli, columns=["2"])
+        for corpus, rows in ((several, [row[::2] for row in self.ROWS]), (one, [(row[1],) for row in self.ROWS])):
+            for folder in ("one", "two"):  # the second finds no cached table
+                monkeypatch.setenv("CSE_CACHE", str(cache / folder))
+                assert [*zip(*corpora.sentences(corpus)[:].values(), strict=True)] == rows
+        assert caplog.messages[-1] == "nli.csv: 3 sentences; column sent1"
+        with pytest.raises(ValueError, match=r"nli\.csv: no column 'text': its columns are sent0, sent1, hard_neg"):
+            corpora.corpus_of_file(nli, columns=["text"])
+
+    def test_one_column_is_as_the_same_text(self, tmp_path: Path):
+        texts = ["A cow.", 'A "hen", or two.', "A fox."]
+        (tmp_path / "a.txt").write_text("\n".join(texts) + "\n")
+        pd.DataFrame({"text": texts}).to_csv(tmp_path / "a.csv", index=False)
+        pd.DataFrame({"text": texts, "label": 1}).to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+        pd.DataFrame({"text": texts}).to_csv(tmp_path / "bare.csv", index=False, header=False)
+        found = {corpora.corpus_of_file(path).identity for path in tmp_path.iterdir()}
+        assert found == {f"{sha(tmp_path / 'a.txt')}:3"}
+
+    def test_columns_are_no_line_with_tabs(self, tmp_path: Path):
+        lines = ["a\tb", "c\td"]
+        (tmp_path / "a.txt").write_text("\n".join(lines) + "\n")
+        rows = [tuple(line.split("\t")) for line in lines]
+        assert len({lines_hash(lines), lines_hash(rows), lines_hash(["a\tb\nc\td"])}) == 3
+
+    def test_blank_lines_go_and_duplicates_stay_and_both_are_said(self, tmp_path: Path, cache: Path, caplog):
+        path = tmp_path / "mine.txt"
+        path.write_bytes("\ufeffA cow.\r\n\r\nA hen.\n \t\nA cow.\n\n A cow.\n".encode())
+        corpus = corpora.corpus_of_file(path)
+        assert corpora.sentences(corpus)["text"][:] == ["A cow.", "A hen.", "A cow.", " A cow."]
+        assert caplog.messages == ["mine.txt: 4 sentences, one a line; 1 duplicate kept, 3 blank lines left out"]
+        first = corpora.corpus_of_file(path, lines=2)
+        assert corpora.sentences(first)["text"][:] == ["A cow.", "A hen."]
+
+    def test_rows_with_an_empty_cell_are_left_out(self, tmp_path: Path, cache: Path, caplog):
+        (tmp_path / "a.tsv").write_text("sent0\tsent1\na\tb\n\nc\t\n\td\ne\tf\na\tb\n")
+        corpus = corpora.corpus_of_file(tmp_path / "a.tsv")
+        assert corpora.sentences(corpus)[:] == {"text": ["a", "e", "a"], "positive": ["b", "f", "b"]}
+        assert caplog.messages == [
+            "a.tsv: 3 examples; columns sent0, sent1; "
+            "1 duplicate kept, 1 blank line left out, 2 incomplete rows left out"
+        ]
+
+    @pytest.mark.parametrize(
+        ("name", "content", "message"),
+        [
+            ("a.csv", "one,two\n1,2\n", "expected sentences, got 2 columns without known names; name one to three"),
+            ("a.csv", "sentence1,sentence2,score\na,b,1\n", r"\(pairs with a score are no positives\); name one"),
+            ("a.csv", "text,sentence1,sentence2\na,b,c\n", "got the columns text, sentence1, sentence2; name one"),
+            ("a.jsonl", '{"text": "a"}\n{"text": 1}\n', "line 2: expected a text, got 1"),
+            ("a.jsonl", '{"text": "a\\u0000"}\n', "line 1: expected UTF-8, got a NUL"),
+            ("a.csv", "The cow, the hen.\nThe fox.\n", "line 2: 1 columns, expected 2 as in the first line"),
+            ("a.txt", "T\0h\0e\0\n", r"line 1: expected UTF-8, got a NUL character \(is it UTF-16\?\)"),
+            ("a.txt", "\n \n", "no sentences in it"),
+            ("a.csv", "text\n", "no sentences in it"),
+            ("a.docx", "", r"expected a file that ends with \.txt, .*, got \.docx"),
+        ],
+    )
+    def test_what_holds_no_sentences_is_refused(self, tmp_path: Path, name: str, content: str, message: str):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match=message):
+            corpora.corpus_of_file(tmp_path / name)
+
+    def test_a_text_has_no_columns_and_a_table_no_lines(self, nli: Path, source: Path, cache: Path):
+        with pytest.raises(
+            ValueError, match=r"corpus\.txt: a \.txt has a sentence a line, got the columns a, b; rename"
+        ):
+            corpora.corpus_of_file(source, columns=("a", "b"))
+        with pytest.raises(ValueError, match=r"nli\.csv: its rows have columns; name one to three with --columns"):
+            corpora.sentences(Corpus(str(nli), 3))
+
+    def test_a_line_of_ten_megabytes_is_refused(self, tmp_path: Path, cache: Path):
+        (tmp_path / "long.txt").write_text("short\n" + "word " * 2_000_000 + "\n")
+        for read in (corpora.corpus_of_file, lambda path: corpora.sentences(Corpus(str(path), 2))):
+            with pytest.raises(ValueError, match="line 2: 10,000,000 characters, expected at most 1,000,000; split"):
+                read(tmp_path / "long.txt")
+
+
 class TestExamples:
+    @pytest.mark.parametrize("width", [1, 3])
+    def test_texts_are_tokenised_in_parts_that_fit_into_memory(
+        self, tmp_path: Path, cache: Path, tokenizer, monkeypatch, width: int
+    ):
+        rows = [tuple(f"{place} " * (i * i % 40 + 1) for place in range(width)) for i in range(90)]
+        frame = pd.DataFrame(rows, columns=["anchor", "positive", "negative"][:width])
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        monkeypatch.setattr(batches, "MOST_CHARACTERS", 300)
+        method, seen = Plain(), []
+
+        def taken(self, texts, tokenizer, max_length):
+            seen.append([(text,) if isinstance(text, str) else text for text in texts])
+            return single_column(self, ["".join(text) for text in seen[-1]], tokenizer, max_length)
+
+        monkeypatch.setattr(Plain, "examples", taken)
+        corpus = corpora.corpus_of_file(tmp_path / "rows.csv", columns=list(frame.columns))
+        assert len(examples(corpus, method, tokenizer, 8)) == 90
+        assert [*chain.from_iterable(seen)] == [tuple(text.strip() for text in row) for row in rows]
+        assert len(seen) > 5
+        assert all(len(part) == 1 or sum(map(len, chain.from_iterable(part))) <= 300 for part in seen)
+
     def test_single_column_is_the_tokenizer(self, source: Path, cache: Path, tokenizer):
         table = examples(Corpus(str(source), 6), Plain(), tokenizer, 8)
         texts = [line if line.strip() else " " for line in LINES]

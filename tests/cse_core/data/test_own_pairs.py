@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cse_core.data import own_pairs
@@ -46,7 +47,7 @@ def test_another_content_is_another_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["a\tb\t1", "c\td"], "line 2: expected sentence, sentence, score with tabs between"),
+        (["a\tb\t1", "c\td"], "line 2: 2 columns, expected 3 as in the first line; separate columns by tabs"),
         (["a\tb\t1", "c\td\thigh"], "line 2: expected two sentences and a finite score"),
         (["a\tb\t1", "c\td\tnan"], "line 2: expected two sentences and a finite score"),
         (["a\tb\t1", "\td\t2"], "line 2: expected two sentences and a finite score"),
@@ -58,11 +59,129 @@ def test_a_file_of_another_form_is_refused_by_line(tmp_path: Path, lines: list[s
         own_pairs.add(write(tmp_path / "bad.tsv", *lines))
 
 
+@pytest.mark.parametrize(
+    "score", ["nan", "inf", "-Infinity", "", "1,5", "x1", "1_0", "\uff11", "0x1", "1e999", "1 0", "--1", "True"]
+)
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_bad_score_is_refused_on_any_line(tmp_path: Path, score: str, number: int) -> None:
+    lines = [line(*row) for row in ROWS]
+    lines.insert(number - 1, f"c\td\t{score}")
+    with pytest.raises(ValueError, match=rf"line {number}: expected two sentences and a finite score, got \['c', 'd'"):
+        own_pairs.add(write(tmp_path / "bad.tsv", *lines))
+
+
+@pytest.mark.parametrize("score", ["true", "null", "NaN", "Infinity", '"1_0"', "[1]", "1" + "0" * 400])
+def test_a_bad_score_of_an_object_is_refused(tmp_path: Path, score: str) -> None:
+    lines = [
+        '{"sentence1": "a", "sentence2": "b", "score": 1}',
+        f'{{"sentence1": "c", "sentence2": "d", "score": {score}}}',
+    ]
+    with pytest.raises(ValueError, match=r"line 2: expected two sentences and a finite score, got \['c', 'd'"):
+        own_pairs.add(write(tmp_path / "bad.jsonl", *lines))
+
+
+@pytest.mark.parametrize("score", ["1", "-1.5", "+.5", "2.", " 3e-2 ", "007"])
+def test_numbers_of_every_form_are_scores(tmp_path: Path, score: str) -> None:
+    name = own_pairs.add(write(tmp_path / "good.tsv", f"c\td\t{score}", *(line(*row) for row in ROWS)))
+    assert pairs(name).table["score"][0] == float(score)
+
+
+FRAME = pd.DataFrame(ROWS, columns=["sentence1", "sentence2", "score"])
+HEADERS = {
+    "in another order": FRAME[["score", "sentence2", "sentence1"]],
+    "with an index": FRAME.rename_axis("").reset_index(),
+    "in capitals": FRAME.rename(columns=str.upper),
+    "of SICK": FRAME.set_axis(["sentence_A", "sentence_B", "relatedness_score"], axis=1),
+    "of sentence-transformers": FRAME.set_axis(["Sentence 1", "Sentence 2", "Label"], axis=1),
+    "with an unknown score": FRAME.set_axis(["sent0", "sent1", "how similar"], axis=1),
+    "with unknown sentences": FRAME.set_axis(["first", "second", "score"], axis=1),
+}
+
+
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("suffix", [".csv", ".TSV", ".jsonl", ".parquet"])
+def test_columns_are_known_by_a_header(tmp_path: Path, header: str, suffix: str) -> None:
+    path, frame = tmp_path / f"pairs{suffix}", HEADERS[header]
+    if suffix in (".csv", ".TSV"):
+        frame.to_csv(path, index=False, sep="," if suffix == ".csv" else "\t")
+    elif suffix == ".jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_parquet(path)
+    name = own_pairs.add(path)
+    table = pairs(name).table
+    assert [*zip(*(table[column][:] for column in FRAME.columns), strict=True)] == ROWS
+
+
+def test_columns_are_named_or_asked_for(tmp_path: Path) -> None:
+    frame = FRAME.set_axis(["a", "b", "c"], axis=1).assign(d=[1.0, 2.0, 3.0])
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    name = own_pairs.add(tmp_path / "odd.csv", ["b", "a", "d"])
+    assert own_pairs.find(name).rows[0] == ("all", ROWS[0][1], ROWS[0][0], 1.0)
+    assert own_pairs.add(tmp_path / "odd.csv", ["b", "a", "c"]) != name  # another set: nothing stored is mistaken
+    with pytest.raises(
+        ValueError, match=r"line 1: expected sentence, sentence, score, got \['a', .*; name .*--columns"
+    ):
+        own_pairs.add(tmp_path / "odd.csv")
+    with pytest.raises(ValueError, match="expected three columns, sentence, sentence and score, got a b"):
+        own_pairs.add(tmp_path / "odd.csv", ["a", "b"])
+    frame.to_csv(tmp_path / "bare.csv", index=False, header=False)
+    assert own_pairs.find(own_pairs.add(tmp_path / "bare.csv", ["2", "1", "4"])).rows == own_pairs.find(name).rows
+    FRAME.assign(label=1).to_csv(tmp_path / "two.csv", index=False)
+    with pytest.raises(
+        ValueError, match=r"two\.csv: expected two sentences and a score, got the columns \('sentence1'"
+    ):
+        own_pairs.add(tmp_path / "two.csv")
+
+
+def test_a_header_of_unknown_names_is_no_score(tmp_path: Path) -> None:
+    path = write(tmp_path / "odd.tsv", "erster\tzweiter\twert", *(line(*row) for row in ROWS))
+    with pytest.raises(ValueError, match=r"line 1: .*'wert'\] \(if it is a header, name the two sentences' columns"):
+        own_pairs.add(path)
+    assert len(own_pairs.find(own_pairs.add(path, ["erster", "zweiter", "wert"])).rows) == 3
+
+
+def test_constant_gold_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "one.tsv", *(line(a, b, 3.0) for a, b, _ in ROWS))
+    with pytest.raises(ValueError, match=r"one\.tsv: all 3 scores are 3: a correlation needs different ones"):
+        own_pairs.add(path)
+
+
+def test_what_was_read_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lines = ["sentence1\tsentence2\tscore", '"He said ""a""."\tb\t1', "", *(line(*ROWS[0]) for _ in range(3)), "\t"]
+    path = write(tmp_path / "mine.tsv", *lines)
+    assert own_pairs.add(path) == own_pairs.add(path)
+    assert caplog.messages == [
+        "mine.tsv: 4 pairs; columns sentence1, sentence2, score; quoted by csv's rules; "
+        "2 duplicates kept, 2 blank lines left out"
+    ]
+
+
 def test_a_missing_file_and_a_set_of_another_process_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"gone\.tsv: no such file"):
         own_pairs.add(tmp_path / "gone.tsv")
     with pytest.raises(ValueError, match="set own_gone_00000000: not added in this process"):
         pairs("own_gone_00000000")
+
+
+def test_a_name_with_an_extension_or_a_folder_is_a_file() -> None:
+    for name in ("pairs.csv", "pairs.TSV", "folder/pairs", "pairs.xlsx"):
+        with pytest.raises(FileNotFoundError, match=r"no such file; expected .*, as \.txt, \.tsv, \.csv, \.jsonl"):
+            suite.expand_names([name])
+    with pytest.raises(ValueError, match=r"unknown task 'stsbb' .*did you mean stsb"):
+        suite.expand_names(["stsbb"])
+
+
+@pytest.mark.parametrize("longest", [8, 9, 40])
+def test_how_many_texts_were_cut_is_said(tmp_path: Path, longest: int) -> None:
+    rows = [*ROWS, ("word " * 6, "é " * 7, 1.0), ("word " * 7, "word " * 20, 2.0)]
+    (name,) = suite.expand_names([str(write(tmp_path / "long.tsv", *(line(*row) for row in rows)))])
+    encoder = wiki_tiny().with_pooling("cls", longest=longest)
+    texts = {text.strip() for row in rows for text in row[:2]}
+    cut = sum(len(ids) > longest for ids in encoder.tokenizer(list(texts))["input_ids"])
+    assert cut == {8: 3, 9: 1, 40: 0}[longest]
+    expected = [f"{name}: {cut} of {len(texts)} texts are longer than {longest} tokens and were cut"] if cut else []
+    assert [*suite.evaluate(encoder, Cosine(), [name]).datasets[name].warnings] == expected
 
 
 def test_it_is_scored_as_every_set_is_and_selects_checkpoints(tmp_path: Path) -> None:

@@ -128,13 +128,20 @@ def test_a_vocabulary_with_capitals_is_taken_as_it_is(tmp_path: Path) -> None:
     assert lower.encode(["THE", "ÉLAN", "東京", "7TH"]).tolist() == [[1, 0], [5, 5], [2, 3], [1, 1]]
 
 
-@pytest.mark.parametrize("form", ["glove", "windows", "no last newline", "blanks at ends"])
+@pytest.mark.parametrize(
+    "form",
+    ["glove", "windows", "no last newline", "blanks at ends", "word2vec", "word2vec, windows", "fasttext", "marked"],
+)
 def test_text_files_of_every_form_hold_the_same(tmp_path: Path, form: str) -> None:
     content = {
         "glove": TEXT,
         "windows": TEXT.replace("\n", "\r\n"),
         "no last newline": TEXT.removesuffix("\n"),
         "blanks at ends": TEXT.replace("\n", " \n"),
+        "word2vec": f"{len(LINES)} 3\n{TEXT}",
+        "word2vec, windows": f"{len(LINES)} 3\n{TEXT}".replace("\n", "\r\n"),
+        "fasttext": f"{len(LINES)} 3\n" + TEXT.replace("\n", " \n"),
+        "marked": f"\ufeff{len(LINES)} 3\n{TEXT}",
     }[form]
     vectors = WordVectors.load(written(tmp_path, content))
     assert list(vectors.vocabulary.items()) == [(line.split()[0], i) for i, line in enumerate(LINES)]
@@ -161,6 +168,11 @@ def test_the_table_grows_to_any_number_of_rows(tmp_path: Path, monkeypatch: pyte
         assert vectors.vocabulary == {f"w{i}": i for i in range(count)}
 
 
+def test_words_and_vectors_that_are_two_numbers_are_no_counts(tmp_path: Path) -> None:
+    vectors = WordVectors.load(written(tmp_path, "7 1\n8 2\n"))
+    assert vectors.encode(["7", "8"]).tolist() == [[1], [2]]
+
+
 def test_the_first_of_equal_words_counts(tmp_path: Path) -> None:
     vectors = WordVectors.load(written(tmp_path, "a 1\nb 2\na 3\nc 4\n"))
     assert vectors.encode(["a", "b", "c"]).tolist() == [[1], [2], [4]]
@@ -175,6 +187,7 @@ def test_the_first_of_equal_words_counts(tmp_path: Path) -> None:
         ("1 2 3", "2 numbers after a word, expected 3"),
         (" 1 2 3", "3 numbers after a word, expected 3"),
         ("dog 1 2 3 4", "more than 3 numbers after a word"),
+        ("dog 1 2_0 3", "a number with an underscore"),
         ("dog 1 x 3", "could not convert string to float: b'x'"),
         ("dog 1  3", "could not convert string to float: b''"),
         ("dog\t1\t2\t3", "0 numbers after a word, expected 3"),
@@ -196,7 +209,10 @@ def test_files_without_vectors_are_refused(tmp_path: Path) -> None:
     for text, problem in (
         ("", "no word vectors in it"),
         ("the\ncat\n", "line 1: 0 numbers after a word, expected at least one"),
-        (f"{len(LINES)} 3\n{TEXT}", "line 2: more than 1 numbers after a word"),  # word2vec's first line
+        (f"{len(LINES) + 1} 3\n{TEXT}", "its first line announces 8 words, found 7"),  # cut short
+        (f"{len(LINES)} 4\n{TEXT}", "line 2: 3 numbers after a word, expected 4"),
+        (f"{len(LINES)} 2\n{TEXT}", "line 2: more than 2 numbers after a word"),
+        (f"{len(LINES)} 3\n", "no word vectors in it"),
     ):
         path = written(tmp_path, text)
         with pytest.raises(ValueError, match=re.escape(path) + ".*" + problem):

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from cse_core.data import synthetic
-from cse_core.data.corpora import lines_hash
+from cse_core.data import own_pairs, synthetic
+from cse_core.data.corpora import corpus_of_file, lines_hash
 from cse_core.data.senteval import pairs
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
@@ -46,6 +46,25 @@ def test_the_run_is_what_was_declared(undisturbed: Trained) -> None:
     assert [step for step, _ in history.curves["dev/synthetic_dev"]] == [4, 8, 12]
     assert history.curves["loss"] == history.curves["loss/contrastive"]
     assert sum(loss for _, loss in history.curves["loss"][-5:]) < sum(loss for _, loss in history.curves["loss"][:5])
+
+
+@pytest.mark.slow
+def test_how_many_texts_were_cut_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    texts = [f"{'word ' * (i % 12)}number {i}" for i in range(48)]
+    pairs_file = tmp_path / "pairs.tsv"
+    pairs_file.write_text("".join(f"{'word ' * (10 * i)}one {i}\tb {i}\t{i}\n" for i in range(9)))
+    rule = own_pairs.add(pairs_file)
+    (tmp_path / "mine.txt").write_text("\n".join(texts) + "\n")
+    run = replace(TINY, corpus=corpus_of_file(tmp_path / "mine.txt"), max_length=8, epochs=1)
+    history = train(run, tmp_path, rules=[rule, "last"])
+    encoder = Encoder.from_pretrained("wiki-tiny")
+    lengths = [len(ids) for ids in encoder.tokenizer(texts)["input_ids"]]
+    full = sum(length >= 8 for length in lengths)
+    assert 0 < full < 48
+    assert f"{full} of 48 training examples fill the limit of 8 tokens (max_length)" in caplog.text
+    found = [row[1] for row in own_pairs.find(rule).rows]
+    cut = sum(len(ids) > encoder.max_length for ids in encoder.tokenizer(found)["input_ids"])
+    assert history.warnings == [f"{rule}: {cut} of 18 texts are longer than {encoder.max_length} tokens and were cut"]
 
 
 @pytest.mark.slow

@@ -50,3 +50,13 @@ def test_without_a_terminal_a_line_is_printed_now_and_then(monkeypatch: pytest.M
     assert lines[0].startswith("0 done, 3 pending, 10 %; SimCSE s42: step 29 of 100")
     assert "left" in lines[1]
     assert not any("step" in line for line in shown.getvalue().splitlines()[-1:])
+
+
+def test_a_failed_run_is_neither_done_nor_a_part_of_what_is_done() -> None:
+    bar = Bar(NAMES)
+    bar.move("a", 0.7)
+    bar.end("a", failed=True)
+    bar.end("b")
+    assert bar.line() == "1 done, 1 failed, 1 pending, 33 %"
+    bar.end("c", failed=True)
+    assert bar.line() == "1 done, 2 failed, 0 pending, 33 %"

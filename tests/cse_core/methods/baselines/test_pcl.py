@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cse_core.data.augmentation import EDITS
 from cse_core.data.batches import pad
 from cse_core.method import Batch, Loss, Tokens
+from cse_core.methods.baselines.augmentation import EDITS
 from cse_core.methods.baselines.pcl import PCL, PUBLISHED, cooperation, group_logits, peer_loss, peer_positive
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cse_core.data.augmentation import (
+from cse_core.data.batches import pad
+from cse_core.method import Tokens
+from cse_core.methods.baselines.augmentation import (
     EDITS,
     augment,
     delete,
@@ -20,8 +22,6 @@ from cse_core.data.augmentation import (
     shuffle,
     wordpieces,
 )
-from cse_core.data.batches import pad
-from cse_core.method import Tokens
 
 CLS, SEP, PAD = 2, 3, 0
 lists = st.lists(st.lists(st.integers(10, 14), max_size=9), min_size=1, max_size=5)  # of few values: many repeat

@@ -1,0 +1,271 @@
+"""Read files of one's own as tables: .txt, .tsv, .csv, .jsonl or .parquet; all but the last may be packed (.gz, .xz).
+
+Nothing is guessed about a cell: "NA", "1_0" and "007" stay what the file says. Errors name the file and the line.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cse_core.data.locate import read_lines
+
+FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".parquet")
+PACKED = (".gz", ".xz")
+MOST_CHARACTERS = 1_000_000  # of a text: a tokenizer takes 160 bytes of memory for each
+Row = tuple[int, Sequence[Any]]  # its number in the file, and its cells
+# Names of columns by which a header is known, in lower case and with "_" for blanks and hyphens.
+TEXTS = ("text", "texts", "sentence", "sentences", "line")
+PAIRS = (
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("sent0", "sent1"),
+    ("sent1", "sent2"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("anchor", "positive"),
+    ("query", "positive"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+)
+NEGATIVES = ("hard_neg", "hard_negative", "negative")
+SCORES = ("score", "scores", "label", "labels", "similarity", "similarity_score", "relatedness_score", "gold")
+HEADER_NAMES = frozenset((*TEXTS, *(name for pair in PAIRS for name in pair), *NEGATIVES, *SCORES))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file that are not blank, its columns' names if it has a header, and how it was read."""
+
+    path: Path
+    header: tuple[str, ...]
+    rows: Sequence[Row]
+    blank: int
+    how: str = ""  # what was decided to read it
+    unit: str = "line"
+
+    def place(self, number: int) -> str:
+        """Return the words that begin an error about a row."""
+        return f"{self.path}, {self.unit} {number}"
+
+    def text(self, row: Row, place: int) -> str:
+        """Return the text in a cell, without blanks at its ends; refuse another kind of value."""
+        number, cells = row
+        value = "" if cells[place] is None else cells[place]
+        if not isinstance(value, str):
+            raise ValueError(f"{self.place(number)}: expected a text, got {value!r}")
+        check_text(value, self.place(number))
+        return value.strip()
+
+    def summary(self, what: str, columns: Sequence[str], used: Sequence[Hashable], incomplete: int = 0) -> str:
+        """Return a line about what was read: of which columns, how, and what occurs twice or was left out."""
+        names = [self.header[place] for place in self.pick(columns)] if self.header else []
+        how = [f"column{'s' * (len(names) > 1)} {', '.join(names)}"] if names else []
+        left_out = {f"blank {self.unit}": self.blank, "incomplete row": incomplete}
+        return summary(self.path, what, used, left_out, (*how, *filter(None, [self.how])))
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.header) or (len(self.rows[0][1]) if self.rows else 0)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The header's names as HEADER_NAMES has them, each with the name as it is."""
+        return {normal(name): name for name in reversed(self.header)}
+
+    def pairs(self) -> list[tuple[str, ...]]:
+        """Return the header's names of each of PAIRS that it has."""
+        return [tuple(self.names[name] for name in pair) for pair in PAIRS if set(pair) <= set(self.names)]
+
+    def matching(self, names: Iterable[str]) -> list[str]:
+        """Return the header's columns that have one of these names."""
+        return [self.names[name] for name in names if name in self.names]
+
+    def pick(self, columns: Sequence[str]) -> tuple[int, ...]:
+        """Return the places of columns, which are given by name or, from 1, by number."""
+        return tuple(self._place_of(column) for column in columns)
+
+    def _place_of(self, column: str) -> int:
+        same = [i for i, name in enumerate(self.header) if name == column]
+        same = same or [i for i, name in enumerate(self.header) if name.casefold() == column.casefold()]
+        if len(same) == 1:
+            return same[0]
+        if not same and column.isdecimal() and 1 <= int(column) <= self.width:
+            return int(column) - 1
+        if len(same) > 1:
+            raise ValueError(f"{self.path}: {len(same)} columns are named {column!r}; give the column's number instead")
+        names = f"its columns are {', '.join(self.header)}" if self.header else "its first line has no such name"
+        raise ValueError(f"{self.path}: no column {column!r}: {names}; give a name, or a number from 1 to {self.width}")
+
+
+def normal(name: str) -> str:
+    """Return a column's name as HEADER_NAMES would have it."""
+    return name.strip().casefold().replace(" ", "_").replace("-", "_")
+
+
+def summary(
+    path: Path, what: str, used: Sequence[Hashable], left_out: Mapping[str, int], how: Sequence[str] = ()
+) -> str:
+    """Return a line about what was read of a file: how, how many of it occur twice, and what was left out."""
+    counts = {"duplicate": (len(used) - len(set(used)), "kept")}
+    counts |= {noun: (count, "left out") for noun, count in left_out.items()}
+    parts = [f"{count:,} {noun}{'s' if count > 1 else ''} {fate}" for noun, (count, fate) in counts.items() if count]
+    return "; ".join([f"{path.name}: {len(used):,} {what}", *how, *([", ".join(parts)] if parts else [])])
+
+
+def format_of(path: Path) -> str:
+    """Return one of FORMATS by a file's extension, in any case; without one a file is a .txt."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in PACKED:
+        suffixes.pop()
+    if suffixes and suffixes[-1] not in FORMATS:
+        raise ValueError(f"{path}: expected a file that ends with {', '.join(FORMATS)}, got {suffixes[-1]}; convert it")
+    return suffixes[-1] if suffixes else ".txt"
+
+
+def read_table(path: Path, columns: Sequence[str] = ()) -> Table:
+    """Return a file's table. A .txt, .tsv or .csv has a header if its first line has one of HEADER_NAMES or `columns`.
+
+    A .txt or .tsv file is quoted by csv's rules or not at all: see `_by_tabs`.
+    """
+    kind = format_of(path)
+    if kind == ".parquet":
+        return _read_parquet(path)
+    lines = checked_lines(path)
+    if kind == ".jsonl":
+        return _read_objects(path, lines)
+    how = ""
+    if kind == ".csv":
+        try:
+            rows: Sequence[Row] = list(_by_commas(lines))
+        except csv.Error as error:
+            raise ValueError(f"{path}, {error}; correct its quotes, or write the file as .jsonl") from error
+    else:
+        rows, how = _by_tabs(path, lines)
+    full = _full(rows)
+    names = HEADER_NAMES | {normal(name) for name in columns if not name.isdecimal()}
+    header: tuple[str, ...] = ()
+    if full and any(normal(cell) in names for cell in full[0][1]):
+        header = tuple(cell.strip() for cell in full.pop(0)[1])
+    if not header:
+        how = "; ".join(filter(None, ("no header", how)))
+        _check_separator(path, full)
+    table = Table(path, header, full, len(rows) - len(full) - bool(header), how)
+    for number, cells in full:
+        if len(cells) != table.width:
+            raise ValueError(
+                f"{table.place(number)}: {len(cells)} columns, expected {table.width} as in the first line; "
+                "separate columns by tabs (.tsv), or by commas with quotes around a text that has one (.csv)"
+            )
+    return table
+
+
+def _check_separator(path: Path, rows: Sequence[Row]) -> None:
+    """Refuse a first row of a single cell that is a header by another character than the file's."""
+    if rows and len(rows[0][1]) == 1:
+        names = re.split(r"[,;|\t]", rows[0][1][0])
+        if (
+            len(names) > 1
+            and all(re.fullmatch(r"[\w-]+", name) for name in names)
+            and HEADER_NAMES & {*map(normal, names)}
+        ):
+            raise ValueError(
+                f"{path}: its first line is {rows[0][1][0]!r}, expected names with commas between (.csv) or tabs (.tsv)"
+            )
+
+
+def checked_lines(path: Path) -> list[str]:
+    """Return a text's lines; refuse those of `check_text`, and lines that end as on old Macs."""
+    lines = read_lines(path)
+    if len(lines) == 1 and "\r" in lines[0]:
+        raise ValueError(f'{path}: a single line with carriage returns in it; convert them to line feeds ("\\n")')
+    for number, line in enumerate(lines, 1):
+        check_text(line, f"{path}, line {number}")
+    return lines
+
+
+def check_text(text: str, place: str) -> None:
+    """Refuse a NUL, which UTF-16 read as UTF-8 has, and more than MOST_CHARACTERS."""
+    if "\0" in text:
+        raise ValueError(f"{place}: expected UTF-8, got a NUL character (is it UTF-16?); convert the file")
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"{place}: {len(text):,} characters, expected at most {MOST_CHARACTERS:,}; split the text")
+
+
+def _by_commas(lines: Sequence[str], delimiter: str = ",") -> Iterator[Row]:
+    """Yield rows by csv's rules, which are strict: nothing may follow a closing quote. A quoted cell may have lines."""
+    csv.field_size_limit(MOST_CHARACTERS)
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
+    while True:
+        number = reader.line_num + 1
+        try:
+            yield number, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise csv.Error(f"line {number}: {error}") from error
+
+
+def _by_tabs(path: Path, lines: Sequence[str]) -> tuple[Sequence[Row], str]:
+    """Return a tab-separated file's rows, by csv's rules if the whole file obeys them, else with quotes as they are.
+
+    A file that obeys them only by chance, with a cell over several lines each of which has all columns, is not quoted.
+    """
+    plain: list[Row] = [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
+    if '"' not in "".join(lines):
+        return plain, ""
+    try:
+        quoted = list(_by_commas(lines, "\t"))
+    except csv.Error as error:
+        return plain, f"quotes kept, as it is not quoted by csv's rules ({error})"
+    if _full(plain) == _full(quoted):
+        return plain, ""
+    widths = {len(cells) for _, cells in _full(plain)}
+    if len(quoted) < len(plain) and len(widths) == 1:
+        if widths == {1}:
+            raise ValueError(
+                f"{path}: its quotes may be part of a text or be around lines; write the file as .txt, .csv or .jsonl"
+            )
+        return plain, "quotes kept, as every line has all columns"
+    return quoted, "quoted by csv's rules"
+
+
+def _full(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that are not blank."""
+    return [row for row in rows if any(cell.strip() if isinstance(cell, str) else cell is not None for cell in row[1])]
+
+
+def _read_objects(path: Path, lines: Sequence[str]) -> Table:
+    """Return the table of a .jsonl file: an object in each line. A key that a line lacks is None there."""
+    objects = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                value = json.loads(line)
+                json.dumps(value, ensure_ascii=False).encode()  # refuses half a surrogate pair
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: not JSON ({error}); correct it") from error
+            if not isinstance(value, dict):
+                raise ValueError(f'{path}, line {number}: expected an object such as {{"text": ...}}, got {line[:60]}')
+            objects.append((number, value))
+    header = tuple(dict.fromkeys(name for _, value in objects for name in value))
+    rows = [(number, [value.get(name) for name in header]) for number, value in objects]
+    full = _full(rows)
+    return Table(path, header, full, len(lines) - len(full))
+
+
+def _read_parquet(path: Path) -> Table:
+    import pyarrow.parquet as pq  # lazy: slow import
+
+    try:
+        columns = pq.read_table(path).to_pydict()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: not a .parquet file, or damaged ({error}); copy it again") from error
+    rows = list(enumerate(zip(*columns.values(), strict=True), 1))
+    full = _full(rows)
+    return Table(path, tuple(columns), full, len(rows) - len(full), unit="row")
