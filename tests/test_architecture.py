@@ -54,7 +54,7 @@ analysis.verdicts
 analysis.report
 analysis.record
 analysis.plots
-analysis.make_tables analysis.make_figures analysis.pair_bootstrap
+analysis.make_tables analysis.make_figures analysis.make_site analysis.pair_bootstrap
 """
 UNSAFE = {  # calls that may run code out of what they read, unless they have this argument
     "torch.load": "weights_only=True",
