@@ -149,7 +149,10 @@ class TargetEncoder:
         return count
 
     def _load(self, encoder: EncoderRef, select: str) -> Encoder | ForeignEncoder | WordVectors:
-        return load_finished(self.store, encoder, select, self.device)
+        finished = load_finished(self.store, encoder, select, self.device)
+        if isinstance(finished, Encoder):
+            finished.normalises = False  # cosines are taken of its vectors, and recorded runs were taught by these bits
+        return finished
 
     def _shares_vocabulary(self, encoder: Encoder) -> bool:
         return encoder.tokenizer.get_vocab() == self.student.tokenizer.get_vocab()
