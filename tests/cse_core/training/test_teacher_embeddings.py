@@ -274,3 +274,14 @@ def test_a_sample_under_a_template_is_compared_with_examples_under_the_same(tmp_
         base = Encoder.from_pretrained(tmp_path / name)
         found = source.sample(Pretrained(str(tmp_path / name)), select="last", size=40, seed=42)
         assert torch.allclose(found, base.encode(sample(CORPUS, 40, 42)), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_teachers_vectors_are_those_before_its_normalize(source: TargetEncoder) -> None:
+    """Cosines are taken of them; recorded runs were taught by these bits."""
+    found = source.vectors(Pretrained("all-MiniLM-L6-v2"), select="last")
+    minilm = Encoder.from_pretrained("all-MiniLM-L6-v2")
+    assert minilm.normalises
+    minilm.normalises = False
+    assert torch.equal(found, minilm.encode(sentences(CORPUS.lines)))
+    assert (found.norm(dim=1) - 1).abs().min() > 0.1
