@@ -29,7 +29,7 @@ from cse_core.run import Run
 from cse_core.training.selection import SELECTION, dev_sets
 from experiments.cli.command import run_command
 from experiments.cli.console import Bar, console
-from experiments.cli.options import at_least
+from experiments.cli.options import at_least, seeds_in_range
 from experiments.cli.user_inputs import read_corpus, read_teachers, with_inputs, with_own_pooling
 from experiments.execution import sweep_report
 from experiments.execution.job import ExecutionSettings, Job, Scoring, describe, execute
@@ -215,7 +215,7 @@ def build_all(name: str, options: Any) -> list[Run]:
     run = build(name, options)
     seeds = dict.fromkeys(options.seeds or (run.seed,))
     for seed in seeds:
-        at_least(0, seed=seed)
+        seeds_in_range(seed=seed)
     return [replace(run, seed=seed) for seed in seeds]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from cse_core.data.atomic_write import atomic_write
+from cse_core.data.atomic_write import atomic_write, full_disk_named
 from cse_core.data.corpora import enforce_corpus_pin
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Scorer
@@ -121,7 +121,7 @@ def execute(
     """
     execution.store.mkdir(parents=True, exist_ok=True)
     # A worker that outlives its killed driver may still work on this run; the lock is free when that worker ends.
-    with FileLock(execution.store / f"{job.key}.lock"):
+    with full_disk_named(execution.store / job.key), FileLock(execution.store / f"{job.key}.lock"):
         try:
             return _execute(job, execution, on_step, progress)
         finally:
