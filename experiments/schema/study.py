@@ -249,8 +249,8 @@ class Study:
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
             raise ValueError(
-                f"study {self.name!r}: expected a name of at most 100 letters, digits, '-', '_' and '.' that begins with "
-                "none of '-' and '.'; its tables are files of this name"
+                f"study {self.name!r}: expected a name of at most 100 letters, digits, '-', '_' and '.', "
+                "without '-' or '.' first; its tables are files of this name"
             )
         labels = [row.label for row in self.rows]
         twice = sorted({label for label in labels if labels.count(label) > 1})
