@@ -10,7 +10,7 @@ from pathlib import Path
 
 FREE = "MiB free on this file's disk"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Of PyTorch (without a reason), safetensors, NumPy and SQLite, which raise other errors than OSError or give no number.
+# PyTorch (which gives no reason), safetensors, NumPy and SQLite raise other errors than OSError, or give no number.
 SAYS_NO_ROOM = re.compile(
     r"PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+|No space left on device|os error (27|28|122)\b"
     r"|\d+ requested and \d+ written|database or disk is full"

@@ -21,7 +21,7 @@ def job(seed: int) -> Job:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("save_seconds", "file"), [(0.0, "state.pt"), (1e9, "unfinished/last")])
-def test_training_on_a_full_disk_names_the_file_and_goes_on_when_there_is_room(
+def test_training_on_a_full_disk_names_the_file_and_ends_when_there_is_room(
     tmp_path: Path, save_seconds: float, file: str
 ) -> None:
     """PyTorch, which writes the state, and safetensors, which writes the weights, raise errors of their own."""

@@ -1,4 +1,4 @@
-"""What a study may be named: its tables and figures are files of this name."""
+"""What a study and a scale may be named: their tables and figures are files of these names."""
 
 from dataclasses import replace
 
@@ -18,4 +18,6 @@ def test_a_study_may_have_letters_digits_and_three_signs_in_its_name(name: str) 
 def test_a_name_that_would_be_another_file_or_markup_is_refused(name: str) -> None:
     with pytest.raises(ValueError) as caught:
         replace(toy_study(), name=name)
+    with pytest.raises(ValueError, match=r"^scale .*: expected a name of at most 100 letters"):
+        replace(toy_study().scale, name=name)
     assert str(caught.value).startswith(f"study {name!r}: expected a name of at most 100 letters, digits, ")
