@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import gettempdir
 from typing import NoReturn
 
 from cse_core.data.atomic_write import full_disk_error
@@ -48,4 +47,5 @@ def _broken_pipe(error: BrokenPipeError) -> int | str:
 
 def _fullest_folder() -> Path:
     """Return the current folder or that of temporary files, whichever has less space."""
-    return min(Path.cwd(), Path(gettempdir()), key=lambda folder: shutil.disk_usage(folder).free)
+    folders = [Path(), Path(os.environ.get("TMPDIR", "/tmp"))]  # gettempdir fails where no disk has room
+    return min((folder for folder in folders if folder.is_dir()), key=lambda folder: shutil.disk_usage(folder).free)
