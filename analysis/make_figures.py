@@ -160,7 +160,8 @@ def main(
         check: draw nothing; list files that differ from SHA256SUMS, and exit with 1 if there are any.
         mlruns: folder of the record.
     """
-    mlruns = folder_of(studies, mlruns)
+    mlruns = csv_record.require(folder_of(studies, mlruns), scores=not studies)
+    studies = studies or catalogue.fixed_at(scale)
     figures = csv_record.outputs(mlruns) / "figures"
     if check:
         lines = differences("quickstart" if studies == ("quickstart",) else scale, mlruns=mlruns, figures=figures)

@@ -22,7 +22,6 @@ from analysis.report import (
     benchmark_tables,
     first_page,
     formats,
-    html_page,
     plan_tables,
     report_blocks,
     study_tables,
@@ -38,7 +37,6 @@ from experiments.cli.command import run_command
 from experiments.results import csv_record
 from experiments.results.manifest import ChangedFileError, Manifest
 from experiments.results.study_table import print_tables
-from experiments.schema.scales import SCALES
 from experiments.schema.study import Study
 from experiments.storage.record_folders import folder_of
 from experiments.studies import catalogue
@@ -203,8 +201,6 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, fol
         for path, text in texts.items():
             if not path.is_file() or read_text(path) != text:
                 atomic_write(path, text)
-        if not names:
-            _write_pages(scales, record, folders)
         for path in stale:
             path.unlink()
         Manifest(folders.tables.parent).accept(path for path in [*texts, *stale] if path not in folders.pages)
@@ -234,15 +230,6 @@ def _undeclared_pages(scales: Sequence[str], record: Record, tables: Path) -> di
     return pages
 
 
-def _write_pages(scales: Sequence[str], record: Record, folders: Folders) -> None:
-    """Write an HTML page with all tables and figures; it is neither compared nor committed."""
-    for scale in scales:
-        choose = partial(chosen_results, scale=scale, record=record)
-        figures = folders.tables.with_name("figures") / scale
-        text = html_page.page(SCALES[scale], choose("all"), figures, choose)
-        atomic_write(folders.tables.with_name(f"{scale}.html"), text)
-
-
 def main(
     studies: tyro.conf.Positional[tuple[str, ...]] = (),
     /,
@@ -260,7 +247,8 @@ def main(
         mlruns: folder of the record.
     """
     catalogue.choose_studies(list(studies), scale or "small")  # refuses unknown names before the record is read
-    mlruns = folder_of(studies, mlruns)
+    mlruns = csv_record.require(folder_of(studies, mlruns), scores=not studies)
+    studies = studies or catalogue.fixed_at(scale)
     folders = Folders.of(mlruns)
     if check:
         lines = check_all(studies, scale, folders)

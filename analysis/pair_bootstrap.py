@@ -23,6 +23,7 @@ from cse_core.evaluation.sts_subsets import SUBSETS
 from cse_core.lookup import unknown
 from cse_core.run import Pretrained, Run
 from experiments.cli.command import run_command
+from experiments.cli.options import Words
 from experiments.execution.job import ExecutionSettings, load_encoder
 from experiments.execution.plan import SCORE_TOLERANCE
 from experiments.results import csv_record, run_arrays
@@ -180,7 +181,7 @@ def main(
     study: tyro.conf.Positional[str],
     /,
     *,
-    claims: tuple[str, ...] = (),
+    claims: Words = (),
     scale: str = "small",
     data: Path | None = None,
     mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = csv_record.MLRUNS,
@@ -195,6 +196,7 @@ def main(
         mlruns: folder of the record and its store.
     """
     selected = catalogue.single(study, scale)
+    csv_record.require(mlruns, scores=True)
     results = join(selected, csv_record.read_results(scale, mlruns))
     execution = ExecutionSettings(store=mlruns / "store", data=data, cache=True)  # rows share checkpoints
     differences = chosen_by_claim(comparisons_of(selected), claims)

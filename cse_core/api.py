@@ -5,12 +5,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
-import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from cse_core.data.atomic_write import atomic_write
 from cse_core.data.batches import pad
@@ -22,7 +19,8 @@ from cse_core.method import Batch, Method, Tokens
 from cse_core.model_card import Scores, save_with_card
 from cse_core.models.embedding_cache import CachedEncoder, Progress, SentenceEncoder
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import backbone_hash, resolve
+from cse_core.models.foreign import ForeignEncoder, HasEncode, open_encoder
+from cse_core.models.pretrained import encoder_hash, resolve
 from cse_core.models.sentence_transformers_format import read_pooling
 from cse_core.models.word_vectors import WordVectors, is_word_vectors
 from cse_core.run import Corpus, Pretrained, Run
@@ -31,28 +29,6 @@ from cse_core.training.train import OnStep
 from cse_core.training.train import train as train_run
 
 logger = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class HasEncode(Protocol):
-    """A model whose `encode` returns a vector a sentence, as an array or a tensor: sentence-transformers' models."""
-
-    def encode(self, sentences: Any, /) -> Any:
-        """Return the vectors of a list of sentences."""
-        ...
-
-
-class ForeignEncoder:
-    """Another library's model as a SentenceEncoder: its vectors in fp32 on the CPU."""
-
-    def __init__(self, model: HasEncode) -> None:
-        self.model, self.name = model, type(model).__name__
-
-    def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-        """Return the model's vectors; CachedEncoder checks that there is one a sentence."""
-        vectors = self.model.encode(list(sentences))
-        tensor = vectors.detach() if isinstance(vectors, Tensor) else torch.from_numpy(np.asarray(vectors, np.float32))
-        return tensor.float().cpu()
 
 
 @dataclass(frozen=True)
@@ -76,11 +52,11 @@ def evaluate(
 ) -> dict[str, dict[str, float]]:
     """Return {task: {metric: value}}, by the code that makes every number of the record; 0.7654 is a paper's 76.54.
 
-    `encoder` is an Encoder, a folder or name that Encoder.from_pretrained takes, word vectors, or any object with
-    sentence-transformers' `encode`. `tasks` are groups, single tasks (docs/evaluations.md) or files of your own, whose
-    `columns` name two sentences and a score; `data` is the folder with the sets, else CSE_DATA. Each distinct sentence
-    is embedded once. Correlations are of cosines unless another scorer is given. A task that fails raises its reason.
-    Warnings, such as of a set with other bytes than SentEval's, are logged.
+    `encoder` is an Encoder, a folder or name of transformers or sentence-transformers (see `open_encoder`), word
+    vectors, or any object with sentence-transformers' `encode`. `tasks` are groups, single tasks (docs/evaluations.md)
+    or files of your own, whose `columns` name two sentences and a score; `data` is the folder with the sets, else
+    CSE_DATA. Each distinct sentence is embedded once. Correlations are of cosines unless another scorer is given. A
+    task that fails raises its reason. Warnings, such as of a set with other bytes than SentEval's, are logged.
     """
     names = suite.expand_names([tasks] if isinstance(tasks, str) else tasks, columns)
     evaluated = suite.evaluate(
@@ -127,7 +103,7 @@ def train(
         settings["pooling"], settings["template"] = read_pooling(folder)
     run = Run(
         method=method,
-        backbone=Pretrained(str(backbone), backbone_hash(folder)),
+        backbone=Pretrained(str(backbone), encoder_hash(folder)),
         corpus=sentences if isinstance(sentences, Corpus) else _corpus(sentences, Path(store), columns),
         **settings,
     )
@@ -141,14 +117,19 @@ def train(
 
 
 def make_batch(
-    method: Method, sentences: Sequence[str], encoder: Encoder, *, max_length: int = 32, seed: int = 0
+    method: Method,
+    sentences: Sequence[str] | Sequence[tuple[str, ...]],
+    encoder: Encoder,
+    *,
+    max_length: int = 32,
+    seed: int = 0,
 ) -> Batch:
-    """Return sentences as the batch that `method.loss` takes, on the encoder's device.
+    """Return sentences, or tuples of columns, as the batch that `method.loss` takes, on the encoder's device.
 
     Texts are cut to `max_length` tokens. `seed` is that of the batch's own random numbers (masked words, ties of
     ListMLE): pass the step, so that they differ from one to the next.
     """
-    columns = method.examples(sentences, encoder.tokenizer, max_length)
+    columns = method.examples(cast(Any, sentences), encoder.tokenizer, max_length)
     padded = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
     tokens = {name: Tokens(part.ids.to(encoder.device), part.mask.to(encoder.device)) for name, part in padded.items()}
     rows = len(next(iter(columns.values())))
@@ -168,7 +149,7 @@ def export(encoder: Encoder, folder: str | Path, *, run: Run | None = None, scor
 def _sentence_encoder(encoder: HasEncode | str | Path) -> SentenceEncoder:
     if isinstance(encoder, str | Path):
         name = str(encoder)
-        return WordVectors.load(name) if is_word_vectors(name) else Encoder.from_pretrained(name).to(_device())
+        return WordVectors.load(name) if is_word_vectors(name) else open_encoder(name, _device())
     if isinstance(encoder, Encoder | WordVectors | CachedEncoder):
         return encoder
     return ForeignEncoder(encoder)

@@ -1,18 +1,35 @@
 """Look up names that a user typed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+Choices = Mapping[str, Sequence[str]]  # the values that fields of a dataclass can have, by the fields' names
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> ValueError:
     """Return the error for an unknown name of a `kind` of thing: it lists the most similar names, and all of them."""
     names = list(names)
+    return ValueError(f"unknown {kind} {name!r}{_hint(name, names)}; known: {', '.join(names)}")
+
+
+def _hint(name: str, names: Sequence[str]) -> str:
     similar = get_close_matches(name, names)
-    hint = f" (did you mean {' or '.join(similar)}?)" if similar else ""
-    return ValueError(f"unknown {kind} {name!r}{hint}; known: {', '.join(names)}")
+    return f" (did you mean {' or '.join(similar)}?)" if similar else ""
+
+
+def check_choices(settings: Any) -> None:
+    """Refuse a dataclass with a value that is none of its `choices`; the error lists them, and the most similar."""
+    for name, choices in settings.choices.items():
+        value = getattr(settings, name)
+        if value not in choices:
+            raise not_among(name, value, choices)
+
+
+def not_among(name: str, value: object, choices: Sequence[str]) -> ValueError:
+    """Return the error for a value of a setting that is none of its choices."""
+    return ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{_hint(str(value), choices)}")
 
 
 def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:

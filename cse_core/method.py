@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -58,9 +59,25 @@ class Batch:
     rows: Int[Tensor, " n"]
     columns: Mapping[str, Tokens]
     generator: torch.Generator
+    leave_out_duplicates: bool = False
 
     def __getitem__(self, column: str) -> Tokens:
         return self.columns[column]
+
+    @property
+    def duplicates(self) -> Bool[Tensor, "n n"] | None:
+        """True where another example has the same sentence, the first column; None if duplicates are negatives."""
+        sentences = next(iter(self.columns.values()))
+        return equal_texts(sentences, sentences).fill_diagonal_(False) if self.leave_out_duplicates else None
+
+
+def equal_texts(a: Tokens, b: Tokens) -> Bool[Tensor, "n m"]:
+    """Return whether each text of `a` has the same ids as each of `b`."""
+    width = max(a.ids.shape[1], b.ids.shape[1])
+    x, y = (
+        F.pad(tokens.ids.masked_fill(~tokens.mask, -1), (0, width - tokens.ids.shape[1]), value=-1) for tokens in (a, b)
+    )
+    return (x.unsqueeze(1) == y).all(-1)
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
@@ -70,10 +87,14 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True)
 class Targets:
-    """Tensors fixed before training: `rows` have an entry per training example, `shared` go whole to every step."""
+    """Tensors fixed before training: `rows` have an entry per training example, `shared` go whole to every step.
+
+    `warnings` are about them, for readers of the run's scores.
+    """
 
     rows: Mapping[str, Tensor] = field(default_factory=dict)
     shared: Mapping[str, Tensor] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def at(self, rows: Int[Tensor, " n"], device: torch.device) -> dict[str, Tensor]:
         """Return the targets of a batch by name, on the device."""
@@ -82,7 +103,7 @@ class Targets:
 
     def on(self, device: torch.device) -> "Targets":
         """Return the same targets with the shared ones on the device, copied once for all steps."""
-        return Targets(self.rows, {name: values.to(device) for name, values in self.shared.items()})
+        return replace(self, shared={name: values.to(device) for name, values in self.shared.items()})
 
 
 @dataclass(frozen=True)
@@ -246,6 +267,20 @@ def single_column(
     return {"text": tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]}
 
 
+COLUMNS = ("text", "positive", "negative")
+
+
+def text_columns(
+    self: object, texts: Sequence[Any], tokenizer: "PreTrainedTokenizerBase", max_length: int
+) -> dict[str, list[list[int]]]:
+    """Return `text`, and `positive` and `negative` if the texts are tuples of two or three, each truncated."""
+    columns = (texts,) if not texts or isinstance(texts[0], str) else zip(*texts, strict=True)
+    return {
+        name: single_column(self, column, tokenizer, max_length)["text"]
+        for name, column in zip(COLUMNS, columns, strict=False)
+    }
+
+
 def tanh_head(self: object, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
     """Return the train-only head tanh(W h + b), W normal with deviation 0.02, b zero: not the pre-trained pooler."""
     linear = nn.Linear(encoder.width, encoder.width)
@@ -263,3 +298,13 @@ def check(name: str, value: int | float, ok: Callable[[Any], bool], constraint: 
     """Raise a ValueError that names the hyperparameter, the constraint and the value, unless the value is ok."""
     if not ok(value):
         raise ValueError(f"{name} must be {constraint}, got {value}")
+
+
+def check_surrounded(method: Method, tokenizer: "PreTrainedTokenizerBase") -> None:
+    """Refuse a tokenizer that puts no special tokens around a text, for a method that edits what is between them."""
+    ids = tokenizer("a")["input_ids"]
+    if (ids[:1], ids[-1:]) != ([tokenizer.cls_token_id], [tokenizer.sep_token_id]):
+        raise ValueError(
+            f"method {method.name}: edits a text between its first and its last special token, but the tokenizer of "
+            f"{tokenizer.name_or_path} does not put a cls and a sep token around it; take another backbone"
+        )

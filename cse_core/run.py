@@ -1,8 +1,8 @@
 """What one training run is, as frozen values, and the key that names it.
 
-The key is the first twelve hex digits of a SHA-256 over the method's class and version, every field that differs from
-its default, corpus and backbone (by SHA-256, or by name where none is declared), and TRAIN_VERSION. A new field with
-a neutral default changes no old key. A field that holds a Run (a teacher, a base) enters as that run's key.
+The key is the first twelve hex digits of a SHA-256 over the method's class (source.py) and version, every field that
+differs from its default, corpus and backbone (by SHA-256, or by name where none is declared), and TRAIN_VERSION. A new
+field with a neutral default changes no old key. A field that holds a Run (a teacher, a base) enters as that run's key.
 """
 
 import hashlib
@@ -10,12 +10,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
+from cse_core.lookup import Choices, check_choices, not_among
 from cse_core.method import Method, innermost
+from cse_core.source import class_name
 
 TRAIN_VERSION = 2  # of encoder, packed_forward, batches and loop: bump with any change that could move a score
-POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask")
+POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask", "pooler_output")
 NGRAM_POOLINGS = ("ngrams", "ngrams_linear")  # have weights (models/pooling.py); the second has no ReLU
 MAX_SEED = 2**63 - 1  # the record's readers take 64-bit integers
 PRECISIONS = ("fp32", "bf16", "fp16")
@@ -26,7 +28,7 @@ SCHEDULES = ("linear", "staircase")
 def check_pooling(pooling: str, template: str = "") -> None:
     """Refuse an unknown pooling, a mask without a template and a template without a mask."""
     if pooling not in (*POOLINGS, *NGRAM_POOLINGS):
-        raise ValueError(f"pooling must be one of {', '.join((*POOLINGS, *NGRAM_POOLINGS))}, got {pooling!r}")
+        raise not_among("pooling", pooling, (*POOLINGS, *NGRAM_POOLINGS))
     if (pooling == "mask") != bool(template):
         raise ValueError(f"the pooling mask and a template go together, got {pooling!r} and {template!r}")
 
@@ -104,6 +106,13 @@ class Pretrained:
 class Run:
     """One training run. Fields are declared values and never rewritten; derived values are properties."""
 
+    choices: ClassVar[Choices] = {
+        "pooling": (*POOLINGS, *NGRAM_POOLINGS),
+        "precision": PRECISIONS,
+        "optimizer": OPTIMIZERS,
+        "schedule": SCHEDULES,
+    }
+
     method: Method
     backbone: Pretrained
     corpus: Corpus
@@ -122,6 +131,7 @@ class Run:
     schedule: str = "linear"  # of the learning rate
     weight_decay: float = 0.0  # of all but biases and the scales of normalisations
     max_steps: int = 0  # training ends after these, the learning rate at zero; 0: after all epochs
+    leave_out_duplicates: bool = False  # of an example's sentence, from its negatives in the same batch
 
     def __post_init__(self) -> None:
         for name in ("epochs", "eval_steps"):
@@ -140,9 +150,7 @@ class Run:
         for name in ("dropout", "warmup"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        for name, choices in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         if not 0 <= self.weight_decay <= 1:
             raise ValueError(f"weight_decay must be in [0, 1], got {self.weight_decay}")
         if self.weight_decay and self.optimizer != "adamw":
@@ -151,6 +159,13 @@ class Run:
             raise ValueError(f"warmup needs the schedule linear, got {self.schedule}")
         check_pooling(self.pooling, self.template)
         check_columns(self.method, self.corpus.columns)
+        weight = getattr(self.method, "hard_negative_weight", 0.0)
+        if weight and len(self.corpus.columns) < 3:
+            raise ValueError(f"hard_negative_weight {weight} needs a corpus of three columns, got {self.corpus}")
+        if self.leave_out_duplicates and not getattr(innermost(self.method), "leaves_out_duplicates", False):
+            raise ValueError(
+                f"method {self.method.name}: its loss can't leave duplicates out, got leave_out_duplicates=True"
+            )
         if self.pooling in NGRAM_POOLINGS and (name := innermost(self.method).name) != "isbert":
             raise ValueError(f"the pooling {self.pooling} has weights, which only isbert trains; got {name}")
 
@@ -184,7 +199,8 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """Return every field by name, flat, for people: method fields first, nested values by their own names."""
-        left_out = {"method"} if self.max_steps else {"method", "max_steps"}  # which only runs cut short have
+        unusual = ("max_steps", "leave_out_duplicates")  # shown where they are set
+        left_out = {"method", *(name for name in unusual if not getattr(self, name))}
         named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return (
             {"method": self.method.name} | _readable_fields(self.method) | {k: _readable(v) for k, v in named.items()}
@@ -202,12 +218,12 @@ def key_of(content: dict[str, Any]) -> str:
 
 
 def canonical(value: Any) -> Any:
-    """Return a value as JSON that changes exactly when its meaning does: class name and non-default fields."""
+    """Return a value as JSON that changes exactly when its meaning does: its class and its non-default fields."""
     if isinstance(value, Corpus | Pretrained):
         return value.identity
     if is_dataclass(value) and not isinstance(value, type):
         content = {name: _canonical_field(field) for name, field in _non_defaults(value).items()}
-        return {"is": type(value).__name__, "version": getattr(value, "version", 0)} | content
+        return {"is": class_name(type(value)), "version": getattr(value, "version", 0)} | content
     return _canonical_field(value)
 
 

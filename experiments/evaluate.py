@@ -8,8 +8,10 @@ python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_se
 Print a table, add the scores to own/results.csv beside MLflow's database, and log them to MLflow.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
@@ -23,12 +25,13 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from experiments.cli.command import run_command
 from experiments.cli.console import console, plain_columns
-from experiments.cli.options import at_least
+from experiments.cli.options import Words, at_least
 from experiments.cli.user_inputs import read_corpus, read_encoder
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
 from experiments.results.score_tables import print_scores
+from experiments.results.stored_scores import read_stored, replace_scores
 from experiments.schema.rows import AS_IS
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
@@ -40,11 +43,11 @@ class Options:
 
     encoder: tyro.conf.Positional[str]
     """Folder, hub name or embedded backbone (wiki-tiny, -mini, -medium), glove-6b-50d, or a file of word vectors."""
-    tasks: tuple[str, ...] = ("sts",)
+    tasks: Words = ("sts",)
     """Groups (sts, sts_disjoint, dev, transfer, transfer_fast, ranking, ranking_test, geometry, neighbours, synthetic,
     sizes, gold, examples), single tasks (stsb, sts12_disjoint, trec, trec_fast, sickr_groups, ...), or files of your
     own, .tsv, .csv, .jsonl or .parquet: two sentences and a score in each row."""
-    columns: tuple[str, ...] = ()
+    columns: Words = ()
     """Columns of the files in --tasks by name or number: two sentences and a score. If not given: those with known
     names, or all three."""
     pooling: str | None = None
@@ -65,6 +68,8 @@ class Options:
     """Folder of MLflow's database."""
     threads: int = torch.get_num_threads()
     """Number of torch's threads."""
+    again: bool = False
+    """Score anew what an earlier call has scored."""
     cache: bool = False
     """Save embeddings under CSE_CACHE, and reuse those of earlier calls."""
 
@@ -100,6 +105,14 @@ def scorer_for(options: Options) -> Scorer:
     return Ranked(corpus=pinned, size=size, weight=0.1 if weight is None else weight)
 
 
+def print_earlier(earlier: Sequence[Mapping[str, Any]], result: Mapping[str, Any], scoring: Scoring) -> None:
+    """Print which of the scores that were asked for are from an earlier call."""
+    asked = [cell for cell in result["cells"] if scoring.asks_for(cell)]
+    tasks = dict.fromkeys(cell["task"] for cell in asked if cell in earlier)
+    if tasks:
+        console.print(f"from an earlier call: {', '.join(tasks)}; --again scores anew", highlight=False, markup=False)
+
+
 def main(options: Options) -> None:
     """Score an encoder; print, save and log the scores."""
     at_least(1, threads=options.threads)
@@ -114,14 +127,18 @@ def main(options: Options) -> None:
     folder = options.mlruns / csv_record.MANUAL_RUNS
     device = "cuda" if torch.cuda.is_available() else "cpu"
     execution = ExecutionSettings(folder.resolve(), data, device=device, threads=options.threads, cache=options.cache)
+    earlier = read_stored(execution.store / job.key)["cells"]
     bars, failed = Bars(), None
     with bars.progress:
         try:
-            result = execute(job, execution, progress=bars)
+            result = execute(job, execution, progress=bars, again=options.again)
         except FailedTasksError as error:
             result, failed = error.result, error
-    csv_record.merge_lines(csv_record.MANUAL_RUNS, folder, [result])
+    gone = [cell for cell in earlier if cell not in result["cells"]]
+    replace_scores(folder, result, gone)
     print_scores(result, only=set(tasks), scorer=str(scorer))
+    if not options.again:
+        print_earlier(earlier, result, job.scorings[0])
     console.print(f"scores: {folder / 'results.csv'}")
     try:
         Tracker(options.mlruns).log(execution.store / job.key)

@@ -23,7 +23,7 @@ from cse_core.models.pretrained import ENCODERS
 from cse_core.run import Corpus
 from experiments.cli.command import run_command
 from experiments.cli.console import console
-from experiments.cli.options import at_least, check_device
+from experiments.cli.options import Words, at_least, check_device
 from experiments.execution.job import ExecutionSettings
 from experiments.rehearsal.rehearsal_row import rehearse_row, remove_unneeded
 from experiments.rehearsal.rehearsal_table import (
@@ -64,11 +64,11 @@ class Options:
     """Sentences from which RoBERTa's byte-level pieces are learnt, 200,000 of them. If not given: --corpus."""
     studies: bool = False
     """Rehearse a row of each study in place of the methods as published."""
-    only: tuple[str, ...] = ()
+    only: Words = ()
     """Only these methods, or with --studies only these studies."""
-    backbones: tuple[str, ...] = ()
+    backbones: Words = ()
     """Only rows of these backbones, by the hub's names."""
-    compare: tuple[str, ...] = ()
+    compare: Words = ()
     """Methods that are also trained without being killed, to compare the weights in every bit."""
     steps: int = 3
     """Steps of each run, those that others need included."""

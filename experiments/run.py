@@ -11,10 +11,10 @@ The scores are printed and logged to MLflow, but not recorded: the record has th
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import Field, dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import tyro
@@ -23,21 +23,36 @@ from cse_core.data import own_pairs
 from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
-from cse_core.lookup import look_up
+from cse_core.lookup import look_up, not_among
 from cse_core.methods import METHODS
-from cse_core.run import Run
+from cse_core.run import NGRAM_POOLINGS, Run
+from cse_core.training.run_state import finished_history
 from cse_core.training.selection import SELECTION, dev_sets
 from experiments.cli.command import run_command
 from experiments.cli.console import Bar, console
-from experiments.cli.options import at_least, seeds_in_range
-from experiments.cli.user_inputs import read_corpus, read_teachers, with_inputs, with_own_pooling
+from experiments.cli.options import at_least, check_device, flag, seeds_in_range
+from experiments.cli.run_options import CommonOptions, choices_of, options_for
+from experiments.cli.selection_warnings import selection_warnings
+from experiments.cli.user_inputs import (
+    check_corpus,
+    encoder_size,
+    read_encoder,
+    read_teachers,
+    with_inputs,
+    with_own_pooling,
+)
 from experiments.execution import sweep_report
-from experiments.execution.job import ExecutionSettings, Job, Scoring, describe, execute
+from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, describe, execute
 from experiments.execution.log_queue import say_not_logged
+from experiments.execution.schedule_estimate import expected_seconds
+from experiments.execution.sweep_setup import check_room, require_inputs
 from experiments.results import csv_record
-from experiments.results.score_tables import print_over_seeds, print_scores
-from experiments.schema.recipes import RUNS
-from experiments.schema.scales import SCALES
+from experiments.results.score_tables import main_scores, print_over_seeds, print_scores
+from experiments.schema.recipes import BACKBONES, RUNS
+from experiments.schema.rows import AS_IS
+from experiments.schema.scales import SCALES, scale_for
+from experiments.schema.study import pretrained_key
+from experiments.schema.study_parts import shorten
 from experiments.tracking.live_log import LiveLog
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
@@ -45,68 +60,21 @@ from experiments.tracking.run_content import run_content
 from experiments.tracking.run_reports import Reporter
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommonOptions:
-    """Options of all methods: the scale whose settings a run starts from, and its folders."""
-
-    scale: str = "small"
-    """Scale whose corpus and training settings are the starting point: quickstart, small, small-1m or paper."""
-    backbone: str = "bert-base-uncased"
-    """Name of the backbone in the papers (a small scale uses a smaller encoder in its place), or a folder or hub name
-    of any encoder like BERT or RoBERTa: it gets the scale's settings for BERT-base, and keeps its own pooling."""
-    corpus: str = ""
-    """File to train on: .txt with one sentence a line, .tsv, .csv, .jsonl or .parquet; or a corpus of the data folder.
-    If not given: the scale's."""
-    columns: tuple[str, ...] = ()
-    """Columns of --corpus by name or number: a sentence, or also its positive, or also a hard negative (sent0 sent1
-    hard_neg). If not given: those with known names."""
-    pair_columns: tuple[str, ...] = ()
-    """Columns of the files in --dev and --evaluate by name or number: two sentences and a score. If not given: those
-    with known names, or all three."""
-    corpus_lines: int | None = None
-    """Train on the first lines of --corpus only; required if it is no file."""
-    seeds: tuple[int, ...] = ()
-    """Train once with each of these seeds, and print the mean and the standard deviation of the scores."""
-    evaluate: tuple[str, ...] = ()
-    """Tasks or groups of tasks to score, as in evaluate.py. If not given: sts."""
-    dev: str = ""
-    """What selects the checkpoint: stsb_dev, avg_sts, last, ... or a file (.tsv, .csv, .jsonl, .parquet) with two
-    sentences and a score in each row. If not given: the scale's dev set."""
-    data: Path | None = None
-    """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
-    mlruns: Path = csv_record.MLRUNS
-    """Folder of MLflow's database and the run folders."""
-    threads: int = 1
-    """Number of torch's threads. Recorded runs have 1; another number changes the rounding."""
-
-
-def _option(of: Field[Any]) -> tuple[str, Any, Any]:
-    kind = {"int": int, "float": float, "bool": bool, "tuple": tuple[str, ...]}.get(
-        str(getattr(of.type, "__name__", of.type)).split(" |")[0], str
-    )
-    return of.name, kind | None, field(default=None, kw_only=True)
-
-
-def options_for(name: str) -> type:
-    """Return the options of a method: its fields and those of a run, all None by default."""
-    skip = {"method", "backbone", "corpus", "weights"}
-    settings = [f for kind in (METHODS[name], Run) for f in fields(kind) if f.name not in skip]  # ty: ignore[invalid-argument-type]
-    made = make_dataclass(name, [_option(f) for f in settings], bases=(CommonOptions,), frozen=True)
-    made.__doc__ = f"Train and score {name}. Settings that are not given are as published, at the scale."
-    if METHODS[name].__doc__:
-        made.__doc__ += f" {METHODS[name].__doc__}"
-    return made
-
-
 def build(name: str, options: Any) -> Run:
     """Return the run that the options describe."""
     if options.columns and not options.corpus:
         raise ValueError(f"--columns {' '.join(options.columns)}: requires --corpus")
-    corpus = read_corpus(options.corpus, options.corpus_lines, options.columns) if options.corpus else None
-    scale, backbone = with_inputs(look_up("scale", options.scale, SCALES), options.backbone, corpus)
+    scale, backbone = with_inputs(
+        options.scale, options.backbone, options.corpus, options.corpus_lines, options.columns
+    )
     common = {f.name for f in fields(CommonOptions)}
     given = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in common}
     given = {key: value for key, value in given.items() if value is not None}
+    for key, choices in choices_of(name).items():
+        if given.get(key, choices[0]) not in choices:
+            raise not_among(flag(key), given[key], choices)
+    if "generator" in given:
+        given["generator"] = read_encoder(given["generator"])
     if "teachers" in given:
         given["teachers"] = read_teachers(given["teachers"], scale, backbone)
     of_run = {f.name for f in fields(Run)}
@@ -116,9 +84,15 @@ def build(name: str, options: Any) -> Run:
         raise ValueError(f"scale {scale.name} has no backbone {backbone!r}; known: {known_names}")
     if backbone != options.backbone:
         run = with_own_pooling(run)
-    if corpus:  # also where a method chooses its sentences itself
-        run = replace(run, corpus=corpus)
-    return replace(run, **{k: v for k, v in given.items() if k in of_run})
+    if options.corpus:  # also where a method chooses its sentences itself
+        run = replace(run, corpus=scale.corpus)
+    run = replace(run, **{k: v for k, v in given.items() if k in of_run})
+    if "corpus_size" in given:  # else as many as there are
+        check_corpus(run)
+    if run.max_steps or options.corpus_lines:
+        run = shorten(run, run.max_steps, options.corpus_lines or 0)
+    check_corpus(run)
+    return run
 
 
 @dataclass(frozen=True)
@@ -131,7 +105,7 @@ class Plan:
 
 def make_plan(options: CommonOptions) -> Plan:
     """Return what a command line scores; refuse unknown tasks and rules before anything is trained."""
-    scale = look_up("scale", options.scale, SCALES)
+    scale = look_up("scale", options.scale or "small", SCALES)
     dev = options.dev or scale.dev
     columns = options.pair_columns
     rule = own_pairs.add(dev, columns) if dev not in SELECTION and own_pairs.is_file(dev) else dev
@@ -144,38 +118,72 @@ def make_plan(options: CommonOptions) -> Plan:
     return Plan(tuple(dict.fromkeys((rule, "last"))), names)
 
 
-def train_and_score(runs: Sequence[Run], plan: Plan, options: CommonOptions) -> list[Mapping[str, Any]]:
-    """Train the runs that each run needs, then train and score it, with progress bars; log all to MLflow."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def train_and_score(runs: Sequence[Run], plan: Plan, options: CommonOptions) -> dict[str, Mapping[str, Any]]:
+    """Score the untrained backbone, train the runs that each run needs, train and score it; log all to MLflow.
+
+    Return the results by key.
+    """
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     execution = ExecutionSettings(
         store_of(options).resolve(), data_folder(options.data), device=device, threads=options.threads
     )
-    jobs = {run.key: job for each in runs for run, job in _jobs(each, plan, options).items()}
-    sweep_report.warn_slow_precision([job.encoder for job in jobs.values()], device)
+    jobs = {job.key: job for run in runs for job in _jobs(run, plan, options)}
+    _look_ahead(list(jobs.values()), execution)
     results: dict[str, Mapping[str, Any]] = {}
     live = LiveLog(Tracker(options.mlruns), execution.store, lambda key: run_content(describe(jobs[key])))
     with closing(live), Bar({key: job.name for key, job in jobs.items()}) as bar:
         for key, job in jobs.items():
             reporter = Reporter(job.eval_steps, partial(_show, bar, live, key), every=1.0)
-            results[key] = execute(job, execution, on_step=reporter.step, progress=reporter.prepare)
+            try:
+                results[key] = execute(job, execution, on_step=reporter.step, progress=reporter.prepare)
+            except FailedTasksError as error:
+                if isinstance(job.encoder, Run):
+                    raise
+                results[key] = error.result  # an untrained encoder may have no score: nothing depends on it
             bar.end(key)
             live.finish(key)
     if live.unlogged:
         say_not_logged(len(live.unlogged), next(filter(None, live.unlogged.values()), ""))
-    return [results[run.key] for run in runs]
+    return results
 
 
-def _jobs(run: Run, plan: Plan, options: CommonOptions) -> dict[Run, Job]:
+def _look_ahead(jobs: Sequence[Job], execution: ExecutionSettings) -> None:
+    """Refuse what can't be read or stored before anything is trained; warn, and say how long it takes."""
+    trained = [job for job in jobs if isinstance(job.encoder, Run)]
+    keys = {j.key for j in trained if finished_history(cast(Run, j.encoder), execution.store, j.rules) is None}
+    require_inputs(jobs, keys, execution.data)
+    check_room(jobs, keys, execution, 1)
+    sweep_report.warn_slow_precision([job.encoder for job in jobs], execution.device)
+    left = [job for job in trained if job.key in keys]
+    if left:
+        seconds = expected_seconds(left, csv_record.read_results(jobs[0].scale)).values()
+        known = [each for each in seconds if each is not None]
+        time = sweep_report.hours(sum(known)) if len(known) == len(left) else "unknown before the first steps"
+        console.print(f"runs to train: {len(left)}, time: {time}")
+
+
+def untrained_scoring(run: Run, plan: Plan) -> Scoring | None:
+    """Return the scoring of a run's backbone as it is before training; None if its pooling has weights of its own."""
+    if run.pooling in NGRAM_POOLINGS:
+        return None
+    return Scoring(AS_IS, Cosine(run.pooling, run.template), plan.tasks)
+
+
+def _jobs(run: Run, plan: Plan, options: CommonOptions) -> list[Job]:
+    scale, name, before = options.scale or "small", Path(run.backbone.name).name, untrained_scoring(run, plan)
     rules_of = run.required_checkpoints() | {run: plan.rules}
-    return {
-        each: Job(
-            each,
-            options.scale,
-            f"{each.method.name} {Path(each.backbone.name).name}",
-            tuple(Scoring(rule, Cosine(), plan.tasks) for rule in rules),
-        )
-        for each, rules in rules_of.items()
-    }
+    return [
+        *([Job(run.backbone, scale, f"untrained {name}", (before,))] if before else []),
+        *(
+            Job(
+                each,
+                scale,
+                f"{each.method.name} {Path(each.backbone.name).name}",
+                tuple(Scoring(rule, Cosine(), plan.tasks) for rule in rules),
+            )
+            for each, rules in rules_of.items()
+        ),
+    ]
 
 
 def store_of(options: CommonOptions) -> Path:
@@ -195,17 +203,42 @@ def main(arguments: list[str]) -> None:
     options: Any = tyro.extras.subcommand_cli_from_dict(
         {name: options_for(name) for name in METHODS}, args=arguments, prog="run.py", description=__doc__
     )
-    at_least(1, threads=options.threads, corpus_lines=options.corpus_lines)
+    at_least(1, threads=options.threads, corpus_lines=options.corpus_lines, max_steps=options.max_steps)
+    check_device(options.device)
     runs, plan = build_all(type(options).__name__, options), make_plan(options)
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
+    say_settings(runs[0], options)
+    for warning in selection_warnings(runs[0], plan.rules[0], plan.tasks, data_folder(options.data)):
+        console.print(f"warning: {warning}", style="yellow", markup=False)
     results = train_and_score(runs, plan, options)
-    for run, result in zip(runs, results, strict=True):
-        console.print(f"run {run.key}: {result['settings']}")
-        print_scores(result, only=set(plan.tasks), selects=plan.rules)
-    if len(runs) > 1:
-        print_over_seeds({result["seed"]: result for result in results}, plan.rules[0], plan.tasks)
+    for run in runs:
+        console.print(f"run {run.key}: {results[run.key]['settings']}")
+        print_scores(results[run.key], only=set(plan.tasks), selects=plan.rules)
+    before = untrained_scoring(runs[0], plan)
+    untrained = results[pretrained_key(runs[0].backbone)] if before else None
+    print_over_seeds(
+        {run.seed: results[run.key] for run in runs},
+        plan.rules[0],
+        plan.tasks,
+        main_scores(untrained, AS_IS, plan.tasks, str(before.scorer)) if before and untrained else {},
+    )
     print_next_steps([store_of(options) / run.key / plan.rules[0] for run in runs], options)
+
+
+def say_settings(run: Run, options: CommonOptions) -> None:
+    """Print whose settings a run with an encoder of one's own has, and why, unless a scale was named."""
+    if options.scale or options.backbone in BACKBONES:
+        return
+    layers, width = encoder_size(options.backbone)
+    scale, paper = scale_for(run.backbone, layers, width, run.corpus)
+    whose = BACKBONES[paper] if scale.width is None else "scale small"
+    console.print(
+        f"settings of {whose}: learning rate {run.learning_rate:g}, dropout {run.dropout:g}, because the encoder has "
+        f"{layers} layers of {width}; --scale, or an option for each setting, gives others",
+        highlight=False,
+        markup=False,
+    )
 
 
 def build_all(name: str, options: Any) -> list[Run]:

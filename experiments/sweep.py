@@ -29,7 +29,15 @@ from experiments.execution import sweep_report
 from experiments.execution.log_queue import log_results, record_results
 from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells, study_by_study
 from experiments.execution.sweep_previews import print_cluster_plan, print_forecast
-from experiments.execution.sweep_setup import copy_arrays, execution_settings, prepare_shared, ray_config, store_of
+from experiments.execution.sweep_setup import (
+    check_room,
+    copy_arrays,
+    execution_settings,
+    look_for_inputs,
+    prepare_shared,
+    ray_config,
+    store_of,
+)
 from experiments.results import csv_record
 from experiments.results.study_table import print_tables
 from experiments.schema.study_parts import Parts, choose_parts
@@ -43,10 +51,16 @@ if TYPE_CHECKING:
 
 
 def _run_pending(work: Plan, results: "pd.DataFrame", options: Options) -> tuple[dict[str, str], bool]:
+    execution = execution_settings(options)
+    lost = look_for_inputs(work, execution.data)
+    if len(lost) == len(work.pending):
+        return lost, True
+    if options.address == "local":
+        check_room(work.pending, work.untrained, execution, options.workers)
     from experiments.execution.ray_sweep import run_plan  # lazy: slow import
 
     prepare_shared(options)
-    return run_plan(work, results, execution_settings(options), ray_config(options), Tracker(options.mlruns))
+    return run_plan(work, results, execution, ray_config(options), Tracker(options.mlruns), lost)
 
 
 def audit_record(options: Options) -> int:
@@ -103,7 +117,7 @@ def run_studies(asked: Options) -> int:
     if not (options.list or options.dry_run or options.plan):
         csv_record.check_writable(options.mlruns)
         check_database(options.mlruns)
-        record_results(store_of(options), options.mlruns)
+        record_results(store_of(options), options.mlruns, studies[0].file)
     scale = scales.pop()
     results = csv_record.read_results(scale, options.mlruns)
     print_choice(studies, asked, options)
@@ -128,7 +142,7 @@ def run_studies(asked: Options) -> int:
         print_nothing_to_do(jobs, asked, options)
     failed, ended = _run_pending(work, timed, options) if work.pending else ({}, True)
     failed |= copy_arrays(studies, options)
-    log_results(store_of(options), Tracker(options.mlruns))
+    log_results(store_of(options), Tracker(options.mlruns), studies[0].file)
     recorded = in_own_record(replace(asked, fresh=False)).mlruns if asked.fresh else None
     print_tables(studies, options.mlruns, recorded, failed)
     sweep_report.print_outcome(names if asked.parts == Parts() else (), studies, jobs, failed, ended, options.mlruns)

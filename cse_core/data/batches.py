@@ -119,10 +119,19 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
 class Batches:
     """The batches of a run by step: examples are shuffled every epoch; only a last batch of one or two is dropped."""
 
-    def __init__(self, table: "Dataset", batch_size: int, *, seed: int, pad_id: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        table: "Dataset",
+        batch_size: int,
+        *,
+        seed: int,
+        pad_id: int,
+        device: torch.device,
+        leave_out_duplicates: bool = False,
+    ) -> None:
         self.columns = {name: Column(table, name) for name in table.column_names}
         self.examples, self.batch_size, self.seed = len(table), batch_size, seed
-        self.pad_id, self.device = pad_id, device
+        self.pad_id, self.device, self.leave_out_duplicates = pad_id, device, leave_out_duplicates
         self.per_epoch = steps_per_epoch(self.examples, batch_size)
         if self.per_epoch == 0:
             raise ValueError(
@@ -148,4 +157,4 @@ class Batches:
             tokens = pad([column[row] for row in rows], self.pad_id, self.width)
             columns[name] = Tokens(to_device(tokens.ids, self.device), to_device(tokens.mask, self.device))
         generator = generator_for(self.seed, f"loss/{step}", self.device)
-        return Batch(torch.from_numpy(rows), columns, generator)
+        return Batch(torch.from_numpy(rows), columns, generator, self.leave_out_duplicates)

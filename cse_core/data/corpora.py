@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from cse_core.data import senteval, sts_texts, synthetic
-from cse_core.data.arrow_cache import arrow_table, cache_folder, content_of
+from cse_core.data.arrow_cache import arrow_table, cache_folder
 from cse_core.data.locate import locate_corpus, read_lines
-from cse_core.data.pins import enforce_pins, pin_name
 from cse_core.data.text_files import (
     FORMATS,
     NEGATIVES,
@@ -30,13 +29,13 @@ from cse_core.data.text_files import (
     read_table,
     summary,
 )
+from cse_core.method import COLUMNS
 from cse_core.run import Corpus
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 CHUNK = 4096  # sentences written at a time
-COLUMNS = ("text", "positive", "negative")  # of a corpus's table: as many as the corpus has
 REMEDY = "name one to three with --columns (from Python: columns=): a sentence, its positive, a hard negative"
 Texts = Sequence[str] | Sequence[tuple[str, ...]]  # of one column, or of several
 logger = logging.getLogger(__name__)
@@ -113,16 +112,13 @@ def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> li
     return sentences(corpus, data).select(rows)["text"][:]
 
 
-def enforce_corpus_pin(corpus: Corpus | None, store: Path, data: Path | None, by: str) -> None:
-    """Enforce the pin of a corpus that a scorer uses."""
-    if corpus and not corpus.sha256:
-        enforce_pins(store, {pin_name(corpus): content_of(sentences(corpus, data))}, by)
-
-
 def read_source(corpus: Corpus, folder: Path | None) -> Texts:
     """Return the corpus's texts as in the source; refuse fewer, or another content than the pinned one."""
     if corpus.name == "synthetic":
         source, lines = "synthetic", synthetic.sentences(corpus.lines)
+    elif corpus.name == synthetic.TRIPLES:
+        rows = synthetic.triples(corpus.lines)
+        source, lines = corpus.name, _pick(corpus, COLUMNS, rows)
     elif corpus.name in senteval.SETS:
         source, lines = (
             f"evaluation set {corpus.name}",
@@ -144,6 +140,16 @@ def read_source(corpus: Corpus, folder: Path | None) -> Texts:
             "get the pinned file, or leave sha256 empty to use this one as another corpus"
         )
     return lines
+
+
+def _pick(corpus: Corpus, names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Texts:
+    """Return the corpus's columns of rows with these names, by default the first."""
+    if unknown := set(corpus.columns) - set(names):
+        raise ValueError(f"corpus {corpus.name}: has the columns {', '.join(names)}, got {', '.join(sorted(unknown))}")
+    places = [names.index(name) for name in corpus.columns or names[:1]]
+    if len(places) == 1:
+        return [row[places[0]] for row in rows]
+    return [tuple(row[place] for place in places) for row in rows]
 
 
 def _read_located(source: Path, corpus: Corpus) -> Texts:

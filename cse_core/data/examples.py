@@ -4,19 +4,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from cse_core.data.arrow_cache import arrow_table, cache_folder
 from cse_core.data.batches import by_size
 from cse_core.data.corpora import lines_hash, read_source, sentences
-from cse_core.method import Method, innermost, single_column
+from cse_core.method import Method, innermost, single_column, text_columns
 from cse_core.run import Corpus, canonical, key_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerBase
 
 EXAMPLES_FORMAT = 1  # of the tables: bump with any change of single_column or of what is stored
 CHUNK = 4096  # sentences tokenised and written at a time
@@ -25,7 +26,7 @@ CHUNK = 4096  # sentences tokenised and written at a time
 def examples(
     corpus: Corpus,
     method: Method,
-    tokenizer: "PreTrainedTokenizerFast",
+    tokenizer: "PreTrainedTokenizerBase",
     max_length: int,
     folder: Path | None = None,
     progress: Callable[[str, int, int], object] | None = None,
@@ -42,7 +43,7 @@ def examples(
             "lines": corpus.lines,
             "tokenizer": _tokenizer_hash(tokenizer),
             "max_length": max_length,
-            "examples": "single_column" if type(maker).examples is single_column else canonical(maker),
+            "examples": "single_column" if type(maker).examples in (single_column, text_columns) else canonical(maker),
         }
     )
 
@@ -69,8 +70,18 @@ def _ids_batch(method: Method, columns: dict[str, list[list[int]]]) -> pa.Record
     return pa.record_batch([pa.array(ids, pa.list_(pa.int32())) for ids in columns.values()], names=list(columns))
 
 
-def _tokenizer_hash(tokenizer: "PreTrainedTokenizerFast") -> str:
+def _tokenizer_hash(tokenizer: "PreTrainedTokenizerBase") -> str:
     """Return the hash of everything that decides a text's ids; the last call's truncation and padding do not."""
-    state = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
+    state = _tokenizer_state(tokenizer)
     content = [state, tokenizer.special_tokens_map, tokenizer.truncation_side]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _tokenizer_state(tokenizer: Any) -> Any:
+    """Return what a tokenizer does to a text, as JSON; of one that is written in Python, the files that it saves."""
+    if tokenizer.is_fast:
+        return json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
+    with TemporaryDirectory() as folder:
+        tokenizer.save_pretrained(folder)
+        files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        return [type(tokenizer).__name__, *([path.name, path.read_bytes().hex()] for path in files)]

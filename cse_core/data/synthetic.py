@@ -26,6 +26,7 @@ from zlib import crc32
 # What contrastive training changes most weighs most: the actor, next to [CLS], then the object, with its many atoms.
 WEIGHTS = {"actor": 3.0, "action": 1.0, "object": 2.0, "place": 0.75, "time": 1.0, "manner": 0.5}
 NEAR = 0.2
+TRIPLES = "synthetic_triples"  # the name of the corpus with the columns text, positive and negative
 OPTIONAL = ("place", "time", "manner")
 SIZES = {"dev": 500, "test": 1000}
 
@@ -251,6 +252,28 @@ def _train_sentence(rng: Random) -> str:
     while _split_of(text := _render(meaning, _draw_style(rng))) != "train":
         pass
     return text
+
+
+def triples(n: int, seed: int = 0) -> list[tuple[str, str, str]]:
+    """Return the first n training examples of a seed: a sentence, a paraphrase of it, and a hard negative.
+
+    The paraphrase has the same meaning in another wording; the hard negative has the sentence's words but in one or two
+    slots, so that by its words it would be the nearer one. All are in the training split.
+    """
+    rng = Random(f"synthetic triples {seed}")
+    return [_train_triple(rng) for _ in range(n)]
+
+
+def _train_triple(rng: Random) -> tuple[str, str, str]:
+    while True:
+        meaning = other = draw_meaning(rng)
+        for slot in rng.sample(("actor", "action", "object"), rng.choice((1, 2))):
+            other = edit(other, slot, rng=rng, far=True)
+        style = _draw_style(rng)
+        styled = ((meaning, style), (meaning, _draw_style(rng)), (other, _restyle(style, rng)))
+        first, second, third = (_render(each, worded) for each, worded in styled)
+        if len({first, second}) == 2 and {_split_of(text) for text in (first, second, third)} == {"train"}:
+            return first, second, third
 
 
 def _draw_edits(rng: Random, counts: tuple[int, ...]) -> tuple[Meaning, Meaning]:

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from cse_core.evaluation.scorers import Cosine, Pairs, PairScores
 from cse_core.method import check
-from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder
-from cse_core.models.encoder import Encoder
+from cse_core.models.embedding_cache import CachedEncoder, EncoderByIds, SentenceEncoder
+from cse_core.models.foreign import open_encoder
 from cse_core.models.pretrained import resolve_pinned
-from cse_core.models.word_vectors import WordVectors, is_word_vectors
+from cse_core.models.word_vectors import WordVectors, is_word_vectors, verify_word_vectors
 from cse_core.run import Pretrained
 
 
@@ -37,7 +37,7 @@ class MixedCosine:
         self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
         """See Scorer; a pair without a cosine by one of the two counts once for each."""
-        first, second = (Cosine().pair_scores(each, tasks) for each in (encoder, _load(self.other)))
+        first, second = (Cosine().pair_scores(each, tasks) for each in (encoder, self._other(encoder)))
         return {
             task: PairScores(
                 (1 - self.share) * first[task].scores + self.share * second[task].scores,
@@ -45,6 +45,10 @@ class MixedCosine:
             )
             for task in tasks
         }
+
+    def _other(self, encoder: SentenceEncoder) -> CachedEncoder:
+        other = _load(self.other)
+        return EncoderByIds(other) if CachedEncoder.wrap(encoder).by_ids else other
 
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
@@ -58,7 +62,7 @@ class MixedCosine:
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
         """See Scorer: both directions side by side."""
-        both = self.view(encoder).encode(sentences), _load(self.other).encode(sentences)
+        both = self.view(encoder).encode(sentences), self._other(encoder).encode(sentences)
         weights = 1 - self.share, self.share
         return torch.cat([weight**0.5 * F.normalize(x, dim=1) for x, weight in zip(both, weights, strict=True)], dim=1)
 
@@ -66,5 +70,6 @@ class MixedCosine:
 @lru_cache(maxsize=1)
 def _load(other: Pretrained) -> CachedEncoder:
     if is_word_vectors(other.name):
+        verify_word_vectors(other)
         return CachedEncoder(WordVectors.load(other.name))
-    return CachedEncoder(Encoder.from_pretrained(resolve_pinned(other)).eval())
+    return CachedEncoder(open_encoder(resolve_pinned(other)))

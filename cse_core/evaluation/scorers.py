@@ -18,7 +18,7 @@ from cse_core.functional.contrastive import pair_cosines
 from cse_core.functional.rank_vectors import PROFILES, interpolate, pair_rank_similarity, profile_vectors
 from cse_core.functional.whitening import whitening
 from cse_core.method import check
-from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder
+from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder, distinct_rows
 from cse_core.run import Corpus, check_pooling
 
 Pairs = tuple[Sequence[str], Sequence[str]]
@@ -77,7 +77,10 @@ class Cosine:
     ) -> dict[str, PairScores]:
         """See Scorer."""
         view = _fill(self.view(encoder), tasks)
-        return {task: PairScores(*pair_cosines(*map(view.encode, sides))) for task, sides in tasks.items()}
+        return {
+            task: PairScores(*pair_cosines(*map(view.encode, sides), exact=view.by_ids))
+            for task, sides in tasks.items()
+        }
 
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
@@ -129,8 +132,11 @@ class Ranked:
         view = _fill(self.view(encoder), tasks)
         for task, sides in tasks.items():
             a, b = map(view.encode, sides)
-            cosines, undefined = pair_cosines(a, b)
-            rho = pair_rank_similarity(a, b, corpus, normalise=self.normalise, similarity=self.similarity)
+            cosines, undefined = pair_cosines(a, b, exact=view.by_ids)
+            if view.by_ids:
+                rho = self._exact_rho(view, sides, data)
+            else:
+                rho = pair_rank_similarity(a, b, corpus, normalise=self.normalise, similarity=self.similarity)
             mixed = interpolate(rho.double(), torch.from_numpy(cosines), self.weight)
             scores[task] = PairScores(mixed.numpy(), undefined)
         return scores
@@ -142,6 +148,23 @@ class Ranked:
     def texts(self, data: Path | None = None) -> Sequence[str]:
         """See Scorer."""
         return sample(self.corpus, self.size, self.seed, data)
+
+    def _exact_rho(self, view: CachedEncoder, sides: Pairs, data: Path | None) -> Float[Tensor, " n"]:
+        """Return the similarity of each pair, once for each distinct one, where equal ids tie in the corpus too."""
+        vectors, rows = distinct_rows(view, sides)
+        corpus, (places,) = distinct_rows(view, [self.texts(data)])
+        pairs, place = torch.stack(rows, 1).sort(1).values.unique(dim=0, return_inverse=True)
+        first, second = pairs.unbind(1)
+        rho = pair_rank_similarity(
+            vectors[first],
+            vectors[second],
+            corpus,
+            normalise=self.normalise,
+            similarity=self.similarity,
+            places=places,
+        )
+        defined = vectors[first].isfinite().all(1) & (vectors[first] != 0).any(1)
+        return torch.where((first == second) & defined, 1.0, rho)[place]
 
     def corpus_vectors(self, encoder: SentenceEncoder, *, data: Path | None = None) -> Float[Tensor, "size d"]:
         """Return embeddings of the corpus's sentences."""
@@ -256,9 +279,17 @@ def _fit_and_score(
     _fill(view, tasks, [s for source in texts.values() for s in source])
     maps = {source: fit(view.encode(sentences)) for source, sentences in texts.items()}
     return {
-        task: PairScores(*pair_cosines(*(maps[sources[task]](view.encode(side)) for side in sides)))
+        task: PairScores(*pair_cosines(*_map_sides(view, sides, maps[sources[task]]), exact=view.by_ids))
         for task, sides in tasks.items()
     }
+
+
+def _map_sides(view: CachedEncoder, sides: Pairs, mapping: Callable[[Tensor], Tensor]) -> list[Float[Tensor, "n d"]]:
+    if not view.by_ids:
+        return [mapping(view.encode(side)) for side in sides]
+    vectors, rows = distinct_rows(view, sides)
+    mapped = mapping(vectors)  # once, as the rounding of a matrix product can depend on the row
+    return [mapped[of_side] for of_side in rows]
 
 
 def _fit_and_map(

@@ -39,7 +39,11 @@ class GeometryTask(BaseTask):
         rows = {sentence: i for i, sentence in enumerate(distinct)}
         x, y = (vectors[[rows[s] for s in side]] for side in (pairs.first, pairs.second))
         metrics = geometry.summary(x, y, pairs.gold, pairs.first, pairs.second)
-        arrays = {"cosines": pair_cosines(x, y)[0].astype(np.float32), "gold": pairs.gold.astype(np.float32)}
+        exact = inputs.encoder.by_ids
+        arrays = {
+            "cosines": pair_cosines(x, y, exact=exact)[0].astype(np.float32),
+            "gold": pairs.gold.astype(np.float32),
+        }
         return Outcome(metrics, len(pairs.gold), arrays)
 
 

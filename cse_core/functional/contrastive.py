@@ -6,7 +6,7 @@ Every function takes plain tensors, computes in the precision it is given and re
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 
@@ -21,32 +21,59 @@ def info_nce(
     temperature: float,
     hard_negatives: Float[Tensor, "m d"] | None = None,
     dims: int | None = None,
+    *,
+    own_weight: float = 0.0,
+    left_out: Bool[Tensor, "n _"] | None = None,
 ) -> Float[Tensor, ""]:
     """Return the mean cross-entropy of finding keys[i] for queries[i] by cosine / temperature (SimCSE, Eq. 1).
 
     L = -1/n sum_i log( exp(cos(q_i, k_i)/t) / sum_j exp(cos(q_i, k_j)/t) ). One direction only, as in SimCSE's code.
     `hard_negatives` are further columns for every query; `dims` keeps the first coordinates (CompCSE's d0).
+    `own_weight` is added to the logit of hard_negatives[i] for queries[i]. Candidates where `left_out` is True have no
+    share in the sum; it may have fewer columns than there are candidates, and is False at keys[i] for queries[i].
     """
     if len(queries) < 2 and hard_negatives is None:
         raise ValueError(f"info_nce needs at least two pairs, got {len(queries)}: one pair has no negatives")
     candidates = keys if hard_negatives is None else torch.cat([keys, hard_negatives])
     logits = cosine_matrix(queries[:, :dims], candidates[:, :dims]) / temperature
+    if own_weight:
+        if hard_negatives is None or len(hard_negatives) != len(queries):
+            raise ValueError(f"own_weight {own_weight} needs a hard negative for each query")
+        logits = logits + own_weight * torch.eye(*logits.shape, dtype=logits.dtype, device=logits.device).roll(
+            len(keys), 1
+        )
+    logits = without(logits, left_out)
     return F.cross_entropy(logits, torch.arange(len(queries), device=queries.device))
 
 
-def nt_xent(view1: Float[Tensor, "n d"], view2: Float[Tensor, "n d"], temperature: float) -> Float[Tensor, ""]:
+def without(logits: Float[Tensor, "n m"], left_out: Bool[Tensor, "n _"] | None) -> Float[Tensor, "n m"]:
+    """Return logits whose exponential is 0 where `left_out` is True; columns that it does not have stay."""
+    if left_out is None:
+        return logits
+    return logits.masked_fill(F.pad(left_out, (0, logits.shape[1] - left_out.shape[1])), -torch.inf)
+
+
+def nt_xent(
+    view1: Float[Tensor, "n d"],
+    view2: Float[Tensor, "n d"],
+    temperature: float,
+    *,
+    left_out: Bool[Tensor, "n n"] | None = None,
+) -> Float[Tensor, ""]:
     """Return the mean cross-entropy of each vector's other view among all other vectors (SimCLR; ConSERT, Section 3.1).
 
     L = -1/2n sum_i log( exp(cos(r_i, r_p(i))/t) / sum_{k != i} exp(cos(r_i, r_k)/t) ) over the 2n vectors r of both
     views, r_p(i) the other view of r_i: 2n - 1 candidates each, in both directions. A single sentence has loss 0.
+    Where `left_out` is True, both views of a sentence are left out of the other sentence's candidates.
     """
     n, both = len(view1), torch.cat([view1, view2])
     itself = torch.eye(2 * n, dtype=torch.bool, device=both.device)
     logits = (cosine_matrix(both, both) / temperature).masked_fill(itself, -torch.inf)
+    logits = without(logits, None if left_out is None else left_out.repeat(2, 2))
     return F.cross_entropy(logits, torch.arange(2 * n, device=both.device).roll(n))
 
 
-def without_diagonal(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
+def without_diagonal(matrix: Shaped[Tensor, "n n"]) -> Shaped[Tensor, "n n-1"]:
     """Return each row without its entry on the diagonal."""
     n = len(matrix)
     return matrix.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
@@ -70,9 +97,20 @@ def log_one_minus_softmax(logits: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
     return torch.where(largest, others - logits.logsumexp(1, keepdim=True), torch.log1p(-chances))
 
 
-def pair_cosines(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"]) -> tuple[Float[np.ndarray, " n"], int]:
-    """Return cosines of a[i] with b[i] in double precision, undefined ones as 0, and how many are undefined."""
+def pair_cosines(
+    a: Float[Tensor, "n d"], b: Float[Tensor, "n d"], *, exact: bool = False
+) -> tuple[Float[np.ndarray, " n"], int]:
+    """Return cosines of a[i] with b[i] in double precision, undefined ones as 0, and how many are undefined.
+
+    If `exact`, equal vectors have a cosine of 1 and none is outside [-1, 1]. Otherwise x.x / |x|^2 may round to a
+    number next to 1, as in SentEval, so that equal pairs do not tie.
+    """
     x, y = a.double(), b.double()
-    cosine = (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1))
+    if exact:
+        x, y = (side / side.norm(dim=-1, keepdim=True) for side in (x, y))
+        cosine = (x * y).sum(-1).clamp(-1, 1)
+        cosine = torch.where((x == y).all(-1), 1.0, cosine)
+    else:
+        cosine = (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1))
     undefined = ~torch.isfinite(cosine)
     return torch.where(undefined, 0.0, cosine).numpy(), int(undefined.sum())

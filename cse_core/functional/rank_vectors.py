@@ -21,17 +21,24 @@ PROFILES = ("rank", "centred")
 
 
 def rank_vectors(
-    vectors: Float[Tensor, "n d"], corpus: Float[Tensor, "N d"], ties: str = "order", *, normalise: bool = True
+    vectors: Float[Tensor, "n d"],
+    corpus: Float[Tensor, "k d"],
+    ties: str = "order",
+    *,
+    normalise: bool = True,
+    places: Int[Tensor, " N"] | None = None,
 ) -> Float[Tensor, "n N"]:
     """Return each row's ranks of the corpus by cosine, centred, of unit norm: u @ v is Spearman's rho (Eq. 2, 3).
 
     `ties="order"` gives equal cosines different ranks, as sorting leaves them (training); "average" their mean rank
     (inference; exactly Spearman's rho). A ranking without any order is the zero vector. `normalise=False` ranks by the
-    inner product with the corpus vectors as they are (released inference).
+    inner product with the corpus vectors as they are (released inference). `places` are the rows of `corpus` that the
+    N sentences have, if several share one: without it, k is N, and equal vectors need not tie, by rounding.
     """
     if ties not in ("order", "average"):
         raise ValueError(f"ties must be order or average, got {ties!r}")
-    scores, size = _corpus_scores(vectors, corpus, normalise), len(corpus)
+    scores = _corpus_scores(vectors, corpus, normalise, places)
+    size = scores.shape[1]
     ranks = torch.arange(size, dtype=scores.dtype, device=scores.device) - (size - 1) / 2
     ranks /= math.sqrt(size * (size**2 - 1) / 12)
     if ties == "order":
@@ -40,41 +47,49 @@ def rank_vectors(
 
 
 def centred_vectors(
-    vectors: Float[Tensor, "n d"], corpus: Float[Tensor, "N d"], *, normalise: bool = True
+    vectors: Float[Tensor, "n d"],
+    corpus: Float[Tensor, "k d"],
+    *,
+    normalise: bool = True,
+    places: Int[Tensor, " N"] | None = None,
 ) -> Float[Tensor, "n N"]:
     """Return each row's cosines to the corpus, centred, of unit norm: u @ v is Pearson's r of two rows' cosines.
 
     `rank_vectors` without the ranking, a control that is not in the paper. Cosines that are all the same give the
-    zero vector. `normalise` as in rank_vectors.
+    zero vector. `normalise` and `places` as in rank_vectors.
     """
-    scores = _corpus_scores(vectors, corpus, normalise)
+    scores = _corpus_scores(vectors, corpus, normalise, places)
     mean = scores.mean(1, keepdim=True, dtype=torch.float64)  # exact where all are equal, so that the differences are 0
     return F.normalize(scores - mean.to(scores.dtype), dim=-1)
 
 
 def _corpus_scores(
-    vectors: Float[Tensor, "n d"], corpus: Float[Tensor, "N d"], normalise: bool
+    vectors: Float[Tensor, "n d"], corpus: Float[Tensor, "k d"], normalise: bool, places: Int[Tensor, " N"] | None
 ) -> Float[Tensor, "n N"]:
-    if len(corpus) < 2:
-        raise ValueError(f"a ranking needs at least two corpus sentences, got {len(corpus)}")
+    size = len(corpus) if places is None else len(places)
+    if size < 2:
+        raise ValueError(f"a ranking needs at least two corpus sentences, got {size}")
     scores = cosine_matrix(vectors, corpus) if normalise else F.normalize(vectors, dim=-1) @ corpus.T
-    return scores.nan_to_num_(0.0)  # an undefined vector ranks nothing
+    if scores.device.type == "cpu" and not bool(scores.isfinite().all()):  # not asked on a GPU, to avoid a sync
+        raise ValueError("a ranking needs finite vectors, got one with NaN or infinity")
+    return scores if places is None else scores[:, places]
 
 
 def profile_vectors(
     vectors: Float[Tensor, "n d"],
-    corpus: Float[Tensor, "N d"],
+    corpus: Float[Tensor, "k d"],
     ties: str = "order",
     *,
     normalise: bool = True,
     similarity: str = "rank",
+    places: Int[Tensor, " N"] | None = None,
 ) -> Float[Tensor, "n N"]:
     """Return `rank_vectors` for the similarity "rank", `centred_vectors` (without ties) for "centred"."""
     if similarity not in PROFILES:
         raise ValueError(f"similarity must be one of {', '.join(PROFILES)}, got {similarity!r}")
     if similarity == "centred":
-        return centred_vectors(vectors, corpus, normalise=normalise)
-    return rank_vectors(vectors, corpus, ties, normalise=normalise)
+        return centred_vectors(vectors, corpus, normalise=normalise, places=places)
+    return rank_vectors(vectors, corpus, ties, normalise=normalise, places=places)
 
 
 def _assign_ranks(
@@ -175,15 +190,16 @@ def _self_similarity(
 def pair_rank_similarity(
     a: Float[Tensor, "n d"],
     b: Float[Tensor, "n d"],
-    corpus: Float[Tensor, "N d"],
+    corpus: Float[Tensor, "k d"],
     ties: str = "average",
     block: int = BLOCK,
     *,
     normalise: bool = True,
     similarity: str = "rank",
+    places: Int[Tensor, " N"] | None = None,
 ) -> Float[Tensor, " n"]:
     """Return Spearman's rho (or Pearson's r) of a[i] with b[i], with at most 2 * block rankings in memory."""
-    rank = partial(profile_vectors, corpus=corpus, ties=ties, normalise=normalise, similarity=similarity)
+    rank = partial(profile_vectors, corpus=corpus, ties=ties, normalise=normalise, similarity=similarity, places=places)
     parts = [(rank(left) * rank(right)).sum(-1) for left, right in zip(a.split(block), b.split(block), strict=True)]
     return torch.cat(parts).clamp_(-1, 1)
 

@@ -32,7 +32,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, tanh_head
+from cse_core.lookup import Choices, check_choices
+from cse_core.method import Batch, Encode, Loss, Recipe, check, check_surrounded, no_targets, tanh_head
 from cse_core.seeding import seed_for
 from cse_core.text.clauses import adjacent, clauses, overlapping, subsuming
 
@@ -114,6 +115,14 @@ class CompCSE:
 
     name: ClassVar[str] = "compcse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {
+        "split_on": ("wordpieces", "words", "truncated", *RANDOM_SPLITS),
+        "compose": ("average", "sum", "first", *TWO_PART_WIDTHS),
+        "side": ("positive", "anchor", "both"),
+        "order": ("before_head", "after_head"),
+        "subsampling": ("none", *SUBSAMPLING),
+    }
 
     temperature: float = 0.05
     parts: int = 2
@@ -135,15 +144,7 @@ class CompCSE:
 
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
-        for name, choices in (
-            ("split_on", ("wordpieces", "words", "truncated", *RANDOM_SPLITS)),
-            ("compose", ("average", "sum", "first", *TWO_PART_WIDTHS)),
-            ("side", ("positive", "anchor", "both")),
-            ("order", ("before_head", "after_head")),
-            ("subsampling", ("none", *SUBSAMPLING)),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         if self.parts < 2:
             raise ValueError(f"parts must be at least 2, got {self.parts}")
         if self.parts != 2 and self.compose in TWO_PART_WIDTHS:
@@ -165,6 +166,7 @@ class CompCSE:
 
         With subsampling a sentence's example is followed by those of its phrases, all cut as texts.
         """
+        check_surrounded(self, tokenizer)
         anchors = _tokenise(tokenizer, texts, max_length)
         columns = {"anchor": anchors}
         columns |= {f"part{i}": ids for i, ids in enumerate(self._part_ids(texts, anchors, tokenizer, max_length), 1)}
@@ -219,7 +221,7 @@ class CompCSE:
             anchor, *states = encode(batch["anchor"], *parts)
             views = (modules["head"](anchor), self._compose(states, modules))
         rows, columns = views[::-1] if self.side == "anchor" else views
-        contrastive = info_nce(rows, columns, self.temperature, dims=self.dims)
+        contrastive = info_nce(rows, columns, self.temperature, dims=self.dims, left_out=batch.duplicates)
         return Loss(contrastive, {"contrastive": contrastive}, (rows, columns))
 
     def _compose(self, states: Sequence[Float[Tensor, "n d"]], modules: nn.ModuleDict) -> Float[Tensor, "n d"]:

@@ -30,6 +30,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
 from cse_core.methods.mlm import Masking, language_model
 from cse_core.models.pretrained import resolve_pinned
@@ -80,6 +81,11 @@ class Discriminator(nn.Module):
 
     def __init__(self, encoder: Any, generator: torch.Generator) -> None:
         super().__init__()
+        if encoder.backbone.get_input_embeddings().embedding_dim != encoder.width or not hasattr(
+            encoder.backbone, "embeddings"
+        ):
+            kind = encoder.backbone.config.model_type
+            raise ValueError(f"method diffcse: a vector must fit in a token's embedding, which a {kind} does not allow")
         self.backbone = copy.deepcopy(encoder.backbone).train()
         self.classifier = nn.Linear(encoder.width, 2)
         bound = 1 / math.sqrt(encoder.width)  # torch's default, as in the released code, drawn from the run's generator
@@ -135,6 +141,8 @@ class DiffCSE:
 
     name: ClassVar[str] = "diffcse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {"head": ("batch_norm", "tanh")}
 
     temperature: float = 0.05
     head: str = "batch_norm"
@@ -154,8 +162,7 @@ class DiffCSE:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("detection_weight", self.detection_weight, lambda w: w >= 0, "zero or positive")
         check("mask_share", self.mask_share, lambda s: 0 < s <= 1, "in (0, 1]")
-        if self.head not in ("batch_norm", "tanh"):
-            raise ValueError(f"head must be one of batch_norm, tanh, got {self.head!r}")
+        check_choices(self)
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """Return the head and, with a detection weight, the frozen generator and the trained discriminator."""
@@ -169,7 +176,7 @@ class DiffCSE:
         """Return InfoNCE between the views plus the weighted loss of detecting replaced words, given each view."""
         text = batch["text"]
         z1, z2 = self._project(modules["head"], *encode(text, text))
-        contrastive = info_nce(z1, z2, self.temperature)
+        contrastive = info_nce(z1, z2, self.temperature, left_out=batch.duplicates)
         if not self.detection_weight:
             return Loss(contrastive, {"contrastive": contrastive}, (z1, z2))
         both = Tokens(text.ids.repeat(2, 1), text.mask.repeat(2, 1))

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from cse_core.data.batches import stack
 from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, Tokens, check
 from cse_core.methods.simcse import SimCSE
+from cse_core.models.loading import read_config
 from cse_core.models.pretrained import resolve
 
 if TYPE_CHECKING:
@@ -99,12 +100,10 @@ class MLMHead(nn.Module):
 
     def __init__(self, encoder: Any) -> None:
         super().__init__()
+        if (kind := read_config(resolve(encoder.name)).model_type) not in HEADS:
+            raise ValueError(f"backbone {encoder.name}: model type must be one of {', '.join(HEADS)}, got {kind}")
         model = language_model(resolve(encoder.name), encoder.name)
-        if model.config.model_type not in HEADS:
-            raise ValueError(
-                f"backbone {encoder.name}: model type must be one of {', '.join(HEADS)}, got {model.config.model_type}"
-            )
-        self.head = model.get_submodule(HEADS[model.config.model_type]).train()
+        self.head = model.get_submodule(HEADS[kind]).train()
         self.masking = Masking(encoder.tokenizer, encoder.name)
 
     def forward(self, states: Float[Tensor, "m d"]) -> Float[Tensor, "m v"]:

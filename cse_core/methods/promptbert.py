@@ -77,6 +77,7 @@ class PromptBERT:
 
     name: ClassVar[str] = "promptbert"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05
     first: str = TEMPLATES["bert"][0]
@@ -111,7 +112,7 @@ class PromptBERT:
         tokens = (batch["first"], batch["second"])
         states = denoised_states(encode, tokens, list(modules["bare"])) if self.denoise else encode(*tokens)  # ty: ignore[invalid-argument-type]
         z1, z2 = (modules["head"](h) for h in states)
-        contrastive = info_nce(z1, z2, self.temperature)
+        contrastive = info_nce(z1, z2, self.temperature, left_out=batch.duplicates)
         return Loss(contrastive, {"contrastive": contrastive}, (z1, z2))
 
 

@@ -27,6 +27,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce, without_diagonal
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -158,6 +159,13 @@ class RankCSE:
 
     name: ClassVar[str] = "rankcse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {
+        "rank": ("list_net", "list_mle", "mse"),
+        "list_reduction": ("sum", "mean"),
+        "variant": ("paper", "released_code"),
+        "teacher_order": ("given", "shuffled"),
+    }
 
     teachers: tuple[Teacher, ...] = ()
     rank: str = "list_net"  # "mse" uses no temperature
@@ -184,14 +192,7 @@ class RankCSE:
             check(name, getattr(self, name), lambda t: t > 0, "positive")
         for name in ("contrastive_weight", "consistency_weight", "distillation_weight"):
             check(name, getattr(self, name), lambda w: w >= 0, "zero or positive")
-        for name, choices in (
-            ("rank", ("list_net", "list_mle", "mse")),
-            ("list_reduction", ("sum", "mean")),
-            ("variant", ("paper", "released_code")),
-            ("teacher_order", ("given", "shuffled")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         if self.rank == "list_net" and not (self.teacher_temperature and self.teacher_temperature > 0):
             raise ValueError(f"list_net needs a positive teacher_temperature, got {self.teacher_temperature}")
         if self.distillation_weight and not self.teachers:
@@ -218,7 +219,7 @@ class RankCSE:
         }
         terms: dict[str, Tensor] = {}
         if weights["contrastive"]:
-            terms["contrastive"] = info_nce(z1, z2, self.temperature)
+            terms["contrastive"] = info_nce(z1, z2, self.temperature, left_out=batch.duplicates)
         if weights["consistency"] or weights["rank"]:
             similarity = cosine_matrix(z1, z2)
         if weights["consistency"]:

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix
 from cse_core.functional.rank_vectors import PROFILES, rank_similarity
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, check, with_fields
 from cse_core.methods import promptbert, simcse, sncse
 from cse_core.methods.simcse import SimCSE
@@ -70,6 +71,11 @@ class RankEncoder:
 
     name: ClassVar[str] = "rankencoder"
     version: ClassVar[int] = 1
+    choices: ClassVar[Choices] = {
+        "combination": ("maximum", "sum"),
+        "similarity": PROFILES,
+        "start": ("backbone", "base"),
+    }
 
     base: Run | Pretrained | None = None  # E1
     select: str = "stsb_dev"  # which of the base's checkpoints
@@ -96,13 +102,7 @@ class RankEncoder:
             raise ValueError(
                 f"lower and upper must satisfy -1 <= lower < upper <= 1, got {self.lower} and {self.upper}"
             )
-        for name, choices in (
-            ("combination", ("maximum", "sum")),
-            ("similarity", PROFILES),
-            ("start", ("backbone", "base")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         if self.inner.name not in VIEW_COLUMNS:
             raise ValueError(f"inner must be one of {', '.join(VIEW_COLUMNS)}, got {self.inner.name!r}")
         if self.rank_weight and self.base is None:

@@ -1,48 +1,112 @@
-"""SimCSE (Gao, Yao and Chen, EMNLP 2021), unsupervised: the baseline and the teacher of the other methods.
+"""SimCSE (Gao, Yao and Chen, EMNLP 2021), unsupervised and supervised: the baseline and the teacher of other methods.
 
-A sentence passes the encoder twice in one batch, with different dropout masks; the two views are a positive pair and
-the other sentences' second views are the negatives. The tanh head is trained and then dropped.
+On a corpus of one column, a sentence passes the encoder twice in one batch, with different dropout masks; the two
+views are a positive pair and the other sentences' second views are the negatives. The tanh head is trained and then
+dropped.
+
+A second column has each sentence's positive in place of its second view. A third has its hard negative, which is a
+negative of the whole batch (Eq. 5): with h+ and h- the vectors of both,
+L = mean_i -log( e^{cos(h_i, h+_i)/t} / sum_j (e^{cos(h_i, h+_j)/t} + a_ij e^{cos(h_i, h-_j)/t}) ), where a_ij is
+e^hard_negative_weight for i = j and else 1. Its logarithm, as here, is what the released code calls the weight; the
+paper's alpha of its appendix is a_ii itself, and best at 1.
 
 Relations: every other method here adds something to this one, and most have a setting that equals it bit for bit.
-Departures: none known between paper and released code.
+Departures: none known between paper and released code. The published supervised encoders keep the head at test. Here
+that needs the pooling `pooler_output`, whose layer is then the head, and starts at the backbone's weights, where the
+released code draws new ones; with [CLS], which the recipe has, the head is dropped as in the unsupervised ones.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
+from jaxtyping import Bool
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
+from cse_core.method import (
+    COLUMNS,
+    Batch,
+    Encode,
+    Loss,
+    Recipe,
+    Tokens,
+    check,
+    equal_texts,
+    no_targets,
+    tanh_head,
+    text_columns,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimCSE:
-    """`temperature` is the paper's tau."""
+    """`temperature` is the paper's tau; `hard_negative_weight` is added to the logit of a sentence's own hard negative.
+
+    The weight has a meaning only for a corpus of three columns.
+    """
 
     name: ClassVar[str] = "simcse"
     version: ClassVar[int] = 1
+    columns: ClassVar[int] = 3  # at most: sentence, positive, hard negative
+    leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05
+    hard_negative_weight: float = 0.0
 
-    examples = single_column
-    modules = tanh_head
+    examples = text_columns
     targets = no_targets
 
     @staticmethod
-    def recipes() -> Mapping[str, Recipe]:
-        """Return the published settings by backbone."""
+    def recipes() -> Mapping[Any, Recipe]:
+        """Return the published settings by backbone; under ("supervised", backbone) those for columns."""
         return PUBLISHED
 
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
 
+    def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
+        """Return the tanh head, or none where the encoder's pooling has it already and keeps it."""
+        kept = encoder.pooling == "pooler_output"
+        return nn.ModuleDict({"head": nn.Identity()}) if kept else tanh_head(self, encoder, generator)
+
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return InfoNCE between the heads of two dropout views."""
-        z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
-        contrastive = info_nce(z1, z2, self.temperature)
+        """Return InfoNCE between the heads of sentences and positives, by default a second dropout view."""
+        texts = [batch[name] for name in COLUMNS if name in batch.columns]
+        if self.hard_negative_weight and len(texts) < 3:
+            raise ValueError(
+                f"hard_negative_weight {self.hard_negative_weight} needs a corpus of three columns, got {len(texts)}"
+            )
+        z1, z2, *hard = (modules["head"](h) for h in encode(*(texts if len(texts) > 1 else texts * 2)))
+        contrastive = info_nce(
+            z1,
+            z2,
+            self.temperature,
+            *hard,
+            own_weight=self.hard_negative_weight,
+            left_out=_copies(batch.duplicates, texts),
+        )
         return Loss(contrastive, {"contrastive": contrastive}, (z1, z2))
+
+
+def _copies(duplicates: Bool[Tensor, "n n"] | None, texts: list[Tokens]) -> Bool[Tensor, "n candidates"] | None:
+    """Return which candidates are copies of a sentence or of its positive, or belong to a copy of the sentence.
+
+    A hard negative of a copy stays one. The sentence's own positive is never left out.
+    """
+    if duplicates is None or len(texts) == 1:
+        return duplicates
+    sentence, positive, *hard = texts
+    copies = [equal_texts(sentence, other) | equal_texts(positive, other) for other in (positive, *hard)]
+    copies[0] = (copies[0] | duplicates).fill_diagonal_(False)
+    return torch.cat(copies, dim=1)
+
+
+def _supervised_recipe(learning_rate: float) -> Recipe:
+    """Return the published settings on NLI's triples; the batch is of four devices with 128 each."""
+    source = "released README and supervised script"
+    return Recipe(SimCSE(), batch_size=512, learning_rate=learning_rate, epochs=3, source=source)
 
 
 PUBLISHED = {
@@ -50,4 +114,8 @@ PUBLISHED = {
     "bert-large-uncased": Recipe(SimCSE(), batch_size=64, learning_rate=1e-5, source="released README, Training"),
     "roberta-base": Recipe(SimCSE(), batch_size=512, learning_rate=1e-5, source="released README, Training"),
     "roberta-large": Recipe(SimCSE(), batch_size=512, learning_rate=3e-5, source="released README, Training"),
+    ("supervised", "bert-base-uncased"): _supervised_recipe(5e-5),
+    ("supervised", "bert-large-uncased"): _supervised_recipe(1e-5),
+    ("supervised", "roberta-base"): _supervised_recipe(5e-5),
+    ("supervised", "roberta-large"): _supervised_recipe(1e-5),
 }

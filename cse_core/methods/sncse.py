@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets
 from cse_core.methods.promptbert import prompt_head
 from cse_core.text.negation import negations
@@ -52,6 +53,8 @@ class SNCSE:
 
     name: ClassVar[str] = "sncse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {"negation": ("words", "spacy")}
 
     temperature: float = 0.05
     first: str = TEMPLATES[0]  # of anchors, and at test
@@ -73,8 +76,7 @@ class SNCSE:
         check("margin_weight", self.margin_weight, lambda w: w >= 0, "zero or positive")
         if not 0 <= self.nearest <= self.farthest:
             raise ValueError(f"margins must satisfy 0 <= nearest <= farthest, got {self.nearest} and {self.farthest}")
-        if self.negation not in ("words", "spacy"):
-            raise ValueError(f"negation must be one of words, spacy, got {self.negation!r}")
+        check_choices(self)
         for template in (self.first, self.second):
             check_template(template)
 
@@ -105,7 +107,7 @@ class SNCSE:
         """Return InfoNCE between anchors and positives plus the weighted margin loss of the negations."""
         states = encode(batch["anchor"], batch["positive"], batch["negation"])
         anchor, positive, negation = (modules["head"](h) for h in states)
-        contrastive = info_nce(anchor, positive, self.temperature)
+        contrastive = info_nce(anchor, positive, self.temperature, left_out=batch.duplicates)
         margin = soft_negative(anchor, positive, negation, self.nearest, self.farthest)
         terms = {"contrastive": contrastive, "margin": margin}
         return Loss(contrastive + self.margin_weight * margin, terms, (anchor, positive))

@@ -32,10 +32,10 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cse_core.functional.contrastive import cosine_matrix, info_nce
+from cse_core.functional.contrastive import cosine_matrix, info_nce, without
 from cse_core.functional.whitening import (
     ALL_CHANNEL_KINDS,
     RunningWhitening,
@@ -44,6 +44,7 @@ from cse_core.functional.whitening import (
     random_rotation,
     whiten,
 )
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
 
 BY_GROUP = ("shuffled_group", "group")
@@ -54,10 +55,12 @@ def multi_positive(
     positives: Sequence[Float[Tensor, "n d"]],
     temperature: float,
     weights: Sequence[float] | None = None,
+    *,
+    left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
     """Return sum_p w_p InfoNCE(anchor, positive_p), with negatives of each positive's view (Eq. 7); weights are 1."""
     shares = zip(_check_weights(weights, len(positives)), positives, strict=True)
-    return torch.stack([w * info_nce(anchor, p, temperature) for w, p in shares]).sum()
+    return torch.stack([w * info_nce(anchor, p, temperature, left_out=left_out) for w, p in shares]).sum()
 
 
 def multi_positive_inside(
@@ -67,6 +70,7 @@ def multi_positive_inside(
     weights: Sequence[float] | None = None,
     *,
     printed: bool = False,
+    left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
     """Return the loss with its sum inside the logarithm (Eq. 8): the hardest positive counts most; weights are 1.
 
@@ -76,7 +80,7 @@ def multi_positive_inside(
     if len(anchor) < 2:
         raise ValueError(f"multi_positive_inside needs at least two pairs, got {len(anchor)}")
     log_weights = anchor.new_tensor(_check_weights(weights, len(positives))).log().unsqueeze(1)
-    logits = torch.stack([cosine_matrix(anchor, p) / temperature for p in positives])
+    logits = torch.stack([without(cosine_matrix(anchor, p) / temperature, left_out) for p in positives])
     positive, all_of_view = logits.diagonal(dim1=1, dim2=2), logits.logsumexp(2)
     if printed:
         return -(log_weights - positive - all_of_view).logsumexp(0).mean()
@@ -98,6 +102,13 @@ class WhitenedCSE:
 
     name: ClassVar[str] = "whitenedcse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {
+        "whitening": (*BY_GROUP, *ALL_CHANNEL_KINDS, "channel", "rotation", "none"),
+        "views": ("shared", "dropout"),
+        "objective": ("outside", "inside", "inside_printed"),
+        "variant": ("paper", "released_code"),
+    }
 
     temperature: float = 0.05
     groups: int = 384  # how many, of both group whitenings
@@ -129,14 +140,7 @@ class WhitenedCSE:
         for name, least in (("groups", 1), ("positives", 2)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        for name, choices in (
-            ("whitening", (*BY_GROUP, *ALL_CHANNEL_KINDS, "channel", "rotation", "none")),
-            ("views", ("shared", "dropout")),
-            ("objective", ("outside", "inside", "inside_printed")),
-            ("variant", ("paper", "released_code")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         _check_weights(self.weights, self.positives - 1)
         if self.whitening == "none" and self.views == "shared" and not self.feature_dropout:
             raise ValueError("whitening 'none' with views 'shared' makes identical views, which teach nothing")
@@ -159,19 +163,24 @@ class WhitenedCSE:
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """Return the loss of the first view against each other one, all whitened and projected (Eq. 7 or 8)."""
-        text, m = batch["text"], self.positives
+        text, m, left_out = batch["text"], self.positives, batch.duplicates
         features = encode(text) * m if self.views == "shared" else encode(*[text] * m)
         if self.feature_dropout:  # drawn from the step's dropout stream, after the encoder's
             features = [F.dropout(h, self.feature_dropout) for h in features]
         features = [F.normalize(h, dim=-1) for h in features] if self.normalise else features
         anchor, *others = (modules["head"](h) for h in self._whiten_views(features, modules, batch.generator))
         if self.objective == "outside":
-            total = multi_positive(anchor, others, self.temperature, self.weights)
+            total = multi_positive(anchor, others, self.temperature, self.weights, left_out=left_out)
         else:
             printed = self.objective == "inside_printed"
-            total = multi_positive_inside(anchor, others, self.temperature, self.weights, printed=printed)
+            total = multi_positive_inside(
+                anchor, others, self.temperature, self.weights, printed=printed, left_out=left_out
+            )
         with torch.no_grad():
-            each = {f"positive_{p}": info_nce(anchor, z, self.temperature) for p, z in enumerate(others, 1)}
+            each = {
+                f"positive_{p}": info_nce(anchor, z, self.temperature, left_out=left_out)
+                for p, z in enumerate(others, 1)
+            }
         return Loss(total, {"contrastive": total} | each, (anchor, others[0]))
 
     def _whiten_views(

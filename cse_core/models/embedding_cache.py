@@ -5,20 +5,20 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from cse_core.data.arrow_cache import cache_folder
 from cse_core.data.atomic_write import atomic_path
-from cse_core.models.encoder import Encoder
+from cse_core.models.encoder import TOKENISE_CHUNK, Encoder
 from cse_core.models.word_vectors import WordVectors
 
-FORMAT = 3  # of the vectors on disk: bump with any change of the file, or of how texts become vectors
+FORMAT = 4  # of the vectors on disk: bump with any change of the file, or of how texts become vectors
 SPECIAL_TOKENS = 4  # at most, around a sentence
 UNLIMITED = 1 << 30  # tokens
 Progress = Callable[[str, int, int], object]  # activity, number done, number in all
@@ -58,6 +58,8 @@ class CachedEncoder:
     text, for later processes.
     """
 
+    by_ids: ClassVar[bool] = False
+
     def __init__(self, encoder: SentenceEncoder, content: str = "") -> None:
         self.encoder, self.name, self.content = encoder, encoder.name, content
         self._rows: dict[bytes, int] = {}  # by hash, so that a million sentences and their vectors fit into memory
@@ -72,8 +74,8 @@ class CachedEncoder:
     def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> "CachedEncoder":
         """Return the encoder with another pooling and template; every call for the same ones returns the same cache."""
         if not isinstance(self.encoder, Encoder):
-            kind = "word vectors have no pooling" if isinstance(self.encoder, WordVectors) else "not an Encoder"
-            raise ValueError(f"{self.name}: {kind}, got {pooling!r}")
+            kind = "word vectors have" if isinstance(self.encoder, WordVectors) else "an encoder of another library has"
+            raise ValueError(f"{self.name}: {kind} no pooling, got {pooling!r}")
         key = (pooling, template, longest)
         if key not in self._views:
             content = f"{self.content} {key}" if self.content else ""
@@ -89,6 +91,8 @@ class CachedEncoder:
         vectors = self._embed(new, progress)
         if vectors.ndim != 2 or len(vectors) != len(new):
             raise ValueError(f"{self.name}: expected {len(new):,} vectors, got the shape {tuple(vectors.shape)}")
+        if not bool((finite := vectors.isfinite().all(1)).all()):
+            raise ValueError(f"{self.name}: the vector of {new[int((~finite).nonzero()[0])]!r} is not finite")
         hashes = [_sentence_hash(s) for s in new]
         self._add(hashes, vectors)
         self._save_to_disk(hashes, vectors)
@@ -163,6 +167,57 @@ class CachedEncoder:
         digest = np.frombuffer(self._digest(table, rows), np.uint8)
         with atomic_path(self._folder() / f"{os.getpid()}-{hashes[0].hex()}.npz") as part, part.open("wb") as file:
             np.savez(file, marks=table, vectors=rows, digest=digest)
+
+
+class EncoderByIds(CachedEncoder):
+    """A cached encoder that embeds once for each distinct list of token ids, so that equal ids have equal vectors.
+
+    Texts that differ, such as in case, can have the same ids. Embedded apart, in batches of other shapes, they would
+    have vectors that differ in the last digits. All get the vector of the first of them.
+    """
+
+    by_ids: ClassVar[bool] = True
+
+    def __init__(self, cached: CachedEncoder) -> None:
+        super().__init__(cached.encoder)
+        self.cached = cached
+        self._first: dict[bytes, str] = {}
+        self._representative: dict[str, str] = {}
+
+    def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> CachedEncoder:
+        """See CachedEncoder; by the ids that the other template and length give."""
+        key = (pooling, template, longest)
+        if key not in self._views:
+            self._views[key] = EncoderByIds(self.cached.with_pooling(*key))
+        return self._views[key]
+
+    def fill(self, sentences: Iterable[str], progress: Progress | None = None) -> None:
+        """See CachedEncoder."""
+        self.cached.fill(self.representatives(list(sentences)), progress)
+
+    def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
+        """See CachedEncoder."""
+        return self.cached.encode(self.representatives(sentences))
+
+    def representatives(self, sentences: Sequence[str]) -> list[str]:
+        """Return for each sentence the first one that had its ids; itself for an encoder whose ids are unknown."""
+        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._representative]
+        tokenise = getattr(self.encoder, "tokenise", None)
+        for start in range(0, len(new), TOKENISE_CHUNK):
+            chunk = new[start : start + TOKENISE_CHUNK]
+            for sentence, ids in zip(chunk, tokenise(chunk) if tokenise else chunk, strict=True):
+                key = _sentence_hash(ids if isinstance(ids, str) else " ".join(map(str, ids)))
+                self._representative[sentence] = self._first.setdefault(key, sentence)
+        return [self._representative[sentence] for sentence in sentences]
+
+
+def distinct_rows(
+    view: CachedEncoder, sides: Sequence[Sequence[str]]
+) -> tuple[Float[Tensor, "k d"], list[Int[Tensor, " n"]]]:
+    """Return the vectors of the distinct ids of all sides, and for each side the rows of its sentences in them."""
+    texts = [view.representatives(side) if isinstance(view, EncoderByIds) else side for side in sides]
+    row = {text: i for i, text in enumerate(dict.fromkeys(text for side in texts for text in side))}
+    return view.encode(list(row)), [torch.tensor([row[text] for text in side], dtype=torch.long) for side in texts]
 
 
 def _sentence_hash(sentence: str) -> bytes:

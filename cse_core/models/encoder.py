@@ -1,4 +1,4 @@
-"""A Hugging Face BERT or RoBERTa, its tokenizer and a pooling: sentences in, vectors out."""
+"""An encoder of transformers, its tokenizer and a pooling: sentences in, vectors out."""
 
 import copy
 import shutil
@@ -8,40 +8,46 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from cse_core.data.batches import by_size, pad, stack
 from cse_core.method import Tokens
 from cse_core.models import packed_forward
-from cse_core.models.loading import OFFSET_POSITIONS, load
-from cse_core.models.pooling import NgramPooling, pool
+from cse_core.models.loading import UNLIMITED, first_position, load, positions_of, with_pooling_layer
+from cse_core.models.pooling import NgramPooling, mask_columns, pool
 from cse_core.models.pretrained import resolve
 from cse_core.models.scaled_states import Scaling, scaled_by
-from cse_core.models.sentence_transformers_format import read_ngrams, read_pooling, write_pooling
+from cse_core.models.sentence_transformers_format import describe_trainable, read_ngrams, read_pooling, write_pooling
 from cse_core.run import NGRAM_POOLINGS, check_pooling
 from cse_core.text.prompts import check_template, closed_prompt_ids
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 TOKENISE_CHUNK = 8192  # sentences tokenised at once: a tokenizer's output takes kilobytes a sentence
+OF_ONE_TOKEN = ("cls", "mask", "pooler_output")  # poolings that read one state of the last layer
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Encoder(nn.Module):
-    """Backbone, tokenizer and pooling. Calling it is a training pass; `encode` is evaluation."""
+    """Backbone, tokenizer and pooling. Calling it is a training pass; `encode` is evaluation.
+
+    With `normalises` vectors of `encode` have length 1, as those of a folder with sentence-transformers' Normalize.
+    """
 
     def __init__(
         self,
         backbone: "PreTrainedModel",
-        tokenizer: "PreTrainedTokenizerFast",
+        tokenizer: "PreTrainedTokenizerBase",
         *,
         pooling: str,
         name: str,
         template: str = "",
         longest: int | None = None,
         ngrams: NgramPooling | None = None,
+        normalises: bool = False,
     ) -> None:
         super().__init__()
         check_pooling(pooling, template)
@@ -53,7 +59,7 @@ class Encoder(nn.Module):
                 raise ValueError(f"{name}: the template {template!r} needs a mask token, the tokenizer has none")
         self.backbone = backbone
         self.tokenizer, self.pooling, self.name = tokenizer, pooling, name
-        self.template, self.longest, self.ngrams = template, longest, ngrams
+        self.template, self.longest, self.ngrams, self.normalises = template, longest, ngrams, normalises
         self.precision = "fp32"  # of training passes; evaluation is always fp32
         self.train(backbone.training)
 
@@ -69,25 +75,31 @@ class Encoder(nn.Module):
     ) -> "Encoder":
         """Load a backbone, or a folder that `save_pretrained` wrote, with its pooling and template unless overridden.
 
-        The backbone is built without a pooling layer, and every weight comes from the folder's file (see `load`), but
-        for those of an n-gram pooling that the folder lacks: the generator draws them, and without one it is refused.
+        Every weight comes from the folder's file (see `load`), but for those of an n-gram pooling that the folder
+        lacks: the generator draws them, and without one it is refused.
         """
         if template and pooling is None:
             raise ValueError(f"a template requires pooling 'mask', got no pooling for {template!r}")
         folder = resolve(str(name_or_path))
-        model, tokenizer = load(folder, dropout)
+        about = describe_trainable(folder)
         if pooling is None:
             pooling, template = read_pooling(folder)
-        ngrams = None
-        if pooling in NGRAM_POOLINGS:
-            ngrams = read_ngrams(folder, pooling, model.config.hidden_size, generator)
-        return cls(model, tokenizer, pooling=pooling, template=template, name=str(name_or_path), ngrams=ngrams)
+        parts = {"limit": about.limit, "lower_cases": about.lower_cases, "pooler": pooling == "pooler_output"}
+        model, tokenizer = load(folder / about.transformer, dropout, **parts)
+        width = model.config.hidden_size
+        ngrams = read_ngrams(folder, pooling, width, generator) if pooling in NGRAM_POOLINGS else None
+        described: dict[str, Any] = {"ngrams": ngrams, "normalises": about.normalises and pooling == about.pooling}
+        return cls(model, tokenizer, pooling=pooling, template=template, name=str(name_or_path), **described)
 
     def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> "Encoder":
         """Return the same weights with another pooling and template, and texts cut to `longest` tokens."""
-        settings: dict[str, Any] = {"pooling": pooling, "template": template, "longest": longest}
-        settings["ngrams"] = self.ngrams if pooling == self.pooling else None
-        return Encoder(self.backbone, self.tokenizer, name=self.name, **settings)
+        backbone: Any = self.backbone
+        if pooling == "pooler_output" and getattr(backbone, "pooler", None) is None:
+            folder = resolve(self.name)
+            backbone = with_pooling_layer(backbone, folder / describe_trainable(folder).transformer).to(self.device)
+        kept = {"ngrams": self.ngrams, "normalises": self.normalises} if pooling == self.pooling else {}
+        settings: dict[str, Any] = {"pooling": pooling, "template": template, "longest": longest} | kept
+        return Encoder(backbone, self.tokenizer, name=self.name, **settings)
 
     @property
     def width(self) -> int:
@@ -101,13 +113,7 @@ class Encoder(nn.Module):
     @property
     def max_length(self) -> int:
         """The smallest limit of tokenizer, position table and `longest`, in tokens."""
-        held = self.backbone.config.max_position_embeddings - self._first_position
-        return min(self.tokenizer.model_max_length, held, self.longest or held)
-
-    @property
-    def _first_position(self) -> int:
-        embeddings: Any = self.backbone.embeddings
-        return embeddings.padding_idx + 1 if self.backbone.config.model_type in OFFSET_POSITIONS else 0
+        return min(self.tokenizer.model_max_length, positions_of(self.backbone), self.longest or UNLIMITED)
 
     def compile_training(self) -> None:
         """Compile training passes with torch.compile; refuse on a CPU, whose passes are not the backbone's own."""
@@ -136,9 +142,10 @@ class Encoder(nn.Module):
 
     def clone(self) -> "Encoder":
         """Return an encoder of the same settings with weights of its own, equal to these."""
-        settings: dict[str, Any] = {"pooling": self.pooling, "template": self.template, "longest": self.longest}
+        names = ("pooling", "template", "name", "longest", "normalises")
+        settings: dict[str, Any] = {name: getattr(self, name) for name in names}
         settings["ngrams"] = copy.deepcopy(self.ngrams)
-        copied = type(self)(copy.deepcopy(self.backbone), self.tokenizer, name=self.name, **settings)
+        copied = type(self)(copy.deepcopy(self.backbone), self.tokenizer, **settings)
         copied.precision = self.precision
         return copied
 
@@ -149,22 +156,17 @@ class Encoder(nn.Module):
     def _pooled_pass(self, tokens: Tokens) -> Float[Tensor, "n d"]:
         if self.ngrams:
             return self.ngrams(self.states(tokens), tokens.mask)
-        if self.pooling not in ("cls", "mask"):
+        if self.pooling not in OF_ONE_TOKEN:
             return pool(self._states(tokens), tokens.mask, self.pooling)
-        column = self._mask_columns(tokens.ids) if self.template else torch.zeros_like(tokens.ids[:, 0])
+        column = torch.zeros_like(tokens.ids[:, 0])
+        if self.template:
+            column = mask_columns(tokens.ids, self.tokenizer.mask_token_id, self.name)
         if self._runs_packed:
-            return self._packed_states(tokens, column)[0][-1].float()
-        return self._states(tokens)[-1][torch.arange(len(column), device=column.device), column]
-
-    def _mask_columns(self, ids: Int[Tensor, "n t"]) -> Int[Tensor, " n"]:
-        """Return the column of each row's last mask: the template's, which comes after any that the sentence holds."""
-        places = (ids == self.tokenizer.mask_token_id) * torch.arange(1, ids.shape[1] + 1, device=ids.device)
-        last = places.amax(1) - 1
-        if last.device.type == "cpu" and len(last) and last.min() < 0:  # skipped on a GPU, to avoid a sync
-            raise ValueError(
-                f"{self.name}: pooling 'mask' requires a mask in every text, row {int(last.argmin())} has none"
-            )
-        return last
+            picked = self._packed_states(tokens, column)[0][-1].float()
+        else:
+            picked = self._states(tokens)[-1][torch.arange(len(column), device=column.device), column]
+        backbone: Any = self.backbone
+        return backbone.pooler(picked[:, None]) if self.pooling == "pooler_output" else picked
 
     @property
     def _can_pack(self) -> bool:
@@ -184,8 +186,10 @@ class Encoder(nn.Module):
             states, layout = self._packed_states(tokens)
             return [layout.pad(state.float()) for state in (states if self._needs_all_layers else states[-1:])]
         positions = {}
-        if self._can_pack or tokens.positions is not None:
-            positions = {"position_ids": tokens.position_ids + self._first_position}
+        if tokens.positions is not None:
+            self.check_can_scale()
+        if self._can_pack:
+            positions = {"position_ids": tokens.position_ids + first_position(self.backbone)}
         # Given the mask in this shape, transformers does not check in every step if it hides anything: a sync on a GPU.
         plain = not self._can_pack or self.backbone.config._attn_implementation != "sdpa"
         mask = tokens.mask.long() if plain else tokens.mask[:, None, None]
@@ -199,23 +203,26 @@ class Encoder(nn.Module):
                 **positions,
                 output_hidden_states=self._needs_all_layers,
             )
-        return [state.float() for state in output.hidden_states or (output.last_hidden_state,)]
+        below = output.hidden_states[:-1] if self._needs_all_layers else ()  # a last norm may follow the last of these
+        return [state.float() for state in (*below, output.last_hidden_state)]
 
     def _scaling(self, tokens: Tokens) -> Scaling | None:
         """Return what scales the lowest states of a pass, if anything does."""
         scaling = Scaling.of(tokens)
-        if scaling is not None and not self._can_pack:
-            kind = self.backbone.config.model_type
-            raise ValueError(
-                f"kept and factors need a model of type {', '.join(packed_forward.MODEL_TYPES)}, got {kind}"
-            )
         if scaling is not None:
+            self.check_can_scale()
             scaling.check(self.backbone.config.num_hidden_layers)
         return scaling
 
+    def check_can_scale(self) -> None:
+        """Refuse a backbone whose states can't be scaled (`Tokens.kept`, `Tokens.factors`) or positions moved."""
+        if not self._can_pack:
+            kind, kinds = self.backbone.config.model_type, ", ".join(packed_forward.MODEL_TYPES)
+            raise ValueError(f"{self.name}: kept, factors and positions need a model of type {kinds}, got {kind}")
+
     @property
     def _needs_all_layers(self) -> bool:
-        return self.pooling not in ("cls", "mean", "mask", *NGRAM_POOLINGS)
+        return self.pooling not in (*OF_ONE_TOKEN, "mean", *NGRAM_POOLINGS)
 
     def _packed_states(
         self, tokens: Tokens, column: Int[Tensor, " n"] | None = None
@@ -228,7 +235,7 @@ class Encoder(nn.Module):
         ids = tokens.ids.flatten()[layout.places]
         with self._autocast():
             states = packed_forward.states(
-                self.backbone, ids, positions + self._first_position, layout, only, self._scaling(tokens)
+                self.backbone, ids, positions + first_position(self.backbone), layout, only, self._scaling(tokens)
             )
         return states, layout
 
@@ -250,7 +257,8 @@ class Encoder(nn.Module):
         distinct, rows = np.unique(np.asarray(sentences, dtype=object), return_inverse=True)
         chunks = (distinct[i : i + TOKENISE_CHUNK].tolist() for i in range(0, len(distinct), TOKENISE_CHUNK))
         ids = [np.asarray(row, dtype=np.int32) for chunk in chunks for row in self.tokenise(chunk)]
-        return self.embed(ids, batch_size, progress=progress)[torch.from_numpy(rows)]
+        vectors = self.embed(ids, batch_size, progress=progress)
+        return (F.normalize(vectors) if self.normalises else vectors)[torch.from_numpy(rows)]
 
     @torch.no_grad()
     def embed(
@@ -262,26 +270,19 @@ class Encoder(nn.Module):
     ) -> Float[Tensor, "n d"]:
         """Return vectors of token ids, batched by length so that little is padding; `progress` gets batch sizes."""
         was_training = self.training
-        try:
-            return self.eval()._embed_batches(ids, batch_size, progress)
-        finally:
-            self.train(was_training)
-
-    def _embed_batches(
-        self,
-        ids: Sequence[Sequence[int] | Int[np.ndarray, " _"]],
-        batch_size: int,
-        progress: Callable[[int], object] | None,
-    ) -> Float[Tensor, "n d"]:
+        self.eval()
         vectors = torch.empty(len(ids), self.width)
         order = np.argsort([-len(row) for row in ids], kind="stable")
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            tokens = pad([ids[row] for row in rows], self.pad_id)
-            tokens = Tokens(tokens.ids.to(self.device), tokens.mask.to(self.device))
-            vectors[rows] = self._pooled_pass(tokens).cpu()
-            if progress:
-                progress(len(rows))
+        try:
+            for start in range(0, len(order), batch_size):
+                rows = order[start : start + batch_size]
+                tokens = pad([ids[row] for row in rows], self.pad_id)
+                tokens = Tokens(tokens.ids.to(self.device), tokens.mask.to(self.device))
+                vectors[rows] = self._pooled_pass(tokens).cpu()
+                if progress:
+                    progress(len(rows))
+        finally:
+            self.train(was_training)
         return vectors
 
     def save_pretrained(self, path: str | Path) -> None:
@@ -292,9 +293,10 @@ class Encoder(nn.Module):
         """
         folder = Path(path)
         shutil.rmtree(folder, ignore_errors=True)
-        self.tokenizer.backend_tokenizer.no_truncation()  # the last call's limits don't belong to the encoder
-        self.tokenizer.backend_tokenizer.no_padding()
+        if backend := getattr(self.tokenizer, "backend_tokenizer", None):
+            backend.no_truncation()  # the last call's limits don't belong to the encoder
+            backend.no_padding()
         self.backbone.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         about: dict[str, Any] = {"width": self.width, "max_length": self.max_length, "ngrams": self.ngrams}
-        write_pooling(folder, self.pooling, self.template, **about)
+        write_pooling(folder, self.pooling, self.template, normalises=self.normalises, **about)

@@ -4,8 +4,10 @@ By default, transformers fills tensors that a file lacks with random numbers, dr
 have, and makes a tokenizer of five tokens where there are no tokenizer files: each without an error.
 """
 
+import inspect
 import json
 import logging
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,31 +15,54 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cse_core.models.pretrained import WEIGHTS
-from cse_core.models.sentence_transformers_format import REMEDY, read_json
+from cse_core.models.sentence_transformers_format import MODEL_TYPES, OFFSET_POSITIONS, REMEDY, read_json
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
-OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions start after the padding's index
-WITHOUT_POOLER = ("distilbert", "electra")  # have no pooling layer that could be left out
-MODEL_TYPES = ("bert", *OFFSET_POSITIONS, *WITHOUT_POOLER)
 JSON_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 TOKENIZER_FILES = "tokenizer.json, vocab.txt, or vocab.json with merges.txt"
-HEADS = {  # what released files hold besides the encoder, by the first part of the tensors' names
-    *("cls", "lm_head", "mlp", "pooler", "classifier", "qa_outputs", "discriminator", "generator"),
-    *("vocab_transform", "vocab_layer_norm", "vocab_projector", "discriminator_predictions", "generator_predictions"),
-    "generator_lm_head",
+PRETRAINING = {  # heads that released files hold besides the encoder, by the first part of the tensors' names
+    *("cls", "lm_head", "discriminator", "generator", "vocab_transform", "vocab_layer_norm", "vocab_projector"),
+    *("discriminator_predictions", "generator_predictions", "generator_lm_head", "decoder"),
 }
+HEADS = {"pooler", "mlp", "classifier", "qa_outputs"}  # others, trained for a task: named in a line
+OTHER_DROPOUT = ("classif", "qa_", "summary", "pooler", "layerdrop")  # in a configuration: not of the encoder's states
+UNLIMITED = 2**20  # tokens of a text, where a model has no table of positions
+SHARDED = tuple(f"{name}.index.json" for name in WEIGHTS)
 DATA_PARALLEL = {r"^module\.": ""}  # DataParallel's model is its `module`
 LEAST_FILLED = 0.9  # share of embedding rows that have a token; padding of the matrix adds a few per cent
 
 
-def load(folder: Path, dropout: float | None = None) -> "tuple[PreTrainedModel, PreTrainedTokenizerFast]":
-    """Return the model in evaluation mode, in fp32 and without a pooling layer, and its tokenizer.
+def load(
+    folder: Path,
+    dropout: float | None = None,
+    *,
+    pooler: bool = False,
+    limit: int | None = None,
+    lower_cases: bool = False,
+) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """Return the model in evaluation mode, in fp32 and without a pooling layer unless asked, and its tokenizer.
 
-    `dropout` replaces the config's rates.
+    `dropout` replaces the config's rates; `limit` and `lower_cases` change the tokenizer, as sentence-transformers
+    does where its files say so.
     """
+    config = read_config(folder)
+    if dropout is not None:
+        set_dropout(config, dropout, folder)
+    model = _load_model(folder, config, pooler)
+    tokenizer = _load_tokenizer(folder)
+    check_tokenizer(folder, tokenizer, model)
+    if limit is not None:
+        tokenizer.model_max_length = limit
+    if lower_cases and tokenizer("A")["input_ids"] != tokenizer("a")["input_ids"]:
+        _lower_case(folder, tokenizer)
+    return model.eval(), tokenizer
+
+
+def read_config(folder: Path) -> "PreTrainedConfig":
+    """Return a folder's configuration; refuse damaged files, and positions that transformers no longer has."""
     import transformers  # lazy: slow import
 
     transformers.logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
@@ -47,26 +72,85 @@ def load(folder: Path, dropout: float | None = None) -> "tuple[PreTrainedModel, 
             read_json(folder / name)
     # By default, transformers would ask whether to run a hub's code.
     config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    if config.model_type not in MODEL_TYPES:
-        raise ValueError(f"{folder}: expected a model type among {', '.join(MODEL_TYPES)}, found {config.model_type}")
-    if dropout is not None:
-        config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-    model = _load_model(folder, config)
-    tokenizer = _load_tokenizer(folder)
-    embedding: Any = model.get_input_embeddings()
-    _check_tokenizer(folder, tokenizer, embedding.num_embeddings)
-    return model.eval(), tokenizer
+    positions = getattr(config, "position_embedding_type", None) or "absolute"
+    if config.model_type in (*MODEL_TYPES, "albert") and positions != "absolute":
+        raise ValueError(
+            f"{folder / 'config.json'}: position_embedding_type is {positions!r}, which transformers no longer has for "
+            f"{config.model_type}; expected 'absolute'"
+        )
+    return config
 
 
-def _load_model(folder: Path, config: "PreTrainedConfig") -> "PreTrainedModel":
-    from transformers import AutoModel  # lazy: slow import
+def set_dropout(config: "PreTrainedConfig", rate: float, folder: Path) -> None:
+    """Set every rate of dropout that a configuration has for its states and attention, by the family's own names."""
+    names = [
+        name
+        for name, value in config.to_dict().items()
+        if "drop" in name and isinstance(value, int | float) and not any(part in name for part in OTHER_DROPOUT)
+    ]
+    if rate and not names:
+        raise ValueError(
+            f"{folder}: the configuration of a {config.model_type} names no dropout, so it can't be set to {rate:g}; "
+            "train it with dropout 0"
+        )
+    for name in names:
+        setattr(config, name, rate)
 
-    path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+
+def with_pooling_layer(model: Any, folder: Path) -> Any:
+    """Return a model with the pooling layer of its folder, if all other weights are still those there."""
+    whole = _load_model(folder, read_config(folder), pooler=True).eval()
+    state = whole.state_dict()
+    if not all(torch.equal(state[name], value.cpu()) for name, value in model.state_dict().items()):
+        raise ValueError(f"{folder}: the encoder's weights are no longer those there, so its pooling layer fits none")
+    return whole
+
+
+def _lower_case(folder: Path, tokenizer: Any) -> None:
+    from tokenizers.normalizers import Lowercase, Sequence  # lazy: slow import
+
+    if not tokenizer.is_fast:
+        raise ValueError(f"{folder}: do_lower_case, but its tokenizer has no normalizer to add that to")
+    present = tokenizer.backend_tokenizer.normalizer
+    tokenizer.backend_tokenizer.normalizer = Sequence([Lowercase(), *([present] if present else [])])
+
+
+def first_position(model: Any) -> int:
+    """Return the position of a text's first token."""
+    return model.embeddings.padding_idx + 1 if model.config.model_type in OFFSET_POSITIONS else 0
+
+
+def positions_of(model: Any) -> int:
+    """Return the most tokens of a text that a model has positions for."""
+    table = getattr(model.config, "max_position_embeddings", None)
+    return table - first_position(model) if table and table > 0 else UNLIMITED
+
+
+def _model_class(folder: Path, config: "PreTrainedConfig") -> Any:
+    """Return the class of the encoder: of a model with a decoder, only the first half."""
+    import transformers  # lazy: slow import
+
+    mapping: Any = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+    if type(config) not in mapping:
+        mapping = transformers.MODEL_MAPPING
+    if type(config) not in mapping or (
+        mapping is transformers.MODEL_MAPPING and getattr(config, "is_encoder_decoder", False)
+    ):
+        raise ValueError(f"{folder}: transformers has no encoder of texts for the model type {config.model_type}")
+    kinds = mapping[type(config)]
+    return kinds[0] if isinstance(kinds, tuple) else kinds
+
+
+def _load_model(folder: Path, config: "PreTrainedConfig", pooler: bool) -> "PreTrainedModel":
+    path = next((folder / name for name in (*WEIGHTS, *SHARDED) if (folder / name).is_file()), None)
     if path is None:
-        raise FileNotFoundError(f"{folder}: holds neither {' nor '.join(WEIGHTS)}; sharded weights are not read")
-    pooler = {"add_pooling_layer": False} if config.model_type not in WITHOUT_POOLER else {}
+        raise FileNotFoundError(f"{folder}: holds neither {' nor '.join(WEIGHTS)}, nor the index of their shards")
+    kind = _model_class(folder, config)
+    has_pooler = "add_pooling_layer" in inspect.signature(kind.__init__).parameters
+    if pooler and (not has_pooler or config.model_type not in MODEL_TYPES):
+        raise ValueError(f"{folder}: the pooling pooler_output needs a pooling layer, {config.model_type} has none")
     try:
-        model, info = AutoModel.from_pretrained(
+        model, info = kind.from_pretrained(
             folder,
             config=config,
             dtype=torch.float32,
@@ -75,7 +159,7 @@ def _load_model(folder: Path, config: "PreTrainedConfig") -> "PreTrainedModel":
             ignore_mismatched_sizes=True,  # the error below names them
             weights_only=True,  # a pickle that would run code is refused
             key_mapping=DATA_PARALLEL,
-            **pooler,
+            **({"add_pooling_layer": pooler} if has_pooler else {}),
         )
     except OSError:
         raise
@@ -88,14 +172,17 @@ def _load_model(folder: Path, config: "PreTrainedConfig") -> "PreTrainedModel":
         if "weights_only" in first:  # torch advises to read it all the same
             first = "no file of tensors"
         raise ValueError(f"{path}: cut short or damaged ({first}); {REMEDY}") from error
-    _check_weights(path, info, config.num_hidden_layers, model.base_model_prefix)
+    check_weights(path, info, model)
     return model
 
 
-def _check_weights(path: Path, info: dict[str, Any], layers: int, base: str) -> None:
-    """Refuse weights that are not those of the config; unused heads and poolers are allowed, others with a warning."""
+def check_weights(path: Path, info: dict[str, Any], model: "PreTrainedModel") -> None:
+    """Refuse weights that are not those of the config, or not finite; name heads that are left out."""
+    base, layers = model.base_model_prefix, getattr(model.config, "num_hidden_layers", math.inf)
     missing, unexpected = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
     advice = "take config.json and weights from the same model, and " + REMEDY
+    if missing and all(name.startswith("pooler.") for name in missing):
+        raise ValueError(f"{path}: holds no pooling layer ({missing[0]}), which the pooling pooler_output reads")
     if missing:
         prefix = _prefix(missing, unexpected, base)
         if prefix:
@@ -105,13 +192,20 @@ def _check_weights(path: Path, info: dict[str, Any], layers: int, base: str) -> 
         name, actual, expected = min(info["mismatched_keys"])
         raise ValueError(f"{path}: {name} has shape {list(actual)}, config.json expects {list(expected)}; {advice}")
     others = {name: name.removeprefix(f"{base}.").partition(".")[0] for name in unexpected}
-    others = {name: part for name, part in others.items() if part not in HEADS and not name.endswith(".position_ids")}
+    others = {name: kind for name, kind in others.items() if kind not in PRETRAINING and ".position_ids" not in name}
     more = [name for name in others if any(int(n) >= layers for n in re.findall(r"\blayer\.(\d+)\.", name))]
     if more:
         raise ValueError(f"{path}: holds {_summary(more)}, but config.json has {layers} layers; {advice}")
-    if others:
-        parts = ", ".join(sorted(set(others.values())))
-        logger.warning("%s: left out what is no part of the encoder: %s", path, parts)
+    inside = [name for name, kind in others.items() if kind in dict(model.named_children()) and kind not in HEADS]
+    if inside:
+        raise ValueError(f"{path}: holds {_summary(inside)}, which a {model.config.model_type} does not use; {advice}")
+    if "pooler" in others.values():
+        logger.warning("%s: left out its pooling layer, which only the pooling pooler_output uses", path)
+    if parts := sorted(set(others.values()) - {"pooler"}):
+        logger.warning("%s: left out what is no part of the encoder: %s", path, ", ".join(parts))
+    for name, value in model.named_parameters():
+        if not bool(value.isfinite().all()):
+            raise ValueError(f"{path}: {name} holds numbers that are not finite; {REMEDY}")
 
 
 def _summary(names: list[str]) -> str:
@@ -134,11 +228,13 @@ def _load_tokenizer(folder: Path) -> Any:
         raise ValueError(f"{folder}: its tokenizer can't be read ({first}); {REMEDY}") from error
 
 
-def _check_tokenizer(folder: Path, tokenizer: "PreTrainedTokenizerFast", rows: int) -> None:
-    """Refuse a tokenizer that is not the embedding's, or that does not put [CLS] and [SEP] around a text."""
+def check_tokenizer(folder: Path, tokenizer: "PreTrainedTokenizerBase", model: "PreTrainedModel") -> None:
+    """Refuse a tokenizer that is not the embedding's; in BERT's relatives also one without [CLS] and [SEP]."""
     ids = tokenizer.get_vocab()
+    embedding: Any = model.get_input_embeddings()
+    rows = getattr(embedding, "num_embeddings", 0)  # 0: not a table of tokens
     advice = f"put the model's own tokenizer files ({TOKENIZER_FILES}) beside its weights"
-    if max(ids.values(), default=-1) >= rows:
+    if rows and max(ids.values(), default=-1) >= rows:
         token = max(ids, key=ids.__getitem__)
         raise ValueError(
             f"{folder}: the tokenizer's token {json.dumps(token)} has id {ids[token]}, but the embedding has {rows:,} "
@@ -148,10 +244,10 @@ def _check_tokenizer(folder: Path, tokenizer: "PreTrainedTokenizerFast", rows: i
         raise ValueError(
             f"{folder}: the tokenizer has {len(ids):,} tokens, but the embedding has {rows:,} rows; {advice}"
         )
+    related = model.config.model_type in MODEL_TYPES
     special = {name: getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad")}
-    missing = [name for name, number in special.items() if number is None]
-    if missing:
+    if missing := [name for name, number in special.items() if number is None and (related or name == "pad")]:
         raise ValueError(f"{folder}: the tokenizer has no {', '.join(missing)} token; {advice}")
     ids_of_a = tokenizer("a")["input_ids"]
-    if (ids_of_a[:1], ids_of_a[-1:]) != ([special["cls"]], [special["sep"]]):
+    if related and (ids_of_a[:1], ids_of_a[-1:]) != ([special["cls"]], [special["sep"]]):
         raise ValueError(f"{folder}: the tokenizer does not put its cls and sep tokens around a text; {advice}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 WINDOWS = (1, 3, 5)  # tokens that a convolution reads (IS-BERT, Zhang et al., EMNLP 2020)
@@ -23,7 +23,15 @@ def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], po
     layers = {"mean": (-1,), "top2_mean": (-1, -2), "first_last_mean": (0, -1), "layer1_last_mean": (1, -1)}[pooling]
     average = torch.stack([states[i] for i in layers]).mean(0)
     weights = mask.unsqueeze(-1).to(average.dtype)
-    return (average * weights).sum(1) / weights.sum(1)
+    return (average * weights).sum(1) / weights.sum(1).clamp(min=1e-9)  # of a text without a token: zeros
+
+
+def mask_columns(ids: Int[Tensor, "n t"], mask_id: int | None, name: str) -> Int[Tensor, " n"]:
+    """Return the column of each row's last mask: the template's, which comes after any that the sentence holds."""
+    last = ((ids == mask_id) * torch.arange(1, ids.shape[1] + 1, device=ids.device)).amax(1) - 1
+    if last.device.type == "cpu" and len(last) and last.min() < 0:  # skipped on a GPU, to avoid a sync
+        raise ValueError(f"{name}: pooling 'mask' requires a mask in every text, row {int(last.argmin())} has none")
+    return last
 
 
 def ngram_states(

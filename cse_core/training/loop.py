@@ -20,10 +20,12 @@ from cse_core.data.examples import examples
 from cse_core.data.senteval import pairs
 from cse_core.models.embedding_cache import Progress, cut_warning
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import backbone_hash, resolve_pinned
+from cse_core.models.loading import positions_of
+from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
 from cse_core.training.dev_scoring import DevSet
+from cse_core.training.named_inputs import check_named_inputs
 from cse_core.training.optimization import optimizer_of, schedule_of
 from cse_core.training.run_state import (
     STATE,
@@ -59,6 +61,14 @@ def _starting_encoder(run: Run, store: Path, device: torch.device) -> Encoder:
     return encoder
 
 
+def _check_length(run: Run, encoder: Encoder) -> None:
+    if run.max_length > (most := positions_of(encoder.backbone)):
+        raise ValueError(
+            f"run {run.key}: max_length must be at most {most:,}, as {encoder.name} has that many positions, "
+            f"got {run.max_length:,}"
+        )
+
+
 def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
     if run.template and encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
         raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")
@@ -92,20 +102,33 @@ class Loop:
         for text in self._precision_warnings():  # before teachers are asked for vectors
             logger.warning("run %s: %s", run.key, text)
         self.encoder = _starting_encoder(run, store, device)
+        _check_length(run, self.encoder)
+        # Before tokenising, as methods say here which encoders they can't train.
+        self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         if compiled:
             self.encoder.compile_training()
         corpus = content_of(sentences(run.corpus, data))
-        content = {"backbone": backbone_hash(resolve_pinned(run.backbone)), "corpus": corpus}
+        content = {"backbone": encoder_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         enforce_run_pins(run, content, store)
+        check_named_inputs(run.method, store, data, f"run {run.key}")
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data, progress)
         _check_examples(run, table, self.encoder)
-        self.batches = Batches(table, run.batch_size, seed=run.seed, pad_id=self.encoder.pad_id, device=device)
-        self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
+        self.batches = Batches(
+            table,
+            run.batch_size,
+            seed=run.seed,
+            pad_id=self.encoder.pad_id,
+            device=device,
+            leave_out_duplicates=run.leave_out_duplicates,
+        )
         source = TargetEncoder(table, self.encoder, store, corpus=run.corpus, data=data, device=device, report=progress)
         self.targets = run.method.targets(source).on(device)
+        for text in self.targets.warnings:
+            logger.warning("run %s: %s", run.key, text)
         all_steps = run.epochs * self.batches.per_epoch
         steps = min(all_steps, run.max_steps or all_steps)
-        self.history = History(steps=steps, data=content, warnings=self._precision_warnings())
+        warnings = [*self._precision_warnings(), *self.targets.warnings]
+        self.history = History(steps=steps, data=content, warnings=warnings)
         self.snapshots = snapshot_steps(self.rules, self.history.steps)
         self.dev = self._load_dev_sets(data)
         parts = nn.ModuleList([self.encoder, self.modules]).train()

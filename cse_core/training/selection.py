@@ -1,11 +1,12 @@
 """The selection rules, which say what checkpoints of a run are saved, and the export of one, whole or not at all."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cse_core.data import own_pairs
 from cse_core.data.atomic_write import full_disk_named
+from cse_core.data.senteval import pairs
 from cse_core.lookup import unknown
 from cse_core.models.encoder import Encoder
 from cse_core.training.checkpoint import Manifest, write_manifest
@@ -26,6 +27,17 @@ def dev_sets(rule: str) -> tuple[str, ...]:
     if rule not in SELECTION and not own_pairs.is_own(rule):
         raise unknown("selection rule", rule, SELECTION)
     return SELECTION.get(rule, (rule,))
+
+
+def changed_dev_files(rules: Sequence[str], recorded: Mapping[str, str], data: Path | None) -> list[str]:
+    """Return the files of the rules' dev sets whose hash is not the recorded one; a missing file is none of them."""
+    now: dict[str, str] = {}
+    for name in {name for rule in rules for name in dev_sets(rule) if not own_pairs.is_own(name)}:
+        try:
+            now |= pairs(name, data).files
+        except (FileNotFoundError, ValueError):  # of a finished run, which does not need it
+            continue
+    return sorted(name for name, content in now.items() if recorded.get(name, content) != content)
 
 
 def snapshot_steps(rules: Sequence[str], steps: int) -> dict[str, int]:

@@ -19,8 +19,9 @@ from cse_core.data.sealed import is_whole, seal, warn_of_damage
 from cse_core.method import EncoderRef, Method, VectorScorer, starting_encoder
 from cse_core.models.embedding_cache import CachedEncoder, Progress
 from cse_core.models.encoder import Encoder
+from cse_core.models.foreign import ForeignEncoder, open_encoder
 from cse_core.models.pretrained import encoder_hash, resolve_pinned
-from cse_core.models.word_vectors import WordVectors, is_word_vectors, word_vectors_hash
+from cse_core.models.word_vectors import WordVectors, is_word_vectors, verify_word_vectors
 from cse_core.run import TRAIN_VERSION, Corpus, Pretrained, canonical, key_of
 from cse_core.training.checkpoint import CheckpointError, check_content, read_manifest
 from cse_core.training.run_state import check_manifest, load_history
@@ -58,11 +59,17 @@ def load_starting_weights(encoder: Encoder, method: Method, store: Path) -> None
     encoder.load_state_dict(weights)
 
 
-def load_finished(store: Path, encoder: EncoderRef, select: str) -> Encoder | WordVectors:
+def load_finished(
+    store: Path, encoder: EncoderRef, select: str, device: str | torch.device = "cpu"
+) -> Encoder | ForeignEncoder | WordVectors:
     """Load a run's checkpoint, a pre-trained encoder or word vectors."""
     if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
+        verify_word_vectors(encoder)
         return WordVectors.load(encoder.name)
-    return Encoder.from_pretrained(checkpoint_folder(store, encoder, select))
+    folder = checkpoint_folder(store, encoder, select)
+    if isinstance(encoder, Pretrained):
+        return open_encoder(folder, device)
+    return Encoder.from_pretrained(folder).to(device)
 
 
 def content_of_finished(store: Path, encoder: EncoderRef, select: str) -> str:
@@ -70,14 +77,6 @@ def content_of_finished(store: Path, encoder: EncoderRef, select: str) -> str:
     if isinstance(encoder, Pretrained) and is_word_vectors(encoder.name):
         return verify_word_vectors(encoder)
     return encoder_hash(checkpoint_folder(store, encoder, select))
-
-
-def verify_word_vectors(encoder: Pretrained) -> str:
-    """Return the hash of word vectors; refuse others than those that `sha256` names."""
-    content = word_vectors_hash(encoder.name)
-    if encoder.sha256 not in ("", content):
-        raise ValueError(f"word vectors {encoder.name}: content {content[:12]}, expected {encoder.sha256[:12]}")
-    return content
 
 
 class TargetEncoder:
@@ -149,9 +148,8 @@ class TargetEncoder:
 
         return count
 
-    def _load(self, encoder: EncoderRef, select: str) -> Encoder | WordVectors:
-        finished = load_finished(self.store, encoder, select)
-        return finished.to(self.device) if isinstance(finished, Encoder) else finished
+    def _load(self, encoder: EncoderRef, select: str) -> Encoder | ForeignEncoder | WordVectors:
+        return load_finished(self.store, encoder, select, self.device)
 
     def _shares_vocabulary(self, encoder: Encoder) -> bool:
         return encoder.tokenizer.get_vocab() == self.student.tokenizer.get_vocab()
@@ -176,7 +174,7 @@ class TargetEncoder:
 
         def compute() -> Float[Tensor, "size d"]:
             base, drawn = self._load(encoder, select), sample(self.corpus, size, seed, self.data)
-            if isinstance(base, WordVectors) or not self._shares_vocabulary(base):
+            if not isinstance(base, Encoder) or not self._shares_vocabulary(base):
                 return base.encode(drawn, progress=self._counter(len(set(drawn))))
             ids = [tuple(row) for row in base.tokenise(drawn)]
             distinct, column = set(ids), Column(self.table, examples)
@@ -192,14 +190,19 @@ class TargetEncoder:
         return self._load_or_compute(f"{content} {what} sample {size} {seed}", compute)
 
     def _load_or_compute(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
-        what = f"{what} {TRAIN_VERSION} {self.device.type}"
+        threads = f" {torch.get_num_threads()}" if self.device.type == "cpu" else ""  # which move the rounding
+        what = f"{what} {TRAIN_VERSION} {self.device.type}{threads}"
         path = cache_folder() / "vectors" / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):  # of several runs that need the same teacher at once, one computes it
             if not is_whole(path, what):
                 warn_of_damage(path)
                 with atomic_path(path) as part:
+                    vectors = compute().numpy()
+                    if not np.isfinite(vectors).all():
+                        row = int(np.flatnonzero(~np.isfinite(vectors).all(1))[0])
+                        raise ValueError(f"a teacher's vector of example {row} is not finite")
                     with part.open("wb") as file:
-                        np.save(file, compute().numpy())
+                        np.save(file, vectors)
                     seal(part, what)
         return torch.from_numpy(np.load(path, mmap_mode="c"))

@@ -17,7 +17,9 @@ import torch
 from cse_core.models.embedding_cache import Progress
 from cse_core.run import Run
 from cse_core.training.loop import Loop
+from cse_core.training.named_inputs import check_named_inputs
 from cse_core.training.run_state import STATE, UNFINISHED, History, adopt, finished_history, load_history
+from cse_core.training.selection import changed_dev_files
 
 logger = logging.getLogger(__name__)
 OnStep = Callable[[int, History], object]
@@ -52,7 +54,13 @@ def train(
     if history := finished_history(run, store, rules, content=True):
         if not (folder / STATE).is_file():  # `adopt` may have been killed before its last step
             shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
-        return history
+        check_named_inputs(run, store, data, f"run {run.key}")
+        changed = changed_dev_files(rules, history.data, data)
+        if not changed:
+            return history
+        logger.warning(
+            "run %s: %s changed since its checkpoints were chosen by it: trained again", run.key, ", ".join(changed)
+        )
     folder.mkdir(parents=True, exist_ok=True)
     # A run that is finished under fewer rules, or whose checkpoints don't fit, is trained again, for those rules too.
     if earlier := load_history(folder):

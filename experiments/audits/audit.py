@@ -194,7 +194,7 @@ def _train_all(sample: Draw, recorded: Recorded, execution: ExecutionSettings) -
     with Bar({job.key: job.name for job in sample.jobs}) as bar:
         for job in sample.jobs:
             run = _train(job, recorded, execution, bar, drawn=job.key in sample.drawn)
-            bar.end(job.key)
+            bar.end(job.key, failed=bool(run.failure))
             _print_run(run)
             yield run
 

@@ -40,6 +40,7 @@ class Bar:
         self.names = dict(names)  # shown to people, by key
         self.fractions = dict.fromkeys(names, 0.0)
         self.ended: set[str] = set()
+        self.failed: set[str] = set()
         self.progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -72,10 +73,10 @@ class Bar:
         self.progress.update(self.runs[key], completed=self.fractions[key], status=status)
         self._draw()
 
-    def end(self, key: str) -> None:
-        """Count a run as done: it finished or failed."""
-        self.fractions[key] = 1.0
-        self.ended.add(key)
+    def end(self, key: str, *, failed: bool = False) -> None:
+        """Count a run as done, or as failed: that adds nothing to the share of what is done."""
+        self.fractions[key] = 0.0 if failed else 1.0
+        (self.failed if failed else self.ended).add(key)
         if key in self.runs:
             self.progress.remove_task(self.runs.pop(key))
         self._draw()
@@ -87,7 +88,8 @@ class Bar:
             self.printed_at = time.monotonic()
 
     def _counts(self) -> str:
-        return f"{len(self.ended)} done, {len(self.fractions) - len(self.ended)} pending"
+        failed = f"{len(self.failed)} failed, " if self.failed else ""
+        return f"{len(self.ended)} done, {failed}{len(self.fractions) - len(self.ended | self.failed)} pending"
 
     def line(self) -> str:
         """Return the bars as a line of text."""

@@ -1,12 +1,41 @@
 """Check values of options before anything starts; errors name the option, what is expected and the value."""
 
 import math
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import torch
+from tyro.constructors import PrimitiveConstructorSpec
 
 from cse_core.run import MAX_SEED
 
 DEVICES = ("cpu", "cuda")
+
+
+def read_words(kind: Callable[[str], Any]) -> Callable[[list[str]], tuple[Any, ...]]:
+    """Return a function that reads an option's values; it refuses none, which would else look like not given."""
+
+    def read(words: list[str]) -> tuple[Any, ...]:
+        if not words:
+            raise ValueError("expected at least one value, got none")
+        return tuple(map(kind, words))
+
+    return read
+
+
+def one_or_more(kind: Callable[[str], Any], word: str) -> PrimitiveConstructorSpec[tuple[Any, ...]]:
+    """Return how tyro reads an option with one or more values."""
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=f"{word} [{word} ...]",
+        instance_from_str=read_words(kind),
+        is_instance=lambda values: isinstance(values, tuple),
+        str_from_instance=lambda values: list(map(str, values)),
+    )
+
+
+Words = Annotated[tuple[str, ...], one_or_more(str, "STR")]
+Numbers = Annotated[tuple[int, ...], one_or_more(int, "INT")]
 
 
 def at_least(least: float, **options: float | None) -> None:

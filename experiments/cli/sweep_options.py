@@ -6,9 +6,9 @@ from pathlib import Path
 
 import tyro
 
-from experiments.cli.options import above_zero, at_least, check_device, flag, seeds_in_range, whole_gpus
+from experiments.cli.options import Numbers, Words, above_zero, at_least, check_device, flag, seeds_in_range, whole_gpus
 from experiments.schema.study_parts import Parts
-from experiments.storage.record_folders import FRESH, MLRUNS, TRIAL, folder_of
+from experiments.storage.record_folders import FRESH, MLRUNS, RESULTS_OF_OWN, TRIAL, folder_of, is_own_study
 from experiments.storage.retries import SHARE_SECONDS
 
 MOST_SEEDS = 10_000  # of each row
@@ -39,11 +39,11 @@ class Options:
     """Folder of the record, MLflow's database and the run folders."""
     store: Path | None = Path(os.environ["CSE_STORE"]) if os.environ.get("CSE_STORE") else None
     """Folder of the run folders, if not in --mlruns; with --shared, on a local disk. If not given: CSE_STORE."""
-    rows: tuple[str, ...] = ()
+    rows: Words = ()
     """Only rows of these labels, or with these parts in their labels."""
-    backbones: tuple[str, ...] = ()
+    backbones: Words = ()
     """Only rows of these backbones, by the papers' names."""
-    seeds: tuple[int, ...] = ()
+    seeds: Numbers = ()
     """One number: the number of seeds of each row, the declared ones first. Several numbers: the seeds; a single one
     is written twice."""
     max_steps: int | None = None
@@ -60,7 +60,7 @@ class Options:
     """With --search: make at most this number of further trials of each search."""
     minutes: float | None = None
     """With --search: begin no further trial of a search after these minutes; those in progress end."""
-    rerun: tuple[str, ...] = ()
+    rerun: Words = ()
     """Train the recorded runs of these keys again, in --store or a new folder (rerun/1, rerun/2 ...), and compare them
     with the record, which does not change. The exit status is 1 if a run differs."""
     audit: int | None = None
@@ -79,7 +79,7 @@ class Options:
     """With --dry-run: also show what would start on which machine of a cluster (sweep.yaml, experiments/clusters/)."""
     plan: bool = False
     """Simulate the sweep on --gpus and exit: its length, use of the GPUs, longest chain of nested runs, cost."""
-    gpus: tuple[int, ...] = (1,)
+    gpus: Numbers = (1,)
     """Number of GPUs for --plan; several are compared."""
     by_study: bool = False
     """Complete one study after another, so that a first table is there early; else runs that others need come first."""
@@ -124,13 +124,19 @@ class Options:
 
 def in_own_record(options: Options) -> Options:
     """Return the options with the folder of the record, for runs that never enter it one beside it."""
+    for name in filter(is_own_study, options.studies):
+        options = _with_folders_in(options, RESULTS_OF_OWN.format(Path(name).stem))
     options = replace(options, mlruns=folder_of(options.studies, options.mlruns))
     for apart, name in ((options.short, TRIAL), (options.fresh, FRESH)):
         if apart:
-            store = options.store / name if options.store else None
-            shared = f"{options.shared.rstrip('/')}/{name}" if options.shared else ""
-            options = replace(options, mlruns=options.mlruns / name, store=store, shared=shared)
+            options = replace(_with_folders_in(options, name), mlruns=options.mlruns / name)
     return options
+
+
+def _with_folders_in(options: Options, name: str) -> Options:
+    """Return the options with a folder of this name in the run folders and the shared storage that they name."""
+    store = options.store / name if options.store else None
+    return replace(options, store=store, shared=f"{options.shared.rstrip('/')}/{name}" if options.shared else "")
 
 
 def _check_together(options: Options) -> None:
@@ -150,8 +156,6 @@ def check(options: Options) -> None:
     """Refuse invalid values before anything is read or started."""
     at_least(0, workers=options.workers, price=options.price, share_seconds=options.share_seconds)
     at_least(1, audit=options.audit)
-    if not options.gpus:
-        raise ValueError("--gpus: expected at least one number, got none")
     for gpus in options.gpus:
         at_least(1, gpus=gpus)
     above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)

@@ -4,16 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cse_core.data.corpora import corpus_of_file
+from cse_core.data import synthetic
+from cse_core.data.corpora import COLUMNS, corpus_of_file
 from cse_core.evaluation.scorers import Scorer, Whitened
+from cse_core.lookup import look_up
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
-from cse_core.models.pretrained import backbone_hash, encoder_hash, resolve
+from cse_core.models.pretrained import encoder_hash, resolve
 from cse_core.models.sentence_transformers_format import read_pooling
 from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
 from cse_core.run import Corpus, Pretrained, Run
-from experiments.schema.recipes import BACKBONES, RUNS
+from experiments.schema.recipes import BACKBONES, RUNS, first_lines
 from experiments.schema.rows import BASE, rank_scorer
+from experiments.schema.scales import SCALES, scale_for
 from experiments.schema.study import Scale
 
 RANKED = 10_000  # sentences in which a teacher ranks, as many as RankEncoder does at `small`
@@ -34,6 +37,8 @@ def read_corpus(name: str, lines: int | None, columns: Sequence[str] = ()) -> Co
             f"--corpus {name}: no such file; for a corpus of the data folder, such as wiki_sentences_1m, "
             "give --corpus-lines too"
         )
+    if name == synthetic.TRIPLES:
+        columns = columns or COLUMNS
     return Corpus(name, lines, columns=tuple(columns))
 
 
@@ -42,16 +47,47 @@ def read_encoder(name: str) -> Pretrained:
     return Pretrained(name, word_vectors_hash(name) if is_word_vectors(name) else encoder_hash(resolve(name)))
 
 
-def with_inputs(scale: Scale, backbone: str, corpus: Corpus | None) -> tuple[Scale, str]:
-    """Return the scale with another corpus, or another encoder in place of BERT-base, and the backbone's name in it.
+def with_inputs(
+    name: str, backbone: str, corpus: str, lines: int | None, columns: Sequence[str] = ()
+) -> tuple[Scale, str]:
+    """Return the scale of a name with another corpus, or another encoder, and the backbone's name in it.
 
-    All of a method's runs get them, also those of its teachers. A name of the papers stays as it is.
+    All of a method's runs get them, also those of its teachers. A name of the papers stays as it is. Another encoder is
+    in the place of BERT-base; without a scale's name it has the settings for its size.
     """
-    if corpus:
-        scale = replace(scale, corpus=corpus)
+    scale = look_up("scale", name or "small", SCALES)
+    first = read_corpus(corpus, lines, columns) if corpus else first_lines(scale.corpus, lines or scale.corpus.lines)
+    scale = replace(scale, corpus=first)
     if backbone in BACKBONES:
         return scale, backbone
-    return replace(scale, backbones={BASE: Pretrained(backbone, backbone_hash(resolve(backbone)))}), BASE
+    encoder = Pretrained(backbone, encoder_hash(resolve(backbone)))
+    if name:
+        return replace(scale, backbones={BASE: encoder}), BASE
+    return scale_for(encoder, *encoder_size(backbone), first)
+
+
+def encoder_size(name: str) -> tuple[int, int]:
+    """Return an encoder's number of layers and its width."""
+    from transformers import AutoConfig  # lazy: slow import
+
+    config = AutoConfig.from_pretrained(resolve(name))
+    return config.num_hidden_layers, config.hidden_size
+
+
+def check_corpus(run: Run) -> None:
+    """Refuse a run, or one that it needs, whose batch or ranked sentences are more than its corpus has."""
+    for each in (run, *run.required_checkpoints()):
+        lines, what = each.corpus.lines, each.method.name if each is run else f"{each.method.name}, which it needs,"
+        drawn = getattr(each.method, "corpus_size", 0)
+        if drawn > lines:
+            raise ValueError(
+                f"--corpus-size: {what} ranks {drawn:,} sentences of the corpus, but {each.corpus.name} has {lines:,}; "
+                f"expected --corpus-size {lines} or less, or a larger corpus"
+            )
+        if each.batch_size > lines:
+            raise ValueError(
+                f"--batch-size: {what} takes {each.batch_size:,} sentences at a time, but the corpus has {lines:,}"
+            )
 
 
 def with_own_pooling(run: Run) -> Run:

@@ -17,20 +17,19 @@ import torch
 from filelock import FileLock
 
 from cse_core.data.atomic_write import atomic_write, full_disk_named
-from cse_core.data.corpora import enforce_corpus_pin
 from cse_core.evaluation import suite
-from cse_core.evaluation.scorers import Scorer
 from cse_core.models.embedding_cache import CachedEncoder, Progress
-from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained, Run
+from cse_core.training.named_inputs import check_named_inputs
 from cse_core.training.process_memory import return_freed_memory
-from cse_core.training.run_state import HISTORY, STATE, History, read_json
+from cse_core.training.run_state import HISTORY, STATE, History, load_history, read_json
 from cse_core.training.teacher_embeddings import content_of_finished, load_finished
 from cse_core.training.train import OnStep, train
 from experiments.results.provenance import UNKNOWN, environment
-from experiments.results.run_arrays import discard_damaged, save_arrays
+from experiments.results.run_arrays import discard_arrays, save_arrays
 from experiments.results.run_card import write_card
-from experiments.results.run_result import RESULT, read_result
+from experiments.results.run_result import RESULT
+from experiments.results.stored_scores import Inputs, Scoring, read_stored, still_valid, tasks_to_score
 from experiments.schema.study import pretrained_key, setting_of
 from experiments.schema.teachers import teachers_of
 from experiments.storage.retries import SHARE_SECONDS
@@ -51,15 +50,6 @@ class FailedTasksError(ValueError):
 
 
 @dataclass(frozen=True)
-class Scoring:
-    """Tasks to score on one saved checkpoint with one scorer."""
-
-    select: str
-    scorer: Scorer
-    tasks: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Job:
     """A run, or an untrained encoder, with every scoring that the chosen studies need of it."""
 
@@ -68,6 +58,7 @@ class Job:
     label: str
     scorings: tuple[Scoring, ...] = ()
     studies: tuple[str, ...] = ()
+    file: str = ""  # of a study of one's own
 
     @property
     def key(self) -> str:
@@ -114,33 +105,42 @@ def execute(
     *,
     on_step: OnStep | None = None,
     progress: Progress | None = None,
+    again: bool = False,
 ) -> dict[str, Any]:
     """Train and score what is missing in the run's folder; return the content of its result.json.
 
-    `progress` is called while examples and teachers' vectors are made, and while sentences are embedded to be scored.
+    Stored scores that were made of other data, weights or code are made anew, with a warning that says why; with
+    `again` all that the job asks for. `progress` is called while examples and teachers' vectors are made, and while
+    sentences are embedded to be scored.
     """
     execution.store.mkdir(parents=True, exist_ok=True)
     # A worker that outlives its killed driver may still work on this run; the lock is free when that worker ends.
     with full_disk_named(execution.store / job.key), FileLock(execution.store / f"{job.key}.lock"):
         try:
-            return _execute(job, execution, on_step, progress)
+            return _execute(job, execution, on_step, progress, again)
         finally:
             return_freed_memory()
 
 
 def _execute(
-    job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None
+    job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None, again: bool
 ) -> dict[str, Any]:
     torch.set_num_threads(execution.threads)
     folder = execution.store / job.key
-    done = read_result(folder) or {"cells": []}
+    done = read_stored(folder)
     history = _train(job, execution, on_step, progress)
     started = time.monotonic()
-    cells, warnings = list(done["cells"]), {*history.warnings, *done.get("warnings", [])}
-    history.data = done.get("data", {}) | history.data
+    inputs = Inputs.of(job.scorings, {rule: kept.weights for rule, kept in history.kept.items()}, execution.data)
+    valid = still_valid(done, job.scorings, inputs)
+    for change in valid.changes:
+        logger.warning("run %s: %s", job.key, change)
+    discard_arrays(folder, valid.gone)
+    cells = list((valid.without(job.scorings) if again else valid).cells)
+    warnings = {*history.warnings, *done.get("warnings", [])}
+    history.data |= {**valid.data, **inputs.data}
     failures: dict[str, str] = {}
     for scoring in job.scorings:
-        new = _score(job, scoring, history, execution, progress, _tasks_to_score(job, scoring, execution, cells))
+        new = _score(job, scoring, history, execution, progress, tasks_to_score(scoring, cells, folder))
         cells += new.cells
         history.data |= new.files
         warnings.update(new.warnings)
@@ -148,6 +148,7 @@ def _execute(
     result = _description(job, history, execution) | {
         "studies": list(dict.fromkeys([*done.get("studies", []), *job.studies])),
         "cells": cells,
+        "code": done.get("code", {}) | inputs.code,
         "warnings": sorted(warnings),
         "seconds": round(history.seconds, 3),
         "scoring_seconds": round(time.monotonic() - started, 3),
@@ -163,10 +164,14 @@ def _execute(
 
 
 def _train(job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None) -> History:
+    by = f"run {job.key} ({job.name})"
+    check_named_inputs(tuple(scoring.scorer for scoring in job.scorings), execution.store, execution.data, by)
     if isinstance(job.encoder, Pretrained):
+        check_named_inputs(job.encoder, execution.store, execution.data, by)
         return History(steps=0)
     _remember_environment(job.encoder, execution)
-    return train(
+    earlier = load_history(execution.store / job.key)
+    history = train(
         job.encoder,
         execution.store,
         data=execution.data,
@@ -177,13 +182,25 @@ def _train(job: Job, execution: ExecutionSettings, on_step: OnStep | None, progr
         on_step=on_step,
         progress=progress,
     )
+    if earlier and history.kept != earlier.kept:  # trained again, with other weights
+        _write_environment(job.encoder, execution)
+    return history
 
 
 def _remember_environment(run: Run, execution: ExecutionSettings) -> None:
     """Write down what a run is trained with before it starts; its scores may be added much later, by other code."""
     folder = execution.store / run.key
     if not any((folder / name).is_file() for name in (STATE, HISTORY)):
-        atomic_write(folder / ENVIRONMENT, json.dumps(environment(execution.device, execution.threads)))
+        _write_environment(run, execution)
+    before = (read_json(folder / ENVIRONMENT) or {}).get("threads", str(execution.threads))
+    if before != str(execution.threads) and execution.device == "cpu":
+        text = "run %s: trained so far with threads=%s, now %d: the last bits of its weights depend on it"
+        logger.warning(text, run.key, before, execution.threads)
+
+
+def _write_environment(run: Run, execution: ExecutionSettings) -> None:
+    path = execution.store / run.key / ENVIRONMENT
+    atomic_write(path, json.dumps(environment(execution.device, execution.threads)))
 
 
 def _trained_with(folder: Path, present: Mapping[str, str]) -> Mapping[str, str]:
@@ -207,16 +224,6 @@ class _Scored:
     failures: Mapping[str, str] = field(default_factory=dict)
 
 
-def _tasks_to_score(
-    job: Job, scoring: Scoring, execution: ExecutionSettings, cells: Sequence[Mapping[str, Any]]
-) -> list[str]:
-    """Return the tasks of a scoring that are not among the cells, and those whose arrays are damaged."""
-    scorer, select = str(scoring.scorer), scoring.select
-    done = _complete_tasks([cell for cell in cells if (cell["select"], cell["scorer"]) == (select, scorer)])
-    again = discard_damaged(execution.store / job.key, select, scorer, done)
-    return [task for task in dict.fromkeys((*scoring.tasks, *again)) if task not in done or task in again]
-
-
 def _score(
     job: Job,
     scoring: Scoring,
@@ -230,9 +237,6 @@ def _score(
         return _Scored()
     scorer, select = str(scoring.scorer), scoring.select
     encoder = load_encoder(job.encoder, select, execution)
-    enforce_corpus_pin(
-        getattr(scoring.scorer, "corpus", None), execution.store, execution.data, f"run {job.key}, scored by {scorer}"
-    )
     evaluated = suite.evaluate(encoder, scoring.scorer, tasks, data=execution.data, progress=progress)
     checkpoint = history.kept.get(select)
     cells: list[dict[str, Any]] = []
@@ -247,27 +251,21 @@ def _score(
     return _Scored(cells, files, warnings, evaluated.failures)
 
 
-def _complete_tasks(cells: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the tasks that are scored with all of their metrics, among the cells of one scorer and checkpoint."""
-    metrics_of: dict[tuple[str, int], set[str]] = {}
-    for cell in cells:
-        metrics_of.setdefault((cell["task"], cell["version"]), set()).add(cell["metric"])
-    return {task for (task, version), metrics in metrics_of.items() if suite.complete(task, version, metrics)}
-
-
 def load_encoder(encoder: Run | Pretrained, select: str, execution: ExecutionSettings) -> CachedEncoder:
     """Load a run's checkpoint, a pre-trained encoder or word vectors, with a cache of embeddings."""
-    finished = load_finished(execution.store, encoder, select)
-    content = f"{content_of_finished(execution.store, encoder, select)} {execution.device}" if execution.cache else ""
-    if isinstance(finished, Encoder):
-        return CachedEncoder(finished.to(execution.device), content)
+    finished, content = load_finished(execution.store, encoder, select, execution.device), ""
+    if execution.cache:
+        content = f"{content_of_finished(execution.store, encoder, select)} {execution.device} {execution.threads}"
     return CachedEncoder(finished, content)
 
 
 def _description(job: Job, history: History, execution: ExecutionSettings) -> dict[str, Any]:
     return describe(job) | {
         "curves": history.curves,
-        "kept": {rule: {"step": kept.step, "score": kept.score} for rule, kept in history.kept.items()},
+        "kept": {
+            rule: {"step": kept.step, "score": kept.score, "weights": kept.weights}
+            for rule, kept in history.kept.items()
+        },
         "skipped_steps": history.skipped,
         "data": history.data,
         "environment": _trained_with(execution.store / job.key, environment(execution.device, execution.threads)),
@@ -283,6 +281,7 @@ def describe(job: Job) -> dict[str, Any]:
     return {
         "key": job.key,
         "scale": job.scale,
+        "file": job.file,
         "name": job.name,
         "label": job.label,
         "method": settings["method"],

@@ -13,12 +13,15 @@ from experiments.cli.console import console
 from experiments.execution.job import ExecutionSettings, Job, describe
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
+from experiments.results.csv_table import DisagreementError
 from experiments.results.run_result import load_result, read_result
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import RETRY_INTERVAL_SECONDS, RETRY_TIMEOUT_SECONDS
 from experiments.tracking.live_log import BACKOFF_SECONDS, LiveLog
 from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import run_content
+
+SEPARATE = "put the recorded run's folder into the store, or start a separate record with --mlruns FOLDER"
 
 
 class DamagedResultError(Exception):
@@ -73,7 +76,10 @@ class Logbook:
         except ValueError as error:
             raise DamagedResultError(str(error)) from error
         if result["studies"]:
-            csv_record.merge_lines(result["scale"], self.tracker.mlruns, [result])
+            try:
+                csv_record.merge_lines(result["scale"], self.tracker.mlruns, [result], unless=SEPARATE)
+            except DisagreementError as error:
+                raise DamagedResultError(str(error)) from error
 
     def settle(self, timeout: float = RETRY_TIMEOUT_SECONDS) -> dict[str, str]:
         """Wait for unreachable storage, then for MLflow; return the keys of runs still not recorded, and why."""
@@ -86,25 +92,41 @@ class Logbook:
         return self.waiting | self.refused
 
 
-def results_in(store: Path) -> list[dict[str, Any]]:
-    """Return the results of a store's runs, in the order in which they finished."""
+def results_in(store: Path, file: str = "") -> list[dict[str, Any]]:
+    """Return the results of a store's runs, in the order in which they finished: those of the project, or of a file."""
     results = [read_result(path.parent) for path in sorted(store.glob("*/result.json"))]
-    return sorted((result for result in results if result), key=lambda result: result["finished"])
+    of_file = [result for result in results if result and result.get("file", "") == file]
+    return sorted(of_file, key=lambda result: result["finished"])
 
 
-def record_results(store: Path, mlruns: Path) -> None:
-    """Add to the record the results that a killed driver left only in the store; recorded lines stay unchanged."""
+def record_results(store: Path, mlruns: Path, file: str = "") -> None:
+    """Add to the record the results that a killed driver left only in the store; recorded lines stay unchanged.
+
+    A run that disagrees with its recorded lines, as one that was trained again may, is not added, with a warning.
+    `file` is that of the study of one's own whose record it is.
+    """
     by_scale: dict[str, list[Mapping[str, Any]]] = {}
-    for result in results_in(store):
+    for result in results_in(store, file):
         if result["studies"]:
             by_scale.setdefault(result["scale"], []).append(result)
     for scale, results in by_scale.items():
-        csv_record.merge_lines(scale, mlruns, results)
+        try:
+            csv_record.merge_lines(scale, mlruns, results, unless=SEPARATE)
+        except DisagreementError:
+            for result in results:
+                _record_unless_it_disagrees(result, mlruns)
 
 
-def log_results(store: Path, tracker: Tracker) -> None:
+def _record_unless_it_disagrees(result: Mapping[str, Any], mlruns: Path) -> None:
+    try:
+        csv_record.merge_lines(result["scale"], mlruns, [result], unless=SEPARATE)
+    except DisagreementError as error:
+        console.print(f"warning: run {result['key']} is not recorded: {error}", style="yellow", markup=False)
+
+
+def log_results(store: Path, tracker: Tracker, file: str = "") -> None:
     """Log each of the store's results that MLflow lacks. The record has them, so a failure is only a warning."""
-    unlogged = results = results_in(store)
+    unlogged = results = results_in(store, file)
     if not results:
         return
     try:

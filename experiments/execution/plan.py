@@ -70,9 +70,9 @@ def _check_scorer(study: Study, row: Row) -> None:
 def _add_encoder(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row, label: str) -> None:
     if isinstance(encoder, Run):  # scored on dev only: enough to verify that a retrained one is the same
         for job in required_jobs(encoder, study.scale.name, (study.scale.dev,), (study.name,)):
-            _add_job(jobs, job)
+            _add_job(jobs, replace(job, file=study.file))
     scorings = tuple(Scoring(select, row.scorer, study.tasks) for select in row.selects)
-    _add_job(jobs, Job(encoder, study.scale.name, label, scorings, (study.name,)))
+    _add_job(jobs, Job(encoder, study.scale.name, label, scorings, (study.name,), study.file))
 
 
 def required_jobs(run: Run, scale: str, tasks: tuple[str, ...], studies: tuple[str, ...] = ()) -> list[Job]:

@@ -132,9 +132,17 @@ def run_jobs(
 
 
 def run_plan(
-    work: Plan, results: pd.DataFrame, execution: ExecutionSettings, cluster: RayConfig, tracker: Tracker
+    work: Plan,
+    results: pd.DataFrame,
+    execution: ExecutionSettings,
+    cluster: RayConfig,
+    tracker: Tracker,
+    lost: Mapping[str, str],
 ) -> tuple[dict[str, str], bool]:
-    """Run a plan; return the reasons of failures by key, and whether it ran to the end."""
+    """Run a plan; return the reasons of failures by key, and whether it ran to the end.
+
+    The jobs in `lost`, with the reasons, have failed before it starts.
+    """
     execution = replace(execution, device=cluster.start())
     sweep_report.warn_slow_precision([job.encoder for job in work.pending], execution.device)
     logbook = Logbook(tracker, execution, work.pending)
@@ -143,7 +151,10 @@ def run_plan(
     unusable = unusable_runs({key: job.name for key, job in work.declared.items()}, results, execution)
     with closing(logbook.live), Bar({job.key: job.name for job in order}) as bar:
         callback = SweepCallback(logbook, bar)
-        run_jobs(order, execution, cluster, callback, unusable)
+        for key, reason in lost.items():
+            callback.fail(key, reason)
+        run_jobs([job for job in order if job.key not in lost], execution, cluster, callback, unusable)
         if not callback.have_ended(order):
             return callback.failed, False
-    return callback.failed | logbook.settle(), True
+    logbook.settle()
+    return logbook.refused | callback.failed | logbook.waiting, True

@@ -181,6 +181,8 @@ def print_outcome(
         console.print(f"MLflow is unreachable: {redact_credentials(error)}", style="red")
     names_of = {key: f"{job.name} ({key})" for key, job in jobs.items()}
     print_failures({names_of.get(key, key): reason for key, reason in failed.items()}, ended)
+    if ended and (lost := len(failed.keys() & jobs.keys())):
+        console.print(f"{len(jobs) - lost} of {len(jobs)} runs done, {lost} failed", style="red")
 
 
 def print_mlflow_command(tracker: Tracker) -> None:

@@ -1,16 +1,20 @@
-"""Where a sweep's runs are trained, and with what: its options as settings of the execution and of Ray."""
+"""What is settled before runs start: where they are trained and with what, and whether all that they read is there."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cse_core.data.locate import data_folder
+from cse_core.run import Pretrained, Run
 from experiments.cli.sweep_options import Options
-from experiments.execution.job import ExecutionSettings
+from experiments.execution.job import ExecutionSettings, Job
+from experiments.execution.plan import Plan
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
 from experiments.schema.study import Study
+from experiments.storage.needed_inputs import Input, Writes, inputs_of_scoring, inputs_of_training, missing, refusal
 from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
 from experiments.studies.own_study import loaded_files
@@ -41,6 +45,55 @@ def ray_config(options: Options) -> "RayConfig":
     from experiments.execution.ray_sweep import RayConfig  # lazy: slow import
 
     return RayConfig(options.address, options.workers, options.gpus_per_run, options.device, loaded_files())
+
+
+def lost_inputs(
+    jobs: Iterable[Job], untrained: Collection[str], data: Path | None
+) -> dict[str, dict[Input, Exception]]:
+    """Return what jobs can't read and why, by their keys; the runs of the keys `untrained` are trained first."""
+    needed = {job.key: _inputs(job, job.key in untrained) for job in jobs}
+    errors = missing({each for inputs in needed.values() for each in inputs}, data)
+    return {
+        key: lost for key, inputs in needed.items() if (lost := {each: errors[each] for each in inputs & {*errors}})
+    }
+
+
+def _inputs(job: Job, trains: bool) -> set[Input]:
+    read = {each for scoring in job.scorings for each in inputs_of_scoring(scoring.scorer, scoring.tasks)}
+    if isinstance(job.encoder, Pretrained):
+        return read | {job.encoder}
+    return read | (inputs_of_training(job.encoder, job.rules) if trains else set())
+
+
+def require_inputs(jobs: Iterable[Job], untrained: Collection[str], data: Path | None) -> None:
+    """Refuse jobs if anything that one of them reads can't be read, in one error that names all of it."""
+    if lost := lost_inputs(jobs, untrained, data):
+        raise refusal(_merged(lost))
+
+
+def look_for_inputs(work: Plan, data: Path | None) -> dict[str, str]:
+    """Refuse a plan as `require_inputs` does, but for encoders that are only scored: return why those can't be, by key.
+
+    One that is not available costs its own row alone, unless it is all that the studies have.
+    """
+    lost = lost_inputs(work.pending, work.untrained, data)
+    encoders = {job.key: job.encoder for job in work.pending if isinstance(job.encoder, Pretrained)}
+    alone = {key: errors[encoders[key]] for key, errors in lost.items() if errors.keys() == {encoders.get(key)}}
+    if len(alone) < len(lost) or (alone and len(alone) == len(work.declared)):
+        raise refusal(_merged(lost))
+    return {key: f"{type(error).__name__}: {error}" for key, error in alone.items()}
+
+
+def _merged(lost: Mapping[str, Mapping[Input, Exception]]) -> dict[Input, Exception]:
+    return {each: error for errors in lost.values() for each, error in errors.items()}
+
+
+def check_room(jobs: Iterable[Job], untrained: Collection[str], execution: ExecutionSettings, at_once: int) -> None:
+    """Refuse runs whose checkpoints don't fit on the disk of the store."""
+    trained = [(job.encoder, job.rules) for job in jobs if job.key in untrained and isinstance(job.encoder, Run)]
+    if trained and not execution.shared:  # else each machine deletes what it has uploaded
+        checkpoints = [(run.backbone, len(rules)) for run, rules in trained]
+        Writes.of(checkpoints, at_once or os.cpu_count() or 1).check_room(execution.store)
 
 
 def prepare_shared(options: Options) -> None:

@@ -71,7 +71,7 @@ class SweepCallback(tune.Callback):
     def fail(self, key: str, reason: str) -> None:
         """Note why a job gave no result."""
         self.failed[key] = reason
-        self.bar.end(key)
+        self.bar.end(key, failed=True)
         self.logbook.live.stop(key)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.results.csv_table import DamagedFileError, Table
+from experiments.results.csv_table import DamagedFileError, Table, refuse_disagreements
 from experiments.results.manifest import Manifest
 from experiments.schema.scales import RELEASED, SCALES
 from experiments.schema.study import ARRAY_VIEWS, Row, Study
@@ -36,6 +36,7 @@ RUNS_TABLE = Table(
     dict.fromkeys(("key", "scale", "method", "backbone"), str)
     | {"seed": int, "settings": str, "device": str, "seconds": float, "teachers": str},
     ("key",),
+    outcome=("method", "seed"),
     added={"teachers": old_teachers},
 )
 RESULTS_TABLE = Table(
@@ -49,27 +50,36 @@ RESULTS_TABLE = Table(
         "commit": str,
     },  # a retrained run may be scored by other code
     tuple(CELL),
+    outcome=("score", "pairs", "step"),
     optional=("score", "pairs", "step"),
 )
-CURVES_TABLE = Table("curves.csv", {"scale": str, "key": str, "name": str, "step": int, "value": float}, tuple(POINT))
+CURVES_TABLE = Table(
+    "curves.csv",
+    {"scale": str, "key": str, "name": str, "step": int, "value": float},
+    tuple(POINT),
+    outcome=("value",),
+)
 PAIRS_TABLE = Table(
     "pairs.csv",
     dict.fromkeys(DRAWN, str)
     | dict.fromkeys(("difference", "low", "high", "p"), float)
     | {"pairs": int, "resamples": int, "commit": str, "seeds": str},
     (*DRAWN, "seeds"),
+    outcome=("difference", "pairs"),
     added={"seeds": lambda line: INDEPENDENT if "+" in line["first"] + line["second"] else ""},
 )
 SEARCHES_TABLE = Table(
     "searches.csv",
     dict.fromkeys((*TRIAL, "state"), str) | {"score": float, "evaluations": int, "keys": str, "commit": str},
     tuple(TRIAL),
+    outcome=("score", "state", "keys"),
     optional=("score",),
 )
 TABLES = (RUNS_TABLE, RESULTS_TABLE, CURVES_TABLE, PAIRS_TABLE, SEARCHES_TABLE)
 RUNS, SCORES, CURVES, PAIRS, SEARCHES = (list(table.columns) for table in TABLES)
 RESULTS = [*RUNS, *SCORES[1:]]  # both tables, joined
 MANUAL_RUNS = "own"  # folder, beside the sweeps' `store`, of runs made with run.py and evaluate.py
+REMOVE = "find out which is right, and remove the runs from the other: python experiments/remove.py KEY --mlruns FOLDER"
 UNRECORDED = ("pearson.mean", "pearson.wmean")  # in a run's result.json, not in the record
 
 
@@ -98,6 +108,15 @@ def check_writable(mlruns: Path) -> None:
         raise PermissionError(
             f"{mlruns}: can't be written ({error.strerror}); choose another folder with --mlruns"
         ) from error
+
+
+def require(mlruns: Path, *, scores: bool) -> Path:
+    """Return the folder of a record; refuse one that is missing, and with `scores` one without any."""
+    if not mlruns.is_dir():
+        raise FileNotFoundError(f"--mlruns {mlruns}: no such folder; expected the folder of a record")
+    if scores and not any((folder_for(scale, mlruns) / RESULTS_TABLE.name).is_file() for scale in SCALES):
+        raise FileNotFoundError(f"--mlruns {mlruns}: holds no {RESULTS_TABLE.name}; expected the folder of a record")
+    return mlruns
 
 
 def read_results(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
@@ -246,17 +265,24 @@ def merge_folder(other: Path, mlruns: Path) -> dict[str, int]:
         Manifest(other).read(path.relative_to(other).as_posix())
     for table in TABLES:
         table.read(mlruns)
+    refuse_disagreements(mlruns, [(table, lines[table.name]) for table in TABLES], f"{mlruns} and {other}", REMOVE)
     new = {table.name: table.merge(mlruns, lines[table.name]) for table in TABLES}
     return new | {"figure_data": _copy({mlruns / path.relative_to(other): path for path in arrays}, mlruns)}
 
 
-def merge_lines(scale: str, mlruns: Path, results: list[Mapping[str, Any]]) -> int:
-    """Add results, earliest first, to a scale's record; return the number of new scores."""
+def merge_lines(scale: str, mlruns: Path, results: list[Mapping[str, Any]], unless: str = "") -> int:
+    """Add results, earliest first, to a scale's record; return the number of new scores.
+
+    With `unless`, which says what to do then, refuse results that disagree with recorded lines of their runs.
+    """
     import pandas as pd  # lazy: slow import
 
     folder = folder_for(scale, mlruns)
     points = pd.DataFrame([line for r in results for line in curve_lines(r)], columns=CURVES)
     cells = pd.DataFrame([line for r in results for line in result_lines(r)], columns=RESULTS)
+    if unless:
+        new = [(RUNS_TABLE, cells), (RESULTS_TABLE, cells), (CURVES_TABLE, points)]
+        refuse_disagreements(folder, new, f"{folder} and a run of here", unless)
     CURVES_TABLE.merge(folder, points)
     return merge_results(folder, cells)
 

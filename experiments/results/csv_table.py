@@ -32,8 +32,16 @@ REMEDY = (
 )
 
 
+SHOWN = 20  # lines that disagree
+SAME_NUMBER = 5e-5  # kinds of processors move scores by less (execution/plan.py)
+
+
 class DamagedFileError(ValueError):
     """A file of the record is not what was written."""
+
+
+class DisagreementError(ValueError):
+    """Two records have different values of the same line."""
 
 
 class _Lines:
@@ -78,6 +86,7 @@ class _Lines:
 class Table:
     """A CSV file's name, its columns with their types (str, int, float), and the columns that identify a line.
 
+    Lines of two records that have the same identity agree if they have the same values in the columns `outcome`.
     Numbers in `optional` columns may be empty. `added` are last columns that older files lack, each with a function
     that computes the cell from an older line.
     """
@@ -85,6 +94,7 @@ class Table:
     name: str
     columns: Mapping[str, type]
     identity: tuple[str, ...]
+    outcome: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     added: Mapping[str, Callable[[Mapping[str, str]], str]] = field(default_factory=dict)
 
@@ -112,6 +122,22 @@ class Table:
                     {self.name: "".join(f"{line}\n" for line in [_csv_line(self.columns), *lines]).encode()}
                 )
         return len(fresh)
+
+    def disagreements(self, folder: Path, new: pd.DataFrame) -> list[str]:
+        """Return, in words, the lines of the file that have another outcome than a new line with their identity."""
+        names, old = list(self.columns), self._read_lines(folder)
+        existing = dict(zip(self._identities(old.rows), old.rows, strict=True))
+        rows = self._rows_of_text(new)
+        differing = []
+        for row, identity in zip(rows, self._identities(rows), strict=True):
+            for i in (names.index(name) for name in self.outcome) if identity in existing else ():
+                old_cell, new_cell = existing[identity][i], row[i]
+                if not _same(self.columns[names[i]], old_cell, new_cell):
+                    line = " ".join(part for part in identity if part)
+                    differing.append(
+                        f"{self.name}, {line}: {names[i]} is {old_cell or 'empty'} here and {new_cell or 'empty'} there"
+                    )
+        return differing
 
     def remove(self, folder: Path, chosen: Callable[[Mapping[str, str]], bool]) -> int:
         """Remove the chosen lines; return how many. The other lines keep their exact text."""
@@ -201,6 +227,16 @@ class Table:
         return text
 
 
+def refuse_disagreements(folder: Path, new: Iterable[tuple[Table, pd.DataFrame]], what: str, advice: str) -> None:
+    """Refuse new lines of tables with another outcome than the folder's lines of the same identity."""
+    differing = [text for table, lines in new for text in table.disagreements(folder, lines)]
+    if differing:
+        shown = [*differing[:SHOWN], *([f"and {len(differing) - SHOWN:,} more"] if len(differing) > SHOWN else [])]
+        raise DisagreementError(
+            f"{what} disagree, nothing was written; {advice}\n" + "\n".join(f"  {x}" for x in shown)
+        )
+
+
 def _number_text(value: Any, *, whole: bool) -> str:
     """Return the shortest text that gives the number back; a whole number may come as a float."""
     import pandas as pd  # lazy: slow import
@@ -208,6 +244,12 @@ def _number_text(value: Any, *, whole: bool) -> str:
     if isinstance(value, str | bool) or pd.isna(value) or not math.isfinite(value):
         return ""
     return str(int(value)) if whole and int(value) == value else repr(float(value))
+
+
+def _same(kind: type, a: str, b: str) -> bool:
+    if a == b or kind is not float or not (a and b):
+        return a == b
+    return math.isclose(float(a), float(b), rel_tol=SAME_NUMBER, abs_tol=SAME_NUMBER)
 
 
 def _is_number(kind: type, text: str) -> bool:

@@ -6,6 +6,7 @@ import re
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from threadpoolctl import threadpool_info
@@ -46,19 +47,27 @@ def blas() -> str:
 
 
 def commit() -> dict[str, str]:
-    """Return the checkout's commit and whether its code differs from it; `unknown` outside a checkout."""
-    root = Path(__file__).parents[2]
+    """Return the commit of the repository that tracks this code, and whether the code differs from it.
+
+    `unknown` if none tracks it, as in a copy without .git, also if that copy lies in another repository.
+    """
+    here = Path(__file__).resolve()
+    # GIT_DIR and the like may name another repository, as in a hook of it.
+    about = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
     def git(*words: str) -> str:
+        place: dict[str, Any] = {"cwd": here.parents[2], "env": about}
         try:
-            done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+            done = subprocess.run(["git", *words], **place, capture_output=True, text=True, check=False)
         except OSError:  # a machine without git
-            return "unknown"
-        return done.stdout.strip() if done.returncode == 0 else "unknown"
+            return UNKNOWN
+        return done.stdout.strip() if done.returncode == 0 else UNKNOWN
 
+    if git("ls-files", "--error-unmatch", "--", str(here)) == UNKNOWN:
+        return {"commit": UNKNOWN, "dirty": "false"}
     # Only code that can change a score, with new files; the record grows while a study runs.
     changed = git("status", "--porcelain", "--", "cse_core", "experiments", "pyproject.toml", "constraints.txt")
-    return {"commit": git("rev-parse", "HEAD"), "dirty": str(changed not in ("", "unknown")).lower()}
+    return {"commit": git("rev-parse", "HEAD"), "dirty": str(changed not in ("", UNKNOWN)).lower()}
 
 
 def processor(device: str) -> str:

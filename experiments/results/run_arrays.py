@@ -3,7 +3,7 @@
 import logging
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,17 @@ def discard_damaged(folder: Path, select: str, scorer: str, done: Collection[str
     if _is_damaged(_pair_scores_path(folder, select, scorer)):
         lost |= {task for task in done if not _figure_data_path(folder, select, scorer, task).is_file()}
     return lost | {task for task in done if _is_damaged(_figure_data_path(folder, select, scorer, task))}
+
+
+def discard_arrays(folder: Path, cells: Iterable[Mapping[str, Any]]) -> None:
+    """Delete the arrays of cells."""
+    for select, scorer, task in dict.fromkeys((cell["select"], cell["scorer"], cell["task"]) for cell in cells):
+        _figure_data_path(folder, select, scorer, task).unlink(missing_ok=True)
+        path = _pair_scores_path(folder, select, scorer)
+        arrays: dict[str, Any] = {} if _is_damaged(path) else read_pair_scores(folder, select, scorer)
+        if arrays.pop(task, None) is not None:
+            with atomic_path(path) as part, part.open("wb") as file:
+                np.savez_compressed(file, **arrays)
 
 
 def _is_damaged(path: Path) -> bool:

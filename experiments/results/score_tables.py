@@ -40,25 +40,35 @@ def print_scores(
         console.print(f"warning: {warning}", style="yellow")
 
 
-def print_over_seeds(results: Mapping[int, Mapping[str, Any]], select: str, tasks: Sequence[str]) -> None:
-    """Print each task's main metric for each seed, with mean and standard deviation (n - 1) over seeds."""
-    by_seed = [_main_scores(result, select, tasks) for result in results.values()]
-    table = Table(title=f"{len(results)} seeds, {select}")
+def print_over_seeds(
+    results: Mapping[int, Mapping[str, Any]], select: str, tasks: Sequence[str], untrained: Mapping[str, float]
+) -> None:
+    """Print each task's main metric before training and for each seed.
+
+    Of several seeds there are mean and standard deviation (n - 1).
+    """
+    by_seed, several = [main_scores(result, select, tasks) for result in results.values()], len(results) > 1
+    table = Table(title=f"{len(results)} seed{'s' if several else ''}, {select}")
     table.add_column("task", no_wrap=True)
-    for heading in (*(f"seed {seed}" for seed in results), "mean", "SD"):
+    seeds = [f"seed {seed}" for seed in results]
+    for heading in (*(["untrained"] if untrained else []), *seeds, *(["mean", "SD"] if several else [])):
         table.add_column(heading, justify="right")
     for name in by_seed[0]:
         scores = [of_seed[name] for of_seed in by_seed]
-        table.add_row(name, *(f"{score:.2f}" for score in (*scores, statistics.mean(scores), statistics.stdev(scores))))
+        shown = [untrained.get(name)] if untrained else []
+        shown += [*scores, *([statistics.mean(scores), statistics.stdev(scores)] if several else [])]
+        table.add_row(name, *("–" if score is None else f"{score:.2f}" for score in shown))
     console.print(table)
 
 
-def _main_scores(result: Mapping[str, Any], select: str, tasks: Sequence[str]) -> dict[str, float]:
+def main_scores(
+    result: Mapping[str, Any], select: str, tasks: Sequence[str], scorer: str = "cosine"
+) -> dict[str, float]:
     """Return each task's main metric, in points where it is printed so, and the means of complete groups of seven."""
     scores: dict[str, float] = {}
     for cell in result["cells"]:
         task = find_task(cell["task"]) if cell["task"] in tasks else None
-        if task and (cell["metric"], cell["select"], cell["scorer"]) == (task.metrics[0], select, "cosine"):
+        if task and (cell["metric"], cell["select"], cell["scorer"]) == (task.metrics[0], select, scorer):
             scores[cell["task"]] = cell["score"] * (100 if type(task) in IN_POINTS else 1)
     for group, members in GROUPS.items():
         if len(members) == 7 and set(members) <= set(scores):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from cse_core.lookup import look_up
 from cse_core.method import Recipe
 from cse_core.methods import METHODS, rankcse, rankencoder, simcse
 from cse_core.methods.baselines import consert, ct, dclr, l2pcsr
@@ -46,7 +47,13 @@ def recipe_for(recipes: Mapping[Any, Recipe], key: Any) -> Recipe:
     return recipes[key]
 
 
-simcse_run = as_published(simcse.PUBLISHED)
+def simcse_run(scale: Scale, backbone: str, **fields: Any) -> Run | None:
+    """Return a SimCSE run, with the supervised settings if the scale's corpus has positives in a second column."""
+    if backbone not in scale.backbones:
+        return None
+    supervised = len(scale.corpus.columns) > 1
+    key = ("supervised", backbone) if supervised else backbone
+    return scale.run(recipe_for(simcse.PUBLISHED, key), backbone, **fields)
 
 
 def teachers(scale: Scale, backbone: str) -> tuple[Teacher, ...]:
@@ -78,8 +85,8 @@ def rankencoder_run(
     """Return a RankEncoder run on this scale's run of a base method; `source` says whose settings it has."""
     if backbone not in scale.backbones:
         return None
+    trained = look_up("method", base, RUNS)(scale, backbone)
     recipe = recipe_for(rankencoder.PUBLISHED, (source, base, backbone))
-    trained = RUNS[base](scale, backbone)
     return scale.run(rankencoder.with_base(recipe, trained, scale.dev), backbone, **fields) if trained else None
 
 
@@ -127,9 +134,9 @@ def dclr_run(
         initial = "simcse" if "large" in backbone else ""
     recipe = dclr.with_complement(
         recipe_for(dclr.PUBLISHED, backbone),
-        None if fields.get("threshold", 0) > 1 else RUNS[complement](scale, base),
+        None if fields.get("threshold", 0) > 1 else look_up("method", complement, RUNS)(scale, base),
         scale.dev,
-        RUNS[initial](scale, backbone) if initial else None,
+        look_up("method", initial, RUNS)(scale, backbone) if initial else None,
     )
     return scale.run(recipe, backbone, **fields)
 
@@ -142,19 +149,20 @@ def l2pcsr_run(scale: Scale, backbone: str, initial: str = "simcse", **fields: A
     if backbone not in scale.backbones:
         return None
     recipe, simcse_at = recipe_for(l2pcsr.PUBLISHED, backbone), simcse_run(scale, backbone)
-    start = RUNS[initial](scale, backbone) if initial else None
+    start = look_up("method", initial, RUNS)(scale, backbone) if initial else None
     run = scale.run(l2pcsr.with_start(recipe, start, scale.dev), backbone, **fields)
     return replace(run, learning_rate=simcse_at.learning_rate) if run and simcse_at and not initial else run
 
 
 def mlm_run(scale: Scale, backbone: str, inner: str = "simcse", **fields: Any) -> Run | None:
     """Return another method's run with the masked-language loss added."""
-    run = RUNS[inner](scale, backbone)
+    run = look_up("method", inner, RUNS)(scale, backbone)
     return replace(run, method=MLM(inner=run.method, **fields)) if run else None
 
 
 # Most methods need only their recipes; the last seven also need runs of other methods, or other sentences.
 RUNS: dict[str, MakeRun] = {name: as_published(kind.recipes()) for name, kind in METHODS.items()} | {
+    "simcse": simcse_run,
     "rankcse": rankcse_run,
     "rankencoder": rankencoder_run,
     "mlm": mlm_run,

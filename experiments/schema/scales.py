@@ -1,7 +1,9 @@
 """The sizes at which every study can be run."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
+from math import log
 from typing import Any
 
 from cse_core.run import Corpus, Pretrained
@@ -11,7 +13,7 @@ WIKI_TINY = Pretrained("wiki-tiny", "e22f4fc2dee1f7bf1ca4694ec5187f532163816ac0b
 WIKI_MINI = Pretrained("wiki-mini", "f325d89d694256ad5cde6fe3b8385b002a2bc25f0130f7f79d13147b4186d9cd")
 WIKI_MEDIUM = Pretrained("wiki-medium", "d1f7ad612e4b70ec5a28fbdb86276666e8903a33c7706460013bba0d76e8f975")
 # Made from all-MiniLM-L6-v2, a supervised sentence encoder; not in the repository (docs/data.md).
-REMASKED = Pretrained("minilm-remasked", "64bb1f4af9c9cf1e551b99d0490477e1d4ffdeab9dc1cabd9fbdace6fc390973")
+REMASKED = Pretrained("minilm-remasked", "d6754cefb19bf071f4ac23921d6ab34b84e759bab50af35fd78aadb63e65f75e")
 # With BERT's dropout of 0.1 a two-layer model solves the contrastive task without learning (assets/README.md).
 SMALL = {"learning_rate": 3e-4, "dropout": 0.3, "batch_size": 64, "epochs": 1, "warmup": 0.0, "eval_steps": 32}
 SEARCH_SEEDS = (101, 102)  # of the study `search` and of searches
@@ -133,6 +135,33 @@ RELEASED = Scale(
     seeds=(),
     notes="Nothing is trained. The first scoring pins each checkpoint's content for its store.",
 )
+
+
+# Layers and width of the encoders whose settings an encoder of another size gets, by scale and the papers' name.
+SIZES = {
+    ("small", "bert-base-uncased"): (2, 128),
+    ("paper", "bert-base-uncased"): (12, 768),
+    ("paper", "bert-large-uncased"): (24, 1024),
+}
+FOR_SHORT_CORPUS = ("rankencoder", "mocose", "sncse")  # whose fields in RESCALED are not about the encoder's size
+
+
+def scale_for(encoder: Pretrained, layers: int, width: int, corpus: Corpus) -> tuple[Scale, str]:
+    """Return a scale with the settings of the encoder that is nearest in depth and width, and its name in the papers.
+
+    `encoder` is in its place; the seeds and the dev set are those of `small`. There are eight dev scores in an epoch,
+    or more on a corpus as long as the papers'.
+    """
+    (name, backbone), _ = min(
+        SIZES.items(), key=lambda size: abs(log(layers / size[1][0])) + abs(log(width / size[1][1]))
+    )
+    small = SCALES["small"]
+    if name == small.name:
+        return replace(small, backbones={backbone: encoder}, corpus=corpus), backbone
+    rescaled = {method: RESCALED[method] for method in FOR_SHORT_CORPUS}
+    training = {"eval_steps": min(125, max(1, corpus.lines // SMALL["batch_size"] // 8))}
+    about: dict[str, Any] = {"corpus": corpus, "rescaled": rescaled, "training": training, "width": None}
+    return replace(small, backbones={backbone: encoder}, **about), backbone
 
 
 def seed_stream(declared: Sequence[int]) -> Iterator[int]:

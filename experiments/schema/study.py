@@ -257,6 +257,7 @@ class Study:
     view: str = "table"
     twin: str = ""
     caption: str = ""  # for a figure: how it differs from the paper's
+    file: str = ""  # of a study of one's own, whose runs enter no other record
 
     def __post_init__(self) -> None:
         check_name("study", self.name)

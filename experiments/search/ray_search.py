@@ -148,16 +148,16 @@ class SearchCallback(tune.Callback):
                 "commit": csv_record.commit_of(commit())
             }
             csv_record.merge_searches(self.mlruns, pd.DataFrame([line]))
-        self._end(trial)
+        self._end(trial, failed=bool(last["failed"]))
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Note a trial whose worker was lost too often; it is not recorded, so the same command tries it again."""
         self.failed[settings_text(trial.config)] = "its worker was lost more often than a run is retried"
-        self._end(trial)
+        self._end(trial, failed=True)
 
-    def _end(self, trial: Any) -> None:
+    def _end(self, trial: Any, *, failed: bool = False) -> None:
         self.ended += 1
-        self.bar.end(self._bar_key(trial))
+        self.bar.end(self._bar_key(trial), failed=failed)
 
     def _bar_key(self, trial: Any) -> str:
         return self.bar_keys.setdefault(trial.trial_id, str(len(self.bar_keys)))

@@ -16,7 +16,7 @@ from experiments.plan import (
     stage_d,
 )
 from experiments.schema.scales import RELEASED, SCALES
-from experiments.schema.study import Study, StudyAt
+from experiments.schema.study import Scale, Study, StudyAt
 from experiments.storage.record_folders import is_own_study
 from experiments.studies import (
     baselines,
@@ -73,10 +73,18 @@ STUDIES: dict[str, StudyAt] = {
 
 def names_at(scale_name: str) -> list[str]:
     """Return names of all studies at a scale."""
-    own = [name for name, scale in OWN_SCALES.items() if scale.name == scale_name]
+    return list(fixed_at(scale_name)) or [*EVERYTHING, *_with_scale(scale_name)]
+
+
+def fixed_at(scale_name: str) -> tuple[str, ...]:
+    """Return the studies of a scale at which no other is run; `released` is the name of all of its studies."""
     if scale_name in ("quickstart", RELEASED.name):
-        return [scale_name]
-    return own if scale_name in ONLY_OWN else [*EVERYTHING, *own]
+        return (scale_name,)
+    return tuple(_with_scale(scale_name)) if scale_name in ONLY_OWN else ()
+
+
+def _with_scale(scale_name: str) -> list[str]:
+    return [name for name, scale in OWN_SCALES.items() if scale.name == scale_name]
 
 
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
@@ -104,9 +112,18 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
             raise unknown("study", name, ["all", "quickstart", *groups, *studies])
     others = [name for name in chosen if name not in OWN_SCALES]
     if others and scale_name in ONLY_OWN:
-        own = [name for name, its_scale in OWN_SCALES.items() if its_scale is scale and name != "released"]
+        own = [name for name in _with_scale(scale_name) if name != "released"]
         raise ValueError(f"scale {scale_name}: expected the studies {', '.join(own)}, got {others[0]}")
-    return [study(OWN_SCALES.get(name, scale)) for name, study in chosen.items()]
+    return [_at(OWN_SCALES.get(name, scale), name, study) for name, study in chosen.items()]
+
+
+def _at(scale: Scale, name: str, study: StudyAt) -> Study:
+    try:
+        return study(scale)
+    except (ValueError, LookupError) as error:
+        if is_own_study(name):
+            raise
+        raise ValueError(f"study {name}: the scale {scale.name} lacks what it compares ({error})") from error
 
 
 def single(name: str, scale_name: str) -> Study:

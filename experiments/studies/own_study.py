@@ -7,7 +7,7 @@ and any number of methods.
 import importlib
 import sys
 from collections.abc import Iterator
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,7 +31,7 @@ def load_study(path: Path) -> StudyAt:
         made = function(scale)
         if not isinstance(made, Study):
             raise ValueError(f"{path}: expected of `study` a Study, got {type(made).__name__}")
-        return made
+        return replace(made, file=str(path.resolve()))
 
     return at
 

@@ -60,7 +60,7 @@ def sweep(studied: Study, folder: Path) -> float:
     work = make_plan(jobs_of([studied]), scored_cells(nothing), folder / "store")
 
     def all_of_it() -> None:
-        failed, ended = run_plan(work, nothing, ExecutionSettings(folder / "store"), RayConfig(), Tracker(folder))
+        failed, ended = run_plan(work, nothing, ExecutionSettings(folder / "store"), RayConfig(), Tracker(folder), {})
         assert ended
         assert not failed
 

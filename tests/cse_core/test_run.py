@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from cse_core import run as run_module
-from cse_core.method import Method, innermost, with_fields
+from cse_core.method import COLUMNS, Method, innermost, with_fields
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
@@ -42,6 +42,7 @@ MOVED: dict[str, Any] = {
     "schedule": "staircase",
     "weight_decay": 0.01,
     "max_steps": 10,
+    "leave_out_duplicates": True,
 }
 # Keys of RankCSE's Table 4 at seed 42 under (small, paper), computed once. A key that moves orphans scores that exist:
 # if a version was bumped on purpose, say so in the commit and compute them anew.
@@ -94,8 +95,14 @@ def test_every_field_of_a_run_moves_the_key(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "field"), KNOBS)
 def test_every_field_of_a_method_moves_the_key(name: str, field: str) -> None:
-    base, moved = (replace(BASE, method=method) for method in MOVES[name][field])
+    corpus = Corpus("x", 5, columns=COLUMNS) if field == "hard_negative_weight" else BASE.corpus
+    base, moved = (replace(BASE, method=method, corpus=corpus) for method in MOVES[name][field])
     assert base.key != moved.key
+
+
+def test_a_weight_of_hard_negatives_needs_them() -> None:
+    with pytest.raises(ValueError, match=r"hard_negative_weight 1\.0 needs a corpus of three columns"):
+        replace(BASE, method=SimCSE(hard_negative_weight=1.0))
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(Teacher)])
@@ -145,10 +152,16 @@ def test_versions_move_the_keys_of_all_that_use_them(monkeypatch: pytest.MonkeyP
 
 
 def test_a_new_field_with_a_neutral_default_leaves_old_keys() -> None:
-    grown = make_dataclass("SimCSE", [("extra", float, 0.0)], bases=(SimCSE,), frozen=True, kw_only=True)
+    same_file: Any = {
+        "bases": (SimCSE,),
+        "namespace": {"__module__": SimCSE.__module__},
+        "frozen": True,
+        "kw_only": True,
+    }
+    grown = make_dataclass("SimCSE", [("extra", float, 0.0)], **same_file)
     assert replace(BASE, method=grown()).key == BASE.key
     assert replace(BASE, method=grown(extra=0.5)).key != BASE.key
-    renamed = make_dataclass("Other", [], bases=(SimCSE,), frozen=True, kw_only=True)
+    renamed = make_dataclass("Other", [], **same_file)
     assert replace(BASE, method=renamed()).key != BASE.key
 
 
@@ -238,8 +251,9 @@ def test_settings_are_every_field_by_name_in_plain_values() -> None:
     run = replace(taught(BASE, Pretrained("wiki-mini")), seed=7)
     settings = run.settings()
     names = [field.name for kind in (RankCSE, Run) for field in fields(kind) if field.name != "method"]
-    assert list(settings) == ["method", *names[:-1]]
-    assert list(replace(run, max_steps=3).settings()) == ["method", *names]  # the last, of runs cut short
+    unusual = {"max_steps": 3, "leave_out_duplicates": True}  # named where they are set
+    assert list(settings) == ["method", *(name for name in names if name not in unusual)]
+    assert list(replace(run, **unusual).settings()) == ["method", *names]
     assert all(isinstance(value, str | int | float | None) for value in settings.values())
     assert settings["method"] == "rankcse"
     assert settings["teachers"] == (

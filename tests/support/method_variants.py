@@ -62,7 +62,7 @@ def _moves(base: Any, /, **changes: Any) -> dict[str, tuple[Method, Method]]:
 
 
 MOVES: dict[str, dict[str, tuple[Method, Method]]] = {
-    "simcse": _moves(SimCSE(), temperature=0.06),
+    "simcse": _moves(SimCSE(), temperature=0.06, hard_negative_weight=0.5),
     "rankcse": _moves(
         TAUGHT,
         teachers=(TAUGHT, replace(TAUGHT, teachers=(OTHER,))),

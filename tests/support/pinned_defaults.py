@@ -26,9 +26,10 @@ from cse_core.run import Pretrained, Run
 DEFAULTS: dict[Any, dict[str, Any]] = {
     Run: {"seed": 42, "epochs": 1, "batch_size": 64, "learning_rate": 3e-5, "warmup": 0.0, "dropout": 0.1}
     | {"max_length": 32, "pooling": "cls", "eval_steps": 125, "precision": "fp32", "template": ""}
-    | {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0, "max_steps": 0},
+    | {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0, "max_steps": 0}
+    | {"leave_out_duplicates": False},
     Teacher: {"weight": 1.0, "select": "stsb_dev", "scorer": None},
-    SimCSE: {"temperature": 0.05},
+    SimCSE: {"temperature": 0.05, "hard_negative_weight": 0.0},
     RankCSE: {"teachers": (), "rank": "list_net", "temperature": 0.05, "student_temperature": 0.025}
     | {"teacher_temperature": 0.0125, "contrastive_weight": 1.0, "consistency_weight": 1.0}
     | {"distillation_weight": 1.0, "list_reduction": "sum", "variant": "paper", "teacher_order": "given"},

@@ -2,9 +2,8 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -146,6 +145,12 @@ def lost(scale: Scale) -> Study:
     return study("lost", scale, **{fault: run(fault) for fault in REPLACED})
 
 
+def lacking(scale: Scale) -> Study:
+    """A run that is scored on a real set and taught by an encoder that is nowhere, beside one that could run."""
+    absent = run(teachers=(Teacher(Pretrained("nobody/nothing")),))
+    return replace(study("lacking", scale, a=run(seed=1), student=absent), columns=("stsb",))
+
+
 def held(scale: Scale) -> Study:
     """Two runs that wait in the middle."""
     return study("held", scale, **{fault: run(fault) for fault in ("hold", "hold too")})
@@ -163,8 +168,9 @@ def searches() -> dict[str, Callable[[Scale], Search]]:
 def main() -> None:
     """The sweep's command line with these studies beside the project's own."""
     from experiments import sweep
+    from experiments.cli.command import run_command
 
     SCALES["tiny"] = SCALE
     SEARCHES.update(searches())
-    catalogue.STUDIES.update({"healthy": healthy, "faulty": faulty, "lost": lost, "held": held})
-    sys.exit(sweep.main(tyro.cli(sweep.Options)))
+    catalogue.STUDIES.update({"healthy": healthy, "faulty": faulty, "lost": lost, "held": held, "lacking": lacking})
+    run_command(lambda: sweep.main(tyro.cli(sweep.Options)))

@@ -27,8 +27,20 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cse_core.functional.contrastive import cosine_matrix
-from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
+from cse_core.functional.contrastive import cosine_matrix, without
+from cse_core.lookup import Choices, check_choices
+from cse_core.method import (
+    Batch,
+    Encode,
+    Loss,
+    Recipe,
+    Tokens,
+    check,
+    check_surrounded,
+    no_targets,
+    single_column,
+    tanh_head,
+)
 from cse_core.methods.baselines.augmentation import wordpieces
 from cse_core.methods.mlm import Masking
 
@@ -62,12 +74,13 @@ def arc_con(
     temperature: float,
     margin_degrees: float,
     form: str = "exact",
+    left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return L_arc; 0 for a single sentence, which has no negatives."""
+    """Return L_arc, without the negatives `left_out`; 0 for a single sentence, which has no negatives."""
     cosines = cosine_matrix(z1, z2)
     if margin_degrees:
         cosines = cosines.diagonal_scatter(add_margin(cosines.diagonal(), margin_degrees, form))
-    return F.cross_entropy(cosines / temperature, torch.arange(len(z1), device=z1.device))
+    return F.cross_entropy(without(cosines / temperature, left_out), torch.arange(len(z1), device=z1.device))
 
 
 def disorder(h: Float[Tensor, "n d"], light: Float[Tensor, "n d"], heavy: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
@@ -128,6 +141,8 @@ class ArcCSE:
 
     name: ClassVar[str] = "arccse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {"margin_form": ("exact", "easy", "monotone")}
 
     temperature: float = 0.05
     margin_degrees: float = 10.0
@@ -154,9 +169,7 @@ class ArcCSE:
         check("triplet_margin", self.triplet_margin, lambda m: m >= 0, "zero or positive")
         if not 0 < self.light < self.heavy <= 1:
             raise ValueError(f"masked shares must be 0 < light < heavy <= 1, got {self.light} and {self.heavy}")
-        forms = ("exact", "easy", "monotone")
-        if self.margin_form not in forms:
-            raise ValueError(f"margin_form must be one of {', '.join(forms)}, got {self.margin_form!r}")
+        check_choices(self)
 
     @property
     def substituted(self) -> str:
@@ -167,6 +180,7 @@ class ArcCSE:
         """Return the tanh head and, where there are triplets, what masking needs of the tokenizer."""
         modules = tanh_head(self, encoder, generator)
         if self.triplet_weight:
+            check_surrounded(self, encoder.tokenizer)
             modules["words"] = Masking(encoder.tokenizer, encoder.name)
         return modules
 
@@ -174,7 +188,7 @@ class ArcCSE:
         """Contrast two dropout views under the margin and, without dropout, order masked versions of long sentences."""
         text = batch["text"]
         z1, z2 = (modules["head"](h) for h in encode(text, text))
-        arc = arc_con(z1, z2, self.temperature, self.margin_degrees, self.margin_form)
+        arc = arc_con(z1, z2, self.temperature, self.margin_degrees, self.margin_form, batch.duplicates)
         if not self.triplet_weight:
             return Loss(arc, {"contrastive": arc}, (z1, z2))
         words: Any = modules["words"]

@@ -35,6 +35,7 @@ from cse_core.functional.token_views import (
     shuffled_positions,
     token_cutoff,
 )
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
 
 CUTOFFS = ("token_cutoff", "feature_cutoff", "dropout")
@@ -70,6 +71,13 @@ class ConSERT:
 
     name: ClassVar[str] = "consert"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {
+        "first": KINDS,
+        "second": KINDS,
+        "contrast": ("both_views", "one_way"),
+        "head": ("none", "tanh"),
+    }
 
     temperature: float = 0.1
     first: str = "feature_cutoff"
@@ -89,14 +97,7 @@ class ConSERT:
 
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
-        for name, choices in (
-            ("first", KINDS),
-            ("second", KINDS),
-            ("contrast", ("both_views", "one_way")),
-            ("head", ("none", "tanh")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         for name in ("first", "second"):
             kind, rate = getattr(self, name), getattr(self, f"{name}_rate")
             if kind in CUTOFFS:
@@ -106,6 +107,8 @@ class ConSERT:
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """The head, if there is one, and the width of the embedding output."""
+        if {self.first, self.second} != {"none"}:
+            encoder.check_can_scale()
         modules = tanh_head(self, encoder, generator) if self.head == "tanh" else nn.ModuleDict()
         modules["embeddings"] = EmbeddingWidth(encoder.width)
         return modules
@@ -119,7 +122,7 @@ class ConSERT:
         if self.head == "tanh":
             r1, r2 = modules["head"](r1), modules["head"](r2)
         contrast = nt_xent if self.contrast == "both_views" else info_nce
-        contrastive = contrast(r1, r2, self.temperature)
+        contrastive = contrast(r1, r2, self.temperature, left_out=batch.duplicates)
         return Loss(contrastive, {"contrastive": contrastive}, (r1, r2))
 
 

@@ -25,6 +25,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, to_device
 
 
@@ -62,6 +63,7 @@ class CT:
 
     name: ClassVar[str] = "ct"
     version: ClassVar[int] = 1
+    choices: ClassVar[Choices] = {"pairs": ("anchored", "independent")}
 
     negatives: int = 7
     pairs: str = "anchored"
@@ -76,8 +78,7 @@ class CT:
 
     def __post_init__(self) -> None:
         check("negatives", self.negatives, lambda k: k >= 0, "zero or positive")
-        if self.pairs not in ("anchored", "independent"):
-            raise ValueError(f"pairs must be one of anchored, independent, got {self.pairs!r}")
+        check_choices(self)
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """Return f1, a second encoder that is trained beside the run's own, f2."""

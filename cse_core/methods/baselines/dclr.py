@@ -28,12 +28,15 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cse_core.functional.contrastive import cosine_matrix, log_one_minus_softmax
+from cse_core.functional.contrastive import cosine_matrix, log_one_minus_softmax, without, without_diagonal
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head, with_fields
 from cse_core.run import Pretrained, Run
+
+SAMPLE = 1000  # examples whose cosines show what share of the negatives the threshold excludes
 
 
 def instance_weights(
@@ -92,11 +95,13 @@ def debiased_loss(
     *,
     exclusion: str = "zero",
     objective: str = "cross_entropy",
+    left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
     """Return the mean loss of picking z2[i] for z1[i] among the batch and the noise, where `weights` are 0 or 1.
 
     An excluded negative has no share in the sum for exclusion "zero", and e^0 = 1 for "logit" (E1). Objective "binary"
     is -(y log p + (1 - y) log(1 - p)), p the softmax, averaged over all n (n + m) entries (E2). Noise is a constant.
+    Negatives `left_out` have neither a share in the sum nor an entry.
     """
     n = len(z1)
     if n + len(noise) < 2:
@@ -105,12 +110,15 @@ def debiased_loss(
     logits = logits.masked_fill(weights == 0, -torch.inf if exclusion == "zero" else 0.0)
     if len(noise):
         logits = torch.cat([logits, cosine_matrix(z1, noise.detach()) / temperature], dim=1)
+    logits = without(logits, left_out)
     if objective == "cross_entropy":
         return F.cross_entropy(logits, torch.arange(n, device=z1.device))
     positive = logits.log_softmax(1).diagonal()
     others = ~torch.eye(*logits.shape, dtype=torch.bool, device=z1.device)
     negative = torch.where(others, log_one_minus_softmax(logits), 0)
-    return -(positive.sum() + negative.sum()) / logits.numel()
+    return -(positive.sum() + negative.sum()) / (
+        logits.numel() if left_out is None else logits.numel() - left_out.sum()
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +127,12 @@ class DCLR:
 
     name: ClassVar[str] = "dclr"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {
+        "ascent": ("batch", "noise_only"),
+        "exclusion": ("zero", "logit"),
+        "objective": ("cross_entropy", "binary"),
+    }
 
     temperature: float = 0.05
     complement: Run | Pretrained | None = None
@@ -146,13 +160,7 @@ class DCLR:
         check("noise_times", self.noise_times, lambda m: m >= 0, "zero or positive")
         check("steps", self.steps, lambda s: s >= 0, "zero or positive")
         check("step_size", self.step_size, lambda s: s > 0, "positive")
-        for name, choices in (
-            ("ascent", ("batch", "noise_only")),
-            ("exclusion", ("zero", "logit")),
-            ("objective", ("cross_entropy", "binary")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
 
     @property
     def starts_from(self) -> tuple[Run | Pretrained, str] | None:
@@ -165,7 +173,22 @@ class DCLR:
             return Targets()
         if self.complement is None:
             raise ValueError(f"a threshold of {self.threshold} needs a complement, got none; 2 excludes no pair")
-        return Targets({"complement": source.vectors(self.complement, select=self.select)})
+        vectors = source.vectors(self.complement, select=self.select)
+        return Targets({"complement": vectors}, warnings=self._warnings(vectors))
+
+    def _warnings(self, vectors: Float[Tensor, "n d"]) -> tuple[str, ...]:
+        """Warn where most negatives are excluded, by the cosines of up to SAMPLE examples."""
+        drawn = vectors[:: -(-len(vectors) // SAMPLE)]
+        cosines = without_diagonal(cosine_matrix(drawn, drawn)).flatten()
+        share = float((cosines >= self.threshold).float().mean())
+        if not share > 0.5:
+            return ()
+        tenth = float(cosines.sort().values[int(0.9 * len(cosines))])
+        text = (
+            f"dclr leaves out {share:.0%} of all negatives: the complement's cosines reach the threshold "
+            f"{self.threshold:g}; one of {tenth:.4g} leaves out a tenth of them"
+        )
+        return (text,)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """Contrast two dropout views without the likely false negatives, with noise beside the other sentences."""
@@ -184,7 +207,14 @@ class DCLR:
             objective=self.ascent,
         )
         contrastive = debiased_loss(
-            z1, z2, weights, noise, self.temperature, exclusion=self.exclusion, objective=self.objective
+            z1,
+            z2,
+            weights,
+            noise,
+            self.temperature,
+            exclusion=self.exclusion,
+            objective=self.objective,
+            left_out=batch.duplicates,
         )
         share = (weights == 0).sum() / (n * (n - 1))
         return Loss(contrastive, {"contrastive": contrastive, "share_excluded": share}, (z1, z2))

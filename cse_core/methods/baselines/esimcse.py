@@ -31,7 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
+from cse_core.lookup import Choices, check_choices
+from cse_core.method import Batch, Encode, Loss, Recipe, check, check_surrounded, no_targets, single_column, tanh_head
 from cse_core.models.momentum import Queue, Slow
 from cse_core.seeding import seed_for
 
@@ -90,6 +91,8 @@ class ESimCSE:
 
     name: ClassVar[str] = "esimcse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {"slow_start": ("online", "random"), "limit": ("paper", "released_code")}
 
     temperature: float = 0.05
     repetition: float = 0.32
@@ -110,9 +113,7 @@ class ESimCSE:
         check("repetition", self.repetition, lambda r: 0 <= r <= 1, "in [0, 1]")
         check("queue_size", self.queue_size, lambda m: m >= 0, "zero or positive")
         check("momentum", self.momentum, lambda m: 0 <= m <= 1, "in [0, 1]")
-        for name, choices in (("slow_start", ("online", "random")), ("limit", ("paper", "released_code"))):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
 
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
@@ -121,6 +122,7 @@ class ESimCSE:
         columns = single_column(self, texts, tokenizer, max_length)
         if not self.repetition:
             return columns
+        check_surrounded(self, tokenizer)
         columns["repeated"] = [repeat(ids, drawn_places(ids, self.repetition, self.limit)) for ids in columns["text"]]
         longest = max(map(len, columns["repeated"]), default=0)
         if longest > tokenizer.model_max_length:
@@ -146,7 +148,7 @@ class ESimCSE:
         z1, z2 = (head(h) for h in encode(text, batch["repeated"] if self.repetition else text))
         queue: Any = dict(modules.items()).get("queue")
         negatives = queue.newest if queue is not None and len(queue.newest) else None
-        contrastive = info_nce(z1, z2, self.temperature, negatives)
+        contrastive = info_nce(z1, z2, self.temperature, negatives, left_out=batch.duplicates)
         if queue is not None:
             slow: Any = modules["slow"]
             slow.update(self.momentum)

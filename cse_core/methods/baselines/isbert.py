@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import column_mask
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, no_targets, single_column
 from cse_core.models.pooling import pool
 
@@ -64,6 +65,7 @@ class ISBERT:
     name: ClassVar[str] = "isbert"
     version: ClassVar[int] = 1
     substituted: ClassVar[str] = "the scale's corpus for the sentences of SNLI and MultiNLI"
+    choices: ClassVar[Choices] = {"weighting": ("tokens", "sentences")}
 
     weighting: str = "tokens"
 
@@ -76,8 +78,7 @@ class ISBERT:
         return PUBLISHED
 
     def __post_init__(self) -> None:
-        if self.weighting not in ("tokens", "sentences"):
-            raise ValueError(f"weighting must be one of tokens, sentences, got {self.weighting!r}")
+        check_choices(self)
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """Return the encoder's own convolutions, whose states the loss reads."""

@@ -23,13 +23,14 @@ Facts of the released code, RUCAIBox/L2P-CSR:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -90,6 +91,8 @@ class L2PCSR:
 
     name: ClassVar[str] = "l2pcsr"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {"token_norm": NORMS, "views": ("both", "second")}
 
     temperature: float = 0.05
     initial: Run | Pretrained | None = None  # whose weights training starts from; None: the backbone's
@@ -103,7 +106,6 @@ class L2PCSR:
     spare_specials: bool = False
 
     examples = single_column
-    modules = tanh_head
     targets = no_targets
 
     @staticmethod
@@ -117,9 +119,7 @@ class L2PCSR:
         check("step_size", self.step_size, lambda s: s > 0, "positive")
         check("steps", self.steps, lambda s: s >= 0, "zero or positive")
         check("layers", self.layers, lambda k: k >= 1, "at least 1")
-        for name, choices in (("token_norm", NORMS), ("views", ("both", "second"))):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
 
     @property
     def starts_from(self) -> tuple[Run | Pretrained, str] | None:
@@ -131,9 +131,14 @@ class L2PCSR:
         """What stands in for a piece of the paper that is not available, "" where nothing does."""
         return "" if self.initial is None else "a SimCSE run for the checkpoint that its script starts from"
 
+    def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
+        """Return the tanh head; refuse an encoder whose states can't be weakened."""
+        encoder.check_can_scale()
+        return tanh_head(self, encoder, generator)
+
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """Contrast two dropout views whose lower states are weakened where that makes the contrast hardest."""
-        text, head = batch["text"], modules["head"]
+        text, head, left_out = batch["text"], modules["head"], batch.duplicates
         n, t = text.ids.shape
         rows = 2 * n if self.views == "both" else n
         width: int = head[0].in_features  # ty: ignore[not-subscriptable]
@@ -150,7 +155,7 @@ class L2PCSR:
             return z1, z2
 
         scores = attack(
-            lambda tokens, features: info_nce(*views(tokens, features), self.temperature),
+            lambda tokens, features: info_nce(*views(tokens, features), self.temperature, left_out=left_out),
             *drawn,
             threshold=self.threshold,
             steps=self.steps,
@@ -159,7 +164,7 @@ class L2PCSR:
         )
         tokens, features = (binarize(part, self.threshold) for part in scores)
         z1, z2 = views(tokens, features)
-        contrastive = info_nce(z1, z2, self.temperature)
+        contrastive = info_nce(z1, z2, self.temperature, left_out=left_out)
         terms = {"contrastive": contrastive} | self._shares_dropped(text, tokens, features, specials)
         return Loss(contrastive, terms, (z1, z2))
 

@@ -23,10 +23,11 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cse_core.functional.contrastive import column_mask, cosine_matrix, info_nce
+from cse_core.functional.contrastive import column_mask, cosine_matrix, info_nce, without
+from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
 
 
@@ -49,12 +50,15 @@ def mixed_loss(
     excluded: str = "drop",
     normalise_first: bool = True,
     stop_gradient: bool = True,
+    duplicates: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
     """Return InfoNCE of z1 against z2 with mixed negatives as further columns.
 
     "own": cos(z1_i, u_i), one a row. "batch": cos(z1_i, u_k) for every k but partner(k) = i. "both": these, and
     cos(w_i, z2_j) for every j but partner(i), where w is mixed of z1 as u is of z2. An excluded column has no share in
-    the sum ("drop") or logit 0 ("zero"). With `stop_gradient` u and w are constants.
+    the sum ("drop") or logit 0 ("zero"). With `stop_gradient` u and w are constants. With `duplicates`
+    (copies of sentence i), z2 of a copy has no share in the sum, nor has u_k if partner(k) is a copy, nor, in the third
+    part, z2_j if j is a copy of partner(i).
     """
     if len(z1) < 2:
         raise ValueError(f"mixed_loss needs at least two sentences, got {len(z1)}: none to mix with")
@@ -64,16 +68,19 @@ def mixed_loss(
     if negatives == "own":
         columns.append((F.normalize(z1, dim=-1) * u).sum(1, keepdim=True))
         left_out = None
+        copies = None if duplicates is None else [duplicates, duplicates.gather(1, partner.unsqueeze(1))]
     else:
         is_partner = column_mask(partner, len(z1))  # [i, j]: j is the partner of i
         columns.append(cosine_matrix(z1, u))
         left_out = [torch.zeros_like(is_partner), is_partner.T]
+        copies = None if duplicates is None else [duplicates, duplicates[:, partner], duplicates[partner]]
         if negatives == "both":
             columns.append(cosine_matrix(w, z2))
             left_out.append(is_partner)
     logits = torch.cat(columns, dim=1) / temperature
     if left_out:
         logits = logits.masked_fill(torch.cat(left_out, dim=1), -torch.inf if excluded == "drop" else 0.0)
+    logits = without(logits, None if copies is None else torch.cat(copies[: len(columns)], dim=1))
     return F.cross_entropy(logits, torch.arange(len(z1), device=z1.device))
 
 
@@ -83,6 +90,8 @@ class MixCSE:
 
     name: ClassVar[str] = "mixcse"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {"negatives": ("none", "own", "batch", "both"), "excluded": ("drop", "zero")}
 
     temperature: float = 0.05
     share: float = 0.2
@@ -103,15 +112,13 @@ class MixCSE:
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check("share", self.share, lambda s: 0 <= s <= 1, "between 0 and 1")
-        for name, choices in (("negatives", ("none", "own", "batch", "both")), ("excluded", ("drop", "zero"))):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """Contrast two dropout views, with negatives mixed of each sentence and the next one of the batch."""
         z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
         if self.negatives == "none":
-            contrastive = info_nce(z1, z2, self.temperature)
+            contrastive = info_nce(z1, z2, self.temperature, left_out=batch.duplicates)
         else:
             contrastive = mixed_loss(
                 z1,
@@ -123,6 +130,7 @@ class MixCSE:
                 excluded=self.excluded,
                 normalise_first=self.normalise_first,
                 stop_gradient=self.stop_gradient,
+                duplicates=batch.duplicates,
             )
         return Loss(contrastive, {"contrastive": contrastive}, (z1, z2))
 

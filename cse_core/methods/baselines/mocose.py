@@ -60,6 +60,7 @@ class MoCoSE:
 
     name: ClassVar[str] = "mocose"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05
     queue_size: int = 512
@@ -109,7 +110,8 @@ class MoCoSE:
             (key,) = slow(batch["text"])
             for head in slow.copies:
                 key = head(key)
-        contrastive = info_nce(query, key, self.temperature, queue.newest if len(queue.newest) else None)
+        earlier = queue.newest if len(queue.newest) else None
+        contrastive = info_nce(query, key, self.temperature, earlier, left_out=batch.duplicates)
         queue.push(key)
         return Loss(contrastive, {"contrastive": contrastive}, (query, key))
 

@@ -27,41 +27,83 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce, log_one_minus_softmax, without_diagonal
-from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
+from cse_core.lookup import Choices, check_choices
+from cse_core.method import (
+    Batch,
+    Encode,
+    Loss,
+    Recipe,
+    Tokens,
+    check,
+    check_surrounded,
+    no_targets,
+    single_column,
+    tanh_head,
+)
 from cse_core.methods.baselines.augmentation import DELETIONS, EDITS, augment
 
 FORMS = ("released", "probability", "logit", "multi")
 
 
 def group_logits(
-    queries: Float[Tensor, "n views d"], keys: Float[Tensor, "n views d"], temperature: float
+    queries: Float[Tensor, "n views d"],
+    keys: Float[Tensor, "n views d"],
+    temperature: float,
+    left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, "n columns"]:
-    """Return S(Q, K): each sentence's first query against its own other keys, then against other sentences' first."""
+    """Return S(Q, K): each sentence's first query against its own other keys, then against other sentences' first.
+
+    Where sentences are `left_out`, the logit is the lowest number, so that their softmax is 0.
+    """
     positives = torch.einsum("nd,nad->na", F.normalize(queries[:, 0], dim=-1), F.normalize(keys[:, 1:], dim=-1))
     others = without_diagonal(cosine_matrix(queries[:, 0], keys[:, 0]))
-    return torch.cat([positives, others], dim=1) / temperature
+    logits = torch.cat([positives, others], dim=1) / temperature
+    return logits if left_out is None else logits.masked_fill(_entries(left_out, logits), torch.finfo(logits.dtype).min)
 
 
-def peer_positive(z: Float[Tensor, "n views d"], temperature: float, form: str = "released") -> Float[Tensor, ""]:
+def _entries(left_out: Bool[Tensor, "n n"], logits: Float[Tensor, "n columns"]) -> Bool[Tensor, "n columns"]:
+    """Return which entries of S are left out."""
+    others = without_diagonal(left_out)
+    return F.pad(others, (logits.shape[1] - others.shape[1], 0))
+
+
+def _mean(
+    values: Float[Tensor, "n columns"], left_out: Bool[Tensor, "n n"] | None, reduction: str = "entry"
+) -> Float[Tensor, ""]:
+    """Return the mean over the entries of S that are not left out, or over sentences of the sum over them."""
+    if left_out is None:
+        return values.mean() if reduction == "entry" else values.sum(1).mean()
+    entries = _entries(left_out, values)
+    values = values.masked_fill(entries, 0)
+    return values.sum() / (~entries).sum() if reduction == "entry" else values.sum(1).mean()
+
+
+def peer_positive(
+    z: Float[Tensor, "n views d"],
+    temperature: float,
+    form: str = "released",
+    left_out: Bool[Tensor, "n n"] | None = None,
+) -> Float[Tensor, ""]:
     """Return the loss of distinguishing a sentence's own other views from other sentences, p = softmax S(Z, Z).
 
     Mean over all entries, y = 1 for own views: "released" softplus(p) - y p, "logit" softplus(S) - y S, "probability"
     -(y log p + (1 - y) log(1 - p)). "multi": the mean of -log p over own views.
     """
-    logits, count = group_logits(z, z, temperature), z.shape[1] - 1
+    logits, count = group_logits(z, z, temperature, left_out), z.shape[1] - 1
     if form == "multi":
         return -logits.log_softmax(1)[:, :count].mean()
     if form == "probability":
         certain, other = logits.log_softmax(1)[:, :count], log_one_minus_softmax(logits)[:, count:]
-        return -(certain.sum() + other.sum()) / logits.numel()
+        entries = logits.numel() if left_out is None else logits.numel() - left_out.sum()
+        return -(certain.sum() + other.sum()) / entries
     scores = logits.softmax(1) if form == "released" else logits
     target = torch.zeros_like(scores)
     target[:, :count] = 1
-    return F.binary_cross_entropy_with_logits(scores, target)
+    return _mean(F.binary_cross_entropy_with_logits(scores, target, reduction="none"), left_out)
 
 
 def cooperation(
@@ -70,20 +112,23 @@ def cooperation(
     temperature: float,
     kind: str = "self",
     reduction: str = "entry",
+    left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
     """Return KL(Q || P), P = softmax S(F, F), Q = softmax S(G, G), or across the networks S(F, G) and S(G, F).
 
     The mean over all entries, or, by reduction "row", over sentences of the sum over a row. In nats.
     """
     first, second = ((f, f), (g, g)) if kind == "self" else ((f, g), (g, f))
-    log_p, log_q = (group_logits(*pair, temperature).log_softmax(1) for pair in (first, second))
+    log_p, log_q = (group_logits(*pair, temperature, left_out).log_softmax(1) for pair in (first, second))
     divergence = log_q.exp() * (log_q - log_p)
-    return divergence.mean() if reduction == "entry" else divergence.sum(1).mean()
+    return _mean(divergence, left_out, reduction)
 
 
-def plain_contrast(z: Float[Tensor, "n views d"], temperature: float) -> Float[Tensor, ""]:
+def plain_contrast(
+    z: Float[Tensor, "n views d"], temperature: float, left_out: Bool[Tensor, "n n"] | None = None
+) -> Float[Tensor, ""]:
     """Return InfoNCE of the first two views; 0 for a single sentence, which has no negatives."""
-    return info_nce(z[:, 0], z[:, 1], temperature) if len(z) > 1 else 0 * z.sum()
+    return info_nce(z[:, 0], z[:, 1], temperature, left_out=left_out) if len(z) > 1 else 0 * z.sum()
 
 
 def peer_loss(
@@ -95,19 +140,21 @@ def peer_loss(
     reduction: str = "entry",
     positive_weight: float = 1.0,
     cooperation_weight: float = 1.0,
+    left_out: Bool[Tensor, "n n"] | None = None,
 ) -> tuple[Float[Tensor, ""], dict[str, Float[Tensor, ""]]]:
     """Return the weighted sum of both networks' terms, and the terms that have a weight; g is None without a peer.
 
     With f and g exchanged, both cooperation terms are the divergences the other way round; the rest stays.
+    Where sentences are `left_out`, no term has one as the other's negative.
     """
     terms: dict[str, Tensor] = {}
     for prefix, z in (("", f), ("peer_", g)):
         if z is not None:
-            terms[f"{prefix}contrastive"] = plain_contrast(z, temperature)
+            terms[f"{prefix}contrastive"] = plain_contrast(z, temperature, left_out)
             if positive_weight:
-                terms[f"{prefix}positives"] = peer_positive(z, temperature, positives)
+                terms[f"{prefix}positives"] = peer_positive(z, temperature, positives, left_out)
     if g is not None and cooperation_weight:
-        terms |= {kind: cooperation(f, g, temperature, kind, reduction) for kind in ("self", "cross")}
+        terms |= {kind: cooperation(f, g, temperature, kind, reduction, left_out) for kind in ("self", "cross")}
     weights = dict.fromkeys(("positives", "peer_positives"), positive_weight)
     weights |= dict.fromkeys(("self", "cross"), cooperation_weight)
     total = sum((weights.get(name, 1.0) * term for name, term in terms.items()), torch.zeros_like(f[0, 0, 0]))
@@ -120,6 +167,13 @@ class PCL:
 
     name: ClassVar[str] = "pcl"
     version: ClassVar[int] = 1
+    leaves_out_duplicates: ClassVar[bool] = True
+    choices: ClassVar[Choices] = {
+        "deletion": DELETIONS,
+        "positives": FORMS,
+        "cooperation_reduction": ("entry", "row"),
+        "peer_head": ("shared", "own"),
+    }
 
     temperature: float = 0.05
     augmentations: tuple[str, ...] = EDITS * 2
@@ -150,19 +204,13 @@ class PCL:
         unknown = [kind for kind in self.augmentations if kind not in EDITS]
         if unknown:
             raise ValueError(f"augmentations must be of {', '.join(EDITS)}, got {', '.join(unknown)}")
-        for name, choices in (
-            ("deletion", DELETIONS),
-            ("positives", FORMS),
-            ("cooperation_reduction", ("entry", "row")),
-            ("peer_head", ("shared", "own")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        check_choices(self)
         if self.cooperation_weight and not self.peer:
             raise ValueError(f"cooperation needs a peer, got cooperation_weight {self.cooperation_weight} without one")
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """Return the tanh head, the peer, which starts as a copy of the encoder, and its head if it has its own."""
+        check_surrounded(self, encoder.tokenizer)
         modules = tanh_head(self, encoder, generator)
         if self.peer:
             modules["peer"] = encoder.clone()
@@ -188,6 +236,7 @@ class PCL:
             reduction=self.cooperation_reduction,
             positive_weight=self.positive_weight,
             cooperation_weight=self.cooperation_weight,
+            left_out=batch.duplicates,
         )
         return Loss(total, terms, (f[:, 0], f[:, 1]))
 

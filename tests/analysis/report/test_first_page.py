@@ -2,14 +2,13 @@
 
 from collections import Counter
 from functools import cache
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from analysis import benchmark_ratios
 from analysis.cells import Results, join
-from analysis.report import first_page, html_page, plan_tables
+from analysis.report import first_page, plan_tables
 from analysis.stats.contrast_tests import ContrastEstimate
 from analysis.verdicts.method_gains import MethodGain
 from analysis.verdicts.other_claims import judge_other_claims
@@ -211,18 +210,6 @@ def test_a_failure_names_the_controls_that_fail_and_the_seeds_so_far() -> None:
     reason = f"{late}; the negative control helps (it over SimCSE: +0.46)"
     expected = "the positive control is not detected so far, with 5 of 20 seeds; the negative control helps"
     assert plan_tables._failure_text("transfer", reason) == f"transfer ({expected})"
-
-
-@pytest.mark.slow
-def test_the_html_page_has_the_first_page_and_a_line_for_each_gain(tmp_path: Path) -> None:
-    def choose(names: str) -> list[Results]:
-        return choose_made_up(names) if names in ("plan", "baselines", "robustness") else choose_empty(names)
-
-    text = html_page.page(study_of("robustness").scale, choose("all"), tmp_path, choose)
-    gains = first_page.method_gains([*choose("robustness"), *choose("baselines"), *choose("plan")])
-    assert text.count('<g class="gain') == len(gains) > 20
-    assert "not recorded" not in text
-    assert "intervals over SimCSE exclude" in text
 
 
 def test_an_encoder_that_was_not_trained_here_does_not_count_as_one(study: Study, lines: pd.DataFrame) -> None:

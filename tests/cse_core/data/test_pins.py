@@ -15,7 +15,7 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.models import pretrained
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import backbone_hash, resolve_pinned
+from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
 
@@ -84,14 +84,40 @@ def test_other_weights_under_the_name_are_refused(backbone: Path, data: Path, tm
     first = train(run(backbone), store, data=data).data["backbone"]
     assert resolve_pinned(named, store) == backbone  # as a teacher, or scored as it is
     other_weights(backbone)
-    both = f"backbone {backbone} has the content {backbone_hash(backbone)}, but the first run .* found {first}"
+    both = f"backbone {backbone} has the content {encoder_hash(backbone)}, but the first run .* found {first}"
     for use in (lambda: train(run(backbone, seed=1), store, data=data), lambda: resolve_pinned(named, store)):
         with pytest.raises(ValueError, match=both):
             use()
 
 
+@pytest.mark.slow
+def test_a_finished_run_is_refused_as_another_seed_is(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
+    """Also if only an encoder that taught it changed; if the name leads nowhere, the run is still finished."""
+    teacher = shutil.copytree(backbone, tmp_path / "teacher")
+    finished = run(backbone, method=RankCSE(teachers=(Teacher(Pretrained(str(teacher)), 1.0),)))
+    store, texts = tmp_path / "store", (data / "mine.txt").read_text()
+    history = train(finished, store, data=data)
+    for change, back, named in (
+        (lambda: other_sentences(data), lambda: (data / "mine.txt").write_text(texts), "corpus mine, first 64 lines"),
+        (lambda: other_weights(backbone), lambda: replace_folder(pretrained.ASSETS / "wiki-tiny", backbone), backbone),
+        (lambda: other_weights(teacher), lambda: replace_folder(backbone, teacher), teacher),
+    ):
+        change()
+        with pytest.raises(ValueError, match=f"{named} has the content .*, but the first run that used it found"):
+            train(finished, store, data=data)
+        back()
+        assert train(finished, store, data=data) == history
+    (data / "mine.txt").unlink()
+    assert train(finished, store, data=data) == history
+
+
+def replace_folder(source: Path, target: Path) -> None:
+    shutil.rmtree(target)
+    shutil.copytree(source, target)
+
+
 def test_what_declares_its_hash_has_no_pin(data: Path, tmp_path: Path, cache: Path) -> None:
-    declared = Pretrained("wiki-tiny", backbone_hash(pretrained.ASSETS / "wiki-tiny"))
+    declared = Pretrained("wiki-tiny", encoder_hash(pretrained.ASSETS / "wiki-tiny"))
     resolve_pinned(declared, tmp_path / "store")
     assert read_pins(tmp_path / "store") == {}
 

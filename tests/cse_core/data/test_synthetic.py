@@ -24,6 +24,22 @@ DIGEST = (
 )
 
 
+def test_triples_are_a_sentence_its_paraphrase_and_a_negative_with_its_words() -> None:
+    found = synthetic.triples(600)
+    assert found[:50] == synthetic.triples(50)
+    assert synthetic.triples(20, seed=1) != found[:20]
+    held_out = {text for split in synthetic.SIZES for _, a, b, _ in pairs(split) for text in (a, b)}
+    assert not held_out & {text for triple in found for text in triple}
+
+    def shared(a: str, b: str) -> float:
+        first, second = (set(re.findall("[a-z]+", text.lower())) for text in (a, b))
+        return len(first & second) / len(first | second)
+
+    assert all(sentence not in (positive, negative) for sentence, positive, negative in found)
+    positives, negatives = ([shared(row[0], row[k]) for row in found] for k in (1, 2))
+    assert sum(negatives) > sum(positives)  # by words the negative is the nearer one
+
+
 @cache
 def train() -> list[str]:
     return synthetic.sentences(16_384)

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -97,9 +98,18 @@ def test_ranked_ranks_by_the_encoder_that_is_scored(cache: Path, encoder: Encode
         assert score == pytest.approx(0.1 * rho + 0.9 * cosine(x, y), abs=1e-5)
 
 
-@pytest.mark.parametrize("value", [0.0, math.nan, math.inf])
-def test_a_pair_that_ranked_cannot_score_is_zero_and_counted(cache: Path, value: float) -> None:
-    broken = Hashed(**{"a dog": [value] * 6, "the river": [value] * 6})
+@pytest.mark.parametrize("text", ["a dog", "in the corpus"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_vector_that_is_not_finite_is_refused_of_pairs_and_of_the_corpus(
+    cache: Path, value: float, text: str
+) -> None:
+    text = drawn(20, 42)[3] if text == "in the corpus" else text
+    with pytest.raises(ValueError, match=rf"the vector of '{re.escape(text)}' is not finite"):
+        Ranked(corpus=CORPUS, size=20).pair_scores(Hashed(**{text: [value] * 6}), TASKS)
+
+
+def test_a_pair_that_ranked_cannot_score_is_zero_and_counted(cache: Path) -> None:
+    broken = Hashed(**{"a dog": [0.0] * 6, "the river": [0.0] * 6})
     scorer = Ranked(corpus=CORPUS, size=20)
     found, whole = (scorer.pair_scores(source, TASKS) for source in (broken, Hashed()))
     assert {task: scores.undefined for task, scores in found.items()} == {"first": 3, "second": 2, "none": 0}

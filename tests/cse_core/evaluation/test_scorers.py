@@ -21,7 +21,7 @@ TASKS = {
     "second": (["a dog", "snow fell on the hills"], ["a cat", "the river"]),
     "none": ([], []),
 }
-WITHOUT_TEMPLATE = [pooling for pooling in POOLINGS if pooling != "mask"]
+WITHOUT_TEMPLATE = [pooling for pooling in POOLINGS if pooling not in ("mask", "pooler_output")]
 
 
 @pytest.fixture(scope="module")

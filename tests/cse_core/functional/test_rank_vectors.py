@@ -35,6 +35,14 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return math.fsum(x * y for x, y in zip(a, b, strict=True))
 
 
+def test_sentences_that_share_a_row_of_the_corpus_tie() -> None:
+    a, b, corpus = draw(5, 4, 0), draw(5, 4, 1), draw(6, 4, 2)
+    places = torch.tensor([0, 3, 3, 1, 5, 2, 3, 4, 4, 0])
+    found = pair_rank_similarity(a, b, corpus, places=places)
+    expected = [rho(x, y, corpus[places]) for x, y in zip(a, b, strict=True)]
+    assert found.tolist() == pytest.approx(expected, abs=1e-12)
+
+
 def rho(a: torch.Tensor, b: torch.Tensor, corpus: torch.Tensor) -> float:
     """Spearman's rho of two vectors' cosines with the corpus."""
     first, second = ([dot(v, c) / math.hypot(*c) for c in corpus.tolist()] for v in (a.tolist(), b.tolist()))
@@ -99,11 +107,19 @@ def test_a_corpus_that_is_all_the_same_gives_no_ranking() -> None:
     assert rank_similarity(axes, axes, same).tolist() == [[0.0] * 3] * 3
 
 
-@pytest.mark.parametrize("value", [0.0, math.nan, math.inf])
-def test_an_undefined_vector_ranks_nothing(value: float) -> None:
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_vector_that_is_not_finite_is_refused(value: float) -> None:
+    for side in range(3):
+        a, b, corpus = given = [draw(3, 4, 0), draw(3, 4, 1), draw(9, 4, 2)]
+        given[side][1] = value
+        with pytest.raises(ValueError, match="a ranking needs finite vectors, got one with NaN or infinity"):
+            pair_rank_similarity(a, b, corpus)
+
+
+def test_a_zero_vector_ranks_nothing() -> None:
     a, b, corpus = draw(3, 4, 0), draw(3, 4, 1), draw(9, 4, 2)
     expected = pair_rank_similarity(a, b, corpus)
-    a[1], b[1], b[2] = value, value, value
+    a[1], b[1], b[2] = 0.0, 0.0, 0.0
     found = pair_rank_similarity(a, b, corpus)
     assert found.tolist() == [expected[0].item(), 0, 0]
 

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
@@ -47,6 +47,7 @@ TEXTS = [
     "no",
     "x y",
 ]
+TRIPLES = list(zip(TEXTS, TEXTS[1:] + TEXTS[:1], TEXTS[::-1], strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +68,8 @@ class Known:
         return torch.randn(size, 16, generator=generator_for(seed, f"{encoder}/{select}"))
 
 
-def batch_of(method: Method, encoder: Encoder) -> Batch:
-    columns = method.examples(TEXTS, encoder.tokenizer, length_for(method))
+def batch_of(method: Method, encoder: Encoder, texts: Sequence[Any] = TEXTS) -> Batch:
+    columns = method.examples(texts, encoder.tokenizer, length_for(method))
     n = len(next(iter(columns.values())))
     tokens = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
     return Batch(torch.arange(n), tokens, torch.Generator().manual_seed(1))
@@ -79,15 +80,17 @@ def head_of(encoder: Encoder, seed: int = 2) -> Any:
     return tanh_head(None, encoder, torch.Generator().manual_seed(seed))["head"]
 
 
-def loss_of(method: Method, encoder: Encoder, modules: nn.ModuleDict) -> tuple[Loss, Targets]:
+def loss_of(
+    method: Method, encoder: Encoder, modules: nn.ModuleDict, texts: Sequence[Any] = TEXTS
+) -> tuple[Loss, Targets]:
     """The method's loss in a training pass whose dropout is always the same."""
-    batch, targets = batch_of(method, encoder), method.targets(Known())
+    batch, targets = batch_of(method, encoder, texts), method.targets(Known())
     encoder.train()
     torch.manual_seed(3)
     return method.loss(encoder, batch, modules, targets.at(batch.rows, encoder.device)), targets
 
 
-def outcome(method: Method) -> tuple:
+def outcome(method: Method, texts: Sequence[Any] = TEXTS) -> tuple:
     """All that a method decides: its examples, its targets, its losses and their gradient, and where it starts.
 
     One step, or three where something outlives a step, each with weights a little larger than the last one's.
@@ -99,14 +102,14 @@ def outcome(method: Method) -> tuple:
         with torch.no_grad():
             for parameter in encoder.parameters():
                 parameter.mul_(1 + 0.01 * step)
-        loss, targets = loss_of(method, encoder, modules)
+        loss, targets = loss_of(method, encoder, modules, texts)
         loss.total.backward()
         losses.append(loss.total.item())
     gradient = nn.utils.get_total_norm([p.grad for p in encoder.parameters() if p.grad is not None])
     encoder.zero_grad()
     encoder.load_state_dict(state)
     fixed: Mapping[str, Any] = {**targets.rows, **targets.shared}
-    examples = method.examples(TEXTS, encoder.tokenizer, length_for(method))
+    examples = method.examples(texts, encoder.tokenizer, length_for(method))
     vectors, start = {name: value.tolist() for name, value in fixed.items()}, getattr(method, "starts_from", None)
     return examples, vectors, tuple(losses), gradient.item(), start
 
@@ -129,6 +132,9 @@ def test_no_dead_knobs(name: str, field: str, monkeypatch: pytest.MonkeyPatch) -
     base, moved = MOVES[name][field]
     different = [f.name for f in fields(METHODS[name]) if getattr(base, f.name) != getattr(moved, f.name)]  # ty: ignore[invalid-argument-type]
     assert different == [field]
+    if field == "hard_negative_weight":  # of a third column
+        assert outcome(base, TRIPLES) != outcome(moved, TRIPLES)
+        return
     assert first_outcome(base) != outcome(moved)  # ty: ignore[invalid-argument-type] - a frozen dataclass
 
 

@@ -12,7 +12,7 @@ from cse_core.data.batches import pad, stack
 from cse_core.method import Tokens
 from cse_core.methods import promptbert, sncse
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import ASSETS, backbone_hash, encoder_hash
+from cse_core.models.pretrained import ASSETS, encoder_hash
 from cse_core.text.prompts import prompt_ids
 from tests.support.encoders import wiki_tiny
 
@@ -160,10 +160,9 @@ def test_hashes_of_templates_and_poolings_differ(tmp_path: Path) -> None:
         ("cls", "cls", ""),
     ):
         encoder.with_pooling(pooling, template).save_pretrained(tmp_path / name)
-    for hashed in (backbone_hash, encoder_hash):
-        found = {folder.name: hashed(folder) for folder in tmp_path.iterdir()}
-        assert found["first"] == found["again"]
-        assert len(set(found.values())) == 4
+    found = {folder.name: encoder_hash(folder) for folder in tmp_path.iterdir()}
+    assert found["first"] == found["again"]
+    assert len(set(found.values())) == 4
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "first_last_mean"])

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from cse_core.models.pretrained import ASSETS, backbone_hash
+from cse_core.models.pretrained import ASSETS, encoder_hash
 from tests.support.hub_server import hub_environment, hub_server
 
 WIKI_TINY = ASSETS / "wiki-tiny"
@@ -20,14 +20,14 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import backbone_hash, resolve_pinned
+from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import Pretrained
 seen = {}
 for name, tokenizer in json.loads(sys.argv[1]):
     try:
         folder = resolve_pinned(Pretrained(name, tokenizer=tokenizer), Path(sys.argv[2]))
         vectors = Encoder.from_pretrained(folder).encode(["a cat sat"])
-        seen[name] = {"hash": backbone_hash(folder), "vector": vectors[0].tolist()}
+        seen[name] = {"hash": encoder_hash(folder), "vector": vectors[0].tolist()}
     except (ValueError, OSError) as error:
         seen[name] = f"{type(error).__name__}: {error}"
 print(json.dumps(seen))
@@ -97,7 +97,7 @@ def test_each_form_is_fetched_and_read(name: str, seen: dict[str, Any]) -> None:
     assert seen[name]["vector"] == pytest.approx(expected, abs=1e-5)  # processes may have other numbers of threads
     assert json.loads(seen["pins"])[f"backbone {name}"] == seen[name]["hash"]
     same = name in ("someone/safetensors", "someone/bare")  # a pickle's bytes are others
-    assert (seen[name]["hash"] == backbone_hash(WIKI_TINY)) == same
+    assert (seen[name]["hash"] == encoder_hash(WIKI_TINY)) == same
 
 
 @pytest.mark.slow

@@ -56,6 +56,16 @@ def test_without_a_terminal_a_line_is_printed_now_and_then(monkeypatch: pytest.M
     assert not any("step" in line for line in shown.getvalue().splitlines()[-1:])
 
 
+def test_a_failed_run_is_neither_done_nor_a_part_of_what_is_done() -> None:
+    bar = Bar(NAMES)
+    bar.move("a", 0.7)
+    bar.end("a", failed=True)
+    bar.end("b")
+    assert bar.line() == "1 done, 1 failed, 1 pending, 33 %"
+    bar.end("c", failed=True)
+    assert bar.line() == "1 done, 2 failed, 0 pending, 33 %"
+
+
 def test_brackets_and_colons_of_paths_labels_and_names_are_printed_as_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from cse_core.evaluation.scorers import Cosine
-from cse_core.models.pretrained import backbone_hash
+from cse_core.models.pretrained import encoder_hash
 from cse_core.training.checkpoint import CheckpointError
 from experiments.execution.job import ExecutionSettings, Job, Scoring, execute
 from experiments.export import Options, main
@@ -23,7 +23,7 @@ def test_an_exported_checkpoint_has_its_weights_settings_and_own_scores(tmp_path
     before = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
     main(Options(checkpoint=checkpoint, folder=tmp_path / "mine"))
     assert {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()} == before
-    assert backbone_hash(tmp_path / "mine") == backbone_hash(checkpoint)
+    assert encoder_hash(tmp_path / "mine") == encoder_hash(checkpoint)
     assert not (tmp_path / "mine" / "checkpoint.json").exists()
     card = ModelCard.load(tmp_path / "mine" / "README.md")
     found = {(one.dataset_name, one.metric_type): one.metric_value for one in card.data.eval_results or []}

@@ -2,8 +2,9 @@
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Annotated, get_args, get_origin
 
 import pytest
 import torch
@@ -11,12 +12,13 @@ import tyro
 
 from cse_core.evaluation.suite import GROUPS
 from cse_core.run import Pretrained
-from experiments import sweep
+from experiments import evaluate, rehearse, sweep
 from experiments.cli.command import run_command
 from experiments.cli.options import check_device
+from experiments.cli.run_options import options_for
 from experiments.execution import sweep_report
 from experiments.execution.plan import jobs_of, make_plan, scored_cells
-from experiments.studies.catalogue import choose_studies
+from experiments.studies.catalogue import AT_SMALL, choose_studies
 from tests.support.plans import BASE, TAUGHT, frame, row, study, weights
 
 ROOT = Path(__file__).parents[3]
@@ -85,6 +87,37 @@ def test_sweep_refuses_values_before_it_starts_anything(tmp_path: Path, options:
         sweep.main(given)
     assert str(caught.value) == message
     assert list(tmp_path.iterdir()) == []
+
+
+SWITCHES = {"leave_out_duplicates", "peer"}  # which mean True without a value
+TAKE_VALUES = [
+    (kind, field.name)
+    for kind in (sweep.Options, evaluate.Options, rehearse.Options, options_for("rankcse"), options_for("pcl"))
+    for field in fields(kind)  # ty: ignore[invalid-argument-type]
+    if get_origin(field.type) is Annotated and getattr(get_args(field.type)[1], "nargs", 1) == "*"
+    if field.name not in SWITCHES
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), TAKE_VALUES, ids=lambda value: getattr(value, "__name__", value))
+def test_an_option_that_takes_values_refuses_none(kind: type, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    required = {evaluate.Options: ["wiki-tiny"], rehearse.Options: ["--encoders", "here"]}
+    with pytest.raises(SystemExit) as stop:
+        tyro.cli(kind, args=[*required.get(kind, []), "--" + name.replace("_", "-")])
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    assert "expected at least one value, got none" in captured.out + captured.err
+
+
+@pytest.mark.parametrize("words", [[], ["True"], ["False"]])
+def test_a_switch_is_true_without_a_value(words: list[str]) -> None:
+    given = tyro.cli(options_for("simcse"), args=["--leave-out-duplicates", *words, "--seed", "3"])
+    assert (given.leave_out_duplicates, given.seed) == (words != ["False"], 3)  # ty: ignore[missing-attribute]
+
+
+def test_all_options_of_several_values_are_among_them() -> None:
+    expected = {"rows", "backbones", "seeds", "rerun", "gpus", "tasks", "only", "compare", "evaluate", "teachers"}
+    assert {name for _, name in TAKE_VALUES} == expected | {"augmentations", "columns", "pair_columns"}
 
 
 def test_a_gpu_is_asked_for_where_one_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +203,9 @@ def test_a_fault_of_ours_keeps_its_traceback_and_a_status_is_handed_on() -> None
     assert caught.value.code == 3
 
 
-@pytest.mark.parametrize(("scale", "names"), [("quickstart", ["quickstart"]), ("small", ["all", "pilots", "plan"])])
+@pytest.mark.parametrize(
+    ("scale", "names"), [("quickstart", ["quickstart"]), ("small", ["all", "pilots", "plan", *AT_SMALL])]
+)
 def test_without_names_a_list_has_all_studies_of_the_scale(scale: str, names: list[str]) -> None:
     assert sweep.study_names(sweep.Options(list=True, scale=scale)) == names
     assert choose_studies(names, scale)

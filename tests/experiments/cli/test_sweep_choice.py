@@ -29,6 +29,9 @@ def test_runs_apart_have_folders_of_their_own() -> None:
     assert (short.mlruns, short.store, short.shared) == (Path("m/trial"), Path("s/trial"), "s3://bucket/x/trial")
     fresh = in_own_record(Options(mlruns=Path("m"), fresh=True))
     assert (fresh.mlruns, fresh.store, fresh.shared) == (Path("m/fresh"), None, "")
+    mine = in_own_record(Options(studies=("a/mine.py",), store=Path("s"), shared="s3://bucket/x", fresh=True))
+    assert mine.store == Path("s/mine-results/fresh")
+    assert mine.shared == "s3://bucket/x/mine-results/fresh"
     both = in_own_record(Options(mlruns=Path("m"), corpus_lines=99, fresh=True))
     assert both.mlruns == Path("m/trial/fresh")
 

@@ -2,23 +2,29 @@
 
 import json
 import re
+import shutil
 import statistics
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tyro
+from transformers import BertConfig, BertModel
 
 from cse_core.data import own_pairs
 from cse_core.data.synthetic import pairs, sentences
-from cse_core.evaluation.scorers import Ranked, Whitened
+from cse_core.evaluation import suite
+from cse_core.evaluation.scorers import Cosine, Ranked, Whitened
+from cse_core.methods import rankcse
 from cse_core.methods.rankcse import RankCSE
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import backbone_hash
+from cse_core.models.pretrained import ASSETS, encoder_hash
 from cse_core.run import Pretrained, Run
 from experiments import run as run_command
 from experiments.cli.user_inputs import read_encoder
-from experiments.run import build, build_all, make_plan
+from experiments.run import build, build_all, make_plan, say_settings
+from experiments.schema.recipes import simcse_run
+from experiments.schema.scales import SCALES, scale_for
 
 
 def parsed(*arguments: str) -> Any:
@@ -61,14 +67,14 @@ def test_a_corpus_of_ones_own_is_trained_on_by_all_runs_that_are_needed(texts: P
 
 def test_a_corpus_of_several_columns_is_for_methods_that_take_them(tmp_path: Path) -> None:
     path = tmp_path / "nli.csv"
-    path.write_text("sent0,sent1,hard_neg\n" + "".join(f'"{text}",yes,no\n' for text in sentences(20)))
+    path.write_text("sent0,sent1,hard_neg\n" + "".join(f'"{text}",yes,no\n' for text in sentences(80)))
     with pytest.raises(
         ValueError, match=r"method esimcse: expected sentences in one column, got sent0, sent1, hard_neg"
     ):
         built("esimcse", "--corpus", str(path))
     one = built("esimcse", "--corpus", str(path), "--columns", "sent0").corpus
     plain = path.with_suffix(".txt")
-    plain.write_text("\n".join(sentences(20)) + "\n")
+    plain.write_text("\n".join(sentences(80)) + "\n")
     assert one.identity == built("esimcse", "--corpus", str(plain)).corpus.identity
     with pytest.raises(ValueError, match="--columns sent0: requires --corpus"):
         built("esimcse", "--columns", "sent0")
@@ -86,10 +92,25 @@ def test_columns_of_pairs_are_named(tmp_path: Path) -> None:
         make_plan(parsed("simcse", "--pair-columns", "b", "c", "d"))
 
 
+def test_another_config_or_tokenizer_of_ones_own_backbone_is_another_run(tmp_path: Path) -> None:
+    mine = shutil.copytree(ASSETS / "wiki-tiny", tmp_path / "mine")
+    keys = [built("simcse", "--backbone", "wiki-tiny").key, built("simcse", "--backbone", str(mine)).key]
+    assert keys[0] == keys[1]  # known by its content
+    for file, name, value in (
+        ("config.json", "num_attention_heads", 4),
+        ("config.json", "hidden_act", "relu"),
+        ("tokenizer_config.json", "model_max_length", 7),
+    ):
+        content = json.loads((mine / file).read_text())
+        (mine / file).write_text(json.dumps(content | {name: value}))
+        keys.append(built("simcse", "--backbone", str(mine)).key)
+    assert len(set(keys)) == 4
+
+
 def test_a_backbone_of_ones_own_has_its_pooling_unless_another_is_given(tmp_path: Path) -> None:
     Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "mine")
     run = built("rankcse", "--backbone", str(tmp_path / "mine"))
-    assert run.backbone == Pretrained(str(tmp_path / "mine"), backbone_hash(tmp_path / "mine"))
+    assert run.backbone == Pretrained(str(tmp_path / "mine"), encoder_hash(tmp_path / "mine"))
     assert run.pooling == "mean"
     assert [nested.backbone for nested in run.nested()] == [run.backbone]
     assert run.learning_rate == built("rankcse").learning_rate
@@ -171,7 +192,8 @@ def test_ones_own_everything_is_trained_on_two_seeds_scored_and_logged(
     settings = ["--teachers", "wiki-mini:0.5", "wiki-tiny@whitened:0.5", "--batch-size", "50", "--eval-steps", "2"]
     run_command.main([*arguments, *settings, "--mlruns", str(mlruns)])
     said = capsys.readouterr().out
-    results = [json.loads(path.read_text()) for path in mlruns.glob("own/*/result.json")]
+    every = [json.loads(path.read_text()) for path in mlruns.glob("own/*/result.json")]
+    results = [result for result in every if result["method"] != "none"]
     assert sorted(result["seed"] for result in results) == [1, 2]
     (rule,) = {select for result in results for select in result["kept"]} - {"last"}
     scores = {
@@ -183,8 +205,137 @@ def test_ones_own_everything_is_trained_on_two_seeds_scored_and_logged(
     # The checkpoint was chosen on the very pairs that it is scored on here: both numbers are one.
     assert {result["seed"]: 100 * result["kept"][rule]["score"] for result in results} == pytest.approx(scores)
     shown = [*(scores[seed] for seed in (1, 2)), statistics.mean(scores.values()), statistics.stdev(scores.values())]
-    assert re.search(r"\s*│\s*".join([rule, *(f"{value:.2f}" for value in shown)]), said)
+    name = own_pairs.add(own)
+    plain = suite.evaluate(Encoder.from_pretrained("wiki-tiny", pooling="cls"), Cosine(), [name])
+    untrained = 100 * plain[name].metrics["spearman.all"]
+    assert re.search(r"\s*│\s*".join([rule, *(f"{value:.2f}" for value in (untrained, *shown))]), said)
+    assert f"{rule} selects the checkpoint by pairs that are scored too, in {rule} (60 of 60 pairs)" in said
     for result in results:
         assert f"checkpoint: {mlruns / 'own' / result['key'] / rule}" in said
         assert (mlruns / "own" / result["key"] / rule / "model.safetensors").is_file()
     assert "mlflow ui" in said
+
+
+def encoder(folder: Path, layers: int, width: int) -> str:
+    """Save a BERT of a size, with random weights and wiki-tiny's tokenizer."""
+    config = json.loads((ASSETS / "wiki-tiny" / "config.json").read_text())
+    size = {"num_hidden_layers": layers, "hidden_size": width, "num_attention_heads": 2, "intermediate_size": 2}
+    BertModel(BertConfig(**(config | size))).save_pretrained(folder)
+    for path in (ASSETS / "wiki-tiny").glob("*tok*"):
+        shutil.copy(path, folder)
+    for path in (ASSETS / "wiki-tiny").glob("vocab*"):
+        shutil.copy(path, folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("layers", "width", "like"),
+    [
+        (2, 128, ("small", "bert-base-uncased")),
+        (4, 128, ("small", "bert-base-uncased")),
+        (6, 768, ("paper", "bert-base-uncased")),
+        (12, 384, ("paper", "bert-base-uncased")),
+        (12, 768, ("paper", "bert-base-uncased")),
+        (24, 1024, ("paper", "bert-large-uncased")),
+        (48, 1600, ("paper", "bert-large-uncased")),
+    ],
+)
+def test_an_encoder_has_the_settings_of_the_nearest_one(layers: int, width: int, like: tuple[str, str]) -> None:
+    name, backbone = like
+    mine = Pretrained("mine", "0" * 64)
+    scale, place = scale_for(mine, layers, width, SCALES["small"].corpus)
+    assert place == backbone
+    expected = simcse_run(SCALES[name], backbone)
+    found = simcse_run(scale, place)
+    assert expected
+    assert found
+    same = ("learning_rate", "dropout", "batch_size", "warmup", "epochs")
+    assert [getattr(found, field) for field in same] == [getattr(expected, field) for field in same]
+    assert (found.backbone, found.corpus, found.precision) == (mine, SCALES["small"].corpus, "fp32")
+    assert found.eval_steps == 32  # eight dev scores on this corpus
+    long = simcse_run(scale_for(mine, 12, 768, SCALES["paper"].corpus)[0], "bert-base-uncased")
+    assert long
+    assert long.eval_steps == 125  # as published
+
+
+@pytest.mark.slow
+def test_a_deep_encoder_of_ones_own_is_trained_as_its_size_asks_unless_told_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = encoder(tmp_path / "deep", 12, 192)
+    run = built("rankcse", "--backbone", deep)
+    published = rankcse.PUBLISHED["list_net", "bert-base-uncased"]
+    assert (run.learning_rate, run.dropout) == (published.learning_rate, published.dropout) == (3e-5, 0.1)
+    assert {nested.learning_rate for nested in run.nested()} == {3e-5}  # SimCSE's, of the same encoder
+    say_settings(run, parsed("rankcse", "--backbone", deep))
+    line = "settings of BERT-base: learning rate 3e-05, dropout 0.1, because the encoder has 12 layers of 192"
+    assert line in capsys.readouterr().out
+    assert built("simcse", "--backbone", deep, "--learning-rate", "1e-4").learning_rate == 1e-4
+    small = ("--backbone", deep, "--scale", "small")
+    assert (built("simcse", *small).learning_rate, built("simcse", *small).dropout) == (3e-4, 0.3)
+    say_settings(built("simcse", *small), parsed("simcse", *small))
+    say_settings(built("simcse"), parsed("simcse"))
+    assert capsys.readouterr().out == ""
+    flat = encoder(tmp_path / "flat", 2, 64)
+    assert built("simcse", "--backbone", flat).learning_rate == 3e-4
+    say_settings(built("simcse", "--backbone", flat), parsed("simcse", "--backbone", flat))
+    assert "settings of scale small: learning rate 0.0003" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("method", ["rankcse", "rankencoder", "dclr", "l2pcsr", "mlm", "consert", "ct", "simcse"])
+def test_a_try_is_short_in_all_runs_that_it_needs(method: str) -> None:
+    run = built(method, "--max-steps", "20", "--corpus-lines", "512")
+    for each in (run, *run.required_checkpoints()):
+        assert each.max_steps == 20
+        assert each.corpus.lines <= 512
+        assert getattr(each.method, "corpus_size", 0) <= 512
+    assert built("simcse", "--corpus-lines", "512").corpus.name == built("simcse").corpus.name
+    taught = built("rankcse", "--max-steps", "20", "--teachers", "simcse", "wiki-mini")
+    assert [nested.max_steps for nested in taught.nested()] == [20]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("rankencoder",),
+            "--corpus-size: rankencoder ranks 10,000 sentences of the corpus, but {} has 200; "
+            "expected --corpus-size 200 or less, or a larger corpus",
+        ),
+        (("rankencoder", "--corpus-size", "201"), "--corpus-size: rankencoder ranks 201 sentences"),
+        (("rankencoder", "--corpus-size", "150", "--corpus-lines", "100"), "--corpus-size: rankencoder ranks 150"),
+        (("simcse", "--batch-size", "201"), "--batch-size: simcse takes 201 sentences at a time, but the corpus has"),
+        (
+            ("rankcse", "--corpus-lines", "60", "--batch-size", "50"),
+            "--batch-size: simcse, which it needs, takes 64 sentences at a time, but the corpus has 60",
+        ),
+        (
+            ("rankcse", "--rank", "listnet"),
+            "--rank must be one of list_net, list_mle, mse, got 'listnet' (did you mean l",
+        ),
+        (("simcse", "--pooling", "maen"), "got 'maen' (did you mean mean?)"),
+        (("simcse", "--optimizer", "adam"), "got 'adam' (did you mean adamw?)"),
+        (("compcse", "--compose", "avrage"), "got 'avrage' (did you mean average?)"),
+        (("rankencoder", "--base", "simcs"), "unknown method 'simcs' (did you mean simcse"),
+        (("mlm", "--inner", "rankcs"), "unknown method 'rankcs' (did you mean rankcse"),
+        (("dclr", "--complement", "simcs"), "unknown method 'simcs' (did you mean simcse"),
+    ],
+)
+def test_settings_that_can_not_work_are_refused_by_option_and_likely_value(
+    texts: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message.format(texts))):
+        built(*arguments, "--corpus", str(texts))
+
+
+def test_fewer_sentences_than_a_ranking_has_by_default_are_enough_if_the_option_says_so(texts: Path) -> None:
+    assert built("rankencoder", "--corpus", str(texts), "--corpus-size", "150").method.corpus_size == 150  # ty: ignore[missing-attribute]
+
+
+def test_help_shows_choices_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tyro.cli(run_command.options_for("rankcse"), args=["--help"])
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "--rank {list_net,list_mle,mse} (default: list_net)" in said
+    assert "--learning-rate FLOAT (default: 0.0003)" in said
+    assert "--scale {quickstart,small,minilm,small-1m,paper}" in said

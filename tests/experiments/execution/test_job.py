@@ -1,38 +1,254 @@
-"""A job in its own process, where a disk is full."""
+"""A stored score is given again only while all that made it is the same."""
 
-from dataclasses import replace
+import json
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from cse_core.evaluation.scorers import Cosine
-from cse_core.run import MAX_SEED
-from experiments.execution.job import ExecutionSettings, Job, Scoring, execute
+from cse_core.evaluation import suite
+from cse_core.evaluation.scorers import Cosine, Scorer, Whitened
+from cse_core.evaluation.tasks import STSTask
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import ASSETS
+from cse_core.run import Corpus, Pretrained
+from experiments.evaluate import Options
+from experiments.evaluate import main as evaluate
+from experiments.execution.job import ENVIRONMENT, ExecutionSettings, Job, Scoring, execute, load_encoder
 from experiments.results import csv_record
-from tests.support.full_disk import files_of_at_most
-from tests.support.training import TINY
+from experiments.results.run_arrays import read_pair_scores
+from experiments.results.run_result import RESULT
+from tests.support.training import TINY, few_dev_pairs
 
-RUN = replace(TINY, max_steps=2)
-
-
-def job(seed: int) -> Job:
-    return Job(replace(RUN, seed=seed), "own", "simcse", (Scoring("last", Cosine(), ("synthetic",)),))
+ROWS = 500
+SHORT = replace(TINY, epochs=1, max_steps=2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("save_seconds", "file"), [(0.0, "state.pt"), (1e9, "unfinished/last")])
-def test_training_on_a_full_disk_names_the_file_and_ends_when_there_is_room(
-    tmp_path: Path, save_seconds: float, file: str
-) -> None:
-    """PyTorch, which writes the state, and safetensors, which writes the weights, raise errors of their own."""
-    settings = ExecutionSettings(tmp_path, save_seconds=save_seconds)
-    with files_of_at_most(1_000_000), pytest.raises(OSError, match="MiB free on this file's disk") as caught:
-        execute(job(1), settings)
-    assert caught.value.filename == str(tmp_path / job(1).key / file)
-    assert execute(job(1), settings)["kept"]["last"]["step"] == 2
+def write_data(folder: Path, turn: int = 0) -> Path:
+    """Write SICK's trial set, with gold scores moved by some pairs."""
+    (folder / "STS").mkdir(parents=True, exist_ok=True)
+    (folder / "SICK").mkdir(exist_ok=True)
+    lines = [f"{i}\tA cat {i % 7} sat.\tA dog {i % 5} ran.\t{1 + (i + turn) % 400 / 100}\tNEUTRAL" for i in range(ROWS)]
+    (folder / "SICK/SICK_trial.txt").write_text("\n".join(["pair_ID\tA\tB\tscore\tjudgment", *lines]) + "\n")
+    return folder
 
 
-@pytest.mark.slow
-def test_the_largest_seed_is_in_the_record_as_it_is(tmp_path: Path) -> None:
-    csv_record.merge_lines("own", tmp_path, [execute(job(MAX_SEED), ExecutionSettings(tmp_path))])
-    assert set(csv_record.read_results("own", tmp_path)["seed"]) == {MAX_SEED}
+def score(
+    store: Path,
+    data: Path | None = None,
+    encoder: Any = Pretrained("wiki-tiny"),  # noqa: B008 - frozen
+    tasks: Sequence[str] = ("sickr_dev",),
+    scorer: Scorer = Cosine(),  # noqa: B008 - frozen
+    **how: Any,
+) -> dict[str, Any]:
+    select = "as is" if isinstance(encoder, Pretrained) else "last"
+    again = how.pop("again", False)
+    job = Job(encoder, "own", "mine", (Scoring(select, scorer, tuple(tasks)),))
+    return execute(job, ExecutionSettings(store, data, **how), again=again)
+
+
+def scores(result: Mapping[str, Any]) -> dict[str, float]:
+    return {f"{cell['task']} {cell['metric']}": cell["score"] for cell in result["cells"]}
+
+
+@pytest.fixture
+def quiet(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.WARNING)
+    return caplog
+
+
+class TestData:
+    @pytest.mark.slow
+    def test_other_data_gives_the_score_of_an_empty_store_and_says_why(
+        self, tmp_path: Path, cache: Path, quiet: pytest.LogCaptureFixture
+    ) -> None:
+        a, b = write_data(tmp_path / "a"), write_data(tmp_path / "b", turn=77)
+        first = score(tmp_path / "store", a)
+        quiet.clear()
+        assert scores(score(tmp_path / "store", a)) == scores(first)
+        assert not quiet.messages
+        second = score(tmp_path / "store", b)
+        assert scores(second) == scores(score(tmp_path / "empty", b)) != scores(first)
+        assert [text for text in quiet.messages if "SICK/SICK_trial.txt changed; scored again" in text]
+        assert second["data"] == score(tmp_path / "empty", b)["data"]
+        assert scores(score(tmp_path / "store", a)) == scores(first)  # and back
+        (a / "SICK/SICK_trial.txt").unlink()
+        assert scores(score(tmp_path / "store", a)) == scores(first)
+        assert "SICK/SICK_trial.txt can't be found, so it is not compared; kept" in quiet.messages[-1]
+
+    @pytest.mark.slow
+    def test_scores_of_the_same_file_that_are_not_asked_for_go_too_and_others_stay(
+        self, tmp_path: Path, cache: Path, quiet: pytest.LogCaptureFixture
+    ) -> None:
+        a, b, store = write_data(tmp_path / "a"), write_data(tmp_path / "b", turn=77), tmp_path / "store"
+        score(store, a, scorer=Cosine("mean"))
+        score(store, a, tasks=("synthetic_dev",))
+        result = score(store, b)
+        assert {(cell["task"], cell["scorer"]) for cell in result["cells"]} == {
+            ("synthetic_dev", "cosine"),
+            ("sickr_dev", "cosine"),
+        }
+        assert [text for text in quiet.messages if "sickr_dev by cosine mean, as is" in text and "removed" in text]
+        assert read_pair_scores(store / result["key"], "as is", "cosine mean") == {}
+        assert set(read_pair_scores(store / result["key"], "as is", "cosine")) == {"synthetic_dev", "sickr_dev"}
+
+    def test_files_of_splits_that_a_scorer_is_fitted_on_are_read_too(self) -> None:
+        from experiments.results.stored_scores import files_of
+
+        trial = {"SICK/SICK_trial.txt"}
+        whole = {*trial, "SICK/SICK_train.txt", "SICK/SICK_test_annotated.txt"}
+        assert files_of("sickr_dev", Cosine()) == trial
+        assert files_of("sickr_dev", Whitened(corpus=Corpus("synthetic", 9))) == trial
+        assert files_of("sickr_dev", Whitened()) == files_of("sickr_dev") == whole
+        for name in suite.TASKS:
+            assert files_of(name) >= files_of(name, Cosine())
+        assert files_of("trec_fast") == {"TREC/train_5500.label", "TREC/TREC_10.label"}
+        assert "STS/STSBenchmark/sts-train.csv" in files_of("sts12_disjoint")  # only read, to leave pairs out
+
+    @pytest.mark.slow
+    def test_evaluate_prints_and_records_the_new_score(
+        self, tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def call(data: Path, mlruns: Path, **how: Any) -> tuple[str, dict[str, float]]:
+            options = Options(encoder="wiki-tiny", tasks=("sickr_dev",), data=data, mlruns=mlruns, threads=1, **how)
+            evaluate(options)
+            lines = csv_record.read_results("own", mlruns / "own").to_dict("records")
+            return " ".join(capsys.readouterr().out.split()), scores({"cells": lines})
+
+        a, b = write_data(tmp_path / "a"), write_data(tmp_path / "b", turn=77)
+        said, first = call(a, tmp_path / "runs")
+        assert "from an earlier call" not in said
+        said, same = call(a, tmp_path / "runs")
+        assert same == first
+        assert "from an earlier call: sickr_dev; --again scores anew" in said
+        said, second = call(b, tmp_path / "runs")
+        assert "from an earlier call" not in said
+        expected = scores(score(tmp_path / "empty", b)).items()
+        assert second.items() <= expected
+        assert second != first
+        result = next((tmp_path / "runs/own").glob("*/result.json"))
+        wrong = json.loads(result.read_text())
+        wrong["cells"][0]["score"] = 0.25
+        result.write_text(json.dumps(wrong))
+        assert "from an earlier call" in call(b, tmp_path / "runs")[0]
+        said, third = call(b, tmp_path / "runs", again=True)
+        assert "from an earlier call" not in said
+        assert third == second
+
+
+class TestEvaluation:
+    @pytest.mark.slow
+    def test_another_version_is_scored_again_and_says_so(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: pytest.LogCaptureFixture
+    ) -> None:
+        with few_dev_pairs():
+            score(tmp_path, tasks=("synthetic_dev",))
+            monkeypatch.setattr(STSTask, "version", STSTask.version + 1)
+            for _ in range(2):
+                result = score(tmp_path, tasks=("synthetic_dev",))
+        told = [text for text in quiet.messages if "the evaluation has version" in text]
+        assert len(told) == 1
+        assert {cell["version"] for cell in result["cells"]} == {STSTask.version - 1, STSTask.version}
+
+    @pytest.mark.slow
+    def test_another_code_of_ones_own_scorer_is_scored_again(
+        self, tmp_path: Path, quiet: pytest.LogCaptureFixture
+    ) -> None:
+        @dataclass(frozen=True)
+        class Mine(Cosine):
+            def __str__(self) -> str:
+                return "my scorer"
+
+        with few_dev_pairs():
+            result = score(tmp_path, tasks=("synthetic_dev",), scorer=Mine())
+            (name,) = result["code"]
+            assert name == "scorer my scorer"
+            stored = tmp_path / result["key"] / RESULT
+            stored.write_text(json.dumps(result | {"code": {name: "0" * 64}}))
+            again = score(tmp_path, tasks=("synthetic_dev",), scorer=Mine())
+        assert again["code"] == result["code"]
+        assert any("the code of scorer my scorer changed; scored again" in text for text in quiet.messages)
+
+
+class TestWeights:
+    @pytest.mark.slow
+    def test_scores_of_weights_that_were_trained_again_are_never_beside_the_new_ones(
+        self, tmp_path: Path, quiet: pytest.LogCaptureFixture
+    ) -> None:
+        """Other threads move the bits; here a version of the trained weights that was tampered with does."""
+        store = tmp_path / "store"
+        with few_dev_pairs():
+            first = score(store, encoder=SHORT, tasks=("synthetic_dev",))
+            other = score(tmp_path / "other", encoder=SHORT, tasks=("phrases",))
+            for where in (RESULT, "history.json"):  # as if the earlier training had had other threads
+                path = store / SHORT.key / where
+                path.write_text(path.read_text().replace(first["kept"]["last"]["weights"], "0" * 64))
+            environment = store / SHORT.key / ENVIRONMENT
+            environment.write_text(environment.read_text().replace('"commit": "', '"commit": "other'))
+            shutil.rmtree(store / SHORT.key / "last")
+            result = score(store, encoder=SHORT, tasks=("phrases",))
+        assert {cell["task"] for cell in result["cells"]} == {"phrases"}
+        assert result["kept"] == other["kept"]
+        assert result["environment"] == other["environment"]  # of the training that the weights are from
+        assert any("synthetic_dev by cosine, last: the checkpoint has other weights" in t for t in quiet.messages)
+
+    @pytest.mark.slow
+    def test_equal_weights_keep_their_scores(self, tmp_path: Path) -> None:
+        with few_dev_pairs():
+            first = score(tmp_path, encoder=SHORT, tasks=("synthetic_dev",))
+            shutil.rmtree(tmp_path / SHORT.key / "last")
+            result = score(tmp_path, encoder=SHORT, tasks=("phrases",))
+        assert {cell["task"] for cell in result["cells"]} == {"synthetic_dev", "phrases"}
+        assert result["kept"] == first["kept"]
+
+    @pytest.mark.slow
+    def test_other_threads_train_other_weights_and_a_run_says_so(
+        self, tmp_path: Path, quiet: pytest.LogCaptureFixture
+    ) -> None:
+        with few_dev_pairs():
+            first = score(tmp_path, encoder=TINY, tasks=("synthetic_dev",))
+            shutil.rmtree(tmp_path / TINY.key / "last")
+            again = score(tmp_path, encoder=TINY, tasks=("phrases",), threads=2)
+        torch.set_num_threads(1)
+        assert f"run {TINY.key}: trained so far with threads=1, now 2" in "\n".join(quiet.messages)
+        same = again["kept"] == first["kept"]  # as on a machine with one core
+        assert again["environment"]["threads"] == ("1" if same else "2")
+        assert {cell["task"] for cell in again["cells"]} == ({"synthetic_dev", "phrases"} if same else {"phrases"})
+
+
+def test_saved_embeddings_are_of_one_device_and_number_of_threads(tmp_path: Path) -> None:
+    def content(threads: int) -> str:
+        execution = ExecutionSettings(tmp_path, threads=threads, cache=True)
+        return load_encoder(Pretrained("wiki-tiny"), "as is", execution).content
+
+    assert content(1) == content(1) != content(2)
+
+
+class TestPins:
+    @pytest.mark.slow
+    def test_another_encoder_under_the_name_is_refused_also_if_all_is_scored(self, tmp_path: Path) -> None:
+        mine = shutil.copytree(ASSETS / "wiki-tiny", tmp_path / "mine")
+        with few_dev_pairs():
+            score(tmp_path / "store", encoder=Pretrained(str(mine)), tasks=("synthetic_dev",))
+            encoder = Encoder.from_pretrained(mine)
+            with torch.no_grad():
+                next(encoder.backbone.parameters()).mul_(2)
+            encoder.save_pretrained(mine)
+            with pytest.raises(ValueError, match=r"mine has the content .*, but the first run that used it found"):
+                score(tmp_path / "store", encoder=Pretrained(str(mine)), tasks=("synthetic_dev",))
+
+    @pytest.mark.slow
+    def test_another_corpus_of_a_scorer_is_refused_also_if_all_is_scored(self, tmp_path: Path) -> None:
+        path = tmp_path / "texts.txt"
+        path.write_text("".join(f"A cat {i} sat.\n" for i in range(40)))
+        by = Whitened(pooling="cls", dims=2, corpus=Corpus(str(path), 40))
+        with few_dev_pairs():
+            score(tmp_path / "store", tasks=("synthetic_dev",), scorer=by)
+            path.write_text("".join(f"A dog {i} ran.\n" for i in range(40)))
+            with pytest.raises(ValueError, match=r"texts\.txt, first 40 lines has the content .*, but the first run"):
+                score(tmp_path / "store", tasks=("synthetic_dev",), scorer=by)

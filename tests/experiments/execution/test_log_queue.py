@@ -127,10 +127,43 @@ def test_a_start_records_what_a_killed_driver_left_in_the_store(tmp_path: Path) 
     assert (tmp_path / "results.csv").read_bytes() == before  # the earlier line stays
 
 
+def test_a_study_of_ones_own_and_the_project_never_read_each_others_results_into_a_record(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    leave(store, "projects")
+    leave(store, "mine", file="/somewhere/mine.py")
+    for file, expected in (("", "projects"), ("/somewhere/mine.py", "mine")):
+        record_results(store, tmp_path / expected, file)
+        assert keys(tmp_path / expected) == {expected}
+    record_results(store, tmp_path / "other", "/somewhere/other.py")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_run_that_disagrees_with_its_recorded_lines_is_refused_and_they_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trained again for another task, it has other weights than those that were recorded."""
+    leave(tmp_path / "store", "a")
+    record_results(tmp_path / "store", tmp_path)
+    before = (tmp_path / "results.csv").read_bytes()
+    changed = result("a")["cells"][0] | {"score": 0.9}  # ty: ignore
+    more = changed | {"task": "sts13"}
+    (tmp_path / "store/a/result.json").write_text(json.dumps(result("a", cells=[changed, more])))
+    book = Logbook(Server(tmp_path), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book.add("a")
+    assert "disagree, nothing was written; put the recorded run's folder into the store" in book.refused["a"]
+    assert "score is 0.5 here and 0.9 there" in book.refused["a"]
+    assert (tmp_path / "results.csv").read_bytes() == before
+    leave(tmp_path / "store", "b")
+    record_results(tmp_path / "store", tmp_path)  # the next start
+    assert keys(tmp_path) == {"a", "b"}
+    assert "sts13" not in (tmp_path / "results.csv").read_text()
+    assert "warning: run a is not recorded" in capsys.readouterr().out
+
+
 def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(tmp_path: Path) -> None:
     server = Server(tmp_path)
     book = kept(server, tmp_path)
-    follow = SweepCallback(book, SimpleNamespace(end=lambda key: None))  # ty: ignore[invalid-argument-type]
+    follow = SweepCallback(book, SimpleNamespace(end=lambda key, failed=False: None))  # ty: ignore[invalid-argument-type]
     leave(tmp_path, "half")
     for key, scored in (("half", True), ("none", False)):
         outcome = {"failed": "why", "scored": scored}

@@ -61,6 +61,8 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     assert f"failed: raises s42 ({runs['raises'].key}): RuntimeError: set to fail" in said
     assert f"failed: nan s42 ({runs['nan'].key}): DivergedError: run {runs['nan'].key}: loss is nan at step 6" in said
     assert f"failed: after s42 ({runs['after'].key}): not started: it needs run {runs['raises'].key}" in said
+    assert "2 done, 3 failed, 0 pending" in said
+    assert "2 of 5 runs done, 3 failed" in said
     kept = {runs["well"].key, runs["lost"].key}
     assert set(csv_record.read_results("tiny", mlruns)["key"]) == kept
     # The run whose process was killed once resumed in another one, to the same bits as SimCSE undisturbed.
@@ -75,6 +77,19 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     assert again.returncode == 1
     assert "5 runs, 2 done, 3 to do" in again.stdout
     assert finished_at(mlruns) == before
+
+
+def test_what_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None:
+    """The studies' evaluation sets, which the data folder lacks, and a teacher that is nowhere."""
+    (tmp_path / "data").mkdir()
+    mlruns = tmp_path / "mlruns"
+    done = sweep(mlruns, "lacking", "--data", str(tmp_path / "data"))
+    assert done.returncode == 1
+    first, *lines = done.stderr.splitlines()
+    assert first == "error: nothing was started: not all that the runs read is there"
+    assert [line.split()[0] for line in lines] == ["backbone", "stsb:"]
+    assert "nobody/nothing" in lines[0]
+    assert not list((mlruns / "store").glob("*"))
 
 
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])

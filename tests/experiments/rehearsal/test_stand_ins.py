@@ -7,7 +7,7 @@ import torch
 from transformers import AutoConfig
 
 from cse_core.models.loading import load
-from cse_core.models.pretrained import backbone_hash
+from cse_core.models.pretrained import encoder_hash
 from cse_core.run import Corpus
 from experiments.execution.gpu_memory import shape
 from experiments.rehearsal.stand_ins import GENERATORS, PUBLISHED_SHAPES, StandIn, make_stand_ins, shapes
@@ -64,8 +64,8 @@ def test_they_are_the_same_wherever_they_are_made_and_differ_from_each_other(mad
     torch.manual_seed(5)
     make_stand_ins(tmp_path, CORPUS, reversed(TINY))
     assert torch.equal(torch.rand(2), expected)  # the caller's random state is as before
-    hashes = {shape.name: backbone_hash(tmp_path / shape.name) for shape in TINY}
-    assert hashes == {shape.name: backbone_hash(made / shape.name) for shape in TINY}
+    hashes = {shape.name: encoder_hash(tmp_path / shape.name) for shape in TINY}
+    assert hashes == {shape.name: encoder_hash(made / shape.name) for shape in TINY}
     assert len(set(hashes.values())) == len(TINY)
 
 

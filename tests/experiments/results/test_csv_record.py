@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.results import csv_record
+from experiments.results.csv_table import DisagreementError, Table
 from experiments.results.manifest import ChangedFileError, Manifest
 
 
@@ -108,7 +109,8 @@ def contents(folder: Path) -> dict[str, str]:
 
 def test_another_machines_record_adds_what_is_new_and_changes_nothing(tmp_path: Path) -> None:
     mine = of_a_machine(tmp_path / "mine", "both", "mine", score=0.1)
-    theirs = of_a_machine(tmp_path / "theirs", "both", "theirs", score=0.2)
+    theirs = of_a_machine(tmp_path / "theirs", "theirs", score=0.2)
+    theirs = of_a_machine(theirs, "both", score=0.100002)  # as much as the kind of processor moves a score
     new = csv_record.merge_folder(theirs, mine)
     assert new == {
         "runs.csv": 1,
@@ -125,6 +127,51 @@ def test_another_machines_record_adds_what_is_new_and_changes_nothing(tmp_path: 
     before = contents(mine)
     assert set(csv_record.merge_folder(theirs, mine).values()) == {0}
     assert contents(mine) == before
+
+
+@pytest.mark.parametrize("cells", [1, 30])
+def test_records_that_disagree_are_not_merged_and_the_lines_are_named(tmp_path: Path, cells: int) -> None:
+    keys = [f"run{i}" for i in range(cells)]
+    mine, theirs = (
+        of_a_machine(tmp_path / name, *keys, score=score) for name, score in (("mine", 0.1), ("theirs", 0.2))
+    )
+    of_a_machine(theirs, "new", score=0.2)
+    before = contents(mine)
+    with pytest.raises(DisagreementError) as caught:
+        csv_record.merge_folder(theirs, mine)
+    said = str(caught.value).splitlines()
+    assert said[0].startswith(f"{mine} and {theirs} disagree, nothing was written; find out which is right, and remove")
+    first = line(key="run0")
+    cell = " ".join(str(first[name]) for name in csv_record.CELL)
+    assert said[1] == f"  results.csv, {cell}: score is 0.1 here and 0.2 there"
+    if cells == 1:
+        assert said[2:] == ["  curves.csv, run0 loss 1: value is 0.1 here and 0.2 there"]
+    else:
+        assert (len(said), said[-1]) == (22, "  and 40 more")
+    assert contents(mine) == before
+
+
+@pytest.mark.parametrize(
+    ("table", "changed"),
+    [
+        (csv_record.PAIRS_TABLE, {"difference": 0.3}),
+        (csv_record.SEARCHES_TABLE, {"score": 0.3}),
+        (csv_record.SEARCHES_TABLE, {"score": None}),
+        (csv_record.RESULTS_TABLE, {"pairs": 7}),
+        (csv_record.RUNS_TABLE, {"seed": 7}),
+    ],
+)
+def test_every_file_can_disagree_in_what_came_out(tmp_path: Path, table: Table, changed: dict[str, Any]) -> None:
+    filled: dict[type, Any] = {str: "a", int: 1, float: 0.1}
+    same = {name: filled[kind] for name, kind in table.columns.items()}
+    table.merge(tmp_path, pd.DataFrame([same]))
+    apart = {"commit": "other", "device": "other", "seconds": 9.0}
+    unlike = {name: value for name, value in apart.items() if name in table.columns}
+    assert table.disagreements(tmp_path, pd.DataFrame([same | unlike])) == []
+    (found,) = table.disagreements(tmp_path, pd.DataFrame([same | changed]))
+    assert found.startswith(f"{table.name}, a")
+    assert f": {next(iter(changed))} is " in found
+    assert table.disagreements(tmp_path, pd.DataFrame([same | changed | {table.identity[0]: "b"}])) == []
 
 
 @pytest.mark.parametrize("broken", ["searches.csv", "results.csv", "runs.csv"])

@@ -158,7 +158,7 @@ def ended(search: Search, place: ExecutionSettings, **result: object) -> SearchC
     """A trial that came to its end with such a result."""
     tracker = SimpleNamespace(mlruns=place.store.parent, log=lambda folder: logged.append(folder.name))
     logged: list[str] = []
-    watch = SearchCallback(search, Logbook(tracker, place), SimpleNamespace(end=lambda key: None))  # ty: ignore
+    watch = SearchCallback(search, Logbook(tracker, place), SimpleNamespace(end=lambda key, failed=False: None))  # ty: ignore
     settings = {"learning_rate": 3e-4, "student_temperature": 0.025}
     for job in search.jobs(settings)[: int(str(result["ended"]))]:
         leave(place.store, job.key, studies=[])

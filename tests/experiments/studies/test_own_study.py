@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 from cse_core.methods import METHODS
+from experiments.execution.job import describe
+from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
 from experiments.schema.scales import SCALES
 from experiments.storage.record_folders import MLRUNS, folder_of
@@ -54,6 +56,13 @@ def test_a_file_is_a_study_at_any_scale_and_its_methods_are_known(tmp_path: Path
         assert len({key for row in study.rows for key in row.keys().values()}) == 10
     assert METHODS["both-ways"].__name__ == "BothWays"
     assert own_study.loaded_files() == (str(path),)
+
+
+def test_its_jobs_say_whose_they_are_and_the_projects_are_nobodys(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    mine, theirs = (jobs_of(choose_studies([name], "small")) for name in (str(path), "rankcse-table4"))
+    assert {job.file for job in mine.values()} == {describe(job)["file"] for job in mine.values()} == {str(path)}
+    assert {job.file for job in theirs.values()} == {""}
 
 
 def test_files_beside_it_are_for_the_workers_too(tmp_path: Path) -> None:

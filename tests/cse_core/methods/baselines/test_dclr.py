@@ -250,6 +250,27 @@ def test_noise_depends_only_on_the_steps_generator(encoder: Encoder) -> None:
         loss_of(replace(method, noise_times=0.1), encoder)
 
 
+class Cone:
+    """A source of vectors whose cosines are all near 0.9, each with any other."""
+
+    def vectors(self, *_: Any, **__: Any) -> Tensor:
+        return 0.33 * drawn(1500, 400, seed=0) / 20 + torch.eye(400)[0]
+
+    sample = vectors
+
+
+def test_a_threshold_below_most_cosines_warns_and_names_one_that_leaves_out_a_tenth() -> None:
+    method = DCLR(complement=Pretrained("a"), threshold=0.5)
+    (warning,) = method.targets(Cone()).warnings
+    assert "dclr leaves out 100% of all negatives" in warning
+    suggested = float(warning.split("; one of ")[1].split()[0])
+    vectors = Cone().vectors()
+    shares = [(instance_weights(vectors, vectors, t) == 0).double().mean().item() for t in (suggested, 0.5)]
+    assert shares == [pytest.approx(0.1, abs=0.03), pytest.approx(1, abs=1e-3)]
+    assert replace(method, threshold=suggested).targets(Cone()).warnings == ()
+    assert replace(method, threshold=2.0).targets(Cone()).warnings == ()
+
+
 BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 32), batch_size=8)
 
 
@@ -267,6 +288,15 @@ def test_a_killed_run_resumes_with_the_same_bits_and_trains_no_complement(tmp_pa
         "head.0.weight",
         "head.0.bias",
     ]
+
+
+@pytest.mark.slow
+def test_a_run_that_leaves_out_most_negatives_says_so(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
+    run = replace(BASE, method=DCLR(complement=Pretrained("wiki-tiny"), threshold=-0.9), max_steps=1)
+    history = train(run, tmp_path)
+    (warning,) = history.warnings
+    assert "dclr leaves out" in warning
+    assert warning in caplog.text
 
 
 def test_complement_and_start_are_read_by_the_same_rule() -> None:

@@ -1,0 +1,104 @@
+"""Encoders of others: folders that only sentence-transformers itself can apply, and any object with its `encode`."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cse_core.models.encoder import Encoder
+from cse_core.models.loading import check_tokenizer, check_weights, read_config
+from cse_core.models.pretrained import CONFIG, resolve
+from cse_core.models.sentence_transformers_format import MODEL_TYPES, Description, describe, read_json
+
+
+@runtime_checkable
+class HasEncode(Protocol):
+    """A model whose `encode` returns a vector a sentence, as an array or a tensor: sentence-transformers' models."""
+
+    def encode(self, sentences: Any, /) -> Any:
+        """Return the vectors of a list of sentences."""
+        ...
+
+
+class ForeignEncoder:
+    """Another library's model as a SentenceEncoder: its vectors in fp32 on the CPU."""
+
+    def __init__(self, model: HasEncode, name: str = "") -> None:
+        self.model, self.name = model, name or type(model).__name__
+
+    def tokenise(self, sentences: Sequence[str]) -> Sequence[str] | Sequence[list[int]]:
+        """Return ids by the tokenizer of a sentence-transformers model, by which texts are equal; else the texts."""
+        from transformers import PreTrainedTokenizerBase  # lazy: slow import
+
+        tokenizer, limit = getattr(self.model, "tokenizer", None), getattr(self.model, "max_seq_length", None)
+        if not isinstance(tokenizer, PreTrainedTokenizerBase):
+            return sentences
+        return tokenizer(list(sentences), truncation=limit is not None, max_length=limit, verbose=False)["input_ids"]
+
+    def encode(
+        self, sentences: Sequence[str], *, progress: Callable[[int], object] | None = None
+    ) -> Float[Tensor, "n d"]:
+        """Return the model's vectors; CachedEncoder checks that there is one a sentence."""
+        vectors = self.model.encode(list(sentences))
+        tensor = vectors.detach() if isinstance(vectors, Tensor) else torch.from_numpy(np.asarray(vectors))
+        if not tensor.is_floating_point():
+            raise ValueError(
+                f"{self.name}: encode returned {str(tensor.dtype).removeprefix('torch.')}, expected floating-point "
+                "vectors: bits and other codes have no cosine (with sentence-transformers, precision='float32')"
+            )
+        if progress:
+            progress(len(tensor))
+        return tensor.float().cpu()
+
+
+def open_encoder(name_or_path: str | Path, device: str | torch.device = "cpu") -> Encoder | ForeignEncoder:
+    """Return the encoder of a folder or name, to be scored: as an Encoder if that gives what the folder asks for.
+
+    Else sentence-transformers opens it and its own `encode` is called: other modules than a Transformer, Pooling and
+    Normalize, other poolings, a default prompt, and families that `MODEL_TYPES` lacks.
+    """
+    folder = resolve(str(name_or_path))
+    about = describe(folder)
+    if about.is_ours and read_json(folder / about.transformer / CONFIG).get("model_type") in MODEL_TYPES:
+        return Encoder.from_pretrained(name_or_path).to(device)
+    return ForeignEncoder(_open_by_sentence_transformers(folder, about, device), str(name_or_path))
+
+
+def _open_by_sentence_transformers(folder: Path, about: Description, device: str | torch.device) -> Any:
+    from sentence_transformers import SentenceTransformer  # lazy: slow import
+
+    path = folder / about.transformer
+    if (path / CONFIG).is_file():
+        read_config(path)
+    try:
+        model = SentenceTransformer(
+            str(folder),
+            device=str(device),
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs={"dtype": torch.float32},
+        )
+    except Exception as error:  # its modules raise errors of many kinds
+        first = str(error).partition("\n")[0]
+        raise ValueError(f"{folder}: sentence-transformers can't open it: {first}") from error
+    if (backbone := model.transformers_model) is not None:
+        _check_transformer(path, backbone, model.tokenizer)
+    for name, value in model.named_parameters():
+        if not bool(value.isfinite().all()):
+            raise ValueError(f"{folder}: {name} holds numbers that are not finite; copy or fetch the folder again")
+    return model.eval()
+
+
+def _check_transformer(path: Path, backbone: Any, tokenizer: Any) -> None:
+    """Refuse random weights in place of missing ones, and a tokenizer of another model."""
+    _, info = type(backbone).from_pretrained(  # on the device "meta" nothing but names and shapes is read
+        path, config=backbone.config, device_map="meta", output_loading_info=True, local_files_only=True
+    )
+    # Modules read states of tokens: a pooling layer that the file lacks is random, and unused.
+    info["missing_keys"] = [name for name in info["missing_keys"] if not name.startswith("pooler.")]
+    check_weights(path, info, backbone)
+    check_tokenizer(path, tokenizer, backbone)

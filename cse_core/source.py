@@ -1,0 +1,111 @@
+"""Identify classes from outside this project by their code, as their version may stay the same when it changes."""
+
+import ast
+import hashlib
+import inspect
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec, resolve_name
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+PROJECT = (
+    "cse_core",
+    "experiments",
+    "analysis",
+)  # whose classes have a version that is raised with any change of a score
+INSTALLED = {"site-packages", "dist-packages"}
+
+
+@cache
+def class_name(kind: type) -> Any:
+    """Return what names a class in a key: its name or, if it isn't this project's, also its module and its code.
+
+    The code is the file of the class, and those that it imports, without this project, installed packages and Python's
+    library. A class that was typed in, such as in a notebook, has no file: its code is that of its methods.
+    """
+    if _is_projects(kind.__module__):
+        return kind.__name__
+    bases = [base for base in kind.__mro__ if _is_projects(base.__module__)]
+    versions = sorted(f"{base.__module__}.{base.__qualname__} {vars(base).get('version', 0)}" for base in bases)
+    files: dict[str, Path] = {}
+    typed: list[str] = []
+    for other in kind.__mro__:
+        path = _path_of(other.__module__)
+        if path is None and other is not object and other not in bases:
+            typed += _typed_code(other)
+        elif other is kind or _is_users(path):
+            _add_files(other.__module__, files)
+    code = [f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for name, path in sorted(files.items())]
+    digest = hashlib.sha256("\n".join([*versions, *code, *typed]).encode()).hexdigest()
+    return {"module": kind.__module__, "class": kind.__qualname__, "code": digest}
+
+
+def _is_projects(module: str) -> bool:
+    return module.partition(".")[0] in PROJECT
+
+
+def _path_of(module: str) -> Path | None:
+    """Return a module's file, or the folder of a package that is only a folder; None if it has neither.
+
+    Nothing is imported for it but the packages that it is in.
+    """
+    if module in sys.modules:
+        origin, folders = (getattr(sys.modules[module], name, None) for name in ("__file__", "__path__"))
+    else:
+        try:
+            spec = find_spec(module)
+        except (ImportError, ValueError):
+            return None
+        origin = spec.origin if spec and spec.has_location else None
+        folders = spec.submodule_search_locations if spec else None
+    path = origin or next(iter(folders or ()), None)
+    return Path(path) if path and Path(path).exists() else None
+
+
+def _is_users(path: Path | None) -> bool:
+    """Whether a path is neither of an installed package nor of Python's library."""
+    return bool(path) and not INSTALLED & {*path.parts} and not path.is_relative_to(sysconfig.get_path("stdlib"))
+
+
+def _add_files(module: str, files: dict[str, Path]) -> None:
+    """Add the file of a module, by name, and those of the user's modules that it imports, also inside functions."""
+    path = _path_of(module)
+    if module in files or path is None or not path.is_file():
+        return
+    files[module] = path
+    if path.suffix != ".py":
+        return
+    package = module if path.stem == "__init__" else module.rpartition(".")[0]
+    for name in _imports(ast.parse(path.read_bytes()), package):
+        if not _is_projects(name) and _is_users(_path_of(name.partition(".")[0])) and _is_users(_path_of(name)):
+            _add_files(name, files)
+
+
+def _imports(tree: ast.Module, package: str) -> Iterator[str]:
+    """Yield the names of all that may be a module in a file's imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            named = "." * node.level + (node.module or "")
+            module = resolve_name(named, package) if node.level else named
+            yield from (module, *(f"{module}.{alias.name}" for alias in node.names))
+
+
+def _typed_code(kind: type) -> Iterator[str]:
+    """Yield the code of the methods of a class without a file, and its plain values."""
+    for name, value in sorted(vars(kind).items()):
+        function = getattr(value, "__func__", getattr(value, "fget", value))
+        if inspect.isfunction(function):
+            yield f"{name} {_instructions(function.__code__)}"
+        elif isinstance(value, str | int | float | tuple) and not name.startswith("__"):
+            yield f"{name} {value!r}"
+
+
+def _instructions(code: CodeType) -> str:
+    constants = [_instructions(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"

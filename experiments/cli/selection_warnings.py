@@ -1,0 +1,42 @@
+"""Say before training what makes a selected checkpoint's score mean less: few dev scores, pairs that are scored too."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cse_core.data.senteval import pairs
+from cse_core.evaluation.sts_subsets import unordered_pairs
+from cse_core.evaluation.suite import find_task
+from cse_core.evaluation.tasks import RankingTask, STSTask
+from cse_core.run import Run
+from cse_core.training.selection import dev_sets
+
+FEWEST = 3  # dev scores, of which a best one can be chosen
+
+
+def selection_warnings(run: Run, rule: str, tasks: Sequence[str], data: Path | None) -> Iterator[str]:
+    """Yield a warning of fewer than three dev scores, and one of tasks with pairs of the dev sets."""
+    sets = dev_sets(rule)
+    if not sets:
+        return
+    steps = run.epochs * (run.corpus.lines // run.batch_size)
+    steps = min(steps, run.max_steps or steps)
+    if (scores := max(1, steps // run.eval_steps)) < FEWEST:
+        every = max(1, steps // 10)
+        more = f"; --eval-steps {every} gives {steps // every}" if steps >= FEWEST else ""
+        yield f"{rule} selects among {scores} dev score{'s' if scores > 1 else ''} of about {steps} steps{more}"
+    seen = {pair for name in sets for pair in unordered_pairs(pairs(name, data))}
+    shared = {name: [pair in seen for pair in _scored_pairs(name, data)] for name in tasks}
+    named = [f"{name} ({sum(found):,} of {len(found):,} pairs)" for name, found in shared.items() if any(found)]
+    if named:
+        yield (
+            f"{rule} selects the checkpoint by pairs that are scored too, in {', '.join(named)}; "
+            "sts_disjoint leaves out those of STS-B"
+        )
+
+
+def _scored_pairs(task: str, data: Path | None) -> list[frozenset[str]]:
+    """Return the pairs of a task that scores all pairs of its sets; none of any other."""
+    found = find_task(task)
+    if not isinstance(found, STSTask | RankingTask) or (isinstance(found, STSTask) and found.subset):
+        return []
+    return [pair for name in found.pair_sets for pair in unordered_pairs(pairs(name, data))]

@@ -1,0 +1,154 @@
+"""A method from outside the project is known by its code, and the project's own by name and version."""
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cse_core.methods import METHODS
+from cse_core.methods.mlm import MLM
+from cse_core.methods.simcse import SimCSE
+from cse_core.run import Corpus, Pretrained, Run
+from cse_core.source import class_name
+
+BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100))
+METHOD = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cse_core.methods.simcse import SimCSE as Base
+
+
+@dataclass(frozen=True, kw_only=True)
+class {name}(Base):
+    name: ClassVar[str] = "{name}"
+    version: ClassVar[int] = 1
+
+    def loss(self, encode, batch, modules, targets):
+        return {loss}
+"""
+Load = Callable[..., Any]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Load]:
+    """Return a function that writes files, imports the first of them anew, and returns its class."""
+    before = set(sys.modules)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+    def written(name: str = "Mine", **files: str) -> Any:
+        for each in set(sys.modules) - before:
+            del sys.modules[each]
+        for module, text in files.items():
+            (tmp_path / f"{module}.py").write_text(text)
+        importlib.invalidate_caches()
+        return getattr(importlib.import_module(next(iter(files))), name)
+
+    yield written
+    for each in set(sys.modules) - before:
+        del sys.modules[each]
+
+
+def code(loss: str = "1", name: str = "Mine") -> str:
+    return METHOD.format(name=name, loss=loss)
+
+
+def key(kind: Any) -> str:
+    return replace(BASE, method=kind()).key
+
+
+def test_the_projects_methods_are_named_as_ever() -> None:
+    assert all(class_name(kind) == kind.__name__ for kind in METHODS.values())
+
+
+def test_another_code_under_the_same_class_and_version_is_another_run(load: Load) -> None:
+    first, second, again = (key(load(my_own_method=code(loss))) for loss in ("1", "2", "1"))
+    assert first == again != second
+
+
+def test_the_same_class_in_another_module_is_another_run(load: Load) -> None:
+    assert key(load(my_own_method=code())) != key(load(my_other_method=code()))
+
+
+def test_two_classes_of_one_file_are_two_runs(load: Load) -> None:
+    both = code() + code(name="Other")
+    assert key(load(my_own_method=both)) != key(load("Other", my_own_method=both))
+
+
+def test_a_class_of_the_name_of_a_built_in_one_is_another_run(load: Load) -> None:
+    theirs = load("SimCSE", my_own_method=code(name="SimCSE"))
+    assert theirs.__name__ == SimCSE.__name__
+    assert key(theirs) != BASE.key
+    inside = replace(BASE, method=MLM(inner=theirs()))
+    assert inside.key != replace(BASE, method=MLM(inner=SimCSE())).key
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["from my_helper import LOSS", "import my_helper", "def f():\n    import my_helper", "from my_base import Helped"],
+)
+def test_what_the_file_imports_from_beside_it_counts(line: str, load: Load) -> None:
+    base = {"my_base": "import my_helper\n\nclass Helped:\n    pass\n"}
+    keys = [
+        key(load(my_own_method=f"{line}\n{code()}", my_helper=f"LOSS = {number}\n", **base)) for number in (1, 2, 1)
+    ]
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_a_base_class_from_another_file_counts(load: Load) -> None:
+    mine = code().replace("from cse_core.methods.simcse import SimCSE as Base", "from my_base import Shared as Base")
+    keys = [key(load(my_own_method=mine, my_base=code(loss, "Shared"))) for loss in ("1", "2", "1")]
+    assert keys[0] == keys[2] != keys[1]
+
+
+@pytest.mark.parametrize("is_only_a_folder", [False, True])
+def test_packages_with_relative_imports_are_followed(is_only_a_folder: bool, tmp_path: Path, load: Load) -> None:
+    (tmp_path / "my_package").mkdir()
+    if not is_only_a_folder:
+        (tmp_path / "my_package/__init__.py").touch()
+    (tmp_path / "my_package/mine.py").write_text(f"from .losses import LOSS\n{code()}")
+    keys = []
+    for number in (1, 2):
+        (tmp_path / "my_package/losses.py").write_text(f"LOSS = {number}\n")
+        keys.append(key(load(entry=f"from my_package.mine import Mine\n# {number}\n")))
+    assert len(set(keys)) == 2
+    assert key(load(entry="from my_package.mine import Mine\n")) == keys[1]  # a file that only imports it doesn't count
+
+
+def test_a_new_version_of_the_class_it_is_derived_from_is_another_run(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = key(load(my_own_method=code()))
+    monkeypatch.setattr(SimCSE, "version", SimCSE.version + 1)
+    assert key(load(my_own_method=code())) != before
+
+
+def test_other_files_and_the_folder_do_not_count(tmp_path: Path, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key(load(my_own_method=code()))
+    assert key(load(my_own_method=code(), my_notes="X = 1\n")) == before
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "my_own_method.py").rename(tmp_path / "moved/my_own_method.py")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "moved"), *sys.path])
+    assert key(load(my_notes="from my_own_method import Mine\n")) == before
+
+
+@pytest.mark.slow
+def test_a_class_that_was_typed_in_is_known_by_its_methods() -> None:
+    """As in a notebook, whose classes have no file."""
+    about = """
+from cse_core.run import Corpus, Pretrained, Run
+print(Run(method=Mine(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 100)).key)
+"""
+    keys = [
+        subprocess.run(
+            [sys.executable, "-c", code(loss) + about], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for loss in ("1", "2", "1")
+    ]
+    assert keys[0] == keys[2] != keys[1]

@@ -1,0 +1,46 @@
+"""What makes a selected checkpoint's score mean less is said before training."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cse_core.data import own_pairs
+from cse_core.data.synthetic import pairs
+from cse_core.run import Corpus
+from experiments.cli.selection_warnings import selection_warnings
+from tests.support.plans import BASE
+
+pytestmark = pytest.mark.slow  # the synthetic pairs are made once
+RUN = replace(BASE, corpus=Corpus("synthetic", 640), batch_size=64, eval_steps=2)  # ten steps
+
+
+def write(path: Path, rows: list[tuple[str, str]]) -> str:
+    path.write_text("".join(f"{first}\t{second}\t{i}\n" for i, (first, second) in enumerate(rows)))
+    return own_pairs.add(path)
+
+
+def test_pairs_that_select_and_are_scored_are_counted_in_either_order_and_spelling(tmp_path: Path) -> None:
+    rows = [(first, second) for _, first, second, _ in pairs("dev")[:40]]
+    dev = write(tmp_path / "dev.tsv", rows[:20])
+    swapped = [(second.upper(), f"{first}!") for first, second in rows[15:18]]
+    task = write(tmp_path / "task.tsv", [*swapped, *rows[20:30]])
+    apart = write(tmp_path / "apart.tsv", rows[30:])
+    (warning,) = selection_warnings(RUN, dev, (task, apart), None)
+    assert f"{dev} selects the checkpoint by pairs that are scored too, in {task} (3 of 13 pairs)" in warning
+    assert apart not in warning
+    assert list(selection_warnings(RUN, dev, (apart,), None)) == []
+    assert list(selection_warnings(RUN, "last", (task,), None)) == []
+
+
+def test_a_choice_among_fewer_than_three_is_warned_of() -> None:
+    def said(**changes: int) -> list[str]:
+        return list(selection_warnings(replace(RUN, **changes), "synthetic_dev", ("synthetic",), None))
+
+    assert said(eval_steps=3) == []
+    assert said(eval_steps=4) == ["synthetic_dev selects among 2 dev scores of about 10 steps; --eval-steps 1 gives 10"]
+    (one,) = said(eval_steps=125)  # the last step's
+    assert one.startswith("synthetic_dev selects among 1 dev score of about 10 steps")
+    assert said(eval_steps=125, epochs=50) == []
+    (cut,) = said(max_steps=2)
+    assert cut == "synthetic_dev selects among 1 dev score of about 2 steps"

@@ -1,0 +1,68 @@
+"""Before a sweep starts: what is missing is refused, but for checkpoints that are only scored."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cse_core.run import Corpus, Pretrained
+from experiments.execution.job import ExecutionSettings
+from experiments.execution.plan import Plan, jobs_of, make_plan
+from experiments.execution.sweep_setup import check_room, look_for_inputs, require_inputs
+from experiments.schema.study import Row, pretrained_key
+from experiments.storage import needed_inputs
+from tests.support.plans import BASE, row, study, weights
+
+GONE = Pretrained("nobody/nothing")
+TINY = Pretrained("wiki-tiny")
+SMALL = replace(BASE, corpus=Corpus("synthetic", 100))
+LOST = replace(BASE, corpus=Corpus("lost", 100))
+
+
+def planned(tmp_path: Path, *rows: Row) -> Plan:
+    return make_plan(jobs_of([study(*rows, columns=("synthetic",))]), {}, tmp_path)
+
+
+def released(label: str, encoder: Pretrained) -> Row:
+    return Row(label=label, encoder=encoder, select="as is")
+
+
+def synthetic_row(label: str, run: object) -> Row:
+    return row(label, run, select="synthetic_dev")  # ty: ignore[invalid-argument-type]
+
+
+def test_a_checkpoint_that_is_nowhere_costs_its_own_row_alone(tmp_path: Path) -> None:
+    work = planned(tmp_path, released("gone", GONE), released("there", TINY))
+    lost = look_for_inputs(work, tmp_path)
+    assert lost.keys() == {pretrained_key(GONE)}
+    assert lost[pretrained_key(GONE)].startswith("FileNotFoundError: backbone 'nobody/nothing': neither embedded")
+    assert look_for_inputs(planned(tmp_path, released("there", TINY)), tmp_path) == {}
+
+
+def test_if_nothing_can_run_or_a_run_can_not_it_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nobody/nothing"):
+        look_for_inputs(planned(tmp_path, released("gone", GONE)), tmp_path)
+    work = planned(tmp_path, released("gone", GONE), released("there", TINY), synthetic_row("lost", LOST))
+    with pytest.raises(FileNotFoundError, match=r"(?s)nothing was started.*nobody/nothing.*corpus lost: no such file"):
+        look_for_inputs(work, tmp_path)
+    with pytest.raises(FileNotFoundError, match="corpus lost"):
+        require_inputs(work.pending, work.untrained, tmp_path)
+
+
+def test_what_is_trained_already_needs_only_what_its_scoring_reads(tmp_path: Path) -> None:
+    for run in synthetic_row("lost", LOST).runs():
+        weights(tmp_path, run, "synthetic_dev")
+    work = planned(tmp_path, synthetic_row("lost", LOST))
+    assert work.pending
+    assert not work.untrained
+    assert look_for_inputs(work, tmp_path) == {}
+
+
+def test_runs_that_the_disk_has_no_room_for_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, execution = planned(tmp_path, synthetic_row("small", SMALL)), ExecutionSettings(tmp_path)
+    check_room(work.pending, work.untrained, execution, 1)
+    monkeypatch.setattr(needed_inputs.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
+    with pytest.raises(OSError, match="make room"):
+        check_room(work.pending, work.untrained, execution, 1)
+    check_room(work.pending, frozenset(), execution, 1)  # nothing to train
+    check_room(work.pending, work.untrained, replace(execution, shared="file:///x"), 1)
