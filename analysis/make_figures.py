@@ -18,6 +18,7 @@ from analysis.report.search_tables import searches_with_trials
 from analysis.verdicts.claims import judge_claims
 from analysis.verdicts.method_gains import method_gains
 from analysis.verdicts.other_claims import planned_verdicts
+from cse_core.data.atomic_write import full_disk_named
 from experiments.cli.command import run_command
 from experiments.results import csv_record, manifest
 from experiments.results.manifest import Manifest
@@ -64,11 +65,16 @@ def draw(drawn: FigureData) -> "Figure | None":
 def save(figure: "Figure", stem: Path) -> list[Path]:
     """Save the figure as PNG and SVG, with the same bytes each time."""
     import matplotlib.pyplot as plt  # lazy: slow import
+    from matplotlib.text import Text  # lazy: slow import
 
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(stem.name + suffix) for suffix in (".png", ".svg")]
-    figure.savefig(paths[0], metadata={"Software": None})
-    figure.savefig(paths[1], metadata={"Date": None})
+    for text in figure.findobj(Text):
+        if "mathdefault" not in text.get_text():  # of an axis's numbers
+            text.set_parse_math("$" not in text.get_text())  # a label is no formula
+    with full_disk_named(stem):
+        figure.savefig(paths[0], metadata={"Software": None})
+        figure.savefig(paths[1], metadata={"Date": None})
     plt.close(figure)
     return paths
 

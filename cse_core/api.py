@@ -139,8 +139,8 @@ def make_batch(
 def export(encoder: Encoder, folder: str | Path, *, run: Run | None = None, scores: Scores | None = None) -> Path:
     """Save an encoder with a model card, ready to push to a hub, and return the folder.
 
-    The card has the run's settings and the scores that are given: what `evaluate` returned for this encoder. Files of
-    other names in the folder stay, such as a clone's .git; those that say how an encoder is pooled are replaced.
+    The card has the run's settings and the scores that are given: what `evaluate` returned for this encoder. Every
+    file in the folder that a loader would read is replaced, when the new ones are whole; others, as of .git, stay.
     """
     settings = run.settings() | {"key": run.key} if run else {}
     return save_with_card(encoder, Path(folder), settings, scores or {})

@@ -1,20 +1,29 @@
 """The README.md of an exported encoder: how to open it, what it was trained with, what it scored."""
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from cse_core.data.atomic_write import full_disk_named, sync
 from cse_core.evaluation.suite import TASKS
 from cse_core.evaluation.tasks import STSTask, TransferTask
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import ASSETS, NGRAM_FILES, POOLING_FILE
+from cse_core.models.pretrained import ASSETS
+from cse_core.training.checkpoint import MANIFEST
 
 CARD = "README.md"
-OTHER_POOLING_FILES = ("modules.json", "1_Pooling/config.json", *NGRAM_FILES)
+# Files by which a loader would read another encoder than the exported one.
+READ_BY_LOADERS = (
+    *("config.json", "*_config.json", "config_*.json", "encoder.json", "modules.json", "model*.safetensors*"),
+    *("pytorch_model*", "tf_model*", "flax_model*", "adapter_*", "onnx", "openvino", "tokenizer*", "*_tokens*.json"),
+    *("*vocab.*", "merges.txt", "bpe.codes", "spiece.model", "sentencepiece*.model", "*.spm", "spm.model"),
+    "chat_template*",
+)
+MODULE = re.compile(r"\d+_[A-Za-z]+")  # the folder of a sentence-transformers module
 Scores = Mapping[str, Mapping[str, float]]  # task -> metric -> value, as `evaluate` returns them
 KINDS = {STSTask: "semantic-similarity", TransferTask: "text-classification"}  # the hub's names; else OTHER
 OTHER = "sentence-similarity"
@@ -66,16 +75,57 @@ print(cosine_matrix(vectors, vectors))
 
 
 def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object], scores: Scores) -> Path:
-    """Save an encoder and its card to a folder, in place of files of the same names, and return the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".export-", dir=folder) as temporary:
+    """Save an encoder and its card to a folder and return the folder, in place of every file that a loader would read.
+
+    The new files are written apart and moved to their places when all are whole; if that fails, the old ones are moved
+    back. Other files, such as a clone's .git, stay.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder}: expected a new folder, or that of an earlier export; this is a file")
+    if (folder / MANIFEST).exists():
+        raise FileExistsError(f"{folder}: holds the checkpoint of a run, which would be lost; export to another folder")
+    folder.resolve().parent.mkdir(parents=True, exist_ok=True)
+    near = folder if folder.is_dir() else folder.resolve().parent  # on the same disk
+    with TemporaryDirectory(prefix=".export-", dir=near) as temporary, full_disk_named(folder):
         part = Path(temporary) / "encoder"
         encoder.save_pretrained(part)
-        (part / CARD).write_text(model_card(encoder, folder.resolve().name, settings, scores))
-        for name in (POOLING_FILE, *OTHER_POOLING_FILES):  # of another pooling they would speak of this encoder too
-            (folder / name).unlink(missing_ok=True)
-        shutil.copytree(part, folder, dirs_exist_ok=True)
+        (part / CARD).write_text(model_card(encoder, folder.resolve().name, settings, scores), encoding="utf-8")
+        for path in part.rglob("*"):
+            sync(path)
+        _swap(part, folder, Path(temporary) / "old")
     return folder
+
+
+def _swap(part: Path, folder: Path, old: Path) -> None:
+    """Move the files in `part` to `folder`, and those that they replace to `old`; after an error, move all back."""
+    folder.mkdir(exist_ok=True)
+    old.mkdir()
+    moves = [(path, old / path.name) for path in folder.iterdir() if _is_replaced(path, part)]
+    moves += [(path, folder / path.name) for path in part.iterdir()]
+    done: list[tuple[Path, Path]] = []
+    try:
+        for source, target in moves:
+            source.rename(target)
+            done.append((source, target))
+    except BaseException:
+        for source, target in reversed(done):
+            target.rename(source)
+        raise
+    sync(folder)
+
+
+def _is_replaced(path: Path, part: Path) -> bool:
+    """Whether the export in `part` has a file or folder of this name, or a loader would read this one with it."""
+    if (part / path.name).exists() or _is_read_by_loaders(path):
+        return True
+    if not path.is_dir() or not MODULE.fullmatch(path.name):
+        return False
+    files = [file for file in path.rglob("*") if file.is_file()]
+    return not files or any(map(_is_read_by_loaders, files))  # a Normalize module has no files
+
+
+def _is_read_by_loaders(path: Path) -> bool:
+    return any(fnmatch(path.name, pattern) for pattern in READ_BY_LOADERS)
 
 
 def model_card(encoder: Encoder, name: str, settings: Mapping[str, object], scores: Scores) -> str:

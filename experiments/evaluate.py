@@ -24,7 +24,7 @@ from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from experiments.cli.command import run_command
-from experiments.cli.console import console
+from experiments.cli.console import console, plain_columns
 from experiments.cli.options import Words, at_least
 from experiments.cli.user_inputs import read_corpus, read_encoder
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
@@ -78,7 +78,7 @@ class Bars:
     """A progress bar for each step of the scoring."""
 
     def __init__(self) -> None:
-        self.progress = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console)
+        self.progress = Progress(*plain_columns(), MofNCompleteColumn(), console=console)
         self.tasks: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, of: int) -> None:

@@ -26,7 +26,7 @@ class Options:
     checkpoint: tyro.conf.Positional[Path]
     """The folder of a checkpoint: mlruns/store/<key>/<selection rule>, or mlruns/own/<key>/<selection rule>."""
     folder: tyro.conf.Positional[Path]
-    """The new folder, named as the encoder is to be called."""
+    """The new folder, named as the encoder is to be called, or that of an earlier export, which is replaced."""
 
 
 def main(options: Options) -> None:

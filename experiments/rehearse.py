@@ -144,7 +144,7 @@ def main(options: Options) -> int:
             continue
         line = rehearse_row(row, line, execution, kill=not options.studies, compare=row.name in options.compare)
         add_line(line, options.table)
-        console.print(f"{i + 1} of {len(rows)}: {summary(line)}", highlight=False, markup=False)
+        console.print(f"{i + 1} of {len(rows)}: {summary(line)}", highlight=False)
         failed += bool(line.failed)
         if not options.keep:
             later = {job.key for other in rows[i + 1 :] for job in (other.job, *needed_jobs(other))}

@@ -72,19 +72,16 @@ def _nothing_of(options: Options) -> ValueError:
 def print_traces(options: Options, traces: Traces) -> None:
     """Print what there is of the runs, and the rows that use them."""
     for folder, size in traces.folders.items():
-        console.print(f"folder {folder}: {size / MIB:.1f} MiB", highlight=False, markup=False)
+        console.print(f"folder {folder}: {size / MIB:.1f} MiB", highlight=False)
     for path, count in traces.lines.items():
-        console.print(f"{count} line{'s' if count > 1 else ''} of {path}", highlight=False, markup=False)
+        console.print(f"{count} line{'s' if count > 1 else ''} of {path}", highlight=False)
     for folder, names in traces.arrays.items():
-        console.print(
-            f"{len(names)} file{'s' if len(names) > 1 else ''} of arrays in {folder / 'figure_data'}",
-            highlight=False,
-            markup=False,
-        )
+        count = f"{len(names)} file{'s' if len(names) > 1 else ''}"
+        console.print(f"{count} of arrays in {folder / 'figure_data'}", highlight=False)
     for run_id in traces.tracked:
-        console.print(f"run {run_id} in MLflow", highlight=False, markup=False)
+        console.print(f"run {run_id} in MLflow", highlight=False)
     for line in users_of(options.keys):
-        console.print(line, highlight=False, markup=False)
+        console.print(line, highlight=False)
 
 
 def users_of(keys: tuple[str, ...]) -> list[str]:
@@ -119,7 +116,6 @@ def _print_rest(options: Options, traces: Traces) -> int:
         f"MLflow can't be reached, and may still have it ({redact_credentials(traces.unreachable)}); "
         f"when it is back, finish with the same command: {command}",
         style="red",
-        markup=False,
     )
     return 1
 

@@ -30,7 +30,7 @@ from cse_core.training.run_state import finished_history
 from cse_core.training.selection import SELECTION, dev_sets
 from experiments.cli.command import run_command
 from experiments.cli.console import Bar, console
-from experiments.cli.options import at_least, check_device, flag
+from experiments.cli.options import at_least, check_device, flag, seeds_in_range
 from experiments.cli.run_options import CommonOptions, choices_of, options_for
 from experiments.cli.selection_warnings import selection_warnings
 from experiments.cli.user_inputs import (
@@ -248,7 +248,7 @@ def build_all(name: str, options: Any) -> list[Run]:
     run = build(name, options)
     seeds = dict.fromkeys(options.seeds or (run.seed,))
     for seed in seeds:
-        at_least(0, seed=seed)
+        seeds_in_range(seed=seed)
     return [replace(run, seed=seed) for seed in seeds]
 
 

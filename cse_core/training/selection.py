@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cse_core.data import own_pairs
+from cse_core.data.atomic_write import full_disk_named
 from cse_core.data.senteval import pairs
 from cse_core.lookup import unknown
 from cse_core.models.encoder import Encoder
@@ -53,8 +54,9 @@ def snapshot_steps(rules: Sequence[str], steps: int) -> dict[str, int]:
 def export(encoder: Encoder, folder: Path, *, key: str, step: int) -> Manifest:
     """Save the encoder of a step in place of what the folder held; the folder is named after its rule."""
     part = folder.with_name(f".{folder.name}.part")
-    encoder.save_pretrained(part)
-    manifest = write_manifest(part, key=key, rule=folder.name, step=step)
+    with full_disk_named(folder):
+        encoder.save_pretrained(part)
+        manifest = write_manifest(part, key=key, rule=folder.name, step=step)
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)
     return manifest

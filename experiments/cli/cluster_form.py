@@ -98,19 +98,19 @@ def sweep_words(options: Any) -> list[str]:
 def print_form(form: ClusterForm, pending: int, at_once: int) -> None:
     """Print what starts where, what is copied, what the user types, and what is missing before that works."""
     sketch = ": a sketch, which no such cluster has run" if SKETCH in form.path.name else ""
-    console.print(f"cluster {form.path}, {form.kind}{sketch}", highlight=False, markup=False)
+    console.print(f"cluster {form.path}, {form.kind}{sketch}", highlight=False)
     for number, command in enumerate(form.user_commands, 1):
-        console.print(f"  {number}. you type: {command}", highlight=False, markup=False)
+        console.print(f"  {number}. you type: {command}", highlight=False)
     if form.copied:
-        console.print(f"  copied to every machine: {', '.join(form.copied)}", highlight=False, markup=False)
+        console.print(f"  copied to every machine: {', '.join(form.copied)}", highlight=False)
     for each in form.machines:
-        console.print(f"  {each.role}: {each.where}{_size(each)}", highlight=False, markup=False)
+        console.print(f"  {each.role}: {each.where}{_size(each)}", highlight=False)
         for command in each.commands:
-            console.print(f"     {command}", highlight=False, markup=False)
+            console.print(f"     {command}", highlight=False)
     many = f"at most {at_once} at a time" if at_once else "as many at a time as the machines have GPUs or cores"
     console.print(f"  runs: {pending} to do, {many}", highlight=False)
     for problem in form.not_ready:
-        console.print(f"  not ready: {problem}", style="yellow", highlight=False, markup=False)
+        console.print(f"  not ready: {problem}", style="yellow", highlight=False)
 
 
 def _size(machines: Machines) -> str:

@@ -2,10 +2,13 @@
 
 import gc
 import os
+import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
+from cse_core.data.atomic_write import full_disk_error
 from experiments.storage.credentials import redact_credentials
 
 INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
@@ -21,11 +24,14 @@ def run_command(command: Callable[[], int | None], errors: tuple[type[Exception]
         sys.stdout.flush()
     except BrokenPipeError as error:
         sys.exit(_broken_pipe(error))
-    except errors as error:
-        sys.exit(f"error: {redact_credentials(error)}")
     except KeyboardInterrupt:
         print(RESUME, file=sys.stderr)
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        full = full_disk_error(error, _fullest_folder())
+        if not full and not isinstance(error, errors):
+            raise
+        sys.exit(f"error: {redact_credentials(full or error)}")
     sys.exit(status)
 
 
@@ -37,3 +43,9 @@ def _broken_pipe(error: BrokenPipeError) -> int | str:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discard what is left to write
         return 1
     return f"error: {redact_credentials(error)}"
+
+
+def _fullest_folder() -> Path:
+    """Return the current folder or that of temporary files, whichever has less space."""
+    folders = [Path(), Path(os.environ.get("TMPDIR", "/tmp"))]  # gettempdir fails where no disk has room
+    return min((folder for folder in folders if folder.is_dir()), key=lambda folder: shutil.disk_usage(folder).free)

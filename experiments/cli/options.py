@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import torch
 from tyro.constructors import PrimitiveConstructorSpec
 
+from cse_core.run import MAX_SEED
+
 DEVICES = ("cpu", "cuda")
 
 
@@ -41,6 +43,14 @@ def at_least(least: float, **options: float | None) -> None:
     for name, value in options.items():
         if value is not None and not least <= value < math.inf:
             raise ValueError(f"{flag(name)}: expected a number of at least {least:g}, got {value:g}")
+
+
+def seeds_in_range(**options: int | None) -> None:
+    """Refuse seeds that the record can't hold; None is an option that was not given."""
+    at_least(0, **options)
+    for name, value in options.items():
+        if value is not None and value > MAX_SEED:
+            raise ValueError(f"{flag(name)}: expected a number of at most {MAX_SEED}, got {value}")
 
 
 def above_zero(**options: float | None) -> None:

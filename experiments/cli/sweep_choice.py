@@ -17,7 +17,7 @@ def print_choice(studies: Sequence[Study], asked: Options, options: Options) -> 
         console.print(f"a study of your own: its record, tables and figures are in {options.mlruns}")
     rows = [row for study in studies for row in study.rows]
     if asked.rows or asked.backbones:
-        console.print(f"rows: {'; '.join(dict.fromkeys(row.label for row in rows))}", highlight=False, markup=False)
+        console.print(f"rows: {'; '.join(dict.fromkeys(row.label for row in rows))}", highlight=False)
     if asked.seeds:
         seeds = dict.fromkeys(" ".join(map(str, row.seeds)) for row in rows if row.seeds)
         console.print(f"seeds: {'; '.join(seeds)}", highlight=False)
@@ -40,4 +40,4 @@ def print_nothing_to_do(keys: Collection[str], asked: Options, options: Options)
     console.print(f"nothing to do: {many} in the record, {options.mlruns}")
     if not asked.fresh:
         command = shlex.join(["python", "experiments/sweep.py", *sweep_words(replace(asked, fresh=True))])
-        console.print(f"to train here anyway: {command}", highlight=False, markup=False)
+        console.print(f"to train here anyway: {command}", highlight=False)

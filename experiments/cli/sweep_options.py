@@ -6,11 +6,12 @@ from pathlib import Path
 
 import tyro
 
-from experiments.cli.options import Numbers, Words, above_zero, at_least, check_device, flag, whole_gpus
+from experiments.cli.options import Numbers, Words, above_zero, at_least, check_device, flag, seeds_in_range, whole_gpus
 from experiments.schema.study_parts import Parts
 from experiments.storage.record_folders import FRESH, MLRUNS, RESULTS_OF_OWN, TRIAL, folder_of, is_own_study
 from experiments.storage.retries import SHARE_SECONDS
 
+MOST_SEEDS = 10_000  # of each row
 ONE_OF = ("audit", "rerun", "search", "plan")  # what to do in place of running studies
 BELONGS_TO = {
     "audit_seed": "audit",
@@ -162,8 +163,16 @@ def check(options: Options) -> None:
     at_least(1, trials=options.trials)
     above_zero(minutes=options.minutes)
     at_least(1, max_steps=options.max_steps, corpus_lines=options.corpus_lines)
+    if len(options.seeds) == 1:
+        at_least(1, seeds=options.seeds[0])
+        if options.seeds[0] > MOST_SEEDS:
+            raise ValueError(
+                f"--seeds: one number is how many seeds, expected at most {MOST_SEEDS:,}, got {options.seeds[0]}; "
+                "write a single seed twice"
+            )
     for seed in options.seeds:
-        at_least(1 if len(options.seeds) == 1 else 0, seeds=seed)
+        seeds_in_range(seeds=seed)
+    seeds_in_range(audit_seed=options.audit_seed)
     if (options.parts != Parts() or options.fresh) and (options.search or options.audit or options.rerun):
         raise ValueError(
             "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh: expected no "

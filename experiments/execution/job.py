@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from cse_core.data.atomic_write import atomic_write
+from cse_core.data.atomic_write import atomic_write, full_disk_named
 from cse_core.evaluation import suite
 from cse_core.models.embedding_cache import CachedEncoder, Progress
 from cse_core.run import Pretrained, Run
@@ -115,7 +115,7 @@ def execute(
     """
     execution.store.mkdir(parents=True, exist_ok=True)
     # A worker that outlives its killed driver may still work on this run; the lock is free when that worker ends.
-    with FileLock(execution.store / f"{job.key}.lock"):
+    with full_disk_named(execution.store / job.key), FileLock(execution.store / f"{job.key}.lock"):
         try:
             return _execute(job, execution, on_step, progress, again)
         finally:

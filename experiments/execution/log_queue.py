@@ -145,5 +145,4 @@ def say_not_logged(runs: int, error: object) -> None:
         f"warning: {count} not in MLflow ({redact_credentials(error)}). Their scores are saved; "
         "re-run the same command to log them.",
         style="yellow",
-        markup=False,
     )

@@ -201,7 +201,7 @@ def _make_outputs(names: Sequence[str], study: Study, mlruns: Path) -> None:
     verdicts = table.read_text(encoding="utf-8").partition("\n## Verdicts\n")[2]
     for line in verdicts.splitlines():
         if line.startswith("- "):
-            console.print(f"verdict: {line.removeprefix('- ').replace('**', '')}", markup=False)
+            console.print(f"verdict: {line.removeprefix('- ').replace('**', '')}")
     console.print(f"table: {table}")
     figures = csv_record.outputs(mlruns) / "figures" / scale
     for figure in sorted(figures.glob(f"{study.name}*.png")):

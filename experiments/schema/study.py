@@ -1,6 +1,7 @@
 """Define studies, each one table or figure, and scales, the sizes at which studies run."""
 
 import csv
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, cached_property
@@ -20,6 +21,7 @@ BY_TRANSFER = "transfer_dev"  # selects the snapshot of a run that is best on th
 BY_TEST = "sts_test"  # selects the snapshot that is best on the test sets: what MoCoSE's code does, as a control
 SNAPSHOTS = ("quarter_1", "quarter_2", "quarter_3", "last")
 ARRAY_VIEWS = ("ridges", "spaces", "heat", "neighbours", "densities")  # figures that draw arrays, not only scores
+NAME = re.compile(r"\w[\w.-]{0,99}")
 RUN_FIELDS = {f.name for f in fields(Run)}
 PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
 
@@ -27,6 +29,15 @@ PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
 def is_transfer(task: str) -> bool:
     """Whether a task is a transfer task, in either of SentEval's settings."""
     return task.removesuffix("_fast") in TRANSFER
+
+
+def check_name(kind: str, name: str) -> None:
+    """Refuse the name of a study or scale that is no name of a file or folder."""
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"{kind} {name!r}: expected a name of at most 100 letters, digits, '-', '_' and '.', without '-' or '.' "
+            "first; files and folders get this name"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +60,9 @@ class Scale:
     backbone_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     width: int | None = None  # of embeddings, where it differs from the papers'
     notes: str = ""
+
+    def __post_init__(self) -> None:
+        check_name("scale", self.name)
 
     def run(self, recipe: Recipe, backbone: str, **fields: Any) -> Run | None:
         """Return the recipe's run at this scale with the first seed; None if the scale lacks the backbone.
@@ -246,6 +260,7 @@ class Study:
     file: str = ""  # of a study of one's own, whose runs enter no other record
 
     def __post_init__(self) -> None:
+        check_name("study", self.name)
         labels = [row.label for row in self.rows]
         twice = sorted({label for label in labels if labels.count(label) > 1})
         unknown = {c.better for c in self.comparisons} | {c.worse for c in self.comparisons}

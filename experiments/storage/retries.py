@@ -1,12 +1,12 @@
 """Retry operations while storage or a server is unreachable."""
 
-import errno
 import logging
 from collections.abc import Callable
 from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from cse_core.data.atomic_write import NO_ROOM
 from experiments.storage.credentials import redact_credentials
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def retry(operation: Callable[[], T]) -> T:
 
 def is_temporary(error: BaseException) -> bool:
     """Return whether an error may be gone when storage can be reached again."""
-    return isinstance(error, OSError) and not isinstance(error, PERMANENT) and error.errno != errno.ENOSPC
+    return isinstance(error, OSError) and not isinstance(error, PERMANENT) and error.errno not in NO_ROOM
 
 
 def _warn(state: RetryCallState) -> None:

@@ -141,3 +141,15 @@ def test_without_names_figures_and_the_reports_curves_are_drawn():
     found = make_figures.studies_to_draw(catalogue.choose_studies(["all"], "small"))
     assert {study.name for study in found if study.view == "table"} == {"rankcse-table4"}
     assert {study.view for study in found} == {"table", "examples", *VIEWS}
+
+
+def test_a_label_is_no_formula_and_an_axis_keeps_its_powers(tmp_path: Path) -> None:
+    label = "costs $1_{ or $2 [a]"
+    figure, axes = plt.subplots()
+    axes.plot([1, 1000], [1, 1000], label=label)
+    axes.set(title=label, xlabel=label, yscale="log")
+    axes.set_xticks([1, 1000], [label, "b"])
+    axes.legend()
+    drawn = make_figures.save(figure, tmp_path / "figure")[1].read_text()
+    assert drawn.count(f"<!-- {label} -->") == 4
+    assert "mathdefault{10" in drawn

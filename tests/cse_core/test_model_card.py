@@ -1,5 +1,6 @@
 """The model card of an exported encoder, as the hub's own reader and other libraries see the folder."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from sentence_transformers import SentenceTransformer
 from cse_core import Corpus, Encoder, Pretrained, Run, SimCSE, export
 from cse_core.model_card import model_card
 from cse_core.models.pretrained import encoder_hash
+from cse_core.training.checkpoint import write_manifest
+from tests.support.full_disk import files_of_at_most
 
 SCORES = {"stsb": {"spearman.all": 0.7654321, "pearson.all": 0.5}, "trec": {"acc": 0.25}, "my_set": {"kendall": 0.125}}
 
@@ -85,3 +88,122 @@ def test_no_path_of_this_machine_is_in_a_card(tmp_path: Path) -> None:
     assert "| backbone | princeton-nlp/unsup-simcse |" in hub
     nested = {"teachers": f"simcse {tmp_path}/teacher seed 1 (0123); weight=0.5"}
     assert "| teachers | simcse teacher seed 1 (0123); weight=0.5 |" in model_card(encoder, "x", nested, {})
+
+
+OF_LOADERS = {  # what an earlier export, or another model's clone, may have left
+    "special_tokens_map.json": json.dumps({"cls_token": "the", "sep_token": "of", "pad_token": "[MASK]"}),
+    "added_tokens.json": json.dumps({"cat": 7}),
+    "vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ncat\n",
+    "vocab.json": "{}",
+    "merges.txt": "#version: 0.2\n",
+    "tokenizer.model": "x",
+    "spiece.model": "x",
+    "sentence_bert_config.json": json.dumps({"max_seq_length": 3, "do_lower_case": False}),
+    "config_sentence_transformers.json": json.dumps({"prompts": {"p": "query: "}, "default_prompt_name": "p"}),
+    "modules.json": json.dumps(
+        [
+            {"idx": 0, "name": "0", "path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        ]
+    ),
+    "0_Transformer/config.json": "{}",
+    "1_Pooling/config.json": json.dumps({"word_embedding_dimension": 1, "pooling_mode_max_tokens": True}),
+    "1_CNN/cnn_config.json": "{}",
+    "2_Dense/model.safetensors": "x",
+    "encoder.json": json.dumps({"pooling": "top2_mean", "template": ""}),
+    "pytorch_model.bin": "x",
+    "model-00001-of-00002.safetensors": "x",
+    "model.safetensors.index.json": json.dumps({"metadata": {}, "weight_map": {}}),
+    "adapter_config.json": json.dumps({"peft_type": "LORA"}),
+    "onnx/model.onnx": "x",
+}
+OF_PEOPLE = {
+    ".git/HEAD": "ref: refs/heads/main\n",
+    ".gitattributes": "*.safetensors filter=lfs\n",
+    "LICENSE": "MIT\n",
+    "notes/config.json": "{}",
+    "2_Results/table.csv": "a\n",
+    "plot.png": "x",
+}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def plant(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "first_last_mean"])
+@pytest.mark.slow
+def test_only_what_is_exported_now_is_left_for_a_loader(pooling: str, tmp_path: Path) -> None:
+    encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
+    plant(tmp_path / "same", OF_LOADERS | OF_PEOPLE)
+    (tmp_path / "same" / "2_Normalize").mkdir()
+    (tmp_path / "new").mkdir()
+    fresh = content(export(encoder, tmp_path / "new" / "same", scores=SCORES))
+    assert content(export(encoder, tmp_path / "same", scores=SCORES)) == fresh | {
+        name: text.encode() for name, text in OF_PEOPLE.items()
+    }
+    assert not (tmp_path / "same" / "2_Normalize").exists()
+    again = Encoder.from_pretrained(tmp_path / "same")
+    assert torch.allclose(again.encode(["a cat"]), encoder.encode(["a cat"]), atol=1e-5, rtol=0)
+
+
+@pytest.mark.slow
+def test_an_export_without_room_names_the_folder_and_leaves_the_earlier_one(tmp_path: Path) -> None:
+    folder = export(Encoder.from_pretrained("wiki-tiny", pooling="mean"), tmp_path / "mine", scores=SCORES)
+    plant(folder, OF_PEOPLE)
+    before = content(folder)
+    for target in (folder, tmp_path / "other"):
+        with files_of_at_most(1_000_000), pytest.raises(OSError) as caught:
+            export(Encoder.from_pretrained("wiki-tiny"), target)
+        assert caught.value.filename == str(target)
+        assert "MiB free" in str(caught.value)
+    assert content(folder) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.slow
+def test_an_export_that_fails_between_two_files_moves_all_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = export(Encoder.from_pretrained("wiki-tiny", pooling="mean"), tmp_path / "mine", scores=SCORES)
+    plant(folder, OF_LOADERS | OF_PEOPLE)
+    before, real = content(folder), Path.rename
+    encoder = Encoder.from_pretrained("wiki-tiny")
+    failed = 0
+    for moves in range(0, 40, 3):
+        done: list[Path] = []
+
+        def rename(path: Path, target: Path, moves: int = moves, done: list[Path] = done) -> Path:
+            done.append(path)
+            if len(done) == moves + 1:
+                raise KeyboardInterrupt
+            return real(path, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", rename)
+            try:
+                export(encoder, folder)
+            except KeyboardInterrupt:
+                failed += 1
+                assert content(folder) == before
+            else:
+                break
+    assert failed > 5
+    assert Encoder.from_pretrained(folder).pooling == "cls"
+
+
+def test_a_runs_checkpoint_and_a_file_are_no_places_for_an_export(tmp_path: Path) -> None:
+    encoder = Encoder.from_pretrained("wiki-tiny")
+    encoder.save_pretrained(tmp_path / "last")
+    write_manifest(tmp_path / "last", key="0123", rule="last", step=1)
+    (tmp_path / "file").write_text("mine")
+    before = content(tmp_path)
+    with pytest.raises(FileExistsError, match=r"last: holds the checkpoint of a run, .* export to another folder"):
+        export(encoder, tmp_path / "last")
+    with pytest.raises(FileExistsError, match=r"file: expected a new folder, .* this is a file"):
+        export(encoder, tmp_path / "file")
+    assert content(tmp_path) == before

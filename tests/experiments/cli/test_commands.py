@@ -57,6 +57,11 @@ def test_options_reach_the_method_and_the_run() -> None:
         (("simcse", "--scale", "huge"), "unknown scale 'huge'; known: quickstart, small"),
         (("simcse", "--backbone", "roberta-base"), "scale small has no backbone 'roberta-base'; known: bert-base-unc"),
         (("rankcse", "--variant", "mine"), "variant must be one of paper, released_code, got 'mine'"),
+        (
+            ("simcse", "--seed", "9223372036854775808"),
+            "seed must be in 0 to 9223372036854775807, got 922337203685477580",
+        ),
+        (("simcse", "--seed", "-1"), "seed must be in 0 to 9223372036854775807, got -1"),
         (("simcse", "--pooling", "max"), "pooling must be one of cls, mean"),
     ],
 )

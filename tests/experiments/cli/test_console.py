@@ -2,13 +2,17 @@
 
 import io
 import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
 
 from experiments.cli import console as module
 from experiments.cli.console import Bar
 
+OF_RICH = ("get_default_columns", "from_markup", "rich.console", "from rich import")
 NAMES = {"a": "SimCSE s42", "b": "ListNet s1", "c": "ListNet s2"}
 
 
@@ -60,3 +64,37 @@ def test_a_failed_run_is_neither_done_nor_a_part_of_what_is_done() -> None:
     assert bar.line() == "1 done, 1 failed, 1 pending, 33 %"
     bar.end("c", failed=True)
     assert bar.line() == "1 done, 2 failed, 0 pending, 33 %"
+
+
+def test_brackets_and_colons_of_paths_labels_and_names_are_printed_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "[old]/runs :smile: [mean] [/x]"
+    table = Table(title=text, caption=text)
+    table.add_column(text)
+    table.add_row(text)
+    module.console.print(text, table)
+    module.print_failures({text: text}, ended=True)
+    with Progress(*module.plain_columns(), console=module.console) as progress:
+        progress.add_task(text)
+    assert capsys.readouterr().out.count(text) >= 8
+
+
+def test_a_bar_shows_the_names_of_runs_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar({"a": "[old] SimCSE [/x]"}) as bar:
+        bar.move("a", 0.3, "scoring [mean]")
+        assert "[old] SimCSE [/x]: scoring [mean]" in bar.line()
+        bar.progress.refresh()
+        module.console.print(bar.line())
+    assert "[old] SimCSE [/x]: scoring [mean]" in capsys.readouterr().out
+
+
+def test_no_command_prints_through_another_console() -> None:
+    """Rich reads brackets as markup by default, so its own console, print and columns are used in one file only."""
+    found = [
+        path
+        for path in (Path(__file__).parents[3] / "experiments").rglob("*.py")
+        for word in OF_RICH
+        if word in path.read_text()
+    ]
+    assert {path.name for path in found} == {"console.py"}

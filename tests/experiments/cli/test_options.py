@@ -43,6 +43,19 @@ PARTS = "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh"
         ("--plan --seconds-per-run 0", "--seconds-per-run: expected a number above 0, got 0"),
         ("--audit 0", "--audit: expected a number of at least 1, got 0"),
         ("--seeds 0", "--seeds: expected a number of at least 1, got 0"),
+        (
+            "--seeds 9223372036854775808",
+            "--seeds: one number is how many seeds, expected at most 10,000, got 9223372036854775808; "
+            "write a single seed twice",
+        ),
+        (
+            "--seeds 1 9223372036854775808",
+            "--seeds: expected a number of at most 9223372036854775807, got 9223372036854775808",
+        ),
+        (
+            "--audit 1 --audit-seed 9223372036854775808",
+            "--audit-seed: expected a number of at most 9223372036854775807, got 9223372036854775808",
+        ),
         ("--seeds 1 -2", "--seeds: expected a number of at least 0, got -2"),
         ("--max-steps 0", "--max-steps: expected a number of at least 1, got 0"),
         ("--corpus-lines 0", "--corpus-lines: expected a number of at least 1, got 0"),

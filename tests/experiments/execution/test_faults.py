@@ -31,7 +31,8 @@ def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path
     assert done.returncode == 1, done.stdout + done.stderr
     assert {fault for fault in runs if Path(f"{mlruns.with_suffix('.came')}-{fault}").exists()} == set(runs)
     said = re.sub(r"\s+", " ", done.stdout)
-    assert f"failed: full s42 ({runs['full'].key}): OSError: [Errno 28] No space left on device" in said
+    assert f"failed: full s42 ({runs['full'].key}): OSError: [Errno 28] No space left on device (" in said
+    assert f"make room there, then run the same command again: '{mlruns}/store/{runs['full'].key}/state.pt'" in said
     assert said.count("failed:") == 1
     killed = {runs["kill_saving"].key, runs["kill_scoring"].key}
     assert set(csv_record.read_results("tiny", mlruns)["key"]) == killed
