@@ -1,20 +1,27 @@
 """The README.md of an exported encoder: how to open it, what it was trained with, what it scored."""
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from cse_core.data.atomic_write import full_disk_named, sync
 from cse_core.evaluation.suite import TASKS
 from cse_core.evaluation.tasks import STSTask, TransferTask
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import ASSETS, NGRAM_FILES, POOLING_FILE
+from cse_core.models.pretrained import ASSETS
 
 CARD = "README.md"
-OTHER_POOLING_FILES = ("modules.json", "1_Pooling/config.json", *NGRAM_FILES)
+# Files by which a loader would read another encoder than the exported one.
+READ_BY_LOADERS = (
+    *("config.json", "*_config.json", "config_*.json", "encoder.json", "modules.json", "model*.safetensors*"),
+    *("pytorch_model*", "tf_model*", "flax_model*", "adapter_*", "tokenizer*", "*_tokens*.json", "vocab.*"),
+    *("merges.txt", "bpe.codes", "spiece.model", "sentencepiece*.model", "spm.model", "chat_template*"),
+)
+MODULE = re.compile(r"\d+_[A-Za-z]+")  # the folder of a sentence-transformers module
 Scores = Mapping[str, Mapping[str, float]]  # task -> metric -> value, as `evaluate` returns them
 KINDS = {STSTask: "semantic-similarity", TransferTask: "text-classification"}  # the hub's names; else OTHER
 OTHER = "sentence-similarity"
@@ -66,16 +73,44 @@ print(cosine_matrix(vectors, vectors))
 
 
 def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object], scores: Scores) -> Path:
-    """Save an encoder and its card to a folder, in place of files of the same names, and return the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".export-", dir=folder) as temporary:
-        part = Path(temporary) / "encoder"
+    """Save an encoder and its card to a folder and return the folder, in place of every file that a loader would read.
+
+    The new files are written apart and moved to their places when all are whole; if that fails, the old ones are moved
+    back. Other files, such as a clone's .git, stay.
+    """
+    folder = folder.resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    near = folder if folder.is_dir() else folder.parent  # on the same disk
+    with full_disk_named(folder), TemporaryDirectory(prefix=".export-", dir=near) as temporary:
+        part, old = Path(temporary) / "encoder", Path(temporary) / "old"
         encoder.save_pretrained(part)
-        (part / CARD).write_text(model_card(encoder, folder.resolve().name, settings, scores))
-        for name in (POOLING_FILE, *OTHER_POOLING_FILES):  # of another pooling they would speak of this encoder too
-            (folder / name).unlink(missing_ok=True)
-        shutil.copytree(part, folder, dirs_exist_ok=True)
+        (part / CARD).write_text(model_card(encoder, folder.name, settings, scores))
+        for path in part.rglob("*"):
+            sync(path)
+        if not folder.is_dir():
+            part.rename(folder)
+            return folder
+        old.mkdir()
+        replaced = [path for path in folder.iterdir() if _is_of_an_encoder(path, part)]
+        moved: list[tuple[Path, Path]] = []
+        try:
+            new = [(path, folder / path.name) for path in part.iterdir()]
+            for source, target in [*((path, old / path.name) for path in replaced), *new]:
+                source.rename(target)
+                moved.append((source, target))
+        except BaseException:
+            for source, target in reversed(moved):
+                target.rename(source)
+            raise
+        sync(folder)
     return folder
+
+
+def _is_of_an_encoder(path: Path, part: Path) -> bool:
+    """Whether a file or folder is replaced by the export in `part`, or would be read with it by a loader."""
+    if path.is_dir():
+        return bool(MODULE.fullmatch(path.name)) or (part / path.name).exists()
+    return (part / path.name).exists() or any(fnmatch(path.name, pattern) for pattern in READ_BY_LOADERS)
 
 
 def model_card(encoder: Encoder, name: str, settings: Mapping[str, object], scores: Scores) -> str:

@@ -17,6 +17,7 @@ from cse_core.method import Method, innermost
 TRAIN_VERSION = 2  # of encoder, packed_forward, batches and loop: bump with any change that could move a score
 POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask")
 NGRAM_POOLINGS = ("ngrams", "ngrams_linear")  # have weights (models/pooling.py); the second has no ReLU
+MAX_SEED = 2**63 - 1  # the record's readers take 64-bit integers
 PRECISIONS = ("fp32", "bf16", "fp16")
 OPTIMIZERS = ("adamw", "rmsprop")
 SCHEDULES = ("linear", "staircase")
@@ -97,6 +98,8 @@ class Run:
         for name in ("epochs", "eval_steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise ValueError(f"seed must be in 0 to {MAX_SEED}, got {self.seed}")
         if self.max_steps < 0:
             raise ValueError(f"max_steps must be at least 0 (all), got {self.max_steps}")
         if self.batch_size < 2:

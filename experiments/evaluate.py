@@ -22,7 +22,7 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from cse_core.run import Corpus
 from experiments.cli.command import run_command
-from experiments.cli.console import console
+from experiments.cli.console import console, plain_columns
 from experiments.cli.options import at_least
 from experiments.cli.user_inputs import read_encoder
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
@@ -70,7 +70,7 @@ class Bars:
     """A progress bar for each step of the scoring."""
 
     def __init__(self) -> None:
-        self.progress = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console)
+        self.progress = Progress(*plain_columns(), MofNCompleteColumn(), console=console)
         self.tasks: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, of: int) -> None:

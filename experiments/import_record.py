@@ -11,7 +11,7 @@ import tyro
 from rich.progress import MofNCompleteColumn, Progress
 
 from experiments.cli.command import run_command
-from experiments.cli.console import console
+from experiments.cli.console import console, plain_columns
 from experiments.execution.recorded_runs import recorded_results
 from experiments.results import csv_record
 from experiments.schema.study import Study
@@ -50,7 +50,7 @@ def fill(studies: list[Study], record: Path, tracker: Tracker) -> tuple[int, int
     contents = [(run_content(result), result["studies"][0]) for result in recorded_results(studies, record)]
     scale, lacking = studies[0].scale.name, 0
     logged = tracker.runs(scale)
-    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as progress:
+    with Progress(*plain_columns(), MofNCompleteColumn(), console=console) as progress:
         for content, study in progress.track(contents, description=f"runs at scale {scale}"):
             if not holds(logged.get(content.key), content):
                 command = f"python experiments/sweep.py {study} --scale {scale}"

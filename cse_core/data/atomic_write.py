@@ -1,9 +1,32 @@
 """Write files atomically: a crash or power cut leaves the old file or the new one, both whole."""
 
+import errno
 import os
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+
+# PyTorch and safetensors don't raise OSError, and PyTorch's message gives no reason.
+SAYS_FULL = ("No space left on device", "PytorchStreamWriter failed writing", "file write failed")
+
+
+@contextmanager
+def full_disk_named(target: Path) -> Generator[None]:
+    """Turn the error of a full disk, by whichever library, into an OSError that names the file and the free space."""
+    try:
+        yield
+    except Exception as error:
+        named = isinstance(error, OSError) and error.filename and "MiB free" in str(error)
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if named or not (full or any(text in str(error) for text in SAYS_FULL)):
+            raise
+        folder = next(path for path in (target.absolute(), *target.absolute().parents) if path.is_dir())
+        free = shutil.disk_usage(folder).free / 2**20
+        reason = (
+            f"No space left on device ({free:.1f} MiB free on this disk); make space and run the same command again"
+        )
+        raise OSError(errno.ENOSPC, reason, str(target)) from error
 
 
 @contextmanager
@@ -15,10 +38,11 @@ def atomic_path(target: Path) -> Generator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     try:
-        yield part
-        sync(part)
-        part.replace(target)
-        sync(target.parent)
+        with full_disk_named(target):
+            yield part
+            sync(part)
+            part.replace(target)
+            sync(target.parent)
     finally:
         part.unlink(missing_ok=True)
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from cse_core.data.atomic_write import full_disk_named
 from cse_core.data.batches import pad, stack
 from cse_core.method import Tokens
 from cse_core.models import packed_forward
@@ -291,7 +292,8 @@ class Encoder(nn.Module):
         shutil.rmtree(folder, ignore_errors=True)
         self.tokenizer.backend_tokenizer.no_truncation()  # the last call's limits don't belong to the encoder
         self.tokenizer.backend_tokenizer.no_padding()
-        self.backbone.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
         about: dict[str, Any] = {"width": self.width, "max_length": self.max_length, "ngrams": self.ngrams}
-        write_pooling(folder, self.pooling, self.template, **about)
+        with full_disk_named(folder):
+            self.backbone.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
+            write_pooling(folder, self.pooling, self.template, **about)

@@ -2,13 +2,14 @@
 
 import hashlib
 import os
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import huggingface_hub
 
 from cse_core.data.arrow_cache import cache_folder
-from cse_core.data.locate import HUB_SECONDS
+from cse_core.data.locate import HUB_SECONDS, download_again_if_cut
 from cse_core.data.pins import enforce_pins, pin_name
 from cse_core.run import Pretrained
 
@@ -47,6 +48,7 @@ def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
     try:
         return _fetch(name, only_tokenizer)
     except (
+        errors.HTTPError,
         errors.HfHubHTTPError,
         errors.LocalEntryNotFoundError,
         errors.OfflineModeIsEnabled,
@@ -83,7 +85,9 @@ def _fetch(name: str, only_tokenizer: bool) -> Path:
     def fetch(*weights: str) -> Path:
         patterns = [f"{inner}/{file}" if inner else file for file in (*files, *weights)]
         snapshot = huggingface_hub.snapshot_download
-        return Path(snapshot(repository, allow_patterns=patterns, local_files_only=not answers)) / inner
+        if not answers:
+            return Path(snapshot(repository, allow_patterns=patterns, local_files_only=True)) / inner
+        return Path(download_again_if_cut(partial(snapshot, repository, allow_patterns=patterns))) / inner
 
     if only_tokenizer:
         return fetch()

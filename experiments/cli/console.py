@@ -6,13 +6,28 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from experiments.cli.command import RESUME
 from experiments.storage.credentials import redact_credentials
 
 PRINT_SECONDS = 30.0  # between lines where there is no terminal
-console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True)
+# Paths, labels and names may hold brackets and colons: text is printed as it is, never as markup or emoji.
+console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True, markup=False, emoji=False)
+
+
+def plain_columns() -> tuple[ProgressColumn, ...]:
+    """Return rich's columns of a progress bar, with the description as plain text."""
+    return (TextColumn("{task.description}", markup=False), *Progress.get_default_columns()[1:])
 
 
 class Bar:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import tyro
 
+from cse_core.run import MAX_SEED
 from experiments.cli.options import above_zero, at_least, check_device, flag, whole_gpus
 from experiments.schema.study_parts import Parts
 from experiments.storage.record_folders import FRESH, MLRUNS, TRIAL, folder_of
 from experiments.storage.retries import SHARE_SECONDS
 
+MOST_SEEDS = 10_000  # of each row
 ONE_OF = ("audit", "rerun", "search", "plan")  # what to do in place of running studies
 BELONGS_TO = {
     "audit_seed": "audit",
@@ -160,6 +162,9 @@ def check(options: Options) -> None:
     at_least(1, max_steps=options.max_steps, corpus_lines=options.corpus_lines)
     for seed in options.seeds:
         at_least(1 if len(options.seeds) == 1 else 0, seeds=seed)
+        most = MOST_SEEDS if len(options.seeds) == 1 else MAX_SEED
+        if seed > most:
+            raise ValueError(f"--seeds: expected a number of at most {most}, got {seed}")
     if (options.parts != Parts() or options.fresh) and (options.search or options.audit or options.rerun):
         raise ValueError(
             "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh: expected no "

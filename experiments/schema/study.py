@@ -1,6 +1,7 @@
 """Define studies, each one table or figure, and scales, the sizes at which studies run."""
 
 import csv
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, cached_property
@@ -19,6 +20,7 @@ BY_TRANSFER = "transfer_dev"  # selects the snapshot of a run that is best on th
 BY_TEST = "sts_test"  # selects the snapshot that is best on the test sets: what MoCoSE's code does, as a control
 SNAPSHOTS = ("quarter_1", "quarter_2", "quarter_3", "last")
 ARRAY_VIEWS = ("ridges", "spaces", "heat", "neighbours", "densities")  # figures that draw arrays, not only scores
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 RUN_FIELDS = {f.name for f in fields(Run)}
 PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
 
@@ -237,6 +239,11 @@ class Study:
     caption: str = ""  # for a figure: how it differs from the paper's
 
     def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise ValueError(
+                f"study {self.name!r}: expected a name of letters, digits, '-', '_' and '.', not with '.' first; "
+                "its tables are files of this name"
+            )
         labels = [row.label for row in self.rows]
         twice = sorted({label for label in labels if labels.count(label) > 1})
         unknown = {c.better for c in self.comparisons} | {c.worse for c in self.comparisons}

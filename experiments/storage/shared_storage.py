@@ -3,7 +3,8 @@
     URL/<key>/1, 2, ...                pointer files: each names a folder with a version of the run; the last is current
     URL/<key>/<attempt>-<number>/      such a folder: checkpoints, history, result, arrays
     URL/<key>/state-<step>-<selection rules>-<attempt>/    the state from which an unfinished run resumes
-    .../complete                       in each of these folders, written last: the names of its files
+    .../complete                       in each of these folders, written last: its files with size and SHA-256
+    URL/<key>/<number>.damaged         this version is damaged, and why: the one before it counts, or none
     URL/pins/...                       the content of each corpus and backbone that is declared by name only
     URL/prepared                       marks the shared folder, which may not be mounted on every machine
 
@@ -23,14 +24,15 @@ import os
 import re
 import uuid
 from collections.abc import Collection, Generator, Iterable
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from cse_core.data.pins import enforce_pins, read_pins
-from cse_core.training.checkpoint import MANIFEST, parse_manifest
+from cse_core.training.checkpoint import MANIFEST, file_digest, parse_manifest
 from cse_core.training.run_state import HISTORY, History, check_finished, check_manifest, load_history, load_state
 from experiments.storage.credentials import redact_credentials
 
@@ -39,8 +41,12 @@ NAMED = re.compile(r"[0-9a-f]{12}-\d+")
 STATE = re.compile(r".*/state-(?P<step>\d+)-(?P<rules>[\w+]+)-(?P<attempt>[0-9a-f]{12})")
 # Files that are downloaded beside a state: none that could run code.
 SUFFIXES = (".json", ".safetensors", ".txt", ".npz", ".md")
-COMPLETE, PREPARED, PINNED, TRIES = "complete", "prepared", "pins", 3
+COMPLETE, DAMAGED, PREPARED, PINNED, TRIES = "complete", ".damaged", "prepared", "pins", 3
 logger = logging.getLogger(__name__)
+
+
+class DamagedError(ValueError):
+    """A folder on shared storage is not as it was uploaded."""
 
 
 @contextmanager
@@ -89,12 +95,17 @@ class Shared:
     def holds(self, key: str, rules: Collection[str]) -> bool:
         """Whether a run was uploaded with the checkpoints of these rules."""
         with _os_errors(self.url):
-            last = self._last_number(key)
-            return bool(last) and self._has_checkpoints(self._folder(key, last), key, rules)
+            return any(self._has_checkpoints(key, number, rules) for number in self._numbers(key)[:1])
 
-    def _has_checkpoints(self, place: str, key: str, rules: Collection[str]) -> bool:
-        """Whether a folder has the checkpoints of these rules, as listed in its history."""
+    def _has_checkpoints(self, key: str, number: int, rules: Collection[str]) -> bool:
+        """Whether a version has all of its files, and the checkpoints of these rules as listed in its history."""
+        place = f"{self.root}/{key}/{number}"
         try:
+            place = self._folder(key, number)
+            sizes = {path: about["size"] for path, about in self.files.find(place, detail=True).items()}
+            for name, file in self._files_of(place).items():
+                if sizes.get(f"{place}/{name}") != file["bytes"]:
+                    raise DamagedError(f"{name} is missing or cut")
             history = History.of(json.loads(self.files.cat_file(f"{place}/{HISTORY}")))
             if not set(rules) <= set(history.kept):
                 return False
@@ -119,20 +130,39 @@ class Shared:
             return self._fetch(key, store, weights, rules)
 
     def _fetch(self, key: str, store: Path, weights: bool, rules: Collection[str]) -> int:
-        last, folder = self._last_number(key), store / key
-        if not last:
-            state = self._furthest_state(key, folder, rules) if rules else ""
-            if state:
-                logger.warning("run %s resumes from %s", key, state)
-                self._download(state, folder, weights=True)
-            return last
+        last, folder = max(self._numbers(key, damaged=True), default=0), store / key
         here = folder / "shared"
-        if not (here.is_file() and here.read_text() == str(last)):
-            self._download(self._folder(key, last), folder, weights=weights)
+        for number in self._numbers(key):
+            if here.is_file() and here.read_text() == str(number):
+                return last
+            try:
+                self._download(self._folder(key, number), folder, weights=weights)
+            except (FileNotFoundError, DamagedError) as error:
+                self._set_aside(key, number, error)
+                continue
             if weights:
                 (folder / "state.pt").unlink(missing_ok=True)  # left by an attempt that another one overtook
-                here.write_text(str(last))
+                here.write_text(str(number))
+            return last
+        here.unlink(missing_ok=True)
+        while state := self._furthest_state(key, folder, rules) if rules else "":
+            try:
+                self._download(state, folder, weights=True)
+                logger.warning("run %s resumes from %s", key, state)
+                break
+            except DamagedError as error:
+                logger.warning("%s: damaged (%s); deleted", redact_credentials(state), redact_credentials(error))
+                self._remove([state])
         return last
+
+    def _set_aside(self, key: str, number: int, error: Exception) -> None:
+        """Mark a version as damaged, so that no machine fetches it again; its files stay."""
+        self.require_prepared()  # if the folder is no longer mounted, this raises an error that is retried
+        reason, place = redact_credentials(error), f"{self.root}/{key}/{number}"
+        self.files.pipe_file(f"{place}{DAMAGED}", f"{reason}\n".encode())
+        logger.warning(
+            "%s: damaged (%s); set aside, what no earlier version has is done again", redact_credentials(place), reason
+        )
 
     def publish(self, folder: Path, after: int) -> bool:
         """Upload a folder as the run's next version, unless another attempt did so since `fetch` returned `after`."""
@@ -187,14 +217,24 @@ class Shared:
             with suppress(FileNotFoundError):  # another attempt may delete it too
                 self.files.rm(place, recursive=True)
 
-    def _last_number(self, key: str) -> int:
-        names = [path.rpartition("/")[2] for path in self._entries(key)]
-        return max((int(name) for name in names if name.isdigit()), default=0)
+    def _numbers(self, key: str, *, damaged: bool = False) -> list[int]:
+        """Return the numbers of a run's versions, the last one first, with those set aside if `damaged`."""
+        names = {path.rpartition("/")[2] for path in self._entries(key)}
+        numbers = [int(name) for name in names if name.isdigit() and (damaged or f"{name}{DAMAGED}" not in names)]
+        return sorted(numbers, reverse=True)
+
+    def _files_of(self, place: str) -> dict[str, dict[str, Any]]:
+        """Return the size and SHA-256 of each file of an uploaded folder."""
+        try:
+            files = json.loads(self.files.cat_file(f"{place}/{COMPLETE}"))
+            return {str(name): {"bytes": int(of["bytes"]), "sha256": str(of["sha256"])} for name, of in files.items()}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DamagedError(f"{place}/{COMPLETE}: cut, or written by an earlier version of this code") from error
 
     def _folder(self, key: str, last: int) -> str:
-        name = self.files.cat_file(f"{self.root}/{key}/{last}").decode()
+        name = self.files.cat_file(f"{self.root}/{key}/{last}").decode(errors="replace")
         if not NAMED.fullmatch(name):
-            raise ValueError(f"{self.root}/{key}/{last}: expected the name of an attempt's folder, got {name!r}")
+            raise DamagedError(f"{self.root}/{key}/{last}: expected the name of an attempt's folder, got {name!r}")
         return f"{self.root}/{key}/{name}"
 
     def _furthest_state(self, key: str, folder: Path, rules: Collection[str]) -> str:
@@ -220,8 +260,17 @@ class Shared:
             return []
 
     def _download(self, source: str, folder: Path, *, weights: bool) -> None:
-        """Download files into the run's folder, each one atomically."""
-        for name in self.files.cat_file(f"{source}/{COMPLETE}").decode().splitlines():
+        """Download files into the run's folder, each one atomically, once all are there and as they were uploaded."""
+        with ExitStack() as parts:
+            moves = list(self._download_parts(source, folder, weights, parts))
+            for part, target in moves:
+                part.replace(target)
+
+    def _download_parts(
+        self, source: str, folder: Path, weights: bool, parts: ExitStack
+    ) -> Generator[tuple[Path, Path]]:
+        """Yield each downloaded file beside its target; `parts` deletes those that are not moved there."""
+        for name, file in self._files_of(source).items():
             inside = Path(name)
             if ".." in inside.parts or inside.is_absolute():
                 raise ValueError(f"{source}: {name} would be written outside the run's folder")
@@ -234,8 +283,11 @@ class Shared:
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f"{target.name}.{self.attempt}.part")
             self._refuse_links(source, inside)
+            parts.callback(part.unlink, missing_ok=True)
             self.files.get_file(f"{source}/{name}", str(part))
-            part.replace(target)
+            if file_digest(part) != file["sha256"]:
+                raise DamagedError(f"{source}/{name}: other content than was uploaded")
+            yield part, target
 
     def _refuse_links(self, source: str, inside: Path) -> None:
         """Refuse to fetch a symbolic link, or through one: it could show any file of the reader's machine."""
@@ -258,13 +310,15 @@ class Shared:
         names = [path.relative_to(folder).as_posix() for path in files if path.name != "shared"]
         for parent in {place} | {f"{place}/{name}".rpartition("/")[0] for name in names}:
             self.files.makedirs(parent, exist_ok=True)
+        uploaded = {}
         try:
             for name in names:
+                uploaded[name] = {"bytes": (folder / name).stat().st_size, "sha256": file_digest(folder / name)}
                 self.files.put_file(str(folder / name), f"{place}/{name}")
         except FileNotFoundError:
             self.require_prepared()  # if the folder is no longer mounted, this raises an error that is retried
             raise
-        self.files.pipe_file(f"{place}/{COMPLETE}", "\n".join(names).encode())
+        self.files.pipe_file(f"{place}/{COMPLETE}", json.dumps(uploaded).encode())
 
     def _claim(self, path: str, name: str) -> bool:
         """Create a file atomically unless it exists; return whether it has this content."""

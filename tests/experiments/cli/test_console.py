@@ -5,6 +5,8 @@ import time
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
 
 from experiments.cli import console as module
 from experiments.cli.console import Bar
@@ -50,3 +52,17 @@ def test_without_a_terminal_a_line_is_printed_now_and_then(monkeypatch: pytest.M
     assert lines[0].startswith("0 done, 3 pending, 10 %; SimCSE s42: step 29 of 100")
     assert "left" in lines[1]
     assert not any("step" in line for line in shown.getvalue().splitlines()[-1:])
+
+
+def test_brackets_and_colons_of_paths_labels_and_names_are_printed_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "[old]/runs :smile: [mean] [/x]"
+    table = Table(title=text, caption=text)
+    table.add_column(text)
+    table.add_row(text)
+    module.console.print(text, table)
+    module.print_failures({text: text}, ended=True)
+    with Progress(*module.plain_columns(), console=module.console) as progress:
+        progress.add_task(text)
+    assert capsys.readouterr().out.count(text) >= 8
