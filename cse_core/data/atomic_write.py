@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 # PyTorch and safetensors don't raise OSError, and PyTorch's message gives no reason.
-SAYS_FULL = ("No space left on device", "PytorchStreamWriter failed writing", "file write failed")
+SAYS_FULL = ("No space left on device", "PytorchStreamWriter failed writing", "file write failed", "unexpected pos")
 
 
 @contextmanager

@@ -320,3 +320,10 @@ def test_the_key_is_of_the_sorted_content() -> None:
         "backbone": "wiki-tiny",
         "corpus": "synthetic:100",
     }
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_that_the_record_could_not_be_read_with_is_refused(seed: int) -> None:
+    with pytest.raises(ValueError, match=f"seed must be in 0 to 9223372036854775807, got {seed}"):
+        replace(BASE, seed=seed)
+    assert replace(BASE, seed=2**63 - 1).seed == 2**63 - 1
