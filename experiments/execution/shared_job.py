@@ -69,13 +69,17 @@ def execute_shared(
     if _content(folder) != before and not retry(partial(shared.publish, folder, last)):
         # Another attempt was first: use its folder, add what it lacks.
         if tries <= 1:
-            raise OSError(
-                f"{redact_credentials(execution.shared)}: after {TRIES} tries its listing still does not show the "
-                f"uploads of run {job.key} that it says are there; try again later, or use other storage"
-            )
+            raise _stale_listing(job.key, execution.shared)
         return execute_shared(job, execution, on_step=on_step, progress=progress, tries=tries - 1)
     _drop_weights(folder)
     return result
+
+
+def _stale_listing(key: str, url: str) -> OSError:
+    return OSError(
+        f"{redact_credentials(url)}: after {TRIES} tries its listing still does not show the uploads of run {key} that "
+        "it says are there; try again later, or use other storage"
+    )
 
 
 def _content(folder: Path) -> dict[str, Any]:
