@@ -13,6 +13,7 @@ import os
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ import huggingface_hub
 from filelock import FileLock
 
 from cse_core.data.arrow_cache import cache_folder
-from cse_core.data.atomic_write import atomic_write
+from cse_core.data.atomic_write import atomic_write, full_disk_error
 
 REPOSITORY = "princeton-nlp/datasets-for-simcse"
 ON_THE_HUB = {"wiki1m_for_simcse": "wiki1m_for_simcse.txt"}
@@ -108,13 +109,31 @@ def _from_hub(filename: str, places: Sequence[Path]) -> Path:
         # One request without retries: hf_hub_download would try for half a minute, with a warning each time.
         url = huggingface_hub.hf_hub_url(REPOSITORY, filename, repo_type="dataset")
         huggingface_hub.get_hf_file_metadata(url, timeout=HUB_SECONDS)
-        return Path(huggingface_hub.hf_hub_download(REPOSITORY, filename, repo_type="dataset"))
-    except (errors.EntryNotFoundError, errors.HfHubHTTPError, errors.HTTPError, errors.OfflineModeIsEnabled) as error:
+        download = partial(huggingface_hub.hf_hub_download, REPOSITORY, filename, repo_type="dataset")
+        return Path(download_again_if_cut(download))
+    except (errors.EntryNotFoundError, errors.HTTPError, errors.OfflineModeIsEnabled, OSError) as error:
+        if full := full_disk_error(error, Path(huggingface_hub.constants.HF_HUB_CACHE)):
+            raise full from error
         raise FileNotFoundError(
             f"{filename}: not among {_join(places)}, not in the Hugging Face cache, and not available from the "
             f"hub's dataset {REPOSITORY} ({_first_line(error)}); allow the download (unset HF_HUB_OFFLINE, set "
             "HF_ENDPOINT to a mirror), or name a folder that holds the data with --data or CSE_DATA"
         ) from error
+
+
+def download_again_if_cut(download: Callable[..., str]) -> str:
+    """Return what a download from the hub returns; if it was cut, discard the half that is cached and try once more."""
+    from huggingface_hub import errors  # lazy: slow import
+
+    try:
+        return download()
+    except errors.HfHubHTTPError:  # an answer of the hub: it was not cut
+        raise
+    except (errors.HTTPError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of this machine, such as a full disk
+            raise
+        logger.warning("the hub's download was cut (%s): it is fetched again", _first_line(error))
+        return download(force_download=True)
 
 
 def _first_line(error: Exception) -> str:

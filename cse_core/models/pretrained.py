@@ -5,13 +5,15 @@ import os
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import huggingface_hub
 
 from cse_core.data.arrow_cache import cache_folder
-from cse_core.data.locate import HUB_SECONDS
+from cse_core.data.atomic_write import full_disk_error
+from cse_core.data.locate import HUB_SECONDS, download_again_if_cut
 from cse_core.data.pins import enforce_pins, pin_name
 from cse_core.run import Pretrained
 
@@ -92,12 +94,15 @@ def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
     try:
         return _fetch(name, only_tokenizer)
     except (
+        errors.HTTPError,
         errors.HfHubHTTPError,
         errors.LocalEntryNotFoundError,
         errors.OfflineModeIsEnabled,
         ValueError,
         OSError,
     ) as error:
+        if full := full_disk_error(error, Path(huggingface_hub.constants.HF_HUB_CACHE)):
+            raise full from error
         raise FileNotFoundError(
             f"backbone {name!r}: neither embedded ({', '.join(embedded)}), nor a folder with a config.json, nor in "
             f"{ENCODERS} ({os.environ.get(ENCODERS) or 'unset'}), nor available from the Hugging Face hub "
@@ -133,7 +138,9 @@ def _fetch(name: str, only_tokenizer: bool) -> Path:
     def fetch(*weights: str) -> Path:
         patterns = [f"{inner}/{file}" if inner else file for file in (*files, *weights)]
         snapshot = huggingface_hub.snapshot_download
-        return Path(snapshot(repository, allow_patterns=patterns, local_files_only=not answers)) / inner
+        if not answers:
+            return Path(snapshot(repository, allow_patterns=patterns, local_files_only=True)) / inner
+        return Path(download_again_if_cut(partial(snapshot, repository, allow_patterns=patterns))) / inner
 
     if only_tokenizer:
         return fetch()

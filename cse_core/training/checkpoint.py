@@ -41,7 +41,7 @@ def write_manifest(folder: Path, *, key: str, rule: str, step: int) -> Manifest:
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         sync(path)
         name = path.relative_to(folder).as_posix()
-        files[name] = {"bytes": path.stat().st_size, "sha256": _digest(path)}
+        files[name] = {"bytes": path.stat().st_size, "sha256": file_digest(path)}
     manifest = Manifest(key, rule, step, files)
     atomic_write(folder / MANIFEST, json.dumps(asdict(manifest), indent=1))
     return manifest
@@ -85,7 +85,7 @@ def check_content(folder: Path, manifest: Manifest) -> None:
     """Refuse a checkpoint with a file whose content is not the manifest's; reads every byte."""
     check_sizes(folder, manifest)
     for name, file in manifest.files.items():
-        digest = _digest(folder / name)
+        digest = file_digest(folder / name)
         if digest != file["sha256"]:
             raise CheckpointError(
                 f"{folder / name}: SHA-256 {digest[:12]}, its manifest says {file['sha256'][:12]}: it was "
@@ -93,6 +93,7 @@ def check_content(folder: Path, manifest: Manifest) -> None:
             )
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """Return a file's SHA-256 as hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

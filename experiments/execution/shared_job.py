@@ -16,6 +16,7 @@ from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
 
+TRIES = 5  # to upload a run; each one that fails means that another attempt was first, or a stale listing
 logger = logging.getLogger(__name__)
 
 
@@ -26,7 +27,12 @@ def fetch_recorded(key: str, execution: ExecutionSettings) -> None:
 
 
 def execute_shared(
-    job: Job, execution: ExecutionSettings, *, on_step: OnStep | None = None, progress: Progress | None = None
+    job: Job,
+    execution: ExecutionSettings,
+    *,
+    on_step: OnStep | None = None,
+    progress: Progress | None = None,
+    tries: int = TRIES,
 ) -> dict[str, Any]:
     """Execute a job; with shared storage, download its folders first and upload what is new."""
     if not execution.shared:
@@ -49,7 +55,7 @@ def execute_shared(
         if on_step:
             on_step(step, history)
 
-    before = _content(folder) if last else None
+    before = _content(folder) if (folder / "shared").is_file() else None  # else storage has no whole version
     try:
         result = execute(job, execution, on_step=share, progress=progress)
     except FailedTasksError:
@@ -62,9 +68,18 @@ def execute_shared(
     retry(partial(shared.exchange_pins, execution.store))
     if _content(folder) != before and not retry(partial(shared.publish, folder, last)):
         # Another attempt was first: use its folder, add what it lacks.
-        return execute_shared(job, execution, on_step=on_step, progress=progress)
+        if tries <= 1:
+            raise _stale_listing(job.key, execution.shared)
+        return execute_shared(job, execution, on_step=on_step, progress=progress, tries=tries - 1)
     _drop_weights(folder)
     return result
+
+
+def _stale_listing(key: str, url: str) -> OSError:
+    return OSError(
+        f"{redact_credentials(url)}: after {TRIES} tries its listing still does not show the uploads of run {key} that "
+        "it says are there; try again later, or use other storage"
+    )
 
 
 def _content(folder: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import socket
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -31,12 +32,17 @@ def _content(path: str, files: Mapping[str, bytes]) -> bytes | None:
 
 
 @contextmanager
-def hub_server(files: Mapping[str, bytes]) -> Generator[tuple[str, list[str]]]:
-    """Serve files; give the address and the list of requests made so far."""
+def hub_server(files: Mapping[str, bytes], cuts: int = 0) -> Generator[tuple[str, list[str]]]:
+    """Serve files; give the address and the list of requests made so far.
+
+    The connection breaks in the middle of the first `cuts` downloads of weights.
+    """
     requests: list[str] = []
+    left = cuts
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self, body: bool) -> None:
+            nonlocal left
             requests.append(f"{self.command} {self.path}")
             content = _content(self.path, files)
             self.send_response(404 if content is None else 200)
@@ -46,7 +52,12 @@ def hub_server(files: Mapping[str, bytes]) -> Generator[tuple[str, list[str]]]:
             self.send_header("ETag", f'"{hashlib.sha256(content or b"").hexdigest()}"')
             self.send_header("Content-Length", str(len(content or b"")))
             self.end_headers()
-            if body:
+            if body and left and self.path.endswith(".safetensors") and content:
+                left -= 1
+                self.wfile.write(content[: len(content) // 2])
+                self.wfile.flush()
+                self.connection.shutdown(socket.SHUT_RDWR)
+            elif body:
                 self.wfile.write(content or b"")
 
         def do_HEAD(self) -> None:

@@ -131,6 +131,19 @@ def test_what_is_absent_is_named(seen: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
+def test_a_download_that_was_cut_is_fetched_again(tmp_path: Path) -> None:
+    files = hub_files(tmp_path)
+    expected = encoder_hash(WIKI_TINY)
+    with hub_server(files, cuts=1) as (address, _):
+        assert ask(address, tmp_path / "once", ASKED[:1])["someone/safetensors"]["hash"] == expected
+    with hub_server(files, cuts=100) as (address, _):
+        (said,) = ask(address, tmp_path / "always", ASKED[:1]).values()
+    assert said.startswith("FileNotFoundError: backbone 'someone/safetensors': neither embedded")
+    with hub_server(files) as (address, _):  # what was left of it does not stay
+        assert ask(address, tmp_path / "always", ASKED[:1])["someone/safetensors"]["hash"] == expected
+
+
+@pytest.mark.slow
 def test_what_was_fetched_is_there_when_the_hub_never_answers(seen: dict[str, Any], home: Path) -> None:
     start = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing

@@ -120,6 +120,44 @@ def test_what_the_other_tasks_found_is_published_once(tmp_path: Path, monkeypatc
     assert {cell["task"] for cell in cells} == {"phrases"}
 
 
+def test_a_listing_that_stays_stale_ends_in_an_error_that_names_the_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, job = prepared((tmp_path / "shared").as_uri()), Job(tiny_study.run(), "tiny", "a")
+    assert Shared(url).publish(fill(tmp_path / "other" / job.key), 0)
+    monkeypatch.setattr(Shared, "_entries", lambda self, key: [])
+    done: list[str] = []
+
+    def execute(job: Job, place: ExecutionSettings, **more: object) -> dict:
+        done.append(job.key)
+        folder = fill(place.store / job.key)
+        (folder / "result.json").write_text('{"cells": [1], "studies": [], "kept": {}}')
+        return {}
+
+    monkeypatch.setattr(shared_job, "execute", execute)
+    with pytest.raises(OSError, match=r"shared: after 5 tries its listing still does not show"):
+        execute_shared(job, ExecutionSettings(tmp_path / "store", shared=url))
+    assert len(done) == shared_job.TRIES
+
+
+@pytest.mark.slow
+def test_a_run_whose_weights_on_storage_are_damaged_is_trained_and_uploaded_again(tmp_path: Path) -> None:
+    url = prepared((tmp_path / "shared").as_uri())
+    job = Job(tiny_study.run(), "tiny", "a", (Scoring("last", Cosine(), ("synthetic",)),), ("x",))
+    first = execute_shared(job, ExecutionSettings(tmp_path / "here", shared=url))
+    (weights,) = (tmp_path / "shared").rglob("model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-100])
+    steps: list[int] = []
+    for store in ("here", "there"):  # the machine that trained it, which has its result, and another one
+        again = execute_shared(
+            job, ExecutionSettings(tmp_path / store, shared=url), on_step=lambda s, _: steps.append(s)
+        )
+        assert again["cells"] == first["cells"]
+    assert steps == list(range(1, 21))  # by the first of the two only
+    assert Shared(url).fetch(job.key, tmp_path / "new") == 2
+    assert (tmp_path / "new" / job.key / "last" / "model.safetensors").is_file()
+
+
 class StoreError(Exception):
     """As stores raise them that are no OSErrors."""
 

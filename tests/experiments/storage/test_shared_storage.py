@@ -1,5 +1,6 @@
 """Run folders by URL: nothing is lost, nothing is written twice, and who comes late spoils nothing."""
 
+import json
 import threading
 import uuid
 from pathlib import Path
@@ -166,16 +167,68 @@ def test_a_published_folder_of_which_a_file_is_gone_is_not_taken_for_whole(url: 
     shared = Shared(url)
     shared.publish(fill(tmp_path / "a" / "key"), 0)
     shared.files.rm(f"{shared.root}/key/{shared.attempt}-1/pair_scores/x.npz")
-    with pytest.raises(FileNotFoundError):
-        Shared(url).fetch("key", tmp_path / "b")
+    assert Shared(url).fetch("key", tmp_path / "b") == 1
+    assert content(tmp_path / "b" / "key") == {}
     assert not (tmp_path / "b" / "key" / "shared").exists()
+
+
+@pytest.mark.parametrize("file", ["stsb_dev/model.safetensors", "history.json", "complete", "result.json"])
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "altered"])
+def test_a_damaged_version_is_set_aside_and_a_later_one_heals_it(
+    url: str, tmp_path: Path, file: str, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared = Shared(url)
+    shared.publish(fill(tmp_path / "a" / "key"), 0)
+    path = f"{shared._folder('key', 1)}/{file}"
+    whole = shared.files.cat_file(path)
+    changed = {"empty": b"", "cut": whole[:-3], "altered": whole[:-1] + b"?"}
+    shared.files.rm(path) if damage == "gone" else shared.files.pipe_file(path, changed[damage])
+    last = Shared(url).fetch("key", tmp_path / "b")
+    assert (last, content(tmp_path / "b" / "key")) == (1, {})
+    assert "key/1: damaged" in caplog.text
+    assert not Shared(url).holds("key", ())
+    assert Shared(url).publish(fill(tmp_path / "c" / "key"), last)
+    assert Shared(url).fetch("key", tmp_path / "d") == 2
+    assert content(tmp_path / "d" / "key") == FILES
+    assert shared.files.exists(f"{shared.root}/key/1.damaged")  # and its files stay
+
+
+def test_behind_a_damaged_version_the_one_before_it_counts(url: str, tmp_path: Path) -> None:
+    shared = Shared(url)
+    shared.publish(fill(tmp_path / "a" / "key"), 0)
+    shared.publish(fill(tmp_path / "a" / "key", result_json=b"more"), 1)
+    shared.files.pipe_file(f"{shared.root}/key/2", b"")
+    assert Shared(url).fetch("key", tmp_path / "b") == 2
+    assert content(tmp_path / "b" / "key") == FILES
+
+
+@pytest.mark.parametrize("file", ["stsb_dev/model.safetensors", "history.json", "complete"])
+def test_a_version_with_a_cut_or_missing_file_is_not_planned_with(url: str, tmp_path: Path, file: str) -> None:
+    shared = Shared(url)
+    shared.publish(trained(tmp_path / "a" / "key"), 0)
+    path = f"{shared._folder('key', 1)}/{file}"
+    shared.files.pipe_file(path, shared.files.cat_file(path)[:-1])
+    assert not Shared(url).holds("key", ("stsb_dev",))
+    shared.files.rm(path)
+    assert not Shared(url).holds("key", ("stsb_dev",))
+
+
+def test_a_damaged_state_is_deleted_and_the_next_furthest_counts(url: str, tmp_path: Path) -> None:
+    one, other = Shared(url), Shared(url)
+    one.share_state(saved(tmp_path / "a" / "key", 4), RULES)
+    other.share_state(saved(tmp_path / "c" / "key", 8), RULES)
+    (state,) = [path for path in other._states("key") if "/state-8-" in path]
+    other.files.pipe_file(f"{state}/state.pt", b"cut")
+    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
+    assert torch.load(tmp_path / "b" / "key" / "state.pt")["step"] == 4
+    assert state not in other._states("key")
 
 
 def test_a_name_that_leads_out_of_the_folder_is_refused(url: str, tmp_path: Path) -> None:
     shared = Shared(url)
     shared.publish(fill(tmp_path / "a" / "key"), 0)
     for name in ("../stolen", "/stolen"):
-        shared.files.pipe_file(f"{shared.root}/key/{shared.attempt}-1/complete", name.encode())
+        shared.files.pipe_file(f"{shared.root}/key/{shared.attempt}-1/complete", listing(name))
         with pytest.raises(ValueError, match="outside the run's folder"):
             Shared(url).fetch("key", tmp_path / "b")
 
@@ -246,6 +299,10 @@ def test_what_is_published_with_which_checkpoints(url: str, tmp_path: Path) -> N
     shared.publish(trained(tmp_path / "a" / "key"), 0)
     assert shared.holds("key", ("stsb_dev",))
     assert not shared.holds("key", ("stsb_dev", "last"))
+
+
+def listing(name: str) -> bytes:
+    return json.dumps({name: {"bytes": 1, "sha256": ""}}).encode()
 
 
 def trained(folder: Path) -> Path:

@@ -1,5 +1,6 @@
 """What shared storage may not reach, and what no message may show."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,8 @@ def test_a_symbolic_link_in_shared_storage_is_not_followed(tmp_path: Path, linke
         (place / "secret.json").symlink_to(secret)
     else:
         (place / "last").symlink_to(secret.parent)
-    (place / "complete").write_text("secret.json" if linked == "file" else "last/secret.json")
+    name = "secret.json" if linked == "file" else "last/secret.json"
+    (place / "complete").write_text(json.dumps({name: {"bytes": 7, "sha256": ""}}))
     with pytest.raises(PermissionError, match="is a symbolic link, expected a file of a run"):
         shared.fetch("c0ffee", tmp_path / "store")
     assert not list((tmp_path / "store").rglob("secret*"))
