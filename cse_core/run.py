@@ -184,6 +184,10 @@ class Run:
 
     def nested_checkpoints(self) -> tuple[tuple["Run", str], ...]:
         """Return the nested runs, each with the selection rule of the checkpoint that this run loads."""
+        return self._nested_checkpoints
+
+    @cached_property
+    def _nested_checkpoints(self) -> tuple[tuple["Run", str], ...]:
         return tuple(dict.fromkeys(_runs_in(self.method, "last")))
 
     def required_checkpoints(self) -> dict["Run", tuple[str, ...]]:

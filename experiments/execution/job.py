@@ -272,12 +272,17 @@ def _description(job: Job, history: History, execution: ExecutionSettings) -> di
     }
 
 
+def changed_settings(run: Run | Pretrained) -> str:
+    """Return the settings of a run that differ from their defaults, without its backbone, corpus and teachers."""
+    changed = run.non_defaults() if isinstance(run, Run) else {}
+    shown = [name for name in changed if name not in ("backbone", "corpus") and "teachers" not in name]
+    return " ".join(f"{name}={changed[name]}" for name in shown)
+
+
 def describe(job: Job) -> dict[str, Any]:
     """Return the part of a result that is known before the run: its names and settings, no scores and no curves."""
     run = job.encoder
     settings = run.settings() if isinstance(run, Run) else {"method": "none", "backbone": run.name}
-    changed = run.non_defaults() if isinstance(run, Run) else {}
-    shown = [name for name in changed if name not in ("backbone", "corpus") and "teachers" not in name]
     return {
         "key": job.key,
         "scale": job.scale,
@@ -288,7 +293,7 @@ def describe(job: Job) -> dict[str, Any]:
         "backbone": settings["backbone"],
         "seed": settings.get("seed", 0),
         "setting": setting_of(run),
-        "settings": " ".join(f"{name}={changed[name]}" for name in shown),
+        "settings": changed_settings(run),
         "teachers": teachers_of(run),
         "parameters": settings,
         "eval_steps": job.eval_steps,

@@ -13,7 +13,7 @@ from cse_core.method import EncoderRef
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Run
 from experiments.execution.gpu_memory import shape
-from experiments.execution.job import Job, describe
+from experiments.execution.job import Job, changed_settings
 from experiments.execution.plan import Plan, study_by_study
 from experiments.execution.step_cost import padded_rows, step_cost
 from experiments.results.provenance import is_gpu
@@ -176,12 +176,14 @@ def _on_processors(runs: pd.DataFrame) -> pd.DataFrame:
 def _mean_seconds(
     job: Job, alike: Mapping[tuple[str, ...], float], epoch: Mapping[tuple[str, ...], float]
 ) -> float | None:
-    about = describe(job)
-    kind = (job.scale, about["method"], about["backbone"])
-    if (*kind, about["settings"]) in alike:
-        return alike[*kind, about["settings"]]
-    epochs = job.encoder.epochs if isinstance(job.encoder, Run) else 1
-    return epochs * epoch[kind] if kind in epoch else None
+    run = job.encoder
+    if not isinstance(run, Run):
+        return 0.0
+    kind = (job.scale, run.method.name, run.backbone.name)
+    settings = changed_settings(run)
+    if (*kind, settings) in alike:
+        return alike[*kind, settings]
+    return run.epochs * epoch[kind] if kind in epoch else None
 
 
 def seconds_for(jobs: Iterable[Job], results: pd.DataFrame) -> float | None:
