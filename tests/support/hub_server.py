@@ -52,13 +52,12 @@ def hub_server(files: Mapping[str, bytes], cuts: int = 0) -> Generator[tuple[str
             self.send_header("ETag", f'"{hashlib.sha256(content or b"").hexdigest()}"')
             self.send_header("Content-Length", str(len(content or b"")))
             self.end_headers()
-            if body and left and self.path.endswith(".safetensors") and content:
+            cut = body and left > 0 and self.path.endswith(".safetensors")
+            if body:
+                self.wfile.write((content or b"")[: len(content or b"") // (2 if cut else 1)])
+            if cut:
                 left -= 1
-                self.wfile.write(content[: len(content) // 2])
-                self.wfile.flush()
                 self.connection.shutdown(socket.SHUT_RDWR)
-            elif body:
-                self.wfile.write(content or b"")
 
         def do_HEAD(self) -> None:
             self.answer(False)
@@ -69,13 +68,12 @@ def hub_server(files: Mapping[str, bytes], cuts: int = 0) -> Generator[tuple[str
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", requests
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", requests
+        server.shutdown()
+        thread.join()
 
 
 def hub_environment(address: str, home: Path) -> dict[str, str]:

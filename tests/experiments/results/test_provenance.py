@@ -32,6 +32,7 @@ class TestWhichRepository:
         (copy := tmp_path / "copy/experiments/results").mkdir(parents=True)
         shutil.copy(provenance.__file__, copy)
         git(tmp_path, "init", "-q")
+        (tmp_path / ".git/info/exclude").write_text("__pycache__\n")
         git(tmp_path, "commit", "-q", "--allow-empty", "-m", "theirs")
         return tmp_path / "copy"
 

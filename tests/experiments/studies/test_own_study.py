@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Generator
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -17,7 +16,6 @@ from experiments.schema.scales import SCALES
 from experiments.storage.record_folders import MLRUNS, folder_of
 from experiments.studies import own_study
 from experiments.studies.catalogue import choose_studies
-from experiments.studies.rankcse_tables import table4
 from experiments.sweep import Options, main
 from tests.support import forked
 
@@ -136,9 +134,3 @@ def test_the_page_gives_record_table_figure_and_verdict(tmp_path: Path) -> None:
     assert re.search(r"verdict: both ways are better: (supported|contradicted|undecided) \(1 of 1", done.stdout)
     assert (results / "figures/quickstart/both-ways-curves.png").stat().st_size > 10_000
     assert "loss curves: " in done.stdout
-
-
-@pytest.mark.parametrize("name", ["../../x", "[/x]", ".x", "a/b", ""])
-def test_a_name_that_would_leave_the_folder_of_tables_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="expected a name of letters, digits"):
-        replace(table4(SCALES["small"]), name=name)
