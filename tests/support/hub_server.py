@@ -38,11 +38,10 @@ def hub_server(files: Mapping[str, bytes], cuts: int = 0) -> Generator[tuple[str
     The connection breaks in the middle of the first `cuts` downloads of weights.
     """
     requests: list[str] = []
-    left = cuts
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self, body: bool) -> None:
-            nonlocal left
+            nonlocal cuts
             requests.append(f"{self.command} {self.path}")
             content = _content(self.path, files)
             self.send_response(404 if content is None else 200)
@@ -52,11 +51,11 @@ def hub_server(files: Mapping[str, bytes], cuts: int = 0) -> Generator[tuple[str
             self.send_header("ETag", f'"{hashlib.sha256(content or b"").hexdigest()}"')
             self.send_header("Content-Length", str(len(content or b"")))
             self.end_headers()
-            cut = body and left > 0 and self.path.endswith(".safetensors")
+            cut = body and cuts > 0 and self.path.endswith(".safetensors")
             if body:
                 self.wfile.write((content or b"")[: len(content or b"") // (2 if cut else 1)])
             if cut:
-                left -= 1
+                cuts -= 1
                 self.connection.shutdown(socket.SHUT_RDWR)
 
         def do_HEAD(self) -> None:

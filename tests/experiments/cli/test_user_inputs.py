@@ -161,7 +161,7 @@ def test_one_seed_or_several() -> None:
     with pytest.raises(ValueError, match="--seed 1 and --seeds 2 3: give one of the two"):
         build_all("simcse", parsed("simcse", "--seed", "1", "--seeds", "2", "3"))
     for seeds in (("--seed", "-2"), ("--seeds", "3", "-2")):
-        with pytest.raises(ValueError, match="seed must be in 0 to 9223372036854775807, got -2"):
+        with pytest.raises(ValueError, match=r"seed\b.*, got -2"):
             build_all("simcse", parsed("simcse", *seeds))
 
 
