@@ -13,6 +13,7 @@ A sweep does the runs of all its studies that the record lacks, first those that
 its state under its key, so re-run the same command to resume after Ctrl-C, a kill or a lost worker.
 """
 
+import gc
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -109,11 +110,13 @@ def study_names(options: Options) -> list[str]:
 
 def run_studies(asked: Options) -> int:
     """Do what the named studies lack, or show what that would be; return the exit status, as `main` does."""
+    if asked.list:  # it reads the record, of a million objects: every 700th would start the collector
+        gc.set_threshold(100_000)
     names, options = study_names(asked), in_own_record(asked)
     studies = choose_parts(choose_studies(names, asked.scale), asked.parts)
     scales = {study.scale.name for study in studies}
     if len(scales) > 1:
-        raise ValueError("quickstart and released have scales of their own; run each without other studies")
+        raise ValueError(f"these studies have the scales {', '.join(sorted(scales))}; run those of each scale apart")
     if not (options.list or options.dry_run or options.plan):
         csv_record.check_writable(options.mlruns)
         check_database(options.mlruns)
