@@ -110,8 +110,6 @@ def study_names(options: Options) -> list[str]:
 
 def run_studies(asked: Options) -> int:
     """Do what the named studies lack, or show what that would be; return the exit status, as `main` does."""
-    if asked.list:  # it reads the record, of a million objects: every 700th would start the collector
-        gc.set_threshold(100_000)
     names, options = study_names(asked), in_own_record(asked)
     studies = choose_parts(choose_studies(names, asked.scale), asked.parts)
     scales = {study.scale.name for study in studies}
@@ -154,6 +152,8 @@ def run_studies(asked: Options) -> int:
 
 def main(options: Options) -> int:
     """Run the command; return 0, 1 if a run failed or differs from its record, or 130 if interrupted."""
+    if options.list:  # it reads the record, of a million objects: every 700th would start the collector
+        gc.set_threshold(100_000)
     options = replace(options, studies=(*options.studies, *options.study))
     check(options)
     if options.audit is not None:
