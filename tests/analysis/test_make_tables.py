@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import make_tables
+from analysis import make_figures, make_tables
 from analysis.cells import join
 from analysis.make_tables import Folders
 from analysis.record.coverage import recorded_scales, studies_with_scores
@@ -250,6 +250,37 @@ def test_command_check_fails_if_anything_differs(mlruns, tmp_path, study, monkey
     monkeypatch.setattr("sys.argv", ["make_tables.py", "--check", "--mlruns", str(mlruns)])
     assert make_tables.command() == code
     assert f"{int(edit)} differences" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [make_tables.main, make_figures.main])
+@pytest.mark.parametrize("names", [(), ("rankcse-table4",)])
+def test_a_record_that_is_not_there_is_refused_and_not_made(tmp_path, command, names):
+    gone = tmp_path / "gone"
+    with pytest.raises(FileNotFoundError, match=f"--mlruns {gone}: no such folder; expected the folder of a record"):
+        command(names, mlruns=gone)
+    assert not gone.exists()
+
+
+@pytest.mark.parametrize("command", [make_tables.main, make_figures.main])
+@pytest.mark.parametrize("scale", ["small", "quickstart"])
+def test_a_folder_without_scores_gives_no_tables_of_everything(tmp_path, command, scale):
+    with pytest.raises(FileNotFoundError, match=r"holds no results\.csv; expected the folder of a record"):
+        command((), scale=scale, mlruns=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_scale_of_quickstart_means_its_study(mlruns, lines, capsys):
+    csv_record.merge_results(mlruns / "quickstart", lines.assign(scale="quickstart"))
+    assert make_tables.main((), scale="quickstart", mlruns=mlruns) == 0
+    made = {path.relative_to(mlruns / "tables").as_posix() for path in (mlruns / "tables").rglob("*.md")}
+    assert made == {"quickstart/quickstart.md"}
+    assert "SimCSE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["rankcse-table5", "rankencoder-corpus", "whitenedcse-table2"])
+def test_a_study_that_a_scale_has_no_encoders_for_is_refused_by_name(mlruns, name):
+    with pytest.raises(ValueError, match=f"study {name}: the scale quickstart lacks what it compares"):
+        make_tables.main((name,), scale="quickstart", mlruns=mlruns)
 
 
 def test_the_committed_tables_and_the_report_belong_to_the_projects_own_record(mlruns, tmp_path, monkeypatch):

@@ -29,6 +29,7 @@ def test_pairs_that_select_and_are_scored_are_counted_in_either_order_and_spelli
     (warning,) = selection_warnings(RUN, dev, (task, apart), None)
     assert f"{dev} selects the checkpoint by pairs that are scored too, in {task} (3 of 13 pairs)" in warning
     assert apart not in warning
+    assert "sts_disjoint" not in warning  # which is about STS-B's dev set
     assert list(selection_warnings(RUN, dev, (apart,), None)) == []
     assert list(selection_warnings(RUN, "last", (task,), None)) == []
 
