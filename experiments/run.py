@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import tyro
@@ -26,7 +26,6 @@ from cse_core.evaluation.scorers import Cosine
 from cse_core.lookup import look_up, not_among
 from cse_core.methods import METHODS
 from cse_core.run import NGRAM_POOLINGS, Run
-from cse_core.training.run_state import finished_history
 from cse_core.training.selection import SELECTION, dev_sets
 from experiments.cli.command import run_command
 from experiments.cli.console import Bar, console
@@ -45,7 +44,7 @@ from experiments.execution import sweep_report
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, describe, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.execution.schedule_estimate import expected_seconds
-from experiments.execution.sweep_setup import check_room, require_inputs
+from experiments.execution.sweep_setup import check_room, require_inputs, untrained_keys
 from experiments.results import csv_record
 from experiments.results.score_tables import main_scores, print_over_seeds, print_scores
 from experiments.schema.recipes import BACKBONES, RUNS
@@ -149,12 +148,11 @@ def train_and_score(runs: Sequence[Run], plan: Plan, options: CommonOptions) -> 
 
 def _look_ahead(jobs: Sequence[Job], execution: ExecutionSettings) -> None:
     """Refuse what can't be read or stored before anything is trained; warn, and say how long it takes."""
-    trained = [job for job in jobs if isinstance(job.encoder, Run)]
-    keys = {j.key for j in trained if finished_history(cast(Run, j.encoder), execution.store, j.rules) is None}
+    keys = untrained_keys(jobs, execution.store)
     require_inputs(jobs, keys, execution.data)
     check_room(jobs, keys, execution, 1)
     sweep_report.warn_slow_precision([job.encoder for job in jobs], execution.device)
-    left = [job for job in trained if job.key in keys]
+    left = [job for job in jobs if job.key in keys]
     if left:
         seconds = expected_seconds(left, csv_record.read_results(jobs[0].scale)).values()
         known = [each for each in seconds if each is not None]

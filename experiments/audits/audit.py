@@ -26,6 +26,7 @@ from experiments.cli.command import INTERRUPTED
 from experiments.cli.console import Bar, console
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.plan import jobs_of
+from experiments.execution.sweep_setup import require_inputs, untrained_keys
 from experiments.results.csv_record import commit_of
 from experiments.results.provenance import commit
 from experiments.schema.study import Study
@@ -149,6 +150,7 @@ def retrain(
 ) -> int:
     """Retrain runs, compare and print; return 0, 1 if a run differs or failed, or 130 if interrupted."""
     _print_draw(sample, execution.store)
+    require_inputs(sample.jobs, untrained_keys(sample.jobs, execution.store), execution.data)
     audited: list[Audited] = []
     try:
         for run in _train_all(sample, recorded, execution):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cse_core.data.locate import data_folder
 from cse_core.run import Pretrained, Run
+from cse_core.training.run_state import finished_history
 from experiments.cli.sweep_options import Options
 from experiments.execution.job import ExecutionSettings, Job
 from experiments.execution.plan import Plan
@@ -63,6 +64,14 @@ def _inputs(job: Job, trains: bool) -> set[Input]:
     if isinstance(job.encoder, Pretrained):
         return read | {job.encoder}
     return read | (inputs_of_training(job.encoder, job.rules) if trains else set())
+
+
+def untrained_keys(jobs: Iterable[Job], store: Path) -> frozenset[str]:
+    """Return the keys of the jobs whose runs have no finished training in the store."""
+    runs = ((job.encoder, job.rules) for job in jobs)
+    return frozenset(
+        run.key for run, rules in runs if isinstance(run, Run) and finished_history(run, store, rules) is None
+    )
 
 
 def require_inputs(jobs: Iterable[Job], untrained: Collection[str], data: Path | None) -> None:

@@ -201,6 +201,11 @@ def run_search(
     return callback.failed | logbook.settle(), callback.ended >= expected
 
 
+def trials_left(search: Search, mlruns: Path) -> int:
+    """Return the number of trials that are left to make."""
+    return pending(search, recorded_trials(search, mlruns), _started_path(search, mlruns))[0]
+
+
 def _search_algorithm(
     search: Search, recorded: Trials, ahead: Sequence[dict[str, float]], left: int, seconds: float
 ) -> TimedSearch:

@@ -14,9 +14,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from cse_core.run import Corpus
 from experiments import sweep
 from experiments.audits.agreement import Recorded, compare
-from experiments.audits.audit import MARKER, audit, draw
+from experiments.audits.audit import MARKER, audit, draw, retrain
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.log_queue import record_results
 from experiments.execution.plan import jobs_of
@@ -63,6 +64,15 @@ def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tracker.log(folder / "store" / job.key)
     record_results(folder / "store", folder)
     return folder
+
+
+def test_what_an_audit_lacks_is_named_before_it_retrains(tmp_path: Path, mlruns: Path) -> None:
+    recorded, execution = Recorded.read("tiny", mlruns), ExecutionSettings(tmp_path / "store")
+    sample = draw([STUDY], recorded, 5, SEED, "cpu")
+    lost = tuple(replace(job, encoder=replace(job.encoder, corpus=Corpus("lost", 320))) for job in sample.jobs)
+    with pytest.raises(FileNotFoundError, match=r"nothing was started.*\n.*corpus lost: no such file"):
+        retrain(replace(sample, jobs=lost), recorded, execution, "tiny")
+    assert not execution.store.exists()
 
 
 @pytest.fixture(scope="module")

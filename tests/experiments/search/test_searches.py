@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 from ray.tune.search import Searcher
 
-from cse_core.run import Run
+from cse_core.run import Corpus, Run
+from experiments import sweep
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import Logbook
 from experiments.execution.ray_sweep import RayConfig
@@ -50,6 +51,15 @@ def command(mlruns: Path, *words: str, workers: int = 1) -> list[str]:
 
 def search(mlruns: Path, *names: str) -> subprocess.CompletedProcess[str]:
     return forked.run(command(mlruns, *names), env=environment(mlruns))
+
+
+def test_what_a_search_lacks_is_named_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = replace(TINY.start, corpus=Corpus("lost", 320))
+    monkeypatch.setitem(SEARCHES, "lost", lambda scale: replace(TINY, start=start))
+    add_empty_database(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"nothing was started.*\n.*corpus lost: no such file"):
+        sweep.main(sweep.Options(studies=("lost",), search=True, mlruns=tmp_path))
+    assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize(("name", "runs"), [("rankcse-listnet-grid", 18), ("rankcse-listmle-grid", 6)])
