@@ -71,7 +71,12 @@ def encoder_size(name: str) -> tuple[int, int]:
     from transformers import AutoConfig  # lazy: slow import
 
     config = AutoConfig.from_pretrained(resolve(name))
-    return config.num_hidden_layers, config.hidden_size
+    try:
+        return config.num_hidden_layers, config.hidden_size
+    except AttributeError as error:  # of a model with several parts, such as one of texts and images
+        raise ValueError(
+            f"backbone {name}: {error}; expected an encoder of texts, or settings named by --scale"
+        ) from error
 
 
 def check_corpus(run: Run) -> None:

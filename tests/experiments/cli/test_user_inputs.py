@@ -21,8 +21,8 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS, encoder_hash
 from cse_core.run import Pretrained, Run
 from experiments import run as run_command
-from experiments.cli.user_inputs import read_encoder
-from experiments.run import build, build_all, make_plan, say_settings
+from experiments.cli.user_inputs import encoder_size, read_encoder
+from experiments.run import build, build_all, make_plan, say_settings, untrained_scoring
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES, scale_for
 
@@ -330,6 +330,27 @@ def test_settings_that_can_not_work_are_refused_by_option_and_likely_value(
 
 def test_fewer_sentences_than_a_ranking_has_by_default_are_enough_if_the_option_says_so(texts: Path) -> None:
     assert built("rankencoder", "--corpus", str(texts), "--corpus-size", "150").method.corpus_size == 150  # ty: ignore[missing-attribute]
+
+
+def test_an_encoder_is_scored_untrained_by_the_pooling_that_is_trained() -> None:
+    plan = make_plan(parsed("simcse", "--evaluate", "synthetic"))
+
+    def scorer(*arguments: str) -> str:
+        scoring = untrained_scoring(built(*arguments), plan)
+        return str(scoring.scorer) if scoring else "none"
+
+    assert scorer("simcse", "--pooling", "mean") == "cosine mean"
+    prompt = built("promptbert")
+    assert scorer("promptbert") == f"cosine mask {prompt.template}"
+    assert scorer("isbert") == "none"  # its pooling has weights that are not there before training
+
+
+def test_a_model_without_a_size_is_refused(tmp_path: Path) -> None:
+    for path in (ASSETS / "wiki-tiny").iterdir():
+        shutil.copy(path, tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "clip"}))
+    with pytest.raises(ValueError, match="has no attribute 'num_hidden_layers'; expected an encoder of texts"):
+        encoder_size(str(tmp_path))
 
 
 def test_help_shows_choices_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
