@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.stats.significance import Interval, Spread
+from analysis.stats.estimate import Estimate
+from analysis.stats.significance import Interval
 
 FOLDER = Path(__file__).parent / "measured"
 SCALE = "small"  # the benchmarks of methods use its models and batches
 
 
-def ratio(what: str, device: str = "cpu", folder: Path = FOLDER) -> Spread | None:
+def ratio(what: str, device: str = "cpu", folder: Path = FOLDER) -> Estimate | None:
     """Return a measured ratio with its quartiles and turns; None if it was not measured."""
     path = folder / "ratios.csv"
     frame = pd.read_csv(path) if path.is_file() else pd.DataFrame({"what": [], "on": []})
@@ -18,5 +19,4 @@ def ratio(what: str, device: str = "cpu", folder: Path = FOLDER) -> Spread | Non
     if rows.empty:
         return None
     row = rows.iloc[0]
-    turns = int(row["turns"])
-    return Spread(float(row["ratio"]), Interval(float(row["low"]), float(row["high"])), None, (turns, turns))
+    return Estimate(float(row["ratio"]), Interval(float(row["low"]), float(row["high"])), int(row["turns"]), " turns")

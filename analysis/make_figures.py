@@ -15,9 +15,8 @@ import tyro
 from analysis import cells
 from analysis.plots.figure_data import FigureData, curves_of
 from analysis.report.search_tables import searches_with_trials
-from analysis.verdicts.claims import judge_claims
-from analysis.verdicts.method_gains import method_gains
-from analysis.verdicts.other_claims import planned_verdicts
+from analysis.verdicts.gains import method_gains
+from analysis.verdicts.plan import PlanVerdicts
 from cse_core.data.atomic_write import full_disk_named
 from experiments.cli.command import run_command
 from experiments.results import csv_record, manifest
@@ -111,13 +110,14 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     from analysis.plots.verdict_strip import verdict_strip  # lazy: slow import
 
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
-    studies = catalogue.choose_studies(["all"], scale)
+    planned, others = (
+        tuple(cells.join(study, results, curves) for study in catalogue.choose_studies(names, scale))
+        for names in (["plan"], ["robustness", "baselines"])
+    )
     with plt.rc_context(style.RC):
-        judged = judge_claims(cells.join(study, results, curves) for study in studies)
-        planned = planned_verdicts(cells.join(s, results, curves) for s in catalogue.choose_studies(["plan"], scale))
-        written = save(verdict_strip(judged, planned, scale), figures / scale / VERDICTS)
-        several = catalogue.choose_studies(["robustness", "baselines", "plan"], scale)
-        measured = method_gains(cells.join(study, results, curves) for study in several)
+        words = PlanVerdicts(planned).of_claims()
+        written = save(verdict_strip(words, scale), figures / scale / VERDICTS)
+        measured = method_gains((*others, *planned))
         written += save(forest(measured, scale), figures / scale / FOREST)
         history = searches(searches_with_trials(csv_record.read_searches(scale, mlruns), scale))
         return written + (save(history, figures / scale / SEARCHES) if history is not None else [])

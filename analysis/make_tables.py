@@ -20,6 +20,7 @@ from analysis.record.record_differences import changed_files, committed_folders,
 from analysis.record.undeclared_runs import undeclared_page
 from analysis.report import (
     benchmark_tables,
+    contrast_tables,
     first_page,
     formats,
     plan_tables,
@@ -30,8 +31,8 @@ from analysis.report.bootstrap_tables import estimates_block, pairs_and_seeds_bl
 from analysis.report.released_tables import released_block
 from analysis.report.reproduction_tables import reproductions_block
 from analysis.report.search_tables import searches_block
-from analysis.report.verdict_tables import how_judged, verdict_grid, verdicts_block
-from analysis.verdicts.comparisons import judge
+from analysis.verdicts.looks import study_verdicts
+from analysis.verdicts.plan import PlanVerdicts
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
 from experiments.results import csv_record
@@ -53,8 +54,8 @@ PAGES = (
     "docs/rehearsal.md",
 )
 KINDS = (
-    "table|verdicts|headline|estimates|benchmarks|claims|decided|power|published|runs|searches|audit|reproductions|"
-    "plan|plan2|page|released|means|gains|devices|pairs-and-seeds"
+    "table|contrasts|estimates|benchmarks|published|runs|searches|audit|reproductions|"
+    "plan|plan2|page|released|means|devices|pairs-and-seeds"
 )
 BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
@@ -70,6 +71,7 @@ class Record:
         self.pairs = cache(partial(csv_record.read_pairs, mlruns=mlruns))
         self.searches = cache(partial(csv_record.read_searches, mlruns=mlruns))
         self._joined: dict[tuple[str, str], Results] = {}
+        self.plan = cache(lambda scale: PlanVerdicts(tuple(chosen_results("plan", scale, self))))
 
     def of(self, study: Study) -> Results:
         """Return a study's cells."""
@@ -140,9 +142,9 @@ def fill_blocks(report: str, record: Record) -> str:
         results = record.of(catalogue.single(name, scale))
         if kind == "estimates":
             return f"{head}{estimates_block(results, record.pairs(scale))}\n{end}"
-        if kind == "gains":
-            return "\n".join([head, *map(formats.markdown, study_tables.gains_grids(results)), end])
-        return f"{head}{table_block(results, brief=True) if kind == 'table' else verdicts_block(results)}\n{end}"
+        if kind == "contrasts":
+            return f"{head}{contrast_tables.contrasts_block(results)}\n{end}"
+        return f"{head}{table_block(results, brief=True)}\n{end}"
 
     return BLOCK.sub(fill, report)
 
@@ -155,21 +157,17 @@ def chosen_results(names: str, scale: str, record: Record) -> list[Results]:
 OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     "audit": lambda name, scale, record: audit_block(scale),
     "benchmarks": lambda name, device, record: benchmark_tables.block(name, device),
-    "claims": lambda *about: report_blocks.claims_block(chosen_results(*about)),
-    "decided": lambda *about: report_blocks.decided_block(chosen_results(*about)),
     "devices": lambda name, scale, record: devices_block(name, record.results(scale)),
-    "headline": lambda *about: report_blocks.headline_block(chosen_results(*about)),
     "means": lambda name, *about: report_blocks.means_block(name, lambda names: chosen_results(names, *about)),
-    "page": lambda name, *about: first_page.page_block(name, lambda names: chosen_results(names, *about)),
-    "power": lambda *about: report_blocks.power_block(chosen_results(*about)),
+    "page": lambda name, scale, record: first_page.page_block(
+        name, lambda names: chosen_results(names, scale, record), record.plan(scale)
+    ),
     "published": lambda name, scale, record: report_blocks.PUBLISHED[name](),
     "released": lambda *about: released_block(chosen_results(*about)),
     "reproductions": lambda name, scale, record: reproductions_block(name),
-    "plan": lambda name, scale, record: plan_tables.plan_block(name, chosen_results("plan", scale, record)),
+    "plan": lambda name, scale, record: plan_tables.plan_block(name, record.plan(scale)),
     "plan2": lambda name, scale, record: plan_tables.second_plan_block(name, chosen_results("plan2", scale, record)),
-    "pairs-and-seeds": lambda name, scale, record: pairs_and_seeds_block(
-        chosen_results(name, scale, record), record.pairs(scale)
-    ),
+    "pairs-and-seeds": lambda name, scale, record: pairs_and_seeds_block(record.plan(scale), record.pairs(scale)),
     "searches": lambda name, scale, record: searches_block(record.searches(scale), scale),
     "runs": lambda name, scale, record: report_blocks.runs_block(
         catalogue.choose_studies([name], scale), record.results(scale)
@@ -269,15 +267,17 @@ def command() -> int:
 
 def _study_page(results: Results) -> str:
     study = results.study
-    parts = [f"# {study.name}, scale {study.scale.name}", table_block(results), "## Verdicts", verdicts_block(results)]
-    return "\n\n".join(parts) + "\n"
+    parts = [f"# {study.name}, scale {study.scale.name}", table_block(results)]
+    contrasts = contrast_tables.contrasts_block(results)
+    return "\n\n".join([*parts, *(["## Contrasts", contrasts] if contrasts else [])]) + "\n"
 
 
 def _study_tex(results: Results) -> str:
-    study, judged = results.study, judge(results)
+    study, verdicts = results.study, study_verdicts(results)
     pages = [(grid, study_tables.notes(results)) for grid in study_tables.grids(results)]
-    if judged:
-        pages.append((verdict_grid(judged), [how_judged(judged)]))
+    if verdicts:
+        grid, how = contrast_tables.contrasts_grid(verdicts), contrast_tables.how_estimated(verdicts)
+        pages.append((grid, [how]))
     tables = []
     for i, (grid, notes) in enumerate(pages, 1):
         caption = f"{study.source}, scale {study.scale.name}. {grid.title or study.question}"

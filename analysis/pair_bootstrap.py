@@ -29,7 +29,7 @@ from experiments.execution.plan import SCORE_TOLERANCE
 from experiments.results import csv_record, run_arrays
 from experiments.results.provenance import environment
 from experiments.schema.columns import column
-from experiments.schema.hypotheses import Comparison
+from experiments.schema.contrasts import Contrast
 from experiments.schema.study import Row, Study
 from experiments.studies import catalogue
 
@@ -100,40 +100,40 @@ def score_seeds(row: Row, recorded: Cell, execution: ExecutionSettings, lacking:
 
 
 def score_sides(
-    results: Results, differences: Sequence[Comparison], execution: ExecutionSettings, lacking: list[str]
+    results: Results, differences: Sequence[Contrast], execution: ExecutionSettings, lacking: list[str]
 ) -> dict[tuple[str, str], Side]:
     """Return the rows of the differences with their pair scores, each once, by label and column."""
     rows = {row.label: row for row in results.study.rows}
-    labels = dict.fromkeys((label, each.column) for each in differences for label in (each.better, each.worse))
+    labels = dict.fromkeys((label, each.column) for each in differences for label in each.rows)
     return {
         (label, name): Side(rows[label], score_seeds(rows[label], results.cells[label, name], execution, lacking))
         for label, name in track(labels, "pairs scored")
     }
 
 
-def comparisons_of(study: Study) -> list[Comparison]:
+def differences_of(study: Study) -> list[Contrast]:
     """Return the study's differences of two rows that are run, on STS sets or parts of them."""
     not_run = {row.label for row in study.rows if row.encoder is None}
     differences = [
         difference
         for difference in two_row_differences(study)
-        if column(difference.column).tasks and not {difference.better, difference.worse} & not_run
+        if column(difference.column).tasks and not {*difference.rows} & not_run
     ]
     on_pairs = [difference for difference in differences if all(map(_has_pairs, column(difference.column).tasks))]
     if not on_pairs:
         raise ValueError(
-            f"{study.name}: expected a study that compares rows on STS sets or parts of them; it has no such comparison"
+            f"{study.name}: expected a study that compares rows on STS sets or parts of them; it has no such contrast"
         )
     return on_pairs
 
 
-def chosen_by_claim(differences: Sequence[Comparison], claims: Sequence[str]) -> list[Comparison]:
+def chosen_by_claim(differences: Sequence[Contrast], claims: Sequence[str]) -> list[Contrast]:
     """Return the differences of these claims, or all without claims; refuse a claim that has none."""
-    ids = [difference.claim for difference in differences]
+    ids = [difference.name for difference in differences]
     for claim in claims:
         if claim not in ids:
             raise unknown("claim", claim, dict.fromkeys(ids))
-    return [difference for difference in differences if not claims or difference.claim in claims]
+    return [difference for difference in differences if not claims or difference.name in claims]
 
 
 def _has_pairs(task: str) -> bool:
@@ -199,7 +199,7 @@ def main(
     csv_record.require(mlruns, scores=True)
     results = join(selected, csv_record.read_results(scale, mlruns))
     execution = ExecutionSettings(store=mlruns / "store", data=data, cache=True)  # rows share checkpoints
-    differences = chosen_by_claim(comparisons_of(selected), claims)
+    differences = chosen_by_claim(differences_of(selected), claims)
     lacking: list[str] = []
     scores = score_sides(results, differences, execution, lacking)
     if not any(side.scores for side in scores.values()):
@@ -207,8 +207,8 @@ def main(
     commit = csv_record.commit_of(environment(execution.device, execution.threads))
     for each in track(differences, f"{RESAMPLES:,} draws"):
         about = {"scale": scale, "column": each.column, "resamples": RESAMPLES, "commit": commit}
-        sides = (scores[each.better, each.column], scores[each.worse, each.column])
-        lines = pairs_lines(each.column, sides, seeds_drawn(selected, each), data)
+        first, second = (scores[place] for place in each.cells)
+        lines = pairs_lines(each.column, (first, second), seeds_drawn(each), data)
         if lines:
             csv_record.merge_pairs(scale, mlruns, pd.DataFrame([about | line for line in lines]))
     if lacking:  # seeds that no line has

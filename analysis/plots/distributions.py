@@ -111,7 +111,7 @@ def _draw_bins(axes: Axes, values: np.ndarray, look: style.Look) -> None:
         axes.plot(places, of_seed, color=look.colour, linewidth=0.7, alpha=0.3)
     for place, scores in zip(places, values.T, strict=True):
         estimate = paired_contrast([dict(enumerate(scores.tolist()))], [1.0])
-        band = estimate.interval() if estimate else None
+        band = estimate.interval if estimate else None
         if band:
             axes.plot((place, place), band, color=look.colour, linewidth=1.6, solid_capstyle="butt")
     axes.plot(places, values.mean(0), color=look.colour, marker=look.marker, zorder=3)
@@ -160,7 +160,7 @@ def _draw_gains(axes: Axes, drawn: FigureData, trend: Trend, shares: Mapping[str
         sides = [drawn.results.cells[label, name].scores for label in (trend.better, trend.worse)]
         estimate = paired_contrast(sides, [1.0, -1.0])
         if estimate is not None:
-            style.interval_dot(axes, at, estimate.mean, estimate.interval(), look)
+            style.interval_dot(axes, at, estimate.mean, estimate.interval, look)
             count += 1
     texts = [f"{PUBLISHED_NAMES[name]} {shares[name]:.0%}" for name in names]
     axes.set(title="gain of ranks, points", yticks=range(len(names)), yticklabels=texts, ylim=(len(names) - 0.5, -0.5))

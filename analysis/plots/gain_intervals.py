@@ -12,11 +12,10 @@ from analysis.plots import style
 from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
 from analysis.plots.labels import beside_points
 from analysis.report.formats import DASH, interval, number
-from analysis.stats.contrast_tests import ContrastEstimate
 from analysis.stats.dose_response import FEWEST, DoseResponse, dose_response
-from analysis.stats.resampling import Estimate
-from analysis.verdicts.gains import Gain, gains
-from analysis.verdicts.method_gains import GROUPS, MethodGain
+from analysis.stats.estimate import Estimate
+from analysis.verdicts.gains import GROUPS, MethodGain, gains
+from analysis.verdicts.verdict import Verdict
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, SIMCSE, student_label, teacher_label
 
 TEXT = style.SMALL_TEXT
@@ -39,7 +38,7 @@ def gain_intervals(drawn: FigureData) -> Figure | None:
     figure, (here, printed) = style.panels(2, 2, height=0.2 * len(measured) + 0.6, width_ratios=(1.9, 1))
     _draw_measured(here, measured)
     _draw_published(printed, measured)
-    names = [gain.contrast.subject for gain in measured]
+    names = [gain.contrast.name for gain in measured]
     here.set(title="gain here, points", yticks=range(len(measured)), yticklabels=names)
     printed.set(title="published, BERT-base", yticks=range(len(measured)), yticklabels=[])
     for panel in (here, printed):
@@ -54,12 +53,12 @@ def gain_intervals(drawn: FigureData) -> Figure | None:
     return style.finish(figure, drawn, caption, missing_scores(drawn, ("sts_avg",)))
 
 
-def _draw_measured(axes: Axes, measured: Sequence[Gain]) -> None:
+def _draw_measured(axes: Axes, measured: Sequence[Verdict]) -> None:
     for place, estimate in enumerate(gain.estimate for gain in measured):
         if estimate is None:
             axes.annotate(DASH, (0, place), (4, 0), **TEXT)
             continue
-        band, colour = estimate.interval(), _colour(estimate)
+        band, colour = estimate.interval, _colour(estimate)
         if band:
             axes.plot(band, (place, place), color=colour, linewidth=1.6, solid_capstyle="butt")
         axes.plot(estimate.mean, place, marker="o", markersize=5, color=colour)
@@ -70,19 +69,19 @@ def _draw_measured(axes: Axes, measured: Sequence[Gain]) -> None:
     axes.margins(x=0.3)
 
 
-def _colour(estimate: ContrastEstimate) -> str:
-    band = estimate.interval()
+def _colour(estimate: Estimate) -> str:
+    band = estimate.interval
     return CERTAIN if band and not band.low <= 0 <= band.high else OPEN
 
 
-def _draw_published(axes: Axes, measured: Sequence[Gain]) -> None:
+def _draw_published(axes: Axes, measured: Sequence[Verdict]) -> None:
     look: dict[str, Any] = {
         "marker": "D",
         "markerfacecolor": "white",
         "markeredgecolor": style.INK,
         "linestyle": "none",
     }
-    for place, value in enumerate(gain.contrast.published for gain in measured):
+    for place, value in enumerate(gain.published for gain in measured):
         if value is not None:
             axes.plot(value, place, **look)
             axes.annotate(number(value, sign=True), (1, place), (4, 0), xycoords=("axes fraction", "data"), **TEXT)
@@ -141,7 +140,7 @@ def gain_texts(gain: MethodGain) -> tuple[str, str]:
     printed = number(gain.published, sign=True)
     if gain.estimate is None:
         return DASH, printed
-    band = gain.estimate.interval()
+    band = gain.estimate.interval
     words = f"{number(gain.estimate.mean, sign=True)} {interval(band, sign=True)}, {gain.estimate.n}"
     return words, printed
 
@@ -151,7 +150,7 @@ def _draw_gain(axes: Axes, at: float, gain: MethodGain) -> None:
         _draw_mark(axes, at, gain.published, {**style.PRINTED, "markersize": 4, "zorder": 5})
     if gain.estimate is None:
         return
-    band, colour = gain.estimate.interval(), _colour(gain.estimate)
+    band, colour = gain.estimate.interval, _colour(gain.estimate)
     if band:
         ends = [min(max(end, -EDGE), EDGE) for end in band]
         axes.plot(ends, (at, at), color=colour, linewidth=1.6, solid_capstyle="butt")
@@ -174,7 +173,7 @@ class Rung:
 
     name: str
     dose: float
-    gain: ContrastEstimate
+    gain: Estimate
     scores: tuple[float, ...]
 
 
@@ -196,7 +195,7 @@ def teacher_ladder(drawn: FigureData) -> Figure | None:
         _draw_rungs(panel, rungs, LOSS_COLOURS[loss])
     panels[0].set_ylabel("the student's gain over SimCSE, points")
     for panel, rungs in zip(panels, ladders.values(), strict=True):  # when limits of both are final
-        bars = [(rung.dose, y) for rung in rungs for y in np.linspace(*(rung.gain.interval() or (0, 0)), BAR_PLACES)]
+        bars = [(rung.dose, y) for rung in rungs for y in np.linspace(*(rung.gain.interval or (0, 0)), BAR_PLACES)]
         lines = bars + [(x, 0.0) for x in np.linspace(*panel.get_xlim(), LINE_PLACES)]
         beside_points(panel, [(rung.dose, rung.gain.mean, numbers[rung.name], style.INK) for rung in rungs], lines)
     counts = [len(rung.scores) for rungs in ladders.values() for rung in rungs]
@@ -244,7 +243,7 @@ def parts_of(rungs: Sequence[Rung]) -> dict[str, list[Rung]]:
 
 def _draw_rungs(panel: Axes, rungs: Sequence[Rung], colour: str) -> None:
     for rung in rungs:
-        if band := rung.gain.interval():
+        if band := rung.gain.interval:
             panel.plot((rung.dose, rung.dose), band, color=colour, linewidth=1.2, solid_capstyle="butt")
         look: dict[str, Any] = {"markerfacecolor": "white"} if rung.name == SHUFFLED else {}
         panel.plot(rung.dose, rung.gain.mean, marker="o", markersize=5, color=colour, linestyle="none", **look)

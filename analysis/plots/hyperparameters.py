@@ -104,7 +104,7 @@ def _grid_caption(scored: Mapping[tuple[float, float], Cell], down: Sequence[Seq
 def _is_close(best: Cell, other: Cell) -> bool:
     """Whether the 95 % interval of the difference, seed by seed, holds 0, or there is none."""
     estimate = paired_contrast([best.scores, other.scores], [1.0, -1.0])
-    band = estimate.interval() if estimate else None
+    band = estimate.interval if estimate else None
     return band is None or band.low <= 0 <= band.high
 
 
@@ -238,7 +238,7 @@ def _draw_differences(axes: Axes, line: str, cells: Sequence[tuple[float, Cell]]
     for x, cell in cells[1:]:
         estimate = paired_contrast([cell.scores, base.scores], [1.0, -1.0])
         if estimate:
-            band = estimate.interval()
+            band = estimate.interval
             if band:
                 axes.plot((x, x), band, color=look.colour, linewidth=1.6, solid_capstyle="butt")
             face = look.colour if band else "white"

@@ -13,7 +13,8 @@ from analysis.plots import labels, style
 from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
 from analysis.report.formats import DASH, number
 from analysis.stats import significance
-from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast, paired_contrast
+from analysis.stats.contrast_tests import estimate_contrast, paired_contrast
+from analysis.stats.estimate import Estimate
 from experiments.schema.columns import column
 from experiments.schema.study import Row
 
@@ -128,7 +129,7 @@ def _draw_means(axes: Axes, panel: DotPanel, cells: Sequence[Cell], looks: Seque
             axes.annotate(DASH, (min(values, default=0.0), at), (4, 0), **style.SMALL_TEXT)
             continue
         style.dots(axes, list(cell.scores.values()), [at] * len(cell.scores))
-        right = style.interval_dot(axes, at, estimate.mean, estimate.interval(), look)
+        right = style.interval_dot(axes, at, estimate.mean, estimate.interval, look)
         axes.annotate(number(estimate.mean), (right, at), (5, 0), **style.SMALL_TEXT)
     axes.margins(x=0.16)
 
@@ -141,7 +142,7 @@ def _draw_differences(axes: Axes, drawn: FigureData, panel: DotPanel, name: str,
         ours, base = drawn.cell(row, name), drawn.cell(reference, name)
         estimate = difference(ours, base, paired=panel.paired)
         if estimate:
-            style.interval_dot(axes, at, estimate.mean, estimate.interval(), look)
+            style.interval_dot(axes, at, estimate.mean, estimate.interval, look)
         if ours.published is not None and base.published is not None:
             axes.plot(ours.published - base.published, at, **style.PRINTED)
         text = number(estimate.mean, sign=True) if estimate else DASH
@@ -149,7 +150,7 @@ def _draw_differences(axes: Axes, drawn: FigureData, panel: DotPanel, name: str,
     axes.margins(x=0.08)
 
 
-def difference(first: Cell, second: Cell, *, paired: bool) -> ContrastEstimate | None:
+def difference(first: Cell, second: Cell, *, paired: bool) -> Estimate | None:
     """Estimate first less second from their seeds; None where one has no score."""
     if not first.scores or not second.scores:
         return None
@@ -193,7 +194,7 @@ def scatter(drawn: FigureData) -> Figure | None:
 
 def _half_interval(cell: Cell) -> float | None:
     estimate = paired_contrast([cell.scores], [1.0])
-    band = estimate.interval() if estimate else None
+    band = estimate.interval if estimate else None
     return (band.high - band.low) / 2 if band else None
 
 

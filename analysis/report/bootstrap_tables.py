@@ -1,24 +1,23 @@
 """Make the blocks of bootstrap estimates, of a study or the plan: other seeds, other pairs, other averages."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import pandas as pd
 
 from analysis.cells import Results
+from analysis.report.contrast_tables import contrast_text
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
 from analysis.report.plan_tables import claim_text
-from analysis.report.study_tables import contrast_text
 from analysis.stats import significance
 from analysis.stats.bootstrap import difference_bootstrap, interquartile_mean, mean, probability_of_improvement
-from analysis.stats.resampling import Estimate
+from analysis.stats.estimate import Estimate
 from analysis.stats.significance import Interval
-from analysis.verdicts.primaries import judge_contrasts
+from analysis.verdicts.plan import PlanVerdicts
 from experiments.results.csv_record import INDEPENDENT, PAIRED, score_source
 from experiments.schema.columns import column
 from experiments.schema.contrasts import EXPLORATORY, Contrast
-from experiments.schema.hypotheses import Comparison
 from experiments.schema.study import Row, Study
 
 HOW = (
@@ -40,41 +39,32 @@ HOW_OVER = (
 )
 
 
-def two_row_differences(study: Study) -> list[Comparison]:
-    """Return the study's comparisons of means, and its planned contrasts of one row against another."""
-    planned = [_as_comparison(contrast) for contrast in study.contrasts if _is_planned_of_two_rows(contrast)]
-    return [*(comparison for comparison in study.comparisons if comparison.kind == "mean"), *planned]
+def two_row_differences(study: Study) -> list[Contrast]:
+    """Return the study's contrasts of one row's mean against another's that are about a claim, or a plan's control."""
+    about = (each for each in study.contrasts if each.claim or each.role != EXPLORATORY)
+    return [contrast for contrast in about if contrast.is_of_two_rows]
 
 
-def seeds_drawn(study: Study, difference: Comparison) -> str:
-    """Return how seeds are drawn for a difference of the study: paired if it is a planned contrast that pairs them."""
-    paired = (_as_comparison(c) for c in study.contrasts if c.paired and _is_planned_of_two_rows(c))
-    return PAIRED if difference in paired else INDEPENDENT
-
-
-def _is_planned_of_two_rows(contrast: Contrast) -> bool:
-    return contrast.kind != EXPLORATORY and len(contrast.plus) == len(contrast.minus) == contrast.over == 1
-
-
-def _as_comparison(contrast: Contrast) -> Comparison:
-    return Comparison(contrast.subject, contrast.plus[0], contrast.minus[0], contrast.column)
+def seeds_drawn(contrast: Contrast) -> str:
+    """Return how seeds are drawn for a difference: paired if it is a planned contrast that pairs them."""
+    return PAIRED if contrast.paired and contrast.role != EXPLORATORY else INDEPENDENT
 
 
 def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
     """Return differences over several sets, by seeds and by pairs (`drawn`: lines of pairs.csv), as Markdown."""
     rows = {row.label: row for row in results.study.rows if row.encoder is not None}
     by_sides = {(line["first"], line["second"], line["column"]): line for _, line in drawn.iterrows()}
-    comparisons = [each for each in two_row_differences(results.study) if len(column(each.column).tasks) > 1]
-    resampled = [_pairs_line(rows, each, by_sides) for each in comparisons]
+    contrasts = [each for each in two_row_differences(results.study) if len(column(each.column).tasks) > 1]
+    resampled = [_pairs_line(rows, each, by_sides) for each in contrasts]
     adjusted = iter(significance.holm([line["p"] for line in resampled if line is not None]))
     cells = [
         (
-            f"{comparison.better} {MINUS} {comparison.worse}",
-            *_by_seeds(results, comparison),
+            contrast_text(contrast),
+            *_by_seeds(results, contrast),
             *_by_pairs(line, adjusted),
-            _by_both(results.study, comparison, drawn),
+            _by_both(results.study, contrast, drawn),
         )
-        for comparison, line in zip(comparisons, resampled, strict=True)
+        for contrast, line in zip(contrasts, resampled, strict=True)
     ]
     header = (f"A {MINUS} B", "seeds", "middle half", "P(A > B)", "pairs", "Holm p", "seeds and pairs")
     draws = max((line["resamples"] for line in resampled if line is not None), default=0)
@@ -87,29 +77,29 @@ def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
 
 
 def _pairs_line(
-    rows: Mapping[str, Row], comparison: Comparison, by_sides: Mapping[tuple[str, str, str], pd.Series]
+    rows: Mapping[str, Row], contrast: Contrast, by_sides: Mapping[tuple[str, str, str], pd.Series]
 ) -> pd.Series | None:
     """Return the line of the rows' first seeds on drawn pairs."""
-    if not {comparison.better, comparison.worse} <= rows.keys():
+    if not {*contrast.rows} <= rows.keys():
         return None
-    first, second = (score_source(rows[label]) for label in (comparison.better, comparison.worse))
-    return by_sides.get((first, second, comparison.column))
+    first, second = (score_source(rows[label]) for label in contrast.rows)
+    return by_sides.get((first, second, contrast.column))
 
 
-def pairs_and_seeds_block(plan: Sequence[Results], drawn: pd.DataFrame) -> str:
+def pairs_and_seeds_block(plan: PlanVerdicts, drawn: pd.DataFrame) -> str:
     """Return the plan's contrasts over seeds, and over seeds and pairs where `drawn` has that, as Markdown."""
-    studies = {contrast: results.study for results in plan for contrast in results.study.contrasts}
+    studies = {contrast: results.study for results in plan.planned for contrast in results.study.contrasts}
     rows = []
-    for verdict in judge_contrasts(plan):
-        contrast, study = verdict.contrast, studies[verdict.contrast]
-        both = _of_both(study, _as_comparison(contrast), drawn) if _is_planned_of_two_rows(contrast) else None
-        if both is None or verdict.estimate is None:
+    for verdict in plan.contrasts:
+        contrast = verdict.contrast
+        both = _of_both(studies[contrast], contrast, drawn) if contrast.is_of_two_rows else None
+        if both is None or verdict.estimate is None or contrast.margin is None:
             continue
         rows.append(
             (
                 claim_text(contrast),
                 contrast_text(contrast),
-                _estimate_text(Estimate(verdict.estimate.mean, verdict.estimate.interval()), sign=True),
+                _estimate_text(verdict.estimate, sign=True),
                 str(verdict.estimate.n),
                 _estimate_text(both.estimate, sign=True),
                 f"{both.first}, {both.second}",
@@ -139,21 +129,21 @@ class OfBoth(NamedTuple):
     pairs: int
 
 
-def _by_both(study: Study, comparison: Comparison, drawn: pd.DataFrame) -> str:
-    both = _of_both(study, comparison, drawn)
+def _by_both(study: Study, contrast: Contrast, drawn: pd.DataFrame) -> str:
+    both = _of_both(study, contrast, drawn)
     return f"{_estimate_text(both.estimate, sign=True)} ({both.first}, {both.second})" if both else DASH
 
 
-def _of_both(study: Study, comparison: Comparison, drawn: pd.DataFrame) -> OfBoth | None:
+def _of_both(study: Study, contrast: Contrast, drawn: pd.DataFrame) -> OfBoth | None:
     """Return the estimate over drawn seeds and pairs, of the line with most seeds; None without a line."""
     rows = {row.label: row for row in study.rows if row.encoder is not None}
-    if drawn.empty or not {comparison.better, comparison.worse} <= rows.keys():
+    if drawn.empty or not {*contrast.rows} <= rows.keys():
         return None
     first, second = (
         drawn[side].map(partial(_count_seeds, rows[label]))
-        for side, label in (("first", comparison.better), ("second", comparison.worse))
+        for side, label in zip(("first", "second"), contrast.rows, strict=True)
     )
-    of_it = (drawn["column"] == comparison.column) & (drawn["seeds"] == seeds_drawn(study, comparison))
+    of_it = (drawn["column"] == contrast.column) & (drawn["seeds"] == seeds_drawn(contrast))
     crossed = (first > 1) & (second > 1) & of_it
     if not crossed.any():
         return None
@@ -171,9 +161,9 @@ def _count_seeds(row: Row, source: str) -> int:
     return len(several) if of_row else 0
 
 
-def _by_seeds(results: Results, comparison: Comparison) -> tuple[str, str, str]:
+def _by_seeds(results: Results, contrast: Contrast) -> tuple[str, str, str]:
     """Estimate, over seeds, the difference of means and of interquartile means, and the probability of improvement."""
-    a, b = (_score_matrix(results, label, comparison.column) for label in (comparison.better, comparison.worse))
+    a, b = (_score_matrix(results, label, contrast.column) for label in contrast.rows)
     common = a.index.intersection(b.index)
     if common.empty:
         return DASH, DASH, DASH

@@ -6,21 +6,21 @@ from statistics import median
 
 from analysis.cells import Results
 from analysis.report import report_blocks
-from analysis.report.claim_tables import claims_by_verdict
 from analysis.report.formats import DASH, Grid, interval, markdown, number
-from analysis.report.plan_tables import planned_sentence
+from analysis.report.plan_tables import claims_grid, planned_sentence
 from analysis.report.reproduction_tables import many_seeds, read_reproductions
-from analysis.stats.contrast_tests import ContrastEstimate
+from analysis.stats.estimate import Estimate
 from analysis.stats.significance import ALPHA, summary
-from analysis.verdicts.claims import VERDICTS, Claim, claims, count_verdicts, judge_claims
-from analysis.verdicts.gains import gains
-from analysis.verdicts.method_gains import EXPLORATORY, HEADLINES, MethodGain, method_gains
-from analysis.verdicts.primaries import BETTER, ContrastVerdict, judge_contrasts
+from analysis.verdicts.claims import claims
+from analysis.verdicts.estimates import measure
+from analysis.verdicts.gains import OWN, MethodGain, gains, method_gains
+from analysis.verdicts.plan import PlanVerdicts
+from analysis.verdicts.verdict import BETTER, Verdict
 from cse_core.run import Run
-from experiments.schema.contrasts import POSITIVE, PRIMARY
+from experiments.schema.contrasts import HEADLINES, POSITIVE
 
 Choose = Callable[[str], list[Results]]  # the results of the studies of a name
-PLAN, ALL = "plan", "all"
+ALL = "all"
 BASELINE = 76.25  # SimCSE's published average with BERT-base, which the papers' gains are counted from
 ON_TEST_SENTENCES = "SimCSE, the test sets' sentences over SimCSE"  # of the study of the baselines
 NOTES = {  # what else a reader must know of a paper's first claim; the points are those of REPORT.md's list
@@ -37,36 +37,32 @@ ROWS = {  # each paper's row in the study of all methods
 }
 
 
-def page_block(name: str, choose: Choose) -> str:
+def page_block(name: str, choose: Choose, plan: PlanVerdicts) -> str:
     """Return a part of the first page as Markdown."""
-    makers = {
-        "claims": lambda choose: claims_by_verdict(choose(ALL), choose(PLAN)),
-        "summary": summary_block,
-        "papers": lambda choose: markdown(papers_grid(choose)),
-        "findings": findings_block,
-        "limits": limits_block,
-        "planned": lambda choose: planned_sentence(choose(PLAN)),
+    makers: dict[str, Callable[[], str]] = {
+        "claims": lambda: markdown(claims_grid([results.study for results in choose(ALL)], plan)),
+        "summary": lambda: summary_block(choose, plan),
+        "papers": lambda: markdown(papers_grid(choose, plan)),
+        "findings": lambda: findings_block(choose),
+        "limits": lambda: limits_block(choose),
+        "planned": lambda: planned_sentence(plan),
     }
     if name not in makers:
         raise ValueError(f"page: no block {name!r}; there are {', '.join(makers)}")
-    return makers[name](choose)
+    return makers[name]()
 
 
-def summary_block(choose: Choose) -> str:
+def summary_block(choose: Choose, plan: PlanVerdicts) -> str:
     """Return what was decided, at which scale, and what the positive controls showed."""
     results = choose(ALL)
-    judged = judge_claims(results)
-    counts = count_verdicts(judged)
-    planned = judge_contrasts(choose(PLAN))
     scale = results[0].study.scale
-    counted = [*results, *choose(PLAN), *choose("pilots"), *choose("pilots-transfer")]
+    counted = [*results, *plan.planned, *choose("pilots"), *choose("pilots-transfer")]
     lines = [
-        f"**Exploratory.** {len(judged)} claims, judged as the papers' tables lay them out, three seeds: "
-        f"{', '.join(f'{counts[verdict]} {verdict}' for verdict in VERDICTS)}.",
-        f"**Planned.** {planned_sentence(choose(PLAN))}",
-        f"**Scale.** `{scale.name}`: {scale.title}; {_count_trained(counted)} trained encoders with scores. No number "
-        "here is a published one repeated.",
-        f"**What the testbed sees.** {_controls_sentence(planned, choose)}",
+        f"**Verdicts.** {planned_sentence(plan)}",
+        f"**Scale.** `{scale.name}`: {scale.title}; {_count_trained(counted)} trained encoders with scores. Every "
+        'score is our own measurement, unless a table says "published".',
+        f"**What the testbed sees.** {_controls_sentence(plan.contrasts, choose)}",
+        "**The papers' own tables.** Three seeds, after one epoch: differences with their intervals, and no verdict.",
     ]
     return "\n".join(f"- {line}" for line in lines)
 
@@ -82,48 +78,53 @@ def _count_trained(results: Iterable[Results]) -> int:
     return len(keys)
 
 
-def _controls_sentence(planned: Sequence[ContrastVerdict], choose: Choose) -> str:
+def _controls_sentence(planned: Sequence[Verdict], choose: Choose) -> str:
     """Say for each family whether its positive control was detected: in the plan, or before it is run in the pilots."""
-    pilots = [*judge_contrasts(choose("pilots")), *judge_contrasts(choose("pilots-transfer"))]
+    pilots = _contrasts_of([*choose("pilots"), *choose("pilots-transfer")])
     families = dict.fromkeys(verdict.contrast.family for verdict in planned)
     parts = []
     for family in families:
-        of_plan = [v for v in planned if v.contrast.family == family and v.contrast.kind == POSITIVE and v.estimate]
-        of_pilots = [v for v in pilots if v.contrast.family == family and v.contrast.kind == POSITIVE and v.estimate]
+        of_plan, of_pilots = (
+            [v for v in judged if v.contrast.family == family and v.contrast.role == POSITIVE and v.estimate]
+            for judged in (planned, pilots)
+        )
         shown = of_plan or list(filter(_is_seen, of_pilots))[:1] or of_pilots[-1:]  # as the plan chooses the length
         parts.append(f"{family} {_control_text(shown[0], of_plan=bool(of_plan))}" if shown else f"{family} not run")
     return f"Gains of treatments that must help, and whether the plan's test detects them: {'; '.join(parts)}."
 
 
-def _is_seen(verdict: ContrastVerdict) -> bool:
+def _contrasts_of(studies: Iterable[Results]) -> list[Verdict]:
+    return [measure(results, contrast) for results in studies for contrast in results.study.contrasts]
+
+
+def _is_seen(verdict: Verdict) -> bool:
     """Whether the 95 % interval is above 0."""
-    band = verdict.estimate.interval() if verdict.estimate else None
+    band = verdict.estimate.interval if verdict.estimate else None
     return band is not None and band.low > 0
 
 
-def _control_text(verdict: ContrastVerdict, *, of_plan: bool) -> str:
+def _control_text(verdict: Verdict, *, of_plan: bool) -> str:
     assert verdict.estimate
     if of_plan:
-        about = f"{'' if verdict.verdict == BETTER else 'not '}detected; {verdict.estimate.n} seeds"
+        about = f"{'' if verdict.word == BETTER else 'not '}detected; {verdict.estimate.n} seeds"
     else:
         steps = verdict.contrast.plus[0].rpartition(", ")[2]
         about = f"pilot, {steps}: an interval {'' if _is_seen(verdict) else 'not '}above 0"
     return f"{_mean_text(verdict.estimate)} ({about})"
 
 
-def _mean_text(estimate: ContrastEstimate) -> str:
-    return f"{number(estimate.mean, sign=True)} {interval(estimate.interval(), sign=True)}"
+def _mean_text(estimate: Estimate) -> str:
+    return f"{number(estimate.mean, sign=True)} {interval(estimate.interval, sign=True)}"
 
 
-def papers_grid(choose: Choose) -> Grid:
+def papers_grid(choose: Choose, plan: PlanVerdicts) -> Grid:
     """Return a line for each paper: its first claim, the published gain, ours planned and exploratory, and why."""
-    measured = method_gains([*choose("robustness"), *choose(PLAN)])
-    planned = {v.contrast.subject: v for v in judge_contrasts(choose(PLAN)) if v.contrast.kind == PRIMARY}
-    judged = {claim.id: claim for claim in judge_claims(choose(ALL))}
+    measured = method_gains(choose("robustness"))
+    planned = {verdict.tested.claim: verdict for verdict in plan.primaries}
     deviation = (summary(many_seeds(read_reproductions())).sd or 0.0) * math.sqrt(2)
     rows = []
     for paper, claim in HEADLINES.items():
-        gain = next(each for each in measured if each.group == EXPLORATORY and each.method == ROWS[paper])
+        gain = next(each for each in measured if each.group == OWN and each.method == ROWS[paper])
         printed = "" if gain.published is None else f" ({gain.published / deviation:.1f} SD)"
         rows.append(
             (
@@ -132,17 +133,16 @@ def papers_grid(choose: Choose) -> Grid:
                 number(gain.published, sign=True) + printed,
                 _planned_text(planned[claim]),
                 gain_text(gain),
-                _claim_verdict(judged[claim]),
-                "; ".join(filter(None, (f"exploratory: {why_text(gain)}", NOTES[paper]))),
+                "; ".join(filter(None, (why_text(gain), NOTES[paper]))),
             )
         )
-    header = ("paper", "first claim", "published gain", "planned", "exploratory gain", "exploratory verdict", "why")
+    header = ("paper", "first claim", "published gain", "planned", "in the paper's tables", "what of it")
     return Grid("", header, tuple(rows))
 
 
-def _planned_text(verdict: ContrastVerdict) -> str:
+def _planned_text(verdict: Verdict) -> str:
     if verdict.estimate is None:
-        return verdict.verdict
+        return verdict.word
     return f"{_mean_text(verdict.estimate)}, {verdict.estimate.n} seeds: **{verdict.text}**"
 
 
@@ -154,22 +154,14 @@ def gain_text(gain: MethodGain) -> str:
     return f"{_mean_text(gain.estimate)}, {seeds}"
 
 
-def _claim_verdict(claim: Claim) -> str:
-    parts = []
-    for each in claim.verdicts:
-        tested = f"{sum(each.counts.values())} of {each.declared} comparisons tested"
-        parts.append(f"{each.reading}: **{each.verdict}** ({tested})".removeprefix(": "))
-    return "; ".join(parts)
-
-
 def why_text(gain: MethodGain) -> str:
     """Say where the interval of a gain lies, beside 0 and beside the published gain."""
-    band = gain.estimate.interval() if gain.estimate else None
+    band = gain.estimate.interval if gain.estimate else None
     if band is None:
         return "no interval"
     where = "holds 0" if band.low <= 0 <= band.high else "is above 0" if band.low > 0 else "is below 0"
     size = {True: ", and holds the published gain", False: ", and excludes the published gain", None: ""}
-    return f"the interval {where}{size[gain.published_inside]}"
+    return f"in the paper's tables the interval {where}{size[gain.published_inside]}"
 
 
 def findings_block(choose: Choose) -> str:
@@ -206,9 +198,9 @@ def _leakage(overlap: Results) -> str:
 
 def _released_code_line(robustness: Results) -> str:
     parts = [
-        f"{gain.contrast.subject.replace(' over ', ' less ')} {_mean_text(gain.estimate)} points"
+        f"{gain.contrast.name.replace(' over ', ' less ')} {_mean_text(gain.estimate)} points"
         for gain in gains(robustness)
-        if gain.estimate and "released code" in gain.contrast.subject
+        if gain.estimate and "released code" in gain.contrast.name
     ]
     return (
         "**Released code** (RankCSE's is the community's) departs from each paper's text. What that is worth here: "
@@ -229,15 +221,15 @@ def _reruns() -> str:
 def _test_sentences(pilots: Sequence[Results], baselines: Results) -> str:
     shown = [
         verdict
-        for verdict in judge_contrasts(pilots)
+        for verdict in _contrasts_of(pilots)
         if verdict.estimate and verdict.contrast.family == "scoring without training"
     ][:2]
     parts = [
-        f"{verdict.contrast.subject.partition(' over ')[0].rpartition(',')[0]}: {_mean_text(verdict.estimate)}"
+        f"{verdict.contrast.name.partition(' over ')[0].rpartition(',')[0]}: {_mean_text(verdict.estimate)}"
         for verdict in shown
         if verdict.estimate
     ]
-    trained = [gain.estimate for gain in gains(baselines) if gain.contrast.subject == ON_TEST_SENTENCES]
+    trained = [gain.estimate for gain in gains(baselines) if gain.contrast.name == ON_TEST_SENTENCES]
     gained = "; ".join(_mean_text(each) for each in trained if each)
     return (
         "**Knowing the test sentences**, without labels, beside the same encoder's cosine: "

@@ -1,54 +1,55 @@
-"""The plan as a table, and its verdicts: a line a contrast."""
+"""The plan as a table, and its verdicts: a line a contrast, a line a claim."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from analysis.cells import Results
+from analysis.report.contrast_tables import contrast_text, estimate_texts, tested_texts
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
-from analysis.report.study_tables import contrast_text
-from analysis.report.verdict_tables import others_grid
-from analysis.stats.significance import Interval
-from analysis.verdicts.gains import gains
-from analysis.verdicts.one_look import judge_stage
-from analysis.verdicts.other_claims import CONTRADICTED, SUPPORTED, judge_other_claims, judge_others
-from analysis.verdicts.primaries import (
+from analysis.stats import significance
+from analysis.verdicts.claims import claims
+from analysis.verdicts.estimates import AGREES, FEWEST_BINS, claimed_range, measure, published_effect
+from analysis.verdicts.plan import PlanVerdicts, judge_stage
+from analysis.verdicts.verdict import (
+    CONTRADICTED,
     DECIDED,
     INCONCLUSIVE,
     NOT_RUN,
     NOT_TESTABLE,
+    SUPPORTED,
     WITHIN,
-    ContrastVerdict,
-    blocked_families,
-    judge_contrasts,
+    Verdict,
 )
 from experiments.schema.columns import column
-from experiments.schema.contrasts import PRIMARY, SECOND, Contrast, looks_at
+from experiments.schema.contrasts import ONE_LOOK, PRIMARY, SPREAD, Contrast, looks_at
+from experiments.schema.hypotheses import Cost, Order, Trend, Untested
 from experiments.schema.study import Study
 
 STAGES = ("A", "D")  # of the second plan
 LETTERS = ("R", "E", "W", "C", "S")  # of the papers' claims, and of this project's
+BAND = "95 % interval"
+TESTS = (f"p: effect {MINUS} 0", "p: within the margin")
 
 
-def plan_block(name: str, estimate: Sequence[Results]) -> str:
+def plan_block(name: str, plan: PlanVerdicts) -> str:
     """Return the plan's contrasts ("contrasts"), their verdicts ("verdicts"), those of the claims without a contrast
     ("others"), or a paper's in words, by its letter.
     """
     if name == "contrasts":
-        return markdown(plan_grid([results.study for results in estimate]))
+        return markdown(plan_grid(plan.planned))
     if name == "verdicts":
-        return markdown(verdicts_grid(judge_contrasts(estimate), judge_contrasts(estimate, moderated=True)))
+        return markdown(verdicts_grid(plan.contrasts, plan.moderated))
     if name == "others":
-        return markdown(others_grid(judge_others(estimate)))
+        return markdown(others_grid(plan.others))
     if name in LETTERS:
-        return states_sentence(name, judge_contrasts(estimate))
+        return states_sentence(name, plan.primaries)
     raise ValueError(f"plan: no block {name!r}; there are contrasts, verdicts, others and {', '.join(LETTERS)}")
 
 
 def second_plan_block(name: str, results: Sequence[Results]) -> str:
     """Return the second plan's contrasts ("contrasts"), or the verdicts on a stage's primaries, by its letter."""
     if name == "contrasts":
-        planned = [each.study for each in results if any(c.kind == SECOND for c in each.study.contrasts)]
-        return markdown(plan_grid(planned))
+        return markdown(plan_grid([each for each in results if any(c.role == ONE_LOOK for c in each.study.contrasts)]))
     if name in STAGES:
         return markdown(one_look_grid(results, name))
     raise ValueError(f"plan2: no block {name!r}; there are contrasts, {', '.join(STAGES)}")
@@ -57,54 +58,73 @@ def second_plan_block(name: str, results: Sequence[Results]) -> str:
 def one_look_grid(results: Sequence[Results], stage: str) -> Grid:
     """Return the verdicts on a stage's primaries, each with the same contrast on disjoint pairs."""
     disjoint = {
-        (gain.contrast.plus, gain.contrast.minus): gain.estimate
+        (contrast.plus, contrast.minus): measure(each, contrast)
         for each in results
-        for gain in gains(each)
-        if gain.contrast.column == "sts_disjoint_avg"
+        for contrast in each.study.contrasts
+        if contrast.column == "sts_disjoint_avg"
     }
     lines = []
     for verdict in judge_stage(results, stage):
         apart = disjoint.get((verdict.contrast.plus, verdict.contrast.minus))
         claim, contrast, effect, band, seeds, differs, within, _, detectable, text = _verdict_line(verdict)
-        elsewhere = (number(apart.mean, sign=True), interval(apart.interval(), sign=True)) if apart else (DASH, DASH)
+        elsewhere = estimate_texts(apart) if apart else (DASH, DASH)
         lines.append((claim, contrast, effect, band, *elsewhere, seeds, differs, within, detectable, text))
-    band = "95 % interval"
-    header = ("primary", "contrast", "effect", band, "on disjoint pairs", band, "seeds")
-    tests = (f"p: effect {MINUS} 0", "p: within the margin", "detectable", "verdict")
-    return Grid("", (*header, *tests), tuple(lines))
+    header = (
+        "primary",
+        "contrast",
+        "effect",
+        BAND,
+        "on disjoint pairs",
+        BAND,
+        "seeds",
+        *TESTS,
+        "detectable",
+        "verdict",
+    )
+    return Grid("", header, tuple(lines))
 
 
-def states_sentence(letter: str, judged: Sequence[ContrastVerdict]) -> str:
+def claims_grid(studies: Iterable[Study], plan: PlanVerdicts) -> Grid:
+    """Return every claim with the plan's verdict, and links to the studies that have contrasts about it."""
+    links: dict[str, list[str]] = {}
+    for study in studies:
+        for claim in study.claims:
+            links.setdefault(claim, []).append(f"[{study.name}](analysis/tables/{study.scale.name}/{study.name}.md)")
+    words = plan.of_claims()
+    rows = ((id_, text, words.get(id_, DASH), ", ".join(links.get(id_, [DASH]))) for id_, text in claims().items())
+    return Grid("", ("id", "claim", "verdict", "studies"), tuple(rows))
+
+
+def states_sentence(letter: str, primaries: Sequence[Verdict]) -> str:
     """Return the verdicts on a paper's claims as a sentence, by verdict, with the numbers of seeds."""
-    primaries = [v for v in judged if v.contrast.kind == PRIMARY and v.contrast.subject.startswith(letter)]
-    claims: dict[str, list[str]] = {}
-    for verdict in sorted(primaries, key=lambda v: int(v.contrast.subject[1:])):
-        claims.setdefault(verdict.text, []).append(verdict.contrast.subject)
-    counts = sorted({verdict.estimate.n for verdict in primaries if verdict.estimate})
+    ours = [verdict for verdict in primaries if verdict.tested.claim.startswith(letter)]
+    named: dict[str, list[str]] = {}
+    for verdict in sorted(ours, key=lambda v: int(v.tested.claim[1:])):
+        named.setdefault(verdict.text, []).append(verdict.tested.claim)
+    counts = sorted({verdict.estimate.n for verdict in ours if verdict.estimate})
     seeds = f" ({', '.join(map(str, counts))} seeds)" if counts else ""
-    states = "; ".join(f"{', '.join(named)} {state}" for state, named in claims.items())
+    states = "; ".join(f"{', '.join(ids)} {state}" for state, ids in named.items())
     return f"In the plan{seeds}: {states}."
 
 
-def planned_sentence(planned: Sequence[Results]) -> str:
+def planned_sentence(plan: PlanVerdicts) -> str:
     """Return how many contrasts and other claims have which verdict, after how many seeds, and which controls fail."""
-    judged = judge_contrasts(planned)
-    primaries = [verdict for verdict in judged if verdict.contrast.kind == PRIMARY]
-    others = list(judge_other_claims(planned).values())
-    blocked = {family: why for family, (verdict, why) in blocked_families(judged).items() if verdict == NOT_TESTABLE}
-    open_ones, most = (INCONCLUSIVE, NOT_TESTABLE, NOT_RUN), looks_at(planned[0].study.scale.name)[-1]
+    primaries, others = plan.primaries, [verdict.word for verdict in plan.others]
+    blocked = {family: why for family, (word, why) in plan.blocked.items() if word == NOT_TESTABLE}
+    open_ones, most = (INCONCLUSIVE, NOT_TESTABLE, NOT_RUN), looks_at(plan.planned[0].study.scale.name)[-1]
     failing = ", ".join(_failure_text(family, blocked[family]) for family in sorted(blocked))
     failing = f" A control fails in: {failing}." if failing else ""
+    smaller = Counter(verdict.word for verdict in primaries if verdict.text.endswith(WITHIN))
     return (
         f"{len(primaries)} contrasts, fixed before their runs, tested after up to {most} seeds"
         f"{_seeds_text(primaries)}: "
-        f"{_count([verdict.verdict for verdict in primaries], (*DECIDED, *open_ones), _smaller(primaries))}.{failing} "
+        f"{_count([verdict.word for verdict in primaries], (*DECIDED, *open_ones), smaller)}.{failing} "
         f"{len(others)} claims about orders, trends, spreads and costs: "
-        f"{_count(others, (SUPPORTED, CONTRADICTED, *open_ones))}."
+        f"{_count(others, (SUPPORTED, CONTRADICTED, *open_ones), {})}."
     )
 
 
-def _seeds_text(primaries: Sequence[ContrastVerdict]) -> str:
+def _seeds_text(primaries: Sequence[Verdict]) -> str:
     """Say how many contrasts have how many seeds at their last complete look."""
     seeds = Counter(verdict.estimate.n for verdict in primaries if verdict.estimate)
     counts = [f"{count} after {n}" for n, count in sorted(seeds.items(), reverse=True)]
@@ -113,93 +133,100 @@ def _seeds_text(primaries: Sequence[ContrastVerdict]) -> str:
     return f" ({', '.join(counts)})" if counts else ""
 
 
-def _smaller(primaries: Sequence[ContrastVerdict]) -> Counter[str]:
-    """Count, for each verdict of a difference, those that are smaller than their margin."""
-    return Counter(verdict.verdict for verdict in primaries if verdict.text.endswith(WITHIN))
-
-
 def _failure_text(family: str, reason: str) -> str:
     """Name a family and which of its controls fail, without their numbers."""
     problems = [each.partition(" (")[0] for each in reason.split("; ")]
     return f"{family} ({'; '.join(problems)})"
 
 
-def _count(verdicts: Sequence[str], kinds: Sequence[str], smaller: Mapping[str, int] | None = None) -> str:
-    within = {kind: f" ({count}{WITHIN.replace(',', '')})" for kind, count in (smaller or {}).items()}
-    return ", ".join(f"{verdicts.count(kind)} {kind}{within.get(kind, '')}" for kind in kinds)
+def _count(words: Sequence[str], kinds: Sequence[str], smaller: Mapping[str, int]) -> str:
+    within = {kind: f" ({count}{WITHIN.replace(',', '')})" for kind, count in smaller.items()}
+    return ", ".join(f"{words.count(kind)} {kind}{within.get(kind, '')}" for kind in kinds)
 
 
-def plan_grid(studies: Sequence[Study]) -> Grid:
+def plan_grid(planned: Sequence[Results]) -> Grid:
     """Return what is planned: every contrast with its column, test, margin and the published effect."""
     rows = tuple(
         (
-            contrast.subject if contrast.kind in (PRIMARY, SECOND) else contrast.kind,
+            contrast.claim if contrast.role in (PRIMARY, ONE_LOOK) else contrast.role,
             contrast.family,
             contrast_text(contrast),
             column(contrast.column).heading,
             "paired" if contrast.paired else "Welch",
             f"{contrast.margin:g}",
-            number(contrast.published, sign=True),
+            number(published_effect(results, contrast), sign=True),
         )
-        for study in studies
-        for contrast in study.contrasts
+        for results in planned
+        for contrast in results.study.contrasts
+        if contrast.margin
     )
     return Grid("", ("claim", "family", "contrast", "column", "test", "margin", "published"), rows)
 
 
 def claim_text(contrast: Contrast) -> str:
     """Return a primary's claim, or which control of which family a contrast is."""
-    return contrast.subject if contrast.kind in (PRIMARY, SECOND) else f"{contrast.kind}, {contrast.family}"
+    return contrast.claim if contrast.role in (PRIMARY, ONE_LOOK) else f"{contrast.role}, {contrast.family}"
 
 
-def verdicts_grid(judged: Sequence[ContrastVerdict], moderated: Sequence[ContrastVerdict]) -> Grid:
+def verdicts_grid(judged: Sequence[Verdict], moderated: Sequence[Verdict]) -> Grid:
     """Return the verdicts: estimate, interval, seeds, both corrected p, the published effect, what was detectable.
 
     The last column is the verdict by moderated variances, the sensitivity analysis.
     """
-    return Grid(
-        "",
-        (
-            "claim",
-            "contrast",
-            "effect",
-            "95 % interval",
-            "seeds",
-            f"p: effect {MINUS} 0",
-            "p: within the margin",
-            "published",
-            "detectable",
-            "verdict",
-            "moderated",
-        ),
-        tuple((*_verdict_line(verdict), other.verdict) for verdict, other in zip(judged, moderated, strict=True)),
-    )
+    header = ("claim", "contrast", "effect", BAND, "seeds", *TESTS, "published", "detectable", "verdict", "moderated")
+    lines = ((*_verdict_line(verdict), other.word) for verdict, other in zip(judged, moderated, strict=True))
+    return Grid("", header, tuple(lines))
 
 
-def _verdict_line(verdict: ContrastVerdict) -> tuple[str, ...]:
+def others_grid(judged: Sequence[Verdict]) -> Grid:
+    """Return the plan's claims without a contrast of means: estimate, interval, seeds, what would decide, verdict."""
+    header = ("claim", "what is tested", "estimate", BAND, "seeds", "what would decide", "verdict")
+    lines = []
+    for verdict in judged:
+        what, where = tested_texts(verdict.tested)
+        what = what if where == DASH else f"{what}: {where}"
+        seeds = verdict.estimate.seeds if verdict.estimate else "0"
+        texts = (*estimate_texts(verdict), seeds, _would_decide(verdict), verdict.word)
+        lines.append((verdict.tested.claim, what, *texts))
+    return Grid("", header, tuple(lines))
+
+
+def _would_decide(judged: Verdict) -> str:
+    """Return which estimate would decide a claim, and for deviations which true ratio would with 80 % power."""
+    tested, (least, most) = judged.tested, claimed_range(judged.tested)
+    if isinstance(tested, Cost):
+        where = f"up to {most:g}" if tested.at_most else f"from {least:.2f} to {most:.2f}"
+        return f"quartiles {where}, or both outside"
+    if isinstance(tested, Order):
+        return f"an interval from {AGREES}, or below it"
+    if isinstance(tested, Untested) or judged.estimate is None:
+        return DASH
+    if isinstance(tested, Contrast) and tested.kind == SPREAD:
+        observed, true = significance.detectable_spread(judged.estimate.n, judged.estimate.n)
+        return f"a ratio up to {number(observed)} (80 % power: a true one of {number(true)})"
+    points = len(tested.over) if isinstance(tested, Trend) else FEWEST_BINS
+    return f"a correlation from {number(significance.least_rank_correlation(points))} over {points} points"
+
+
+def _verdict_line(verdict: Verdict) -> tuple[str, ...]:
     contrast, digits = verdict.contrast, column(verdict.contrast.column).digits or 2
     estimate = verdict.estimate
-    band: Interval | None = estimate.interval() if estimate else None
     return (
         claim_text(contrast),
         contrast_text(contrast),
         number(estimate.mean, sign=True, digits=digits) if estimate else DASH,
-        interval(band, sign=True, digits=digits),
-        str(estimate.n) if estimate else "0",
+        interval(estimate.interval if estimate else None, sign=True, digits=digits),
+        estimate.seeds if estimate else "0",
         p_value(verdict.difference_p) if estimate else DASH,
         p_value(verdict.equivalence_p) if estimate else DASH,
         _published_text(verdict),
         number(verdict.detectable, digits=digits),
-        _verdict_text(verdict),
+        ": ".join(filter(None, (verdict.text, verdict.reason))),
     )
 
 
-def _published_text(verdict: ContrastVerdict) -> str:
-    if verdict.published_effect is None:
+def _published_text(verdict: Verdict) -> str:
+    if verdict.published is None:
         return DASH
     where = {True: ", inside", False: ", excluded", None: ""}[verdict.published_inside]
-    return f"{number(verdict.published_effect, sign=True)}{where}"
-
-
-def _verdict_text(verdict: ContrastVerdict) -> str:
-    return verdict.text + (f": {verdict.reason}" if verdict.reason else "")
+    return f"{number(verdict.published, sign=True)}{where}"

@@ -1,25 +1,19 @@
-"""Make the blocks of REPORT.md about several studies: all claims, errors in published tables, the cost of runs."""
+"""Make the blocks of REPORT.md about several studies: errors in published tables, the cost of runs."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from statistics import median
 
 import pandas as pd
 
 from analysis.cells import Results
-from analysis.report.formats import MINUS, Grid, interval, markdown, number
-from analysis.report.verdict_tables import outcome, verdict_grid
-from analysis.stats import significance
+from analysis.report.formats import Grid, interval, markdown, number
 from analysis.stats.contrast_tests import paired_contrast
-from analysis.verdicts.claims import VERDICTS, count_verdicts, judge_claims
-from analysis.verdicts.comparisons import Verdict, judge
 from cse_core.run import Run
 from experiments.execution.job import Job
 from experiments.execution.plan import Done, jobs_of, missing, scored_cells
 from experiments.execution.schedule_estimate import gpu_hours
 from experiments.schema.columns import PUBLISHED_NAMES, STS, TRANSFER, column
-from experiments.schema.hypotheses import Comparison
 from experiments.schema.study import PUBLISHED_FOLDER, Study, published_lines
 
 SEVEN = 7  # tasks of a published average
@@ -40,24 +34,6 @@ UNDRAWN = ("table", "examples")  # views of studies that have no figure
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 
 
-def claims_block(studies_results: Iterable[Results]) -> str:
-    """Return every claim with its verdict as Markdown, with links to its studies' tables."""
-    return markdown(claims_grid(studies_results, called=lambda study: _links(study)[0]))
-
-
-def claims_grid(studies_results: Iterable[Results], called: Callable[[Study], str] = lambda study: study.name) -> Grid:
-    """Return every claim with its verdict over all studies that test it, and their names."""
-    rows = []
-    for claim in judge_claims(studies_results):
-        parts = [
-            f"{reading.reading}: {outcome(reading, brief=True)}" if reading.reading else outcome(reading, brief=True)
-            for reading in claim.verdicts
-        ]
-        verdict = "; ".join(parts) or "**not tested** (no study)"
-        rows.append((claim.id, claim.text, verdict, ", ".join(map(called, claim.studies))))
-    return Grid("", ("id", "claim", "verdict", "studies"), tuple(rows))
-
-
 def means_block(name: str, choose: Callable[[str], list[Results]]) -> str:
     """Return some rows' means over seeds in a column, with intervals, as Markdown."""
     study, places = MEANS[name]
@@ -71,57 +47,11 @@ def means_block(name: str, choose: Callable[[str], list[Results]]) -> str:
                 label,
                 column(shown).heading,
                 number(estimate.mean if estimate else None, digits=digits),
-                interval(estimate.interval() if estimate else None, digits=digits or 2),
+                interval(estimate.interval if estimate else None, digits=digits or 2),
                 str(len(scores)),
             )
         )
     return markdown(Grid("", ("row", "measure", "mean", "95 % interval", "seeds"), tuple(rows)))
-
-
-def headline_block(studies_results: Iterable[Results]) -> str:
-    """Return a sentence that counts claims by verdict; a claim of several readings counts by its strongest."""
-    judged = judge_claims(studies_results)
-    counts = count_verdicts(judged)
-    return f"{len(judged)} claims: {', '.join(f'{counts[verdict]} {verdict}' for verdict in VERDICTS)}."
-
-
-def decided_block(studies_results: Iterable[Results]) -> str:
-    """Return every comparison that supports or contradicts its claim, once for each table that has it."""
-    rows: list[tuple[str, ...]] = []
-    for results in studies_results:
-        judged = judge(results)
-        for verdict, line in zip(judged, verdict_grid(judged).rows, strict=True):
-            if verdict.verdict in ("supported", "contradicted"):
-                rows.append((*line[:6], line[7], verdict.verdict, results.study.name))
-    rows.sort(key=lambda row: (row[0][0], int(row[0][1:])))
-    header = ("claim", f"A {MINUS} B", "column", "difference", "95 % interval", "Holm p", "seeds", "verdict", "study")
-    return markdown(Grid("", header, tuple(rows)))
-
-
-def power_block(studies_results: Iterable[Results]) -> str:
-    """Count tested differences that a paper prints too, and those printed as large as could be detected here."""
-    rows = []
-    for results in studies_results:
-        judged = [verdict for verdict in judge(results) if verdict.p is not None]
-        pairs = [
-            (abs(verdict.published), least)
-            for verdict in judged
-            if verdict.published is not None
-            and isinstance(verdict.estimate, significance.Paired)
-            and _comparison_kind(verdict) in ("mean", "teacher")
-            if (least := significance.detectable(verdict.estimate, len(judged))) is not None
-        ]
-        if pairs:
-            large = sum(published >= least for published, least in pairs)
-            middle = median(least for _, least in pairs)
-            rows.append((results.study.name, str(len(pairs)), str(large), f"{middle:.2f}"))
-    header = ("study", "tested differences that are published", "as large as detectable here", "detectable, median")
-    total = [str(sum(int(row[i]) for row in rows)) for i in (1, 2)]
-    return markdown(Grid("", header, (*rows, ("together", *total, ""))))
-
-
-def _comparison_kind(verdict: Verdict) -> str:
-    return verdict.comparison.kind if isinstance(verdict.comparison, Comparison) else ""
 
 
 def averages_block() -> str:
@@ -179,11 +109,10 @@ def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
     for study in studies:
         jobs = jobs_of([study])
         all_jobs |= jobs
-        claims = dict.fromkeys(tested.claim for tested in (*study.comparisons, *study.findings))
         rows.append(
             (
                 *_links(study, _is_drawn(study, jobs, done)),
-                " ".join(claims),
+                " ".join(study.claims),
                 str(len(study.rows)),
                 *_run_counts(jobs, done, hours),
             )

@@ -8,7 +8,7 @@ import pandas as pd
 from analysis.report.formats import Grid, markdown, number
 from analysis.stats.sequential import nominal_levels
 from analysis.stats.significance import ALPHA, detectable_shift, expected_choice, expected_maximum, summary
-from experiments.schema.contrasts import looks_at
+from experiments.schema.contrasts import POSITIVE, PRIMARY, looks_at
 from experiments.schema.scales import SCALES
 from experiments.schema.study import PUBLISHED_FOLDER, Published
 from experiments.studies.catalogue import choose_studies
@@ -138,7 +138,7 @@ def power_grid(lines: pd.DataFrame) -> Grid:
 
 def planned_tests(scale: str) -> int:
     """Return the number of tests of a difference that Holm's correction counts in the plan at a scale."""
-    return sum(contrast.is_corrected for study in choose_studies(["plan"], scale) for contrast in study.contrasts)
+    return sum(c.role in (PRIMARY, POSITIVE) for study in choose_studies(["plan"], scale) for c in study.contrasts)
 
 
 def planned_level(scale: str) -> float:

@@ -3,13 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from analysis.cells import IMPORTED, NOT_RUN, Cell, Results
-from analysis.report.formats import DASH, MINUS, Grid, interval, mean_and_deviation, number
+from analysis.report.formats import DASH, Grid, interval, mean_and_deviation, number
 from analysis.report.released_tables import released_grid
 from analysis.stats import significance
-from analysis.verdicts.gains import gains
 from cse_core.run import Pretrained, Run
 from experiments.schema.columns import COLUMNS, column
-from experiments.schema.contrasts import Contrast
 from experiments.schema.scales import RELEASED
 from experiments.schema.study import Row
 
@@ -35,38 +33,10 @@ def is_average(name: str) -> bool:
 
 def grids(results: Results) -> tuple[Grid, ...]:
     """Return grids of our scores and the published numbers; at paper scale, and of checkpoints, of their agreement."""
-    shown = (*_score_grids(results), *gains_grids(results))
+    shown = _score_grids(results)
     if results.study.scale is RELEASED:
         return (released_grid(results), *shown)
     return (*shown, reproduction_grid(results)) if results.study.scale.name == "paper" else shown
-
-
-def gains_grids(results: Results) -> tuple[Grid, ...]:
-    """Return a grid of the study's exploratory contrasts, if it has any."""
-    lines = []
-    for contrast, estimate in ((gain.contrast, gain.estimate) for gain in gains(results)):
-        mean, band, n = (estimate.mean, estimate.interval(), estimate.n) if estimate else (None, None, 0)
-        texts = (number(mean, sign=True), interval(band, sign=True), str(n), "by seed" if contrast.paired else "no")
-        lines.append((gain_text(contrast), *texts, number(contrast.published, sign=True)))
-    header = ("", "gain", "95 % interval", "seeds", "paired", "published")
-    title = "Gains in points, exploratory: intervals are not corrected for their number"
-    return (Grid(title, header, tuple(lines)),) if lines else ()
-
-
-def contrast_text(contrast: Contrast) -> str:
-    """Return the contrast as a sum of rows' labels."""
-    parts = []
-    for label, weight in contrast.weights.items():
-        size = "" if abs(weight) == 1 else f"{abs(weight):g} "
-        parts.append(f"{MINUS if weight < 0 else '+'} {size}{label}")
-    return " ".join(parts).removeprefix("+ ")
-
-
-def gain_text(contrast: Contrast) -> str:
-    """Return a contrast's subject, its rows unless the subject names them, and its column unless it is STS avg."""
-    rows = "" if " over " in contrast.subject else f": {contrast_text(contrast)}"
-    where = "" if contrast.column == "sts_avg" else f", {column(contrast.column).heading}"
-    return f"{contrast.subject}{rows}{where}"
 
 
 def _score_grids(results: Results) -> tuple[Grid, ...]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from analysis.stats.estimate import Estimate
 from analysis.stats.rank_correlation import resampled_spearman, tau_b
-from analysis.stats.resampling import RESAMPLES, Estimate, blocks, generator, percentiles
+from analysis.stats.resampling import RESAMPLES, blocks, generator, percentiles
 from analysis.stats.significance import LEVEL, ROUNDING, Interval, check_numbers
 
 Scores = Float[np.ndarray, "seeds tasks"]

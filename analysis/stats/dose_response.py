@@ -7,8 +7,9 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
+from analysis.stats.estimate import Estimate
 from analysis.stats.rank_correlation import tau_b
-from analysis.stats.resampling import RESAMPLES, Estimate, blocks, generator, percentiles
+from analysis.stats.resampling import RESAMPLES, blocks, generator, percentiles
 from analysis.stats.significance import LEVEL, check_numbers
 
 FEWEST = 3  # rungs that have an order worth the name

@@ -6,13 +6,12 @@ freedom is estimated from all contrasts together; each is then tested with (d0 s
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import scipy
 
-from analysis.stats.contrast_tests import ContrastEstimate
+from analysis.stats.estimate import Estimate, t_estimate
 
 FEWEST = 4  # variances from which a prior can be estimated
 K = TypeVar("K")
@@ -36,7 +35,7 @@ def fit_prior(variances: Sequence[float], dfs: Sequence[float]) -> Prior:
     return Prior(math.exp(float(np.mean(e) + scipy.special.digamma(half) - math.log(half))), 2 * half)
 
 
-def moderate(estimates: Mapping[K, ContrastEstimate]) -> dict[K, ContrastEstimate]:
+def moderate(estimates: Mapping[K, Estimate]) -> dict[K, Estimate]:
     """Return the estimates with moderated errors; those of one column and one number of seeds belong together.
 
     Estimates without spread or degrees of freedom stay as they are, and all do if there are fewer than four.
@@ -50,10 +49,11 @@ def moderate(estimates: Mapping[K, ContrastEstimate]) -> dict[K, ContrastEstimat
     most = sum(dfs.values())  # the prior knows no more than all contrasts do
     worth = min(prior.df, most)
     moderated = {
-        key: replace(
-            estimate,
-            error=math.sqrt((worth * prior.variance + dfs[key] * squares[key]) / (worth + dfs[key])),
-            df=min(worth + dfs[key], most),
+        key: t_estimate(
+            estimate.mean,
+            math.sqrt((worth * prior.variance + dfs[key] * squares[key]) / (worth + dfs[key])),
+            min(worth + dfs[key], most),
+            estimate.n,
         )
         for key, estimate in usable.items()
     }

@@ -1,7 +1,6 @@
-"""What all bootstraps share: an estimate with its percentile interval, and draws in blocks that fit into memory."""
+"""What all bootstraps share: percentile intervals, and draws in blocks that fit into memory."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -10,13 +9,6 @@ from analysis.stats.significance import Interval
 
 RESAMPLES = 10_000
 BLOCK = 2**18  # numbers drawn at a time, to fit the processor's cache
-
-
-class Estimate(NamedTuple):
-    """A statistic of the scores, and its percentile interval."""
-
-    value: float | None
-    interval: Interval | None
 
 
 def percentiles(drawn: Float[np.ndarray, " draws"], level: float) -> Interval:

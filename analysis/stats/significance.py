@@ -1,7 +1,7 @@
 """Statistics on arrays of scores, one score a seed; each docstring begins with the question that is answered.
 
 Units are the caller's. Deviations are sample deviations (ddof 1), intervals come from Student's t with n - 1 degrees of
-freedom, p values are two-sided except in `equivalence`. What cannot be computed is None: a deviation of one score, a
+freedom, p values are two-sided. What cannot be computed is None: a deviation of one score, a
 test without spread.
 """
 
@@ -50,16 +50,6 @@ class Paired:
     p: float | None
 
 
-@dataclass(frozen=True)
-class Spread:
-    """A ratio of two deviations with its interval and p; all are None where a deviation is missing or zero."""
-
-    ratio: float | None
-    interval: Interval | None
-    p: float | None
-    n: tuple[int, int]
-
-
 def summary(scores: Sequence[float]) -> Summary:
     """Return mean and sample deviation of the scores of n seeds."""
     values = check_numbers(scores, "scores")
@@ -93,16 +83,6 @@ def paired_test(first: Sequence[float], second: Sequence[float], *, level: float
     return Paired(differences.mean, differences.sd, differences.n, Interval(low, high), float(test.pvalue))
 
 
-def detectable(test: Paired, tests: int) -> float | None:
-    """Return the true difference that 80 of 100 such tables would detect, if the observed deviation were the true one.
-
-    The test is two-sided and paired, at ALPHA / tests: Holm's level for the smallest of that many p values.
-    """
-    if test.p is None or not test.sd:
-        return None
-    return detectable_shift(test.n - 1, ALPHA / tests) * test.sd / math.sqrt(test.n)
-
-
 @cache
 def detectable_shift(df: float, level: float) -> float:
     """Return the true effect, in standard errors, that a two-sided t test at this level detects with 80 % power.
@@ -119,17 +99,17 @@ def detectable_shift(df: float, level: float) -> float:
     return float(scipy.optimize.brentq(power_gap, 0, cuts[-1] + 10))
 
 
-def spread(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Spread:
-    """Does first vary less than second? sd(first) / sd(second) with the F test of two independent normal samples."""
+def spread(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> tuple[float, Interval] | None:
+    """Does first vary less than second? sd(first) / sd(second) with the F test's interval of two independent samples.
+
+    None where a deviation is missing or zero.
+    """
     a, b = summary(first), summary(second)
     if not a.sd or not b.sd:
-        return Spread(None, None, None, (a.n, b.n))
-    ratio = a.sd / b.sd
-    law = scipy.stats.f(a.n - 1, b.n - 1)
-    tail = (1 - level) / 2
+        return None
+    ratio, law, tail = a.sd / b.sd, scipy.stats.f(a.n - 1, b.n - 1), (1 - level) / 2
     low, high = (ratio / math.sqrt(float(law.ppf(q))) for q in (1 - tail, tail))
-    p = float(min(1.0, 2 * min(law.cdf(ratio**2), law.sf(ratio**2))))
-    return Spread(ratio, Interval(low, high), p, (a.n, b.n))
+    return ratio, Interval(low, high)
 
 
 def detectable_spread(first: int, second: int) -> tuple[float, float]:
@@ -169,21 +149,6 @@ def expected_choice(criterion: Sequence[float], scores: Sequence[float]) -> np.n
     return expected
 
 
-def equivalence(first: Sequence[float], second: Sequence[float], margin: float) -> tuple[float | None, bool]:
-    """Are two means the same within a margin? Return the larger p of two one-sided paired tests, and True.
-
-    If the mean difference is beyond the margin, return p of the test that it differs from the margin, and False. p is
-    None where `paired_test` has none.
-    """
-    test = paired_test(first, second)
-    within = abs(test.mean) <= margin
-    if test.p is None or not test.sd:
-        return None, within
-    error = test.sd / math.sqrt(test.n)
-    tail = float(scipy.stats.t(test.n - 1).sf(abs(abs(test.mean) - margin) / error))
-    return tail if within else 2 * tail, within  # two-sided, as the side of the margin is chosen by the data
-
-
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rho of two lists; None where one of them is constant."""
     a, b = check_numbers(first, "first"), check_numbers(second, "second")
@@ -218,17 +183,6 @@ def published_verdict(published: float, interval: Interval | None) -> str:
 def least_rank_correlation(points: int) -> float:
     """Which rank correlation of this number of points differs from 0? The smallest one, by normal approximation."""
     return float(scipy.stats.norm.ppf(1 - ALPHA / 2)) / math.sqrt(points - 1)
-
-
-def comparison_verdict(effect: float, adjusted_p: float | None) -> str:
-    """Does a claim hold? `effect` is positive in the claim's direction, `adjusted_p` is Holm's (None: not tested)."""
-    if math.isnan(effect):
-        raise ValueError("the effect is NaN")
-    if adjusted_p is None:
-        return NOT_TESTED
-    if adjusted_p >= ALPHA or effect == 0:
-        return "undecided"
-    return "supported" if effect > 0 else "contradicted"
 
 
 def check_numbers(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray:

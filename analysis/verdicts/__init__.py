@@ -1,1 +1,1 @@
-"""Verdicts on comparisons and claims."""
+"""Estimates of what studies test, and the verdicts of plans."""

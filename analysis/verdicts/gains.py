@@ -1,26 +1,115 @@
-"""Gains: each contrast that the first plan doesn't judge, with its interval."""
+"""Every method's gain over SimCSE: planned, exploratory with the papers' three seeds, and the tables' baselines."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from analysis.cells import Results
-from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast
-from experiments.schema.contrasts import EXPLORATORY, SECOND, Contrast
+from analysis.stats.contrast_tests import estimate_contrast
+from analysis.stats.estimate import Estimate
+from analysis.verdicts.estimates import measure
+from analysis.verdicts.verdict import Verdict
+from experiments.schema.contrasts import EXPLORATORY, HEADLINES, ONE_LOOK, PRIMARY, Contrast
+from experiments.schema.study import Published
+
+PLANNED, OWN, BASELINES = "planned", "exploratory", "baselines"
+GROUPS = {PLANNED: "the plan's claims", OWN: "exploratory, one epoch", BASELINES: "baselines of the tables"}
+BASE, COLUMN, SIMCSE = "BERT-base", "sts_avg", "SimCSE"
+OWN_STUDY, BASELINES_STUDY = "robustness", "baselines"
+# Rows of the study `robustness`, with what the paper prints: table, method, variant, and SimCSE's variant there.
+PRINTED: Mapping[str, tuple[str, str, str, str] | None] = {
+    "RankCSE-listNet": ("rankcse_table2", "RankCSE-listNet", "ours", ""),
+    "RankCSE-listMLE": ("rankcse_table2", "RankCSE-listMLE", "ours", ""),
+    "RankEncoder on SimCSE": ("rankencoder_table4", "SimCSE", "+RankEncoder", "base"),
+    "WhitenedCSE": ("whitenedcse_table1", "WhitenedCSE", "", ""),
+    "WhitenedCSE, dropout views": None,
+    "CompCSE": ("compcse_table1", "SimCSE (w/ comp.)", "", ""),
+    "DiffCSE": ("rankcse_table2", "DiffCSE", "", ""),
+    "PromptBERT": ("rankencoder_table1", "PromptBERT", "", ""),
+    "SNCSE": ("rankencoder_table1", "SNCSE", "", ""),
+}
 
 
-@dataclass(frozen=True)
-class Gain:
-    """A contrast and its estimate from all seeds that are recorded; None where a row has no score."""
+@dataclass(frozen=True, kw_only=True)
+class MethodGain:
+    """A method's STS average less SimCSE's; `estimate` is None where nothing is recorded yet."""
 
-    contrast: Contrast
-    estimate: ContrastEstimate | None
+    group: str
+    method: str
+    study: str
+    claim: str = ""
+    estimate: Estimate | None
+    published: float | None
+
+    @property
+    def published_inside(self) -> bool | None:
+        """Whether the 95 % interval holds the paper's gain; None without an interval or a published gain."""
+        return self.estimate.holds(self.published) if self.estimate else None
 
 
-def gains(results: Results) -> tuple[Gain, ...]:
-    """Estimate the study's exploratory contrasts and those of the second plan, in its order."""
-    return tuple(gain_of(results, each) for each in results.study.contrasts if each.kind in (EXPLORATORY, SECOND))
+def gains(results: Results) -> tuple[Verdict, ...]:
+    """Estimate the study's contrasts that PLAN.md does not judge, in its order."""
+    return tuple(measure(results, each) for each in results.study.contrasts if each.role in (EXPLORATORY, ONE_LOOK))
 
 
-def gain_of(results: Results, contrast: Contrast) -> Gain:
-    """Estimate one of the study's contrasts."""
-    groups = [results.cells[label, contrast.column].scores for label in contrast.weights]
-    return Gain(contrast, estimate_contrast(groups, list(contrast.weights.values()), paired=contrast.paired))
+def method_gains(studies: Iterable[Results]) -> tuple[MethodGain, ...]:
+    """Return the gains that these studies declare, the planned ones first."""
+    by_name = {results.study.name: results for results in studies}
+    return (*_planned_gains(by_name.values()), *_exploratory_gains(by_name), *_baseline_gains(by_name))
+
+
+def _planned_gains(studies: Iterable[Results]) -> list[MethodGain]:
+    """Return the first claim of each paper from the plan, by all seeds that are recorded so far."""
+    papers = {claim: paper for paper, claim in HEADLINES.items()}
+    gains_shown = [
+        _gain(PLANNED, papers[contrast.claim], results, contrast)
+        for results in studies
+        for contrast in results.study.contrasts
+        if contrast.role == PRIMARY and contrast.claim in papers
+    ]
+    return sorted(gains_shown, key=lambda gain: list(HEADLINES).index(gain.method))
+
+
+def _gain(group: str, method: str, results: Results, contrast: Contrast) -> MethodGain:
+    found = measure(results, contrast)
+    about = {"study": results.study.name, "claim": contrast.claim}
+    return MethodGain(group=group, method=method, estimate=found.estimate, published=found.published, **about)
+
+
+def _exploratory_gains(by_name: Mapping[str, Results]) -> list[MethodGain]:
+    """Return the rows of the study of all methods, by Welch's test, RankEncoder seed by seed with its base."""
+    results = by_name.get(OWN_STUDY)
+    if results is None:
+        return []
+    base = results.cells[SIMCSE, COLUMN].scores
+    gains_shown = []
+    for label, printed in PRINTED.items():
+        paired = label.startswith("RankEncoder")
+        ours = results.cells[label, COLUMN].scores
+        gains_shown.append(
+            MethodGain(
+                group=OWN,
+                method=label,
+                study=OWN_STUDY,
+                estimate=estimate_contrast([ours, base], [1.0, -1.0], paired=paired) if ours and base else None,
+                published=printed_gain(*printed) if printed else None,
+            )
+        )
+    return gains_shown
+
+
+def printed_gain(table: str, method: str, variant: str, of_simcse: str) -> float | None:
+    """Return a method's published gain over SimCSE in the same table."""
+    ours = Published(table, BASE, method, variant or None).value(COLUMN)
+    base = Published(table, BASE, SIMCSE, of_simcse or None).value(COLUMN)
+    return None if ours is None or base is None else round(ours - base, 2)
+
+
+def _baseline_gains(by_name: Mapping[str, Results]) -> list[MethodGain]:
+    results = by_name.get(BASELINES_STUDY)
+    if results is None:
+        return []
+    return [
+        _gain(BASELINES, contrast.plus[0], results, contrast)
+        for contrast in results.study.contrasts
+        if contrast.minus == (SIMCSE,) and not contrast.plus[0].startswith(f"{SIMCSE},")
+    ]

@@ -18,7 +18,6 @@ from experiments.execution.job import Job
 from experiments.execution.plan import Done, Plan, jobs_of_study, make_plan, merge_jobs, scored_cells
 from experiments.execution.schedule_estimate import Forecast, seconds_for
 from experiments.results import csv_record
-from experiments.schema.contrasts import PRIMARY
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.record_folders import is_own_study
@@ -66,14 +65,9 @@ def _study_line(study: Study, jobs: Mapping[str, Job], done: Done, runs: pd.Data
     not_run = sum(not row.why.startswith("imported") for row in without_encoder)
     cells = sum(published.line(name) is not None for published in imported for name in study.columns)
     left = seconds_for(pending, runs) if pending else 0.0
-    tested = [*(each.claim for each in (*study.comparisons, *study.findings)), *_planned_claims(study)]
     state = "no runs" if not jobs else "done" if not pending else "started" if finished else "to do"
     counts = (len(study.rows), cells, not_run, len(jobs), len(pending))
-    return (study.name, study.source, " ".join(dict.fromkeys(tested)), *map(str, counts), hours(left), state)
-
-
-def _planned_claims(study: Study) -> list[str]:
-    return [contrast.subject for contrast in study.contrasts if contrast.kind == PRIMARY]
+    return (study.name, study.source, " ".join(study.claims), *map(str, counts), hours(left), state)
 
 
 def print_plan(plan: Plan, results: pd.DataFrame, workers: int, *, each: bool = False) -> None:

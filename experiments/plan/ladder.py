@@ -14,7 +14,7 @@ from cse_core.methods.rankcse import Teacher
 from cse_core.run import Pretrained, Run
 from experiments.plan.pilots import MINILM, TEACHERS
 from experiments.plan.planned_rows import SEEDS, planned_row, planned_simcse
-from experiments.schema.contrasts import EXPLORATORY, Contrast
+from experiments.schema.contrasts import Contrast
 from experiments.schema.published_rows import GLOVE
 from experiments.schema.recipes import rankcse_run, simcse_run
 from experiments.schema.rows import AS_IS, BASE, LARGE, NO_BACKBONE, row
@@ -96,12 +96,6 @@ def _teacher(scale: Scale, rung: str, teachers: Sequence[Teacher]) -> Row:
     return Row(label=label, encoder=last.encoder, backbone=backbone, scorer=scorer, select=AS_IS)
 
 
-def _gain(student: str) -> Contrast:
-    return Contrast(
-        subject=f"{student} over {SIMCSE}", family=TEACHERS, kind=EXPLORATORY, plus=(student,), minus=(SIMCSE,)
-    )
-
-
 def ladder(scale: Scale) -> Study:
     """Declare RankCSE's students of teachers from bad to good, by both losses, and the teachers' own scores."""
     teachers: Mapping[str, Sequence[Teacher]] = _teachers(scale)
@@ -117,7 +111,7 @@ def ladder(scale: Scale) -> Study:
         scale=scale,
         rows=(replace(simcse, label=SIMCSE, seeds=SEEDS), *students, *measured),
         columns=("sts_avg",),
-        contrasts=tuple(_gain(label) for label in trained),
+        contrasts=tuple(Contrast(family=TEACHERS, plus=(label,), minus=(SIMCSE,)) for label in trained),
         view="ladder",
         caption=f"Exploratory. All students and SimCSE: {length}. A mix of two teachers is the mean of their cosines.",
     )

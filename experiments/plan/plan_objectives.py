@@ -4,7 +4,7 @@ from typing import Any
 
 from cse_core.run import Run
 from experiments.plan.pilots import COMPOSITION, WHITENING
-from experiments.plan.planned_rows import planned_row, planned_simcse, planned_study, primary, without_dropout
+from experiments.plan.planned_rows import planned_row, planned_simcse, planned_study, primary, printed, without_dropout
 from experiments.schema.contrasts import must_help, must_not_help
 from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.rows import BASE, with_dense_dev_scores
@@ -36,6 +36,10 @@ def whitening(scale: Scale) -> Study:
     channels = ours("batch norm of each channel", "", "", whitening="channel")
     rotated = ours("three dropout views, rotated at random", "", "", views="dropout", whitening="rotation", positives=3)
     still = without_dropout(scale, WHITENING)
+    variants = ("WhitenedCSE (SGW, m=3)", "SimCSE + SGW (m=2)", "SimCSE + multi-positive k=3 (dropout)", "SimCSE")
+    with_views, of_two, dropped, base = (
+        printed("whitenedcse_table6", "WhitenedCSE", name, of="Avg") for name in variants
+    )
     return planned_study(
         scale,
         "plan-whitening",
@@ -49,7 +53,13 @@ def whitening(scale: Scale) -> Study:
             primary("W3", WHITENING, full, plain, paired=True),
             primary("W4", WHITENING, full, two, paired=True),
             # Extra positives help with whitening and not without: the difference of both gains.
-            primary("W5", WHITENING, (full, simcse), (two, more_views)),
+            primary(
+                "W5",
+                WHITENING,
+                (full, simcse),
+                (two, more_views),
+                added=round(with_views + base - of_two - dropped, 4),
+            ),
             primary("W7", WHITENING, full, inside, paired=True),
             primary("W9", WHITENING, full, channels, paired=True),
         ],

@@ -66,7 +66,7 @@ def spread(scale: Scale) -> Study:
         scale=scale,
         rows=(simcse, net),
         columns=("sts_avg",),
-        comparisons=(varies_less(net, simcse, claim="R10"),),
+        contrasts=(varies_less(net, simcse, claim="R10"),),
     )
 
 
@@ -80,7 +80,7 @@ def neighbours(scale: Scale) -> Study:
         scale=scale,
         rows=(ranks,),
         columns=("gain_trend",),
-        comparisons=(rises_over_bins(ranks, claim="E4", column="gain_trend"),),
+        contrasts=(rises_over_bins(ranks, claim="E4", column="gain_trend"),),
     )
 
 

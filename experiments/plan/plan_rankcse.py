@@ -8,12 +8,13 @@ from cse_core.method import with_fields
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Pretrained, Run
 from experiments.plan.pilots import MINILM, TEACHERS, TRANSFER, balanced_rankencoder
-from experiments.plan.planned_rows import planned_row, planned_seeds, planned_simcse, planned_study, primary
+from experiments.plan.planned_rows import planned_row, planned_seeds, planned_simcse, planned_study, primary, printed
 from experiments.schema.contrasts import must_help, must_not_help
 from experiments.schema.recipes import mlm_run, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
+NET = "RankCSE-listNet"
 TABLE4 = {"sts_avg": "STS Avg", "transfer_avg": "TR Avg"}
 
 
@@ -78,6 +79,11 @@ def teachers(scale: Scale) -> Study:
     doubled = replace(base, epochs=2 * base.epochs, batch_size=2 * base.batch_size) if base else None
     more_compute = planned_row(scale, "SimCSE, twice the batch and the epochs", doubled, TEACHERS)
     table2 = Published("rankcse_table2", "BERT-large", "SimCSE")
+    both, one, other = (
+        printed("rankcse_table5", NET, f"teacher={name}", of="STS Avg")
+        for name in ("SimCSE-base+SimCSE-large", "SimCSE-base", "SimCSE-large")
+    )
+    over_either = round(both - (one + other) / 2, 4)
     larger = planned_row(scale, "SimCSE, larger backbone", large, TEACHERS, LARGE, published=table2)
     return planned_study(
         scale,
@@ -98,7 +104,7 @@ def teachers(scale: Scale) -> Study:
             must_help(minilm, simcse, TEACHERS),
             must_not_help(shuffled, simcse, TEACHERS),
             primary("R7", TEACHERS, small, untrained, paired=True),
-            primary("R8", TEACHERS, (net, net), (small, larger_teacher), over=2, paired=True),
+            primary("R8", TEACHERS, (net, net), (small, larger_teacher), over=2, paired=True, added=over_either),
             primary("R15", TEACHERS, net, larger),
             primary("R16", TEACHERS, net, more_compute),
         ],
@@ -112,7 +118,9 @@ def student_and_teacher(scale: Scale) -> Study:
     teacher = row(
         scale, "its larger teacher", simcse_run(scale, LARGE), LARGE, None, seeds=planned_seeds(scale, TEACHERS)
     )
-    contrasts = [primary("R5", TEACHERS, student, teacher, paired=True)]
+    ours = printed("rankcse_table4", f"{NET} w/o consistency,infoNCE", of="STS Avg")
+    effect = round(ours - printed("rankcse_table2", "SimCSE", backbone="BERT-large", of="Avg"), 4)
+    contrasts = [primary("R5", TEACHERS, student, teacher, paired=True, added=effect)]
     question = "Does a student of rankings only beat its teachers?"
     return planned_study(scale, "plan-student", question, [student, teacher], contrasts)
 

@@ -45,44 +45,46 @@ def primary(
     paired: bool = False,
     margin: float = MARGIN,
     over: int = 1,
+    added: float | None = None,
 ) -> Contrast:
-    """Declare a claim's contrast; the published effect is that of the rows' published numbers."""
-    more, less = ((side,) if isinstance(side, Row) else tuple(side) for side in (plus, minus))
+    """Declare a claim's contrast."""
+    more, less = ((side,) if isinstance(side, Row) else side for side in (plus, minus))
     return Contrast(
-        subject=claim,
+        claim=claim,
         family=family,
+        role=PRIMARY,
         plus=tuple(line.label for line in more),
         minus=tuple(line.label for line in less),
         column=column,
         paired=paired,
         margin=margin,
         over=over,
-        published=_published_effect(more, less, column, over),
+        added=added,
     )
 
 
-def _published_effect(plus: Sequence[Row], minus: Sequence[Row], column: str, over: int) -> float | None:
-    values = [line.published.value(column) if line.published else None for line in (*plus, *minus)]
-    if not values or None in values:
-        return None
-    signed = zip(values, [1] * len(plus) + [-1] * len(minus), strict=True)
-    return round(sum(sign * value for value, sign in signed if value is not None) / over, 4)
+def printed(table: str, method: str, variant: str | None = None, *, backbone: str = "BERT-base", of: str) -> float:
+    """Return a number of a published table, by its heading."""
+    value = Published(table, backbone, method, variant, {of: of}).value(of)
+    if value is None:
+        raise ValueError(f"{table}: no {of} of {method}, {variant}")
+    return value
 
 
 def contrasts_at(scale: Scale, contrasts: Sequence[Contrast]) -> tuple[Contrast, ...]:
-    """Return the contrasts with their kinds at a scale; at `small` they are as declared.
+    """Return the contrasts with their roles at a scale; at `small` they are as declared.
 
     At all others each paper's first claim is primary, the controls of its family are controls, and all else is
     exploratory.
     """
     if scale.name == "small":
         return tuple(contrasts)
-    return tuple(each if _decides_elsewhere(each) else replace(each, kind=EXPLORATORY) for each in contrasts)
+    return tuple(each if _decides_elsewhere(each) else replace(each, role=EXPLORATORY) for each in contrasts)
 
 
 def _decides_elsewhere(contrast: Contrast) -> bool:
-    if contrast.kind == PRIMARY:
-        return contrast.subject in HEADLINES.values()
+    if contrast.role == PRIMARY:
+        return contrast.claim in HEADLINES.values()
     return contrast.family in FIRST_FAMILIES
 
 
@@ -98,7 +100,7 @@ def planned_study(
     distinct = {line.label: line for line in rows if line.label in used}
     if scale.name != "small":
         seeds = PLANNED_SEEDS[: looks_at(scale.name)[-1]]
-        judged = {label for contrast in contrasts if contrast.kind != EXPLORATORY for label in contrast.rows}
+        judged = {label for contrast in contrasts if contrast.role != EXPLORATORY for label in contrast.rows}
         distinct |= {label: replace(distinct[label], seeds=seeds) for label in judged}
     return Study(
         name=name,

@@ -7,7 +7,7 @@ from typing import Any
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
 from experiments.plan.pilots import RANKS, TEACHERS, WHITENING, balanced_rankencoder, with_epochs
-from experiments.schema.contrasts import EXPLORATORY, SECOND, Contrast
+from experiments.schema.contrasts import EXPLORATORY, ONE_LOOK, Contrast
 from experiments.schema.recipes import RUNS, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, rank_scorer, row
 from experiments.schema.scales import PLANNED_SEEDS, WIKI_MEDIUM
@@ -21,16 +21,14 @@ LONG = 8  # epochs
 LOSSES = {"ListNet": "list_net", "ListMLE": "list_mle"}
 
 
-def contrast(
-    subject: str, family: str, plus: Row, minus: Row, *, paired: bool, primary: bool = False
-) -> list[Contrast]:
+def contrast(claim: str, family: str, plus: Row, minus: Row, *, paired: bool, primary: bool = False) -> list[Contrast]:
     """Return the difference of two rows on all pairs and on disjoint pairs; only the first can be a primary."""
 
-    def on(column: str, kind: str) -> Contrast:
+    def on(column: str, role: str) -> Contrast:
         return Contrast(
-            subject=subject,
+            claim=claim,
             family=family,
-            kind=kind,
+            role=role,
             plus=(plus.label,),
             minus=(minus.label,),
             column=column,
@@ -39,7 +37,7 @@ def contrast(
         )
 
     everything, disjoint = COLUMNS
-    return [on(everything, SECOND if primary else EXPLORATORY), on(disjoint, EXPLORATORY)]
+    return [on(everything, ONE_LOOK if primary else EXPLORATORY), on(disjoint, EXPLORATORY)]
 
 
 def seeded_row(scale: Scale, label: str, run: Run | None, seeds: int, **more: Any) -> Row:

@@ -1,21 +1,30 @@
-"""What a planned study decides: one contrast of rows' scores for each claim, and each family's controls.
+"""What a study compares: contrasts of rows' scores, and the roles that they have in a plan.
 
-Exploratory contrasts decide nothing: those of other studies, and most of the plan's at other scales than `small`.
+Most contrasts are exploratory: they are shown with their interval and get no verdict. Verdicts belong to a plan's
+contrasts and their controls, and to contrasts of a user's own study that declare a margin.
 """
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Protocol
 
-from experiments.schema.hypotheses import Labelled
-
-PRIMARY, POSITIVE, NEGATIVE = "primary", "positive control", "negative control"
-SECOND = "primary, second plan"  # of PLAN2.md: one look, its own correction
-EXPLORATORY = "exploratory"  # shown with its interval, and judged nowhere
-KINDS = (PRIMARY, POSITIVE, NEGATIVE, SECOND, EXPLORATORY)
+PRIMARY, POSITIVE, NEGATIVE = "primary", "positive control", "negative control"  # of PLAN.md: several looks
+ONE_LOOK = "primary, one look"  # of PLAN2.md and of a user's own study: tested once, when all its seeds are there
+EXPLORATORY = "exploratory"
+ROLES = (PRIMARY, POSITIVE, NEGATIVE, ONE_LOOK, EXPLORATORY)
+MEAN, SPREAD, BINS = "mean", "spread", "bins"
+KINDS = (MEAN, SPREAD, BINS)
 LOOKS = (5, 10, 20)  # seeds at which a planned contrast is tested at `small`
 LOOKS_ELSEWHERE = (10,)  # the same at all other scales, where each paper's first claim has ten seeds from the start
 HEADLINES = {"RankCSE": "R1", "RankEncoder": "E3", "WhitenedCSE": "W1", "CompCSE": "C1"}  # each paper's first claim
-MARGIN = 1.0  # points of an average over seven sets within which two rows count as equivalent
+MARGIN = 1.0  # points of an average over seven sets within which two planned rows count as equivalent
+
+
+class Labelled(Protocol):
+    """A row of a study (study.Row)."""
+
+    @property
+    def label(self) -> str: ...
 
 
 def looks_at(scale_name: str) -> tuple[int, ...]:
@@ -30,33 +39,44 @@ def looks_at(scale_name: str) -> tuple[int, ...]:
 class Contrast:
     """The sum of the rows `plus` less the sum of the rows `minus`, in one column; positive in the claim's direction.
 
-    A row named n times counts n times; the sum is divided by `over`. `paired`: rows that share a seed's order of data,
-    start or base are compared seed by seed; else seeds are independent samples (Welch). `margin` is in the column's
-    units. `published` is the same contrast of the paper's numbers. `subject`: a claim's id, or what a control is about.
+    A row named n times counts n times; the sum is divided by `over`. `paired`: compared seed by seed; else seeds are
+    independent samples (Welch). With `teacher_seed`, `minus` counts by the one run of that seed, which taught all
+    seeds of `plus`. Kind "spread" is the ratio of the two rows' deviations over seeds, "bins" one row's rank
+    correlation over bins of pairs. `margin`, in the column's units, is required of all roles but exploratory.
+    `published` is the paper's effect, if the rows' published numbers don't give it; `added` the same where it was
+    found after the runs, so that the plan's list lacks it.
     """
 
-    subject: str
-    family: str
-    kind: str = PRIMARY
+    claim: str = ""  # its id, or what the contrast is about
+    family: str = ""  # of a plan, whose controls decide whether its claims can be judged
+    role: str = EXPLORATORY
+    kind: str = MEAN
     plus: tuple[str, ...]
     minus: tuple[str, ...] = ()
     over: int = 1
     column: str = "sts_avg"
     paired: bool = False
-    margin: float = MARGIN
+    margin: float | None = None
+    teacher_seed: int | None = None
     published: float | None = None
+    added: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
-        if self.margin <= 0 or self.over < 1:
+        for name, value, known in (("role", self.role, ROLES), ("kind", self.kind, KINDS)):
+            if value not in known:
+                raise ValueError(f"contrast {self.name}: {name} must be one of {', '.join(known)}, got {value!r}")
+        judged = self.role != EXPLORATORY
+        if (judged and self.margin is None) or (self.margin is not None and self.margin <= 0) or self.over < 1:
             raise ValueError(
-                f"contrast {self.subject}: margin must be positive and over at least 1, "
-                f"got {self.margin} and {self.over}"
+                f"contrast {self.name}: margin must be positive and over at least 1, got {self.margin} and {self.over}"
             )
-
         if not self.weights:
-            raise ValueError(f"contrast {self.subject}: no row has a weight")
+            raise ValueError(f"contrast {self.name}: no row has a weight")
+
+    @property
+    def name(self) -> str:
+        """The claim, or else its rows."""
+        return self.claim or " over ".join(" and ".join(side) for side in (self.plus, self.minus) if side)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -71,14 +91,15 @@ class Contrast:
         return tuple(dict.fromkeys((*self.plus, *self.minus)))
 
     @property
-    def is_corrected(self) -> bool:
-        """Whether it counts in Holm's correction over tests of a difference."""
-        return self.kind in (PRIMARY, POSITIVE)
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """The cells that it reads, by row and column."""
+        return tuple((label, self.column) for label in self.rows)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that it reads."""
-        return (self.column,)
+    def is_of_two_rows(self) -> bool:
+        """Whether it is a difference of two rows' means over seeds."""
+        one_each = len(self.plus) == len(self.minus) == self.over == 1
+        return self.kind == MEAN and one_each and self.teacher_seed is None
 
 
 def must_help(
@@ -95,13 +116,13 @@ def must_not_help(
     return _control(NEGATIVE, treatment, without, family, column, paired)
 
 
-def _control(kind: str, treatment: Labelled, without: Labelled, family: str, column: str, paired: bool) -> Contrast:
+def _control(role: str, treatment: Labelled, without: Labelled, family: str, column: str, paired: bool) -> Contrast:
     return Contrast(
-        subject=f"{treatment.label} over {without.label}",
         family=family,
-        kind=kind,
+        role=role,
         plus=(treatment.label,),
         minus=(without.label,),
         column=column,
         paired=paired,
+        margin=MARGIN,
     )

@@ -1,123 +1,66 @@
-"""What a study tests for a claim: one row against another, the order of rows, a trend over columns, a cost."""
+"""How a study declares what it compares: `beats` and its kin, and tests that are no contrast of rows' means."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from itertools import product
+from typing import ClassVar
+
+from experiments.schema.contrasts import BINS, EXPLORATORY, ONE_LOOK, SPREAD, Contrast, Labelled
 
 NEGLIGIBLE_COST_RATIO = 1.1  # what "very little time" and "little cost" are taken to mean
-MARGIN = 0.2  # points; two means within it count as equal. The papers' footnotes call 0.17 points a difference
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A claim about two rows of a study: `better` beats `worse` in a column.
-
-    Declare one with `beats` and the functions below it. The kinds: "mean", the mean is higher; "beyond", it is higher
-    by more than `margin`; "spread", scores vary less over seeds; "same", the means are within `margin` of each other;
-    "teacher", it is higher than the one score of the run of `worse` that taught all seeds, that of `teacher_seed`;
-    "parity", the mean is within `margin` of `value`. "positive", "bins" and "parity" are about one row. The test is
-    skipped unless the first row of `only_if_better` has the higher mean (with `teacher_seed`, the higher score of that
-    seed), and if the two rows of `requires_difference` score identically (the mechanism had no effect). `reading` names
-    one way to read an ambiguous text; each reading has its own verdict.
-    """
-
-    claim: str
-    better: str
-    worse: str
-    column: str = "sts_avg"
-    kind: str = "mean"
-    margin: float = MARGIN
-    only_if_better: tuple[str, str] | None = None
-    requires_difference: tuple[str, str] | None = None
-    reading: str = ""
-    teacher_seed: int | None = None
-    value: float = 0.0
-
-
-class Labelled(Protocol):
-    """A row of a study (study.Row)."""
-
-    @property
-    def label(self) -> str: ...
-
-
-Pair = tuple[Labelled, Labelled]
 
 
 def beats(
-    higher: Labelled,
-    lower: Labelled,
-    claim: str,
-    column: str = "sts_avg",
-    *,
-    only_if_better: Pair | None = None,
-    requires_difference: Pair | None = None,
-    reading: str = "",
-    teacher_seed: int | None = None,
-) -> Comparison:
-    """Declare that one row's mean in a column is higher than another's."""
-    return Comparison(
-        claim,
-        higher.label,
-        lower.label,
-        column,
-        only_if_better=_labels(only_if_better),
-        requires_difference=_labels(requires_difference),
-        reading=reading,
-        teacher_seed=teacher_seed,
-    )
+    higher: Labelled, lower: Labelled, claim: str, column: str = "sts_avg", *, margin: float | None = None
+) -> Contrast:
+    """Declare that one row's mean in a column is higher than another's, compared seed by seed.
+
+    With a `margin`, in the column's units, the contrast gets a verdict: better, worse, equivalent (within the margin)
+    or inconclusive.
+    """
+    return _pair(higher, lower, claim, column, margin)
 
 
-def beats_teacher(student: Labelled, teacher: Labelled, claim: str, seed: int, column: str = "sts_avg") -> Comparison:
-    """Declare that a student's mean is higher than the score of the run, of that seed, that taught all its seeds."""
-    return Comparison(claim, student.label, teacher.label, column, "teacher", teacher_seed=seed)
-
-
-def is_below(lower: Labelled, higher: Labelled, claim: str, column: str, *, reading: str = "") -> Comparison:
+def is_below(
+    lower: Labelled, higher: Labelled, claim: str, column: str = "sts_avg", *, margin: float | None = None
+) -> Contrast:
     """Declare that one row's mean is lower than another's, in a column where low is good (alignment, uniformity)."""
-    return beats(higher, lower, claim, column, reading=reading)
-
-
-def beats_by(margin: float, higher: Labelled, lower: Labelled, claim: str, column: str = "sts_avg") -> Comparison:
-    """Declare that one row's mean is higher than another's by more than `margin` points."""
-    return Comparison(claim, higher.label, lower.label, column, "beyond", margin)
+    return _pair(higher, lower, claim, column, margin)
 
 
 def equals(
-    first: Labelled,
-    second: Labelled,
-    claim: str,
-    column: str = "sts_avg",
-    *,
-    margin: float = MARGIN,
-    only_if_better: Pair | None = None,
-) -> Comparison:
+    first: Labelled, second: Labelled, claim: str, column: str = "sts_avg", *, margin: float | None = None
+) -> Contrast:
     """Declare that two rows' means are within `margin` of each other."""
-    pair = _labels(only_if_better)
-    return Comparison(claim, first.label, second.label, column, "same", margin, only_if_better=pair)
+    return _pair(first, second, claim, column, margin)
 
 
-def is_near(value: float, row: Labelled, claim: str, column: str, *, margin: float, reading: str = "") -> Comparison:
-    """Declare that a row's mean is within `margin` of a value."""
-    return Comparison(claim, row.label, row.label, column, "parity", margin, reading=reading, value=value)
+def beats_teacher(student: Labelled, teacher: Labelled, claim: str, seed: int, column: str = "sts_avg") -> Contrast:
+    """Declare that a student's mean is higher than the score of the run, of that seed, that taught all its seeds."""
+    return Contrast(
+        claim=claim, plus=(student.label,), minus=(teacher.label,), column=column, paired=True, teacher_seed=seed
+    )
 
 
-def varies_less(steadier: Labelled, other: Labelled, claim: str, column: str = "sts_avg") -> Comparison:
+def varies_less(steadier: Labelled, other: Labelled, claim: str, column: str = "sts_avg") -> Contrast:
     """Declare that one row's scores vary less over seeds than another's."""
-    return Comparison(claim, steadier.label, other.label, column, "spread")
+    return Contrast(claim=claim, kind=SPREAD, plus=(steadier.label,), minus=(other.label,), column=column)
 
 
-def is_positive(row: Labelled, claim: str, column: str, *, reading: str = "") -> Comparison:
+def is_positive(row: Labelled, claim: str, column: str) -> Contrast:
     """Declare that a row's score is above 0."""
-    return Comparison(claim, row.label, row.label, column, "positive", reading=reading)
+    return Contrast(claim=claim, plus=(row.label,), column=column)
 
 
-def rises_over_bins(row: Labelled, claim: str, column: str) -> Comparison:
+def rises_over_bins(row: Labelled, claim: str, column: str) -> Contrast:
     """Declare that a row's rank correlation over bins of pairs is above 0."""
-    return Comparison(claim, row.label, row.label, column, "bins")
+    return Contrast(claim=claim, kind=BINS, plus=(row.label,), column=column)
 
 
-def _labels(pair: Pair | None) -> tuple[str, str] | None:
-    return (pair[0].label, pair[1].label) if pair else None
+def _pair(higher: Labelled, lower: Labelled, claim: str, column: str, margin: float | None) -> Contrast:
+    role = EXPLORATORY if margin is None else ONE_LOOK
+    return Contrast(
+        claim=claim, role=role, plus=(higher.label,), minus=(lower.label,), column=column, paired=True, margin=margin
+    )
 
 
 @dataclass(frozen=True)
@@ -125,15 +68,16 @@ class Order:
     """A claim that two columns rank the rows alike, or that the rows rank like those whose labels end in `suffix`."""
 
     claim: str
-    rows: tuple[str, ...]
+    labels: tuple[str, ...]
     column: str
     other: str
     suffix: str = ""
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the test needs."""
-        return (self.column, self.other)
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """The cells that it reads, by row and column."""
+        others = (label + self.suffix for label in self.labels)
+        return (*product(self.labels, [self.column]), *product(others, [self.other]))
 
 
 @dataclass(frozen=True)
@@ -148,9 +92,9 @@ class Trend:
     by: tuple[str, ...]
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the test needs."""
-        return (*self.over, *self.by)
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """The cells that it reads, by row and column."""
+        return (*product((self.better, self.worse), self.over), *product((self.row,), self.by))
 
 
 @dataclass(frozen=True)
@@ -166,8 +110,7 @@ class Cost:
     what: str
     times: float
     at_most: bool = False
-    reading: str = ""
-    columns: ClassVar[tuple[str, ...]] = ()
+    cells: ClassVar[tuple[tuple[str, str], ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -177,7 +120,7 @@ class Untested:
     claim: str
     what: str
     why: str
-    columns: ClassVar[tuple[str, ...]] = ()
+    cells: ClassVar[tuple[tuple[str, str], ...]] = ()
 
 
 Finding = Order | Trend | Cost | Untested

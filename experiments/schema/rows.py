@@ -49,8 +49,8 @@ def untrained_row(scale: Scale, label: str, how: str, backbone: str, published: 
 
 
 def figure(study: Study, name: str, source: str, view: str, **changes: Any) -> Study:
-    """Return a figure that draws the rows and columns of a table; it adds no comparisons."""
-    return replace(study, name=name, source=source, view=view, twin=study.name, comparisons=(), **changes)
+    """Return a figure that draws the rows and columns of a table; it compares nothing."""
+    return replace(study, name=name, source=source, view=view, twin=study.name, contrasts=(), **changes)
 
 
 def first_seed(rows: Iterable[Row], scale: Scale) -> tuple[Row, ...]:

@@ -14,8 +14,8 @@ from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.method import Method, Recipe, innermost, with_fields
 from cse_core.run import Corpus, Pretrained, Run, key_of
 from experiments.schema.columns import PUBLISHED_NAMES, column
-from experiments.schema.contrasts import Contrast
-from experiments.schema.hypotheses import Comparison, Finding
+from experiments.schema.contrasts import EXPLORATORY, Contrast
+from experiments.schema.hypotheses import Finding
 
 BY_TRANSFER = "transfer_dev"  # selects the snapshot of a run that is best on the transfer tasks' dev sets
 BY_TEST = "sts_test"  # selects the snapshot that is best on the test sets: what MoCoSE's code does, as a control
@@ -251,9 +251,8 @@ class Study:
     columns: tuple[str, ...]
     metric: str = "spearman.all"
     transfer_metric: str = "acc"
-    comparisons: tuple[Comparison, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    contrasts: tuple[Contrast, ...] = ()  # what a plan decides, and its controls
+    contrasts: tuple[Contrast, ...] = ()
+    findings: tuple[Finding, ...] = ()  # tests that are no contrasts
     view: str = "table"
     twin: str = ""
     caption: str = ""  # for a figure: how it differs from the paper's
@@ -263,12 +262,22 @@ class Study:
         check_name("study", self.name)
         labels = [row.label for row in self.rows]
         twice = sorted({label for label in labels if labels.count(label) > 1})
-        unknown = {c.better for c in self.comparisons} | {c.worse for c in self.comparisons}
-        unknown |= {label for contrast in self.contrasts for label in contrast.rows}
+        unknown = {label for tested in self.tested for label, _ in tested.cells}
         if twice or unknown - set(labels):
             raise ValueError(
                 f"{self.name}: rows declared twice {twice}, rows compared but not declared {unknown - set(labels)}"
             )
+
+    @property
+    def tested(self) -> tuple[Contrast | Finding, ...]:
+        """All that is compared."""
+        return (*self.contrasts, *self.findings)
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The claims that it is about; what a plan's exploratory contrasts are about is none."""
+        contrasts = (each for each in self.contrasts if each.role != EXPLORATORY or not each.family)
+        return tuple(dict.fromkeys(each.claim for each in (*contrasts, *self.findings) if each.claim))
 
     def metric_of(self, row: Row, name: str, task: str) -> str:
         """Return the metric of a task that a row shows in a column."""
@@ -277,12 +286,7 @@ class Study:
     @property
     def needed_columns(self) -> tuple[str, ...]:
         """The columns that are shown or tested."""
-        compared = (comparison.column for comparison in self.comparisons)
-        return tuple(
-            dict.fromkeys(
-                (*self.columns, *compared, *(c for f in (*self.findings, *self.contrasts) for c in f.columns))
-            )
-        )
+        return tuple(dict.fromkeys((*self.columns, *(name for tested in self.tested for _, name in tested.cells))))
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -9,12 +9,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any
 
 from cse_core.lookup import unknown
 from cse_core.method import Method, with_fields
 from cse_core.run import Run
-from experiments.schema.hypotheses import Comparison, Order, Trend
 from experiments.schema.recipes import first_lines
 from experiments.schema.scales import RESERVED_SEEDS, seed_stream
 from experiments.schema.study import Row, Study, replace_runs
@@ -85,22 +83,11 @@ def _with_rows(studies: Sequence[Study], chosen: Callable[[Row], bool]) -> list[
         labels = {row.label for row in rows}
         if rows:
             kept = {
-                name: tuple(tested for tested in getattr(study, name) if rows_of_test(tested) <= labels)
-                for name in ("comparisons", "findings", "contrasts")
+                name: tuple(tested for tested in getattr(study, name) if {row for row, _ in tested.cells} <= labels)
+                for name in ("contrasts", "findings")
             }
             left.append(replace(study, rows=rows, columns=study.needed_columns, **kept))
     return left
-
-
-def rows_of_test(tested: Any) -> set[str]:
-    """Return the labels of the rows that a comparison, a finding or a contrast reads."""
-    if isinstance(tested, Comparison):
-        return {tested.better, tested.worse, *(tested.only_if_better or ()), *(tested.requires_difference or ())}
-    if isinstance(tested, Trend):
-        return {tested.better, tested.worse, tested.row}
-    if isinstance(tested, Order) and tested.suffix:
-        return {*tested.rows, *(row + tested.suffix for row in tested.rows)}
-    return set(getattr(tested, "rows", ()))
 
 
 def _map_rows(study: Study, change: Callable[[Row], Row]) -> Study:

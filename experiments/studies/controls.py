@@ -7,12 +7,13 @@ from functools import partial
 from cse_core.method import with_fields
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
-from experiments.schema.hypotheses import NEGLIGIBLE_COST_RATIO, Comparison, Cost, beats
+from experiments.schema.contrasts import Contrast
+from experiments.schema.hypotheses import NEGLIGIBLE_COST_RATIO, Cost, beats
 from experiments.schema.recipes import RUNS, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, row
 from experiments.schema.study import Row, Scale, Study, StudyAt
 from experiments.studies.rankcse_tables import MLE, NET
-from experiments.studies.whitenedcse_tables import READINGS, VIEWS
+from experiments.studies.whitenedcse_tables import VIEWS
 
 
 def compute(scale: Scale) -> Study:
@@ -84,8 +85,8 @@ def whitening(scale: Scale) -> Study:
         channels = made(f"batch norm of each channel{suffix}", make(views=views, whitening="channel"))
         rotated = made(f"random rotation{suffix}", make(views=views, whitening="rotation"))
         rows += [ours[views], channels, rotated]
-        compared += [beats(ours[views], other, claim="W9", reading=READINGS[views]) for other in (channels, rotated)]
-    compared += [beats(ours[views], without[views], claim="W9", reading=READINGS[views]) for views in VIEWS.values()]
+        compared += [beats(ours[views], other, claim="W9") for other in (channels, rotated)]
+    compared += [beats(ours[views], without[views], claim="W9") for views in VIEWS.values()]
     slower = []
     if shared := make(views="shared"):  # AdamW's steps do not shrink with the loss, which is nearly 0 here
         for name, part in (("a tenth", 10), ("a hundredth", 100)):
@@ -121,7 +122,7 @@ def _control(scale: Scale, label: str, run: Run | None) -> Row:
     return row(scale, label, run, BASE, None)
 
 
-def _study(scale: Scale, name: str, question: str, rows: Sequence[Row], comparisons: Sequence[Comparison]) -> Study:
+def _study(scale: Scale, name: str, question: str, rows: Sequence[Row], contrasts: Sequence[Contrast]) -> Study:
     return Study(
         name=name,
         source="this project",
@@ -129,7 +130,7 @@ def _study(scale: Scale, name: str, question: str, rows: Sequence[Row], comparis
         scale=scale,
         rows=tuple(rows),
         columns=("sts_avg", scale.dev),
-        comparisons=tuple(comparisons),
+        contrasts=tuple(contrasts),
     )
 
 

@@ -24,7 +24,7 @@ def quickstart(scale: Scale) -> Study:
         scale=scale,
         rows=(untrained, simcse, *ours),
         columns=("synthetic",),
-        comparisons=tuple(beats(rankcse, simcse, claim="quickstart", column="synthetic") for rankcse in ours),
+        contrasts=tuple(beats(rankcse, simcse, claim="quickstart", column="synthetic") for rankcse in ours),
     )
 
 

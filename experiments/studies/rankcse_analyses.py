@@ -78,7 +78,7 @@ def table13(scale: Scale) -> Study:
         scale=scale,
         rows=tuple(row for rows in measures for row in rows.values()),
         columns=(*(f"{task}_groups" for task in STS), "groups_avg"),
-        comparisons=tuple(
+        contrasts=tuple(
             beats(rows[ours], rows[other], claim="R11", column="groups_avg")
             for rows in measures
             for ours in OURS
@@ -179,7 +179,7 @@ def figure4(scale: Scale) -> Study:
         scale=scale,
         rows=tuple(rows.values()),
         columns=("alignment", "uniformity", "sts_avg"),
-        comparisons=tuple(is_below(rows[ours], rows["SimCSE"], claim="R12", column="alignment") for ours in OURS),
+        contrasts=tuple(is_below(rows[ours], rows["SimCSE"], claim="R12", column="alignment") for ours in OURS),
         view="scatter",
     )
 
@@ -209,7 +209,7 @@ def table10(scale: Scale) -> Study:
         scale=scale,
         rows=first_seed(rows.values(), scale),
         columns=(*TRANSFER, "transfer_avg"),
-        comparisons=tuple(
+        contrasts=tuple(
             beats(rows[ours, b], rows["DiffCSE", b], claim="R13", column="transfer_avg")
             for b in ("BERT-base", "RoBERTa-base")
             for ours in OURS

@@ -1,0 +1,105 @@
+"""The plan's verdict on every claim: by its contrast, or by a test of its own where no contrast of means decides it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from analysis.cells import Results
+from analysis.verdicts.estimates import measure, supports
+from analysis.verdicts.looks import blocked_families, first_seeds, judge
+from analysis.verdicts.verdict import NOT_RUN, NOT_TESTABLE, Verdict
+from experiments.plan.plan_orders import FAMILY_OF
+from experiments.schema.contrasts import EXPLORATORY, MEAN, ONE_LOOK, PRIMARY, Contrast, looks_at
+from experiments.schema.hypotheses import Finding
+
+
+@dataclass(frozen=True)
+class PlanVerdicts:
+    """The plan's verdicts at a scale, each made once, when it is first asked for."""
+
+    planned: tuple[Results, ...]
+
+    @cached_property
+    def _contrasts(self) -> dict[Contrast, Results]:
+        return {c: each for each in self.planned for c in each.study.contrasts if c.role != EXPLORATORY}
+
+    @cached_property
+    def contrasts(self) -> tuple[Verdict, ...]:
+        """The verdicts on primaries and controls."""
+        return judge(self._contrasts)
+
+    @cached_property
+    def moderated(self) -> tuple[Verdict, ...]:
+        """The same with moderated variances."""
+        return judge(self._contrasts, moderated=True)
+
+    @property
+    def primaries(self) -> tuple[Verdict, ...]:
+        """The verdicts on claims that a contrast decides."""
+        return tuple(verdict for verdict in self.contrasts if verdict.contrast.role == PRIMARY)
+
+    @cached_property
+    def blocked(self) -> Mapping[str, tuple[str, str]]:
+        """The verdict on all claims of a family whose controls failed or are missing, and why, by family."""
+        return blocked_families(self.contrasts)
+
+    @cached_property
+    def others(self) -> tuple[Verdict, ...]:
+        """The verdict on each claim that an order, a trend, a spread, a correlation or a cost decides.
+
+        Claims of a family whose controls failed are not testable, and of one whose controls are not run, not run; those
+        of a family that the scale only explores have no verdict. Costs, which benchmarks measure, have no family.
+        """
+        judged: dict[str, Verdict] = {}
+        explored = self._explored_families()
+        for results in self.planned:
+            for tested in _others_of(results):
+                if tested.claim in judged:
+                    raise ValueError(f"{results.study.name}: expected one test of claim {tested.claim} in the plan")
+                family = FAMILY_OF.get(tested.claim, "")
+                if family in explored:
+                    continue
+                verdict = _judge_at_last_look(results, tested)
+                if family in self.blocked and verdict.word != NOT_TESTABLE:
+                    verdict = replace(verdict, word=self.blocked[family][0])
+                judged[tested.claim] = verdict
+        return tuple(judged.values())
+
+    def _explored_families(self) -> set[str]:
+        """Return the families all of whose contrasts, controls too, are exploratory at this scale."""
+        contrasts = [contrast for results in self.planned for contrast in results.study.contrasts]
+        return {each.family for each in contrasts if each.family} - {each.family for each in self._contrasts}
+
+    def of_claims(self) -> dict[str, str]:
+        """Return the verdict on every claim in words."""
+        return {each.tested.claim: each.text for each in (*self.primaries, *self.others)}
+
+
+def judge_stage(studies: Iterable[Results], stage: str) -> tuple[Verdict, ...]:
+    """Judge a stage of the second plan: its primaries, whose names begin with its letter, such as A1, together."""
+    return judge(
+        {
+            contrast: results
+            for results in studies
+            for contrast in results.study.contrasts
+            if contrast.role == ONE_LOOK and contrast.claim.startswith(stage)
+        }
+    )
+
+
+def _others_of(results: Results) -> Sequence[Contrast | Finding]:
+    contrasts = (contrast for contrast in results.study.contrasts if contrast.kind != MEAN)
+    return (*contrasts, *results.study.findings)
+
+
+def _judge_at_last_look(results: Results, tested: Contrast | Finding) -> Verdict:
+    """Judge by the seeds of the last look that each row read is complete at; not run yet before the first."""
+    cells = [results.cells[place] for place in tested.cells]
+    planned = looks_at(results.study.scale.name)
+    looks = [n for n in planned if all(len(first_seeds(cell, n)) == min(n, cell.declared_seeds) for cell in cells)]
+    if not looks:
+        return Verdict(tested=tested, word=NOT_RUN)
+    cut = {place: replace(cell, scores=first_seeds(cell, looks[-1])) for place, cell in results.cells.items()}
+    verdict = measure(replace(results, cells=cut), tested)
+    band = verdict.estimate.interval if verdict.estimate else None
+    return replace(verdict, word=supports(tested, band) if band else NOT_TESTABLE)

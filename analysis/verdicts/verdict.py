@@ -1,0 +1,58 @@
+"""A verdict: what is tested, its estimate, and the word that follows from it."""
+
+from dataclasses import dataclass
+
+from analysis.stats.estimate import Estimate
+from experiments.schema.contrasts import Contrast
+from experiments.schema.hypotheses import Finding
+
+# Words of a planned contrast; those of a claim that no contrast decides are the last five.
+BETTER, WORSE, EQUIVALENT = "better", "worse", "equivalent"
+SUPPORTED, CONTRADICTED = "supported", "contradicted"
+INCONCLUSIVE, NOT_TESTABLE, NOT_RUN = "inconclusive", "not testable here", "not run yet"
+DECIDED = (BETTER, WORSE, EQUIVALENT)
+WITHIN = ", by less than the margin"  # stands after a difference's verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A contrast or a finding with its estimate; what is exploratory has no word.
+
+    `reason` says why there is no estimate, or why a rule overrules the estimate. `published` is the paper's effect.
+    """
+
+    tested: Contrast | Finding
+    estimate: Estimate | None = None
+    word: str = ""
+    reason: str = ""
+    published: float | None = None
+    difference_p: float | None = None  # corrected by Holm, and in the plan sequential
+    equivalence_p: float | None = None  # the same, of equivalence within the margin
+    detectable: float | None = None  # with 80 % power at the first step of Holm's correction
+    declared: int = 0  # seeds of each row
+
+    @property
+    def contrast(self) -> Contrast:
+        """What is tested, if it is a contrast."""
+        assert isinstance(self.tested, Contrast)
+        return self.tested
+
+    @property
+    def published_inside(self) -> bool | None:
+        """Whether the 95 % interval holds the paper's effect; None without an interval or a published effect."""
+        return self.estimate.holds(self.published) if self.estimate else None
+
+    @property
+    def so_far(self) -> str:
+        """The seeds of the last complete look in words, if its rows declare more; else nothing."""
+        if self.estimate is None or self.estimate.n >= self.declared:
+            return ""
+        return f"so far, with {self.estimate.n} of {self.declared} seeds"
+
+    @property
+    def text(self) -> str:
+        """The word, and whether a difference is smaller than the margin, by its estimate, not its interval."""
+        margin = self.tested.margin if isinstance(self.tested, Contrast) else None
+        if self.word in (BETTER, WORSE) and self.estimate and margin and abs(self.estimate.mean) < margin:
+            return self.word + WITHIN
+        return self.word
