@@ -6,9 +6,12 @@ import pandas as pd
 import pytest
 
 from analysis.cells import join, tidy
-from experiments.schema.columns import STS
-from experiments.schema.study import TRANSFER, Row, Study
-from tests.support.toy_study import toy_line
+from cse_core.data.senteval import TRANSFER
+from experiments.results import csv_record
+from experiments.schema.columns import STS, column
+from experiments.schema.study import BY_TRANSFER, SNAPSHOTS, Row, Study
+from tests.support.scored_rows import by_seed, scored
+from tests.support.toy_study import toy_line, toy_run
 
 
 def key_of_row(study: Study, label: str, seed: int) -> str:
@@ -157,7 +160,96 @@ def test_a_row_chosen_on_the_test_sets_shows_the_snapshot_that_is_best_on_them(s
         for task in STS
         if (seed, select, task) != (1, "quarter_3", "sts14")  # one snapshot of seed 1 is not scored
     ]
-    shown = replace(study, rows=(row,), comparisons=(), columns=("sts12", "sts_avg"))
+    shown = replace(study, rows=(row,), contrasts=(), columns=("sts12", "sts_avg"))
     results = join(shown, pd.DataFrame(lines))
     assert results.cells["On test", "sts_avg"].scores == pytest.approx({42: 70.0})
     assert results.cells["On test", "sts12"].missing == (1,)
+
+
+def test_a_row_selected_on_transfer_dev_shows_the_snapshot_whose_dev_scores_are_best(study):
+    row = Row(label="a", encoder=toy_run(0.05), seeds=(42,), select=BY_TRANSFER)
+    lines = []
+    for i, select in enumerate(SNAPSHOTS):
+        for task in TRANSFER:
+            for metric, score in (("devacc", [0.5, 0.8, 0.7, 0.6][i]), ("acc", 0.1 * (i + 1))):
+                lines.append(toy_line(row.keys()[42], task, score, select=select) | {"metric": metric})
+    frame = pd.DataFrame(lines, columns=csv_record.RESULTS)
+    shown = replace(study, rows=(row,), columns=(*TRANSFER, "transfer_avg"), contrasts=())
+    assert join(shown, frame).cells["a", "transfer_avg"].scores == {42: pytest.approx(20.0)}
+    gap = frame[(frame["select"] != "last") | (frame["task"] != "mr")]
+    assert join(shown, gap).cells["a", "transfer_avg"].scores == {}  # a snapshot that is not scored could be the best
+
+
+def test_facts_of_a_run_are_its_fields_its_cost_and_what_its_curves_are_like(study):
+    rows, lines = scored({"a": {42: [0.5]}})
+    key = rows[0].keys()[42]
+    curves = pd.DataFrame(
+        [
+            ("small", key, "loss/contrastive", 32, 2.0),
+            ("small", key, "loss/contrastive", 64, 0.5),
+            ("small", "x", "loss/contrastive", 96, 9.0),
+            *[
+                ("small", key, "dev/stsb_dev", 10 * i, score)
+                for i, score in enumerate((0.5, 0.72, 0.69, 0.7, 0.725), 1)
+            ],
+        ],
+        columns=csv_record.CURVES,
+    )
+    names = ("batch_size", "tau1", "tau3", "time_min", "near_best", "below_best", "last_contrastive")
+    found = join(replace(study, rows=rows, columns=names, contrasts=()), lines.assign(seconds=90.0), curves)
+    values = {name: found.cells["a", name].scores for name in names}
+    assert values == {
+        "batch_size": {42: 64},
+        "tau1": {42: 0.05},
+        "tau3": {},
+        "time_min": {42: 1.5},
+        "near_best": {42: 20},
+        "below_best": {42: pytest.approx(1.0)},  # points: three and two below .72, over five evaluations
+        "last_contrastive": {42: 0.5},
+    }
+
+
+def test_columns_have_their_own_metric_and_units(study):
+    row = Row(label="a", encoder=toy_run(0.05), seeds=(42,), metric="kendall")
+    key = row.keys()[42]
+    cells = {"spearman.all": ("sts12", 0.5), "kendall": ("sts12_groups", 0.25), "alignment": ("stsb_dev_geometry", 0.3)}
+    lines = [toy_line(key, task, score) | {"metric": metric} for metric, (task, score) in cells.items()]
+    shown = replace(study, rows=(row,), columns=("sts12_groups", "alignment"), contrasts=())
+    found = join(shown, pd.DataFrame(lines, columns=csv_record.RESULTS))
+    assert found.cells["a", "sts12_groups"].scores == {42: 25.0}
+    assert found.cells["a", "alignment"].scores == {42: 0.3}
+    assert column("alignment").factor == 1.0
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_of_a_cell_in_two_versions_the_newest_counts(study: Study, newest_first: bool) -> None:
+    """Versions are numbers: the tenth is newer than the ninth."""
+    rows, old = scored({"a": by_seed(0.52, 0.53, 0.55)})
+    old = old.assign(version=9)
+    new = old.assign(version=10, score=old["score"] + 0.1)
+    both = pd.concat([new, old] if newest_first else [old, new], ignore_index=True)
+    found = join(replace(study, rows=rows, contrasts=()), both)
+    assert found.cells["a", "sts_avg"].scores == pytest.approx({42: 62.0, 1: 63.0, 2: 65.0})
+    assert set(found.lines["version"]) == {10}
+    assert len(found.lines) == 3 * len(STS)
+
+
+def test_the_end_of_a_curve_its_best_and_what_is_near_it_are_three_things(study: Study) -> None:
+    """A curve whose tail falls below where it came from, its lines in no order."""
+    (row,), recorded = scored({"a": {42: [0.5]}})
+    curve = {10: 0.50, 20: 0.61, 30: 0.72, 40: 0.735, 50: 0.74, 60: 0.70, 70: 0.60}
+    lines = [("small", row.keys()[42], "dev/stsb_dev", step, value) for step, value in curve.items()]
+    lines += [("small", row.keys()[42], "loss/rank", step, 1 / step) for step in curve]
+    lines += [("small", row.keys()[42], "loss/contrastive", step, step / 10) for step in curve]
+    lines += [("small", row.keys()[42], "loss/share_rank_larger", step, step / 100) for step in curve]
+    curves = pd.DataFrame([lines[i] for i in (3, 0, 6, 1, 5, 2, 4)] + lines[:6:-1], columns=csv_record.CURVES)
+    names = ("near_best", "below_best", "last_rank", "last_contrastive", "rank_larger", "last_rank_larger")
+    found = join(replace(study, rows=(row,), columns=names, contrasts=()), recorded, curves)
+    assert {name: found.cells["a", name].scores[42] for name in names} == {
+        "near_best": 40,  # the first within a point of .74; within a point of the end it would be 20
+        "below_best": pytest.approx(100 * (0.04 + 0.14) / 7),
+        "last_rank": pytest.approx(1 / 70),
+        "last_contrastive": 7.0,
+        "rank_larger": pytest.approx(40.0),
+        "last_rank_larger": pytest.approx(70.0),
+    }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.cells import join
 from analysis.report.plan_tables import plan_grid
 from experiments.schema.study import Study
 
@@ -24,13 +25,14 @@ def younger_contrasts(
     messages = []
     for study in studies:
         rows = {row.label: row for row in study.rows}
-        for contrast, line in zip(study.contrasts, plan_grid([study]).rows, strict=True):
+        contrasts = [contrast for contrast in study.contrasts if contrast.margin]
+        for contrast, line in zip(contrasts, plan_grid([join(study, results)]).rows, strict=True):
             keys = {run.key for label in contrast.rows for run in rows[label].runs()}
             scored = results[results["key"].isin(keys)]
             commits = scored["commit"].str.removesuffix("+").unique()
             younger = [commit for commit in commits if line not in lines_at(commit)]
             if younger:
-                messages.append(f"{contrast.subject}: scored at {', '.join(younger)}, whose plan has no line {line}")
+                messages.append(f"{contrast.claim}: scored at {', '.join(younger)}, whose plan has no line {line}")
     return messages
 
 

@@ -1,13 +1,16 @@
-"""Rows whose scores are given, and the verdicts on them."""
+"""Rows whose scores are given, and the estimates of what is tested on them."""
 
 from dataclasses import replace
 
 import pandas as pd
 
 from analysis.cells import join
-from analysis.verdicts.claims import judge
+from analysis.verdicts.looks import study_verdicts
+from analysis.verdicts.verdict import Verdict
 from experiments.results import csv_record
 from experiments.schema.columns import STS
+from experiments.schema.contrasts import Contrast
+from experiments.schema.hypotheses import Finding
 from experiments.schema.study import Row, Study
 from tests.support.toy_study import SEEDS, toy_line, toy_run
 
@@ -31,9 +34,11 @@ def scored(
     return rows, pd.DataFrame(lines, columns=csv_record.RESULTS)
 
 
-def judged(study: Study, scores: Scores, **claims: object):
+def judged(study: Study, scores: Scores, *tested: Contrast | Finding) -> tuple[Verdict, ...]:
     rows, lines = scored(scores)
-    return judge(join(replace(study, rows=rows, **({"comparisons": ()} | claims)), lines))
+    contrasts = tuple(each for each in tested if isinstance(each, Contrast))
+    findings = tuple(each for each in tested if not isinstance(each, Contrast))
+    return study_verdicts(join(replace(study, rows=rows, contrasts=contrasts, findings=findings), lines))
 
 
 def by_seed(*values: float) -> dict[int, list[float]]:

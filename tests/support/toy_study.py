@@ -6,7 +6,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
 from experiments.results import csv_record
 from experiments.schema.columns import STS
-from experiments.schema.hypotheses import Comparison
+from experiments.schema.hypotheses import beats, varies_less
 from experiments.schema.study import Published, Row, Scale, Study, pretrained_key
 
 CORPUS = Corpus("toy_sentences", 1000)
@@ -41,12 +41,11 @@ def toy_study(columns: tuple[str, ...] = ("sts_avg", "transfer_avg"), scale: str
         Row(label="Elsewhere", encoder=None, why="imported: as printed", published=published("RankCSE w/o rank")),
         Row(label="Absent", encoder=None, why="not run: no stand-in for RoBERTa"),
     )
-    comparisons = (
-        Comparison("R1", "Better", "SimCSE"),
-        Comparison("R1", "One seed", "SimCSE"),
-        Comparison("R1", "Absent", "SimCSE"),
-        Comparison("R6", "SimCSE", "Better"),
-        Comparison("R10", "SimCSE", "Better", kind="spread"),
+    simcse, better, one_seed, *_, absent = rows
+    contrasts = (
+        *(beats(row, simcse, "R1") for row in (better, one_seed, absent)),
+        beats(simcse, better, "R6"),
+        varies_less(simcse, better, "R10"),
     )
     return Study(
         name="toy",
@@ -57,7 +56,7 @@ def toy_study(columns: tuple[str, ...] = ("sts_avg", "transfer_avg"), scale: str
         ),
         rows=rows,
         columns=columns,
-        comparisons=comparisons,
+        contrasts=contrasts,
     )
 
 

@@ -5,8 +5,9 @@ import pytest
 import scipy
 
 from analysis.cells import join
-from analysis.verdicts.method_gains import BASELINES, EXPLORATORY, HEADLINES, PLANNED, PRINTED, method_gains
+from analysis.verdicts.gains import BASELINES, OWN, PLANNED, PRINTED, method_gains
 from experiments.results import csv_record
+from experiments.schema.contrasts import HEADLINES
 from experiments.studies import catalogue
 from tests.support.figure_records import lines_of, study_of
 
@@ -27,9 +28,9 @@ def test_exploratory_gains_are_of_independent_seeds_but_for_ranks_of_a_base() ->
         ours = scores(results, label)
         paired = label == "RankEncoder on SimCSE"
         test = scipy.stats.ttest_rel(ours, base) if paired else scipy.stats.ttest_ind(ours, base, equal_var=False)
-        assert gain.group == EXPLORATORY
+        assert gain.group == OWN
         assert gain.estimate
-        assert gain.estimate.interval() == pytest.approx(tuple(test.confidence_interval()))
+        assert gain.estimate.interval == pytest.approx(tuple(test.confidence_interval()))
 
 
 def test_published_gains_are_those_of_one_table() -> None:
@@ -58,5 +59,5 @@ def test_a_published_gain_is_inside_its_interval_or_not() -> None:
     for gain in method_gains([join(study, lines_of(study))]):
         if gain.published is None or gain.estimate is None:
             continue
-        low, high = gain.estimate.interval() or (0, 0)
+        low, high = gain.estimate.interval or (0, 0)
         assert gain.published_inside == (low - 0.005 <= gain.published <= high + 0.005)

@@ -1,4 +1,4 @@
-"""Verdicts of the second plan: Welch's and the paired t test by scipy, Holm over a stage, one look with all seeds."""
+"""Verdicts of one look, of the second plan and of own studies: t tests by scipy, Holm over a stage or a study."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,8 +9,10 @@ import scipy
 
 from analysis.cells import Cell, Results
 from analysis.report.plan_tables import one_look_grid
-from analysis.verdicts.one_look import judge_stage
-from experiments.schema.contrasts import EXPLORATORY, SECOND, Contrast
+from analysis.verdicts.looks import study_verdicts
+from analysis.verdicts.plan import judge_stage
+from experiments.schema.contrasts import EXPLORATORY, ONE_LOOK, Contrast
+from experiments.schema.hypotheses import beats, equals, varies_less
 from experiments.schema.study import Row, Study
 
 Scores = Mapping[str, np.ndarray]
@@ -20,7 +22,7 @@ SEEDS = range(301, 309)
 def stage(scores: Scores, study: Study, *contrasts: Contrast, missing: int = 0) -> Results:
     """Return results of rows with these scores; the first row lacks its last `missing` seeds."""
     rows = tuple(Row(label=label, encoder=study.rows[0].encoder, seeds=tuple(SEEDS)) for label in scores)
-    shown = replace(study, rows=rows, comparisons=(), contrasts=contrasts)
+    shown = replace(study, rows=rows, contrasts=contrasts)
     cells = {}
     for label, values in scores.items():
         kept = dict(zip(SEEDS, map(float, values), strict=True))
@@ -40,8 +42,8 @@ def stage(scores: Scores, study: Study, *contrasts: Contrast, missing: int = 0) 
     return Results(study=shown, cells=cells, lines=None)  # ty: ignore[invalid-argument-type]
 
 
-def contrast(subject: str, plus: str, minus: str, **more: object) -> Contrast:
-    about = {"subject": subject, "family": "toys", "kind": SECOND, "margin": 0.5} | more
+def contrast(claim: str, plus: str, minus: str, **more: object) -> Contrast:
+    about = {"claim": claim, "family": "toys", "role": ONE_LOOK, "margin": 0.5} | more
     return Contrast(plus=(plus,), minus=(minus,), **about)  # ty: ignore[invalid-argument-type]
 
 
@@ -65,10 +67,10 @@ def test_primaries_have_scipys_tests_corrected_by_holm_over_the_stage(study: Stu
         contrast("A3", "down", "base"),
         contrast("A4", "wild", "base"),
     ]
-    ignored = contrast("A1", "wild", "down", kind=EXPLORATORY)
+    ignored = contrast("A1", "wild", "down", role=EXPLORATORY)
     other = contrast("D1", "wild", "down")
     judged = judge_stage([stage(scores, study, *contrasts, ignored, other)], "A")
-    assert [verdict.verdict for verdict in judged] == ["better", "equivalent", "worse", "inconclusive"]
+    assert [verdict.word for verdict in judged] == ["better", "equivalent", "worse", "inconclusive"]
     base = scores["base"]
     tests = [
         scipy.stats.ttest_rel(scores["up"], base),
@@ -91,14 +93,37 @@ def test_primaries_have_scipys_tests_corrected_by_holm_over_the_stage(study: Stu
 def test_a_primary_that_lacks_a_seed_is_not_run_and_still_counts(study: Study, scores: Scores) -> None:
     contrasts = [contrast("A1", "up", "base"), contrast("A2", "down", "base")]
     absent, whole = judge_stage([stage(scores, study, *contrasts, missing=1)], "A")
-    assert (absent.verdict, absent.reason, absent.estimate) == ("not run yet", "up: 7 of 8 seeds", None)
+    assert (absent.word, absent.reason, absent.estimate) == ("not run yet", "up: 7 of 8 seeds", None)
     test = scipy.stats.ttest_ind(scores["down"], scores["base"], equal_var=False)
     assert whole.difference_p == pytest.approx(2 * test.pvalue)
 
 
 def test_the_table_has_the_effect_on_disjoint_pairs(study: Study, scores: Scores) -> None:
     primary = contrast("A1", "up", "base", paired=True)
-    apart = replace(primary, kind=EXPLORATORY, column="sts_disjoint_avg")
+    apart = replace(primary, role=EXPLORATORY, column="sts_disjoint_avg")
     (line,) = one_look_grid([stage(scores, study, primary, apart)], "A").rows
     mean = (scores["up"] - scores["base"]).mean()
     assert (line[0], line[2], line[4], line[6], line[-1]) == ("A1", f"+{mean:.2f}", f"+{mean:.2f}", "8", "better")
+
+
+def test_an_own_study_judges_what_it_declares_with_a_margin_and_estimates_the_rest(
+    study: Study, scores: Scores
+) -> None:
+    rows = {label: Row(label=label, encoder=study.rows[0].encoder) for label in scores}
+    declared = (
+        beats(rows["up"], rows["base"], "more", margin=0.5),
+        beats(rows["up"], rows["same"], "no margin"),
+        equals(rows["same"], rows["base"], "no less", margin=0.5),
+        varies_less(rows["base"], rows["wild"], "steadier"),
+    )
+    found = study_verdicts(stage(scores, study, *declared))
+    assert [verdict.word for verdict in found] == ["better", "", "equivalent", ""]
+    up, plain, same, _ = found
+    tests = [scipy.stats.ttest_rel(scores[label], scores["base"]).pvalue for label in ("up", "same")]
+    assert (up.difference_p, same.difference_p) == pytest.approx((2 * min(tests), max(tests)))
+    assert plain.estimate
+    assert plain.estimate.mean == pytest.approx((scores["up"] - scores["same"]).mean())
+    early = study_verdicts(stage(scores, study, *declared, missing=1))[0]
+    assert (early.word, early.reason) == ("not run yet", "up: 7 of 8 seeds")
+    assert early.estimate
+    assert early.estimate.n == 7  # what there is, is shown

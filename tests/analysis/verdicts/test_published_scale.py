@@ -11,8 +11,9 @@ import pytest
 from analysis.cells import Results, join
 from analysis.report.reproduction_tables import detectable_gain, planned_level, planned_tests
 from analysis.stats.significance import ALPHA
-from analysis.verdicts.other_claims import planned_verdicts
-from analysis.verdicts.primaries import BETTER, NOT_RUN, NOT_TESTABLE, ContrastVerdict, _looks, judge_contrasts
+from analysis.verdicts.looks import _looks
+from analysis.verdicts.plan import PlanVerdicts
+from analysis.verdicts.verdict import BETTER, NOT_RUN, NOT_TESTABLE, Verdict
 from experiments.results.csv_record import RESULTS
 from experiments.schema.contrasts import HEADLINES, NEGATIVE, POSITIVE, PRIMARY
 from experiments.schema.study import Row, Study
@@ -45,9 +46,9 @@ def made_up(study: Study, gains: Mapping[str, float], draw: int, seeds: int) -> 
     return join(study, lines[lines["key"].isin(chosen)])
 
 
-def judged(gains: Mapping[str, float], *, draw: int = 1, seeds: int = 10) -> dict[str, ContrastVerdict]:
-    studies = [made_up(single(name, "paper"), gains, draw, seeds) for name in FIRST]
-    return {verdict.contrast.subject: verdict for verdict in judge_contrasts(studies)}
+def judged(gains: Mapping[str, float], *, draw: int = 1, seeds: int = 10) -> dict[str, Verdict]:
+    studies = tuple(made_up(single(name, "paper"), gains, draw, seeds) for name in FIRST)
+    return {verdict.contrast.name: verdict for verdict in PlanVerdicts(studies).contrasts}
 
 
 @cache
@@ -59,9 +60,9 @@ def plan_at(scale: str) -> tuple[Study, ...]:
 @pytest.mark.parametrize("draw", [1, 2, 3])
 def test_gains_of_the_published_size_are_better(draw: int) -> None:
     verdicts = judged(GAINS | HELPS | HARMS, draw=draw)
-    assert {verdicts[claim].verdict for claim in ("R1", "W1")} == {BETTER}
+    assert {verdicts[claim].word for claim in ("R1", "W1")} == {BETTER}
     for one in (verdicts[claim] for claim in HEADLINES.values()):
-        assert one.verdict != NOT_TESTABLE
+        assert one.word != NOT_TESTABLE
         assert one.estimate
         assert one.estimate.n == one.declared == 10
 
@@ -70,29 +71,29 @@ def test_gains_of_the_published_size_are_better(draw: int) -> None:
 @pytest.mark.parametrize("draw", [1, 2, 3])
 def test_no_gain_is_not_better(draw: int) -> None:
     verdicts = judged(HELPS | HARMS, draw=draw)
-    assert {verdicts[claim].verdict for claim in HEADLINES.values()}.isdisjoint({BETTER, NOT_TESTABLE})
+    assert {verdicts[claim].word for claim in HEADLINES.values()}.isdisjoint({BETTER, NOT_TESTABLE})
 
 
 @pytest.mark.slow
 def test_a_control_that_does_nothing_leaves_its_families_undecided() -> None:
     verdicts = judged(GAINS | HELPS | HARMS | {"SimCSE without dropout": 0.0})
-    assert {verdicts[claim].verdict for claim in ("W1", "C1")} == {NOT_TESTABLE}
+    assert {verdicts[claim].word for claim in ("W1", "C1")} == {NOT_TESTABLE}
     assert verdicts["W1"].reason.startswith("the positive control is not detected (")
-    assert verdicts["R1"].verdict == BETTER
+    assert verdicts["R1"].word == BETTER
 
 
 @pytest.mark.slow
 def test_the_only_look_is_at_all_ten_seeds() -> None:
     verdicts = judged(GAINS | HELPS | HARMS, seeds=9)
-    assert {verdicts[claim].verdict for claim in HEADLINES.values()} == {NOT_RUN}
+    assert {verdicts[claim].word for claim in HEADLINES.values()} == {NOT_RUN}
 
 
 @pytest.mark.slow
 def test_first_claims_and_controls_are_corrected_for_one_another_only() -> None:
     verdicts = judged(GAINS | HELPS | HARMS)
-    assert {verdict.contrast.kind for verdict in verdicts.values()} == {PRIMARY, POSITIVE, NEGATIVE}
+    assert {verdict.contrast.role for verdict in verdicts.values()} == {PRIMARY, POSITIVE, NEGATIVE}
     corrected = [verdict for verdict in verdicts.values() if verdict.difference_p is not None]
-    assert {v.contrast.subject for v in corrected if v.contrast.kind != POSITIVE} == set(HEADLINES.values())
+    assert {v.contrast.claim for v in corrected if v.contrast.role != POSITIVE} == set(HEADLINES.values())
     assert planned_tests("paper") == 8
     assert planned_level("paper") == pytest.approx(ALPHA / 8)
     one = verdicts["W1"]
@@ -103,7 +104,7 @@ def test_first_claims_and_controls_are_corrected_for_one_another_only() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scale", "study", "subject", "shares"),
+    ("scale", "study", "claim", "shares"),
     [
         ("small", "plan-losses", "R1", [5 / 20, 10 / 20, 20 / 20]),
         ("small", "plan-composition", "C1", [5 / 20, 10 / 20]),
@@ -112,17 +113,20 @@ def test_first_claims_and_controls_are_corrected_for_one_another_only() -> None:
     ],
 )
 def test_a_looks_share_is_of_the_seeds_of_the_scales_last_look(
-    scale: str, study: str, subject: str, shares: list[float]
+    scale: str, study: str, claim: str, shares: list[float]
 ) -> None:
     results = made_up(single(study, scale), {}, draw=1, seeds=20)
-    (contrast,) = (each for each in results.study.contrasts if each.subject == subject)
+    (contrast,) = (each for each in results.study.contrasts if each.claim == claim)
     assert list(_looks(results, contrast)) == shares
 
 
 @pytest.mark.slow
 def test_claims_of_families_that_are_only_explored_have_no_verdict() -> None:
     nothing = pd.DataFrame(columns=RESULTS)
-    decided = {scale: planned_verdicts(join(s, nothing) for s in plan_at(scale)) for scale in ("small", "paper")}
+    decided = {
+        scale: PlanVerdicts(tuple(join(study, nothing) for study in plan_at(scale))).of_claims()
+        for scale in ("small", "paper")
+    }
     assert set(decided["paper"]) == {*HEADLINES.values(), "R10", "R14", "W8", "E11"}
     assert {"E4", "E9", "S1", "S2", "S3", "S4"} <= set(decided["small"])
     assert len(decided["small"]) == 54

@@ -11,36 +11,34 @@ from scipy import stats
 
 from analysis.cells import Results, join
 from analysis.report.plan_tables import states_sentence
-from analysis.stats.contrast_tests import ContrastEstimate
+from analysis.stats.estimate import t_estimate
 from analysis.stats.moderated import moderate
 from analysis.stats.sequential import nominal_levels
-from analysis.verdicts.primaries import (
-    BETTER,
-    EQUIVALENT,
-    INCONCLUSIVE,
-    NOT_RUN,
-    NOT_TESTABLE,
-    WORSE,
-    ContrastVerdict,
-    _moderate_looks,
-    judge_contrasts,
-)
+from analysis.verdicts.looks import _moderate_looks
+from analysis.verdicts.plan import PlanVerdicts
+from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, NOT_RUN, NOT_TESTABLE, WORSE, Verdict
 from experiments.results.csv_record import RESULTS
-from experiments.schema.contrasts import NEGATIVE, POSITIVE, Contrast
+from experiments.schema.contrasts import MARGIN, NEGATIVE, POSITIVE, PRIMARY, Contrast
 from experiments.schema.scales import PLANNED_SEEDS, SCALES
 from experiments.schema.study import Row, Study
 from tests.support.toy_study import toy_line, toy_run
 
 NOISE = np.random.default_rng(3).normal(0, 0.3, (10, 20))
+ABOUT: dict[str, Any] = {"family": "f", "column": "stsb", "margin": MARGIN}
 CONTROLS = (
-    Contrast(subject="helps", family="f", kind=POSITIVE, plus=("oracle",), minus=("base",), column="stsb"),
-    Contrast(subject="does not", family="f", kind=NEGATIVE, plus=("noise",), minus=("base",), column="stsb"),
+    Contrast(claim="helps", role=POSITIVE, plus=("oracle",), minus=("base",), **ABOUT),
+    Contrast(claim="does not", role=NEGATIVE, plus=("noise",), minus=("base",), **ABOUT),
 )
 MEANS = {"base": 50.0, "oracle": 55.0, "noise": 50.0}
 
 
 def contrast(plus: str = "ours", minus: str = "base", **more: Any) -> Contrast:
-    return Contrast(subject="R1", family="f", plus=(plus,), minus=(minus,), column="stsb", **more)
+    return Contrast(plus=(plus,), minus=(minus,), **ABOUT | {"claim": "R1", "role": PRIMARY} | more)
+
+
+def judge(*results: Results, moderated: bool = False) -> tuple[Verdict, ...]:
+    plan = PlanVerdicts(results)
+    return plan.moderated if moderated else plan.contrasts
 
 
 def scored(means: Mapping[str, float], *contrasts: Contrast, seeds: int = 10, lacking: int = 0) -> Results:
@@ -68,17 +66,15 @@ def scored(means: Mapping[str, float], *contrasts: Contrast, seeds: int = 10, la
 
 def judged(
     ours: float, *, seeds: int = 10, lacking: int = 0, means: Mapping[str, float] = MEANS, **more: Any
-) -> ContrastVerdict:
-    found = judge_contrasts(
-        [scored({**means, "ours": ours}, *CONTROLS, contrast(**more), seeds=seeds, lacking=lacking)]
-    )
+) -> Verdict:
+    found = judge(scored({**means, "ours": ours}, *CONTROLS, contrast(**more), seeds=seeds, lacking=lacking))
     return found[-1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ours", "verdict"), [(52.0, BETTER), (48.0, WORSE), (50.1, EQUIVALENT), (50.4, INCONCLUSIVE)])
 def test_each_verdict_has_its_effect(ours: float, verdict: str) -> None:
-    assert judged(ours, margin=0.5 if verdict == INCONCLUSIVE else 1.0).verdict == verdict
+    assert judged(ours, margin=0.5 if verdict == INCONCLUSIVE else 1.0).word == verdict
 
 
 @pytest.mark.slow
@@ -104,28 +100,28 @@ def test_what_is_detectable_is_detected_by_the_looks_own_bound_in_eighty_of_a_hu
 
 def test_without_the_first_look_there_is_no_verdict_but_a_reason() -> None:
     one = judged(52.0, seeds=5, lacking=1)
-    assert one.verdict == NOT_RUN
+    assert one.word == NOT_RUN
     assert "ours: 4 of 5 seeds" in one.reason
 
 
 def test_a_family_whose_positive_control_is_not_detected_shows_nothing() -> None:
     one = judged(52.0, means={"base": 50.0, "oracle": 50.0, "noise": 50.0})
-    assert one.verdict == NOT_TESTABLE
+    assert one.word == NOT_TESTABLE
     assert "the positive control is not detected (helps:" in one.reason
     assert one.estimate
 
 
 def test_a_claim_without_runs_shows_nothing_in_a_family_whose_control_failed() -> None:
     controls = scored({"base": 50.0, "oracle": 50.0, "noise": 50.0}, *CONTROLS)
-    one = judge_contrasts([controls, scored({"base": 50.0, "ours": 52.0}, contrast(), seeds=5, lacking=5)])[-1]
-    assert (one.verdict, one.estimate) == (NOT_TESTABLE, None)
+    one = judge(controls, scored({"base": 50.0, "ours": 52.0}, contrast(), seeds=5, lacking=5))[-1]
+    assert (one.word, one.estimate) == (NOT_TESTABLE, None)
     assert one.reason.startswith("the positive control is not detected")
     assert one.reason.endswith("; without this rule: not run yet")
 
 
 def test_a_family_whose_negative_control_helps_shows_nothing() -> None:
     one = judged(52.0, means={"base": 50.0, "oracle": 55.0, "noise": 52.0})
-    assert one.verdict == NOT_TESTABLE
+    assert one.word == NOT_TESTABLE
     assert "the negative control helps (does not:" in one.reason
     assert one.reason.endswith("; without this rule: better")
 
@@ -134,9 +130,9 @@ def test_a_family_whose_negative_control_helps_shows_nothing() -> None:
 def test_a_family_waits_for_both_of_its_controls(control: Contrast) -> None:
     (other,) = set(CONTROLS) - {control}
     begun = scored(MEANS, control, seeds=5, lacking=1)
-    one = judge_contrasts([begun, scored({**MEANS, "ours": 52.0}, other, contrast())])[-1]
-    assert one.verdict == NOT_RUN
-    assert one.reason == f"the {control.kind} ({control.subject}: not run yet); without this rule: better"
+    one = judge(begun, scored({**MEANS, "ours": 52.0}, other, contrast()))[-1]
+    assert one.word == NOT_RUN
+    assert one.reason == f"the {control.role} ({control.claim}: not run yet); without this rule: better"
     assert one.estimate
 
 
@@ -148,8 +144,8 @@ def test_a_positive_control_with_looks_to_come_is_not_detected_so_far() -> None:
 
 def test_a_family_whose_negative_control_can_not_be_judged_shows_nothing() -> None:
     never_acted = replace(CONTROLS[1], plus=("twin",), paired=True)
-    one = judge_contrasts([scored({**MEANS, "twin": 50.0, "ours": 52.0}, CONTROLS[0], never_acted, contrast())])[-1]
-    assert one.verdict == NOT_TESTABLE
+    one = judge(scored({**MEANS, "twin": 50.0, "ours": 52.0}, CONTROLS[0], never_acted, contrast()))[-1]
+    assert one.word == NOT_TESTABLE
     assert one.reason.startswith("the negative control can't be judged (does not: not testable here)")
 
 
@@ -160,12 +156,12 @@ def test_rows_of_one_seed_are_not_tested() -> None:
 def test_controls_in_another_study_count() -> None:
     blind = {"base": 50.0, "oracle": 50.0, "noise": 50.0}
     studies = [scored(blind, *CONTROLS), scored({"base": 50.0, "ours": 52.0}, contrast())]
-    assert judge_contrasts(studies)[-1].verdict == NOT_TESTABLE
+    assert judge(*studies)[-1].word == NOT_TESTABLE
 
 
 def test_p_values_are_welchs_under_the_bounds_and_holms_over_primaries_and_positive_controls() -> None:
     results = scored({**MEANS, "ours": 50.6}, *CONTROLS, contrast(), seeds=20)
-    helps, _, one = judge_contrasts([results])
+    helps, _, one = judge(results)
     ours, base = (list(results.cells[label, "stsb"].scores.values()) for label in ("ours", "base"))
     last = stats.ttest_ind(ours, base, equal_var=False).pvalue
     assert one.difference_p is not None
@@ -178,9 +174,9 @@ def test_p_values_are_welchs_under_the_bounds_and_holms_over_primaries_and_posit
 
 def test_one_look_of_fewer_seeds_than_five_has_the_tests_own_p_values() -> None:
     """Holm's last p, after two positive controls', is the primary's own; equivalence counts only the primary."""
-    again = replace(CONTROLS[0], subject="helps again", paired=True)
+    again = replace(CONTROLS[0], claim="helps again", paired=True)
     results = scored({**MEANS, "ours": 50.3}, *CONTROLS, again, contrast(), seeds=3)
-    one = judge_contrasts([results])[-1]
+    one = judge(results)[-1]
     ours, base = (np.array(list(results.cells[label, "stsb"].scores.values())) for label in ("ours", "base"))
     assert one.difference_p == pytest.approx(stats.ttest_ind(ours, base, equal_var=False).pvalue, rel=1e-3)
     one_sided = [
@@ -197,10 +193,10 @@ def test_a_difference_that_an_early_look_detects_keeps_its_sign() -> None:
     gains = [2 + i / 1e5 for i in range(5)] + [-5.0, -6.0, -7.0, -8.0, -9.0]
     scores = {seed: score + gain for (seed, score), gain in zip(base.scores.items(), gains, strict=True)}
     changed = replace(results, cells={**results.cells, ("ours", "stsb"): replace(ours, scores=scores)})
-    one = judge_contrasts([changed])[-1]
+    one = judge(changed)[-1]
     assert one.estimate
     assert one.estimate.mean < 0
-    assert one.verdict == BETTER
+    assert one.word == BETTER
 
 
 def test_the_seed_pairs_rows_only_where_the_contrast_says_so() -> None:
@@ -219,7 +215,7 @@ def test_moderated_variances_are_those_of_contrasts_of_one_kind() -> None:
     names = [f"row{i}" for i in range(6)]
     contrasts = [contrast(name) for name in names] + [contrast("row0", paired=True)]
     results = scored({**MEANS, **dict.fromkeys(names, 50.6)}, *CONTROLS, *contrasts, seeds=5)
-    plain, moderated = (judge_contrasts([results], moderated=how) for how in (False, True))
+    plain, moderated = (judge(results, moderated=how) for how in (False, True))
     estimates = {verdict.contrast: verdict.estimate for verdict in plain}
     unpaired = {c: e for c, e in estimates.items() if e and not c.paired}
     expected = moderate(unpaired)
@@ -236,7 +232,7 @@ def test_variances_are_moderated_at_every_look_within_a_column() -> None:
     columns = {"stsb": 0.3, "sickr": 3.0}
     looks = {
         replace(contrast(f"row{i}"), column=column): {
-            share: ContrastEstimate(1.0, error * (1 + i) * share, 8, 5) for share in (0.25, 0.5)
+            share: t_estimate(1.0, error * (1 + i) * share, 8, 5) for share in (0.25, 0.5)
         }
         for column, error in columns.items()
         for i in range(5)
@@ -264,8 +260,8 @@ def test_the_published_effect_is_inside_or_excluded() -> None:
 @pytest.mark.parametrize("lacking", [0, 1])
 def test_a_treatment_that_never_acted_in_the_first_look_waits_for_no_seeds(lacking: int) -> None:
     results = scored({**MEANS, "twin": 50.0}, *CONTROLS, contrast("twin", paired=True), lacking=lacking)
-    same = judge_contrasts([results])[-1]
-    assert (same.verdict, same.reason) == (NOT_TESTABLE, "the same on every seed: the treatment never acted")
+    same = judge(results)[-1]
+    assert (same.word, same.reason) == (NOT_TESTABLE, "the same on every seed: the treatment never acted")
     assert same.estimate is None
 
 
@@ -273,8 +269,8 @@ def test_a_row_that_this_scale_cannot_run_is_no_missing_run() -> None:
     results = scored({**MEANS, "ours": 52.0}, *CONTROLS, contrast(), lacking=10)
     rows = [replace(row, encoder=None, why="no stand-in") if row.label == "ours" else row for row in results.study.rows]
     study = replace(results.study, rows=tuple(rows))
-    cannot = judge_contrasts([join(study, pd.DataFrame(columns=RESULTS))])[-1]
-    assert (cannot.verdict, cannot.reason) == (NOT_TESTABLE, "no stand-in")
+    cannot = judge(join(study, pd.DataFrame(columns=RESULTS)))[-1]
+    assert (cannot.word, cannot.reason) == (NOT_TESTABLE, "no stand-in")
 
 
 def test_a_family_that_fails_both_controls_says_so() -> None:
@@ -286,8 +282,8 @@ def test_a_family_that_fails_both_controls_says_so() -> None:
 def test_a_papers_verdicts_are_a_sentence_by_verdict_in_the_order_of_its_claims() -> None:
     means = MEANS | {"ours": 53.0, "worst": 40.0, "also": 53.2}
     named = [
-        replace(contrast(plus, minus), subject=subject)
-        for subject, plus, minus in (
+        contrast(plus, minus, claim=claim)
+        for claim, plus, minus in (
             ("R10", "ours", "base"),
             ("R2", "worst", "base"),
             ("R9", "also", "base"),
@@ -295,16 +291,17 @@ def test_a_papers_verdicts_are_a_sentence_by_verdict_in_the_order_of_its_claims(
             ("R3", "absent", "base"),
         )
     ]
-    judged = judge_contrasts([scored(means | {"absent": 50.0}, *CONTROLS, *named[:4])])
-    missing = replace(judged[0], contrast=named[4], estimate=None, verdict=NOT_RUN)
+    judged = judge(scored(means | {"absent": 50.0}, *CONTROLS, *named[:4]))
+    missing = replace(judged[0], tested=named[4], estimate=None, word=NOT_RUN)
     assert (
-        states_sentence("R", [*judged, missing]) == "In the plan (10 seeds): R2 worse; R3 not run yet; R9, R10 better."
+        states_sentence("R", [*judged[2:], missing])
+        == "In the plan (10 seeds): R2 worse; R3 not run yet; R9, R10 better."
     )
 
 
 def test_a_row_of_fewer_seeds_than_the_first_look_is_looked_at_once() -> None:
     results = scored({**MEANS, "ours": 53.0}, *CONTROLS, contrast(), seeds=5)
     rows = tuple(replace(row, seeds=row.seeds[:3]) if row.label == "ours" else row for row in results.study.rows)
-    one = judge_contrasts([join(replace(results.study, rows=rows), results.lines)])[-1]
+    one = judge(join(replace(results.study, rows=rows), results.lines))[-1]
     assert one.estimate is not None
-    assert (one.declared, one.estimate.n, one.verdict) == (3, 3, BETTER)
+    assert (one.declared, one.estimate.n, one.word) == (3, 3, BETTER)
