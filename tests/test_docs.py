@@ -61,7 +61,7 @@ def test_the_tree_names_every_folder_of_the_packages() -> None:
 def test_the_page_of_methods_has_a_line_for_each_and_names_effects_that_are_declared() -> None:
     text = (ROOT / "docs" / "methods.md").read_text()
     assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(METHODS)
-    subjects = {name: {c.subject for c in choose_studies([name], "small")[0].contrasts} for name in EFFECTS}
+    subjects = {name: {c.name for c in choose_studies([name], "small")[0].contrasts} for name in EFFECTS}
     named = re.findall(r"\[(\w+)\]\(\.\./analysis/tables/small/\w+\.md\): (.+?)(?: \(.*\))? \|$", text, re.MULTILINE)
     assert len(named) == text.count("analysis/tables/small/")
     assert [(study, effect) for study, effect in named if effect not in subjects[study]] == []

@@ -4,7 +4,8 @@ import pandas as pd
 
 from analysis.benchmark_ratios import FOLDER
 from analysis.report.formats import Grid, interval, markdown, mean_and_deviation, number
-from analysis.stats.significance import paired_test, summary
+from analysis.stats.contrast_tests import paired_contrast
+from analysis.stats.significance import summary
 from experiments.results.csv_record import CELL
 
 POINTS = 100
@@ -24,8 +25,9 @@ def devices_block(name: str, recorded: pd.DataFrame) -> str:
         row, machine = lines[["row", "machine"]].iloc[0]
         averages = POINTS * lines.groupby("seed")[["score_again", "score_recorded"]].mean()
         scores = [averages[column].tolist() for column in averages]
-        test = paired_test(*scores)
+        test = paired_contrast([dict(enumerate(values)) for values in scores], [1.0, -1.0])
         here, before = (mean_and_deviation(summary(values), len(averages)) for values in scores)
-        difference = f"{number(test.mean, sign=True)} {interval(test.interval, sign=True)}"
+        assert test  # both sides have all seeds
+        difference = f"{number(test.value, sign=True)} {interval(test.interval, sign=True)}"
         rows.append((row, before, here, machine, difference))
     return markdown(Grid("", ("row", "as recorded", "trained again", "on", "difference"), tuple(rows)))

@@ -1,8 +1,7 @@
 """Statistics on arrays of scores, one score a seed; each docstring begins with the question that is answered.
 
 Units are the caller's. Deviations are sample deviations (ddof 1), intervals come from Student's t with n - 1 degrees of
-freedom, p values are two-sided. What cannot be computed is None: a deviation of one score, a
-test without spread.
+freedom. What cannot be computed is None: a deviation of one score, a ratio without spread.
 """
 
 import math
@@ -39,17 +38,6 @@ class Summary:
     n: int
 
 
-@dataclass(frozen=True)
-class Paired:
-    """The differences of pairs; interval and p are None for fewer than two pairs or without spread."""
-
-    mean: float
-    sd: float | None
-    n: int
-    interval: Interval | None
-    p: float | None
-
-
 def summary(scores: Sequence[float]) -> Summary:
     """Return mean and sample deviation of the scores of n seeds."""
     values = check_numbers(scores, "scores")
@@ -65,22 +53,6 @@ def prediction_interval(scores: Sequence[float], *, runs: int = 1, level: float 
         raise ValueError(f"runs must be at least 1, got {runs}")
     measured = summary(scores)
     return _interval_around(measured, math.sqrt(1 / measured.n + 1 / runs), level)
-
-
-def paired_test(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> Paired:
-    """Is first better than second on the same seeds? Differences first - second and their paired t test.
-
-    Differences that are the same for every seed have no spread to test against: no interval or p.
-    """
-    a, b = check_numbers(first, "first"), check_numbers(second, "second")
-    if len(a) != len(b):
-        raise ValueError(f"pairs need equally many scores, got {len(a)} and {len(b)}")
-    differences = summary(a - b)
-    if not differences.sd:
-        return Paired(differences.mean, differences.sd, differences.n, None, None)
-    test = scipy.stats.ttest_rel(a, b)
-    low, high = map(float, test.confidence_interval(level))
-    return Paired(differences.mean, differences.sd, differences.n, Interval(low, high), float(test.pvalue))
 
 
 @cache
@@ -99,7 +71,7 @@ def detectable_shift(df: float, level: float) -> float:
     return float(scipy.optimize.brentq(power_gap, 0, cuts[-1] + 10))
 
 
-def spread(first: Sequence[float], second: Sequence[float], *, level: float = LEVEL) -> tuple[float, Interval] | None:
+def spread(first: Sequence[float], second: Sequence[float]) -> tuple[float, Interval] | None:
     """Does first vary less than second? sd(first) / sd(second) with the F test's interval of two independent samples.
 
     None where a deviation is missing or zero.
@@ -107,7 +79,7 @@ def spread(first: Sequence[float], second: Sequence[float], *, level: float = LE
     a, b = summary(first), summary(second)
     if not a.sd or not b.sd:
         return None
-    ratio, law, tail = a.sd / b.sd, scipy.stats.f(a.n - 1, b.n - 1), (1 - level) / 2
+    ratio, law, tail = a.sd / b.sd, scipy.stats.f(a.n - 1, b.n - 1), (1 - LEVEL) / 2
     low, high = (ratio / math.sqrt(float(law.ppf(q))) for q in (1 - tail, tail))
     return ratio, Interval(low, high)
 

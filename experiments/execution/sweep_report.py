@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,20 +186,28 @@ def print_mlflow_command(tracker: Tracker) -> None:
 
 
 def _make_outputs(names: Sequence[str], study: Study, mlruns: Path) -> None:
-    """Make the table and the figure of one study; print where they are, and its verdicts."""
+    """Make the table and the figure of one study; print where they are, and its contrasts."""
     scale = study.scale.name
     for module in ("make_tables", "make_figures"):
         command = [sys.executable, "-m", f"analysis.{module}", *names, "--scale", scale, "--mlruns", str(mlruns)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     table = csv_record.outputs(mlruns) / f"tables/{scale}/{study.name}.md"
-    verdicts = table.read_text(encoding="utf-8").partition("\n## Verdicts\n")[2]
-    for line in verdicts.splitlines():
-        if line.startswith("- "):
-            console.print(f"verdict: {line.removeprefix('- ').replace('**', '')}")
+    for line in _contrast_lines(table.read_text(encoding="utf-8")):
+        console.print(line, highlight=False)
     console.print(f"table: {table}")
     figures = csv_record.outputs(mlruns) / "figures" / scale
     for figure in sorted(figures.glob(f"{study.name}*.png")):
         console.print(f"{'loss curves' if study.view == 'table' else 'figure'}: {figure}")
+
+
+def _contrast_lines(page: str) -> Iterator[str]:
+    """Yield what a study's page says of each contrast: difference, interval, seeds, and its verdict if it has one."""
+    lines = page.partition("\n## Contrasts\n")[2].splitlines()
+    header, _, *contrasts = [line[2:-2].split(" | ") for line in lines if line.startswith("| ")] or [[], []]
+    for cells in contrasts:
+        of = dict(zip(header, cells, strict=True))
+        verdict = f": {of['verdict']}" if "verdict" in of else ""
+        yield f"{of['contrast']}: {of['difference']} {of['95 % interval']}, {of['seeds']} seeds{verdict}"
 
 
 def _print_mlflow_pages(scale: str, trained: Sequence[str], mlruns: Path) -> None:

@@ -18,13 +18,13 @@ from analysis.record.coverage import recorded_scales, studies_with_scores
 from analysis.report import study_tables
 from analysis.report.formats import DASH
 from experiments.results import csv_record
-from experiments.schema.contrasts import EXPLORATORY, PRIMARY, Contrast
+from experiments.schema.contrasts import PRIMARY, Contrast
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Study
 from experiments.studies import catalogue
 
 GOLDEN = Path(__file__).parent / "data"
-BLOCKS = "Prose.\n\n<!-- table toy small -->\nold\n<!-- end -->\n\nMore.\n<!-- verdicts toy small --><!-- end -->\n"
+BLOCKS = "Prose.\n\n<!-- table toy small -->\nold\n<!-- end -->\n\nMore.\n<!-- contrasts toy small --><!-- end -->\n"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_settings_are_those_that_all_runs_share(study, lines):
 
 def test_rows_that_differ_in_seeds_or_rule_are_named(study, lines):
     last = replace(study.rows[0], select="last", seeds=(7,), vary="all")
-    text = "\n".join(study_tables.notes(join(replace(study, rows=(last, *study.rows[1:]), comparisons=()), lines)))
+    text = "\n".join(study_tables.notes(join(replace(study, rows=(last, *study.rows[1:]), contrasts=()), lines)))
     assert 'Checkpoint kept by: stsb_dev; last for "SimCSE"; as is for "As it is".' in text
     assert (
         'Seeds: 7, nested runs too; 42, 1, 2 for "Better"; 42 for "One seed"; none (not trained) for "As it is".'
@@ -102,18 +102,13 @@ def test_latex_and_csv_come_with_the_markdown(study, lines):
 
 
 def test_a_study_that_publishes_and_compares_nothing(study, lines):
-    bare = replace(study, rows=tuple(replace(row, published=None) for row in study.rows), comparisons=())
+    bare = replace(study, rows=tuple(replace(row, published=None) for row in study.rows), contrasts=())
     files = make_tables.files_of_study(join(bare, lines))
     assert "published" not in files["toy.md"].split("- Source")[0]
-    assert "This study compares nothing." in files["toy.md"]
-    for kind, text in (
-        (PRIMARY, "The plan judges this study's contrasts; "),
-        (EXPLORATORY, "contrasts have no verdicts."),
-    ):
-        contrast = Contrast(subject="R1", family="f", kind=kind, plus=("SimCSE",))
-        page = make_tables.files_of_study(join(replace(bare, contrasts=(contrast,)), lines))["toy.md"]
-        assert text in page
-        assert "compares nothing" not in page
+    assert "## Contrasts" not in files["toy.md"]
+    planned = Contrast(claim="R1", family="f", role=PRIMARY, plus=("SimCSE",), margin=1.0)
+    page = make_tables.files_of_study(join(replace(bare, contrasts=(planned,)), lines))["toy.md"]
+    assert page.endswith("The plan judges this study's contrasts; REPORT.md has the verdicts of scale small.\n")
 
 
 def test_made_twice_is_the_same_and_passes_the_check(places):
@@ -131,13 +126,13 @@ def test_blocks_are_filled_and_prose_is_unchanged(places):
     page = (places.tables / "small" / "toy.md").read_text()
     assert report.startswith("Prose.\n\n<!-- table toy small -->\n|  | STS avg, ours |")
     assert "old" not in report
-    assert "<!-- end -->\n\nMore.\n<!-- verdicts toy small -->\n- **R1**" in report
-    table, verdicts = page.split("\n\n", 1)[1].split("\n\n## Verdicts\n\n")
+    assert "<!-- end -->\n\nMore.\n<!-- contrasts toy small -->\n| claim | contrast |" in report
+    table, contrasts = page.split("\n\n", 1)[1].split("\n\n## Contrasts\n\n")
     common = ("- Scale small", "- Corpus", "- Measured on", "- Cells")  # the report says these once
     brief = "\n".join(line for line in table.splitlines() if not line.startswith(common))
     assert len(table.splitlines()) == len(brief.splitlines()) + 4
     assert f"<!-- table toy small -->\n{brief}\n<!-- end -->" in report
-    assert f"<!-- verdicts toy small -->\n{verdicts}<!-- end -->" in report
+    assert f"<!-- contrasts toy small -->\n{contrasts}<!-- end -->" in report
 
 
 @pytest.mark.parametrize(
@@ -145,10 +140,10 @@ def test_blocks_are_filled_and_prose_is_unchanged(places):
     [
         ("<!-- table nothing small -->\n<!-- end -->", "unknown study 'nothing'"),
         ("<!-- table toy huge -->\n<!-- end -->", "unknown scale 'huge'"),
-        ("<!-- verdicts all small -->\n<!-- end -->", "names 2 studies"),
+        ("<!-- contrasts all small -->\n<!-- end -->", "names 2 studies"),
         ("<!-- table toy small -->\n", "not closed or has another name"),
         ("<!-- table toy -->\n<!-- end -->", "not closed or has another name"),
-        ("<!-- table toy small -->\n<!-- verdicts toy small -->\n<!-- end -->", "not closed or has another name"),
+        ("<!-- table toy small -->\n<!-- contrasts toy small -->\n<!-- end -->", "not closed or has another name"),
     ],
 )
 def test_wrong_blocks_are_errors(places, block, message, study, monkeypatch):

@@ -18,12 +18,16 @@ from cse_core.run import Pretrained
 from experiments.execution import job
 from experiments.execution.job import ExecutionSettings, Job, Scoring
 from experiments.results import csv_record
-from experiments.schema.hypotheses import Comparison
+from experiments.schema.contrasts import Contrast
 from experiments.schema.study import Row, Study
 from experiments.studies import catalogue
 from tests.support.encoders import wiki_tiny
 from tests.support.toy_study import toy_study
 from tests.support.training import TINY
+
+
+def compared(better: str, worse: str, column: str) -> Contrast:
+    return Contrast(claim="R1", plus=(better,), minus=(worse,), column=column, paired=True)
 
 
 def as_is(label: str, pooling: str) -> Row:
@@ -34,8 +38,8 @@ def as_is(label: str, pooling: str) -> Row:
 def untrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     """Two poolings of one backbone on synthetic pairs, declared and recorded."""
     rows = (as_is("cls", "cls"), as_is("mean", "mean"))
-    found = (Comparison("R1", "mean", "cls", "synthetic_dev"), Comparison("R1", "mean", "Absent", "synthetic_dev"))
-    study = replace(toy_study(("synthetic_dev",)), rows=(*rows, *toy_study().rows[-1:]), comparisons=found)
+    found = (compared("mean", "cls", "synthetic_dev"), compared("mean", "Absent", "synthetic_dev"))
+    study = replace(toy_study(("synthetic_dev",)), rows=(*rows, *toy_study().rows[-1:]), contrasts=found)
     for row in rows:
         scoring = (Scoring("as is", row.scorer, ("synthetic_dev",)),)
         result = job.execute(
@@ -78,7 +82,7 @@ def test_every_seed_with_a_checkpoint_is_drawn_and_the_others_are_named(
     study = replace(
         toy_study(("synthetic_dev",)),
         rows=tuple(rows),
-        comparisons=(Comparison("R1", "warm", "cold", "synthetic_dev"),),
+        contrasts=(compared("warm", "cold", "synthetic_dev"),),
     )
     monkeypatch.setattr(catalogue, "choose_studies", lambda names, scale: [study])
     execution = ExecutionSettings(tmp_path / "store")
@@ -114,8 +118,7 @@ def test_a_part_of_a_set_is_drawn_from_its_own_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_data: Path
 ) -> None:
     rows = (as_is("cls", "cls"), as_is("mean", "mean"))
-    compared = (Comparison("E1", "mean", "cls", "stsb_similar"),)
-    study = replace(toy_study(("stsb_similar",)), rows=rows, comparisons=compared)
+    study = replace(toy_study(("stsb_similar",)), rows=rows, contrasts=(compared("mean", "cls", "stsb_similar"),))
     monkeypatch.setattr(catalogue, "choose_studies", lambda names, scale: [study])
     execution = ExecutionSettings(tmp_path / "store", real_data)
     for row in rows:
@@ -177,7 +180,7 @@ def test_a_checkpoint_whose_scores_are_not_the_records_is_refused(untrained: Stu
 
 def test_differences_of_some_claims_are_drawn_without_the_others() -> None:
     (plan,) = catalogue.choose_studies(["plan-scoring"], "small")
-    every = pair_bootstrap.comparisons_of(plan)
+    every = pair_bootstrap.differences_of(plan)
     assert len(every) == len(plan.contrasts)
     assert pair_bootstrap.chosen_by_claim(every, ()) == every
     assert [each.column for each in pair_bootstrap.chosen_by_claim(every, ["E7", "E1"])] == ["stsb_similar", "sts_avg"]
@@ -187,7 +190,7 @@ def test_differences_of_some_claims_are_drawn_without_the_others() -> None:
 
 def test_a_study_that_compares_no_sets_is_refused() -> None:
     with pytest.raises(ValueError, match="toy: expected a study that compares rows on STS sets or parts of them"):
-        pair_bootstrap.comparisons_of(replace(toy_study(), comparisons=(Comparison("R10", "Better", "SimCSE", "mr"),)))
+        pair_bootstrap.differences_of(replace(toy_study(), contrasts=(compared("Better", "SimCSE", "mr"),)))
 
 
 def test_stored_scores_are_read_of_the_rows_own_scorer(tmp_path: Path) -> None:

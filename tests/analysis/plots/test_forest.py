@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from analysis.plots import gain_intervals, style
-from analysis.stats.contrast_tests import ContrastEstimate
-from analysis.verdicts.method_gains import GROUPS, MethodGain
+from analysis.stats.estimate import t_estimate
+from analysis.verdicts.gains import GROUPS, MethodGain
 
 
 def gain(method: str, group: str, mean: float | None, published: float | None) -> MethodGain:
-    estimate = None if mean is None else ContrastEstimate(mean, 0.5, 4, 3)
+    estimate = None if mean is None else t_estimate(mean, 0.5, 4, 3)
     return MethodGain(group=group, method=method, study="s", estimate=estimate, published=published)
 
 
@@ -41,7 +41,7 @@ def test_gains_stand_in_their_groups_with_intervals_and_published_gains() -> Non
         for line in axes.get_lines()
         if line.get_marker() == "None" and len(set(line.get_ydata())) == 1
     }
-    interval = ContrastEstimate(1.0, 0.5, 4, 3).interval()
+    interval = t_estimate(1.0, 0.5, 4, 3).interval
     assert tuple(ends[places["B"]].get_xdata()) == pytest.approx(interval)
     assert [ends[places[name]].get_color() for name in "BD"] == [style.FAINT, gain_intervals.CERTAIN]
     printed = {

@@ -11,8 +11,9 @@ from scipy.stats import t, trim_mean
 
 from analysis.cells import join
 from analysis.report.bootstrap_tables import estimates_block, pairs_and_seeds_block, seeds_drawn, two_row_differences
+from analysis.verdicts.plan import PlanVerdicts
 from experiments.results import csv_record
-from experiments.schema.contrasts import Contrast
+from experiments.schema.contrasts import PRIMARY, Contrast
 from experiments.schema.study import Study
 from experiments.studies import catalogue
 from tests.support.toy_study import FIRST
@@ -96,7 +97,7 @@ def test_the_line_with_most_seeds_of_both_rows_is_shown(wide: Study, lines: pd.D
 
 def test_planned_contrasts_of_two_rows_are_differences_too() -> None:
     (plan,) = catalogue.choose_studies(["plan-losses"], "small")
-    differences = {(each.claim, each.better, each.worse) for each in two_row_differences(plan)}
+    differences = {(each.name, *each.rows) for each in two_row_differences(plan)}
     assert ("R1", "ListNet, 8 epochs", "SimCSE, 8 epochs") in differences
     assert len(differences) == len(plan.contrasts)
     for name in ("baselines", "ladder"):  # exploratory
@@ -105,7 +106,9 @@ def test_planned_contrasts_of_two_rows_are_differences_too() -> None:
 
 def planned(wide: Study, *, paired: bool, margin: float = 1.0) -> Study:
     names: dict[str, Any] = {"plus": ("Better",), "minus": ("SimCSE",)}
-    return replace(wide, contrasts=(Contrast(subject="R1", family="f", paired=paired, margin=margin, **names),))
+    return replace(
+        wide, contrasts=(Contrast(claim="R1", family="f", role=PRIMARY, paired=paired, margin=margin, **names),)
+    )
 
 
 def drawn_line(study: Study, seeds: tuple[int, ...], how: str, low: float, high: float) -> dict[str, object]:
@@ -133,7 +136,7 @@ def test_a_planned_contrast_is_shown_over_seeds_and_over_seeds_and_pairs(
     drawn = pd.DataFrame(
         [drawn_line(study, (42, 1), "paired", low, high), drawn_line(study, (42, 1, 2), "independent", 7.0, 9.0)]
     )
-    block = pairs_and_seeds_block([join(study, lines)], drawn)
+    block = pairs_and_seeds_block(PlanVerdicts((join(study, lines),)), drawn)
     name, seeds, count, both, of_both, number, where = cells(block)["R1"]
     gaps = [100 * (FIRST["Better"][seed] - FIRST["SimCSE"][seed]) for seed in (42, 1, 2)]
     half = t(2).ppf(0.975) * np.std(gaps, ddof=1) / np.sqrt(3)
@@ -146,23 +149,27 @@ def test_a_planned_contrast_is_shown_over_seeds_and_over_seeds_and_pairs(
 def test_only_draws_of_seeds_as_the_contrasts_test_takes_them_are_shown(wide: Study, lines: pd.DataFrame) -> None:
     study = planned(wide, paired=False)
     together = pd.DataFrame([drawn_line(study, (42, 1), "paired", 1.0, 2.0)])
-    assert cells(pairs_and_seeds_block([join(study, lines)], together)) == {}
+    assert cells(pairs_and_seeds_block(PlanVerdicts((join(study, lines),)), together)) == {}
     apart = pd.DataFrame([drawn_line(study, (42, 1), "independent", 1.0, 2.0)])
-    assert "R1" in cells(pairs_and_seeds_block([join(study, lines)], apart))
-    assert cells(pairs_and_seeds_block([join(study, lines)], NOTHING)) == {}
+    assert "R1" in cells(pairs_and_seeds_block(PlanVerdicts((join(study, lines),)), apart))
+    assert cells(pairs_and_seeds_block(PlanVerdicts((join(study, lines),)), NOTHING)) == {}
 
 
 def test_an_interval_beyond_0_and_beyond_the_margin_is_not_within_it(wide: Study, lines: pd.DataFrame) -> None:
     study = planned(wide, paired=True)
     drawn = pd.DataFrame([drawn_line(study, (42, 1), "paired", 0.5, 1.5)])
-    assert cells(pairs_and_seeds_block([join(study, lines)], drawn))["R1"][-1] == "excludes 0, not within the margin"
+    assert (
+        cells(pairs_and_seeds_block(PlanVerdicts((join(study, lines),)), drawn))["R1"][-1]
+        == "excludes 0, not within the margin"
+    )
 
 
 def test_each_contrast_of_a_study_draws_seeds_as_its_own_test_takes_them(wide: Study) -> None:
     study = planned(wide, paired=True)
-    apart = Contrast(subject="R2", family="f", plus=("One seed",), minus=("SimCSE",))
-    study = replace(study, comparisons=(), contrasts=(*study.contrasts, apart))
-    assert [seeds_drawn(study, each) for each in two_row_differences(study)] == ["paired", "independent"]
+    apart = replace(study.contrasts[0], claim="R2", plus=("One seed",), paired=False)
+    exploratory = Contrast(claim="R3", plus=("One seed",), minus=("SimCSE",), paired=True)
+    study = replace(study, contrasts=(*study.contrasts, apart, exploratory))
+    assert [seeds_drawn(each) for each in two_row_differences(study)] == ["paired", "independent", "independent"]
 
 
 def test_runs_that_lose_on_all_sets_together_widen_the_probability_of_improvement(

@@ -1,20 +1,15 @@
 """Blocks of REPORT.md that are of no single study, against what is known of the published tables."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from analysis.cells import join
 from analysis.report import report_blocks
-from analysis.report.verdict_tables import verdict_grid
-from analysis.verdicts.claims import judge
 from cse_core.run import Run
 from experiments.execution.plan import jobs_of
 from experiments.execution.schedule_estimate import gpu_hours
 from experiments.results.csv_record import read_results
-from experiments.schema.hypotheses import Comparison
 from experiments.studies.catalogue import choose_studies
 
 
@@ -46,25 +41,6 @@ def test_baselines_that_papers_print_differently_are_dclr_and_pcl():
     assert ["DCLR", "BERT-base", "RankCSE, Table 2", "WhitenedCSE, Table 1", "STS13 83.73 / 83.74"] in found
     large = next(row for row in found if row[:2] == ["PCL", "BERT-large"])
     assert large[4].endswith("Avg 79.94 / 80.14")
-
-
-def test_every_claim_has_a_line_and_its_verdict_is_over_all_studies(study, lines):
-    other = replace(study, name="other", comparisons=(Comparison("R1", "SimCSE", "Better"),))
-    found = {row[0]: row for row in lines_of(report_blocks.claims_block([join(study, lines), join(other, lines)]))}
-    assert len(found) == 54
-    assert found["R1"][2].startswith("**contradicted**")  # the other way round in one study
-    assert found["R1"][3] == ", ".join(f"[{name}](analysis/tables/small/{name}.md)" for name in ("toy", "other"))
-    assert found["C11"][2] == "**not tested** (no study)"
-
-
-def test_the_same_runs_in_two_tables_count_once_by_the_strictest_correction(study, lines):
-    pair = Comparison("R1", "Better", "SimCSE")
-    one = replace(study, comparisons=(pair,))
-    other = replace(study, name="other", comparisons=(pair, Comparison("R2", "SimCSE", "Better")))
-    for tables in ([one], [one, other], [other, one]):
-        found = {row[0]: row for row in lines_of(report_blocks.claims_block([join(table, lines) for table in tables]))}
-        assert found["R1"][2] == "**supported** (1 of 1 comparisons tested: 1 supported)"
-    assert found["R1"][3].startswith("[other]")
 
 
 @pytest.mark.slow
@@ -106,26 +82,6 @@ def test_hours_trained_are_those_of_the_record_once_a_run():
     seconds = {key: s for key, s in zip(results["key"], results["seconds"], strict=True) if key in keys}
     assert len(seconds) == len(keys)
     assert float(found["together"][6]) == pytest.approx(sum(seconds.values()) / 3600, abs=0.05)
-
-
-@pytest.mark.slow
-def test_power_counts_published_differences_as_large_as_could_be_found():
-    """Against the verdict table as it is printed."""
-    results = join(choose_studies(["rankcse-table4"], "small")[0], read_results("small"))
-    printed = [(row[8], row[6]) for row in verdict_grid(judge(results)).rows if "–" not in (row[8], row[6])]
-    large = sum(abs(float(published.replace("−", "-"))) >= float(least) for published, least in printed)
-    assert lines_of(report_blocks.power_block([results]))[0][:3] == ["rankcse-table4", str(len(printed)), str(large)]
-    assert len(printed) > 10
-
-
-def test_decided_comparisons_are_those_with_a_verdict_in_claim_order(study, lines):
-    wrong = replace(study, comparisons=(Comparison("R10", "SimCSE", "Better"), Comparison("R2", "Better", "SimCSE")))
-    decided = lines_of(report_blocks.decided_block([join(wrong, lines)]))
-    every = verdict_grid(judge(join(wrong, lines))).rows
-    expected = [row for row in every if row[-1] in ("supported", "contradicted")]
-    assert [row[0] for row in decided] == sorted((row[0] for row in expected), key=lambda claim: int(claim[1:]))
-    assert all(row[-1] == "toy" for row in decided)
-    assert decided
 
 
 @pytest.mark.slow

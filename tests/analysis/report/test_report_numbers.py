@@ -22,10 +22,12 @@ from analysis.report.reproduction_tables import (
     planned_tests,
     read_reproductions,
 )
-from analysis.stats.contrast_tests import ContrastEstimate, estimate_contrast, paired_contrast
+from analysis.stats.contrast_tests import estimate_contrast, paired_contrast
 from analysis.stats.dose_response import dose_response
+from analysis.stats.estimate import Estimate
 from analysis.stats.significance import expected_choice, expected_maximum
-from analysis.verdicts.primaries import first_seeds, judge_contrasts
+from analysis.verdicts.estimates import published_effect
+from analysis.verdicts.looks import first_seeds
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, student_label, teacher_label
 from experiments.results import csv_record
 from experiments.schema.contrasts import HEADLINES
@@ -50,7 +52,7 @@ def mean(study: str, row: str, column: str) -> float:
     return summary.mean
 
 
-def gain(study: str, better: str, worse: str, column: str) -> ContrastEstimate:
+def gain(study: str, better: str, worse: str, column: str) -> Estimate:
     found = paired_contrast([results_of(study).cells[row, column].scores for row in (better, worse)], [1, -1])
     assert found is not None
     return found
@@ -83,7 +85,7 @@ def within(study: str, column: str, *rows: str) -> float:
     return max(means) - min(means)
 
 
-def two_teachers() -> ContrastEstimate:
+def two_teachers() -> Estimate:
     """Return what two teachers give over the mean of one teacher's students, by the first ten seeds."""
     rows = ("ListNet, 8 epochs", "ListNet, SimCSE teaches, 8 epochs", "ListNet, the larger SimCSE teaches, 8 epochs")
     cells = results_of("plan-teachers").cells
@@ -102,11 +104,12 @@ def detectable_at_paper(seeds: int, level: float, backbone: str = "BERT-base") -
 
 def published_gains() -> dict[str, float | None]:
     """Return the printed gain of each paper's first claim, which the plan has at the published scale."""
-    contrasts = [contrast for study in catalogue.choose_studies(["plan"], "paper") for contrast in study.contrasts]
-    return {each.subject: each.published for each in contrasts if each.subject in HEADLINES.values()}
+    studies = map(RECORD.of, catalogue.choose_studies(["plan"], "paper"))
+    contrasts = [(results, contrast) for results in studies for contrast in results.study.contrasts]
+    return {c.claim: published_effect(results, c) for results, c in contrasts if c.claim in HEADLINES.values()}
 
 
-def welch(study: str, better: str, worse: str, column: str = STS, seeds: int = 20) -> ContrastEstimate:
+def welch(study: str, better: str, worse: str, column: str = STS, seeds: int = 20) -> Estimate:
     """Return what a row is ahead of another, by Welch's test of their first seeds."""
     cells = [results_of(study).cells[row, column] for row in (better, worse)]
     found = estimate_contrast([first_seeds(cell, seeds) for cell in cells], [1, -1], paired=False)
@@ -114,16 +117,16 @@ def welch(study: str, better: str, worse: str, column: str = STS, seeds: int = 2
     return found
 
 
-def worse_by(found: ContrastEstimate, points: float, seeds: int = 20) -> bool:
+def worse_by(found: Estimate, points: float, seeds: int = 20) -> bool:
     """Whether this number of seeds puts a contrast that many points below 0, by an interval wholly below 0."""
-    band = found.interval()
+    band = found.interval
     return found.n == seeds and found.mean == pytest.approx(-points, abs=0.05) and band is not None and band.high < 0
 
 
 def not_held_on_other_pairs() -> dict[str, str]:
     """Return what the interval over seeds and pairs says of the plan's decided contrasts that it does not bear out."""
-    plan = [RECORD.of(study) for study in catalogue.choose_studies(["plan"], "small")]
-    verdicts = {v.contrast.subject: v.verdict for v in judge_contrasts(plan)}
+    plan = RECORD.plan("small")
+    verdicts = {verdict.contrast.name: verdict.word for verdict in plan.contrasts}
     lines = [line.strip("| ").split(" | ") for line in pairs_and_seeds_block(plan, RECORD.pairs("small")).splitlines()]
     says = {line[0]: line[-1] for line in lines if line[0] in verdicts}
     needed = {"better": "excludes 0, ", "worse": "excludes 0, ", "equivalent": ", within the margin"}
@@ -225,7 +228,7 @@ CHECKS = {
     "in a tenth of the last 32 steps, and at 500 times in more than a quarter, which raises the contrastive": lambda: (
         mean(FIGURE8, LAMBDA.format(2.5), "last_rank_larger") == pytest.approx(10, abs=2)
         and mean(FIGURE8, LAMBDA.format(25), "last_rank_larger") == pytest.approx(28, abs=2)
-        and (band := gain(FIGURE8, LAMBDA.format(25), LAMBDA.format(2.5), "last_contrastive").interval()) is not None
+        and (band := gain(FIGURE8, LAMBDA.format(25), LAMBDA.format(2.5), "last_contrastive").interval) is not None
         and band.low > 0
     ),
     "gains 1.3 to 1.5 points on BERT-base (its Table 3)": transfer_gains,
@@ -286,7 +289,7 @@ CHECKS = {
         for projected in ("concat + project", "concat w/ abs. difference + project")
     ),
     "vectors of a quarter of the length are behind whole ones": lambda: (
-        (interval := gain("compcse-table6", "d0=192 BERT-base", "d0=768 BERT-base", DEV).interval()) is not None
+        (interval := gain("compcse-table6", "d0=192 BERT-base", "d0=768 BERT-base", DEV).interval) is not None
         and interval.high < 0
     ),
     "differs by less than could be found": lambda: undecided(CC, "one random crop", "CompCSE", STS),
@@ -295,13 +298,13 @@ CHECKS = {
     ),
     "by half a point; its interval of ten seeds, as that of five, is above 0, and lies within the margin": lambda: (
         welch("plan-composition", "halves of shuffled words", "SimCSE").mean == pytest.approx(0.5, abs=0.05)
-        and (band := welch("plan-composition", "halves of shuffled words", "SimCSE").interval()) is not None
+        and (band := welch("plan-composition", "halves of shuffled words", "SimCSE").interval) is not None
         and 0 < band.low < band.high < 1
         and welch("plan-composition", "halves of shuffled words", "SimCSE").n == 10
     ),
     "interval there that holds 0 over SimCSE, and one below 0 over two random crops": lambda: (
         welch("plan-composition", "CompCSE", "SimCSE").holds(0) is True
-        and (band := gain("plan-composition", "CompCSE", "two random crops", STS).interval()) is not None
+        and (band := gain("plan-composition", "CompCSE", "two random crops", STS).interval) is not None
         and band.high < 0
     ),
     "inconclusive as well (rho 0.20 in the mean": lambda: (
@@ -317,7 +320,7 @@ CHECKS = {
         < within("plan-orders", STS, "SimCSE", "ListNet", "ListMLE", "RankEncoder", "CompCSE", "PromptBERT")
     ),
     "the plan's twenty seeds leave less than a third of a point": lambda: (
-        (band := gain("plan-whitening", "WhitenedCSE", "batch norm of each channel", STS).interval()) is not None
+        (band := gain("plan-whitening", "WhitenedCSE", "batch norm of each channel", STS).interval) is not None
         and max(-band.low, band.high) < 1 / 3
     ),
     "rankings by MiniLM, its positive control, gain 0.7 points there after eight epochs": lambda: (
@@ -330,7 +333,7 @@ CHECKS = {
     ),
     "make less than 0.4 points of difference: all are equivalent": lambda: all(
         (other := gain("plan-ranks", "RankEncoder, 8 epochs", row, STS)).n == 10
-        and (band := other.interval()) is not None
+        and (band := other.interval) is not None
         and -0.4 < band.low < band.high < 0.4
         for row in (
             "RankEncoder, no lower threshold, 8 epochs",
@@ -385,11 +388,11 @@ CHECKS = {
     "is 1.5 points behind SimCSE trained as long (R1, worse, by twenty seeds)": lambda: (
         (ahead := welch("plan-losses", "ListNet, 8 epochs", "SimCSE, 8 epochs")).mean == pytest.approx(-1.5, abs=0.05)
         and ahead.n == 20
-        and (band := ahead.interval()) is not None
+        and (band := ahead.interval) is not None
         and band.high < 0
     ),
     "gives, within a quarter of a point (R8, equivalent)": lambda: (
-        (band := two_teachers().interval()) is not None and -0.25 < band.low < band.high < 0.255
+        (band := two_teachers().interval) is not None and -0.25 < band.low < band.high < 0.255
     ),
     "score less than that SimCSE": lambda: (
         max(mean("ladder", teacher_label(rung), STS) for rung in ("SimCSE", "larger SimCSE"))
@@ -418,17 +421,17 @@ CHECKS = {
         and mean("ladder", "teacher: untrained [CLS]", STS) > 46.05
     ),
     "ListMLE and ListNet give the same within a quarter of a point (R2, equivalent)": lambda: (
-        (band := gain("plan-losses", "ListMLE, 8 epochs", "ListNet, 8 epochs", STS).interval()) is not None
+        (band := gain("plan-losses", "ListMLE, 8 epochs", "ListNet, 8 epochs", STS).interval) is not None
         and -0.25 < band.low < band.high < 0.25
     ),
     "coefficient it is 0.6 points behind, by an interval below 0": lambda: (
         (behind := welch("plan-ranking", "ListMLE, 8 epochs", "SimCSE, 8 epochs", "kcc_avg")).mean
         == pytest.approx(-0.6, abs=0.05)
-        and (band := behind.interval()) is not None
+        and (band := behind.interval) is not None
         and band.high < 0
     ),
     "consistency loss changes less than a twentieth of a point (R3, equivalent; the paper prints 0.49)": lambda: (
-        (band := gain("plan-losses", "ListNet, 8 epochs", "ListNet w/o consistency, 8 epochs", STS).interval())
+        (band := gain("plan-losses", "ListNet, 8 epochs", "ListNet w/o consistency, 8 epochs", STS).interval)
         is not None
         and -0.05 < band.low < band.high < 0.05
     ),
@@ -441,7 +444,7 @@ CHECKS = {
     "RankCSE is 1.3 points ahead of SimCSE on the larger backbone (R15, better)": lambda: (
         (ahead := welch("plan-teachers", "ListNet, 8 epochs", LARGER)).mean == pytest.approx(1.3, abs=0.05)
         and ahead.n == 20
-        and (band := ahead.interval()) is not None
+        and (band := ahead.interval) is not None
         and band.low > 0
     ),
     "SimCSE on it is 2.8 points behind SimCSE on the small one": lambda: (
@@ -464,7 +467,7 @@ CHECKS = {
         gain("plan-student", "only ListNet, teachers of its seed, 8 epochs", "its larger teacher", STS), 0.6
     ),
     "in place of twice tau3, RankCSE loses nothing": lambda: (
-        (band := gain("plan-losses", "ListNet, 8 epochs", "ListNet, tau2 a quarter of tau3, 8 epochs", STS).interval())
+        (band := gain("plan-losses", "ListNet, 8 epochs", "ListNet, tau2 a quarter of tau3, 8 epochs", STS).interval)
         is not None
         and -1 < band.low < band.high < 0
     ),
@@ -472,7 +475,7 @@ CHECKS = {
         [rung for rung in RUNGS if max(taught(rung)) > 0] == ["MiniLM"]
         and taught("MiniLM") == pytest.approx([1.7, 1.0], abs=0.05)
         and [
-            (band := welch("ladder", student_label(loss, "MiniLM"), "SimCSE").interval()) is not None and band.low > 0
+            (band := welch("ladder", student_label(loss, "MiniLM"), "SimCSE").interval) is not None and band.low > 0
             for loss in LOSSES
         ]
         == [True, False]
@@ -517,7 +520,7 @@ CHECKS = {
     "of SimCSE (0.0 and -0.7 points, both intervals hold 0), by the second they lose 1.1 and 3.3": lambda: (
         [*taught("MiniLM + SimCSE"), *taught("MiniLM + untrained")] == pytest.approx([0, -0.7, -1.1, -3.3], abs=0.05)
         and all(
-            (band := welch("ladder", student_label(loss, "MiniLM + SimCSE"), "SimCSE").interval()) is not None
+            (band := welch("ladder", student_label(loss, "MiniLM + SimCSE"), "SimCSE").interval) is not None
             and band.low < 0 < band.high
             for loss in LOSSES
         )

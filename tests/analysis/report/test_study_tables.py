@@ -32,7 +32,7 @@ def test_a_published_mean_is_held_against_the_interval_of_as_many_runs(study: St
         for seed, key in row.keys().items()
         for task in ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
     ]
-    shown = replace(study, rows=(row,), columns=("sts_avg",), comparisons=())
+    shown = replace(study, rows=(row,), columns=("sts_avg",), contrasts=())
     (line,) = study_tables.reproduction_grid(join(shown, frame(lines))).rows
     band = significance.prediction_interval([76.0, 75.0, 73.0], runs=runs)
     other = significance.prediction_interval([76.0, 75.0, 73.0], runs=6 - runs)
@@ -48,7 +48,7 @@ def test_targets_have_their_places_by_score_and_equal_ones_the_better_place(stud
     row = Row(label="SimCSE", encoder=toy_run(0.05), seeds=(42,))
     cosines = dict(zip(TASKS["examples_eggs"].metrics, (0.5, 0.9, 0.5, 0.75, 0.1), strict=False))
     lines = [toy_line(row.keys()[42], "examples_eggs", x) | {"metric": name} for name, x in cosines.items()]
-    shown = replace(study, rows=(row,), columns=names, comparisons=(), view="examples")
+    shown = replace(study, rows=(row,), columns=names, contrasts=(), view="examples")
     (grid,) = study_tables.grids(join(shown, frame(lines)))
     values = [cosines[f"cosine.{i}"] for i in range(1, 6)]
     expected = [f"{x:.2f} ({1 + sum(other > x for other in values)})" for x in values]
@@ -68,7 +68,7 @@ def test_kept_steps_are_those_of_runs_that_a_dev_score_chose_once_each(study: St
         for seed, key in row.keys().items()
         for task in ("stsb", "sickr")
     ]
-    shown = replace(study, rows=rows, columns=("stsb", "sickr"), comparisons=())
+    shown = replace(study, rows=rows, columns=("stsb", "sickr"), contrasts=())
     notes = study_tables.notes(join(shown, frame(lines)))
     (kept,) = [line for line in notes if line.startswith("Checkpoint kept by")]
     assert kept == 'Checkpoint kept by: stsb_dev; last for "b". By dev score at step 64 in the median (32 to 224).'

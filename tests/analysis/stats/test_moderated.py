@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.stats.contrast_tests import ContrastEstimate, paired_contrast
+from analysis.stats.contrast_tests import paired_contrast
+from analysis.stats.estimate import Estimate, t_estimate
 from analysis.stats.moderated import fit_prior, moderate
 
 RNG = np.random.default_rng(5)
 
 
-def estimate(error: float, df: float = 4, mean: float = 1.0) -> ContrastEstimate:
-    return ContrastEstimate(mean, error, df, 5)
+def estimate(error: float, df: float = 4, mean: float = 1.0) -> Estimate:
+    return t_estimate(mean, error, df, 5)
 
 
 def test_the_prior_of_many_contrasts_is_found() -> None:
@@ -64,7 +65,7 @@ def test_p_is_uniform_where_nothing_differs() -> None:
 def test_what_can_not_be_moderated_stays_as_it_is() -> None:
     few = {name: estimate(error) for name, error in (("a", 0.1), ("b", 0.3), ("c", 0.2))}
     assert moderate(few) == few
-    without = {"none": ContrastEstimate(1.0, None, None, 1), "equal": estimate(0.0)}
+    without = {"none": t_estimate(1.0, None, None, 1), "equal": estimate(0.0)}
     many = moderate({**few, "d": estimate(0.4), **without})
     assert {name: many[name] for name in without} == without
     assert many["a"] != few["a"]

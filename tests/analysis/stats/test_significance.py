@@ -2,8 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -41,16 +39,10 @@ def test_scores_must_be_finite_numbers_in_a_row(call, scores):
 
 
 def test_nan_is_refused_by_name():
-    with pytest.raises(ValueError, match="first: expected finite"):
-        significance.paired_test([math.nan, 0.1], [0.1, 0.1])
-    with pytest.raises(ValueError, match="second: expected finite"):
-        significance.paired_test([0.1, 0.1], [math.nan, 0.1])
     with pytest.raises(ValueError, match="p values: expected finite"):
         significance.holm([0.1, math.nan])
     with pytest.raises(ValueError, match="published number is NaN"):
         significance.published_verdict(math.nan, significance.Interval(0, 1))
-    with pytest.raises(ValueError, match="effect is NaN"):
-        significance.comparison_verdict(math.nan, 0.01)
 
 
 @pytest.mark.slow
@@ -70,58 +62,13 @@ def test_prediction_interval_by_hand():
         significance.prediction_interval([1.0, 2.0], runs=0)
 
 
-@given(SPREAD, st.randoms(use_true_random=False))
-def test_paired_is_scipys_paired_t_test(scores, random):
-    other = [random.random() for _ in scores]
-    found = significance.paired_test(scores, other)
-    expected = reference.ttest_rel(scores, other)
-    assert found.p == pytest.approx(expected.pvalue)
-    assert found.interval == pytest.approx(tuple(expected.confidence_interval()))
-    assert found.mean == pytest.approx(np.mean(scores) - np.mean(other))
-    back = significance.paired_test(other, scores)
-    assert (back.mean, back.p) == (pytest.approx(-found.mean), pytest.approx(found.p))
-
-
-@pytest.mark.parametrize(("n", "tests"), [(3, 1), (3, 16), (5, 4), (20, 1)])
-def test_a_difference_of_the_detectable_size_is_found_as_often_as_promised(n, tests):
-    size = significance.detectable(significance.Paired(0.0, 1.0, n, None, 0.5), tests)
-    assert size
-    draws = np.random.default_rng(2).normal(size, 1, (40_000, n))
-    t = draws.mean(1) / draws.std(1, ddof=1) * math.sqrt(n)
-    found = np.abs(t) > reference.t.ppf(1 - 0.05 / tests / 2, n - 1)
-    assert found.mean() == pytest.approx(0.8, abs=0.01)
-    assert significance.detectable(significance.Paired(0.0, 2.5, n, None, 0.5), tests) == pytest.approx(2.5 * size)
-
-
-def test_the_detectable_difference_is_that_of_the_noncentral_t():
-    size = significance.detectable(significance.Paired(0.0, 1.0, 20, None, 0.5), 3)
-    assert size
-    shift = size * math.sqrt(20)
-    critical = reference.t.ppf(1 - 0.05 / 3 / 2, 19)
-    power = reference.nct.sf(critical, 19, shift) + reference.nct.cdf(-critical, 19, shift)
-    assert power == pytest.approx(0.8, abs=1e-4)
-
-
-@pytest.mark.parametrize(("first", "second"), [([0.5], [0.4]), ([0.5, 0.5], [0.4, 0.4]), ([0.5, 0.6], [0.5, 0.6])])
-def test_differences_without_spread_are_not_tested(first, second):
-    found = significance.paired_test(first, second)
-    assert found.mean == pytest.approx(first[0] - second[0])
-    assert (found.interval, found.p, significance.detectable(found, 1)) == (None, None, None)
-
-
-def test_pairs_need_equally_many_scores():
-    with pytest.raises(ValueError, match="got 2 and 1"):
-        significance.paired_test([0.1, 0.2], [0.1])
-
-
 def test_spread_ratio_inverts_the_f_test():
     first, second = [0.0, 1.0, 3.0, 4.0], [0.0, 5.0, 9.0]
     found = significance.spread(first, second)
+    assert found
+    ratio, (low, high) = found
     variances = np.var(first, ddof=1) / np.var(second, ddof=1)
-    assert found.ratio == pytest.approx(math.sqrt(variances))
-    assert found.p == pytest.approx(2 * reference.f.cdf(variances, 3, 2))
-    assert found.interval is not None
-    low, high = found.interval
+    assert ratio == pytest.approx(math.sqrt(variances))
     assert reference.f.sf(variances / low**2, 3, 2) == pytest.approx(0.025)
     assert reference.f.cdf(variances / high**2, 3, 2) == pytest.approx(0.025)
 
@@ -132,7 +79,9 @@ def test_the_least_spread_is_just_significant_and_the_true_one_shows_it_four_tim
 ) -> None:
     observed, true = significance.detectable_spread(first, second)
     a, b = (np.linspace(-1, 1, n) / np.linspace(-1, 1, n).std(ddof=1) for n in (first, second))
-    assert significance.spread(observed * a, b).p == pytest.approx(0.05)
+    found = significance.spread(observed * a, b)
+    assert found
+    assert found[1].high == pytest.approx(1)  # the interval ends where the deviations are equal
     assert reference.f(first - 1, second - 1).cdf((observed / true) ** 2) == pytest.approx(0.8)
     assert true < observed < 1
 
@@ -140,19 +89,15 @@ def test_the_least_spread_is_just_significant_and_the_true_one_shows_it_four_tim
 @given(SPREAD, SPREAD)
 def test_spread_of_swapped_samples_is_the_reciprocal(first, second):
     one, two = significance.spread(first, second), significance.spread(second, first)
-    assert one.ratio is not None
-    assert one.interval is not None
-    assert two.ratio == pytest.approx(1 / one.ratio)
-    assert two.interval == pytest.approx((1 / one.interval.high, 1 / one.interval.low))
-    assert two.p == pytest.approx(one.p)
-    # p < 0.05 exactly where the interval leaves out 1
-    assert one.p is not None
-    assert (one.p < 0.05) == (not one.interval.low <= 1 <= one.interval.high) or one.p == pytest.approx(0.05)
+    assert one
+    assert two
+    assert two[0] == pytest.approx(1 / one[0])
+    assert two[1] == pytest.approx((1 / one[1].high, 1 / one[1].low))
 
 
 @pytest.mark.parametrize(("first", "second"), [([0.5], [0.4, 0.6]), ([0.4, 0.6], [0.5]), ([0.5, 0.5], [0.4, 0.6])])
 def test_spread_needs_two_deviations(first, second):
-    assert significance.spread(first, second) == significance.Spread(None, None, None, (len(first), len(second)))
+    assert significance.spread(first, second) is None
 
 
 @given(st.lists(st.integers(0, 9).map(float), min_size=1, max_size=7))
@@ -212,33 +157,3 @@ def test_holm_raises_p_keeps_order_and_stays_under_bonferroni(p_values):
 def test_published_verdict(value, word):
     assert significance.published_verdict(value, significance.Interval(1.0, 2.0)) == word
     assert significance.published_verdict(value, None) == "not tested"
-
-
-@pytest.mark.parametrize(
-    ("effect", "p", "word"),
-    [
-        (0.1, 0.049, "supported"),
-        (-0.1, 0.049, "contradicted"),
-        (0.1, 0.05, "undecided"),
-        (-0.1, 0.5, "undecided"),
-        (0.0, 0.0, "undecided"),
-        (0.1, None, "not tested"),
-    ],
-)
-def test_comparison_verdict(effect, p, word):
-    assert significance.comparison_verdict(effect, p) == word
-
-
-def test_beyond_the_margin_p_is_of_a_two_sided_test_against_it():
-    far = [1.0, 1.3, 1.1, 1.4]
-    p, within = significance.equivalence(far, [0.0] * 4, 0.5)
-    assert not within
-    assert p == pytest.approx(reference.ttest_1samp(far, 0.5).pvalue)
-    assert significance.equivalence([0.0] * 4, far, 0.5) == (pytest.approx(p), False)
-
-
-@pytest.mark.parametrize("test", [significance.paired_test, significance.spread])
-def test_a_lower_level_gives_a_narrower_interval(test: Callable[..., Any]) -> None:
-    first, second = [1.0, 2.0, 4.0, 8.0], [0.5, 2.5, 3.0, 6.0]
-    wide, narrow = (test(first, second, level=level).interval for level in (0.95, 0.5))
-    assert wide.low < narrow.low < narrow.high < wide.high

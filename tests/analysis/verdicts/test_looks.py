@@ -33,7 +33,8 @@ MEANS = {"base": 50.0, "oracle": 55.0, "noise": 50.0}
 
 
 def contrast(plus: str = "ours", minus: str = "base", **more: Any) -> Contrast:
-    return Contrast(plus=(plus,), minus=(minus,), **ABOUT | {"claim": "R1", "role": PRIMARY} | more)
+    about: dict[str, Any] = ABOUT | {"claim": "R1", "role": PRIMARY} | more
+    return Contrast(plus=(plus,), minus=(minus,), **about)
 
 
 def judge(*results: Results, moderated: bool = False) -> tuple[Verdict, ...]:

@@ -86,11 +86,11 @@ def test_nested_runs_are_scored_on_the_scales_dev_at_the_checkpoint_that_is_read
 
 
 def test_a_study_without_tasks_is_no_work_and_one_compared_column_is() -> None:
-    from experiments.schema.hypotheses import Comparison
+    from experiments.schema.contrasts import Contrast
 
     settings = study("settings", ("batch_size",), row("a"))
     assert jobs_of([settings]) == {}
-    hidden = replace(settings, comparisons=(Comparison("R1", "a", "a", "stsb", kind="positive"),))
+    hidden = replace(settings, contrasts=(Contrast(plus=("a",), column="stsb"),))
     assert scorings(hidden) == [("stsb_dev", "cosine", ("stsb",))]
 
 

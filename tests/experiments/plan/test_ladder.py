@@ -73,11 +73,11 @@ def test_a_teachers_own_score_is_of_the_vectors_that_teach(rung: str) -> None:
 
 def test_gains_are_over_simcse_with_independent_seeds_and_judge_nothing() -> None:
     study = ladder(SMALL)
-    assert {(each.minus, each.kind, each.paired) for each in study.contrasts} == {(("SimCSE",), "exploratory", False)}
+    assert {(each.minus, each.role, each.paired) for each in study.contrasts} == {(("SimCSE",), "exploratory", False)}
     assert [each.plus[0] for each in study.contrasts] == [
         student_label(loss, rung) for loss in LOSSES for rung in RUNGS
     ]
-    assert not study.comparisons
+    assert not study.findings
     assert not study.findings
 
 

@@ -15,7 +15,7 @@ from experiments.studies.catalogue import choose_studies
 @pytest.mark.parametrize("scale", ["small-1m", "paper"])
 def test_first_claims_and_their_controls_have_ten_seeds_at_other_scales_and_other_rows_five(scale: str) -> None:
     for study in choose_studies(["plan"], scale):
-        judged = [contrast for contrast in study.contrasts if contrast.kind != EXPLORATORY]
+        judged = [contrast for contrast in study.contrasts if contrast.role != EXPLORATORY]
         ten = {label for contrast in judged for label in contrast.rows}
         for row in study.rows if study.contrasts else ():
             assert row.seeds in ((PLANNED_SEEDS[:10],) if row.label in ten else (PLANNED_SEEDS[:5], ()))
@@ -24,14 +24,14 @@ def test_first_claims_and_their_controls_have_ten_seeds_at_other_scales_and_othe
 @pytest.mark.parametrize("scale", ["small-1m", "paper"])
 def test_only_first_claims_are_primary_at_other_scales_each_with_both_controls(scale: str) -> None:
     contrasts = [contrast for study in choose_studies(["plan"], scale) for contrast in study.contrasts]
-    assert {each.subject for each in contrasts if each.kind == PRIMARY} == set(HEADLINES.values())
+    assert {each.claim for each in contrasts if each.role == PRIMARY} == set(HEADLINES.values())
     for kind in (PRIMARY, POSITIVE, NEGATIVE):
-        assert Counter(each.family for each in contrasts if each.kind == kind) == Counter(FIRST_FAMILIES)
+        assert Counter(each.family for each in contrasts if each.role == kind) == Counter(FIRST_FAMILIES)
 
 
 def test_all_contrasts_decide_at_small() -> None:
     contrasts = [contrast for study in choose_studies(["plan"], "small") for contrast in study.contrasts]
-    assert Counter(each.kind for each in contrasts) == {PRIMARY: 45, POSITIVE: 6, NEGATIVE: 6}
+    assert Counter(each.role for each in contrasts) == {PRIMARY: 45, POSITIVE: 6, NEGATIVE: 6}
     assert (looks_at("small"), looks_at("paper")) == ((5, 10, 20), (10,))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.plan.second_plan import TEACHER_SEEDS
 from experiments.results import csv_record
-from experiments.schema.contrasts import SECOND
+from experiments.schema.contrasts import ONE_LOOK
 from experiments.schema.scales import PLANNED_SEEDS
 from experiments.studies.catalogue import EVERYTHING, choose_studies, names_at
 from tests.support.plan_age import page_in_history, younger_contrasts
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_stage_a_has_four_primaries_with_one_margin() -> None:
     contrasts = [each for study in choose_studies(STAGE_A, "small") for each in study.contrasts]
-    assert [each.subject for each in contrasts if each.kind == SECOND] == ["A1", "A2", "A3", "A4"]
+    assert [each.claim for each in contrasts if each.role == ONE_LOOK] == ["A1", "A2", "A3", "A4"]
     assert {each.margin for each in contrasts} == {0.5}
     for each in contrasts:  # every gain also on disjoint pairs
         assert replace(each, kind="exploratory", column="sts_disjoint_avg") in contrasts
@@ -50,7 +50,7 @@ def test_its_studies_have_a_scale_of_their_own() -> None:
 
 def test_stage_d_compares_each_paper_and_composition_with_its_rival() -> None:
     (study,) = choose_studies(["plan2-quality"], "minilm")
-    primaries = {each.subject: (*each.plus, *each.minus) for each in study.contrasts if each.kind == SECOND}
+    primaries = {each.claim: (*each.plus, *each.minus) for each in study.contrasts if each.role == ONE_LOOK}
     assert primaries == {
         "D1": ("ListNet", "SimCSE"),
         "D2": ("RankEncoder", "SimCSE"),

@@ -74,7 +74,7 @@ def test_a_twin_shows_numbers_of_its_table_and_judges_nothing(scale: str) -> Non
         assert shown
         assert shown <= printed(studies[study.twin])
         assert study.view != "table"
-        assert not study.comparisons
+        assert not study.contrasts
 
 
 def test_every_table_and_figure_is_a_study_by_its_papers_number() -> None:
@@ -90,7 +90,7 @@ def test_every_table_and_figure_is_a_study_by_its_papers_number() -> None:
 
 def test_every_claim_is_judged_somewhere() -> None:
     studies = choose_studies(["all"], "small")
-    found = {one.claim for study in studies for one in (*study.comparisons, *study.findings)}
+    found = {claim for study in studies for claim in study.claims}
     assert set(claims()) - found == set()
     assert found <= set(claims())
 
@@ -111,7 +111,7 @@ def test_every_declared_study_is_sound(scale: str) -> None:
             runs = [run for one in declared.rows for run in one.runs()]
             assert runs or all(isinstance(one.encoder, Pretrained) for one in declared.rows if one.encoder)
             assert all(run.corpus == SCALES[scale].corpus or reads_others(run) for run in runs)
-        for one in declared.comparisons:
+        for one in declared.contrasts:
             column(one.column)
 
 
@@ -182,13 +182,11 @@ def test_the_papers_own_numbers_are_on_the_side_of_what_is_compared() -> None:
     against, count = set(), 0
     for declared in choose_studies(["all"], "paper"):
         rows = {one.label: one.published for one in declared.rows}
-        for one in (one for one in declared.comparisons if one.kind == "mean"):
-            first, second = (
-                row.value(one.column) if (row := rows[label]) else None for label in (one.better, one.worse)
-            )
+        for one in (one for one in declared.contrasts if one.is_of_two_rows and one.claim):
+            first, second = (row.value(one.column) if (row := rows[label]) else None for label in one.rows)
             if first is not None and second is not None:
                 count += 1
-                against |= {(one.claim, one.better, one.worse)} if first <= second else set()
+                against |= {(one.claim, *one.rows)} if first <= second else set()
     assert count > 90
     # ListMLE is below ListNet there, though the paper says that it is better on STS.
     assert against == {("R2", "RankCSE-listMLE RoBERTa-large", "RankCSE-listNet RoBERTa-large")}

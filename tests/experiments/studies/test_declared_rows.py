@@ -130,7 +130,7 @@ def test_untrained_rows_are_scored_as_the_papers_name_them(name: str) -> None:
 
 @pytest.mark.parametrize("table", ["rankcse-table2", "whitenedcse-table1"])
 @pytest.mark.parametrize("name", [name for name in SCALES if name != "minilm"])
-def test_what_is_fitted_says_on_what_and_test_sentences_are_in_no_comparison(table: str, name: str) -> None:
+def test_what_is_fitted_says_on_what_and_test_sentences_are_in_no_contrast(table: str, name: str) -> None:
     (study,) = choose_studies([table], name)
     fitted = {row.label: row for row in study.rows if isinstance(row.scorer, Whitened | Flowed) and row.encoder}
     kinds = {(how, fit, on) for how in ("whitening", "flow") for fit in ("", ", transductive")
@@ -142,7 +142,7 @@ def test_what_is_fitted_says_on_what_and_test_sentences_are_in_no_comparison(tab
         if label.endswith(", transductive"):
             assert (row.scorer.corpus, row.published) == (None, None)
             assert row.note.startswith("fitted on the test sentences of each task")
-            assert not any(label in (test.better, test.worse) for test in study.comparisons)
+            assert not any(label in tested.rows for tested in study.contrasts)
         else:
             assert row.scorer.corpus == study.scale.corpus
             assert "fitted on the training corpus" in row.why + row.note
@@ -198,7 +198,7 @@ def test_baselines_differ_from_their_controls_in_what_the_labels_say() -> None:
 def test_gains_are_of_seeds_that_share_sentences_and_the_published_ones_of_one_table() -> None:
     (study,) = choose_studies(["baselines"], "small")
     gains = {(c.plus, c.minus): c for c in study.contrasts}
-    assert {c.kind for c in study.contrasts} == {"exploratory"}
+    assert {c.role for c in study.contrasts} == {"exploratory"}
     assert {c.plus for c in study.contrasts if not c.paired} == {("ConSERT",), ("SimCSE, the test sets' sentences",)}
     published = {plus[0]: gain.published for (plus, minus), gain in gains.items() if minus == ("SimCSE",)}
     assert published == {

@@ -130,7 +130,8 @@ def test_the_page_gives_record_table_figure_and_verdict(tmp_path: Path) -> None:
     assert table["n"].tolist() == [2, 2]
     assert f"│ both ways │ {table['mean'][1]:.2f} ± {table['sd'][1]:.2f} │     2 │" in done.stdout
     page = (results / "tables/quickstart/both-ways.md").read_text()
-    assert re.search(r"- \*\*both ways are better\*\*: \*\*(supported|contradicted|undecided)\*\* \(1 of 1", page)
-    assert re.search(r"verdict: both ways are better: (supported|contradicted|undecided) \(1 of 1", done.stdout)
+    words = r"(better|worse|equivalent|inconclusive)(, by less than the margin)?"
+    assert re.search(rf"\| both ways are better \| both ways − SimCSE \|.* \| 0\.5 \| {words} \|", page)
+    assert re.search(rf"both ways − SimCSE: [+-]\d+\.\d\d \[.*\], 2 seeds: {words}", done.stdout)
     assert (results / "figures/quickstart/both-ways-curves.png").stat().st_size > 10_000
     assert "loss curves: " in done.stdout

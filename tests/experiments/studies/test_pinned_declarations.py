@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cse_core.run import Pretrained
-from experiments.schema.hypotheses import Comparison
+from experiments.schema.contrasts import EXPLORATORY, MEAN
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Row, Study
 from experiments.studies.catalogue import EVERYTHING, PLANNED, STUDIES, choose_studies
@@ -26,15 +26,7 @@ from experiments.sweep import Options, main
 FOLDER = Path(__file__).with_name("pinned")
 SIZES = ("small", "small-1m", "paper")
 STUDY_FIELDS = ("study", "scale", "columns", "rows", "sha256")
-# Names of the pinned file, and the fields of a Comparison.
-MORE = {
-    "given": "only_if_better",
-    "acts": "requires_difference",
-    "reading": "reading",
-    "seed": "teacher_seed",
-    "value": "value",
-}
-CLAIM_FIELDS = ("study", "claim", "kind", "better", "worse", "column", "more", "scales")
+CLAIM_FIELDS = ("study", "claim", "kind", "plus", "minus", "column", "more", "scales")
 
 
 @cache
@@ -73,13 +65,13 @@ def pinned_study(study: Study) -> dict[str, str]:
 
 
 def compared(study: Study) -> Iterator[tuple[str, ...]]:
-    """Each comparison and finding of a study, in words."""
-    for one in study.comparisons:
-        more = {} if one.kind not in ("same", "beyond", "parity") else {"margin": one.margin}
-        more |= {name: getattr(one, field) for name, field in MORE.items() if getattr(one, field)}
-        yield (study.name, one.claim, one.kind, one.better, one.worse, one.column, json.dumps(more) if more else "")
+    """Each contrast and finding of a study, in words."""
+    for one in study.contrasts:
+        more = {"seed": one.teacher_seed} if one.teacher_seed is not None else {}
+        more |= {} if one.paired or one.kind != MEAN else {"paired": False}
+        sides = [" + ".join(side) for side in (one.plus, one.minus)]
+        yield (study.name, one.claim, one.kind, *sides, one.column, json.dumps(more) if more else "")
     for other in study.findings:
-        assert not isinstance(other, Comparison)
         fields = asdict(other)
         claim = fields.pop("claim")
         yield (study.name, claim, type(other).__name__, "", "", "", json.dumps(fields))
@@ -87,7 +79,7 @@ def compared(study: Study) -> Iterator[tuple[str, ...]]:
 
 @cache
 def pinned_claims() -> list[dict[str, str]]:
-    """One line a comparison, with the scales that declare it."""
+    """One line a contrast, with the scales that declare it."""
     found: dict[tuple[str, ...], list[str]] = {}
     for scale in ("quickstart", *SIZES):
         for study in declared(scale):
@@ -139,25 +131,16 @@ def test_a_dry_run_of_everything_at_the_published_scale_lists_the_pinned_runs(
 
 
 @pytest.mark.parametrize("name", ["quickstart", *STUDIES])
-def test_every_comparison_is_for_its_claim_in_its_direction(name: str) -> None:
+def test_every_contrast_is_for_its_claim_in_its_direction(name: str) -> None:
     pinned = [line for line in read("claims.csv") if line["study"] == name]
     found = [line for line in pinned_claims() if line["study"] == name]
     assert found == pinned
 
 
-def test_every_comparison_is_of_two_rows_that_have_the_columns_scores() -> None:
-    """A comparison of rows that are scored by different tasks would never be tested."""
+def test_the_papers_own_tables_judge_nothing() -> None:
     for scale in SCALES.keys() - {"minilm"}:
         for study in declared(scale):
-            labels = {row.label for row in study.rows}
-            for one in study.comparisons:
-                assert {
-                    one.better,
-                    one.worse,
-                    *(one.only_if_better or ()),
-                    *(one.requires_difference or ()),
-                } <= labels, study.name
-                assert (one.better == one.worse) == (one.kind in ("positive", "bins", "parity")), study.name
+            assert {(one.role, one.margin) for one in study.contrasts} <= {(EXPLORATORY, None)}, study.name
 
 
 if __name__ == "__main__":
