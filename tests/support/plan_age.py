@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.cells import join
 from analysis.report.plan_tables import plan_grid
+from experiments.results.csv_record import RESULTS
 from experiments.schema.study import Study
 
 PAGE = "experiments/PLAN.md"
@@ -26,7 +27,7 @@ def younger_contrasts(
     for study in studies:
         rows = {row.label: row for row in study.rows}
         contrasts = [contrast for contrast in study.contrasts if contrast.margin]
-        for contrast, line in zip(contrasts, plan_grid([join(study, results)]).rows, strict=True):
+        for contrast, line in zip(contrasts, planned_lines(study), strict=True):
             keys = {run.key for label in contrast.rows for run in rows[label].runs()}
             scored = results[results["key"].isin(keys)]
             commits = scored["commit"].str.removesuffix("+").unique()
@@ -34,6 +35,11 @@ def younger_contrasts(
             if younger:
                 messages.append(f"{contrast.claim}: scored at {', '.join(younger)}, whose plan has no line {line}")
     return messages
+
+
+def planned_lines(study: Study) -> tuple[tuple[str, ...], ...]:
+    """Return the lines of a study's contrasts in the plan's table."""
+    return plan_grid([join(study, pd.DataFrame(columns=RESULTS))]).rows
 
 
 def page_in_history(root: Path, page: str = PAGE) -> Callable[[str], str | None]:

@@ -256,7 +256,7 @@ def test_published_effects_are_those_of_the_contrasts_rows(study: Study) -> None
     }
     results = join(
         replace(study, rows=rows, contrasts=tuple(tested.values())), pd.DataFrame(columns=csv_record.RESULTS)
-    )  # ty: ignore
+    )
     found = {name: measure(results, each).published for name, each in tested.items()}
     # RankCSE, Table 6: 80.39 +- 0.04 against 75.52 +- 0.70.
     printed = {"mean": 4.87, "sum": 80.39 - 75.52 / 2, "spread": 0.04 / 0.70, "given": 1.0, "alone": None}
