@@ -8,7 +8,7 @@ from analysis.verdicts.estimates import AGREES, FEWEST_BINS
 from analysis.verdicts.looks import study_verdicts
 from analysis.verdicts.verdict import Verdict
 from experiments.schema.columns import column
-from experiments.schema.contrasts import BINS, PRIMARY, SPREAD, Contrast
+from experiments.schema.contrasts import BINS, MEAN, PRIMARY, SPREAD, Contrast
 from experiments.schema.hypotheses import Cost, Finding, Order, Trend, Untested
 
 HOW = {
@@ -91,8 +91,12 @@ def estimate_texts(verdict: Verdict) -> tuple[str, str]:
         return DASH, DASH
     if not isinstance(tested, Contrast) or tested.kind in (SPREAD, BINS):
         return number(estimate.value), interval(estimate.interval)
-    sign, digits = bool(tested.minus), max(2, column(tested.column).digits or 2)
+    sign, digits = bool(tested.minus), _digits(tested)
     return number(estimate.value, sign=sign, digits=digits), interval(estimate.interval, sign=sign, digits=digits)
+
+
+def _digits(tested: Contrast | Finding) -> int:
+    return max(2, column(tested.column).digits or 2) if isinstance(tested, Contrast) and tested.kind == MEAN else 2
 
 
 def _texts(verdict: Verdict) -> tuple[str, ...]:
@@ -101,7 +105,7 @@ def _texts(verdict: Verdict) -> tuple[str, ...]:
     if isinstance(tested, Untested):
         what = f"{what} (not tested: {tested.why})"
     seeds = verdict.estimate.seeds if verdict.estimate else "0"
-    published = number(verdict.published, sign=kind in ("paired", "Welch", "one run"))
+    published = number(verdict.published, sign=kind in ("paired", "Welch", "one run"), digits=_digits(tested))
     return (what, where, *estimate_texts(verdict), seeds, kind, published)
 
 

@@ -17,6 +17,7 @@ from analysis.verdicts.gains import OWN, MethodGain, gains, method_gains
 from analysis.verdicts.plan import PlanVerdicts
 from analysis.verdicts.verdict import BETTER, Verdict
 from cse_core.run import Run
+from experiments.plan.pilots import SCORING
 from experiments.schema.contrasts import HEADLINES, POSITIVE
 
 Choose = Callable[[str], list[Results]]  # the results of the studies of a name
@@ -61,7 +62,7 @@ def summary_block(choose: Choose, plan: PlanVerdicts) -> str:
         f"**Verdicts.** {planned_sentence(plan)}",
         f"**Scale.** `{scale.name}`: {scale.title}; {_count_trained(counted)} trained encoders with scores. Every "
         'score is our own measurement, unless a table says "published".',
-        f"**What the testbed sees.** {_controls_sentence(plan.contrasts, choose)}",
+        f"**What the testbed sees.** {_controls_sentence(plan.contrasts)}",
         "**The papers' own tables.** Three seeds, after one epoch: differences with their intervals, and no verdict.",
     ]
     return "\n".join(f"- {line}" for line in lines)
@@ -78,39 +79,18 @@ def _count_trained(results: Iterable[Results]) -> int:
     return len(keys)
 
 
-def _controls_sentence(planned: Sequence[Verdict], choose: Choose) -> str:
-    """Say for each family whether its positive control was detected: in the plan, or before it is run in the pilots."""
-    pilots = _contrasts_of([*choose("pilots"), *choose("pilots-transfer")])
-    families = dict.fromkeys(verdict.contrast.family for verdict in planned)
-    parts = []
-    for family in families:
-        of_plan, of_pilots = (
-            [v for v in judged if v.contrast.family == family and v.contrast.role == POSITIVE and v.estimate]
-            for judged in (planned, pilots)
-        )
-        shown = of_plan or list(filter(_is_seen, of_pilots))[:1] or of_pilots[-1:]  # as the plan chooses the length
-        parts.append(f"{family} {_control_text(shown[0], of_plan=bool(of_plan))}" if shown else f"{family} not run")
+def _controls_sentence(planned: Iterable[Verdict]) -> str:
+    """Say of each family's positive control what it gains, and whether the plan's test detects it."""
+    controls = [verdict for verdict in planned if verdict.contrast.role == POSITIVE]
+    parts = [f"{control.contrast.family} {_control_text(control)}" for control in controls]
     return f"Gains of treatments that must help, and whether the plan's test detects them: {'; '.join(parts)}."
 
 
-def _contrasts_of(studies: Iterable[Results]) -> list[Verdict]:
-    return [measure(results, contrast) for results in studies for contrast in results.study.contrasts]
-
-
-def _is_seen(verdict: Verdict) -> bool:
-    """Whether the 95 % interval is above 0."""
-    band = verdict.estimate.interval if verdict.estimate else None
-    return band is not None and band.low > 0
-
-
-def _control_text(verdict: Verdict, *, of_plan: bool) -> str:
-    assert verdict.estimate
-    if of_plan:
-        about = f"{'' if verdict.word == BETTER else 'not '}detected; {verdict.estimate.n} seeds"
-    else:
-        steps = verdict.contrast.plus[0].rpartition(", ")[2]
-        about = f"pilot, {steps}: an interval {'' if _is_seen(verdict) else 'not '}above 0"
-    return f"{_mean_text(verdict.estimate)} ({about})"
+def _control_text(control: Verdict) -> str:
+    if control.estimate is None:
+        return "not run"
+    detected = "detected" if control.word == BETTER else "not detected"
+    return f"{_mean_text(control.estimate)} ({detected}; {control.estimate.n} seeds)"
 
 
 def _mean_text(estimate: Estimate) -> str:
@@ -219,11 +199,8 @@ def _reruns() -> str:
 
 
 def _test_sentences(pilots: Sequence[Results], baselines: Results) -> str:
-    shown = [
-        verdict
-        for verdict in _contrasts_of(pilots)
-        if verdict.estimate and verdict.contrast.family == "scoring without training"
-    ][:2]
+    contrasts = [(results, contrast) for results in pilots for contrast in results.study.contrasts]
+    shown = [measure(*each) for each in contrasts if each[1].family == SCORING][:2]
     parts = [
         f"{verdict.contrast.name.partition(' over ')[0].rpartition(',')[0]}: {_mean_text(verdict.estimate)}"
         for verdict in shown

@@ -1,4 +1,4 @@
-"""Make the grids of the public checkpoints: what is printed for each, what it scores here, and the verdict."""
+"""Make the grids of the public checkpoints: what is printed for each, what it scores here, and whether that agrees."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,16 @@ from analysis.cells import Results
 from analysis.report.formats import DASH, Grid, markdown, number
 from cse_core.evaluation.scorers import Cosine
 from cse_core.run import Pretrained
-from experiments.results.released_verdicts import MARGIN, Verdict, compare, summary
+from experiments.results.released_scores import MARGIN, Agreement, compare, summary
 from experiments.schema.columns import column
 from experiments.schema.study import Row, published_lines
 
-HEADER = ("row", "checkpoint", "vector", "printed in", "printed", "ours", "verdict", "sets that differ")
+HEADER = ("row", "checkpoint", "vector", "printed in", "printed", "ours", "outcome", "sets that differ")
 POOLINGS = {"cls": "[CLS], no head", "first_last_mean": "mean of first and last layer"}
 
 
 def released_grid(results: Results) -> Grid:
-    """Return a line for each row: its checkpoint, its printed average, ours and the verdict."""
+    """Return a line for each row: its checkpoint, its printed average, ours and the outcome."""
     average = column(results.study.columns[-1]).heading
     lines = tuple(map(_line, compare(results.study, results.value)))
     return Grid(f"{average}: public checkpoints and their printed numbers", HEADER, lines)
@@ -36,17 +36,17 @@ def released_block(studies_results: Sequence[Results]) -> str:
     return "\n\n".join([margin, *parts])
 
 
-def _line(verdict: Verdict) -> tuple[str, ...]:
-    row = verdict.row
+def _line(agreement: Agreement) -> tuple[str, ...]:
+    row = agreement.row
     return (
         row.label,
         row.encoder.name if isinstance(row.encoder, Pretrained) else DASH,
         _vector(row) if row.encoder else DASH,
         _source(row),
-        number(verdict.printed),
-        number(verdict.ours),
-        verdict.text,
-        verdict.gaps_text or DASH,
+        number(agreement.printed),
+        number(agreement.ours),
+        agreement.text,
+        agreement.gaps_text or DASH,
     )
 
 

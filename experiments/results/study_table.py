@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.table import Table
 
 from experiments.cli.console import console
-from experiments.results import csv_record, released_verdicts
+from experiments.results import csv_record, released_scores
 from experiments.results.row_scores import StudyScores, study_scores
 from experiments.schema.columns import LOW_IS_GOOD, column
 from experiments.schema.scales import RELEASED
@@ -29,7 +29,7 @@ def print_tables(
 ) -> None:
     """Print studies from the record in a folder, with the scores of the record in another folder beside them.
 
-    Public checkpoints are shown with verdicts; `failed` are the reasons, by key, why some could not be scored.
+    Public checkpoints are compared with their printed scores; `failed` says by key why some could not be scored.
     """
     results, curves = cache(csv_record.read_results), cache(csv_record.read_curves)  # each is read once
 
@@ -41,18 +41,18 @@ def print_tables(
         folders = [mlruns] if recorded is None else [mlruns, recorded]
         scores = [scores_in(study, folder) for folder in folders]
         if study.scale is RELEASED:
-            print_verdicts(study, scores[0], failed or {})
+            _print_agreement(study, scores[0], failed or {})
         else:
             print_study(study, *scores)
 
 
-def print_verdicts(study: Study, measured: StudyScores, failed: Mapping[str, str]) -> None:
-    """Print a study of public checkpoints with its verdicts."""
+def _print_agreement(study: Study, measured: StudyScores, failed: Mapping[str, str]) -> None:
+    """Print which public checkpoints reproduce their printed scores."""
 
     def ours(row: Row, name: str) -> float | None:
         return next(iter(_present(measured, row, name)), None)
 
-    released_verdicts.print_verdicts(study, released_verdicts.compare(study, ours, failed))
+    released_scores.print_agreement(study, released_scores.compare(study, ours, failed))
 
 
 def print_study(study: Study, measured: StudyScores, recorded: StudyScores | None = None) -> None:

@@ -47,30 +47,11 @@ def gain(mean: float, error: float | None, published: float | None) -> MethodGai
     return MethodGain(group="exploratory", method="m", study="s", estimate=estimate, published=published)
 
 
-@pytest.mark.parametrize(
-    ("means", "expected"),
-    [
-        ((0.1, 5.0, 7.0), "+5.00 [+2.22, +7.78] (pilot, 4 epochs: an interval above 0)"),
-        ((0.1, -0.2, 0.3), "+0.30 [-2.48, +3.08] (pilot, 8 epochs: an interval not above 0)"),
-    ],
-)
-def test_the_shortest_pilot_that_sees_its_control_is_shown_else_the_longest(
-    means: tuple[float, ...], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def control(label: str, mean: float | None) -> Verdict:
-        return Verdict(tested=contrast(label), estimate=None if mean is None else t_estimate(mean, 1.0, 4, 3))
-
-    pilots = [control(f"it, {epochs} epochs", mean) for epochs, mean in zip((1, 4, 8), means, strict=True)]
-    monkeypatch.setattr(first_page, "_contrasts_of", lambda studies: pilots)
-    sentence = first_page._controls_sentence([control("it", None)], lambda names: [])
-    assert f"teachers {expected}" in sentence
-
-
 @pytest.mark.parametrize(("verdict", "expected"), [("better", "detected"), ("inconclusive", "not detected")])
 def test_a_planned_control_is_detected_by_the_plans_own_test(verdict: str, expected: str) -> None:
     """Its interval is above 0 either way."""
     judged = Verdict(tested=contrast("it"), estimate=t_estimate(5.0, 1.0, 4, 5), word=verdict)
-    sentence = first_page._controls_sentence([judged], lambda names: [])
+    sentence = first_page._controls_sentence([judged])
     assert f"teachers +5.00 [+2.22, +7.78] ({expected}; 5 seeds)" in sentence
 
 
@@ -196,7 +177,6 @@ def test_once_the_plan_is_run_its_verdicts_stand_on_the_page() -> None:
         assert f"{count} {verdict}" in text
     others = Counter(each.word for each in plan.others)
     assert f"{sum(others.values())} claims about orders, trends, spreads and costs: {others['supported']} supp" in text
-    assert "pilot" not in text
     assert "whitening not run" not in text
     papers = page("papers", plan=plan)
     first = [v.estimate.n for v in plan.primaries if v.tested.claim in HEADLINES.values() and v.estimate]

@@ -1,4 +1,4 @@
-"""The public checkpoints' tables: honest where nothing is recorded, and with verdicts where something is."""
+"""The public checkpoints' tables: honest where nothing is recorded, and with outcomes where something is."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_without_scores_every_row_is_not_run_or_not_available() -> None:
         assert {row[5] for row in rows} == {"–"}
 
 
-def test_scores_have_a_verdict_by_the_printed_average() -> None:
+def test_scores_have_an_outcome_by_the_printed_average() -> None:
     study = STUDIES[0]
     lines = lines_of(study)
     row = study.rows[0]

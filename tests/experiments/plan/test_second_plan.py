@@ -21,7 +21,7 @@ def test_stage_a_has_four_primaries_with_one_margin() -> None:
     assert [each.claim for each in contrasts if each.role == ONE_LOOK] == ["A1", "A2", "A3", "A4"]
     assert {each.margin for each in contrasts} == {0.5}
     for each in contrasts:  # every gain also on disjoint pairs
-        assert replace(each, kind="exploratory", column="sts_disjoint_avg") in contrasts
+        assert replace(each, role="exploratory", column="sts_disjoint_avg") in contrasts
 
 
 def test_students_have_teachers_of_two_or_three_seeds_in_turn() -> None:

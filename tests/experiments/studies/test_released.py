@@ -1,4 +1,4 @@
-"""Public checkpoints: what is declared of each, their verdicts, and a real sweep that asks a hub for them."""
+"""Public checkpoints: what is declared of each, whether scores reproduce, and a real sweep that asks a hub for them."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from cse_core.evaluation.scorers import Cosine
 from cse_core.models.pretrained import ASSETS
 from cse_core.run import Pretrained
 from experiments.results import csv_record
-from experiments.results.released_verdicts import compare, outcome_of, summary
+from experiments.results.released_scores import compare, outcome_of, summary
 from experiments.schema.recipes import BACKBONES
 from experiments.schema.study import Row, Study
 from experiments.studies.catalogue import AT_SMALL, choose_studies, names_at
@@ -92,7 +92,7 @@ def test_a_tenth_of_a_point_is_the_margin(printed: float | None, ours: float | N
     assert outcome_of(printed, ours) == outcome
 
 
-def test_a_verdict_says_by_how_much_and_in_which_sets() -> None:
+def test_an_outcome_says_by_how_much_and_in_which_sets() -> None:
     simcse, sncse, prompt = (row_of(f"{name}-base") for name in ("SimCSE BERT", "SNCSE BERT", "PromptRoBERTa RoBERTa"))
     study = replace(STS, rows=(simcse, sncse, prompt, row_of("SimCSE BERT-large"), row_of("SimCSE RoBERTa-base")))
     moved = {"stsb": 1.0, "sickr": -0.2, "sts12": 0.1, "sts_avg": 0.13}
@@ -105,14 +105,14 @@ def test_a_verdict_says_by_how_much_and_in_which_sets() -> None:
     lost = {row_of("SimCSE BERT-large").keys()[0]: "FileNotFoundError: backbone 'x': neither embedded"}
     lost |= {row_of("SimCSE RoBERTa-base").keys()[0]: "ValueError: damaged", simcse.keys()[0]: "an old error"}
     found = compare(study, ours, lost)
-    assert [verdict.text for verdict in found] == [
+    assert [each.text for each in found] == [
         "differs by +0.13",
         "not available: on Baidu only",
         "no printed number",
         "not available here: x",
         "failed: ValueError: damaged",
     ]
-    assert [verdict.gaps_text for verdict in found] == ["STS-B +1.00, SICK-R -0.20", *[""] * 4]
+    assert [each.gaps_text for each in found] == ["STS-B +1.00, SICK-R -0.20", *[""] * 4]
     assert summary(found) == "1 differs, 1 no printed number, 1 failed, 1 not available here, 1 not available"
 
 

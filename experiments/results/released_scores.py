@@ -18,7 +18,7 @@ HELP = "the same command scores them where the hub can be reached, or in a folde
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Agreement:
     """A row's printed average and ours, the outcome, and the differences of sets that differ by more than MARGIN."""
 
     row: Row
@@ -57,12 +57,12 @@ def outcome_of(printed: float | None, ours: float | None) -> str:
 
 def compare(
     study: Study, ours: Callable[[Row, str], float | None], failed: Mapping[str, str] | None = None
-) -> list[Verdict]:
-    """Return each row's verdict by the study's average, its last column; `failed` are reasons by key."""
-    return [_verdict(study, row, ours, failed or {}) for row in study.rows]
+) -> list[Agreement]:
+    """Return whether each row reproduces its printed average, in the last column; `failed` are reasons by key."""
+    return [_compare(study, row, ours, failed or {}) for row in study.rows]
 
 
-def _verdict(study: Study, row: Row, ours: Callable[[Row, str], float | None], failed: Mapping[str, str]) -> Verdict:
+def _compare(study: Study, row: Row, ours: Callable[[Row, str], float | None], failed: Mapping[str, str]) -> Agreement:
     *sets, average = study.columns
     printed = {name: row.published.value(name) if row.published else None for name in study.columns}
     scores = {name: ours(row, name) for name in study.columns}
@@ -76,7 +76,7 @@ def _verdict(study: Study, row: Row, ours: Callable[[Row, str], float | None], f
             r"FileNotFoundError: backbone '([^']+)'", error
         )  # the encoder, or one whose tokenizer it takes
         outcome, reason = (NOT_HERE, lacking[1]) if lacking else (FAILED, error)
-    return Verdict(
+    return Agreement(
         row=row,
         printed=printed[average],
         ours=scores[average],
@@ -86,23 +86,23 @@ def _verdict(study: Study, row: Row, ours: Callable[[Row, str], float | None], f
     )
 
 
-def summary(verdicts: Iterable[Verdict]) -> str:
+def summary(compared: Iterable[Agreement]) -> str:
     """Return how many rows have each outcome."""
-    counts = Counter(verdict.outcome for verdict in verdicts)
+    counts = Counter(each.outcome for each in compared)
     order = (REPRODUCES, DIFFERS, NOT_PRINTED, NOT_RUN, FAILED, NOT_HERE, NOT_AVAILABLE)
     return ", ".join(f"{counts[name]} {name}" for name in order if counts[name])
 
 
-def print_verdicts(study: Study, verdicts: list[Verdict]) -> None:
-    """Print a study's verdicts, and which checkpoints could not be read here."""
+def print_agreement(study: Study, compared: list[Agreement]) -> None:
+    """Print which scores reproduce the printed ones, and which checkpoints could not be read here."""
     table = Table(title=f"{study.name}: {column(study.columns[-1]).heading}", caption=study.question)
-    for heading in ("row", "printed", "ours", "verdict", "sets that differ"):
+    for heading in ("row", "printed", "ours", "outcome", "sets that differ"):
         table.add_column(heading, justify="right" if heading in ("printed", "ours") else "left")
-    for verdict in verdicts:
-        numbers = (f"{value:.2f}" if value is not None else "" for value in (verdict.printed, verdict.ours))
-        table.add_row(verdict.row.label, *numbers, verdict.text, verdict.gaps_text)
+    for each in compared:
+        numbers = (f"{value:.2f}" if value is not None else "" for value in (each.printed, each.ours))
+        table.add_row(each.row.label, *numbers, each.text, each.gaps_text)
     console.print(table)
-    console.print(f"{study.name}: {summary(verdicts)}", highlight=False)
-    names = dict.fromkeys(verdict.reason for verdict in verdicts if verdict.outcome == NOT_HERE)
+    console.print(f"{study.name}: {summary(compared)}", highlight=False)
+    names = dict.fromkeys(each.reason for each in compared if each.outcome == NOT_HERE)
     if names:
         console.print(f"{NOT_HERE}: {', '.join(names)}; {HELP}", style="yellow", highlight=False)
