@@ -19,6 +19,7 @@ from analysis.stats.bootstrap import (
     paired_bootstrap,
     probability_of_improvement,
 )
+from analysis.stats.estimate import Estimate
 from analysis.stats.significance import Interval
 
 SEEDS = np.array([[70.0, 80.0], [71.0, 84.0], [73.0, 81.5]])
@@ -225,7 +226,7 @@ def test_probability_of_improvement_is_mann_and_whitneys():
     assert found.value == pytest.approx(np.mean(expected))
     assert back.value == pytest.approx(1 - np.mean(expected))
     assert probability_of_improvement(a, a, 200).value == pytest.approx(0.5)
-    assert probability_of_improvement(a + 6, b, 200) == (1.0, (1.0, 1.0))
+    assert probability_of_improvement(a + 6, b, 200) == Estimate(1.0, Interval(1.0, 1.0))
 
 
 def test_probability_of_improvement_has_the_interval_of_the_enumeration():
@@ -265,9 +266,11 @@ def test_order_bootstrap_is_the_enumeration(paired):
 
 def test_one_seed_has_no_interval():
     one = SEEDS[:1]
-    assert difference_bootstrap(SEEDS, one) == (pytest.approx(SEEDS.mean() - one.mean()), None)
+    found = difference_bootstrap(SEEDS, one)
+    assert (found.value, found.interval) == (pytest.approx(SEEDS.mean() - one.mean()), None)
     assert probability_of_improvement(one, SEEDS).interval is None
-    assert order_bootstrap([[1.0], [2.0, 3.0]], [[1.0, 2.0], [3.0, 4.0]]) == (pytest.approx(1), None)
+    order = order_bootstrap([[1.0], [2.0, 3.0]], [[1.0, 2.0], [3.0, 4.0]])
+    assert (order.value, order.interval) == (pytest.approx(1), None)
 
 
 def test_bad_matrices_and_orders_are_refused_by_name():
