@@ -1,4 +1,4 @@
-"""Remove runs from run folders, the record and MLflow: `python experiments/remove.py KEY`, with `--own` one made by hand.
+"""Remove runs from run folders, the record and MLflow: `python experiments/remove.py KEY`.
 
 It lists what there is of a run, in the run folders, the record and MLflow, and asks before it removes anything. If it
 is interrupted, the same command completes the removal.

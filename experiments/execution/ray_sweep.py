@@ -57,7 +57,13 @@ class RayConfig:
             # Ray listens on all network interfaces unless clusters are disabled; then only on the loopback one.
             ray_constants.ENABLE_RAY_CLUSTER = False
             # The object store holds small dictionaries only.
-            ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=128 * 2**20, **quiet)
+            here = {"include_dashboard": False, "object_store_memory": 128 * 2**20} | quiet
+            try:
+                ray.init(address="local", num_cpus=cores, **here)
+            except Exception as error:  # Ray has no class of its own for it
+                raise OSError(
+                    f"Ray did not start; the same command tries again, on a less busy machine: {error}"
+                ) from error
         return self.device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
 
     def places(self, device: str) -> int:
