@@ -57,7 +57,7 @@ class RayConfig:
             # Ray listens on all network interfaces unless clusters are disabled; then only on the loopback one.
             ray_constants.ENABLE_RAY_CLUSTER = False
             # The object store holds small dictionaries only.
-            here = {"include_dashboard": False, "object_store_memory": 128 * 2**20} | quiet
+            here: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 128 * 2**20} | quiet
             try:
                 ray.init(address="local", num_cpus=cores, **here)
             except Exception as error:  # Ray has no class of its own for it
