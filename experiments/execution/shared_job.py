@@ -35,9 +35,13 @@ def execute_shared(
     tries: int = TRIES,
 ) -> dict[str, Any]:
     """Execute a job; with shared storage, download its folders first and upload what is new."""
+    folder = execution.store / job.key
     if not execution.shared:
-        return execute(job, execution, on_step=on_step, progress=progress)
-    shared, folder = Shared(execution.shared), execution.store / job.key
+        result = execute(job, execution, on_step=on_step, progress=progress)
+        if not job.keeps_weights:
+            _drop_weights(folder)
+        return result
+    shared = Shared(execution.shared)
     retry(partial(shared.exchange_pins, execution.store))
     for run in job.encoder.nested():
         retry(partial(shared.fetch, run.key, execution.store))
