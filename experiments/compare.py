@@ -129,17 +129,15 @@ def comparison_of(options: Options) -> Comparison:
         entrants = [replace(each, start=replace(each.start, corpus=scale.corpus)) for each in entrants]
     for each in entrants:
         check_corpus(each.start)
-    quickstart = scale.name == "quickstart"
-    measures = measures_of(
-        options.evaluate or (("synthetic",) if quickstart else ("sts", "sts_disjoint")), options.pair_columns
-    )
+    usual, dev = ("synthetic",) if scale.name == "quickstart" else ("sts", "sts_disjoint"), _dev(options) or scale.dev
+    measures = measures_of(options.evaluate or usual, dev, options.pair_columns)
     tasks = [task for tasks in measures.values() for task in tasks]
     return Comparison(
         name=options.name or "-".join(each.name for each in entrants),
         scale=scale,
         entrants=tuple(with_space(each, scale, _width(each), tasks) for each in entrants),
         measures=measures,
-        dev=_dev(options) or scale.dev,
+        dev=dev,
         budget=options.budget,
         sampler=options.sampler,
         margin=options.margin,
@@ -173,20 +171,34 @@ def print_forecast(comparison: Comparison, execution: ExecutionSettings, workers
     for heading in ("method", "searched in"):
         table.add_column(heading)
     table.add_column("hours", justify="right")
-    results, total = csv_record.read_results(comparison.scale.name), 0.0
+    results, total = csv_record.read_results(comparison.scale.name), []
     for each in comparison.entrants:
         trials = [t for t in comparison.stage("trials", Scores({})) if t.entrant is each]
         seconds = [seconds_for([job], results) for job in comparison.jobs(trials, final=False).values()]
         known = [value for value in seconds if value is not None]
         spent = statistics.mean(known) * comparison.budget.runs if known else None
-        total += spent or 0.0
+        total.append(spent)
         table.add_row(each.name, space_text(each.space), hours(spent))
     console.print(table)
     kept = comparison.budget.finals * (comparison.budget.searches + 1)
     writes = Writes.of([(each.start.backbone, kept) for each in comparison.entrants], workers)
+    known = [value for value in total if value is not None]
+    time = hours(sum(known) / workers) if len(known) == len(total) else "unknown"
     console.print(
-        f"about {hours(total / workers)} with {workers} at a time; checkpoints of finals {writes.kept / GIB:.1f} GiB",
+        f"time with {workers} at a time: {time}; checkpoints of the finals: {writes.kept / GIB:.1f} GiB",
         highlight=False,
+    )
+
+
+def execution_of(options: Options, mlruns: Path) -> ExecutionSettings:
+    """Return the settings of the execution."""
+    data = data_folder(options.data)
+    return ExecutionSettings(
+        (mlruns / "store").resolve(),
+        data.resolve() if data else None,
+        compiled=options.compiled,
+        shared=options.shared,
+        pair_files=pair_files(options),
     )
 
 
@@ -195,14 +207,7 @@ def main(options: Options) -> int:
     check(options)
     comparison = comparison_of(options)
     mlruns = options.mlruns or MLRUNS / "comparisons" / comparison.name
-    data = data_folder(options.data)
-    execution = ExecutionSettings(
-        (mlruns / "store").resolve(),
-        data.resolve() if data else None,
-        compiled=options.compiled,
-        shared=options.shared,
-        pair_files=pair_files(options),
-    )
+    execution = execution_of(options, mlruns)
     workers = options.workers or os.cpu_count() or 1
     if options.dry_run:
         print_forecast(comparison, execution, workers)

@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.summary import Summary
 from analysis.stats.significance import expected_maximum
@@ -26,7 +27,7 @@ def curves(summary: Summary) -> Figure:
         frame = pd.DataFrame(lines)
         sns.lineplot(frame, x="trials", y="dev", hue="method", errorbar=("pi", 100), palette="colorblind", ax=axes)
     axes.set(xlabel="trials", ylabel=f"best score on {summary.comparison.dev}, expected")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     sns.despine(figure)
     return figure
 

@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -127,8 +127,9 @@ def _cards(summary: Summary, mlruns: Path) -> Iterator[str]:
     """Yield a line for each method: the card of its winner, the search's with the best dev score when it was chosen."""
     for each in summary.tuned:
         best = max(each.winners, key=lambda search: each.winners[search][1], default=None)
-        keys = [] if best is None else [key for key in each.finals[best] if (mlruns / "store" / key / CARD).is_file()]
-        if keys:
+        finals = () if best is None else each.finals[best]
+        keys = [key for key in finals if (mlruns / "store" / key / CARD).is_file()]
+        if keys and best is not None:
             yield f"- {each.entrant.name}: [{keys[0]}](store/{keys[0]}/{CARD}), one of the finals of search {best + 1}"
         else:
             yield f"- {each.entrant.name}: no checkpoint is here"

@@ -72,7 +72,11 @@ class RankEncoder:
 
     name: ClassVar[str] = "rankencoder"
     version: ClassVar[int] = 1
-    space: ClassVar[Space] = {"rank_weight": LogUniform(0.05, 25), "lower": (0.0, 0.5), SCORING_WEIGHT: (0.0, 0.1, 0.2)}
+    space: ClassVar[Space] = {
+        "rank_weight": LogUniform(0.05, 25.0),
+        "lower": (0.0, 0.5),
+        SCORING_WEIGHT: (0.0, 0.1, 0.2),
+    }
     choices: ClassVar[Choices] = {
         "combination": ("maximum", "sum"),
         "similarity": PROFILES,

@@ -9,6 +9,7 @@ from cse_core.lookup import look_up
 from cse_core.methods import METHODS
 from cse_core.run import Run
 from cse_core.space import SCORING_WEIGHT, LogUniform, Values, space_of
+from cse_core.training.selection import dev_sets
 from experiments.comparison.comparison import Entrant
 from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.rows import rank_scorer
@@ -35,7 +36,7 @@ def entrant(name: str, scale: Scale, backbone: str) -> Entrant:
 
 
 def _run_of_own(method: type, scale: Scale, backbone: str) -> Run | None:
-    recipe = method.recipes().get(backbone) if hasattr(method, "recipes") else None  # ty: ignore[call-non-callable]
+    recipe = method.recipes().get(backbone) if hasattr(method, "recipes") else None  # ty: ignore[not-callable]
     if recipe is not None and isinstance(recipe.method, method):
         return scale.run(recipe, backbone)
     run = simcse_run(scale, backbone)
@@ -58,10 +59,15 @@ def _ranks_score(scale: Scale, tasks: Sequence[str]) -> bool:
     return True
 
 
-def measures_of(names: Sequence[str], columns: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Return what finals are scored on: for each group, task or file the tasks whose mean it is."""
-    expanded = {name: suite.expand_names((name,), columns) for name in names}
-    return {f"mean of {name}" if len(tasks) > 1 else tasks[0]: tasks for name, tasks in expanded.items()}
+def measures_of(names: Sequence[str], dev: str, columns: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
+    """Return what finals are scored on: for each group, task or file the tasks whose mean it is, without dev sets."""
+    measures: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        tasks = tuple(task for task in suite.expand_names((name,), columns) if task not in dev_sets(dev))
+        if not tasks:
+            raise ValueError(f"--evaluate {name}: these pairs choose the settings (--dev); expected others")
+        measures[f"mean of {name}" if len(tasks) > 1 else tasks[0]] = tasks
+    return measures
 
 
 def space_text(space: Mapping[str, Values]) -> str:

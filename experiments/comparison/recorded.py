@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from cse_core.evaluation.suite import find_task
@@ -23,11 +24,15 @@ def dev_scores(comparison: Comparison, results: pd.DataFrame, searches: pd.DataF
 
 def means_of(comparison: Comparison, results: pd.DataFrame, tasks: tuple[str, ...]) -> dict[Address, float]:
     """Return the mean over tasks of their main metric in points, for each run and scorer that has all of them."""
-    metrics = {(name, find_task(name).metrics[0]) for name in tasks}
+    metrics = {(name, task.metrics[0]) for name in tasks if (task := find_task(name))}
     lines = results[(results["select"] == comparison.dev) & results["task"].isin(tasks) & results["score"].notna()]
     wanted = [pair in metrics for pair in zip(lines["task"], lines["metric"], strict=True)]
     # Of several versions of an evaluator, the last one.
-    lines = lines[wanted].sort_values("version").drop_duplicates(["key", "scorer", "task"], keep="last")
+    lines = (
+        lines[np.array(wanted, dtype=bool)]
+        .sort_values("version")
+        .drop_duplicates(["key", "scorer", "task"], keep="last")
+    )
     grouped = lines.groupby(["key", "scorer"])["score"].agg(["mean", "count"])
     complete = grouped[grouped["count"] == len(tasks)]["mean"]
     return {(str(key), str(scorer)): 100 * float(mean) for (key, scorer), mean in complete.items()}
