@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cse_core.methods import METHODS
+from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Run
 from cse_core.space import SCORING_WEIGHT, LogUniform, OfWidth, space_of, with_settings
@@ -69,6 +70,8 @@ def test_a_space_that_names_no_setting_is_refused() -> None:
 def test_settings_reach_the_run_its_method_and_the_method_inside() -> None:
     run = run_of("rankencoder")
     drawn = with_settings(run, {"dropout": 0.4, "rank_weight": 2.0, "temperature": 0.02, SCORING_WEIGHT: 0.1})
+    assert isinstance(drawn.method, RankEncoder)
+    assert isinstance(drawn.method.inner, SimCSE)
     assert (drawn.dropout, drawn.method.rank_weight, drawn.method.inner.temperature) == (0.4, 2.0, 0.02)
     assert with_settings(run, {}) == run
 

@@ -24,7 +24,12 @@ Value = Callable[[Trial], float]
 
 
 def line(trial: Trial, task: str, score: float, **about: object) -> dict[str, object]:
-    given = {"key": trial.run.key, "scale": QUICK.name, "method": trial.entrant.name, "backbone": "wiki-tiny"}
+    given: dict[str, object] = {
+        "key": trial.run.key,
+        "scale": QUICK.name,
+        "method": trial.entrant.name,
+        "backbone": "wiki-tiny",
+    }
     given |= {"seed": trial.run.seed, "settings": "", "device": "cpu", "seconds": 36.0, "teachers": ""}
     given |= {"select": QUICK.dev, "scorer": str(trial.scorer), "task": task, "metric": "spearman.all", "version": 1}
     return given | {"score": score, "pairs": 100, "step": 1, "commit": "abc"} | about
