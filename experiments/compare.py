@@ -3,6 +3,7 @@
     python experiments/compare.py simcse rankcse my_method.py:BothWays --trials 16 --searches 2 --finals 4
     python experiments/compare.py simcse compcse --corpus my.txt --backbone my/encoder --dev dev.tsv --evaluate test.tsv
     python experiments/compare.py simcse rankcse --dry-run
+    python experiments/compare.py tuned
 
 The first method is the baseline. No test score is read before all settings are chosen. The comparison has a record of
 its own in mlruns/comparisons/NAME, so re-run the same command to resume. docs/compare.md has an example.
@@ -10,7 +11,7 @@ its own in mlruns/comparisons/NAME, so re-run the same command to resume. docs/c
 
 import os
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,10 +23,11 @@ from cse_core.data.locate import data_folder
 from cse_core.training.selection import SELECTION
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.console import console, print_failures
-from experiments.cli.options import Words, above_zero, at_least, check_device, whole_gpus
+from experiments.cli.options import Words, above_zero, at_least, check_device, flag, whole_gpus
 from experiments.cli.user_inputs import check_corpus, encoder_size, with_inputs, with_own_pooling
 from experiments.comparison.comparison import SAMPLERS, Budget, Comparison, Entrant, Scores
 from experiments.comparison.entrants import entrant, measures_of, space_text, with_space
+from experiments.comparison.tuned import COMPARISONS
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.schedule_estimate import seconds_for
 from experiments.execution.sweep_report import hours, print_mlflow_command
@@ -40,6 +42,8 @@ from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 
 DEFAULT = Budget()
+OF_EXECUTION = ("methods", "data", "mlruns", "workers", "gpus_per_run", "device", "compiled", "address", "shared")
+OF_EXECUTION += ("by_method", "dry_run")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +51,8 @@ class Options:
     """Compare methods, each with its settings chosen by equally many trials."""
 
     methods: tyro.conf.Positional[tuple[str, ...]]
-    """Names of methods, or FILE.py:CLASS for one of your own. The first is the baseline."""
+    """Names of methods, or FILE.py:CLASS for one of your own. The first is the baseline. Or one name of a declared
+    comparison (tuned), which is run as PLAN2.md says and enters the project's record."""
     name: str = ""
     """Name of the comparison, in its files and in MLflow. If not given: the methods' names."""
     trials: int = DEFAULT.trials
@@ -97,6 +102,8 @@ class Options:
     """Address of the Ray cluster: `auto` on one of its machines, `local` for this machine. If not given: CSE_RAY."""
     shared: str = os.environ.get("CSE_SHARED", "")
     """URL of a folder that all machines of a cluster reach, for the run folders."""
+    by_method: bool = False
+    """Complete one method after another; else each stage runs for all methods together."""
     dry_run: bool = False
     """Show the spaces, the runs, their hours and the disk that they take, and exit."""
 
@@ -190,6 +197,18 @@ def print_forecast(comparison: Comparison, execution: ExecutionSettings, workers
     )
 
 
+def chosen(options: Options) -> tuple[Comparison, Path]:
+    """Return the comparison, declared or described by the options, and the folder of its record."""
+    if len(options.methods) > 1 or options.methods[0] not in COMPARISONS:
+        comparison = comparison_of(options)
+        return comparison, options.mlruns or MLRUNS / "comparisons" / comparison.name
+    plain = Options(methods=options.methods)
+    for field in fields(options):
+        if field.name not in OF_EXECUTION and getattr(options, field.name) != getattr(plain, field.name):
+            raise ValueError(f"comparison {options.methods[0]}: is declared; expected no {flag(field.name)} beside it")
+    return COMPARISONS[options.methods[0]](), options.mlruns or MLRUNS
+
+
 def execution_of(options: Options, mlruns: Path) -> ExecutionSettings:
     """Return the settings of the execution."""
     data = data_folder(options.data)
@@ -205,8 +224,7 @@ def execution_of(options: Options, mlruns: Path) -> ExecutionSettings:
 def main(options: Options) -> int:
     """Run the command; return 0, 1 if a run failed, or 130 if interrupted."""
     check(options)
-    comparison = comparison_of(options)
-    mlruns = options.mlruns or MLRUNS / "comparisons" / comparison.name
+    comparison, mlruns = chosen(options)
     execution = execution_of(options, mlruns)
     workers = options.workers or os.cpu_count() or 1
     if options.dry_run:
@@ -227,10 +245,14 @@ def main(options: Options) -> int:
         check_room(jobs, {job.key for job in jobs}, execution, options.workers)
     print_forecast(comparison, execution, workers)
     tracker = Tracker(mlruns)
-    failed, ended = run_comparison(comparison, execution, cluster, tracker)
-    print_failures(failed, ended)
-    if not ended:
-        return INTERRUPTED
+    failed: dict[str, str] = {}
+    for entrants in [(each,) for each in comparison.entrants] if options.by_method else [comparison.entrants]:
+        more, ended = run_comparison(comparison, execution, cluster, tracker, entrants)
+        failed |= more
+        if not ended:
+            print_failures(failed, ended)
+            return INTERRUPTED
+    print_failures(failed, ended=True)
     from analysis.comparison.report import write_report  # lazy: slow import
 
     for line in write_report(comparison, mlruns):

@@ -15,6 +15,7 @@ from analysis.report.formats import Grid, interval, markdown, number
 from cse_core.data.atomic_write import atomic_write
 from experiments.comparison.comparison import PUBLISHED, Comparison, Settings, settings_text
 from experiments.comparison.entrants import space_text
+from experiments.results import csv_record
 from experiments.results.run_card import CARD
 
 PAGE = """<!doctype html>
@@ -32,20 +33,25 @@ img {{ max-width: 100%; background: white; }}
 
 
 def write_report(comparison: Comparison, mlruns: Path) -> Iterator[str]:
-    """Write comparison.md, page.html and the figures into the record's folder; yield lines about them for people."""
+    """Write comparison.md, page.html and the figures; yield lines about them for people.
+
+    They are in the folder of the record, or for the project's record in one of the comparison's name.
+    """
+    folder = mlruns / "comparisons" / comparison.name if csv_record.is_project_record(mlruns) else mlruns
+    folder.mkdir(parents=True, exist_ok=True)
     summary = summarise(comparison, mlruns)
     drawn = {"curves": figures.curves(summary), "forest": figures.forest(summary)}
     images = {name: _png(figure) for name, figure in drawn.items()}
     for name, content in images.items():
-        atomic_write(mlruns / f"{name}.png", content)
+        atomic_write(folder / f"{name}.png", content)
     text = report_text(summary, mlruns)
-    atomic_write(mlruns / "comparison.md", text)
+    atomic_write(folder / "comparison.md", text)
     for name, content in images.items():  # a page of one file, which one can send
         text = text.replace(f"({name}.png)", f"(data:image/png;base64,{base64.b64encode(content).decode()})")
     body = html_of(text, extensions=["tables"])
-    atomic_write(mlruns / "page.html", PAGE.format(title=f"Comparison {comparison.name}", body=body))
+    atomic_write(folder / "page.html", PAGE.format(title=f"Comparison {comparison.name}", body=body))
     yield from markdown(gains_grid(summary)).splitlines()
-    yield f"report: {mlruns / 'comparison.md'}, and as one page to send: {mlruns / 'page.html'}"
+    yield f"report: {folder / 'comparison.md'}; the same as one file to send: {folder / 'page.html'}"
 
 
 def report_text(summary: Summary, mlruns: Path) -> str:

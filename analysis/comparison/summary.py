@@ -16,6 +16,7 @@ from experiments.results import csv_record
 
 ONE_SEARCH = "not tested: one search"
 NOT_RUN = "not run"
+ESTIMATED = "estimated, not tested"
 BySearch = Mapping[int, Mapping[int, float]]  # a value for each final seed of each search; PUBLISHED is one of them
 
 
@@ -45,10 +46,10 @@ class Tuned:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """A method's gain over the baseline in a measure; the verdict is about the first measure only."""
+    """A method's gain over the baseline in a measure; only gains in the first measure are tested."""
 
     estimate: ContrastEstimate | None
-    verdict: str = ""
+    verdict: str
     detectable: float | None = None  # the gain that 80 % power would have found
 
 
@@ -104,6 +105,7 @@ def _tuned(
 
 def _gains(comparison: Comparison, tuned: tuple[Tuned, ...]) -> dict[tuple[str, str], Gain]:
     baseline, *others = tuned
+    tested = [each for each in others if not comparison.tested or each.entrant.name in comparison.tested]
     first = next(iter(comparison.measures))
     estimates = {
         (each.entrant.name, name): welch_contrast(
@@ -112,12 +114,12 @@ def _gains(comparison: Comparison, tuned: tuple[Tuned, ...]) -> dict[tuple[str, 
         for name in comparison.measures
         for each in others
     }
-    decided = [estimates[each.entrant.name, first] for each in others]
+    decided = [estimates[each.entrant.name, first] for each in tested]
     differing = significance.holm([_or_one(e.difference_p() if e else None) for e in decided])
     within = significance.holm([_or_one(e.equivalence_p(comparison.margin) if e else None) for e in decided])
-    gains = {key: Gain(estimate=estimate) for key, estimate in estimates.items()}
-    level = significance.ALPHA / len(others)
-    for each, estimate, differs, inside in zip(others, decided, differing, within, strict=True):
+    gains = {key: Gain(estimate=estimate, verdict=ESTIMATED) for key, estimate in estimates.items()}
+    level = significance.ALPHA / len(tested)
+    for each, estimate, differs, inside in zip(tested, decided, differing, within, strict=True):
         verdict = _verdict(estimate, differs, inside)
         detectable = estimate.detectable(level) if estimate else None
         gains[each.entrant.name, first] = Gain(estimate=estimate, verdict=verdict, detectable=detectable)

@@ -113,6 +113,7 @@ class Comparison:
     budget: Budget = field(default_factory=Budget)
     sampler: str = "random"
     margin: float = 0.5  # points
+    tested: tuple[str, ...] = ()  # methods whose gains are tested together; empty: all but the baseline
     nested_seeds: tuple[int, ...] = (42, 1)  # of teachers and bases: each search has the next of them
 
     def __post_init__(self) -> None:
@@ -122,6 +123,8 @@ class Comparison:
             raise ValueError(f"a comparison needs two or more different methods, got {', '.join(names) or 'none'}")
         if self.sampler not in SAMPLERS:
             raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}, got {self.sampler!r}")
+        if unknown := set(self.tested) - set(names[1:]):
+            raise ValueError(f"tested must name methods beside the baseline, {', '.join(names[1:])}; got {unknown}")
         if not dev_sets(self.dev):
             raise ValueError(f"a comparison selects by dev scores, and {self.dev!r} has none")
 
@@ -134,7 +137,7 @@ class Comparison:
         """Return a training of settings; teachers and bases have the search's seed."""
         nested = self.nested_seeds[search % len(self.nested_seeds)]
         try:
-            run = with_settings(with_seed(entrant.start, nested, nested=True), settings)
+            run = with_seed(with_settings(entrant.start, settings), nested, nested=True)
         except ValueError as error:
             raise ValueError(f"method {entrant.name}, settings {settings_text(settings)}: {error}") from error
         weight = settings.get(SCORING_WEIGHT, 0.0)
@@ -200,13 +203,11 @@ class Comparison:
         winner = self.selected(entrant, search, scores)
         return [self.trial(entrant, search, winner[0], seed) for seed in seeds] if winner else []
 
-    def stage(self, name: str, scores: Scores) -> list[Trial]:
-        """Return the trainings of a stage, known when those before it have ended."""
+    def stage(self, name: str, scores: Scores, entrants: Sequence[Entrant] = ()) -> list[Trial]:
+        """Return a stage's trainings of all or some entrants, known when the stages before it have ended."""
         searches = range(PUBLISHED, self.budget.searches) if name == "finals" else range(self.budget.searches)
         of_search = {"trials": self.draws, "promotions": self.promotions, "finals": self.finals}[name]
-        return [
-            trial for entrant in self.entrants for search in searches for trial in of_search(entrant, search, scores)
-        ]
+        return [t for each in entrants or self.entrants for search in searches for t in of_search(each, search, scores)]
 
     def jobs(self, trials: Sequence[Trial], *, final: bool) -> dict[str, Job]:
         """Return the jobs of trainings, with those of their teachers and bases; only finals are scored on the tasks."""
@@ -233,8 +234,13 @@ STAGES = ("trials", "promotions", "finals")
 
 
 def settings_text(settings: Settings) -> str:
-    """Return settings as sorted JSON."""
-    return json.dumps(dict(sorted(settings.items())), default=str)
+    """Return settings as sorted JSON; a teacher is its backbone's name and its weight."""
+    return json.dumps(dict(sorted(settings.items())), default=_text)
+
+
+def _text(value: Any) -> str:
+    encoder = getattr(value, "encoder", None)
+    return f"{getattr(encoder, 'backbone', encoder).name} {value.weight:.3g}" if encoder else str(value)
 
 
 def _distributions(space: Mapping[str, Values]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cse_core.training.loop import DivergedError
 from experiments.cli.console import console
-from experiments.comparison.comparison import STAGES, Comparison, Scores, Trial
+from experiments.comparison.comparison import STAGES, Comparison, Entrant, Scores, Trial
 from experiments.comparison.recorded import dev_scores, record_trials
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.plan import Plan, make_plan, scored_cells
@@ -27,9 +27,15 @@ UNDEFINED = "its dev score is undefined"
 
 
 def run_comparison(
-    comparison: Comparison, execution: ExecutionSettings, cluster: RayConfig, tracker: Tracker
+    comparison: Comparison,
+    execution: ExecutionSettings,
+    cluster: RayConfig,
+    tracker: Tracker,
+    entrants: Sequence[Entrant] = (),
 ) -> tuple[dict[str, str], bool]:
-    """Run what the record lacks; return the reasons of failures by key, and whether it ran to the end.
+    """Run what the record lacks of all or some entrants.
+
+    Return the reasons of failures by key, and whether it ran to the end.
 
     A run that diverges, or whose dev score is undefined, is a result: it is recorded as failed, and loses. One that
     fails for another reason loses too, and the same command tries it again. After a failure of the machine (its disk,
@@ -39,7 +45,7 @@ def run_comparison(
     for number, stage in enumerate(STAGES, 1):
         while True:
             scores = read_scores(comparison, tracker.mlruns, failed)
-            trials = comparison.stage(stage, scores)
+            trials = comparison.stage(stage, scores, entrants)
             results = csv_record.read_results(comparison.scale.name, tracker.mlruns)
             work = _left(comparison, stage, [t for t in trials if t.run.key not in scores.failed], results, execution)
             if not work.pending:
