@@ -24,12 +24,26 @@ def test_rankcse_is_taught_by_either_encoder_or_both_and_its_settings_can_be_rea
     comparison = tuned()
     rankcse = comparison.entrants[1]
     drawn = comparison.draws(rankcse, 0, Scores({})) + comparison.draws(rankcse, 1, Scores({}))
-    taught = {tuple(teacher.encoder.backbone.name for teacher in t.run.method.teachers) for t in drawn}
+    taught = {tuple(run.backbone.name for run in t.run.nested()) for t in drawn}
     assert taught == {("wiki-medium",), ("wiki-tiny",), ("wiki-tiny", "wiki-medium")}
     assert {n.seed for t in drawn for n in t.run.nested()} == {42, 1}
     assert all(len(settings_text(t.settings)) < 400 for t in drawn)
-    both = next(t for t in drawn if len(t.run.method.teachers) == 2)
+    both = next(t for t in drawn if len(t.run.nested()) == 2)
     assert '["wiki-tiny 0.333", "wiki-medium 0.667"]' in settings_text(both.settings)
 
 
-PINNED: dict[str, str] = {}
+PINNED = {
+    "simcse": "eccd912b5c08",
+    "rankcse": "1b13add307f2",
+    "rankencoder": "5e0bc3e30319",
+    "whitenedcse": "e6e5af13039e",
+    "compcse": "17f0c303fa0e",
+    "esimcse": "ba683a8a295b",
+    "promptbert": "e47cfc936ebe",
+    "mixcse": "a927170d15c6",
+    "dclr": "6fa2a5e4bc4e",
+    "arccse": "1f84c1c444ac",
+    "mocose": "41e030a725f2",
+    "sncse": "8be4595b3fc3",
+    "l2pcsr": "4a2da23a1fe2",
+}
