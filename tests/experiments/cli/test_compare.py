@@ -1,4 +1,4 @@
-"""`compare.py`: real comparisons of a few short runs, killed and resumed, with a method that fails, and what it refuses."""
+"""`compare.py`: short real comparisons, killed and resumed, with a method that fails, and what is refused."""
 
 import os
 import re
@@ -105,6 +105,7 @@ def test_a_method_that_fails_is_a_row_that_says_so_and_the_others_go_on(tmp_path
     assert re.search(r"\| simcse \| \d\d\.\d\d \|", report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -127,6 +128,7 @@ def test_what_is_refused_before_anything_starts(tmp_path: Path, words: Sequence[
     assert not (tmp_path / "mlruns/store").exists()
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_spaces_runs_time_and_disk_and_writes_nothing(tmp_path: Path) -> None:
     done = compare(tmp_path / "mlruns", "simcse", "compcse", "--scale", "small", "--dry-run")
     assert done.returncode == 0, done.stderr
