@@ -42,7 +42,12 @@ class RayConfig:
     modules: tuple[str, ...] = ()
 
     def start(self) -> str:
-        """Join a cluster, or start Ray on this machine only; return the device of its trials."""
+        """Join a cluster, or start Ray on this machine only, once; return the device of its trials."""
+        if not ray.is_initialized():
+            self._start()
+        return self.device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
+
+    def _start(self) -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self.modules:  # Ray copies them to every machine
             quiet["runtime_env"] = {"py_modules": list(self.modules)}
@@ -64,7 +69,6 @@ class RayConfig:
                 raise OSError(
                     f"Ray did not start; the same command tries again, on a less busy machine: {error}"
                 ) from error
-        return self.device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
 
     def places(self, device: str) -> int:
         """Return how many runs Ray should have at a time; on a cluster more than it has room for, so that it grows."""
