@@ -25,7 +25,7 @@ from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from experiments.cli.command import run_command
 from experiments.cli.console import console, plain_columns
-from experiments.cli.options import Words, at_least
+from experiments.cli.options import Words, check_threads
 from experiments.cli.user_inputs import read_corpus, read_encoder
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
@@ -115,7 +115,7 @@ def print_earlier(earlier: Sequence[Mapping[str, Any]], result: Mapping[str, Any
 
 def main(options: Options) -> None:
     """Score an encoder; print, save and log the scores."""
-    at_least(1, threads=options.threads)
+    check_threads(options.threads)
     data = data_folder(options.data)
     tasks, scorer = suite.expand_names(options.tasks, options.columns), scorer_for(options)
     if options.columns and not any(map(own_pairs.is_own, tasks)):

@@ -10,6 +10,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from cse_core.run import MAX_SEED
 
 DEVICES = ("cpu", "cuda")
+MOST_THREADS = 1024  # torch starts them all, whatever the machine has
 
 
 def read_words(kind: Callable[[str], Any]) -> Callable[[list[str]], tuple[Any, ...]]:
@@ -18,6 +19,8 @@ def read_words(kind: Callable[[str], Any]) -> Callable[[list[str]], tuple[Any, .
     def read(words: list[str]) -> tuple[Any, ...]:
         if not words:
             raise ValueError("expected at least one value, got none")
+        if "" in words:  # which is part of every name
+            raise ValueError("expected values that are not empty")
         return tuple(map(kind, words))
 
     return read
@@ -51,6 +54,13 @@ def seeds_in_range(**options: int | None) -> None:
     for name, value in options.items():
         if value is not None and value > MAX_SEED:
             raise ValueError(f"{flag(name)}: expected a number of at most {MAX_SEED}, got {value}")
+
+
+def check_threads(threads: int) -> None:
+    """Refuse a number of threads that torch can't start."""
+    at_least(1, threads=threads)
+    if threads > MOST_THREADS:
+        raise ValueError(f"--threads: expected a number of at most {MOST_THREADS:,}, got {threads}")
 
 
 def above_zero(**options: float | None) -> None:
