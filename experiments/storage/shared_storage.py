@@ -184,7 +184,7 @@ class Shared(SharedFiles):
         return sorted(numbers, reverse=True)
 
     def _folder(self, key: str, last: int) -> str:
-        name = self.files.cat_file(f"{self.root}/{key}/{last}").decode(errors="replace")
+        name = self._read(f"{self.root}/{key}/{last}").decode(errors="replace")
         if not NAMED.fullmatch(name):
             raise DamagedError(f"{self.root}/{key}/{last}: expected the name of an attempt's folder, got {name!r}")
         return f"{self.root}/{key}/{name}"

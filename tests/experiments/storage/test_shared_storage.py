@@ -1,6 +1,7 @@
 """Run folders by URL: nothing is lost, nothing is written twice, and who comes late spoils nothing."""
 
 import json
+import shutil
 import threading
 import uuid
 from pathlib import Path
@@ -206,6 +207,24 @@ def test_a_damaged_version_of_which_a_whole_copy_is_here_is_uploaded_again(
     assert not (folder / "shared").exists()  # so execute_shared uploads what is here
     assert Shared(url).publish(folder, last)
     Shared(url).fetch("key", tmp_path / "b")
+    assert content(tmp_path / "b" / "key") == FILES
+
+
+@pytest.mark.parametrize("place", ["1", "{}", "{}/complete"])
+def test_what_is_a_file_where_a_folder_belongs_or_the_reverse_is_damage_too(tmp_path: Path, place: str) -> None:
+    shared = Shared(prepared((tmp_path / "shared").as_uri()))
+    shared.publish(fill(tmp_path / "a" / "key"), 0)
+    path = tmp_path / "shared" / "key" / place.format(f"{shared.attempt}-1")
+    if path.is_dir():
+        shutil.rmtree(path)
+        path.touch()
+    else:
+        path.unlink()
+        path.mkdir()
+    assert not shared.holds("key", ())
+    assert shared.fetch("key", tmp_path / "b") == 1
+    assert Shared(shared.url).publish(fill(tmp_path / "c" / "key"), 1)
+    assert shared.fetch("key", tmp_path / "b") == 2
     assert content(tmp_path / "b" / "key") == FILES
 
 
