@@ -247,7 +247,7 @@ def build_all(name: str, options: Any) -> list[Run]:
     run = build(name, options)
     seeds = dict.fromkeys(options.seeds or (run.seed,))
     for seed in seeds:
-        seeds_in_range(seed=seed)
+        seeds_in_range(**{"seeds" if options.seeds else "seed": seed})
     return [replace(run, seed=seed) for seed in seeds]
 
 

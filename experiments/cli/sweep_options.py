@@ -7,12 +7,13 @@ from pathlib import Path
 import tyro
 
 from cse_core.data.locate import data_folder
-from experiments.cli.options import Numbers, Words, above_zero, at_least, check_device, flag, seeds_in_range, whole_gpus
+from experiments.cli.options import Numbers, Words, above_zero, at_least, at_most, check_device, flag, seeds_in_range, whole_gpus
 from experiments.schema.study_parts import Parts
 from experiments.storage.record_folders import FRESH, MLRUNS, RESULTS_OF_OWN, TRIAL, folder_of, is_own_study
 from experiments.storage.retries import SHARE_SECONDS
 
 MOST_SEEDS = 10_000  # of each row
+MOST_AT_ONCE = 100_000
 # What to do in place of running studies, and what is of no use to it: audits train one run after the other on this
 # machine, a plan is simulated on --gpus. Of two, the first is named.
 OF_SWEEPS = ("by_study", "workers", "gpus_per_run", "compiled", "address", "shared", "share_seconds")
@@ -165,8 +166,10 @@ def check(options: Options) -> None:
     """Refuse invalid values before anything is read or started."""
     at_least(0, workers=options.workers, price=options.price, share_seconds=options.share_seconds)
     at_least(1, audit=options.audit)
+    at_most(MOST_AT_ONCE, workers=options.workers)
     for gpus in options.gpus:
         at_least(1, gpus=gpus)
+        at_most(MOST_AT_ONCE, gpus=gpus)
     above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
     whole_gpus(gpus_per_run=options.gpus_per_run)
     at_least(1, trials=options.trials)
