@@ -23,7 +23,7 @@ from cse_core.run import Run
 from cse_core.training.run_state import History
 from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Difference, Recorded, compare, keys_elsewhere
 from experiments.cli.command import INTERRUPTED
-from experiments.cli.console import Bar, console
+from experiments.cli.console import Bar, console, counted
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.plan import jobs_of
 from experiments.execution.sweep_setup import require_inputs, untrained_keys
@@ -244,11 +244,14 @@ def _print_conclusion(audited: Sequence[Audited], store: Path) -> None:
     wrong = [run for run in audited if not run.agrees]
     elsewhere = ", ".join(f"{name} {value:g}" for name, value in ELSEWHERE.items())
     console.print(
-        f"{len(audited)} runs retrained; {cells} scores and {points} points of curves compared. "
+        f"{counted(len(audited), 'run')} retrained; {counted(cells, 'score')} and "
+        f"{counted(points, 'point')} of curves compared. "
         f"Tolerances: {EXACT:g} on the same kind of processor; on another {elsewhere}"
     )
     if wrong:
-        console.print(f"{len(wrong)} runs differ or failed; their folders are in {store}", style="red")
+        console.print(
+            f"{counted(len(wrong), 'run')} with differences or failed; the folders are in {store}", style="red"
+        )
     else:
         console.print("the record agrees")
 

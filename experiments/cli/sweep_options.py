@@ -7,7 +7,17 @@ from pathlib import Path
 import tyro
 
 from cse_core.data.locate import data_folder
-from experiments.cli.options import Numbers, Words, above_zero, at_least, at_most, check_device, flag, seeds_in_range, whole_gpus
+from experiments.cli.options import (
+    Numbers,
+    Words,
+    above_zero,
+    at_least,
+    at_most,
+    check_device,
+    flag,
+    seeds_in_range,
+    whole_gpus,
+)
 from experiments.schema.study_parts import Parts
 from experiments.storage.record_folders import FRESH, MLRUNS, RESULTS_OF_OWN, TRIAL, folder_of, is_own_study
 from experiments.storage.retries import SHARE_SECONDS

@@ -151,4 +151,6 @@ def shorten(run: Run, max_steps: int, lines: int) -> Run:
     """Return the run, and those that it needs, of at most `max_steps` steps on `lines` lines; 0: all."""
     method: Method = replace_runs(run.method, {old: shorten(old, max_steps, lines) for old in run.nested()})
     lines = min(lines or run.corpus.lines, run.corpus.lines)
-    return replace(run, method=_ranking_at_most(method, lines), max_steps=max_steps, corpus=first_lines(run.corpus, lines))
+    return replace(
+        run, method=_ranking_at_most(method, lines), max_steps=max_steps, corpus=first_lines(run.corpus, lines)
+    )

@@ -161,7 +161,7 @@ def test_an_altered_value_is_found_and_named(
     row = "student s42" if line["key"] == STUDENT.key else "b s2"
     place = f"synthetic_dev, cosine, synthetic, {named}" if file == "results.csv" else named
     assert re.search(rf"{line['key']}, healthy, {row}, [\w ,]*{re.escape(place)}: recorded \S+", said)
-    assert "1 runs differ or failed" in said
+    assert "1 run with differences or failed" in said
 
 
 @pytest.mark.slow
