@@ -56,8 +56,16 @@ class RayConfig:
             cores = self.workers or os.cpu_count()
             # Ray listens on all network interfaces unless clusters are disabled; then only on the loopback one.
             ray_constants.ENABLE_RAY_CLUSTER = False
-            # The object store holds small dictionaries only.
-            ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=128 * 2**20, **quiet)
+            quiet |= {
+                "include_dashboard": False,
+                "object_store_memory": 128 * 2**20,
+            }  # it holds small dictionaries only
+            try:
+                ray.init(address="local", num_cpus=cores, **quiet)
+            except Exception as error:
+                raise OSError(
+                    f"Ray can't start on this machine, which may be too busy: {error} Run the same command again"
+                ) from error
         return self.device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
 
     def places(self, device: str) -> int:

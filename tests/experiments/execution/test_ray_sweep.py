@@ -49,6 +49,15 @@ def noted(config: Mapping[str, str], jobs: object, execution: ExecutionSettings)
     tune.report({"fraction": 1.0, "failed": ""})
 
 
+def test_a_machine_too_busy_to_start_ray_is_an_error_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(**given: object) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", late)
+    with pytest.raises(OSError, match=r"too busy: The current node timed out during startup\. Run the same"):
+        RayConfig().start()
+
+
 def together(config: Mapping[str, str], jobs: object, execution: ExecutionSettings) -> None:
     """The same, once another one is there: the second worker may take its time to start."""
     (execution.store / f"{config['key']}.there").touch()
