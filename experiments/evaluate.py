@@ -91,6 +91,8 @@ def scorer_for(options: Options) -> Scorer:
     """Return the scorer that the options describe: cosine with a pooling, or ranks in a corpus."""
     size, weight = options.corpus_size, options.rank_weight
     if not options.corpus:
+        if options.template and not options.pooling:
+            raise ValueError(f"--template {options.template}: requires --pooling mask")
         if options.corpus_lines or size is not None or weight is not None:
             raise ValueError("--corpus-lines, --corpus-size and --rank-weight require --corpus")
         return Cosine(options.pooling, options.template)
