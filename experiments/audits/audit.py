@@ -152,11 +152,11 @@ def retrain(
     _print_draw(sample, execution.store)
     require_inputs(sample.jobs, untrained_keys(sample.jobs, execution.store), execution.data)
     audited: list[Audited] = []
+    _write(report, _summary(sample, audited, scale))  # now, to see whether it can be written
     try:
         for run in _train_all(sample, recorded, execution):
             audited.append(run)
-            if report:
-                atomic_write(report, json.dumps(_summary(sample, audited, scale), indent=1) + "\n")
+            _write(report, _summary(sample, audited, scale))
     except KeyboardInterrupt:
         seed = "" if sample.seed is None else f"--audit-seed {sample.seed} "
         resume = f"{seed}--store {execution.store}"
@@ -164,6 +164,11 @@ def retrain(
         return INTERRUPTED
     _print_conclusion(audited, execution.store)
     return 0 if all(run.agrees for run in audited) else 1
+
+
+def _write(report: Path | None, summary: Mapping[str, Any]) -> None:
+    if report:
+        atomic_write(report, json.dumps(summary, indent=1) + "\n")
 
 
 def prepare(store: Path | None) -> Path:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cse_core.models.embedding_cache import Progress
-from cse_core.training.run_state import History
+from cse_core.run import Run
+from cse_core.training.run_state import History, finished_history
 from cse_core.training.train import OnStep
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, execute
 from experiments.results.run_result import read_result
@@ -39,8 +40,13 @@ def execute_shared(
         return execute(job, execution, on_step=on_step, progress=progress)
     shared, folder = Shared(execution.shared), execution.store / job.key
     retry(partial(shared.exchange_pins, execution.store))
-    for run in job.encoder.nested():
+    for run, rule in job.encoder.nested_checkpoints() if isinstance(job.encoder, Run) else ():
         retry(partial(shared.fetch, run.key, execution.store))
+        if not finished_history(run, execution.store, (rule,)):
+            raise ValueError(
+                f"run {run.key}, which it needs, is damaged on {redact_credentials(execution.shared)}: the same command "
+                "trains it again"
+            )
     last = retry(partial(shared.fetch, job.key, execution.store, rules=job.rules))
     last_upload = time.monotonic()
 

@@ -72,6 +72,8 @@ def test_what_an_audit_lacks_is_named_before_it_retrains(tmp_path: Path, mlruns:
     lost = tuple(replace(job, encoder=replace(job.encoder, corpus=Corpus("lost", 320))) for job in sample.jobs)
     with pytest.raises(FileNotFoundError, match=r"nothing was started.*\n.*corpus lost: no such file"):
         retrain(replace(sample, jobs=lost), recorded, execution, "tiny")
+    with pytest.raises(IsADirectoryError):
+        retrain(sample, recorded, execution, "tiny", report=tmp_path)  # a folder
     assert not execution.store.exists()
 
 
