@@ -177,7 +177,7 @@ def main(
     if not studies:
         written += make_summaries(scale, mlruns=mlruns, figures=figures)
     Manifest(figures.parent).accept(written)
-    summary = f"{counted(len(written), 'file')} for {'1 study' if len(chosen) == 1 else f'{len(chosen)} studies'}; a study without data has none"
+    summary = f"{counted(len(written), 'file')} made; a study without data has none"
     print("\n".join([*map(str, written), summary]))
     return 0
 

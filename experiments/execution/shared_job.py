@@ -43,10 +43,8 @@ def execute_shared(
     for run, rule in job.encoder.nested_checkpoints() if isinstance(job.encoder, Run) else ():
         retry(partial(shared.fetch, run.key, execution.store))
         if not finished_history(run, execution.store, (rule,)):
-            raise ValueError(
-                f"run {run.key}, which it needs, is damaged on {redact_credentials(execution.shared)}: the same command "
-                "trains it again"
-            )
+            url = redact_credentials(execution.shared)
+            raise ValueError(f"run {run.key}, which it needs, is damaged on {url}: the same command trains it again")
     last = retry(partial(shared.fetch, job.key, execution.store, rules=job.rules))
     last_upload = time.monotonic()
 
