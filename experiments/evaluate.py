@@ -136,8 +136,7 @@ def main(options: Options) -> None:
             result = execute(job, execution, progress=bars, again=options.again)
         except FailedTasksError as error:
             result, failed = error.result, error
-    gone = [cell for cell in earlier if cell not in result["cells"]]
-    replace_scores(folder, result, gone)
+    replace_scores(folder, result, earlier)
     print_scores(result, only=set(tasks), scorer=str(scorer))
     if not options.again:
         print_earlier(earlier, result, job.scorings[0])
