@@ -40,11 +40,8 @@ def execute_shared(
         return execute(job, execution, on_step=on_step, progress=progress)
     shared, folder = Shared(execution.shared), execution.store / job.key
     retry(partial(shared.exchange_pins, execution.store))
-    for run, rule in job.encoder.nested_checkpoints() if isinstance(job.encoder, Run) else ():
-        retry(partial(shared.fetch, run.key, execution.store))
-        if not finished_history(run, execution.store, (rule,)):
-            url = redact_credentials(execution.shared)
-            raise ValueError(f"run {run.key}, which it needs, is damaged on {url}: the same command trains it again")
+    if isinstance(job.encoder, Run):
+        _fetch_nested(job.encoder, shared, execution.store)
     last = retry(partial(shared.fetch, job.key, execution.store, rules=job.rules))
     last_upload = time.monotonic()
 
@@ -77,6 +74,14 @@ def execute_shared(
         return execute_shared(job, execution, on_step=on_step, progress=progress, tries=tries - 1)
     _drop_weights(folder)
     return result
+
+
+def _fetch_nested(run: Run, shared: Shared, store: Path) -> None:
+    for nested, rule in run.nested_checkpoints():
+        retry(partial(shared.fetch, nested.key, store))
+        if not finished_history(nested, store, (rule,)):
+            url = redact_credentials(shared.url)
+            raise ValueError(f"run {nested.key}, which it needs, is damaged on {url}: the same command trains it again")
 
 
 def _stale_listing(key: str, url: str) -> OSError:
