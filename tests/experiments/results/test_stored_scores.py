@@ -17,7 +17,7 @@ def test_scores_that_an_encoder_no_longer_has_go_and_those_of_others_stay(tmp_pa
     def recorded(key: str, *cells: dict[str, Any]) -> dict[str, float]:
         replace_scores(tmp_path, sweeps.result(key, scale="own", cells=list(cells)), earlier)
         lines = csv_record.RESULTS_TABLE.read(tmp_path)
-        return {f"{line.key} {line.task}": float(line.score) for line in lines.itertuples()}
+        return dict(zip(lines["key"] + " " + lines["task"], lines["score"], strict=True))
 
     earlier: list[dict[str, Any]] = []
     recorded("other", cell("stsb", 0.5))
