@@ -114,6 +114,8 @@ def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> li
 
 def read_source(corpus: Corpus, folder: Path | None) -> Texts:
     """Return the corpus's texts as in the source; refuse fewer, or another content than the pinned one."""
+    if corpus.name in ("synthetic", synthetic.TRIPLES) and corpus.lines > synthetic.MOST_LINES:
+        raise ValueError(f"{corpus.name}: expected at most {synthetic.MOST_LINES:,} lines, got {corpus.lines:,}")
     if corpus.name == "synthetic":
         source, lines = "synthetic", synthetic.sentences(corpus.lines)
     elif corpus.name == synthetic.TRIPLES:

@@ -8,6 +8,7 @@ from cse_core.data import synthetic
 from cse_core.data.corpora import COLUMNS, corpus_of_file
 from cse_core.evaluation.scorers import Scorer, Whitened
 from cse_core.lookup import look_up
+from cse_core.method import added_to
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
 from cse_core.models.pretrained import encoder_hash, resolve
@@ -83,11 +84,12 @@ def check_corpus(run: Run) -> None:
     """Refuse a run, or one that it needs, whose batch or ranked sentences are more than its corpus has."""
     for each in (run, *run.required_checkpoints()):
         lines, what = each.corpus.lines, each.method.name if each is run else f"{each.method.name}, which it needs,"
-        drawn = getattr(each.method, "corpus_size", 0)
+        drawn = max(getattr(method, "corpus_size", 0) for method in added_to(each.method))
         if drawn > lines:
+            remedy = f"--corpus-size {lines}" if hasattr(each.method, "corpus_size") else f"--corpus-lines {lines}"
             raise ValueError(
                 f"--corpus-size: {what} ranks {drawn:,} sentences of the corpus, but {each.corpus.name} has {lines:,}; "
-                f"expected --corpus-size {lines} or less, or a larger corpus"
+                f"expected {remedy} or less, or a larger corpus"
             )
         if each.batch_size > lines:
             raise ValueError(

@@ -161,7 +161,7 @@ def test_one_seed_or_several() -> None:
     with pytest.raises(ValueError, match="--seed 1 and --seeds 2 3: give one of the two"):
         build_all("simcse", parsed("simcse", "--seed", "1", "--seeds", "2", "3"))
     for seeds in (("--seed", "-2"), ("--seeds", "3", "-2")):
-        with pytest.raises(ValueError, match=r"seed\b.*, got -2"):
+        with pytest.raises(ValueError, match=r"--seeds: .*, got -2|seed .*, got -2"):
             build_all("simcse", parsed("simcse", *seeds))
 
 
@@ -289,6 +289,8 @@ def test_a_try_is_short_in_all_runs_that_it_needs(method: str) -> None:
         assert each.max_steps == 20
         assert each.corpus.lines <= 512
         assert getattr(each.method, "corpus_size", 0) <= 512
+    inner = built("mlm", "--inner", "rankencoder", "--corpus-lines", "512").method.inner  # ty: ignore[missing-attribute]
+    assert inner.corpus_size == 512
     assert built("simcse", "--corpus-lines", "512").corpus.name == built("simcse").corpus.name
     taught = built("rankcse", "--max-steps", "20", "--teachers", "simcse", "wiki-mini")
     assert [nested.max_steps for nested in taught.nested()] == [20]
@@ -302,6 +304,11 @@ def test_a_try_is_short_in_all_runs_that_it_needs(method: str) -> None:
             "--corpus-size: rankencoder ranks 10,000 sentences of the corpus, but {} has 200; "
             "expected --corpus-size 200 or less, or a larger corpus",
         ),
+        (
+            ("mlm", "--inner", "rankencoder"),
+            "--corpus-size: mlm ranks 10,000 sentences of the corpus, but {} has 200; expected --corpus-lines 200 or",
+        ),
+        (("simcse", "--temperature", "inf"), "temperature must be finite, got inf"),
         (("rankencoder", "--corpus-size", "201"), "--corpus-size: rankencoder ranks 201 sentences"),
         (("rankencoder", "--corpus-size", "150", "--corpus-lines", "100"), "--corpus-size: rankencoder ranks 150"),
         (("simcse", "--batch-size", "201"), "--batch-size: simcse takes 201 sentences at a time, but the corpus has"),
