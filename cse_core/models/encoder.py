@@ -208,7 +208,7 @@ class Encoder(nn.Module):
         return [state.float() for state in (*below, output.last_hidden_state)]
 
     def _positions(self, tokens: Tokens) -> Int[Tensor, "n t"]:
-        """Return positions as the model's own forward counts them: RoBERTa leaves out padding that a text has inside."""
+        """Return positions as the model's own forward counts them: RoBERTa leaves out padding inside a text."""
         first = first_position(self.backbone)
         if not first or tokens.positions is not None:
             return tokens.position_ids + first

@@ -190,13 +190,17 @@ def describe_trainable(folder: Path) -> Description:
 
 
 def describe(folder: Path) -> Description:
-    """Return what a folder says of its encoder; refuse a folder that lacks what it names, or names what is elsewhere."""
+    """Return what a folder says of its encoder; refuse one that lacks what it names, or names what is elsewhere."""
     about = _describe(folder)
     for part in (folder / path for path in about.transformers):
         if (part / ADAPTER).is_file():
-            raise ValueError(f"{part / ADAPTER}: an adapter of weights that are elsewhere; merge it into them, save that")
+            raise ValueError(
+                f"{part / ADAPTER}: an adapter of weights that are elsewhere; merge it into them, save that"
+            )
         if place := _transformer_settings(part).get("tokenizer_name_or_path"):
-            raise ValueError(f"{part}: its tokenizer is to be that of {place}; put the tokenizer's files beside the weights")
+            raise ValueError(
+                f"{part}: its tokenizer is to be that of {place}; put the tokenizer's files beside the weights"
+            )
     return about
 
 

@@ -78,7 +78,8 @@ def test_the_form_of_a_model_s_output_does_not_matter(family: str, tmp_path: Pat
 
 def test_vectors_are_cut_where_the_folder_says_so(folder: Path) -> None:
     change(folder / LIBRARY, truncate_dim=8)
-    assert isinstance(encoder := open_encoder(folder), ForeignEncoder)
+    encoder = open_encoder(folder)
+    assert isinstance(encoder, ForeignEncoder)
     assert encoder.encode(TEXTS).shape == (len(TEXTS), 8)
     torch.testing.assert_close(encoder.encode(TEXTS), theirs(folder), atol=1e-6, rtol=0)
 
@@ -86,14 +87,15 @@ def test_vectors_are_cut_where_the_folder_says_so(folder: Path) -> None:
 def test_prompts_without_a_default_change_nothing(folder: Path) -> None:
     expected = open_encoder(folder).encode(TEXTS)
     change(folder / LIBRARY, prompts={"of a river": "a river: "}, default_prompt_name="query")
-    assert isinstance(encoder := open_encoder(folder), Encoder)
+    encoder = open_encoder(folder)
+    assert isinstance(encoder, Encoder)
     assert torch.equal(encoder.encode(TEXTS), expected)
 
 
 @pytest.mark.parametrize("limit", ["8", 8.5, -1, True], ids=repr)
 def test_a_limit_that_is_no_number_of_tokens_is_refused(limit: Any, folder: Path) -> None:
     change(folder / "sentence_bert_config.json", max_seq_length=limit)
-    with pytest.raises(ValueError, match="max_seq_length is .*; expected a number of tokens"):
+    with pytest.raises(ValueError, match=r"max_seq_length is .*; expected a number of tokens"):
         open_encoder(folder)
 
 
