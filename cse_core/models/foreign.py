@@ -1,6 +1,6 @@
 """Encoders of others: folders that only sentence-transformers itself can apply, and any object with its `encode`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -99,7 +99,7 @@ def _open_by_sentence_transformers(folder: Path, about: Description, device: str
 
 
 @contextmanager
-def _errors_of_its_modules(folder: Path) -> Iterator[None]:
+def _errors_of_its_modules(folder: Path) -> Generator[None]:
     try:
         yield
     except Exception as error:  # of many kinds

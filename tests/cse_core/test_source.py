@@ -151,7 +151,7 @@ class Part:
 """
 
 
-def typed_in(module: str, *, loss: str = "helper(1) * Part.share", **values: int) -> Any:
+def typed_in(module: str, *, loss: Any = "helper(1) * Part.share", **values: Any) -> Any:
     """The class of a session that imports `module`, with other values than 1."""
     session = sys.modules["typed_in"] = ModuleType("typed_in")
     helpers = HELPERS.format(module=module, **{"scale": 1, "deeper": 1, "share": 1} | values)
