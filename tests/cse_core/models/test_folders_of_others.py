@@ -144,3 +144,10 @@ def test_a_pooling_without_the_modules_that_name_it_is_refused_or_ours(folder: P
     change(folder / "1_Pooling/config.json", pooling_mode="max")
     with pytest.raises(ValueError, match=r"its pooling is max, but .*modules.json is missing"):
         open_encoder(folder)
+
+
+@pytest.mark.parametrize("family", ["albert", "bert"])
+def test_a_tokenizer_of_another_model_is_refused_whoever_opens_the_folder(family: str, tmp_path: Path) -> None:
+    folder = plain_folder(tmp_path / "plain", family, vocab_size=20_000)
+    with pytest.raises(ValueError, match=r"the tokenizer has 16,384 tokens, but the embedding has 20,000 rows"):
+        open_encoder(folder)
