@@ -23,10 +23,11 @@ from cse_core.data.corpora import sentences
 from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
+from cse_core.models.word_vectors import is_word_vectors
 from experiments.cli.command import run_command
 from experiments.cli.console import console, plain_columns
 from experiments.cli.options import Words, check_threads
-from experiments.cli.user_inputs import read_corpus, read_encoder
+from experiments.cli.user_inputs import read_corpus, read_encoder, say_pooling
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
@@ -51,7 +52,8 @@ class Options:
     """Columns of the files in --tasks by name or number: two sentences and a score. If not given: those with known
     names, or all three."""
     pooling: str | None = None
-    """cls, mean, top2_mean, first_last_mean, layer1_last_mean or mask. If not given: the encoder's own, or cls."""
+    """cls, mean, top2_mean, first_last_mean, layer1_last_mean or mask. If not given: the encoder's own, or where its
+    folder states none its family's, which a line names."""
     template: str = ""
     """Text with {} for the sentence and [MASK] after it, for the pooling mask."""
     corpus: str = ""
@@ -125,6 +127,8 @@ def main(options: Options) -> None:
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     encoder = read_encoder(options.encoder)
+    if not is_word_vectors(options.encoder):
+        console.print(say_pooling(options.encoder, options.pooling), highlight=False)
     job = Job(encoder, csv_record.MANUAL_RUNS, Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
     folder = options.mlruns / csv_record.MANUAL_RUNS
     device = "cuda" if torch.cuda.is_available() else "cpu"

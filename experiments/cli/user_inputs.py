@@ -11,8 +11,8 @@ from cse_core.lookup import look_up
 from cse_core.method import added_to
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
-from cse_core.models.pretrained import encoder_hash, resolve
-from cse_core.models.sentence_transformers_format import read_pooling
+from cse_core.models.pretrained import CONFIG, encoder_hash, resolve
+from cse_core.models.sentence_transformers_format import MODEL_TYPES, describe, read_json, read_pooling
 from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
 from cse_core.run import Corpus, Pretrained, Run
 from experiments.schema.recipes import BACKBONES, RUNS, first_lines
@@ -71,13 +71,27 @@ def encoder_size(name: str) -> tuple[int, int]:
     """Return an encoder's number of layers and its width."""
     from transformers import AutoConfig  # lazy: slow import
 
-    config = AutoConfig.from_pretrained(resolve(name))
+    config = AutoConfig.from_pretrained(resolve(name) / describe(resolve(name)).transformer)
     try:
         return config.num_hidden_layers, config.hidden_size
     except AttributeError as error:  # of a model with several parts, such as one of texts and images
         raise ValueError(
             f"backbone {name}: {error}; expected an encoder of texts, or settings named by --scale"
         ) from error
+
+
+def say_pooling(name: str, pooling: str | None) -> str:
+    """Return in words which pooling an encoder is scored by, and what chose it."""
+    if pooling:
+        return f"pooling: {pooling}, by --pooling"
+    about = describe(folder := resolve(name))
+    if about.obstacle:
+        return f"vectors: those of sentence-transformers, as {about.obstacle}"
+    if about.states_pooling:
+        return f"pooling: {about.pooling}, as its folder says"
+    kind = read_json(folder / CONFIG).get("model_type")
+    other = "; --pooling gives another" if kind in MODEL_TYPES else ""
+    return f"pooling: {about.pooling}, as its folder states none and its model type is {kind}{other}"
 
 
 def check_corpus(run: Run) -> None:

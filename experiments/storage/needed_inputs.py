@@ -90,7 +90,7 @@ def weight_bytes(encoder: Pretrained) -> int:
         verify_word_vectors(encoder)
         return 0
     folder = resolve(encoder.name, only_tokenizer=True)
-    for pattern in ("*.safetensors", "*.bin"):
+    for pattern in ("*.safetensors", "*.bin", "0_Transformer/*.safetensors", "0_Transformer/*.bin"):
         if here := sum(path.stat().st_size for path in folder.glob(pattern)):
             if encoder.sha256:
                 resolve_pinned(encoder)
