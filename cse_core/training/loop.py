@@ -61,10 +61,11 @@ def _starting_encoder(run: Run, store: Path, device: torch.device) -> Encoder:
     return encoder
 
 
-def _check_length(run: Run, encoder: Encoder) -> None:
-    if run.max_length > (most := positions_of(encoder.backbone)):
+def check_length(run: Run, most: int) -> None:
+    """Refuse examples that are longer than the backbone has positions for."""
+    if run.max_length > most:
         raise ValueError(
-            f"run {run.key}: max_length must be at most {most:,}, as {encoder.name} has that many positions, "
+            f"run {run.key}: max_length must be at most {most:,}, as {run.backbone.name} has that many positions, "
             f"got {run.max_length:,}"
         )
 
@@ -102,7 +103,7 @@ class Loop:
         for text in self._precision_warnings():  # before teachers are asked for vectors
             logger.warning("run %s: %s", run.key, text)
         self.encoder = _starting_encoder(run, store, device)
-        _check_length(run, self.encoder)
+        check_length(run, positions_of(self.encoder.backbone))
         # Before tokenising, as methods say here which encoders they can't train.
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         if compiled:
