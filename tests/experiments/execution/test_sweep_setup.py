@@ -70,7 +70,9 @@ def test_runs_that_the_disk_has_no_room_for_are_refused(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "mpnet"])
-def test_a_length_above_the_positions_is_refused_before_anything_is_trained_or_scored(name: str, tmp_path: Path) -> None:
+def test_a_length_above_the_positions_is_refused_before_anything_is_trained_or_scored(
+    name: str, tmp_path: Path
+) -> None:
     backbone = Pretrained(str(plain_folder(tmp_path / "plain", name)))
     for length in (48, 49):
         work = planned(tmp_path, synthetic_row("long", replace(SMALL, backbone=backbone, max_length=length)))
