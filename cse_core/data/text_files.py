@@ -86,7 +86,7 @@ class Table:
         return [column for name in names for column in self.header if normal(column) == name]
 
     def pick(self, columns: Sequence[str]) -> tuple[int, ...]:
-        """Return the places of columns, which are given by name or, from 1, by number; refuse one that is twice there."""
+        """Return the places of different columns, which are given by name or, from 1, by number."""
         places = tuple(self._place_of(column) for column in columns)
         if len(set(places)) < len(places):
             raise ValueError(f"{self.path}: expected different columns, got {', '.join(columns)}")
