@@ -3,6 +3,7 @@
 import logging
 import math
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -70,6 +71,12 @@ def check_length(run: Run, most: int) -> None:
         )
 
 
+def _share_of_copies(column: Column) -> float:
+    """Return the share of pairs of two examples that have the same ids."""
+    counts = np.array([*Counter(column[row].tobytes() for row in range(len(column))).values()])
+    return float((counts * (counts - 1)).sum() / max(1, len(column) * (len(column) - 1)))
+
+
 def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
     if run.template and encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
         raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")
@@ -77,6 +84,8 @@ def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
     if full := int((np.diff(column.offsets) >= run.max_length).sum()):
         filled = f"{full:,} of {len(table):,} training examples fill the limit of {run.max_length} tokens"
         logger.warning("run %s: %s (max_length): longer sentences are cut there", run.key, filled)
+    if run.leave_out_duplicates and (share := _share_of_copies(column)) > 0.5:
+        logger.warning("run %s: leave_out_duplicates leaves out %.0f %% of all negatives", run.key, 100 * share)
     if run.batch_size > len(table):
         raise ValueError(
             f"run {run.key}: batch_size must be at most the number of training examples, {len(table):,}, "
