@@ -93,6 +93,7 @@ HEADERS = {
     "in capitals": FRAME.rename(columns=str.upper),
     "of SICK": FRAME.set_axis(["sentence_A", "sentence_B", "relatedness_score"], axis=1),
     "of sentence-transformers": FRAME.set_axis(["Sentence 1", "Sentence 2", "Label"], axis=1),
+    "with hyphens": FRAME.set_axis(["sentence-1", "sentence-2", "similarity-score"], axis=1).assign(id="a"),
     "with an unknown score": FRAME.set_axis(["sent0", "sent1", "how similar"], axis=1),
     "with unknown sentences": FRAME.set_axis(["first", "second", "score"], axis=1),
 }
