@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 CHUNK = 4096  # sentences written at a time
+EMPTY = "no sentences in it; expected one a line, or rows of columns"
 REMEDY = "name one to three with --columns (from Python: columns=): a sentence, its positive, a hard negative"
 Texts = Sequence[str] | Sequence[tuple[str, ...]]  # of one column, or of several
 logger = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ def corpus_of_file(path: Path, lines: int | None = None, columns: Sequence[str] 
     texts, used, what = _read_file(path, columns, lines)
     logger.warning("%s", what)
     if not texts:
-        raise ValueError(f"{path}: no sentences in it; expected one a line, or rows of columns")
+        raise ValueError(f"{path}: {EMPTY}")
     if lines and lines > len(texts):
         raise ValueError(f"{path}: {len(texts):,} sentences, expected {lines:,}; ask for fewer, or get all of it")
     return Corpus(str(path), lines or len(texts), lines_hash(texts), used)
@@ -90,6 +91,8 @@ def _read_file(path: Path, columns: Sequence[str], lines: int | None = None) -> 
         left_out = {"blank line": len(raw) - len(texts)}
         return used, COLUMNS[:1], summary(path, "sentences, one a line", used, left_out, how)
     table = read_table(path, columns)
+    if not table.rows:
+        raise ValueError(f"{path}: {EMPTY}")
     names = tuple(columns) or _choose(table)
     places = table.pick(names)
     rows = [tuple(table.text(row, place) for place in places) for row in table.rows]

@@ -282,6 +282,8 @@ class TestFilesOfOnesOwn:
             ("a.txt", "T\0h\0e\0\n", r"line 1: expected UTF-8, got a NUL character \(is it UTF-16\?\)"),
             ("a.txt", "\n \n", "no sentences in it"),
             ("a.csv", "text\n", "no sentences in it"),
+            ("a.jsonl", "{}\n", "no sentences in it"),
+            ("a.tsv", "", "no sentences in it"),
             ("a.txt", "sent0,sent1,hard_neg\na,b,c\n", "its first line is 'sent0,sent1,hard_neg', expected names with"),
             ("a.txt", '\n{"text": "a"}\n{"text": "b"}\n', r"is an object of JSON, .*; rename it to \.jsonl"),
             ("a.csv", "question1,question2,is_duplicate\na,b,0\n", r"\(pairs with a is_duplicate are no positives\)"),
