@@ -270,6 +270,6 @@ def test_a_short_text_of_many_tokens_is_counted_as_cut() -> None:
     by_bytes = Tokenizer(BPE({byte: i for i, byte in enumerate(sorted(ByteLevel.alphabet()))}, []))
     by_bytes.pre_tokenizer = ByteLevel(add_prefix_space=False)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=by_bytes)
-    model = SimpleNamespace(tokenizer=tokenizer, max_seq_length=8, encode=len)
+    model: Any = SimpleNamespace(tokenizer=tokenizer, max_seq_length=8, encode=len)
     said = ("set: 1 of 2 texts are longer than 8 tokens and were cut",)
     assert cut_warning("set", ForeignEncoder(model), ["東京東", "é", "é"]) == said  # nine bytes
