@@ -16,11 +16,12 @@ from torch import Tensor
 from cse_core.data.arrow_cache import cache_folder
 from cse_core.data.atomic_write import atomic_path
 from cse_core.models.encoder import TOKENISE_CHUNK, Encoder
+from cse_core.models.foreign import ForeignEncoder
+from cse_core.models.loading import UNLIMITED
 from cse_core.models.word_vectors import WordVectors
 
 FORMAT = 4  # of the vectors on disk: bump with any change of the file, or of how texts become vectors
 SPECIAL_TOKENS = 4  # at most, around a sentence
-UNLIMITED = 1 << 30  # tokens
 Progress = Callable[[str, int, int], object]  # activity, number done, number in all
 
 
@@ -39,14 +40,14 @@ class SentenceEncoder(Protocol):
 
 
 def cut_warning(name: str, encoder: SentenceEncoder, sentences: Iterable[str]) -> tuple[str, ...]:
-    """Return a warning of how many of a set's distinct sentences an Encoder cuts at its own limit, if it does."""
-    if not isinstance(encoder, Encoder):
+    """Return a warning of how many of a set's distinct sentences an encoder cuts at its own limit, if it does."""
+    if not isinstance(encoder, Encoder | ForeignEncoder):
         return ()
-    distinct, around = set(sentences), len(encoder.template) + SPECIAL_TOKENS
+    distinct, around = set(sentences), len(getattr(encoder, "template", "")) + SPECIAL_TOKENS
     # Only texts that may be longer: a token has at least a character of ASCII, or a twelfth of another's bytes.
     most = ((text, len(text) if text.isascii() else 12 * len(text.encode())) for text in distinct)
     long = [text for text, tokens in most if tokens + around > encoder.max_length]
-    cut = sum(len(ids) > encoder.max_length for ids in encoder.tokenise(long, UNLIMITED))
+    cut = sum(not isinstance(ids, str) and len(ids) > encoder.max_length for ids in encoder.tokenise(long, UNLIMITED))
     counts = f"{cut:,} of {len(distinct):,} texts"
     return (f"{name}: {counts} are longer than {encoder.max_length} tokens and were cut",) if cut else ()
 

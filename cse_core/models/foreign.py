@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cse_core.models.encoder import Encoder
-from cse_core.models.loading import check_tokenizer, check_weights, read_config
+from cse_core.models.loading import UNLIMITED, check_tokenizer, check_weights, read_config
 from cse_core.models.pretrained import CONFIG, resolve
 from cse_core.models.sentence_transformers_format import MODEL_TYPES, Description, describe, read_json
 
@@ -31,14 +31,25 @@ class ForeignEncoder:
     def __init__(self, model: HasEncode, name: str = "") -> None:
         self.model, self.name = model, name or type(model).__name__
 
-    def tokenise(self, sentences: Sequence[str]) -> Sequence[str] | Sequence[list[int]]:
-        """Return ids by the tokenizer of a sentence-transformers model, by which texts are equal; else the texts."""
+    @property
+    def max_length(self) -> int:
+        """The number of tokens where a sentence-transformers model cuts a text."""
+        return getattr(self.model, "max_seq_length", None) or UNLIMITED
+
+    def tokenise(self, sentences: Sequence[str], limit: int | None = None) -> Sequence[str] | Sequence[list[int]]:
+        """Return ids by the tokenizer of a sentence-transformers model, by which texts are equal; else the texts.
+
+        Texts are cut to `limit` tokens, by default to `max_length`.
+        """
         from transformers import PreTrainedTokenizerBase  # lazy: slow import
 
-        tokenizer, limit = getattr(self.model, "tokenizer", None), getattr(self.model, "max_seq_length", None)
+        tokenizer, limit = getattr(self.model, "tokenizer", None), limit or self.max_length
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
             return sentences
-        return tokenizer(list(sentences), truncation=limit is not None, max_length=limit, verbose=False)["input_ids"]
+        if not sentences:
+            return []
+        cut = {"truncation": True, "max_length": limit} if limit < UNLIMITED else {}
+        return tokenizer(list(sentences), verbose=False, **cut)["input_ids"]
 
     def encode(
         self, sentences: Sequence[str], *, progress: Callable[[int], object] | None = None
