@@ -23,7 +23,7 @@ from cse_core.run import Run
 from cse_core.training.run_state import History
 from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Difference, Recorded, compare, keys_elsewhere
 from experiments.cli.command import INTERRUPTED
-from experiments.cli.console import Bar, console
+from experiments.cli.console import Bar, console, counted
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.plan import jobs_of
 from experiments.execution.sweep_setup import require_inputs, untrained_keys
@@ -152,11 +152,11 @@ def retrain(
     _print_draw(sample, execution.store)
     require_inputs(sample.jobs, untrained_keys(sample.jobs, execution.store), execution.data)
     audited: list[Audited] = []
+    _write(report, _summary(sample, audited, scale))  # now, to see whether it can be written
     try:
         for run in _train_all(sample, recorded, execution):
             audited.append(run)
-            if report:
-                atomic_write(report, json.dumps(_summary(sample, audited, scale), indent=1) + "\n")
+            _write(report, _summary(sample, audited, scale))
     except KeyboardInterrupt:
         seed = "" if sample.seed is None else f"--audit-seed {sample.seed} "
         resume = f"{seed}--store {execution.store}"
@@ -164,6 +164,11 @@ def retrain(
         return INTERRUPTED
     _print_conclusion(audited, execution.store)
     return 0 if all(run.agrees for run in audited) else 1
+
+
+def _write(report: Path | None, summary: Mapping[str, Any]) -> None:
+    if report:
+        atomic_write(report, json.dumps(summary, indent=1) + "\n")
 
 
 def prepare(store: Path | None) -> Path:
@@ -244,11 +249,14 @@ def _print_conclusion(audited: Sequence[Audited], store: Path) -> None:
     wrong = [run for run in audited if not run.agrees]
     elsewhere = ", ".join(f"{name} {value:g}" for name, value in ELSEWHERE.items())
     console.print(
-        f"{len(audited)} runs retrained; {cells} scores and {points} points of curves compared. "
+        f"{counted(len(audited), 'run')} retrained; {counted(cells, 'score')} and "
+        f"{counted(points, 'point')} of curves compared. "
         f"Tolerances: {EXACT:g} on the same kind of processor; on another {elsewhere}"
     )
     if wrong:
-        console.print(f"{len(wrong)} runs differ or failed; their folders are in {store}", style="red")
+        console.print(
+            f"{counted(len(wrong), 'run')} with differences or failed; the folders are in {store}", style="red"
+        )
     else:
         console.print("the record agrees")
 

@@ -25,6 +25,11 @@ PRINT_SECONDS = 30.0  # between lines where there is no terminal
 console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True, markup=False, emoji=False)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def plain_columns() -> tuple[ProgressColumn, ...]:
     """Return rich's columns of a progress bar, with the description as plain text."""
     return (TextColumn("{task.description}", markup=False), *Progress.get_default_columns()[1:])
@@ -95,12 +100,15 @@ class Bar:
         """Return the bars as a line of text."""
         share = sum(self.fractions.values()) / max(1, len(self.fractions))
         running = [task for task in self.progress.tasks if task.id in self.runs.values()]
-        left = [f"{task.description}: {task.fields['status']}{_time_left(task)}" for task in running]
-        return "; ".join([f"{self._counts()}, {100 * share:.0f} %", *left])
+        parts = [[task.fields["status"], _time_left(task)] for task in running]
+        shown = [
+            f"{task.description}: {', '.join(filter(None, both))}" for task, both in zip(running, parts, strict=True)
+        ]
+        return "; ".join([f"{self._counts()}, {100 * share:.0f} %", *shown])
 
 
 def _time_left(task: Task) -> str:
-    return f", {timedelta(seconds=int(task.time_remaining))} left" if task.time_remaining is not None else ""
+    return f"{timedelta(seconds=int(task.time_remaining))} left" if task.time_remaining is not None else ""
 
 
 def print_failures(failed: Mapping[str, str], ended: bool) -> None:

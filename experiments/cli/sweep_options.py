@@ -6,13 +6,34 @@ from pathlib import Path
 
 import tyro
 
-from experiments.cli.options import Numbers, Words, above_zero, at_least, check_device, flag, seeds_in_range, whole_gpus
+from cse_core.data.locate import data_folder
+from experiments.cli.options import (
+    Numbers,
+    Words,
+    above_zero,
+    at_least,
+    at_most,
+    check_device,
+    flag,
+    seeds_in_range,
+    whole_gpus,
+)
 from experiments.schema.study_parts import Parts
 from experiments.storage.record_folders import FRESH, MLRUNS, RESULTS_OF_OWN, TRIAL, folder_of, is_own_study
 from experiments.storage.retries import SHARE_SECONDS
 
 MOST_SEEDS = 10_000  # of each row
-ONE_OF = ("audit", "rerun", "search", "plan")  # what to do in place of running studies
+MOST_AT_ONCE = 100_000
+# What to do in place of running studies, and what is of no use to it: audits train one run after the other on this
+# machine, a plan is simulated on --gpus. Of two, the first is named.
+OF_SWEEPS = ("by_study", "workers", "gpus_per_run", "compiled", "address", "shared", "share_seconds")
+IGNORED_BY = {
+    "audit": ("rerun", "search", "plan", "list", "dry_run", *OF_SWEEPS),
+    "rerun": ("search", "plan", "list", "dry_run", *OF_SWEEPS),
+    "search": ("plan", "by_study"),
+    "plan": ("list", "dry_run", "by_study", "workers"),
+    "list": ("dry_run", "by_study", "workers"),
+}
 BELONGS_TO = {
     "audit_seed": "audit",
     "audit_report": "audit",
@@ -22,6 +43,7 @@ BELONGS_TO = {
     "price": "plan",
     "gpu_memory": "plan",
     "seconds_per_run": "plan",
+    "share_seconds": "shared",
 }
 
 
@@ -141,23 +163,23 @@ def _with_folders_in(options: Options, name: str) -> Options:
 
 def _check_together(options: Options) -> None:
     """Refuse options that would be ignored beside another, or without the one that they belong to."""
-    chosen = [name for name in ONE_OF if getattr(options, name)]
-    shown = [name for name in ("list", "dry_run") if getattr(options, name)]
-    ignored = chosen[1:] or (shown if {"audit", "rerun"} & {*chosen} else [])
-    if ignored:
-        raise ValueError(f"{flag(chosen[0])}: expected no {flag(ignored[0])} beside it")
-    for field in fields(options):
-        owner = BELONGS_TO.get(field.name)
-        if owner and getattr(options, field.name) != field.default and not getattr(options, owner):
-            raise ValueError(f"{flag(field.name)}: expected {flag(owner)} beside it")
+    given = [field.name for field in fields(options) if getattr(options, field.name) != field.default]
+    for does in [name for name in IGNORED_BY if name in given][:1]:
+        if ignored := [name for name in given if name in IGNORED_BY[does]]:
+            raise ValueError(f"{flag(does)}: expected no {flag(ignored[0])} beside it")
+    for name in given:
+        if name in BELONGS_TO and not getattr(options, BELONGS_TO[name]):
+            raise ValueError(f"{flag(name)}: expected {flag(BELONGS_TO[name])} beside it")
 
 
 def check(options: Options) -> None:
     """Refuse invalid values before anything is read or started."""
     at_least(0, workers=options.workers, price=options.price, share_seconds=options.share_seconds)
     at_least(1, audit=options.audit)
+    at_most(MOST_AT_ONCE, workers=options.workers)
     for gpus in options.gpus:
         at_least(1, gpus=gpus)
+        at_most(MOST_AT_ONCE, gpus=gpus)
     above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
     whole_gpus(gpus_per_run=options.gpus_per_run)
     at_least(1, trials=options.trials)
@@ -186,3 +208,5 @@ def check(options: Options) -> None:
         raise ValueError(f"--cluster {options.cluster}: expected --dry-run beside it, and studies")
     _check_together(options)
     check_device(options.device, options.address)
+    if options.data:
+        data_folder(options.data)

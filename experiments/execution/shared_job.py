@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cse_core.models.embedding_cache import Progress
-from cse_core.training.run_state import History
+from cse_core.run import Run
+from cse_core.training.run_state import History, finished_history
 from cse_core.training.train import OnStep
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, execute
 from experiments.results.run_result import read_result
@@ -36,11 +37,11 @@ def execute_shared(
 ) -> dict[str, Any]:
     """Execute a job; with shared storage, download its folders first and upload what is new."""
     if not execution.shared:
-        return execute(job, execution, on_step=on_step, progress=progress)
+        return _execute_here(job, execution, on_step, progress)
     shared, folder = Shared(execution.shared), execution.store / job.key
     retry(partial(shared.exchange_pins, execution.store))
-    for run in job.encoder.nested():
-        retry(partial(shared.fetch, run.key, execution.store))
+    if isinstance(job.encoder, Run):
+        _fetch_nested(job.encoder, shared, execution.store)
     last = retry(partial(shared.fetch, job.key, execution.store, rules=job.rules))
     last_upload = time.monotonic()
 
@@ -75,6 +76,23 @@ def execute_shared(
     return result
 
 
+def _execute_here(
+    job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None
+) -> dict[str, Any]:
+    result = execute(job, execution, on_step=on_step, progress=progress)
+    if not job.keeps_weights:
+        _drop_weights(execution.store / job.key)
+    return result
+
+
+def _fetch_nested(run: Run, shared: Shared, store: Path) -> None:
+    for nested, rule in run.nested_checkpoints():
+        retry(partial(shared.fetch, nested.key, store))
+        if not finished_history(nested, store, (rule,)):
+            url = redact_credentials(shared.url)
+            raise ValueError(f"run {nested.key}, which it needs, is damaged on {url}: the same command trains it again")
+
+
 def _stale_listing(key: str, url: str) -> OSError:
     return OSError(
         f"{redact_credentials(url)}: after {TRIES} tries its listing still does not show the uploads of run {key} that "
@@ -89,7 +107,7 @@ def _content(folder: Path) -> dict[str, Any]:
 
 
 def _drop_weights(folder: Path) -> None:
-    """Delete local weights of an uploaded run to save disk space; they are downloaded again when needed."""
+    """Delete the weights of a run to save disk space: an uploaded one, or one whose scores are all that is wanted."""
     (folder / "shared").unlink(missing_ok=True)
     for checkpoint in folder.glob("*/model.safetensors"):
         shutil.rmtree(checkpoint.parent)

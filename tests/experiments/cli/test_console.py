@@ -10,7 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from experiments.cli import console as module
-from experiments.cli.console import Bar
+from experiments.cli.console import Bar, counted
 
 OF_RICH = ("get_default_columns", "from_markup", "rich.console", "from rich import")
 NAMES = {"a": "SimCSE s42", "b": "ListNet s1", "c": "ListNet s2"}
@@ -20,6 +20,10 @@ def screen(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> io.StringIO:
     shown = io.StringIO()
     monkeypatch.setattr(module, "console", Console(file=shown, force_terminal=terminal, width=160, soft_wrap=True))
     return shown
+
+
+def test_one_thing_is_no_plural() -> None:
+    assert [counted(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
 
 
 def test_each_run_in_progress_has_a_bar_with_its_name_and_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +58,15 @@ def test_without_a_terminal_a_line_is_printed_now_and_then(monkeypatch: pytest.M
     assert lines[0].startswith("0 done, 3 pending, 10 %; SimCSE s42: step 29 of 100")
     assert "left" in lines[1]
     assert not any("step" in line for line in shown.getvalue().splitlines()[-1:])
+
+
+def test_a_run_without_a_status_is_shown_by_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_time_left", lambda task: "0:00:01 left")
+    bar = Bar(NAMES)
+    bar.move("a", 0.9)
+    assert bar.line() == "0 done, 3 pending, 30 %; SimCSE s42: 0:00:01 left"
+    bar.move("a", 0.9, "step 9 of 10")
+    assert bar.line().endswith("SimCSE s42: step 9 of 10, 0:00:01 left")
 
 
 def test_a_failed_run_is_neither_done_nor_a_part_of_what_is_done() -> None:

@@ -38,6 +38,8 @@ PARTS = "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh"
         ("--share-seconds inf", "--share-seconds: expected a number of at least 0, got inf"),
         ("--plan --gpus 0", "--gpus: expected a number of at least 1, got 0"),
         ("--plan --gpus 2 --gpus-per-run 3", "--gpus-per-run 3: expected no more GPUs than --plan has, --gpus 2"),
+        ("--plan --gpus 100001", "--gpus: expected a number of at most 100000, got 100001"),
+        ("--workers 100001", "--workers: expected a number of at most 100000, got 100001"),
         ("--plan --price -1", "--price: expected a number of at least 0, got -1"),
         ("--plan --gpu-memory 0", "--gpu-memory: expected a number above 0, got 0"),
         ("--plan --seconds-per-run 0", "--seconds-per-run: expected a number above 0, got 0"),
@@ -78,12 +80,22 @@ PARTS = "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh"
         ("--rerun c4bb688a65d9 --list", "--rerun: expected no --list beside it"),
         ("--audit 1 --search", "--audit: expected no --search beside it"),
         ("--search --plan", "--search: expected no --plan beside it"),
+        ("--audit 1 --workers 2", "--audit: expected no --workers beside it"),
+        ("--rerun c4bb688a65d9 --shared file:///x", "--rerun: expected no --shared beside it"),
+        ("--search --by-study", "--search: expected no --by-study beside it"),
+        ("--plan --list", "--plan: expected no --list beside it"),
+        ("--list --by-study", "--list: expected no --by-study beside it"),
+        ("--share-seconds 3", "--share-seconds: expected --shared beside it"),
+        (
+            "--data /no/such --dry-run",
+            "data folder /no/such: no such folder; correct --data or CSE_DATA, or leave both unset",
+        ),
         ("--search --workers -2", "--workers: expected a number of at least 0, got -2"),
     ],
 )
 def test_sweep_refuses_values_before_it_starts_anything(tmp_path: Path, options: str, message: str) -> None:
     given = tyro.cli(sweep.Options, args=["quickstart", *options.split(), "--mlruns", str(tmp_path / "mlruns")])
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises((ValueError, FileNotFoundError)) as caught:
         sweep.main(given)
     assert str(caught.value) == message
     assert list(tmp_path.iterdir()) == []
@@ -107,6 +119,12 @@ def test_an_option_that_takes_values_refuses_none(kind: type, name: str, capsys:
     assert stop.value.code == 2
     captured = capsys.readouterr()
     assert "expected at least one value, got none" in captured.out + captured.err
+
+
+def test_an_empty_word_is_no_value(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tyro.cli(sweep.Options, args=["--rows", "SimCSE", ""])  # it is part of every label
+    assert "expected values that are not empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [[], ["True"], ["False"]])
