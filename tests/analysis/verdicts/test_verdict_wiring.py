@@ -263,7 +263,7 @@ def test_thresholds_are_as_declared() -> None:
     from experiments.execution import plan
     from experiments.results import row_scores
     from experiments.schema import hypotheses, scales
-    from experiments.search import spaces
+    from experiments.searches import spaces
     from experiments.studies import compcse_tables
 
     assert (significance.LEVEL, significance.ALPHA, significance.POWER) == (0.95, 0.05, 0.8)
