@@ -13,7 +13,6 @@ import torch
 import tyro
 
 from cse_core.data.locate import data_folder
-from experiments.audits.audit import audit
 from experiments.cli.command import run_command
 from experiments.cli.options import at_least, check_device, seeds_in_range
 from experiments.cli.sweep_options import SharedOptions
@@ -47,6 +46,8 @@ def main(options: Options) -> int:
     check_device(options.device)
     if bool(options.keys) == bool(options.count) or (options.keys and options.seed is not None):
         raise ValueError("expected keys of recorded runs, or --count N (and --seed) to draw some, and not both")
+    from experiments.audits.audit import audit  # lazy: slow import
+
     return audit(
         choose_studies(list(options.study) or names_at(options.scale), options.scale),
         keys=options.keys,

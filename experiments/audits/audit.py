@@ -17,7 +17,7 @@ from typing import Any
 
 from cse_core.data.atomic_write import atomic_write
 from cse_core.training.run_state import History
-from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Difference, Recorded, compare
+from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Recorded, compare
 from experiments.audits.sample import Draw, draw, named
 from experiments.cli.command import INTERRUPTED
 from experiments.cli.console import Bar, console
@@ -42,14 +42,9 @@ class Audited:
     failure: str = ""
 
     @property
-    def differences(self) -> tuple[Difference, ...]:
-        """The recorded values that were not reproduced."""
-        return self.agreement.differences if self.agreement else ()
-
-    @property
     def agrees(self) -> bool:
         """Whether the run could be compared and agrees."""
-        return not self.failure and not self.differences
+        return self.agreement is not None and not self.agreement.differences
 
 
 def audit(
@@ -160,10 +155,10 @@ def _print_run(run: Audited) -> None:
         f"{head}: recorded on {agreement.recorded_on}, retrained on {agreement.trained_on}; "
         f"{agreement.cells} scores, largest difference {agreement.largest_cell:.2g}; "
         f"{agreement.points} points of curves, {agreement.largest_point:.2g}: "
-        + (f"{len(run.differences)} differ" if run.differences else "agrees"),
-        style="red" if run.differences else None,
+        + ("agrees" if run.agrees else f"{len(agreement.differences)} differ"),
+        style=None if run.agrees else "red",
     )
-    for each in run.differences:
+    for each in agreement.differences:
         cell = ", ".join(filter(None, (each.select, each.scorer, each.task, each.metric)))
         apart = "" if each.amount is None else f", difference {each.amount:.2g}"
         console.print(f"  {head}, {cell}: recorded {each.recorded}, retrained {each.retrained}{apart}", style="red")

@@ -81,18 +81,24 @@ def _recorded_part(job: Job, cells: set[tuple[str, str, str]], only: str) -> Job
 
 def named(keys: Sequence[str], studies: Sequence[Study], recorded: Recorded, mlruns: Path, device: str) -> Draw:
     """Return the recorded runs of these keys; refuse keys that are not recorded or can't be trained again here."""
-    scale = studies[0].scale
-    keys = tuple(dict.fromkeys(keys))
+    scale, keys = studies[0].scale, tuple(dict.fromkeys(keys))
+    runs = csv_record.read_runs(scale.name, mlruns)
+    scales = dict(zip(runs["key"], runs["scale"], strict=True))
     for key in keys:
-        _require_recorded(key, recorded, scale.name, mlruns)
-    declared = declared_jobs(keys, studies, recorded)
-    elsewhere = keys_elsewhere(recorded, device)
-    for key in keys:
-        if needs_any(declared[key], elsewhere):
+        if key not in scales:
+            hint = str(unknown("run", key, scales)).partition("; known")[0]
+            lists = f"{mlruns / 'runs.csv'} lists the recorded runs, and each table's CSV those of its rows"
+            raise ValueError(f"{hint}; {lists}")
+        if scales[key] != scale.name:
             raise ValueError(
-                f"run {key}: it, or a run that it needs, was recorded on another kind of device than {device}, whose "
-                "random numbers are others, so that no score would agree; expected --device of the other kind"
+                f"run {key} is recorded at scale {scales[key]}, not {scale.name}: add --scale {scales[key]}"
             )
+    declared, elsewhere = declared_jobs(keys, studies, recorded), keys_elsewhere(recorded, device)
+    if lost := [key for key in keys if needs_any(declared[key], elsewhere)]:
+        raise ValueError(
+            f"run {lost[0]}: it, or a run that it needs, was recorded on another kind of device than {device}, whose "
+            "random numbers are others, so that no score would agree; expected --device of the other kind"
+        )
     return Draw(None, keys, jobs_for(keys, declared, recorded, scale.dev), len(recorded.runs), undeclared=0)
 
 
@@ -122,18 +128,3 @@ def _with_seed(studies: Sequence[Study], seed: int) -> list[Study]:
         except ValueError:  # a seed that is kept for other studies
             continue
     return possible
-
-
-def _require_recorded(key: str, recorded: Recorded, scale: str, mlruns: Path) -> None:
-    if key in set(recorded.runs["key"]):
-        return
-    runs = csv_record.read_runs(scale, mlruns)
-    elsewhere = dict(zip(runs["key"], runs["scale"], strict=True))
-    if key in elsewhere:
-        raise ValueError(f"run {key} is recorded at scale {elsewhere[key]}, not {scale}: add --scale {elsewhere[key]}")
-    raise _unknown_key(key, recorded.runs["key"], mlruns)
-
-
-def _unknown_key(key: str, keys: Sequence[str], mlruns: Path) -> ValueError:
-    hint = str(unknown("run", key, keys)).partition("; known")[0]
-    return ValueError(f"{hint}; {mlruns / 'runs.csv'} lists the recorded runs, and each table's CSV those of its rows")

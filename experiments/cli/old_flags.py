@@ -8,6 +8,7 @@ from itertools import pairwise
 
 SEARCH = ("--search", "--trials", "--minutes")
 AUDIT = ("--audit", "--rerun", "--audit-seed", "--audit-report")
+SHOWN = ("--plan", "--list", "--dry-run", "--by-study")
 ESTIMATE = ("--plan", "--gpus", "--price", "--gpu-memory", "--seconds-per-run")
 
 
@@ -27,7 +28,7 @@ def new_command(old: str, words: Sequence[str]) -> list[str]:
     if old in SEARCH:
         listed = ["--list" if word == "--dry-run" else word for word in words]  # both listed the searches
         return ["experiments/search.py", *(word for word in listed if word != "--search")]
-    return ["experiments/estimate.py", *(word for word in words if word not in ("--plan", "--list", "--dry-run"))]
+    return ["experiments/estimate.py", *(word for word in words if word not in SHOWN)]  # it shows both orders
 
 
 def _audit_words(words: Sequence[str]) -> list[str]:
@@ -39,7 +40,10 @@ def _audit_words(words: Sequence[str]) -> list[str]:
     given, rest = parser.parse_known_args(words)
     count = {"count": given.audit, "seed": given.audit_seed, "report": given.audit_report}
     # All options that are left take one value each, so any other word is a study.
-    named = [word.startswith("-") or before.startswith("--") for before, word in pairwise(["", *rest])]
+    named = [
+        word.startswith("-") or (before.startswith("--") and "=" not in before)
+        for before, word in pairwise(["", *rest])
+    ]
     others = [
         part for word, option in zip(rest, named, strict=True) for part in ([word] if option else ["--study", word])
     ]

@@ -331,6 +331,6 @@ def test_without_names_an_audit_draws_from_the_plan_too(tmp_path: Path, monkeypa
         chosen.extend(studies)
         return 0
 
-    monkeypatch.setattr("experiments.audit.audit", record_studies)
+    monkeypatch.setattr("experiments.audits.audit.audit", record_studies)
     assert main(Options(count=1, mlruns=tmp_path, data=tmp_path)) == 0
     assert {"rankcse-table1", "plan-losses", "ladder", "pilots-transfer"} <= {study.name for study in chosen}

@@ -26,7 +26,10 @@ OPTIONS = {"audit.py": audit.Options, "estimate.py": estimate.EstimateOptions, "
             "--data d --rerun c4bb688a65d9 0123456789ab --store s",
             "audit.py c4bb688a65d9 0123456789ab --data d --store s",
         ),
-        ("all --scale paper --plan --gpus 1 8 64 --price 2", "estimate.py all --scale paper --gpus 1 8 64 --price 2"),
+        (
+            "all --scale paper --plan --by-study --gpus 1 8 64 --price 2",
+            "estimate.py all --scale paper --gpus 1 8 64 --price 2",
+        ),
         ("all --gpu-memory 40", "estimate.py all --gpu-memory 40"),
     ],
 )
