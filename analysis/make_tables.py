@@ -116,6 +116,16 @@ def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
     return list({(study.scale.name, study.name): study for study in studies}.values())
 
 
+def studies_to_make(names: Sequence[str], scale: str, record: Record) -> list[Study]:
+    """Return the chosen studies at the scale; without one, at small and where something of them is recorded."""
+    studies = studies_for(names, _scales(scale, record))
+    return studies if names and scale else studies_with_scores(studies, record.results) or studies
+
+
+def _scales(scale: str, record: Record) -> list[str]:
+    return [scale] if scale else recorded_scales(record.results("small"))
+
+
 def study_files(studies: Sequence[Study], record: Record, *, tables: Path) -> dict[Path, str]:
     """Return the contents of all files of the studies, by path."""
     return {
@@ -180,18 +190,14 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
 def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, folders: Folders) -> list[str]:
     """Write the tables and report blocks, or with `check` only compare; return a line for each difference.
 
-    Without a scale, make small and every other scale in results.csv; without names, make all studies, at other scales
-    than small those of which something is recorded. Stale files are reported, and removed, only if all studies are
-    made. The report has no quickstart.
+    Without names, make all studies. Stale files are reported, and removed, only if all studies are made. The report
+    has no quickstart.
     """
     record = Record(folders.mlruns)
-    scales = [scale] if scale else recorded_scales(record.results("small"))
-    studies = studies_for(names, scales)
-    chosen = studies if names else studies_with_scores(studies, record.results)
-    texts = study_files(chosen, record, tables=folders.tables)
+    texts = study_files(studies_to_make(names, scale, record), record, tables=folders.tables)
     stale = []
     if not names:
-        texts |= _undeclared_pages(scales, record, folders.tables)
+        texts |= _undeclared_pages(_scales(scale, record), record, folders.tables)
         searched = [folders.tables / scale] if scale else committed_folders(folders.tables)
         stale = stale_files(searched, texts)
     for page in folders.pages if list(names) != ["quickstart"] else ():
@@ -242,7 +248,7 @@ def main(
 
     Args:
         studies: studies, papers or `quickstart`; without names, all but quickstart.
-        scale: scale of the studies; if not given, small and every recorded scale.
+        scale: scale of the studies; if not given, small and every other at which something of them is recorded.
         check: write nothing; list files that differ from the record or from SHA256SUMS, and exit with 1 if any do.
         mlruns: folder of the record.
     """
@@ -256,8 +262,7 @@ def main(
         return 1 if lines else 0
     lines = make(studies, scale=scale, folders=folders)
     if studies:
-        scales = [scale] if scale else recorded_scales(csv_record.read_results("small", mlruns))
-        print_tables(studies_for(studies, scales), mlruns)
+        print_tables(studies_to_make(studies, scale, Record(mlruns)), mlruns)
     print(f"{len(lines)} files changed under {folders.tables}")
     return 0
 

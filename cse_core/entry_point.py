@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 COMMANDS = {
     "sweep": ("experiments.sweep", "run studies, or list them"),
     "run": ("experiments.run", "train and score one method, with any setting changed"),
+    "compare": ("experiments.compare", "compare methods, each equally well tuned"),
     "evaluate": ("experiments.evaluate", "score an encoder"),
     "export": ("experiments.export", "save a checkpoint for a hub, with a model card"),
     "search": ("experiments.search", "search hyperparameters by dev scores"),

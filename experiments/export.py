@@ -41,7 +41,8 @@ def main(options: Options) -> None:
         )
     settings, scores = card_settings(result, manifest), card_scores(result, manifest.rule)
     save_with_card(Encoder.from_pretrained(options.checkpoint), options.folder, settings, scores)
-    console.print(f"{options.folder}: {result['name']}, {manifest.rule}, with the scores of {len(scores)} tasks")
+    tasks = f"{len(scores)} task{'' if len(scores) == 1 else 's'}"
+    console.print(f"{options.folder}: {result['name']}, {manifest.rule}, with the scores of {tasks}")
     console.print(f"push it: hf upload OWNER/{options.folder.resolve().name} {options.folder}")
 
 

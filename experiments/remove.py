@@ -35,6 +35,8 @@ class Options:
     """Keys of the runs."""
     yes: bool = False
     """Do not ask. Without it, a terminal to ask at is needed."""
+    own: bool = False
+    """Only what run.py and evaluate.py made, in the folder own of --mlruns. The record stays as it is."""
     mlruns: Path = csv_record.MLRUNS
     """Folder of the record, MLflow's database and the run folders."""
     store: Path | None = Path(os.environ["CSE_STORE"]) if os.environ.get("CSE_STORE") else None
@@ -45,9 +47,10 @@ def main(options: Options) -> int:
     """List, ask and remove; return 0, or 1 if it was declined or MLflow could not be reached."""
     if not options.keys:
         raise ValueError("no key of a run; expected one or more, as in runs.csv")
-    store, tracker = options.store or options.mlruns / "store", Tracker(options.mlruns)
+    by_hand = options.mlruns / csv_record.MANUAL_RUNS if options.own else None
+    store, tracker = by_hand or options.store or options.mlruns / "store", Tracker(options.mlruns)
     check_database(options.mlruns)
-    traces = traces_of(options.keys, options.mlruns, store, tracker)
+    traces = traces_of(options.keys, options.mlruns, store, tracker, own=options.own)
     if traces.empty and not traces.unreachable:
         raise _nothing_of(options)
     print_traces(options, traces)
@@ -64,6 +67,9 @@ def main(options: Options) -> int:
 
 
 def _nothing_of(options: Options) -> ValueError:
+    if options.own:
+        folder = options.mlruns / csv_record.MANUAL_RUNS
+        return ValueError(f"nothing to remove in {folder}: expected keys of runs made by run.py, got {options.keys}")
     recorded = [key for folder in record_folders(options.mlruns) for key in csv_record.RUNS_TABLE.read(folder)["key"]]
     hint = str(unknown("run", options.keys[0], recorded)).partition("; known")[0]
     return ValueError(f"nothing to remove in {options.mlruns}: {hint}")
@@ -80,7 +86,7 @@ def print_traces(options: Options, traces: Traces) -> None:
         console.print(f"{count} of arrays in {folder / 'figure_data'}", highlight=False)
     for run_id in traces.tracked:
         console.print(f"run {run_id} in MLflow", highlight=False)
-    for line in users_of(options.keys):
+    for line in () if options.own else users_of(options.keys):
         console.print(line, highlight=False)
 
 

@@ -33,6 +33,7 @@ ONLY_IN = {
 ROOMS = """
 cse_core.functional cse_core.metrics cse_core.text cse_core.lookup cse_core.seeding cse_core.method cse_core.source
 cse_core.run
+cse_core.space
 cse_core.data
 cse_core.models
 cse_core.evaluation cse_core.methods cse_core.training
@@ -46,16 +47,17 @@ experiments.studies
 experiments.results
 experiments.tracking
 experiments.execution
-experiments.audits experiments.searches experiments.rehearsal
+experiments.audits experiments.comparison experiments.searches experiments.rehearsal
 experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export experiments.remove
 experiments.import_record experiments.rehearse experiments.search experiments.audit experiments.estimate
 analysis.stats
 analysis.benchmark_ratios analysis.cells
 analysis.verdicts
 analysis.report
-analysis.record
+analysis.comparison analysis.record
 analysis.plots
 analysis.make_tables analysis.make_figures analysis.make_site analysis.pair_bootstrap
+experiments.compare
 """
 UNSAFE = {  # calls that may run code out of what they read, unless they have this argument
     "torch.load": "weights_only=True",

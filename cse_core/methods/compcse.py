@@ -35,6 +35,7 @@ from cse_core.functional.contrastive import info_nce
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, check_surrounded, no_targets, tanh_head
 from cse_core.seeding import seed_for
+from cse_core.space import OfWidth, Space
 from cse_core.text.clauses import adjacent, clauses, overlapping, subsuming
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class CompCSE:
 
     name: ClassVar[str] = "compcse"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"dims": OfWidth((1 / 4, 1 / 3, 1 / 2, 1.0)), "compose": ("average", "sum")}
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {
         "split_on": ("wordpieces", "words", "truncated", *RANDOM_SPLITS),

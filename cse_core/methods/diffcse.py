@@ -35,6 +35,7 @@ from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targe
 from cse_core.methods.mlm import Masking, language_model
 from cse_core.models.pretrained import resolve_pinned
 from cse_core.run import Pretrained
+from cse_core.space import LogUniform, Space
 
 
 class Generator(nn.Module):
@@ -141,6 +142,7 @@ class DiffCSE:
 
     name: ClassVar[str] = "diffcse"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"detection_weight": LogUniform(0.0005, 0.05), "mask_share": (0.15, 0.3, 0.45)}
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {"head": ("batch_norm", "tanh")}
 

@@ -23,6 +23,7 @@ from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.loading import read_config
 from cse_core.models.pretrained import resolve
+from cse_core.space import LogUniform, Space
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -117,6 +118,7 @@ class MLM:
 
     name: ClassVar[str] = "mlm"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"mlm_weight": LogUniform(0.01, 1.0)}
 
     inner: Method = SIMCSE
     mlm_weight: float = 0.1

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, tanh_head
+from cse_core.space import Space
 from cse_core.text.prompts import check_template, prompt_ids, sides
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class PromptBERT:
 
     name: ClassVar[str] = "promptbert"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"denoise": (True, False)}
     leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05

@@ -42,6 +42,7 @@ from cse_core.method import (
     with_fields,
 )
 from cse_core.run import Pretrained, Run
+from cse_core.space import Space
 
 
 def consistency(similarity: Float[Tensor, "n n"], temperature: float) -> Float[Tensor, ""]:
@@ -159,6 +160,13 @@ class RankCSE:
 
     name: ClassVar[str] = "rankcse"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {
+        "rank": ("list_net", "list_mle"),
+        "student_temperature": (0.0125, 0.025, 0.05),
+        "teacher_temperature": (0.0125, 0.025, 0.05),
+        "distillation_weight": (0.1, 1.0),
+        "list_reduction": ("sum", "mean"),
+    }
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {
         "rank": ("list_net", "list_mle", "mse"),

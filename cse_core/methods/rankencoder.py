@@ -35,6 +35,7 @@ from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets
 from cse_core.methods import promptbert, simcse, sncse
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Pretrained, Run
+from cse_core.space import SCORING_WEIGHT, LogUniform, Space
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -71,6 +72,11 @@ class RankEncoder:
 
     name: ClassVar[str] = "rankencoder"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {
+        "rank_weight": LogUniform(0.05, 25.0),
+        "lower": (0.0, 0.5),
+        SCORING_WEIGHT: (0.0, 0.1, 0.2),
+    }
     choices: ClassVar[Choices] = {
         "combination": ("maximum", "sum"),
         "similarity": PROFILES,

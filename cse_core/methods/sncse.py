@@ -23,6 +23,7 @@ from cse_core.functional.contrastive import info_nce
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets
 from cse_core.methods.promptbert import prompt_head
+from cse_core.space import LogUniform, Space
 from cse_core.text.negation import negations
 from cse_core.text.prompts import check_template, closed_prompt_ids
 
@@ -53,6 +54,7 @@ class SNCSE:
 
     name: ClassVar[str] = "sncse"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"margin_weight": LogUniform(1e-4, 1e-2), "nearest": (0.05, 0.1, 0.2)}
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {"negation": ("words", "spacy")}
 

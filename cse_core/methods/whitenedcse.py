@@ -46,6 +46,7 @@ from cse_core.functional.whitening import (
 )
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
+from cse_core.space import OfWidth, Space
 
 BY_GROUP = ("shuffled_group", "group")
 
@@ -102,6 +103,7 @@ class WhitenedCSE:
 
     name: ClassVar[str] = "whitenedcse"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"groups": OfWidth((1 / 8, 1 / 4, 1 / 2)), "positives": (2, 3, 4), "views": ("dropout",)}
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {
         "whitening": (*BY_GROUP, *ALL_CHANNEL_KINDS, "channel", "rotation", "none"),

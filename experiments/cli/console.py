@@ -95,12 +95,15 @@ class Bar:
         """Return the bars as a line of text."""
         share = sum(self.fractions.values()) / max(1, len(self.fractions))
         running = [task for task in self.progress.tasks if task.id in self.runs.values()]
-        left = [f"{task.description}: {task.fields['status']}{_time_left(task)}" for task in running]
-        return "; ".join([f"{self._counts()}, {100 * share:.0f} %", *left])
+        parts = [[task.fields["status"], _time_left(task)] for task in running]
+        shown = [
+            f"{task.description}: {', '.join(filter(None, both))}" for task, both in zip(running, parts, strict=True)
+        ]
+        return "; ".join([f"{self._counts()}, {100 * share:.0f} %", *shown])
 
 
 def _time_left(task: Task) -> str:
-    return f", {timedelta(seconds=int(task.time_remaining))} left" if task.time_remaining is not None else ""
+    return f"{timedelta(seconds=int(task.time_remaining))} left" if task.time_remaining is not None else ""
 
 
 def print_failures(failed: Mapping[str, str], ended: bool) -> None:

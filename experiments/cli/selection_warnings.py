@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from cse_core.data.own_pairs import is_own
 from cse_core.data.senteval import pairs
 from cse_core.evaluation.sts_subsets import unordered_pairs
 from cse_core.evaluation.suite import find_task
@@ -23,13 +24,19 @@ def selection_warnings(run: Run, rule: str, tasks: Sequence[str], data: Path | N
     if (scores := max(1, steps // run.eval_steps)) < FEWEST:
         every = max(1, steps // 10)
         more = f"; --eval-steps {every} gives {steps // every}" if steps >= FEWEST else ""
-        yield f"{rule} selects among {scores} dev score{'s' if scores > 1 else ''} of about {steps} steps{more}"
+        among, length = _count(scores, "dev score"), _count(steps, "step")
+        yield f"{rule} selects among {among} of about {length}{more}"
     seen = {pair for name in sets for pair in unordered_pairs(pairs(name, data))}
     shared = {name: [pair in seen for pair in _scored_pairs(name, data)] for name in tasks}
-    named = [f"{name} ({sum(found):,} of {len(found):,} pairs)" for name, found in shared.items() if any(found)]
+    shared = {name: found for name, found in shared.items() if any(found)}
+    named = [f"{name} ({sum(found):,} of {len(found):,} pairs)" for name, found in shared.items()]
     if named:
-        apart = "; sts_disjoint leaves them out" if "stsb_dev" in sets else ""
+        apart = "; sts_disjoint leaves them out" if "stsb_dev" in sets and not all(map(is_own, shared)) else ""
         yield f"{rule} selects the checkpoint by pairs that are scored too, in {', '.join(named)}{apart}"
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"
 
 
 def _scored_pairs(task: str, data: Path | None) -> list[frozenset[str]]:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from filelock import FileLock
 
+from cse_core.data import own_pairs
 from cse_core.data.atomic_write import atomic_write, full_disk_named
 from cse_core.evaluation import suite
 from cse_core.models.embedding_cache import CachedEncoder, Progress
@@ -59,6 +60,7 @@ class Job:
     scorings: tuple[Scoring, ...] = ()
     studies: tuple[str, ...] = ()
     file: str = ""  # of a study of one's own
+    keeps_weights: bool = True  # else its checkpoints are deleted when it is scored
 
     @property
     def key(self) -> str:
@@ -86,6 +88,7 @@ class ExecutionSettings:
 
     With `cache`, embeddings are saved on disk and reused by later processes; `compiled` as in train. `shared` is the
     URL of storage that all machines reach (shared_job.py); a run uploads its state there every `share_seconds`.
+    `pair_files` are evaluation sets of one's own with their columns (own_pairs.add), which each process has to read.
     """
 
     store: Path
@@ -97,6 +100,7 @@ class ExecutionSettings:
     compiled: bool = False
     shared: str = ""
     share_seconds: float = SHARE_SECONDS
+    pair_files: tuple[tuple[Path, tuple[str, ...]], ...] = ()
 
 
 def execute(
@@ -126,6 +130,8 @@ def _execute(
     job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None, again: bool
 ) -> dict[str, Any]:
     torch.set_num_threads(execution.threads)
+    for path, columns in execution.pair_files:
+        own_pairs.add(path, columns)
     folder = execution.store / job.key
     done = read_stored(folder)
     history = _train(job, execution, on_step, progress)

@@ -103,7 +103,9 @@ def _union(a: Job, b: Job) -> Job:
             scorings[scorings.index(same[0])] = merged
         else:
             scorings.append(new)
-    return replace(a, scorings=tuple(scorings), studies=tuple(dict.fromkeys(a.studies + b.studies)))
+    keeps = a.keeps_weights or b.keeps_weights
+    studies = tuple(dict.fromkeys(a.studies + b.studies))
+    return replace(a, scorings=tuple(scorings), studies=studies, keeps_weights=keeps)
 
 
 def scored_cells(results: pd.DataFrame) -> Done:

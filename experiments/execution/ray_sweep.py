@@ -42,7 +42,12 @@ class RayConfig:
     modules: tuple[str, ...] = ()
 
     def start(self) -> str:
-        """Join a cluster, or start Ray on this machine only; return the device of its trials."""
+        """Join a cluster, or start Ray on this machine only, once; return the device of its trials."""
+        if not ray.is_initialized():
+            self._start()
+        return self.device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
+
+    def _start(self) -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self.modules:  # Ray copies them to every machine
             quiet["runtime_env"] = {"py_modules": list(self.modules)}
@@ -57,8 +62,13 @@ class RayConfig:
             # Ray listens on all network interfaces unless clusters are disabled; then only on the loopback one.
             ray_constants.ENABLE_RAY_CLUSTER = False
             # The object store holds small dictionaries only.
-            ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=128 * 2**20, **quiet)
-        return self.device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
+            here: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 128 * 2**20} | quiet
+            try:
+                ray.init(address="local", num_cpus=cores, **here)
+            except Exception as error:  # Ray has no class of its own for it
+                raise OSError(
+                    f"Ray did not start; the same command tries again, on a less busy machine: {error}"
+                ) from error
 
     def places(self, device: str) -> int:
         """Return how many runs Ray should have at a time; on a cluster more than it has room for, so that it grows."""

@@ -36,7 +36,7 @@ def execute_shared(
 ) -> dict[str, Any]:
     """Execute a job; with shared storage, download its folders first and upload what is new."""
     if not execution.shared:
-        return execute(job, execution, on_step=on_step, progress=progress)
+        return _execute_here(job, execution, on_step, progress)
     shared, folder = Shared(execution.shared), execution.store / job.key
     retry(partial(shared.exchange_pins, execution.store))
     for run in job.encoder.nested():
@@ -75,6 +75,15 @@ def execute_shared(
     return result
 
 
+def _execute_here(
+    job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None
+) -> dict[str, Any]:
+    result = execute(job, execution, on_step=on_step, progress=progress)
+    if not job.keeps_weights:
+        _drop_weights(execution.store / job.key)
+    return result
+
+
 def _stale_listing(key: str, url: str) -> OSError:
     return OSError(
         f"{redact_credentials(url)}: after {TRIES} tries its listing still does not show the uploads of run {key} that "
@@ -89,7 +98,7 @@ def _content(folder: Path) -> dict[str, Any]:
 
 
 def _drop_weights(folder: Path) -> None:
-    """Delete local weights of an uploaded run to save disk space; they are downloaded again when needed."""
+    """Delete the weights of a run to save disk space: an uploaded one, or one whose scores are all that is wanted."""
     (folder / "shared").unlink(missing_ok=True)
     for checkpoint in folder.glob("*/model.safetensors"):
         shutil.rmtree(checkpoint.parent)

@@ -34,10 +34,14 @@ def print_outcome(search: Search, failed: Mapping[str, str], ended: bool, mlruns
     lines = csv_record.read_searches(search.scale.name, mlruns)
     trials = lines[lines["search"] == search.name].sort_values("score", ascending=False)
     states = ", ".join(f"{n} {state}" for state, n in trials["state"].value_counts().items())
-    console.print(f"search {search.name}: {len(trials)} trials recorded ({states})")
+    plural = "" if len(trials) == 1 else "s"
+    console.print(f"search {search.name}: {len(trials)} trial{plural} recorded ({states or 'none yet'})")
     for line in trials[trials["state"] == "finished"].head(3).itertuples():
         console.print(f"  {100 * float(line.score):.2f} on {search.scale.dev}: {line.trial}")
     left = (search.trials or len(search.combinations())) - len(trials)
-    if left > 0 and ended and not failed:
-        console.print(f"  {left} trials are left; the command without --trials and --minutes makes them too")
+    if left <= 0:
+        console.print(f"  none is left; to begin anew: --mlruns and another folder than {mlruns}", markup=False)
+    elif ended and not failed:
+        verb = "trial is" if left == 1 else "trials are"
+        console.print(f"  {left} {verb} left; the command without --trials and --minutes makes them too")
     print_failures(failed, ended)

@@ -15,6 +15,7 @@ from cse_core.evaluation.scorers import Cosine
 from cse_core.lookup import look_up, unknown
 from cse_core.method import with_fields
 from cse_core.run import Run
+from cse_core.space import LogUniform
 from experiments.execution.job import Job, Scoring
 from experiments.execution.plan import required_jobs
 from experiments.schema.recipes import rankcse_run, simcse_run
@@ -24,14 +25,6 @@ from experiments.schema.study import Scale
 
 PUBLISHED_RATE = 3e-5  # the published learning rate, which a scale may replace
 TRIALS = 24
-
-
-@dataclass(frozen=True)
-class LogUniform:
-    """Numbers from `low` to `high`, uniform on a logarithmic scale."""
-
-    low: float
-    high: float
 
 
 Space = Mapping[str, LogUniform | tuple[float, ...]]

@@ -24,8 +24,7 @@ def load_study(path: Path) -> StudyAt:
     function = getattr(module, "study", None)
     if not callable(function):
         raise ValueError(f"{path}: expected a function `study` of a scale that returns a Study, found none")
-    for kind in _methods_of(module):
-        _register(kind, path)
+    _register_all(module, path)
 
     def at(scale: Scale) -> Study:
         made = function(scale)
@@ -34,6 +33,17 @@ def load_study(path: Path) -> StudyAt:
         return replace(made, file=str(path.resolve()))
 
     return at
+
+
+def load_method(path: Path, name: str = "") -> Any:
+    """Import a file, register its methods, and return the one with a class's name; without a name the only one."""
+    found = {kind.__name__: kind for kind in _register_all(_import(path.resolve()), path)}
+    if not name and len(found) == 1:
+        return next(iter(found.values()))
+    if name not in found:
+        expected = f"a method's class, {path}:CLASS" if not name else f"the class {name}"
+        raise ValueError(f"{path}: expected {expected}; it defines {', '.join(found) or 'no method'}")
+    return found[name]
 
 
 def loaded_files() -> tuple[str, ...]:
@@ -59,6 +69,13 @@ def _import(path: Path) -> ModuleType:
     if module not in _LOADED:
         _LOADED.append(module)
     return module
+
+
+def _register_all(module: ModuleType, path: Path) -> list[Any]:
+    kinds = list(_methods_of(module))
+    for kind in kinds:
+        _register(kind, path)
+    return kinds
 
 
 def _methods_of(module: ModuleType) -> Iterator[Any]:

@@ -246,11 +246,11 @@ class Tracker:
         return self._ids.get(key, "")
 
     @os_errors()
-    def ids(self, keys: Iterable[str]) -> list[str]:
-        """Return the ids of all runs of these keys, at every scale, also those made by hand."""
+    def ids(self, keys: Iterable[str], *, own: bool = False) -> list[str]:
+        """Return the ids of all runs of these keys, at every scale, also those made by hand; with `own`, only those."""
         experiments = self.client.search_experiments()
         places = [e.experiment_id for e in experiments if scale_of(e.name) or e.name == OLD_EXPERIMENT]
-        wheres = [f"tags.key = '{name}'" for key in keys for name in (key, key + MANUAL_SUFFIX)]
+        wheres = [f"tags.key = '{name}'" for key in keys for name in (key, key + MANUAL_SUFFIX)[own:]]
         runs = [run for where in wheres for run in self.client.search_runs(places, where)] if places else []
         return [run.info.run_id for run in runs]
 

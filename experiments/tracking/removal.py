@@ -45,10 +45,14 @@ class Traces:
         return not (self.folders or self.lines or self.arrays or self.tracked)
 
 
-def traces_of(keys: Collection[str], mlruns: Path, store: Path, tracker: Tracker) -> Traces:
-    """Return what there is of runs in the run folders, the record and MLflow."""
-    folders = [place / key for place in (store, mlruns / MANUAL_RUNS) for key in keys]
-    records = record_folders(mlruns)
+def traces_of(keys: Collection[str], mlruns: Path, store: Path, tracker: Tracker, *, own: bool = False) -> Traces:
+    """Return what there is of runs in the run folders, the record and MLflow.
+
+    With `own`, only what run.py and evaluate.py made: the record, its run folders and their copies are left out.
+    """
+    by_hand = mlruns / MANUAL_RUNS
+    records = [folder for folder in record_folders(mlruns) if not own or folder == by_hand]
+    folders = [place / key for place in ((by_hand,) if own else (store, by_hand)) for key in keys]
     lines = {
         folder / table.name: count
         for folder in records
@@ -60,7 +64,7 @@ def traces_of(keys: Collection[str], mlruns: Path, store: Path, tracker: Tracker
         for folder in records
         if (names := _array_names(folder, keys)) or any((folder / ARRAYS / key).is_dir() for key in keys)
     }
-    tracked, unreachable = _ask_mlflow(keys, mlruns, tracker)
+    tracked, unreachable = _ask_mlflow(keys, mlruns, tracker, own)
     sizes = {folder: _size(folder) for folder in folders if folder.is_dir()}
     return Traces(sizes, lines, arrays, tracked, unreachable)
 
@@ -73,8 +77,9 @@ def record_folders(mlruns: Path) -> list[Path]:
 
 def remove(keys: Sequence[str], traces: Traces, store: Path, tracker: Tracker) -> str:
     """Remove what there is of runs, and return why MLflow's part failed, if so; refuse a run that is being trained."""
-    for key in keys:
-        _lock(key, store)
+    for place in dict.fromkeys((store, *(folder.parent for folder in traces.folders))):
+        for key in keys:
+            _lock(key, place)
     for folder in traces.folders:
         (folder / RESULT).unlink(missing_ok=True)
         shutil.rmtree(folder)
@@ -105,12 +110,12 @@ def _array_names(folder: Path, keys: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(present | listed))
 
 
-def _ask_mlflow(keys: Collection[str], mlruns: Path, tracker: Tracker) -> tuple[tuple[str, ...], str]:
+def _ask_mlflow(keys: Collection[str], mlruns: Path, tracker: Tracker, own: bool) -> tuple[tuple[str, ...], str]:
     """Return the ids of the runs that MLflow has, and why it could not be asked; a database is not made for it."""
     if not os.environ.get("MLFLOW_TRACKING_URI") and not (mlruns / "mlflow.db").is_file():
         return (), ""
     try:
-        return tuple(tracker.ids(keys)), ""
+        return tuple(tracker.ids(keys, own=own)), ""
     except OSError as error:
         return (), str(error)
 

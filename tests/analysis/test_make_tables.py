@@ -238,6 +238,19 @@ def test_other_scales_than_the_reports_have_only_studies_with_scores(study, line
         assert studies_with_scores([study, larger], lambda scale, frame=frame: frame) == made
 
 
+def test_a_named_study_is_made_where_something_of_it_is_recorded_or_at_the_scale_that_is_named(
+    mlruns, places, lines, study, monkeypatch
+):
+    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: replace(study, scale=scale)})
+    other = lines.assign(scale="small-1m", key="x" + lines["key"])  # of another study
+    csv_record.merge_results(mlruns, other)
+    folders = replace(places, tables=places.tables.with_name("named"))
+    make_tables.make(["toy"], folders=folders)
+    assert [path.name for path in folders.tables.iterdir()] == ["small"]
+    make_tables.make(["toy"], scale="small-1m", folders=folders)
+    assert sorted(path.name for path in folders.tables.iterdir()) == ["small", "small-1m"]
+
+
 @pytest.mark.parametrize(("edit", "code"), [(False, 0), (True, 1)])
 def test_command_check_fails_if_anything_differs(mlruns, tmp_path, study, monkeypatch, capsys, edit, code):
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})

@@ -43,6 +43,7 @@ from cse_core.method import (
 )
 from cse_core.methods.baselines.augmentation import wordpieces
 from cse_core.methods.mlm import Masking
+from cse_core.space import LogUniform, Space
 
 LONGEST_SPAN = 3  # wordpieces
 STEEPEST = 1e-12  # least 1 - cos^2 in the slope of an angle's sine, which is infinite at 0 and 180 degrees
@@ -141,6 +142,7 @@ class ArcCSE:
 
     name: ClassVar[str] = "arccse"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"margin_degrees": (5.0, 10.0, 15.0, 20.0), "triplet_weight": LogUniform(0.01, 1.0)}
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {"margin_form": ("exact", "easy", "monotone")}
 

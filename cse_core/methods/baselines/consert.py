@@ -37,6 +37,7 @@ from cse_core.functional.token_views import (
 )
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
+from cse_core.space import Space
 
 CUTOFFS = ("token_cutoff", "feature_cutoff", "dropout")
 KINDS = ("none", "shuffle", *CUTOFFS)
@@ -71,6 +72,11 @@ class ConSERT:
 
     name: ClassVar[str] = "consert"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {
+        "first_rate": (0.1, 0.2, 0.3),
+        "first": ("feature_cutoff", "token_cutoff"),
+        "dropout": (),  # the views would come from it
+    }
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {
         "first": KINDS,

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, to_device
+from cse_core.space import Space
 
 
 def pair_losses(
@@ -63,6 +64,7 @@ class CT:
 
     name: ClassVar[str] = "ct"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"negatives": (3, 7, 15), "dropout": ()}
     choices: ClassVar[Choices] = {"pairs": ("anchored", "independent")}
 
     negatives: int = 7

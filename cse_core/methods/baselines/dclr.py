@@ -35,6 +35,7 @@ from cse_core.functional.contrastive import cosine_matrix, log_one_minus_softmax
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head, with_fields
 from cse_core.run import Pretrained, Run
+from cse_core.space import Space
 
 SAMPLE = 1000  # examples whose cosines show what share of the negatives the threshold excludes
 
@@ -127,6 +128,7 @@ class DCLR:
 
     name: ClassVar[str] = "dclr"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"threshold": (0.8, 0.85, 0.9, 0.95), "noise_times": (0.5, 1.0, 2.5)}
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {
         "ascent": ("batch", "noise_only"),

@@ -35,6 +35,7 @@ from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, check_surrounded, no_targets, single_column, tanh_head
 from cse_core.models.momentum import Queue, Slow
 from cse_core.seeding import seed_for
+from cse_core.space import Space
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -91,6 +92,7 @@ class ESimCSE:
 
     name: ClassVar[str] = "esimcse"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"repetition": (0.1, 0.2, 0.32, 0.4), "queue_size": (64, 160, 256)}
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {"slow_start": ("online", "random"), "limit": ("paper", "released_code")}
 

@@ -32,6 +32,7 @@ from cse_core.functional.contrastive import column_mask
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, no_targets, single_column
 from cse_core.models.pooling import pool
+from cse_core.space import Space
 
 
 def jsd_losses(
@@ -64,6 +65,7 @@ class ISBERT:
 
     name: ClassVar[str] = "isbert"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"weighting": ("tokens", "sentences")}
     substituted: ClassVar[str] = "the scale's corpus for the sentences of SNLI and MultiNLI"
     choices: ClassVar[Choices] = {"weighting": ("tokens", "sentences")}
 

@@ -46,6 +46,7 @@ from cse_core.method import (
 )
 from cse_core.methods.baselines.augmentation import wordpieces
 from cse_core.run import Pretrained, Run
+from cse_core.space import LogUniform, Space
 
 NORMS = ("entry", "row")
 UPSCALED = 2.0**16  # of U before its gradient: half precision would round it to 0, and a step forgets its size
@@ -91,6 +92,7 @@ class L2PCSR:
 
     name: ClassVar[str] = "l2pcsr"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"threshold": LogUniform(0.01, 0.2), "step_size": LogUniform(0.02, 0.5)}
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {"token_norm": NORMS, "views": ("both", "second")}
 

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from cse_core.functional.contrastive import column_mask, cosine_matrix, info_nce, without
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
+from cse_core.space import Space
 
 
 def mixed_negatives(
@@ -90,6 +91,7 @@ class MixCSE:
 
     name: ClassVar[str] = "mixcse"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"share": (0.1, 0.2, 0.3, 0.4)}
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {"negatives": ("none", "own", "batch", "both"), "excluded": ("drop", "zero")}
 

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from cse_core.functional.contrastive import info_nce
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column
 from cse_core.models.momentum import Queue, Slow, cosine_decay
+from cse_core.space import Space
 
 DROPOUT = 0.1  # of the heads
 
@@ -60,6 +61,7 @@ class MoCoSE:
 
     name: ClassVar[str] = "mocose"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"queue_size": (256, 512, 1024), "momentum": (0.7, 0.85, 0.95)}
     leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05

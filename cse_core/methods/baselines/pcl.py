@@ -45,6 +45,7 @@ from cse_core.method import (
     tanh_head,
 )
 from cse_core.methods.baselines.augmentation import DELETIONS, EDITS, augment
+from cse_core.space import LogUniform, Space
 
 FORMS = ("released", "probability", "logit", "multi")
 
@@ -167,6 +168,7 @@ class PCL:
 
     name: ClassVar[str] = "pcl"
     version: ClassVar[int] = 1
+    space: ClassVar[Space] = {"share": (0.1, 0.2, 0.3), "positive_weight": LogUniform(0.1, 1.0)}
     leaves_out_duplicates: ClassVar[bool] = True
     choices: ClassVar[Choices] = {
         "deletion": DELETIONS,

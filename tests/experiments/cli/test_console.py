@@ -56,6 +56,15 @@ def test_without_a_terminal_a_line_is_printed_now_and_then(monkeypatch: pytest.M
     assert not any("step" in line for line in shown.getvalue().splitlines()[-1:])
 
 
+def test_a_run_without_a_status_is_shown_by_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_time_left", lambda task: "0:00:01 left")
+    bar = Bar(NAMES)
+    bar.move("a", 0.9)
+    assert bar.line() == "0 done, 3 pending, 30 %; SimCSE s42: 0:00:01 left"
+    bar.move("a", 0.9, "step 9 of 10")
+    assert bar.line().endswith("SimCSE s42: step 9 of 10, 0:00:01 left")
+
+
 def test_a_failed_run_is_neither_done_nor_a_part_of_what_is_done() -> None:
     bar = Bar(NAMES)
     bar.move("a", 0.7)

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -151,6 +152,34 @@ def test_a_run_in_progress_is_refused(mlruns: Path) -> None:
 def test_a_similar_key_is_shown(mlruns: Path) -> None:
     with pytest.raises(ValueError, match=rf"unknown run '0123456789aa' \(did you mean {GONE}\?\)"):
         main(Options(keys=("0123456789aa",), yes=True, mlruns=mlruns))
+
+
+def test_ones_own_run_goes_and_the_recorded_run_of_the_same_key_stays(
+    mlruns: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = lines_of(mlruns)
+    shutil.copytree(mlruns / "store" / GONE, mlruns / "own" / GONE)
+    with FileLock(mlruns / "own" / f"{GONE}.lock"), pytest.raises(ValueError, match="a process is training"):
+        main(Options(keys=(GONE,), yes=True, mlruns=mlruns))
+    assert main(Options(keys=(GONE,), yes=True, own=True, mlruns=mlruns)) == 0
+    assert capsys.readouterr().out.count("folder ") == 3  # listed twice before it was refused
+    assert not (mlruns / "own" / GONE).exists()
+    assert (mlruns / "store" / GONE).is_dir()
+    assert lines_of(mlruns) == before
+    with pytest.raises(ValueError, match=f"nothing to remove in {mlruns / 'own'}: .*{GONE}"):
+        main(Options(keys=(GONE,), yes=True, own=True, mlruns=mlruns))
+
+
+@pytest.mark.slow
+def test_the_copy_in_mlflow_of_ones_own_run_goes_alone(mlruns: Path) -> None:
+    shutil.copytree(mlruns / "store" / GONE, mlruns / "own" / GONE)
+    recorded = Tracker(mlruns).log(mlruns / "store" / GONE)
+    result = mlruns / "own" / GONE / "result.json"
+    result.write_text(json.dumps(json.loads(result.read_text()) | {"studies": []}))
+    own = Tracker(mlruns).log(mlruns / "own" / GONE)
+    assert sorted(Tracker(mlruns).ids([GONE])) == sorted([recorded, own])
+    assert main(Options(keys=(GONE,), yes=True, own=True, mlruns=mlruns)) == 0
+    assert Tracker(mlruns).ids([GONE]) == [recorded]
 
 
 @pytest.mark.slow

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cse_core.data import own_pairs
 from cse_core.data.synthetic import pairs
 from cse_core.run import Corpus
+from experiments.cli import selection_warnings as module
 from experiments.cli.selection_warnings import selection_warnings
 from tests.support.plans import BASE
 
@@ -45,3 +47,19 @@ def test_a_choice_among_fewer_than_three_is_warned_of() -> None:
     assert said(eval_steps=125, epochs=50) == []
     (cut,) = said(max_steps=2)
     assert cut == "synthetic_dev selects among 1 dev score of about 2 steps"
+    (single,) = said(max_steps=1)
+    assert single == "synthetic_dev selects among 1 dev score of about 1 step"
+
+
+def test_what_leaves_pairs_of_stsb_out_is_named_only_beside_the_sets_of_which_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = "A dog runs.", "A cat sleeps."
+    task = write(tmp_path / "task.tsv", [shared, ("One.", "Two."), ("Three.", "Four.")])
+    of_set = SimpleNamespace(pairs=[shared])
+    monkeypatch.setattr(module, "pairs", lambda name, data: of_set)
+    monkeypatch.setattr(module, "unordered_pairs", lambda found: [frozenset(pair) for pair in found.pairs])
+    (own,) = selection_warnings(RUN, "stsb_dev", (task,), None)
+    assert own.endswith(f"in {task} (1 of 1 pairs)")
+    (both,) = selection_warnings(RUN, "stsb_dev", (task, "sts12"), None)
+    assert both.endswith("; sts_disjoint leaves them out")

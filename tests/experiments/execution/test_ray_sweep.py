@@ -112,6 +112,15 @@ def test_runs_that_require_half_a_gpu_are_two_at_a_time_on_one(
     assert max(sum(began <= at < end for began, end in found) for at, _ in found) == 2
 
 
+def test_that_ray_did_not_start_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed_out(**options: object) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", timed_out)
+    with pytest.raises(OSError, match=r"Ray did not start; .*: The current node timed out"):
+        RayConfig().start()
+
+
 @pytest.mark.slow
 def test_no_more_runs_at_a_time_than_asked_for_in_their_order(execution: ExecutionSettings) -> None:
     RayConfig(workers=2).start()

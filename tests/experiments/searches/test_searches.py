@@ -21,7 +21,7 @@ from experiments.execution.log_queue import Logbook
 from experiments.execution.ray_sweep import RayConfig
 from experiments.results import csv_record
 from experiments.schema.scales import SCALES, SEARCH_SEEDS
-from experiments.searches import ray_search
+from experiments.searches import ray_search, search_report
 from experiments.searches.ray_search import (
     TIME_ATTR,
     SearchCallback,
@@ -305,6 +305,7 @@ def test_a_search_killed_and_started_again_ends_with_its_trials_and_reads_only_d
     nothing = search(mlruns, "tiny")
     assert nothing.returncode == 0
     assert "5 trials recorded" in nothing.stdout
+    assert "none is left; to begin anew: --mlruns and another folder than" in nothing.stdout
     assert trials(mlruns, "tiny").equals(lines)
 
 
@@ -333,6 +334,17 @@ def test_a_search_ends_at_its_limits_and_resumes_without_them(tmp_path: Path) ->
     assert some.returncode == 0, some.stdout + some.stderr
     assert len(trials(tmp_path, "tiny")) == 3
     assert "2 trials are left" in some.stdout
+
+
+def test_a_search_says_how_many_trials_are_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = {"scale": "tiny", "search": "tiny", "state": "finished", "keys": "x", "evaluations": 1, "commit": "x"}
+    for made, left in enumerate(("5 trials are left", "4 trials are left", "", "", "1 trial is left", "none is left")):
+        search_report.print_outcome(TINY, {}, True, tmp_path)
+        said = capsys.readouterr().out
+        assert left in said
+        assert f"{made} trial{'' if made == 1 else 's'} recorded" in said
+        new = line | {"trial": settings_text({"temperature": float(made)}), "score": 0.5}
+        csv_record.merge_searches(tmp_path, pd.DataFrame([new]))
 
 
 def test_after_its_time_a_search_suggests_nothing_more() -> None:

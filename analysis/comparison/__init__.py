@@ -1,0 +1,1 @@
+"""The report of a comparison: its table, curves, forest and page."""

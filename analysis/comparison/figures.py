@@ -1,0 +1,56 @@
+"""A comparison's two figures: what a search finds after k trials, and the gains over the baseline."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from analysis.comparison.summary import Summary
+from analysis.stats.significance import expected_maximum
+
+
+def curves(summary: Summary) -> Figure:
+    """Draw the dev score that the best of k trials is expected to have, with the range of the searches."""
+    lines = [
+        {"method": each.entrant.name, "search": search, "trials": k, "dev": value}
+        for each in summary.tuned
+        for search, scores in enumerate(each.trials)
+        if scores
+        for k, value in enumerate(expected_maximum(list(scores)), 1)
+    ]
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    if lines:
+        frame = pd.DataFrame(lines)
+        sns.lineplot(frame, x="trials", y="dev", hue="method", errorbar=("pi", 100), palette="colorblind", ax=axes)
+    axes.set(xlabel="trials", ylabel=f"best score on {summary.comparison.dev}, expected")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    sns.despine(figure)
+    return figure
+
+
+def forest(summary: Summary) -> Figure:
+    """Draw each method's gain with its 95 % interval, a colour for each measure, and the margin as a band."""
+    names = [each.entrant.name for each in summary.tuned[1:]]
+    figure, axes = plt.subplots(figsize=(7, 1.2 + 0.6 * len(names)), layout="constrained")
+    margin, measures = summary.comparison.margin, list(summary.comparison.measures)
+    axes.axvspan(-margin, margin, color="0.92", zorder=0)
+    axes.axvline(0, color="0.5", linewidth=1, zorder=1)
+    for i, (measure, colour) in enumerate(zip(measures, sns.color_palette("colorblind", len(measures)), strict=True)):
+        for row, name in enumerate(names):
+            estimate = summary.gains[name, measure].estimate
+            if estimate is None:
+                continue
+            y, band = row + 0.16 * (i - (len(measures) - 1) / 2), estimate.interval()
+            if band:
+                axes.plot(band, (y, y), color=colour, linewidth=2)
+            axes.plot(estimate.mean, y, "o", color=colour, label=measure if row == 0 else None)
+    axes.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
+    axes.set(xlabel=f"gain over {summary.tuned[0].entrant.name}, points")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, loc="best")
+    sns.despine(figure, left=True)
+    return figure

@@ -1,0 +1,156 @@
+"""Write a comparison's table, figures and page from its record."""
+
+import base64
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from markdown import markdown as html_of
+from matplotlib.figure import Figure
+
+from analysis.comparison import figures
+from analysis.comparison.summary import Summary, Tuned, summarise
+from analysis.report.formats import Grid, interval, markdown, number
+from cse_core.data.atomic_write import atomic_write
+from experiments.comparison.comparison import PUBLISHED, Comparison, Settings, settings_text
+from experiments.comparison.entrants import space_text
+from experiments.results import csv_record
+from experiments.results.run_card import CARD
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; display: block; overflow-x: auto; margin: 1rem 0; }}
+th, td {{ padding: .3rem .7rem; border-bottom: 1px solid #8884; text-align: left; vertical-align: top; }}
+img {{ max-width: 100%; background: white; }}
+</style></head><body>
+{body}
+</body></html>
+"""
+
+
+def write_report(comparison: Comparison, mlruns: Path) -> Iterator[str]:
+    """Write comparison.md, page.html and the figures; yield lines about them for people.
+
+    They are in the folder of the record, or for the project's record in one of the comparison's name.
+    """
+    folder = mlruns / "comparisons" / comparison.name if csv_record.is_project_record(mlruns) else mlruns
+    folder.mkdir(parents=True, exist_ok=True)
+    summary = summarise(comparison, mlruns)
+    drawn = {"curves": figures.curves(summary), "forest": figures.forest(summary)}
+    images = {name: _png(figure) for name, figure in drawn.items()}
+    for name, content in images.items():
+        atomic_write(folder / f"{name}.png", content)
+    text = report_text(summary, mlruns)
+    atomic_write(folder / "comparison.md", text)
+    for name, content in images.items():  # a page of one file, which one can send
+        text = text.replace(f"({name}.png)", f"(data:image/png;base64,{base64.b64encode(content).decode()})")
+    body = html_of(text, extensions=["tables"])
+    atomic_write(folder / "page.html", PAGE.format(title=f"Comparison {comparison.name}", body=body))
+    yield from markdown(gains_grid(summary)).splitlines()
+    yield f"report: {folder / 'comparison.md'}; the same as one file to send: {folder / 'page.html'}"
+
+
+def report_text(summary: Summary, mlruns: Path) -> str:
+    """Return the report as Markdown."""
+    comparison, budget = summary.comparison, summary.comparison.budget
+    more = f", the best {budget.promoted} of them with {budget.more_seeds} more seeds" if budget.more_seeds else ""
+    parts = [
+        f"# Comparison {comparison.name}",
+        f"Each method had {_count(budget.searches, 'independent search', 'independent searches')} of "
+        f"{_count(budget.trials, 'trial')}{more}. {comparison.dev} chose the settings. Each winner was then trained "
+        f"with {_count(budget.finals, 'fresh seed')}, and only these runs were scored on the test sets. The gain is "
+        "the difference of the means over searches, with its 95 % interval (Welch). A verdict is about "
+        f"{next(iter(comparison.measures))}, with Holm's correction over the methods; equivalent means within "
+        f"{comparison.margin:g} points.",
+        markdown(gains_grid(summary)),
+        "![Gains](forest.png)",
+        "## What the searches found",
+        "![Expected best dev score after k trials](curves.png)",
+        markdown(settings_grid(summary)),
+        "## In what was searched",
+        markdown(
+            Grid("", ("method", "space"), tuple((t.entrant.name, space_text(t.entrant.space)) for t in summary.tuned))
+        ),
+        "## Model cards",
+        "\n".join(_cards(summary, mlruns)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def gains_grid(summary: Summary) -> Grid:
+    """Return a row for each method: scores with fresh seeds, gains, verdict, cost."""
+    measures = list(summary.comparison.measures)
+    heading = ("method", "dev, fresh seeds", *measures, *(f"gain, {name}" for name in measures))
+    rows = tuple(_gains_row(summary, each) for each in summary.tuned)
+    return Grid("", (*heading, "verdict", "80 % power for", "runs", "core-hours"), rows)
+
+
+def _gains_row(summary: Summary, each: Tuned) -> tuple[str, ...]:
+    gains = [summary.gains.get((each.entrant.name, name)) for name in summary.comparison.measures]
+    shown = [
+        "–" if gain is None or gain.estimate is None
+        else " ".join((number(gain.estimate.mean, sign=True), interval(gain.estimate.interval(), sign=True)))
+        for gain in gains
+    ]  # fmt: skip
+    verdict, detectable = (gains[0].verdict, number(gains[0].detectable)) if gains[0] else ("baseline", "–")
+    failed = f" ({each.failed} failed)" if each.failed else ""
+    return (
+        each.entrant.name,
+        number(each.mean(each.dev)),
+        *(number(each.mean(each.measures[name])) for name in each.measures),
+        *shown,
+        verdict if each.winners else "failed: no trial ended with a dev score",
+        detectable,
+        f"{each.runs}{failed}",
+        f"{each.core_hours:.2f}",
+    )
+
+
+def settings_grid(summary: Summary) -> Grid:
+    """Return a row for each search: the settings that won, their dev score when chosen and with fresh seeds."""
+    measures = list(summary.comparison.measures)
+    rows = []
+    for each in summary.tuned:
+        for search in (*range(summary.comparison.budget.searches), PUBLISHED):
+            settings, chosen = each.winners.get(search, ({}, None))
+            name = "published setting" if search == PUBLISHED else f"search {search + 1}"
+            scores = [_mean(each.measures[measure].get(search, {})) for measure in measures]
+            fresh = _mean(each.dev.get(search, {}))
+            text = "–" if not settings else settings_text(_short(settings)).strip("{}").replace('"', "")
+            rows.append((each.entrant.name, name, text, number(chosen), number(fresh), *map(number, scores)))
+    return Grid("", ("method", "search", "settings", "dev when chosen", "dev, fresh seeds", *measures), tuple(rows))
+
+
+def _short(settings: Settings) -> dict[str, object]:
+    return {name: float(f"{v:.3g}") if isinstance(v, float) else v for name, v in settings.items()}
+
+
+def _cards(summary: Summary, mlruns: Path) -> Iterator[str]:
+    """Yield a line for each method: the card of its winner, the search's with the best dev score when it was chosen."""
+    for each in summary.tuned:
+        best = max(each.winners, key=lambda search: each.winners[search][1], default=None)
+        finals = () if best is None else each.finals[best]
+        keys = [key for key in finals if (mlruns / "store" / key / CARD).is_file()]
+        if keys and best is not None:
+            yield f"- {each.entrant.name}: [{keys[0]}](store/{keys[0]}/{CARD}), one of the finals of search {best + 1}"
+        else:
+            yield f"- {each.entrant.name}: no checkpoint is here"
+
+
+def _mean(values: Mapping[int, float]) -> float | None:
+    return sum(values.values()) / len(values) if values else None
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=150)
+    plt.close(figure)
+    return file.getvalue()

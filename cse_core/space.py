@@ -1,0 +1,108 @@
+"""Search spaces: the values of a method's settings among which a search draws.
+
+A method states its own settings beside them, in a class variable `space`:
+
+    space: ClassVar[Space] = {"distillation_weight": LogUniform(0.1, 1.0), "rank": ("list_net", "list_mle")}
+
+The settings that all methods are tuned in, such as the learning rate, stand once, in `SHARED`; a method may give them
+other values, or none (an empty tuple): then it stays as published. Names are fields of the method, of its `inner`, or
+of a Run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from cse_core.method import Method, with_fields
+from cse_core.run import Run
+
+
+@dataclass(frozen=True)
+class LogUniform:
+    """Numbers from `low` to `high`, uniform on a logarithmic scale."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low < self.high:
+            raise ValueError(f"a log-uniform range needs 0 < low < high, got {self.low} and {self.high}")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Numbers from `low` to `high` times the published value, uniform on a logarithmic scale."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class OfWidth:
+    """Whole numbers that are these shares of the encoder's width, rounded to the nearest."""
+
+    shares: tuple[float, ...]
+
+
+Values = LogUniform | tuple[Any, ...]
+Space = Mapping[str, Values | Times | OfWidth]
+SCORING_WEIGHT = "scoring_weight"  # the weight of ranks beside the cosine in scoring pairs; no field of a run
+SHARED: Space = {
+    "learning_rate": Times(1 / 10, 10 / 3),
+    "dropout": (0.1, 0.2, 0.3, 0.4),
+    "epochs": (1, 2),
+    "temperature": LogUniform(0.01, 0.1),
+}
+_RUN_FIELDS = {field.name for field in fields(Run)}
+
+
+def space_of(run: Run, width: int) -> dict[str, Values]:
+    """Return the space of a run's method: the shared settings that it has, and its own.
+
+    `width` is that of the encoder's vectors. Where the number of steps is fixed (max_steps), epochs are not drawn.
+    """
+    shared = {name: values for name, values in SHARED.items() if _owner(run, name) is not None}
+    if run.max_steps:
+        del shared["epochs"]
+    space = {**shared, **getattr(run.method, "space", {})}
+    for name in space:
+        if name != SCORING_WEIGHT and _owner(run, name) is None:
+            raise ValueError(
+                f"method {run.method.name}: its space names {name!r}, which is no setting of it or of a run"
+            )
+    return {name: _resolved(run, name, values, width) for name, values in space.items() if values != ()}
+
+
+def _resolved(run: Run, name: str, values: Values | Times | OfWidth, width: int) -> Values:
+    if isinstance(values, Times):
+        published = getattr(_owner(run, name), name)
+        return LogUniform(published * values.low, published * values.high)
+    if isinstance(values, OfWidth):
+        return tuple(dict.fromkeys(max(1, round(share * width)) for share in values.shares))
+    return values
+
+
+def _owner(run: Run, name: str) -> Any:
+    """Return what has the setting: the run, its method or the nearest method inside that; None if nothing has."""
+    if name in _RUN_FIELDS:
+        return run
+    method: Any = run.method
+    while method is not None and name not in {field.name for field in fields(method)}:
+        method = getattr(method, "inner", None)
+    return method
+
+
+def with_settings(run: Run, settings: Mapping[str, Any]) -> Run:
+    """Return the run with settings of its own, of its method or of a method inside that."""
+    of_run = {name: value for name, value in settings.items() if name in _RUN_FIELDS}
+    of_method = {k: v for k, v in settings.items() if k not in of_run and k != SCORING_WEIGHT}
+    return replace(run, **of_run, method=_with(run.method, of_method))
+
+
+def _with(method: Method, settings: Mapping[str, Any]) -> Method:
+    names = {field.name for field in fields(method)}  # ty: ignore[invalid-argument-type]
+    own = {name: value for name, value in settings.items() if name in names}
+    left = {name: value for name, value in settings.items() if name not in names}
+    if left:
+        own["inner"] = _with(getattr(method, "inner"), left)  # noqa: B009 - a Protocol without it
+    return with_fields(method, **own)

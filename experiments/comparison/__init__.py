@@ -1,0 +1,1 @@
+"""Compare methods, each with its settings chosen by equally many trials."""

@@ -1,0 +1,259 @@
+"""Methods compared with equal tuning: what is drawn, which runs that takes, and what wins. Nothing here trains.
+
+For each method there are several independent searches. A search draws `trials` settings and trains each once, with a
+seed of its own. The best quarter of them by dev score is trained with `MORE_SEEDS` further seeds, and the settings with
+the highest mean dev score win the search. Winners are trained with fresh seeds, the finals, and only these are scored
+on the tasks. The published settings are trained with as many seeds, as a row beside the tuned ones.
+
+All trials follow from the comparison and, with the sampler `tpe`, from the dev scores before them, so a comparison
+resumes from the record alone.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+from cse_core.evaluation.scorers import Cosine, Scorer
+from cse_core.run import Run
+from cse_core.space import SCORING_WEIGHT, LogUniform, Values, with_settings
+from cse_core.training.selection import dev_sets
+from experiments.execution.job import Job
+from experiments.execution.plan import merge_jobs, required_jobs
+from experiments.results.stored_scores import Scoring
+from experiments.schema.rows import rank_scorer
+from experiments.schema.study import Scale, check_name, with_seed
+
+SAMPLERS = ("random", "tpe")
+TRIAL_SEEDS, FINAL_SEEDS = 401, 801  # the first of each; no study has these
+MORE_SEEDS = 2  # of the settings that a search promotes
+PUBLISHED = -1  # in place of a search's number: the published settings
+Settings = Mapping[str, Any]
+Address = tuple[str, str]  # a run's key, and how its pairs are scored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What each method gets: independent searches, trials of each, and fresh seeds of each winner."""
+
+    trials: int = 16
+    searches: int = 4
+    finals: int = 8
+
+    @property
+    def promoted(self) -> int:
+        """How many settings of a search get more seeds; a single one would win anyway."""
+        return max(1, self.trials // 4)
+
+    @property
+    def more_seeds(self) -> int:
+        return MORE_SEEDS if self.promoted > 1 else 0
+
+    @property
+    def runs(self) -> int:
+        """The number of a method's runs, without teachers and bases."""
+        return self.searches * (self.trials + self.promoted * self.more_seeds + self.finals) + self.finals
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrant:
+    """A method that is compared: its run with the published settings, and the space in which it is tuned."""
+
+    name: str
+    start: Run
+    space: Mapping[str, Values]
+    file: str = ""  # of a method of one's own
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training: the settings that a search of a method drew, or the published ones, and a seed."""
+
+    entrant: Entrant
+    search: int
+    settings: Settings
+    run: Run
+    scorer: Scorer  # by cosine, or also by ranks where the settings say so
+
+    @property
+    def address(self) -> Address:
+        return self.run.key, str(self.scorer)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Dev scores by address, and the keys of runs that diverged or whose dev score is undefined."""
+
+    by_address: Mapping[Address, float]
+    failed: frozenset[str] = frozenset()
+
+    def of(self, trial: Trial) -> float | None:
+        """Return a training's dev score; None if it failed or has not ended."""
+        return self.by_address.get(trial.address)
+
+    def has_ended(self, trial: Trial) -> bool:
+        """Whether a training has a dev score or failed."""
+        return trial.address in self.by_address or trial.run.key in self.failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Entrants at a scale with a budget. The first is the baseline.
+
+    `measures` are what the finals are scored on: by name the tasks whose mean it is. The first decides.
+    """
+
+    name: str
+    scale: Scale
+    entrants: tuple[Entrant, ...]
+    measures: Mapping[str, tuple[str, ...]]
+    dev: str
+    budget: Budget = field(default_factory=Budget)
+    sampler: str = "random"
+    margin: float = 0.5  # points
+    tested: tuple[str, ...] = ()  # methods whose gains are tested together; empty: all but the baseline
+    nested_seeds: tuple[int, ...] = (42, 1)  # of teachers and bases: each search has the next of them
+
+    def __post_init__(self) -> None:
+        check_name("comparison", self.name)
+        names = [entrant.name for entrant in self.entrants]
+        if len(set(names)) < max(2, len(names)):
+            raise ValueError(f"a comparison needs two or more different methods, got {', '.join(names) or 'none'}")
+        if self.sampler not in SAMPLERS:
+            raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}, got {self.sampler!r}")
+        if unknown := set(self.tested) - set(names[1:]):
+            raise ValueError(f"tested must name methods beside the baseline, {', '.join(names[1:])}; got {unknown}")
+        if not dev_sets(self.dev):
+            raise ValueError(f"a comparison selects by dev scores, and {self.dev!r} has none")
+
+    @cached_property
+    def block(self) -> int:
+        """The number of seeds that a search uses."""
+        return self.budget.trials + self.budget.more_seeds
+
+    def trial(self, entrant: Entrant, search: int, settings: Settings, seed: int) -> Trial:
+        """Return a training of settings; teachers and bases have the search's seed."""
+        nested = self.nested_seeds[search % len(self.nested_seeds)]
+        try:
+            run = with_seed(with_settings(entrant.start, settings), nested, nested=True)
+        except ValueError as error:
+            raise ValueError(f"method {entrant.name}, settings {settings_text(settings)}: {error}") from error
+        weight = settings.get(SCORING_WEIGHT, 0.0)
+        scorer = rank_scorer(self.scale, weight=weight) if weight else Cosine()
+        return Trial(entrant, search, settings, replace(run, seed=seed), scorer)
+
+    def draws(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
+        """Return a search's trials so far: with `random` all of them, with `tpe` one more than have a score."""
+        import optuna  # lazy: slow import
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        # Each search of each method has a stream of its own; `hash` would differ between processes.
+        seed = int(sha256(f"{entrant.name} {search}".encode()).hexdigest()[:8], 16)
+        kind = optuna.samplers.TPESampler if self.sampler == "tpe" else optuna.samplers.RandomSampler
+        study = optuna.create_study(direction="maximize", sampler=kind(seed=seed))
+        space, trials = _distributions(entrant.space), []
+        for i in range(self.budget.trials):
+            asked = study.ask(space)
+            settings = {name: _chosen(entrant.space[name], value) for name, value in asked.params.items()}
+            trials.append(self.trial(entrant, search, settings, TRIAL_SEEDS + self.block * search + i))
+            if self.sampler == "random":
+                continue
+            if not scores.has_ended(trials[-1]):
+                break
+            score = scores.of(trials[-1])
+            study.tell(asked, score, state=None if score is not None else optuna.trial.TrialState.FAIL)
+        return trials
+
+    def promotions(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
+        """Return the further seeds of a search's best settings; none if a single one is promoted, or nothing ended."""
+        first = TRIAL_SEEDS + self.block * search + self.budget.trials
+        best = [trial for trial in self.draws(entrant, search, scores) if scores.of(trial) is not None]
+        best.sort(key=lambda trial: -(scores.of(trial) or 0.0))
+        seeds = range(first, first + self.budget.more_seeds)
+        return [
+            self.trial(entrant, search, trial.settings, seed)
+            for trial in best[: self.budget.promoted]
+            for seed in seeds
+        ]
+
+    def selected(self, entrant: Entrant, search: int, scores: Scores) -> tuple[Settings, float] | None:
+        """Return a search's winner and its mean dev score over the seeds; None if every trial failed."""
+        tried: dict[str, list[Trial]] = {}
+        promoted = self.promotions(entrant, search, scores)
+        several = {settings_text(trial.settings) for trial in promoted}
+        for trial in (*self.draws(entrant, search, scores), *promoted):
+            if not several or settings_text(trial.settings) in several:
+                tried.setdefault(settings_text(trial.settings), []).append(trial)
+        means = [
+            (trials[0].settings, sum(values) / len(values))
+            for trials in tried.values()
+            if (values := [score for trial in trials if (score := scores.of(trial)) is not None])
+            and len(values) == len(trials)
+        ]
+        return max(means, key=lambda each: each[1], default=None)
+
+    def finals(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
+        """Return the fresh seeds of a search's winner, or of the published settings."""
+        first = max(FINAL_SEEDS, TRIAL_SEEDS + self.block * self.budget.searches) + self.budget.finals * (search + 1)
+        seeds = range(first, first + self.budget.finals)
+        if search == PUBLISHED:
+            return [self.trial(entrant, search, {}, seed) for seed in seeds]
+        winner = self.selected(entrant, search, scores)
+        return [self.trial(entrant, search, winner[0], seed) for seed in seeds] if winner else []
+
+    def stage(self, name: str, scores: Scores, entrants: Sequence[Entrant] = ()) -> list[Trial]:
+        """Return a stage's trainings of all or some entrants, known when the stages before it have ended."""
+        searches = range(PUBLISHED, self.budget.searches) if name == "finals" else range(self.budget.searches)
+        of_search = {"trials": self.draws, "promotions": self.promotions, "finals": self.finals}[name]
+        return [t for each in entrants or self.entrants for search in searches for t in of_search(each, search, scores)]
+
+    def jobs(self, trials: Sequence[Trial], *, final: bool) -> dict[str, Job]:
+        """Return the jobs of trainings, with those of their teachers and bases; only finals are scored on the tasks."""
+        scored = [task for tasks in self.measures.values() for task in tasks] if final else []
+        tasks = tuple(dict.fromkeys((*dev_sets(self.dev), *scored)))
+        groups: list[dict[str, Job]] = []
+        for trial in trials:
+            nested = required_jobs(trial.run, self.scale.name, (self.scale.dev,), (self.name,))
+            number = "published" if trial.search == PUBLISHED else f"search {trial.search + 1}"
+            job = Job(
+                trial.run,
+                self.scale.name,
+                f"{trial.entrant.name} {number}",
+                (Scoring(self.dev, trial.scorer, tasks),),
+                (self.name,),
+                trial.entrant.file,
+                keeps_weights=final,
+            )
+            groups.append({each.key: replace(each, file=trial.entrant.file) for each in nested} | {job.key: job})
+        return merge_jobs(groups)
+
+
+STAGES = ("trials", "promotions", "finals")
+
+
+def settings_text(settings: Settings) -> str:
+    """Return settings as sorted JSON; a teacher is its backbone's name and its weight."""
+    return json.dumps(dict(sorted(settings.items())), default=_text)
+
+
+def _text(value: Any) -> str:
+    encoder = getattr(value, "encoder", None)
+    return f"{getattr(encoder, 'backbone', encoder).name} {value.weight:.3g}" if encoder else str(value)
+
+
+def _distributions(space: Mapping[str, Values]) -> dict[str, Any]:
+    """Return a space as Optuna's distributions; of choices the place in the list is drawn."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution  # lazy: slow import
+
+    return {
+        name: FloatDistribution(values.low, values.high, log=True)
+        if isinstance(values, LogUniform)
+        else CategoricalDistribution(range(len(values)))
+        for name, values in space.items()
+    }
+
+
+def _chosen(values: Values, drawn: Any) -> Any:
+    return drawn if isinstance(values, LogUniform) else values[drawn]

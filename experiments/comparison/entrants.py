@@ -1,0 +1,81 @@
+"""Make the entrants and the measures of a comparison from names: methods, files with methods, tasks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cse_core.evaluation import suite
+from cse_core.lookup import look_up
+from cse_core.methods import METHODS
+from cse_core.run import Run
+from cse_core.space import SCORING_WEIGHT, LogUniform, Values, space_of
+from cse_core.training.selection import dev_sets
+from experiments.comparison.comparison import Entrant
+from experiments.schema.recipes import RUNS, simcse_run
+from experiments.schema.rows import rank_scorer
+from experiments.schema.study import Scale
+from experiments.studies.own_study import load_method
+
+
+def entrant(name: str, scale: Scale, backbone: str) -> Entrant:
+    """Return a method by its name, or by FILE.py:CLASS, with its published settings and its space.
+
+    A method of one's own without published settings has SimCSE's, and its own defaults.
+    """
+    path, colon, kind = name.partition(".py")
+    if colon:
+        file = Path(f"{path}.py")
+        method = load_method(file, kind.removeprefix(":"))
+        run, named, source = _run_of_own(method, scale, backbone), method.name, str(file.resolve())
+    else:
+        look_up("method", name, METHODS)
+        run, named, source = RUNS[name](scale, backbone), name, ""
+    if run is None:
+        raise ValueError(f"method {named}: scale {scale.name} has no backbone {backbone!r}")
+    return Entrant(name=named, start=run, space={}, file=source)
+
+
+def _run_of_own(method: type, scale: Scale, backbone: str) -> Run | None:
+    recipe = method.recipes().get(backbone) if hasattr(method, "recipes") else None  # ty: ignore[not-callable]
+    if recipe is not None and isinstance(recipe.method, method):
+        return scale.run(recipe, backbone)
+    run = simcse_run(scale, backbone)
+    return replace(run, method=method()) if run else None
+
+
+def with_space(each: Entrant, scale: Scale, width: int, tasks: Sequence[str]) -> Entrant:
+    """Return an entrant with the space of its run; scoring by ranks is left out where a task can't be scored so."""
+    space = space_of(each.start, width)
+    if SCORING_WEIGHT in space and not _ranks_score(scale, tasks):
+        del space[SCORING_WEIGHT]
+    return replace(each, space=space)
+
+
+def _ranks_score(scale: Scale, tasks: Sequence[str]) -> bool:
+    try:
+        suite.check_scorer(rank_scorer(scale), tasks)
+    except ValueError:
+        return False
+    return True
+
+
+def measures_of(names: Sequence[str], dev: str, columns: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
+    """Return what finals are scored on: for each group, task or file the tasks whose mean it is, without dev sets."""
+    measures: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        tasks = tuple(task for task in suite.expand_names((name,), columns) if task not in dev_sets(dev))
+        if not tasks:
+            raise ValueError(f"--evaluate {name}: these pairs choose the settings (--dev); expected others")
+        measures[f"mean of {name}" if len(tasks) > 1 else tasks[0]] = tasks
+    return measures
+
+
+def space_text(space: Mapping[str, Values]) -> str:
+    """Return a space in words."""
+    return "; ".join(f"{name} {_values_text(values)}" for name, values in space.items())
+
+
+def _values_text(values: Values) -> str:
+    if isinstance(values, LogUniform):
+        return f"{values.low:.3g} to {values.high:.3g}"
+    return " or ".join(map(str, values))

@@ -1,0 +1,62 @@
+"""What the record has of a comparison: dev scores, failures, and the measures of the finals."""
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cse_core.evaluation.suite import find_task
+from cse_core.training.selection import dev_sets
+from experiments.comparison.comparison import Address, Comparison, Scores, Trial, settings_text
+from experiments.results import csv_record
+from experiments.results.provenance import commit
+
+DIVERGED, FINISHED = "failed", "finished"  # states of a line of searches.csv
+
+
+def dev_scores(comparison: Comparison, results: pd.DataFrame, searches: pd.DataFrame) -> Scores:
+    """Return the dev scores of the runs that were selected by the comparison's rule, and its failed runs."""
+    own = searches[searches["search"].str.startswith(f"{comparison.name} ")]
+    failed = frozenset(own.loc[own["state"] == DIVERGED, "keys"])
+    return Scores(means_of(comparison, results, dev_sets(comparison.dev)), failed)
+
+
+def means_of(comparison: Comparison, results: pd.DataFrame, tasks: tuple[str, ...]) -> dict[Address, float]:
+    """Return the mean over tasks of their main metric in points, for each run and scorer that has all of them."""
+    metrics = {(name, task.metrics[0]) for name in tasks if (task := find_task(name))}
+    lines = results[(results["select"] == comparison.dev) & results["task"].isin(tasks) & results["score"].notna()]
+    wanted = [pair in metrics for pair in zip(lines["task"], lines["metric"], strict=True)]
+    # Of several versions of an evaluator, the last one.
+    lines = (
+        lines[np.array(wanted, dtype=bool)]
+        .sort_values("version")
+        .drop_duplicates(["key", "scorer", "task"], keep="last")
+    )
+    grouped = lines.groupby(["key", "scorer"])["score"].agg(["mean", "count"])
+    complete = grouped[grouped["count"] == len(tasks)]["mean"]
+    return {(str(key), str(scorer)): 100 * float(mean) for (key, scorer), mean in complete.items()}
+
+
+def record_trials(
+    comparison: Comparison, trials: Iterable[Trial], scores: Scores, failed: Collection[str], mlruns: Path
+) -> None:
+    """Add the trainings with a dev score, and those of the keys that failed for good, to searches.csv."""
+    ended = [trial for trial in trials if scores.of(trial) is not None or trial.run.key in failed]
+    lines = [_line(comparison, trial, scores) for trial in ended]
+    if lines:
+        csv_record.merge_searches(mlruns, pd.DataFrame(lines))
+
+
+def _line(comparison: Comparison, trial: Trial, scores: Scores) -> Mapping[str, object]:
+    score = scores.of(trial)
+    return {
+        "scale": comparison.scale.name,
+        "search": f"{comparison.name} {trial.entrant.name} {trial.search}",
+        "trial": settings_text({**trial.settings, "seed": trial.run.seed}),
+        "state": DIVERGED if score is None else FINISHED,
+        "score": score,
+        "evaluations": trial.run.epochs,
+        "keys": trial.run.key,
+        "commit": csv_record.commit_of(commit()),
+    }

@@ -1,0 +1,118 @@
+"""Run a comparison's stages, one after the other, as sweeps; resume from the record."""
+
+from __future__ import annotations
+
+import builtins
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cse_core.training.loop import DivergedError
+from experiments.cli.console import console
+from experiments.comparison.comparison import STAGES, Comparison, Entrant, Scores, Trial
+from experiments.comparison.recorded import dev_scores, record_trials
+from experiments.execution.job import ExecutionSettings
+from experiments.execution.plan import Plan, make_plan, scored_cells
+from experiments.execution.ray_sweep import RayConfig, run_plan
+from experiments.execution.sweep_setup import check_room, require_inputs
+from experiments.results import csv_record
+from experiments.tracking.mlflow_log import Tracker
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNDEFINED = "its dev score is undefined"
+
+
+def run_comparison(
+    comparison: Comparison,
+    execution: ExecutionSettings,
+    cluster: RayConfig,
+    tracker: Tracker,
+    entrants: Sequence[Entrant] = (),
+) -> tuple[dict[str, str], bool]:
+    """Run what the record lacks of all or some entrants.
+
+    Return the reasons of failures by key, and whether it ran to the end.
+
+    A run that diverges, or whose dev score is undefined, is a result: it is recorded as failed, and loses. One that
+    fails for another reason loses too, and the same command tries it again. After a failure of the machine (its disk,
+    its network, a lost worker) the comparison ends, as later stages would depend on it.
+    """
+    failed: dict[str, str] = {}
+    for number, stage in enumerate(STAGES, 1):
+        while True:
+            scores = read_scores(comparison, tracker.mlruns, failed)
+            trials = comparison.stage(stage, scores, entrants)
+            results = csv_record.read_results(comparison.scale.name, tracker.mlruns)
+            work = _left(comparison, stage, [t for t in trials if t.run.key not in scores.failed], results, execution)
+            if not work.pending:
+                break
+            _say_stage(number, stage, trials, scores)
+            reasons, ended = _run(work, results, execution, cluster, tracker)
+            failed |= reasons
+            scores = read_scores(comparison, tracker.mlruns, failed)
+            failed |= _undefined(trials, scores, comparison, tracker.mlruns) if ended else {}
+            record_trials(
+                comparison, trials, scores, {key for key in failed if _is_result(failed, key)}, tracker.mlruns
+            )
+            if not ended or any(map(_is_of_machine, reasons.values())):
+                return failed, False
+    return failed, True
+
+
+def read_scores(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> Scores:
+    """Return the dev scores and failures of a record, with further failures by key."""
+    scale = comparison.scale.name
+    scores = dev_scores(comparison, csv_record.read_results(scale, mlruns), csv_record.read_searches(scale, mlruns))
+    return Scores(scores.by_address, scores.failed | frozenset(failed))
+
+
+def _left(
+    comparison: Comparison,
+    stage: str,
+    trials: Sequence[Trial],
+    results: pd.DataFrame,
+    execution: ExecutionSettings,
+) -> Plan:
+    """Return what is left to run of these trainings; teachers and bases only where one of them is left."""
+    work = make_plan(
+        comparison.jobs(trials, final=stage == "finals"), scored_cells(results), execution.store, execution.shared
+    )
+    return work if {job.key for job in work.pending} & {t.run.key for t in trials} else replace(work, levels=())
+
+
+def _run(
+    work: Plan, results: pd.DataFrame, execution: ExecutionSettings, cluster: RayConfig, tracker: Tracker
+) -> tuple[dict[str, str], bool]:
+    require_inputs(work.pending, work.untrained, execution.data)
+    if cluster.address == "local":
+        check_room([job for job in work.pending if job.keeps_weights], work.untrained, execution, cluster.workers)
+    return run_plan(work, results, execution, cluster, tracker, {})
+
+
+def _undefined(trials: Sequence[Trial], scores: Scores, comparison: Comparison, mlruns: Path) -> dict[str, str]:
+    """Return the runs that ended without a defined dev score."""
+    results = csv_record.read_results(comparison.scale.name, mlruns)
+    ended = set(results.loc[results["select"] == comparison.dev, "key"])
+    return {t.run.key: UNDEFINED for t in trials if t.run.key in ended and not scores.has_ended(t)}
+
+
+def _is_result(failed: Mapping[str, str], key: str) -> bool:
+    return failed[key] == UNDEFINED or failed[key].startswith(f"{DivergedError.__name__}:")
+
+
+def _is_of_machine(reason: str) -> bool:
+    """Whether a run failed for a reason that has nothing to do with its method."""
+    kind = getattr(builtins, reason.partition(":")[0], None)
+    of_system = isinstance(kind, type) and issubclass(kind, OSError | MemoryError)
+    return of_system or reason.startswith(("its worker was lost", "trained and scored, but not recorded", "its files"))
+
+
+def _say_stage(number: int, stage: str, trials: Sequence[Trial], scores: Scores) -> None:
+    ended = Counter(trial.entrant.name for trial in trials if scores.has_ended(trial))
+    every = Counter(trial.entrant.name for trial in trials)
+    counts = ", ".join(f"{name} {ended[name]} of {count}" for name, count in every.items())
+    console.print(f"stage {number} of {len(STAGES)}, {stage}: {counts}", highlight=False)

@@ -1,0 +1,54 @@
+"""The comparisons that PLAN2.md declares: stage B, all methods with equal tuning at scale `small`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from cse_core.methods.rankcse import Teacher
+from cse_core.run import Run
+from experiments.comparison.comparison import Budget, Comparison, Entrant
+from experiments.comparison.entrants import entrant, measures_of, with_space
+from experiments.schema.recipes import simcse_run
+from experiments.schema.rows import BASE
+from experiments.schema.scales import SCALES, WIKI_MEDIUM
+from experiments.schema.study import Scale
+
+PAPERS = ("rankcse", "rankencoder", "whitenedcse", "compcse")  # whose gains are tested together
+ALL = ("simcse", *PAPERS, "esimcse", "promptbert", "mixcse", "dclr", "arccse", "mocose", "sncse", "l2pcsr")
+
+
+def teacher_sets(simcse: Run, scale: Scale) -> tuple[tuple[Teacher, ...], ...]:
+    """Return what may teach RankCSE: SimCSE on wiki-medium, on the student's backbone, or both as in the paper."""
+    medium, tiny = replace(simcse, backbone=WIKI_MEDIUM), simcse
+
+    def mix(*weighted: tuple[Run, float]) -> tuple[Teacher, ...]:
+        return tuple(Teacher(run, weight, scale.dev) for run, weight in weighted)
+
+    return (mix((medium, 1.0)), mix((tiny, 1.0)), mix((tiny, 1 / 3), (medium, 2 / 3)))
+
+
+def tuned() -> Comparison:
+    """Return stage B: four searches of sixteen trials for each method, and eight fresh seeds for each winner."""
+    scale = SCALES["small"]
+    measures = measures_of(("sts", "sts_disjoint"), scale.dev)
+    simcse = simcse_run(scale, BASE)
+    assert simcse  # every scale has something for BERT-base
+    more: dict[str, dict[str, Any]] = {"rankcse": {"teachers": teacher_sets(simcse, scale)}}
+
+    def tuned_entrant(name: str) -> Entrant:
+        tasks = [task for tasks in measures.values() for task in tasks]
+        each = with_space(entrant(name, scale, BASE), scale, scale.width or 0, tasks)
+        return replace(each, space={**each.space, **more.get(name, {})})
+
+    return Comparison(
+        name="tuned",
+        scale=scale,
+        entrants=tuple(map(tuned_entrant, ALL)),
+        measures=measures,
+        dev=scale.dev,
+        budget=Budget(),
+        tested=PAPERS,
+    )
+
+
+COMPARISONS: dict[str, Callable[[], Comparison]] = {"tuned": tuned}

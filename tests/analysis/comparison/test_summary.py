@@ -1,0 +1,151 @@
+"""What a comparison's report says, against scipy and numbers worked out by hand, from a record made up here."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy
+
+from analysis.comparison.report import gains_grid, report_text, settings_grid, write_report
+from analysis.comparison.summary import NOT_RUN, ONE_SEARCH, Summary, summarise
+from analysis.verdicts.primaries import BETTER, EQUIVALENT, INCONCLUSIVE, WORSE
+from experiments.comparison.comparison import PUBLISHED, STAGES, Budget, Comparison, Scores, Trial
+from experiments.comparison.recorded import record_trials
+from experiments.results import csv_record
+from tests.support.comparisons import QUICK, comparison_of
+
+BUDGET = Budget(trials=2, searches=4, finals=3)
+COMPARISON = comparison_of("simcse", "compcse", "mixcse", budget=BUDGET)
+Value = Callable[[Trial], float]
+
+
+def line(trial: Trial, task: str, score: float, **about: object) -> dict[str, object]:
+    given: dict[str, object] = {
+        "key": trial.run.key,
+        "scale": QUICK.name,
+        "method": trial.entrant.name,
+        "backbone": "wiki-tiny",
+    }
+    given |= {"seed": trial.run.seed, "settings": "", "device": "cpu", "seconds": 36.0, "teachers": ""}
+    given |= {"select": QUICK.dev, "scorer": str(trial.scorer), "task": task, "metric": "spearman.all", "version": 1}
+    return given | {"score": score, "pairs": 100, "step": 1, "commit": "abc"} | about
+
+
+def record(mlruns: Path, comparison: Comparison, dev: Value, test: Value, failed: frozenset[str] = frozenset()) -> Path:
+    """Write the record of a comparison that ended, with made-up scores."""
+    scores, lines = Scores({}, failed), []
+    for stage in STAGES:
+        trials = [t for t in comparison.stage(stage, scores) if t.run.key not in failed]
+        lines += [line(t, QUICK.dev, dev(t) / 100) for t in trials]
+        lines += [line(t, "synthetic", test(t) / 100) for t in trials if stage == "finals"]
+        scores = Scores({**scores.by_address, **{t.address: dev(t) for t in trials}}, failed)
+        record_trials(comparison, comparison.stage(stage, scores), scores, failed, mlruns)
+    csv_record.merge_results(csv_record.folder_for(QUICK.name, mlruns), pd.DataFrame(lines)[csv_record.RESULTS])
+    return mlruns
+
+
+def made_up(gain: float, spread: float) -> Value:
+    """Test scores of 60 and a gain for CompCSE, which differ by search and by seed."""
+
+    def of(trial: Trial) -> float:
+        by = {"simcse": 0.0, "compcse": gain, "mixcse": 0.0}[trial.entrant.name]
+        return 60 + by + spread * np.sin(7 * trial.search + len(trial.entrant.name)) + 0.01 * (trial.run.seed % 3)
+
+    return of
+
+
+def summary_of(tmp_path: Path, gain: float, spread: float) -> Summary:
+    return summarise(COMPARISON, record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(gain, spread)))
+
+
+def test_the_gain_is_welchs_over_the_means_of_the_searches(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, gain=1.0, spread=0.3)
+    means = {
+        each.entrant.name: [mean(each.measures["synthetic"][search].values()) for search in range(4)]
+        for each in summary.tuned
+    }
+    expected = scipy.stats.ttest_ind(means["compcse"], means["simcse"], equal_var=False)
+    gain = summary.gains["compcse", "synthetic"]
+    assert gain.estimate
+    assert gain.estimate.difference_p() == pytest.approx(expected.pvalue, rel=1e-9)
+    assert tuple(gain.estimate.interval() or ()) == pytest.approx(tuple(expected.confidence_interval()), rel=1e-9)
+    assert gain.estimate.mean == pytest.approx(mean(means["compcse"]) - mean(means["simcse"]))
+    # The published settings' runs enter no mean.
+    assert PUBLISHED in summary.tuned[0].measures["synthetic"]
+
+
+@pytest.mark.parametrize(
+    ("gain", "spread", "verdict"),
+    [(2.0, 0.2, BETTER), (-2.0, 0.2, WORSE), (0.0, 0.05, EQUIVALENT), (0.3, 2.0, INCONCLUSIVE)],
+)
+def test_verdicts(tmp_path: Path, gain: float, spread: float, verdict: str) -> None:
+    assert summary_of(tmp_path, gain, spread).gains["compcse", "synthetic"].verdict == verdict
+
+
+def test_holm_counts_the_methods(tmp_path: Path) -> None:
+    """A p value of 0.035 differs alone, and not as one of two."""
+    estimate = summary_of(tmp_path / "no gain", gain=0.0, spread=0.3).gains["compcse", "synthetic"].estimate
+    assert estimate
+    assert estimate.error
+    assert estimate.df
+    gain = scipy.stats.t.isf(0.035 / 2, estimate.df) * estimate.error - estimate.mean
+    two = replace(COMPARISON, margin=0.01)
+    ended = record(tmp_path, two, lambda t: 50 + t.run.dropout, made_up(gain, 0.3))
+    assert summarise(two, ended).gains["compcse", "synthetic"].verdict == INCONCLUSIVE
+    alone = replace(two, entrants=two.entrants[:2])
+    assert summarise(alone, ended).gains["compcse", "synthetic"].verdict == BETTER
+
+
+def test_one_search_is_not_tested_and_nothing_run_says_so(tmp_path: Path) -> None:
+    single = replace(COMPARISON, budget=replace(BUDGET, searches=1))
+    ended = record(tmp_path, single, lambda t: 50 + t.run.dropout, made_up(1.0, 0.1))
+    assert summarise(single, ended).gains["compcse", "synthetic"].verdict == ONE_SEARCH
+    empty = summarise(COMPARISON, tmp_path / "none")
+    assert empty.gains["compcse", "synthetic"].verdict == NOT_RUN
+    assert [row[1] for row in gains_grid(empty).rows] == ["–"] * 3
+
+
+def test_a_method_whose_trials_all_failed_is_a_row_that_says_so(tmp_path: Path) -> None:
+    mixcse = COMPARISON.entrants[2]
+    lost = frozenset(t.run.key for s in range(4) for t in COMPARISON.draws(mixcse, s, Scores({})))
+    ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(1.0, 0.1), lost)
+    row = dict(
+        zip(
+            gains_grid(summarise(COMPARISON, ended)).header,
+            gains_grid(summarise(COMPARISON, ended)).rows[2],
+            strict=True,
+        )
+    )
+    assert row["verdict"].startswith("failed")
+    assert row["runs"] == f"{8 + 3} (8 failed)"
+    assert row["synthetic"] == "–"
+
+
+def test_settings_costs_and_dev_scores_are_those_of_the_record(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, gain=1.0, spread=0.3)
+    simcse = summary.tuned[0]
+    for search in range(4):
+        drawn = COMPARISON.draws(simcse.entrant, search, Scores({}))
+        best = max(drawn, key=lambda trial: trial.run.dropout)
+        assert simcse.winners[search] == (best.settings, pytest.approx(50 + best.run.dropout))
+        assert simcse.trials[search] == pytest.approx(tuple(50 + trial.run.dropout for trial in drawn))
+    assert simcse.runs == BUDGET.runs == 4 * (2 + 3) + 3
+    assert simcse.core_hours == pytest.approx(simcse.runs * 36 / 3600)
+    rows = settings_grid(summary).rows
+    assert len(rows) == 3 * 5
+    assert rows[4][1:3] == ("published setting", "–")
+
+
+def test_the_report_has_its_files_and_one_page_that_needs_no_other(tmp_path: Path) -> None:
+    ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(1.0, 0.3))
+    assert any("comparison.md" in said for said in write_report(COMPARISON, ended))
+    page = (ended / "page.html").read_text()
+    assert page.count("data:image/png;base64,") == 2
+    assert "<table>" in page
+    assert 'src="forest.png"' not in page
+    assert (ended / "comparison.md").read_text() == report_text(summarise(COMPARISON, ended), ended)
+    assert all((ended / f"{name}.png").stat().st_size > 5000 for name in ("curves", "forest"))

@@ -1,0 +1,168 @@
+"""What a comparison draws, promotes and selects, without training anything."""
+
+from dataclasses import replace
+from statistics import mean
+
+import pytest
+
+from cse_core.space import LogUniform
+from experiments.comparison.comparison import PUBLISHED, STAGES, Budget, Comparison, Scores, Trial, settings_text
+from experiments.schema.scales import RESERVED_SEEDS
+from tests.support.comparisons import QUICK, comparison_of
+
+BUDGET = Budget(trials=8, searches=3, finals=4)
+NONE = Scores({})
+
+
+def scored(comparison: Comparison, by: dict[str, float] | None = None, failed: frozenset[str] = frozenset()) -> Scores:
+    """Scores of all stages: a trial's is its learning rate unless `by` has another for its key."""
+    scores = Scores({}, failed)
+    for stage in STAGES:
+        new = {
+            trial.address: (by or {}).get(trial.run.key, 1e4 * trial.run.learning_rate)
+            for trial in comparison.stage(stage, scores)
+            if trial.run.key not in failed
+        }
+        scores = Scores({**scores.by_address, **new}, failed)
+    return scores
+
+
+COMPARISON = comparison_of("simcse", "rankcse", budget=BUDGET)
+SIMCSE, RANKCSE = COMPARISON.entrants
+
+
+def test_draws_lie_in_the_space_and_are_the_same_in_each_process() -> None:
+    drawn = COMPARISON.draws(RANKCSE, 1, NONE)
+    assert len(drawn) == 8
+    for trial in drawn:
+        assert trial.settings.keys() == RANKCSE.space.keys()
+        for name, values in RANKCSE.space.items():
+            value = trial.settings[name]
+            assert values.low <= value <= values.high if isinstance(values, LogUniform) else value in values
+    first = COMPARISON.draws(SIMCSE, 0, NONE)[0]
+    # Pinned: another Optuna, or another seed of the sampler, would orphan the trials of recorded comparisons.
+    assert settings_text(first.settings) == PINNED
+    assert first.run.seed == 401
+
+
+PINNED = '{"dropout": 0.4, "epochs": 2, "learning_rate": 0.00043483907769824705, "temperature": 0.020702290313198903}'
+
+
+def test_searches_and_methods_draw_independently_with_seeds_that_nothing_else_has() -> None:
+    trials = [t for each in COMPARISON.entrants for s in range(3) for t in COMPARISON.draws(each, s, NONE)]
+    assert len({t.settings["learning_rate"] for t in trials}) == len(trials)
+    scores = scored(COMPARISON)
+    of_simcse = [t for stage in STAGES for t in COMPARISON.stage(stage, scores) if t.entrant is SIMCSE]
+    seeds = [trial.run.seed for trial in of_simcse]
+    # A search's promoted settings share two seeds; all else is fresh.
+    assert len(set(seeds)) == 3 * 8 + 3 * 2 + (3 + 1) * 4
+    assert not RESERVED_SEEDS & {*seeds}
+    assert len(of_simcse) == BUDGET.runs == 3 * (8 + 2 * 2 + 4) + 4
+
+
+def test_finals_are_fresh_however_many_searches_there_are() -> None:
+    many = comparison_of("simcse", "rankcse", budget=Budget(trials=64, searches=9, finals=1))
+    tried = {t.run.seed for t in many.stage("trials", NONE)}
+    scores = Scores({t.address: 1.0 for t in many.stage("trials", NONE)})
+    promoted = {t.run.seed for t in many.stage("promotions", scores)}
+    finals = {t.run.seed for t in many.finals(SIMCSE, PUBLISHED, scores)}
+    assert tried & promoted == tried & finals == promoted & finals == set()
+
+
+def test_the_best_quarter_is_promoted_and_the_highest_mean_of_three_seeds_wins() -> None:
+    draws = COMPARISON.draws(SIMCSE, 0, NONE)
+    by = {trial.run.key: float(i) for i, trial in enumerate(draws)}  # the last is the best, then the one before
+    trials = COMPARISON.stage("trials", NONE)
+    scores = Scores({trial.address: by[trial.run.key] for trial in trials if trial.run.key in by})
+    promoted = COMPARISON.promotions(SIMCSE, 0, scores)
+    best, second = draws[7].settings, draws[6].settings
+    assert [trial.settings for trial in promoted] == [best, best, second, second]
+    assert [trial.run.seed for trial in promoted] == [409, 410, 409, 410]
+    # With more seeds the second overtakes: (6 + 8 + 8) / 3 against (7 + 6 + 6) / 3.
+    more = dict(zip((t.address for t in promoted), (6.0, 6.0, 8.0, 8.0), strict=True))
+    winner = COMPARISON.selected(SIMCSE, 0, Scores({**scores.by_address, **more}))
+    assert winner == (second, pytest.approx(mean((6, 8, 8))))
+
+
+def test_a_failed_trial_is_not_promoted_and_a_failed_seed_loses() -> None:
+    draws = COMPARISON.draws(SIMCSE, 0, NONE)
+    by = {trial.address: float(i) for i, trial in enumerate(draws)}
+    del by[draws[7].address]
+    scores = Scores(by, frozenset({draws[7].run.key}))
+    promoted = COMPARISON.promotions(SIMCSE, 0, scores)
+    assert [trial.settings for trial in promoted[::2]] == [draws[6].settings, draws[5].settings]
+    lost = Scores({**by, **{t.address: 9.0 for t in promoted[1:]}}, frozenset({draws[7].run.key, promoted[0].run.key}))
+    winner = COMPARISON.selected(SIMCSE, 0, lost)
+    assert winner
+    assert winner[0] == draws[5].settings
+    every = frozenset(trial.run.key for trial in draws)
+    assert COMPARISON.selected(SIMCSE, 0, Scores({}, every)) is None
+    assert COMPARISON.finals(SIMCSE, 0, Scores({}, every)) == []
+
+
+def test_only_finals_are_scored_on_the_tasks_and_keep_their_weights() -> None:
+    scores = scored(COMPARISON)
+    for stage in STAGES:
+        trials = COMPARISON.stage(stage, scores)
+        jobs = COMPARISON.jobs(trials, final=stage == "finals")
+        for trial in trials:
+            tasks = {task for scoring in jobs[trial.run.key].scorings for task in scoring.tasks}
+            assert ("synthetic" in tasks) == (stage == "finals")
+            assert QUICK.dev in tasks
+            assert jobs[trial.run.key].keeps_weights == (stage == "finals")
+        teachers = jobs.keys() - {trial.run.key for trial in trials}
+        assert teachers
+        assert all(jobs[key].keeps_weights for key in teachers)
+
+
+def test_each_winner_and_the_published_settings_have_as_many_finals() -> None:
+    scores = scored(COMPARISON)
+    finals = COMPARISON.stage("finals", scores)
+    assert len(finals) == 2 * (3 + 1) * 4
+    published = [t for t in finals if t.search == PUBLISHED and t.entrant is SIMCSE]
+    assert {replace(t.run, seed=0) for t in published} == {replace(SIMCSE.start, seed=0)}
+    best = max(COMPARISON.draws(SIMCSE, 0, NONE), key=lambda trial: trial.run.learning_rate)
+    assert {settings_text(t.settings) for t in finals if t.search == 0 and t.entrant is SIMCSE} == {
+        settings_text(best.settings)
+    }
+
+
+def test_a_single_promoted_setting_gets_no_further_seeds() -> None:
+    small = comparison_of("simcse", "rankcse", budget=Budget(trials=2, searches=2, finals=1))
+    scores = scored(small)
+    assert small.stage("promotions", scores) == []
+    first, second = small.draws(SIMCSE, 0, NONE)
+    best = first if first.run.learning_rate > second.run.learning_rate else second
+    assert small.selected(SIMCSE, 0, scores) == (best.settings, pytest.approx(1e4 * best.run.learning_rate))
+
+
+def test_tpe_draws_one_at_a_time_from_the_scores_and_resumes_alike() -> None:
+    tpe = comparison_of("simcse", "rankcse", sampler="tpe", budget=Budget(trials=14, searches=1, finals=1))
+
+    def draw_all(better: float) -> list[Trial]:
+        scores = NONE
+        for i in range(14):
+            trials = tpe.draws(SIMCSE, 0, scores)
+            assert len(trials) == i + 1
+            # A new comparison, as after an interruption, draws the same from the same scores.
+            assert (
+                comparison_of("simcse", "rankcse", sampler="tpe", budget=tpe.budget).draws(SIMCSE, 0, scores) == trials
+            )
+            new = -abs(trials[-1].run.dropout - better)
+            scores = Scores({**scores.by_address, trials[-1].address: new})
+        return tpe.draws(SIMCSE, 0, scores)
+
+    low, high = draw_all(0.1), draw_all(0.4)
+    assert low[:10] == high[:10]  # drawn at random, as Optuna's sampler begins
+    assert mean(t.run.dropout for t in low[10:]) < mean(t.run.dropout for t in high[10:])
+
+
+def test_what_can_not_be_compared_is_refused() -> None:
+    with pytest.raises(ValueError, match="two or more different methods"):
+        comparison_of("simcse")
+    with pytest.raises(ValueError, match="two or more different methods"):
+        comparison_of("simcse", "simcse")
+    with pytest.raises(ValueError, match=r"dev scores.*'last'"):
+        comparison_of("simcse", "rankcse", dev="last")
+    with pytest.raises(ValueError, match="sampler must be"):
+        comparison_of("simcse", "rankcse", sampler="grid")
