@@ -20,6 +20,7 @@ from analysis.verdicts.method_gains import method_gains
 from analysis.verdicts.other_claims import planned_verdicts
 from cse_core.data.atomic_write import full_disk_named
 from experiments.cli.command import run_command
+from experiments.cli.console import counted
 from experiments.results import csv_record, manifest
 from experiments.results.manifest import Manifest
 from experiments.schema.study import Row, Study
@@ -176,7 +177,7 @@ def main(
     if not studies:
         written += make_summaries(scale, mlruns=mlruns, figures=figures)
     Manifest(figures.parent).accept(written)
-    summary = f"{len(written)} files for {len(chosen)} studies; a study without data has none"
+    summary = f"{counted(len(written), 'file')} made; a study without data has none"
     print("\n".join([*map(str, written), summary]))
     return 0
 

@@ -34,6 +34,7 @@ from analysis.report.verdict_tables import how_judged, verdict_grid, verdicts_bl
 from analysis.verdicts.comparisons import judge
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
+from experiments.cli.console import counted
 from experiments.results import csv_record
 from experiments.results.manifest import ChangedFileError, Manifest
 from experiments.results.study_table import print_tables
@@ -258,12 +259,12 @@ def main(
     folders = Folders.of(mlruns)
     if check:
         lines = check_all(studies, scale, folders)
-        print("\n".join([*lines, f"{len(lines)} differences from the record"]))
+        print("\n".join([*lines, f"{counted(len(lines), 'difference')} from the record"]))
         return 1 if lines else 0
     lines = make(studies, scale=scale, folders=folders)
     if studies:
         print_tables(studies_to_make(studies, scale, Record(mlruns)), mlruns)
-    print(f"{len(lines)} files changed under {folders.tables}")
+    print(f"{counted(len(lines), 'file')} changed under {folders.tables}")
     return 0
 
 

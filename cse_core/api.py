@@ -176,6 +176,8 @@ def _corpus(
     for number, line in enumerate(lines):
         if "\n" in line or line.endswith("\r"):
             raise ValueError(f"sentence {number}: expected no line break, got {line!r}; join or split its lines")
+    if lines and lines[0].startswith("\ufeff"):
+        raise ValueError(f"sentence 0: begins with a byte order mark, {lines[0]!r:.60}; read its file as utf-8-sig")
     digest = lines_hash(lines)
     path = store / "sentences" / f"{digest[:12]}.txt"
     if not path.is_file():
@@ -185,7 +187,7 @@ def _corpus(
 
 def _corpus_of_rows(rows: Sequence[tuple[str, ...]], store: Path) -> Corpus:
     """Return examples of several columns as a corpus that is known by its content; they are written to the store."""
-    names = COLUMNS[: len(rows[0])]
+    names = COLUMNS[: max(2, len(rows[0]))]
     for number, row in enumerate(rows):
         if (
             not isinstance(row, tuple)

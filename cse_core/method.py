@@ -5,6 +5,7 @@ have an obvious default, written out as an assignment: `examples = single_column
 `targets = no_targets`.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -240,9 +241,13 @@ class Recipe:
 
 def innermost(method: Method) -> Method:
     """Return the method that makes examples and contrast; others (RankEncoder, MLM) add to one, their `inner`."""
-    while (inner := getattr(method, "inner", None)) is not None:
-        method = inner
-    return method
+    return added_to(method)[-1]
+
+
+def added_to(method: Method) -> tuple[Method, ...]:
+    """Return a method, then the one that it adds to, and so on to the innermost."""
+    inner = getattr(method, "inner", None)
+    return (method,) if inner is None else (method, *added_to(inner))
 
 
 def starting_encoder(method: Method) -> tuple[EncoderRef, str] | None:
@@ -298,6 +303,8 @@ def check(name: str, value: int | float, ok: Callable[[Any], bool], constraint: 
     """Raise a ValueError that names the hyperparameter, the constraint and the value, unless the value is ok."""
     if not ok(value):
         raise ValueError(f"{name} must be {constraint}, got {value}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}")
 
 
 def check_surrounded(method: Method, tokenizer: "PreTrainedTokenizerBase") -> None:

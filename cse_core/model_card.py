@@ -1,6 +1,7 @@
 """The README.md of an exported encoder: how to open it, what it was trained with, what it scored."""
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
@@ -12,10 +13,10 @@ from cse_core.data.atomic_write import full_disk_named, sync
 from cse_core.evaluation.suite import TASKS
 from cse_core.evaluation.tasks import STSTask, TransferTask
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import ASSETS
+from cse_core.models.pretrained import ASSETS, CONFIG
 from cse_core.training.checkpoint import MANIFEST
 
-CARD = "README.md"
+CARD, TEMPORARY = "README.md", ".export-"
 # Files by which a loader would read another encoder than the exported one.
 READ_BY_LOADERS = (
     *("config.json", "*_config.json", "config_*.json", "encoder.json", "modules.json", "model*.safetensors*"),
@@ -86,22 +87,28 @@ def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object
         raise FileExistsError(f"{folder}: holds the checkpoint of a run, which would be lost; export to another folder")
     folder.resolve().parent.mkdir(parents=True, exist_ok=True)
     near = folder if folder.is_dir() else folder.resolve().parent  # on the same disk
-    with TemporaryDirectory(prefix=".export-", dir=near) as temporary, full_disk_named(folder):
+    with TemporaryDirectory(prefix=TEMPORARY, dir=near) as temporary, full_disk_named(folder):
         part = Path(temporary) / "encoder"
         encoder.save_pretrained(part)
         (part / CARD).write_text(model_card(encoder, folder.resolve().name, settings, scores), encoding="utf-8")
         for path in part.rglob("*"):
             sync(path)
         _swap(part, folder, Path(temporary) / "old")
+    for left in folder.glob(f"{TEMPORARY}*"):  # by an export that was killed
+        shutil.rmtree(left)
     return folder
 
 
 def _swap(part: Path, folder: Path, old: Path) -> None:
-    """Move the files in `part` to `folder`, and those that they replace to `old`; after an error, move all back."""
+    """Move the files in `part` to `folder`, and those that they replace to `old`; after an error, move all back.
+
+    The config goes first and comes last: without one no loader opens what a kill leaves half moved.
+    """
     folder.mkdir(exist_ok=True)
     old.mkdir()
-    moves = [(path, old / path.name) for path in folder.iterdir() if _is_replaced(path, part)]
-    moves += [(path, folder / path.name) for path in part.iterdir()]
+    replaced = [path for path in folder.iterdir() if _is_replaced(path, part)]
+    moves = [(path, old / path.name) for path in sorted(replaced, key=lambda path: path.name != CONFIG)]
+    moves += [(path, folder / path.name) for path in sorted(part.iterdir(), key=lambda path: path.name == CONFIG)]
     done: list[tuple[Path, Path]] = []
     try:
         for source, target in moves:

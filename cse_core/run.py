@@ -7,6 +7,7 @@ field with a neutral default changes no old key. A field that holds a Run (a tea
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
@@ -227,6 +228,9 @@ def canonical(value: Any) -> Any:
         return value.identity
     if is_dataclass(value) and not isinstance(value, type):
         content = {name: _canonical_field(field) for name, field in _non_defaults(value).items()}
+        for name, number in content.items():
+            if isinstance(number, float) and not math.isfinite(number):
+                raise ValueError(f"{name} must be a finite number, got {number}")
         return {"is": class_name(type(value)), "version": getattr(value, "version", 0)} | content
     return _canonical_field(value)
 

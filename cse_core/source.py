@@ -1,6 +1,7 @@
 """Identify classes from outside this project by their code, as their version may stay the same when it changes."""
 
 import ast
+import dis
 import hashlib
 import inspect
 import sys
@@ -18,6 +19,7 @@ PROJECT = (
     "analysis",
 )  # whose classes have a version that is raised with any change of a score
 INSTALLED = {"site-packages", "dist-packages"}
+PLAIN = str | bytes | int | float | tuple | list | dict | None  # values whose text is their content
 
 
 @cache
@@ -25,7 +27,8 @@ def class_name(kind: type) -> Any:
     """Return what names a class in a key: its name or, if it isn't this project's, also its module and its code.
 
     The code is the file of the class, and those that it imports, without this project, installed packages and Python's
-    library. A class that was typed in, such as in a notebook, has no file: its code is that of its methods.
+    library. A class that was typed in, such as in a notebook, has no file: its code is that of its methods, and of what
+    they use beside it.
     """
     if _is_projects(kind.__module__):
         return kind.__name__
@@ -36,7 +39,7 @@ def class_name(kind: type) -> Any:
     for other in kind.__mro__:
         path = _path_of(other.__module__)
         if path is None and other is not object and other not in bases:
-            typed += _typed_code(other)
+            typed += _typed_code(other, files)
         elif other is kind or _is_users(path):
             _add_files(other.__module__, files)
     code = [f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for name, path in sorted(files.items())]
@@ -96,16 +99,51 @@ def _imports(tree: ast.Module, package: str) -> Iterator[str]:
             yield from (module, *(f"{module}.{alias.name}" for alias in node.names))
 
 
-def _typed_code(kind: type) -> Iterator[str]:
-    """Yield the code of the methods of a class without a file, and its plain values."""
+def _typed_code(kind: type, files: dict[str, Path]) -> Iterator[str]:
+    """Yield the code of the methods of a class without a file, its plain values, and those that its methods use.
+
+    The files of what they use of the user's modules are added.
+    """
+    used: dict[str, Any] = {}
     for name, value in sorted(vars(kind).items()):
         function = getattr(value, "__func__", getattr(value, "fget", value))
         if inspect.isfunction(function):
             yield f"{name} {_instructions(function.__code__)}"
-        elif isinstance(value, str | int | float | tuple) and not name.startswith("__"):
+            _add_used(function, used)
+        elif isinstance(value, PLAIN) and not name.startswith("__"):
             yield f"{name} {value!r}"
+    for name, value in sorted(used.items()):
+        module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
+        if isinstance(value, PLAIN):
+            yield f"used {name} {value!r}"
+        elif module and not _is_projects(module) and (path := _path_of(module)):
+            if _is_users(path):
+                _add_files(module, files)
+        elif inspect.isfunction(value):
+            yield f"used {name} {_instructions(value.__code__)}"
+        elif inspect.isclass(value) and value is not kind and not _is_projects(value.__module__):
+            yield from (f"used {name} {line}" for line in _typed_code(value, files))
+
+
+def _add_used(function: Any, used: dict[str, Any]) -> None:
+    """Add what a function, and each that it uses of the same module, takes from there by name."""
+    for name in _global_names(function.__code__):
+        if name in function.__globals__ and name not in used:
+            used[name] = value = function.__globals__[name]
+            if inspect.isfunction(value) and value.__globals__ is function.__globals__:
+                _add_used(value, used)
+
+
+def _global_names(code: CodeType) -> set[str]:
+    names = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+    return names.union(*(_global_names(each) for each in code.co_consts if isinstance(each, CodeType)))
 
 
 def _instructions(code: CodeType) -> str:
-    constants = [_instructions(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    constants = [_instructions(each) if isinstance(each, CodeType) else _constant(each) for each in code.co_consts]
     return f"{code.co_code.hex()} {code.co_names} {constants}"
+
+
+def _constant(value: Any) -> str:
+    """Return the text of a constant; of a set in a fixed order, which its own text has not."""
+    return f"{sorted(map(repr, value))}" if isinstance(value, frozenset) else repr(value)

@@ -23,10 +23,11 @@ from cse_core.data.corpora import sentences
 from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
+from cse_core.models.word_vectors import is_word_vectors
 from experiments.cli.command import run_command
 from experiments.cli.console import console, plain_columns
-from experiments.cli.options import Words, at_least
-from experiments.cli.user_inputs import read_corpus, read_encoder
+from experiments.cli.options import Words, check_threads
+from experiments.cli.user_inputs import read_corpus, read_encoder, say_pooling
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
@@ -51,7 +52,8 @@ class Options:
     """Columns of the files in --tasks by name or number: two sentences and a score. If not given: those with known
     names, or all three."""
     pooling: str | None = None
-    """cls, mean, top2_mean, first_last_mean, layer1_last_mean or mask. If not given: the encoder's own, or cls."""
+    """cls, mean, top2_mean, first_last_mean, layer1_last_mean or mask. If not given: the encoder's own, or where its
+    folder states none its family's, which a line names."""
     template: str = ""
     """Text with {} for the sentence and [MASK] after it, for the pooling mask."""
     corpus: str = ""
@@ -91,6 +93,8 @@ def scorer_for(options: Options) -> Scorer:
     """Return the scorer that the options describe: cosine with a pooling, or ranks in a corpus."""
     size, weight = options.corpus_size, options.rank_weight
     if not options.corpus:
+        if options.template and not options.pooling:
+            raise ValueError(f"--template {options.template}: requires --pooling mask")
         if options.corpus_lines or size is not None or weight is not None:
             raise ValueError("--corpus-lines, --corpus-size and --rank-weight require --corpus")
         return Cosine(options.pooling, options.template)
@@ -115,7 +119,7 @@ def print_earlier(earlier: Sequence[Mapping[str, Any]], result: Mapping[str, Any
 
 def main(options: Options) -> None:
     """Score an encoder; print, save and log the scores."""
-    at_least(1, threads=options.threads)
+    check_threads(options.threads)
     data = data_folder(options.data)
     tasks, scorer = suite.expand_names(options.tasks, options.columns), scorer_for(options)
     if options.columns and not any(map(own_pairs.is_own, tasks)):
@@ -123,6 +127,8 @@ def main(options: Options) -> None:
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     encoder = read_encoder(options.encoder)
+    if not is_word_vectors(options.encoder):
+        console.print(say_pooling(options.encoder, options.pooling), highlight=False)
     job = Job(encoder, csv_record.MANUAL_RUNS, Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
     folder = options.mlruns / csv_record.MANUAL_RUNS
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -134,8 +140,7 @@ def main(options: Options) -> None:
             result = execute(job, execution, progress=bars, again=options.again)
         except FailedTasksError as error:
             result, failed = error.result, error
-    gone = [cell for cell in earlier if cell not in result["cells"]]
-    replace_scores(folder, result, gone)
+    replace_scores(folder, result, earlier)
     print_scores(result, only=set(tasks), scorer=str(scorer))
     if not options.again:
         print_earlier(earlier, result, job.scorings[0])

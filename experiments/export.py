@@ -14,7 +14,7 @@ from cse_core.model_card import save_with_card
 from cse_core.models.encoder import Encoder
 from cse_core.training.checkpoint import check_content, read_manifest
 from experiments.cli.command import run_command
-from experiments.cli.console import console
+from experiments.cli.console import console, counted
 from experiments.results.run_card import card_scores, card_settings
 from experiments.results.run_result import read_result
 
@@ -41,8 +41,9 @@ def main(options: Options) -> None:
         )
     settings, scores = card_settings(result, manifest), card_scores(result, manifest.rule)
     save_with_card(Encoder.from_pretrained(options.checkpoint), options.folder, settings, scores)
-    tasks = f"{len(scores)} task{'' if len(scores) == 1 else 's'}"
-    console.print(f"{options.folder}: {result['name']}, {manifest.rule}, with the scores of {tasks}")
+    console.print(
+        f"{options.folder}: {result['name']}, {manifest.rule}, with the scores of {counted(len(scores), 'task')}"
+    )
     console.print(f"push it: hf upload OWNER/{options.folder.resolve().name} {options.folder}")
 
 

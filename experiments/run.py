@@ -29,7 +29,7 @@ from cse_core.run import NGRAM_POOLINGS, Run
 from cse_core.training.selection import SELECTION, dev_sets
 from experiments.cli.command import run_command
 from experiments.cli.console import Bar, console
-from experiments.cli.options import at_least, check_device, flag, seeds_in_range
+from experiments.cli.options import at_least, check_device, check_threads, flag, seeds_in_range
 from experiments.cli.run_options import CommonOptions, choices_of, options_for
 from experiments.cli.selection_warnings import selection_warnings
 from experiments.cli.user_inputs import (
@@ -201,7 +201,8 @@ def main(arguments: list[str]) -> None:
     options: Any = tyro.extras.subcommand_cli_from_dict(
         {name: options_for(name) for name in METHODS}, args=arguments, description=__doc__
     )
-    at_least(1, threads=options.threads, corpus_lines=options.corpus_lines, max_steps=options.max_steps)
+    check_threads(options.threads)
+    at_least(1, corpus_lines=options.corpus_lines, max_steps=options.max_steps)
     check_device(options.device)
     runs, plan = build_all(type(options).__name__, options), make_plan(options)
     csv_record.check_writable(options.mlruns)
@@ -246,7 +247,7 @@ def build_all(name: str, options: Any) -> list[Run]:
     run = build(name, options)
     seeds = dict.fromkeys(options.seeds or (run.seed,))
     for seed in seeds:
-        seeds_in_range(seed=seed)
+        seeds_in_range(**{"seeds" if options.seeds else "seed": seed})
     return [replace(run, seed=seed) for seed in seeds]
 
 

@@ -21,6 +21,7 @@ import tyro
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.console import console
 from experiments.cli.old_flags import refuse_old_flags
+from experiments.cli.options import flag
 from experiments.cli.sweep_choice import print_choice, print_nothing_to_do
 from experiments.cli.sweep_options import Options, checked, in_own_record
 from experiments.execution import sweep_report
@@ -108,6 +109,9 @@ def main(options: Options) -> int:
     """Run the command; return 0, 1 if a run failed, or 130 if interrupted."""
     if options.list:  # it reads the record, of a million objects: every 700th would start the collector
         gc.set_threshold(100_000)
+    ignored = [name for name in ("dry_run", "by_study", "workers") if options.list and getattr(options, name)]
+    if ignored:
+        raise ValueError(f"--list: expected no {flag(ignored[0])} beside it")
     if options.cluster and not options.dry_run:
         raise ValueError(f"--cluster {options.cluster}: expected --dry-run too, as nothing is started")
     return run_studies(checked(options))

@@ -23,9 +23,11 @@ from cse_core.data.text_files import (
     SCORES,
     TEXTS,
     Table,
+    check_first,
     check_text,
     checked_lines,
     format_of,
+    normal,
     read_table,
     summary,
 )
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 CHUNK = 4096  # sentences written at a time
+EMPTY = "no sentences in it; expected one a line, or rows of columns"
 REMEDY = "name one to three with --columns (from Python: columns=): a sentence, its positive, a hard negative"
 Texts = Sequence[str] | Sequence[tuple[str, ...]]  # of one column, or of several
 logger = logging.getLogger(__name__)
@@ -66,7 +69,9 @@ def corpus_of_file(path: Path, lines: int | None = None, columns: Sequence[str] 
     texts, used, what = _read_file(path, columns, lines)
     logger.warning("%s", what)
     if not texts:
-        raise ValueError(f"{path}: no sentences in it; expected one a line, or rows of columns")
+        raise ValueError(f"{path}: {EMPTY}")
+    if lines and lines > len(texts):
+        raise ValueError(f"{path}: {len(texts):,} sentences, expected {lines:,}; ask for fewer, or get all of it")
     return Corpus(str(path), lines or len(texts), lines_hash(texts), used)
 
 
@@ -80,8 +85,14 @@ def _read_file(path: Path, columns: Sequence[str], lines: int | None = None) -> 
         raw = checked_lines(path)
         texts = [line for line in raw if line.strip()]
         used = texts[:lines]
-        return used, COLUMNS[:1], summary(path, "sentences, one a line", used, {"blank line": len(raw) - len(texts)})
+        check_first(path, used[0] if used else "")
+        inside = sum("\r" in line for line in used)
+        how = [f"{inside:,} with a carriage return inside, which ends no line"] if inside else []
+        left_out = {"blank line": len(raw) - len(texts)}
+        return used, COLUMNS[:1], summary(path, "sentences, one a line", used, left_out, how)
     table = read_table(path, columns)
+    if not table.rows:
+        raise ValueError(f"{path}: {EMPTY}")
     names = tuple(columns) or _choose(table)
     places = table.pick(names)
     rows = [tuple(table.text(row, place) for place in places) for row in table.rows]
@@ -95,7 +106,8 @@ def _choose(table: Table) -> tuple[str, ...]:
     """Return the columns with known names: one of sentences, or a sentence, its positive and a hard negative."""
     if table.width <= 1:
         return table.header or ("1",)
-    negatives, scores = table.matching(NEGATIVES), table.matching(SCORES)
+    scores = table.matching(SCORES)
+    negatives = [name for name in table.header if normal(name).startswith(NEGATIVES)]  # also negative_1
     candidates = [*((name,) for name in table.matching(TEXTS)), *((*pair, *negatives) for pair in table.pairs())]
     if len(candidates) == 1 and len(negatives) <= 1 and not (scores and len(candidates[0]) > 1):
         return candidates[0]
@@ -114,6 +126,8 @@ def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> li
 
 def read_source(corpus: Corpus, folder: Path | None) -> Texts:
     """Return the corpus's texts as in the source; refuse fewer, or another content than the pinned one."""
+    if corpus.name in ("synthetic", synthetic.TRIPLES) and corpus.lines > synthetic.MOST_LINES:
+        raise ValueError(f"{corpus.name}: expected at most {synthetic.MOST_LINES:,} lines, got {corpus.lines:,}")
     if corpus.name == "synthetic":
         source, lines = "synthetic", synthetic.sentences(corpus.lines)
     elif corpus.name == synthetic.TRIPLES:
@@ -160,6 +174,7 @@ def _read_located(source: Path, corpus: Corpus) -> Texts:
     if (source.with_suffix("") if packed else source).suffix.lower() in FORMATS[1:]:
         raise ValueError(f"corpus {source}: its rows have columns; {REMEDY}")
     lines = read_lines(source, lines=corpus.lines)
+    check_first(source, lines[0] if lines else "")
     for number, line in enumerate(lines, 1):
         check_text(line, f"{source}, line {number}")
     return lines

@@ -10,6 +10,7 @@ import json
 import logging
 import lzma
 import os
+import sys
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -91,11 +92,24 @@ def read_lines(path: Path, encoding: str = "utf-8", lines: int | None = None) ->
                 start = stream.read(len(codecs.BOM_UTF8))
             encoding = next((marked for mark, marked in BYTE_ORDER_MARKS.items() if start.startswith(mark)), encoding)
         with opener(path, "rt", encoding=encoding, newline="\n") as stream:
-            return [line.removesuffix("\n").removesuffix("\r") for line in islice(stream, lines)]
+            most = None if lines is None else min(lines, sys.maxsize)
+            return [line.removesuffix("\n").removesuffix("\r") for line in islice(stream, most)]
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path}: cut short or damaged ({error}); delete it and copy or fetch it again") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not {encoding} ({error}); convert it, or copy it again unchanged") from error
+        place = _undecodable_line(opener, path) if encoding.startswith("utf-8") else ""
+        raise ValueError(f"{path}{place}: not {encoding} ({error}); convert it, or copy it again unchanged") from error
+
+
+def _undecodable_line(opener: Callable[..., Any], path: Path) -> str:
+    """Return the words for the first line that is not UTF-8; the error of a stream counts from where it read last."""
+    with opener(path, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return f", line {number}"
+    return ""
 
 
 def _from_hub(filename: str, places: Sequence[Path]) -> Path:

@@ -44,6 +44,8 @@ def add(path: str | Path, columns: Sequence[str] = ()) -> str:
             f"{path}: no such file; expected two sentences and a score a row, as {', '.join(FORMATS)}"
         )
     table = read_table(path, columns)
+    if not table.rows:
+        raise ValueError(f"{path}: expected at least {FEWEST} pairs, found none")
     names = tuple(columns) or _columns(table)
     if len(names) != 3:
         raise ValueError(f"{path}: expected three columns, sentence, sentence and score, got {' '.join(names)}")
@@ -85,7 +87,7 @@ def _columns(table: Table) -> tuple[str, ...]:
     pairs, scores = table.pairs(), table.matching(SCORES)
     if table.width == 3 and len(set(table.header)) == 3:
         pairs = pairs or [tuple(name for name in table.header if [name] != scores)]
-        scores = scores or [name for name in table.header if name not in pairs[0]]
+        scores = scores or [name for name in table.header if name not in pairs[0] and _number(name) is None]
     if len(pairs) == len(scores) == 1 and len(pairs[0]) == 2:
         return (*pairs[0], *scores)
     if not table.header:

@@ -28,6 +28,7 @@ WEIGHTS = {"actor": 3.0, "action": 1.0, "object": 2.0, "place": 0.75, "time": 1.
 NEAR = 0.2
 TRIPLES = "synthetic_triples"  # the name of the corpus with the columns text, positive and negative
 OPTIONAL = ("place", "time", "manner")
+MOST_LINES = 1_000_000
 SIZES = {"dev": 500, "test": 1000}
 
 # Per slot and category: atoms between commas, the forms of an atom between bars. The words are common ones in an

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,10 @@ PAIRS = (
     ("question1", "question2"),
 )
 NEGATIVES = ("hard_neg", "hard_negative", "negative")
-SCORES = ("score", "scores", "label", "labels", "similarity", "similarity_score", "relatedness_score", "gold")
+SCORES = (
+    *("score", "scores", "label", "labels", "similarity", "similarity_score", "relatedness_score"),
+    *("gold", "gold_label", "gold_score", "is_duplicate"),
+)
 HEADER_NAMES = frozenset((*TEXTS, *(name for pair in PAIRS for name in pair), *NEGATIVES, *SCORES))
 
 
@@ -73,22 +77,20 @@ class Table:
         """The number of columns."""
         return len(self.header) or (len(self.rows[0][1]) if self.rows else 0)
 
-    @property
-    def names(self) -> dict[str, str]:
-        """The header's names as HEADER_NAMES has them, each with the name as it is."""
-        return {normal(name): name for name in reversed(self.header)}
-
     def pairs(self) -> list[tuple[str, ...]]:
         """Return the header's names of each of PAIRS that it has."""
-        return [tuple(self.names[name] for name in pair) for pair in PAIRS if set(pair) <= set(self.names)]
+        return [pair for names in PAIRS for pair in product(*(self.matching([name]) for name in names))]
 
     def matching(self, names: Iterable[str]) -> list[str]:
-        """Return the header's columns that have one of these names."""
-        return [self.names[name] for name in names if name in self.names]
+        """Return the header's columns that have one of these names, as HEADER_NAMES has them."""
+        return [column for name in names for column in self.header if normal(column) == name]
 
     def pick(self, columns: Sequence[str]) -> tuple[int, ...]:
-        """Return the places of columns, which are given by name or, from 1, by number."""
-        return tuple(self._place_of(column) for column in columns)
+        """Return the places of different columns, which are given by name or, from 1, by number."""
+        places = tuple(self._place_of(column) for column in columns)
+        if len(set(places)) < len(places):
+            raise ValueError(f"{self.path}: expected different columns, got {', '.join(columns)}")
+        return places
 
     def _place_of(self, column: str) -> int:
         same = [i for i, name in enumerate(self.header) if name == column]
@@ -154,7 +156,8 @@ def read_table(path: Path, columns: Sequence[str] = ()) -> Table:
         header = tuple(cell.strip() for cell in full.pop(0)[1])
     if not header:
         how = "; ".join(filter(None, ("no header", how)))
-        _check_separator(path, full)
+        if full and len(full[0][1]) == 1:
+            check_first(path, full[0][1][0])
     table = Table(path, header, full, len(rows) - len(full) - bool(header), how)
     for number, cells in full:
         if len(cells) != table.width:
@@ -165,18 +168,16 @@ def read_table(path: Path, columns: Sequence[str] = ()) -> Table:
     return table
 
 
-def _check_separator(path: Path, rows: Sequence[Row]) -> None:
-    """Refuse a first row of a single cell that is a header by another character than the file's."""
-    if rows and len(rows[0][1]) == 1:
-        names = re.split(r"[,;|\t]", rows[0][1][0])
-        if (
-            len(names) > 1
-            and all(re.fullmatch(r"[\w-]+", name) for name in names)
-            and HEADER_NAMES & {*map(normal, names)}
-        ):
-            raise ValueError(
-                f"{path}: its first line is {rows[0][1][0]!r}, expected names with commas between (.csv) or tabs (.tsv)"
-            )
+def check_first(path: Path, line: str) -> None:
+    """Refuse a first line without columns that is a header of columns, or an object of JSON."""
+    names = re.split(r"[,;|\t]", line)
+    named = all(re.fullmatch(r'"?[\w-]+"?', name) for name in names)
+    if len(names) > 1 and named and HEADER_NAMES & {normal(name.strip('"')) for name in names}:
+        raise ValueError(
+            f"{path}: its first line is {line!r}, expected names with commas between (.csv) or tabs (.tsv)"
+        )
+    if re.match(r'\{\s*"[^"]*"\s*:.*\}\s*$', line):
+        raise ValueError(f"{path}: its first line is an object of JSON, {line[:60]}; rename it to .jsonl")
 
 
 def checked_lines(path: Path) -> list[str]:
@@ -248,7 +249,7 @@ def _read_objects(path: Path, lines: Sequence[str]) -> Table:
             try:
                 value = json.loads(line)
                 json.dumps(value, ensure_ascii=False).encode()  # refuses half a surrogate pair
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {number}: not JSON ({error}); correct it") from error
             if not isinstance(value, dict):
                 raise ValueError(f'{path}, line {number}: expected an object such as {{"text": ...}}, got {line[:60]}')
@@ -263,9 +264,9 @@ def _read_parquet(path: Path) -> Table:
     import pyarrow.parquet as pq  # lazy: slow import
 
     try:
-        columns = pq.read_table(path).to_pydict()
+        table = pq.ParquetFile(path).read()  # of this file alone: `read_table` adds columns by its folders' names
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: not a .parquet file, or damaged ({error}); copy it again") from error
-    rows = list(enumerate(zip(*columns.values(), strict=True), 1))
+    rows = list(enumerate(zip(*(column.to_pylist() for column in table.columns), strict=True), 1))
     full = _full(rows)
-    return Table(path, tuple(columns), full, len(rows) - len(full), unit="row")
+    return Table(path, tuple(table.column_names), full, len(rows) - len(full), unit="row")

@@ -170,10 +170,14 @@ def evaluate(
         sets[name] = replace(dataset, warnings=(*dataset.warnings, *cut))
     recorded, others = ({n: t for n, t in tasks.items() if (n in RECORDED) == kept} for kept in (True, False))
     inputs: dict[str, Inputs] = {}
-    for group, view in ((recorded, cached), (others, EncoderByIds(cached))):
-        inputs |= dict.fromkeys(group, _embed_and_score(view, scorer, group, sets, data, progress))
     outcomes, failures = {}, {}
+    for group, view in ((recorded, cached), (others, EncoderByIds(cached))):
+        failures |= (unscored := _embed(view, scorer, group, sets, data, progress))
+        left = {name: task for name, task in group.items() if name not in unscored}
+        inputs |= dict.fromkeys(left, _score(view, scorer, left, sets, data, progress))
     for name, task in tasks.items():
+        if name in failures:
+            continue
         try:
             outcomes[name] = _outcome(name, task, inputs[name])
         except ValueError as error:
@@ -181,7 +185,36 @@ def evaluate(
     return Evaluated(outcomes, failures, sets)
 
 
-def _embed_and_score(
+def _embed(
+    view: CachedEncoder,
+    scorer: Scorer,
+    tasks: Mapping[str, Task],
+    sets: Mapping[str, EvalDataset],
+    data: Path | None,
+    progress: Progress | None,
+) -> dict[str, str]:
+    """Embed the texts of tasks; return why a task can't be scored, if it has a text whose vector is not finite."""
+    of_sets = {name: [s for side in _sides(sets[name]) for s in side] for name in _embedded(tasks.values())}
+    if not of_sets and not any(task.sentences for task in tasks.values()):
+        return {}  # else a scorer's corpus would be embedded for nothing
+    texts = [s for of_set in of_sets.values() for s in of_set] + [s for task in tasks.values() for s in task.sentences]
+    embedding = scorer.view(view)
+    embedding.fill([*texts, *scorer.texts(data)], progress)
+    failures = {}
+    for name, task in tasks.items():
+        of_task = [*(s for each in _embedded([task]) for s in of_sets[each]), *task.sentences]
+        if (text := embedding.not_finite(of_task)) is not None:
+            failures[name] = f"{name} by {scorer}: the vector of {text!r} is not finite"
+    return failures
+
+
+def _embedded(tasks: Iterable[Task]) -> list[str]:
+    """Return the sets whose texts are embedded: first those of pairs."""
+    tasks = list(tasks)
+    return _unique_names([*(task.pair_sets for task in tasks), *(task.labelled_sets for task in tasks)])
+
+
+def _score(
     view: CachedEncoder,
     scorer: Scorer,
     tasks: Mapping[str, Task],
@@ -189,13 +222,8 @@ def _embed_and_score(
     data: Path | None,
     progress: Progress | None,
 ) -> Inputs:
-    """Embed the texts of tasks, and score the pairs."""
+    """Score the pairs of tasks."""
     scored = _unique_names(task.pair_sets for task in tasks.values())
-    classed = _unique_names(task.labelled_sets for task in tasks.values())
-    texts = [s for name in _unique_names([scored, classed]) for side in _sides(sets[name]) for s in side]
-    texts += [s for task in tasks.values() for s in task.sentences]
-    if texts:  # else a scorer's corpus would be embedded for nothing
-        scorer.view(view).fill([*texts, *scorer.texts(data)], progress)
     columns = {name: (sets[name].table["sentence1"][:], sets[name].table["sentence2"][:]) for name in scored}
     scores = scorer.pair_scores(view, columns, data=data) if columns else {}
     return Inputs(sets, scores, scorer, view, data, progress)

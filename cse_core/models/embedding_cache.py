@@ -16,11 +16,12 @@ from torch import Tensor
 from cse_core.data.arrow_cache import cache_folder
 from cse_core.data.atomic_write import atomic_path
 from cse_core.models.encoder import TOKENISE_CHUNK, Encoder
+from cse_core.models.foreign import ForeignEncoder
+from cse_core.models.loading import UNLIMITED
 from cse_core.models.word_vectors import WordVectors
 
 FORMAT = 4  # of the vectors on disk: bump with any change of the file, or of how texts become vectors
 SPECIAL_TOKENS = 4  # at most, around a sentence
-UNLIMITED = 1 << 30  # tokens
 Progress = Callable[[str, int, int], object]  # activity, number done, number in all
 
 
@@ -39,14 +40,14 @@ class SentenceEncoder(Protocol):
 
 
 def cut_warning(name: str, encoder: SentenceEncoder, sentences: Iterable[str]) -> tuple[str, ...]:
-    """Return a warning of how many of a set's distinct sentences an Encoder cuts at its own limit, if it does."""
-    if not isinstance(encoder, Encoder):
+    """Return a warning of how many of a set's distinct sentences an encoder cuts at its own limit, if it does."""
+    if not isinstance(encoder, Encoder | ForeignEncoder):
         return ()
-    distinct, around = set(sentences), len(encoder.template) + SPECIAL_TOKENS
+    distinct, around = set(sentences), len(getattr(encoder, "template", "")) + SPECIAL_TOKENS
     # Only texts that may be longer: a token has at least a character of ASCII, or a twelfth of another's bytes.
     most = ((text, len(text) if text.isascii() else 12 * len(text.encode())) for text in distinct)
     long = [text for text, tokens in most if tokens + around > encoder.max_length]
-    cut = sum(len(ids) > encoder.max_length for ids in encoder.tokenise(long, UNLIMITED))
+    cut = sum(not isinstance(ids, str) and len(ids) > encoder.max_length for ids in encoder.tokenise(long, UNLIMITED))
     counts = f"{cut:,} of {len(distinct):,} texts"
     return (f"{name}: {counts} are longer than {encoder.max_length} tokens and were cut",) if cut else ()
 
@@ -65,6 +66,7 @@ class CachedEncoder:
         self._rows: dict[bytes, int] = {}  # by hash, so that a million sentences and their vectors fit into memory
         self._vectors: Float[Tensor, "n d"] = torch.empty(0, 0)
         self._views: dict[tuple, CachedEncoder] = {}
+        self._not_finite: set[bytes] = set()
 
     @classmethod
     def wrap(cls, encoder: SentenceEncoder) -> "CachedEncoder":
@@ -83,7 +85,10 @@ class CachedEncoder:
         return self._views[key]
 
     def fill(self, sentences: Iterable[str], progress: Progress | None = None) -> None:
-        """Embed the new sentences, all in one call: sorted by length, little of it is padding."""
+        """Embed the new sentences, all in one call: sorted by length, little of it is padding.
+
+        A vector that is not finite is no error until it is asked for, so that others can be used.
+        """
         self._load_from_disk()
         new = [s for s in dict.fromkeys(sentences) if _sentence_hash(s) not in self._rows]
         if not new:
@@ -91,15 +96,22 @@ class CachedEncoder:
         vectors = self._embed(new, progress)
         if vectors.ndim != 2 or len(vectors) != len(new):
             raise ValueError(f"{self.name}: expected {len(new):,} vectors, got the shape {tuple(vectors.shape)}")
-        if not bool((finite := vectors.isfinite().all(1)).all()):
-            raise ValueError(f"{self.name}: the vector of {new[int((~finite).nonzero()[0])]!r} is not finite")
         hashes = [_sentence_hash(s) for s in new]
         self._add(hashes, vectors)
-        self._save_to_disk(hashes, vectors)
+        bad = (~vectors.isfinite().all(1)).nonzero().flatten().tolist()
+        self._not_finite.update(hashes[row] for row in bad)
+        if not bad:
+            self._save_to_disk(hashes, vectors)
+
+    def not_finite(self, sentences: Iterable[str]) -> str | None:
+        """Return the first of these embedded sentences whose vector has a number that is not finite, if one has."""
+        return next((s for s in sentences if _sentence_hash(s) in self._not_finite), None) if self._not_finite else None
 
     def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-        """Return a vector a sentence, embedding those that are new."""
+        """Return a vector a sentence, embedding those that are new; refuse one that is not finite."""
         self.fill(sentences)
+        if (bad := self.not_finite(sentences)) is not None:
+            raise ValueError(f"{self.name}: the vector of {bad!r} is not finite")
         return self._vectors[[self._rows[_sentence_hash(s)] for s in sentences]]
 
     def _embed(self, new: list[str], progress: Progress | None) -> Tensor:
@@ -198,6 +210,10 @@ class EncoderByIds(CachedEncoder):
     def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
         """See CachedEncoder."""
         return self.cached.encode(self.representatives(sentences))
+
+    def not_finite(self, sentences: Iterable[str]) -> str | None:
+        """See CachedEncoder."""
+        return self.cached.not_finite(self.representatives(list(sentences)))
 
     def representatives(self, sentences: Sequence[str]) -> list[str]:
         """Return for each sentence the first one that had its ids; itself for an encoder whose ids are unknown."""

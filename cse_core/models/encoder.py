@@ -189,7 +189,7 @@ class Encoder(nn.Module):
         if tokens.positions is not None:
             self.check_can_scale()
         if self._can_pack:
-            positions = {"position_ids": tokens.position_ids + first_position(self.backbone)}
+            positions = {"position_ids": self._positions(tokens)}
         # Given the mask in this shape, transformers does not check in every step if it hides anything: a sync on a GPU.
         plain = not self._can_pack or self.backbone.config._attn_implementation != "sdpa"
         mask = tokens.mask.long() if plain else tokens.mask[:, None, None]
@@ -202,9 +202,18 @@ class Encoder(nn.Module):
                 attention_mask=mask,
                 **positions,
                 output_hidden_states=self._needs_all_layers,
+                return_dict=True,
             )
         below = output.hidden_states[:-1] if self._needs_all_layers else ()  # a last norm may follow the last of these
         return [state.float() for state in (*below, output.last_hidden_state)]
+
+    def _positions(self, tokens: Tokens) -> Int[Tensor, "n t"]:
+        """Return positions as the model's own forward counts them: RoBERTa leaves out padding inside a text."""
+        first = first_position(self.backbone)
+        if not first or tokens.positions is not None:
+            return tokens.position_ids + first
+        real = tokens.ids != first - 1
+        return real.cumsum(1) * real + first - 1
 
     def _scaling(self, tokens: Tokens) -> Scaling | None:
         """Return what scales the lowest states of a pass, if anything does."""
@@ -229,14 +238,12 @@ class Encoder(nn.Module):
     ) -> tuple[list[Float[Tensor, "_ d"]], packed_forward.Layout]:
         """Return the states of real tokens and their layout; with `column`, the last layer's of one token a row."""
         layout = packed_forward.Layout.of(tokens.mask, self.backbone.config.num_attention_heads)
-        positions = tokens.position_ids.flatten()[layout.places]
+        positions = self._positions(tokens).flatten()[layout.places]
         lengths = tokens.mask.sum(1)
         only = None if column is None else lengths.cumsum(0) - lengths + column
         ids = tokens.ids.flatten()[layout.places]
         with self._autocast():
-            states = packed_forward.states(
-                self.backbone, ids, positions + first_position(self.backbone), layout, only, self._scaling(tokens)
-            )
+            states = packed_forward.states(self.backbone, ids, positions, layout, only, self._scaling(tokens))
         return states, layout
 
     def tokenise(self, sentences: Sequence[str], limit: int | None = None) -> list[list[int]]:

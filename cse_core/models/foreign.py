@@ -1,6 +1,7 @@
 """Encoders of others: folders that only sentence-transformers itself can apply, and any object with its `encode`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cse_core.models.encoder import Encoder
-from cse_core.models.loading import check_tokenizer, check_weights, read_config
+from cse_core.models.loading import UNLIMITED, check_tokenizer, check_weights, read_config
 from cse_core.models.pretrained import CONFIG, resolve
 from cse_core.models.sentence_transformers_format import MODEL_TYPES, Description, describe, read_json
 
@@ -30,14 +31,25 @@ class ForeignEncoder:
     def __init__(self, model: HasEncode, name: str = "") -> None:
         self.model, self.name = model, name or type(model).__name__
 
-    def tokenise(self, sentences: Sequence[str]) -> Sequence[str] | Sequence[list[int]]:
-        """Return ids by the tokenizer of a sentence-transformers model, by which texts are equal; else the texts."""
+    @property
+    def max_length(self) -> int:
+        """The number of tokens where a sentence-transformers model cuts a text."""
+        return getattr(self.model, "max_seq_length", None) or UNLIMITED
+
+    def tokenise(self, sentences: Sequence[str], limit: int | None = None) -> Sequence[str] | Sequence[list[int]]:
+        """Return ids by the tokenizer of a sentence-transformers model, by which texts are equal; else the texts.
+
+        Texts are cut to `limit` tokens, by default to `max_length`.
+        """
         from transformers import PreTrainedTokenizerBase  # lazy: slow import
 
-        tokenizer, limit = getattr(self.model, "tokenizer", None), getattr(self.model, "max_seq_length", None)
+        tokenizer, limit = getattr(self.model, "tokenizer", None), limit or self.max_length
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
             return sentences
-        return tokenizer(list(sentences), truncation=limit is not None, max_length=limit, verbose=False)["input_ids"]
+        if not sentences:
+            return []
+        cut = {"truncation": True, "max_length": limit} if limit < UNLIMITED else {}
+        return tokenizer(list(sentences), verbose=False, **cut)["input_ids"]
 
     def encode(
         self, sentences: Sequence[str], *, progress: Callable[[int], object] | None = None
@@ -70,27 +82,40 @@ def open_encoder(name_or_path: str | Path, device: str | torch.device = "cpu") -
 
 def _open_by_sentence_transformers(folder: Path, about: Description, device: str | torch.device) -> Any:
     from sentence_transformers import SentenceTransformer  # lazy: slow import
+    from transformers import PreTrainedModel  # lazy: slow import
 
-    path = folder / about.transformer
-    if (path / CONFIG).is_file():
+    places = [folder / path for path in about.transformers if (folder / path / CONFIG).is_file()]
+    for path in places:
         read_config(path)
-    try:
+    with _errors_of_its_modules(folder):
         model = SentenceTransformer(
             str(folder),
             device=str(device),
             trust_remote_code=False,
             local_files_only=True,
             model_kwargs={"dtype": torch.float32},
-        )
-    except Exception as error:  # its modules raise errors of many kinds
-        first = str(error).partition("\n")[0]
-        raise ValueError(f"{folder}: sentence-transformers can't open it: {first}") from error
-    if (backbone := model.transformers_model) is not None:
-        _check_transformer(path, backbone, model.tokenizer)
+        ).eval()
+    holders = [each for each in model.modules() if isinstance(getattr(each, "model", None), PreTrainedModel)]
+    holders = [each for each in holders if not isinstance(each, PreTrainedModel)]  # those have parts of that name
+    if len(holders) != len(places):
+        raise ValueError(f"{folder}: has {len(places)} models of transformers, but its modules hold {len(holders)}")
+    for path, holder in zip(places, holders, strict=True):
+        _check_transformer(path, holder.model, model.tokenizer)
     for name, value in model.named_parameters():
         if not bool(value.isfinite().all()):
             raise ValueError(f"{folder}: {name} holds numbers that are not finite; copy or fetch the folder again")
-    return model.eval()
+    with _errors_of_its_modules(folder):
+        model.encode(["a"], show_progress_bar=False)
+    return model
+
+
+@contextmanager
+def _errors_of_its_modules(folder: Path) -> Generator[None]:
+    try:
+        yield
+    except Exception as error:  # of many kinds
+        first = str(error).partition("\n")[0]
+        raise ValueError(f"{folder}: sentence-transformers can't open it: {type(error).__name__}: {first}") from error
 
 
 def _check_transformer(path: Path, backbone: Any, tokenizer: Any) -> None:

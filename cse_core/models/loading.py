@@ -126,6 +126,15 @@ def positions_of(model: Any) -> int:
     return table - first_position(model) if table and table > 0 else UNLIMITED
 
 
+def positions_in(folder: Path) -> int:
+    """Return `positions_of` a folder's model, by its configuration alone."""
+    config = read_config(folder)
+    table = getattr(config, "max_position_embeddings", None)
+    padding = 1 if config.model_type == "mpnet" else config.pad_token_id  # whatever its configuration says
+    first = padding + 1 if config.model_type in OFFSET_POSITIONS else 0
+    return table - first if table and table > 0 else UNLIMITED
+
+
 def _model_class(folder: Path, config: "PreTrainedConfig") -> Any:
     """Return the class of the encoder: of a model with a decoder, only the first half."""
     import transformers  # lazy: slow import

@@ -1,6 +1,7 @@
 """Pooling and template in an encoder's folder, in sentence-transformers' format where it can express them."""
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,13 @@ RELU = "torch.nn.modules.activation.ReLU"
 CNN_FILE, WEIGHTS_FILE = "cnn_config.json", "model.safetensors"
 KIND = "sentence_transformers.models"
 OF_LIBRARY = "config_sentence_transformers.json"  # of the whole model: prompts; files of ours have none
+# What that file says that changes no vector, or is read here.
+READ_OF_LIBRARY = {
+    *("__version__", "requirements", "similarity_fn_name"),
+    *("prompts", "default_prompt_name", "model_type"),
+}
+ROUTER = "router_config.json"
+ADAPTER = "adapter_config.json"
 # Of the Transformer, by what it was when it was saved.
 OF_TRANSFORMER = tuple(
     f"sentence_{kind}_config.json"
@@ -145,11 +153,17 @@ class Description:
 
     pooling: str = "cls"  # or one that only sentence-transformers has
     template: str = ""
-    transformer: str = ""  # where the Transformer is in the folder
+    transformers: tuple[str, ...] = ("",)  # where they are in the folder: one, but for a router's
     limit: int | None = None  # of a text's tokens, in place of the tokenizer's
     lower_cases: bool = False
     normalises: bool = False
+    states_pooling: bool = True  # else it is its family's
     obstacle: str = ""  # what only sentence-transformers itself applies, whatever the pooling
+
+    @property
+    def transformer(self) -> str:
+        """Where the Transformer is in the folder."""
+        return self.transformers[0]
 
     @property
     def is_ours(self) -> bool:
@@ -176,7 +190,21 @@ def describe_trainable(folder: Path) -> Description:
 
 
 def describe(folder: Path) -> Description:
-    """Return what a folder says of its encoder; refuse a folder that lacks what it names."""
+    """Return what a folder says of its encoder; refuse one that lacks what it names, or names what is elsewhere."""
+    about = _describe(folder)
+    for part in (folder / path for path in about.transformers):
+        if (part / ADAPTER).is_file():
+            raise ValueError(
+                f"{part / ADAPTER}: an adapter of weights that are elsewhere; merge it into them, save that"
+            )
+        if place := _transformer_settings(part).get("tokenizer_name_or_path"):
+            raise ValueError(
+                f"{part}: its tokenizer is to be that of {place}; put the tokenizer's files beside the weights"
+            )
+    return about
+
+
+def _describe(folder: Path) -> Description:
     if (folder / POOLING_FILE).is_file():
         content = read_json(folder / POOLING_FILE)
         if not all(isinstance(content.get(name), str) for name in ("pooling", "template")):
@@ -184,8 +212,8 @@ def describe(folder: Path) -> Description:
         return Description(content["pooling"], content["template"])
     if not (folder / MODULES).is_file():
         return _of_plain_folder(folder)
-    modules = read_json(folder / MODULES, list)
-    kinds, paths = [module["type"].rpartition(".")[2] for module in modules], [m.get("path", "") for m in modules]
+    modules = _read_modules(folder)
+    kinds, paths = [module["type"].rpartition(".")[2] for module in modules], [module["path"] for module in modules]
     for kind, path in zip(kinds, paths, strict=True):
         needed = folder / path / "config.json" if kind == "Pooling" else folder / path
         if kind != "Normalize" and not needed.exists():  # that one has no file
@@ -196,37 +224,80 @@ def describe(folder: Path) -> Description:
     elif kinds in POOLED and all(module["type"].startswith("sentence_transformers.") for module in modules):
         pooling = _pooling_mode(folder / places["Pooling"] / "config.json")
     else:
-        return Description("", obstacle=f"its modules are {', '.join(module['type'] for module in modules)}")
+        obstacle = f"its modules are {', '.join(module['type'] for module in modules)}"
+        return Description("", transformers=tuple(_transformers(folder, paths)), obstacle=obstacle)
     return _of_modules(folder, pooling, places["Transformer"], normalises="Normalize" in kinds)
 
 
+def _read_modules(folder: Path) -> list[dict[str, Any]]:
+    """Return the modules that a folder names, each with a type and a path within the folder."""
+    modules = read_json(folder / MODULES, list)
+    for module in modules:
+        if not (isinstance(module, dict) and all(isinstance(module.get(part), str) for part in ("type", "path"))):
+            raise ValueError(f"{folder / MODULES}: expected the type and path of each module, found {module}; {REMEDY}")
+        if Path(module["path"]).is_absolute() or ".." in Path(module["path"]).parts:
+            raise ValueError(f"{folder / MODULES}: names {module['path']}, which is outside its folder")
+    return modules
+
+
+def _transformers(folder: Path, paths: Iterable[str]) -> Iterator[str]:
+    """Yield which paths are folders of transformers, also within routers."""
+    for path in paths:
+        if (folder / path / ROUTER).is_file():
+            routes = read_json(folder / path / ROUTER).get("structure", {}).values()
+            yield from _transformers(folder, dict.fromkeys(str(Path(path, name)) for route in routes for name in route))
+        elif (folder / path / CONFIG).is_file() and "model_type" in read_json(folder / path / CONFIG):
+            yield path
+
+
 def _of_plain_folder(folder: Path) -> Description:
-    """Return [CLS] for the families above; the mean, as sentence-transformers has it, for others."""
+    """Return [CLS] for the families above; for others the mean, or a decoder's last token, as the library does."""
     path = folder / "1_Pooling" / "config.json"
     if path.is_file():
-        return Description(_pooling_mode(path))
-    return Description("cls" if read_json(folder / CONFIG).get("model_type") in MODEL_TYPES else "mean")
+        if (mode := _pooling_mode(path)) not in POOLINGS:  # sentence-transformers would take the mean
+            raise ValueError(f"{path}: its pooling is {mode}, but {folder / MODULES} is missing; {REMEDY}")
+        return Description(mode)
+    config = read_json(folder / CONFIG)
+    of_a_decoder = str((config.get("architectures") or [""])[0]).endswith("ForCausalLM")
+    if of_a_decoder and config.get("is_causal", True):
+        return Description("lasttoken", states_pooling=False)
+    return Description("cls" if config.get("model_type") in MODEL_TYPES else "mean", states_pooling=False)
 
 
 def _of_modules(folder: Path, pooling: str, transformer: str, *, normalises: bool) -> Description:
     """Return what the files of a Transformer and of the library say besides the pooling."""
-    files = [folder / transformer / name for name in OF_TRANSFORMER]
-    settings = next((content for path in files if path.is_file() and (content := read_json(path))), {})
+    settings = _transformer_settings(folder / transformer)
     limit, lower_cases = settings.pop("max_seq_length", None), bool(settings.pop("do_lower_case", False))
     whole = read_json(folder / OF_LIBRARY) if (folder / OF_LIBRARY).is_file() else {}
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise ValueError(f"{folder / transformer}: max_seq_length is {limit!r}; expected a number of tokens")
     obstacles = [f"its {name} is {value}" for name, value in settings.items() if value and NEUTRAL.get(name) != value]
-    if prompt := (whole.get("prompts") or {}).get(whole.get("default_prompt_name")):
+    if prompt := _default_prompt(folder, whole):
         obstacles.append(f"its default prompt is {prompt!r}")
     if (kind := whole.get("model_type", "SentenceTransformer")) != "SentenceTransformer":
         obstacles.append(f"its model type is {kind}")
+    obstacles += [f"its {name} is {value}" for name, value in whole.items() if value and name not in READ_OF_LIBRARY]
     return Description(
         pooling,
-        transformer=transformer,
+        transformers=(transformer,),
         limit=limit,
         lower_cases=lower_cases,
         normalises=normalises,
         obstacle=", ".join(obstacles),
     )
+
+
+def _transformer_settings(folder: Path) -> dict[str, Any]:
+    files = [folder / name for name in OF_TRANSFORMER]
+    return next((content for path in files if path.is_file() and (content := read_json(path))), {})
+
+
+def _default_prompt(folder: Path, whole: dict[str, Any]) -> str:
+    """Return what precedes each text; refuse a name that has no prompt. The library gives two names an empty one."""
+    prompts, name = {"query": "", "document": ""} | (whole.get("prompts") or {}), whole.get("default_prompt_name")
+    if name and name not in prompts:
+        raise ValueError(f"{folder / OF_LIBRARY}: its default prompt {name!r} is not among its prompts; {REMEDY}")
+    return prompts.get(name) or ""
 
 
 def _pooling_mode(path: Path) -> str:

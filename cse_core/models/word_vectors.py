@@ -25,7 +25,7 @@ TABLE, INDEX = "glove_6B_50d_emb.npy", "glove_6B_index.parquet"
 PACKED = (".gz", ".xz", ".bz2", ".zip")
 FIRST_ROWS, GROWTH = 1024, 1.5  # of the table while a text file is read
 COUNTS = rb"(\d+)[ \t]+(\d+)\s*"  # of words and dimensions: word2vec's first line, also fastText's
-NUMBER_LAST = rb" [-+]?\d*\.?\d+([eE][-+]?\d+)?$"
+NUMBER_LAST = rb"[ \t][-+]?\d*\.?\d+([eE][-+]?\d+)?$"
 REMEDY = "copy or fetch the file again"
 
 
@@ -147,12 +147,12 @@ def _read_text(path: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]
     vocabulary: dict[str, int] = {}
     with path.open("rb") as stream:
         expected, width = _read_counts(stream)
-        table, rows = np.empty((FIRST_ROWS, width), np.float32), 0
+        table, rows = np.empty((0, width), np.float32), 0
         for number, line in enumerate(stream, 1 if expected is None else 2):
-            if rows == len(table):
-                table.resize((int(rows * GROWTH), width), refcheck=False)
             try:
                 word, values = _split_line(line, width)
+                if rows == len(table):
+                    table.resize((max(FIRST_ROWS, int(rows * GROWTH)), width), refcheck=False)
                 with np.errstate(over="ignore"):
                     table[rows] = values
                 if not np.isfinite(table[rows]).all():

@@ -3,6 +3,7 @@
 import logging
 import math
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -61,12 +62,19 @@ def _starting_encoder(run: Run, store: Path, device: torch.device) -> Encoder:
     return encoder
 
 
-def _check_length(run: Run, encoder: Encoder) -> None:
-    if run.max_length > (most := positions_of(encoder.backbone)):
+def check_length(run: Run, most: int) -> None:
+    """Refuse examples that are longer than the backbone has positions for."""
+    if run.max_length > most:
         raise ValueError(
-            f"run {run.key}: max_length must be at most {most:,}, as {encoder.name} has that many positions, "
+            f"run {run.key}: max_length must be at most {most:,}, as {run.backbone.name} has that many positions, "
             f"got {run.max_length:,}"
         )
+
+
+def _share_of_copies(column: Column) -> float:
+    """Return the share of pairs of two examples that have the same ids."""
+    counts = np.array([*Counter(column[row].tobytes() for row in range(len(column))).values()])
+    return float((counts * (counts - 1)).sum() / max(1, len(column) * (len(column) - 1)))
 
 
 def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
@@ -76,6 +84,8 @@ def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
     if full := int((np.diff(column.offsets) >= run.max_length).sum()):
         filled = f"{full:,} of {len(table):,} training examples fill the limit of {run.max_length} tokens"
         logger.warning("run %s: %s (max_length): longer sentences are cut there", run.key, filled)
+    if run.leave_out_duplicates and (share := _share_of_copies(column)) > 0.5:
+        logger.warning("run %s: leave_out_duplicates leaves out %.0f %% of all negatives", run.key, 100 * share)
     if run.batch_size > len(table):
         raise ValueError(
             f"run {run.key}: batch_size must be at most the number of training examples, {len(table):,}, "
@@ -102,7 +112,7 @@ class Loop:
         for text in self._precision_warnings():  # before teachers are asked for vectors
             logger.warning("run %s: %s", run.key, text)
         self.encoder = _starting_encoder(run, store, device)
-        _check_length(run, self.encoder)
+        check_length(run, positions_of(self.encoder.backbone))
         # Before tokenising, as methods say here which encoders they can't train.
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         if compiled:

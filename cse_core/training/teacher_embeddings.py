@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 MOST_BYTES = 16 << 30  # of one teacher's vectors, on disk
+MIXED = "A Mixed Text, Ünïcödé"  # which tokenizers of the same words may read otherwise
 
 
 def checkpoint_folder(store: Path, encoder: EncoderRef, select: str) -> Path:
@@ -83,7 +84,7 @@ class TargetEncoder:
     """A Source (method.py) over the tokenised examples of one run, cached on disk.
 
     An encoder with the student's vocabulary reads the student's token ids, truncated as the student sees them. Any
-    other (another tokenizer, word vectors) reads the sentences themselves, up to its own length limit.
+    other (another tokenizer, a lower limit, word vectors) reads the sentences themselves, up to its own length limit.
     """
 
     def __init__(
@@ -117,7 +118,9 @@ class TargetEncoder:
                 return scorer.vectors(CachedEncoder(teacher), texts, data=self.data).float()
             if isinstance(teacher, Encoder) and self._shares_vocabulary(teacher):
                 ids = Column(self.table, column)
-                return teacher.embed([ids[row] for row in range(len(ids))], progress=self._counter(len(ids)))
+                rows = [ids[row] for row in range(len(ids))]
+                if max(map(len, rows)) <= teacher.max_length:
+                    return teacher.embed(rows, progress=self._counter(len(ids)))
             texts = self._sentences(column, teacher.name)
             return teacher.encode(texts, progress=self._counter(len(set(texts))))
 
@@ -155,7 +158,9 @@ class TargetEncoder:
         return finished
 
     def _shares_vocabulary(self, encoder: Encoder) -> bool:
-        return encoder.tokenizer.get_vocab() == self.student.tokenizer.get_vocab()
+        teacher, student = encoder.tokenizer, self.student.tokenizer
+        same = teacher.get_vocab() == student.get_vocab()
+        return same and teacher(MIXED)["input_ids"] == student(MIXED)["input_ids"]  # one may lower-case
 
     def _sentences(self, column: str, name: str) -> list[str]:
         """Return the sentence of each training example, where the examples are the corpus's sentences one by one."""

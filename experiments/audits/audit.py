@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from cse_core.training.run_state import History
 from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Recorded, compare
 from experiments.audits.sample import Draw, draw, named
 from experiments.cli.command import INTERRUPTED
-from experiments.cli.console import Bar, console
+from experiments.cli.console import Bar, console, counted
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.sweep_setup import require_inputs, untrained_keys
 from experiments.results.csv_record import commit_of
@@ -84,11 +84,11 @@ def retrain(
     _print_draw(sample, execution.store)
     require_inputs(sample.jobs, untrained_keys(sample.jobs, execution.store), execution.data)
     audited: list[Audited] = []
+    _write(report, _summary(sample, audited, scale))  # now, to see whether it can be written
     try:
         for run in _train_all(sample, recorded, execution):
             audited.append(run)
-            if report:
-                atomic_write(report, json.dumps(_summary(sample, audited, scale), indent=1) + "\n")
+            _write(report, _summary(sample, audited, scale))
     except KeyboardInterrupt:
         seed = "" if sample.seed is None else f"--seed {sample.seed} "
         resume = f"{seed}--store {execution.store}"
@@ -96,6 +96,11 @@ def retrain(
         return INTERRUPTED
     _print_conclusion(audited, execution.store)
     return 0 if all(run.agrees for run in audited) else 1
+
+
+def _write(report: Path | None, summary: Mapping[str, Any]) -> None:
+    if report:
+        atomic_write(report, json.dumps(summary, indent=1) + "\n")
 
 
 def prepare(store: Path | None) -> Path:
@@ -174,11 +179,14 @@ def _print_conclusion(audited: Sequence[Audited], store: Path) -> None:
     wrong = [run for run in audited if not run.agrees]
     elsewhere = ", ".join(f"{name} {value:g}" for name, value in ELSEWHERE.items())
     console.print(
-        f"{len(audited)} runs retrained; {cells} scores and {points} points of curves compared. "
+        f"{counted(len(audited), 'run')} retrained; {counted(cells, 'score')} and "
+        f"{counted(points, 'point')} of curves compared. "
         f"Tolerances: {EXACT:g} on the same kind of processor; on another {elsewhere}"
     )
     if wrong:
-        console.print(f"{len(wrong)} runs differ or failed; their folders are in {store}", style="red")
+        console.print(
+            f"{counted(len(wrong), 'run')} with differences or failed; the folders are in {store}", style="red"
+        )
     else:
         console.print("the record agrees")
 

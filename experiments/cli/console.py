@@ -25,6 +25,11 @@ PRINT_SECONDS = 30.0  # between lines where there is no terminal
 console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True, markup=False, emoji=False)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def plain_columns() -> tuple[ProgressColumn, ...]:
     """Return rich's columns of a progress bar, with the description as plain text."""
     return (TextColumn("{task.description}", markup=False), *Progress.get_default_columns()[1:])

@@ -10,6 +10,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from cse_core.run import MAX_SEED
 
 DEVICES = ("cpu", "cuda")
+MOST_THREADS = 1024  # torch starts them all, whatever the machine has
 
 
 def read_words(kind: Callable[[str], Any]) -> Callable[[list[str]], tuple[Any, ...]]:
@@ -18,6 +19,8 @@ def read_words(kind: Callable[[str], Any]) -> Callable[[list[str]], tuple[Any, .
     def read(words: list[str]) -> tuple[Any, ...]:
         if not words:
             raise ValueError("expected at least one value, got none")
+        if "" in words:  # which is part of every name
+            raise ValueError("expected values that are not empty")
         return tuple(map(kind, words))
 
     return read
@@ -45,12 +48,23 @@ def at_least(least: float, **options: float | None) -> None:
             raise ValueError(f"{flag(name)}: expected a number of at least {least:g}, got {value:g}")
 
 
+def at_most(most: int, **options: int | None) -> None:
+    """Refuse numbers above `most`; None is an option that was not given."""
+    for name, value in options.items():
+        if value is not None and value > most:
+            raise ValueError(f"{flag(name)}: expected a number of at most {most}, got {value}")
+
+
 def seeds_in_range(**options: int | None) -> None:
     """Refuse seeds that the record can't hold; None is an option that was not given."""
     at_least(0, **options)
-    for name, value in options.items():
-        if value is not None and value > MAX_SEED:
-            raise ValueError(f"{flag(name)}: expected a number of at most {MAX_SEED}, got {value}")
+    at_most(MAX_SEED, **options)
+
+
+def check_threads(threads: int) -> None:
+    """Refuse a number of threads that torch can't start."""
+    at_least(1, threads=threads)
+    at_most(MOST_THREADS, threads=threads)
 
 
 def above_zero(**options: float | None) -> None:

@@ -7,12 +7,23 @@ from typing import TypeVar
 
 import tyro
 
-from experiments.cli.options import Numbers, Words, above_zero, at_least, check_device, seeds_in_range, whole_gpus
+from cse_core.data.locate import data_folder
+from experiments.cli.options import (
+    Numbers,
+    Words,
+    above_zero,
+    at_least,
+    at_most,
+    check_device,
+    seeds_in_range,
+    whole_gpus,
+)
 from experiments.schema.study_parts import Parts
 from experiments.storage.record_folders import FRESH, MLRUNS, RESULTS_OF_OWN, TRIAL, folder_of, is_own_study
 from experiments.storage.retries import SHARE_SECONDS
 
 MOST_SEEDS = 10_000  # of each row
+MOST_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +155,13 @@ def _with_folders_in(options: AnyStudies, name: str) -> AnyStudies:
 def check_ray(options: RayOptions) -> None:
     """Refuse invalid values of what all commands with Ray share, before anything is read or started."""
     at_least(0, workers=options.workers, share_seconds=options.share_seconds)
+    at_most(MOST_AT_ONCE, workers=options.workers)
+    if options.share_seconds != SHARE_SECONDS and not options.shared:
+        raise ValueError("--share-seconds: expected --shared beside it")
     whole_gpus(gpus_per_run=options.gpus_per_run)
     check_device(options.device, options.address)
+    if options.data:
+        data_folder(options.data)
 
 
 def checked(options: AnyStudies) -> AnyStudies:
@@ -169,8 +185,11 @@ def check_estimate(options: EstimateOptions) -> None:
     at_least(0, price=options.price)
     for gpus in options.gpus:
         at_least(1, gpus=gpus)
+        at_most(MOST_AT_ONCE, gpus=gpus)
         if options.gpus_per_run > gpus:
             raise ValueError(f"--gpus-per-run {options.gpus_per_run:g}: expected no more than --gpus {gpus}")
+    if options.workers:
+        raise ValueError("--workers: an estimate has --gpus and --gpus-per-run in its place")
     above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
     if options.short and options.seconds_per_run is None:
         raise ValueError("--max-steps, --corpus-lines: the time of such runs is unknown; give --seconds-per-run")

@@ -8,10 +8,11 @@ from cse_core.data import synthetic
 from cse_core.data.corpora import COLUMNS, corpus_of_file
 from cse_core.evaluation.scorers import Scorer, Whitened
 from cse_core.lookup import look_up
+from cse_core.method import added_to
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
-from cse_core.models.pretrained import encoder_hash, resolve
-from cse_core.models.sentence_transformers_format import read_pooling
+from cse_core.models.pretrained import CONFIG, encoder_hash, resolve
+from cse_core.models.sentence_transformers_format import MODEL_TYPES, describe, read_json, read_pooling
 from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
 from cse_core.run import Corpus, Pretrained, Run
 from experiments.schema.recipes import BACKBONES, RUNS, first_lines
@@ -70,7 +71,7 @@ def encoder_size(name: str) -> tuple[int, int]:
     """Return an encoder's number of layers and its width."""
     from transformers import AutoConfig  # lazy: slow import
 
-    config = AutoConfig.from_pretrained(resolve(name))
+    config = AutoConfig.from_pretrained(resolve(name) / describe(resolve(name)).transformer)
     try:
         return config.num_hidden_layers, config.hidden_size
     except AttributeError as error:  # of a model with several parts, such as one of texts and images
@@ -79,15 +80,30 @@ def encoder_size(name: str) -> tuple[int, int]:
         ) from error
 
 
+def say_pooling(name: str, pooling: str | None) -> str:
+    """Return in words which pooling an encoder is scored by, and what chose it."""
+    if pooling:
+        return f"pooling: {pooling}, by --pooling"
+    about = describe(folder := resolve(name))
+    if about.obstacle:
+        return f"vectors: those of sentence-transformers, as {about.obstacle}"
+    if about.states_pooling:
+        return f"pooling: {about.pooling}, as its folder says"
+    kind = read_json(folder / CONFIG).get("model_type")
+    other = "; --pooling gives another" if kind in MODEL_TYPES else ""
+    return f"pooling: {about.pooling}, as its folder states none and its model type is {kind}{other}"
+
+
 def check_corpus(run: Run) -> None:
     """Refuse a run, or one that it needs, whose batch or ranked sentences are more than its corpus has."""
     for each in (run, *run.required_checkpoints()):
         lines, what = each.corpus.lines, each.method.name if each is run else f"{each.method.name}, which it needs,"
-        drawn = getattr(each.method, "corpus_size", 0)
+        drawn = max(getattr(method, "corpus_size", 0) for method in added_to(each.method))
         if drawn > lines:
+            remedy = f"--corpus-size {lines}" if hasattr(each.method, "corpus_size") else f"--corpus-lines {lines}"
             raise ValueError(
                 f"--corpus-size: {what} ranks {drawn:,} sentences of the corpus, but {each.corpus.name} has {lines:,}; "
-                f"expected --corpus-size {lines} or less, or a larger corpus"
+                f"expected {remedy} or less, or a larger corpus"
             )
         if each.batch_size > lines:
             raise ValueError(

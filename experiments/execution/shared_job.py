@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cse_core.models.embedding_cache import Progress
-from cse_core.training.run_state import History
+from cse_core.run import Run
+from cse_core.training.run_state import History, finished_history
 from cse_core.training.train import OnStep
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, execute
 from experiments.results.run_result import read_result
@@ -39,8 +40,8 @@ def execute_shared(
         return _execute_here(job, execution, on_step, progress)
     shared, folder = Shared(execution.shared), execution.store / job.key
     retry(partial(shared.exchange_pins, execution.store))
-    for run in job.encoder.nested():
-        retry(partial(shared.fetch, run.key, execution.store))
+    if isinstance(job.encoder, Run):
+        _fetch_nested(job.encoder, shared, execution.store)
     last = retry(partial(shared.fetch, job.key, execution.store, rules=job.rules))
     last_upload = time.monotonic()
 
@@ -82,6 +83,14 @@ def _execute_here(
     if not job.keeps_weights:
         _drop_weights(execution.store / job.key)
     return result
+
+
+def _fetch_nested(run: Run, shared: Shared, store: Path) -> None:
+    for nested, rule in run.nested_checkpoints():
+        retry(partial(shared.fetch, nested.key, store))
+        if not finished_history(nested, store, (rule,)):
+            url = redact_credentials(shared.url)
+            raise ValueError(f"run {nested.key}, which it needs, is damaged on {url}: the same command trains it again")
 
 
 def _stale_listing(key: str, url: str) -> OSError:

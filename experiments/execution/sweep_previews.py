@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cse_core.run import Run
 from experiments.cli.cluster_form import print_form, read_form, sweep_words
+from experiments.cli.console import counted
 from experiments.cli.sweep_options import EstimateOptions, Options
 from experiments.execution import sweep_report
 from experiments.execution.gpu_memory import fit
@@ -37,8 +38,8 @@ def _require_times(work: Plan, seconds: Mapping[str, float | None]) -> dict[str,
     unknown = [job.name for job in work.pending if seconds[job.key] is None]
     if unknown:
         raise ValueError(
-            f"the time of {len(unknown)} runs is unknown, the first is {unknown[0]}: neither it nor SimCSE on its "
-            "backbone was measured at this scale; give --seconds-per-run"
+            f"the time of {counted(len(unknown), 'run')} is unknown, the first is {unknown[0]}: neither it nor "
+            "SimCSE on its backbone was measured at this scale; give --seconds-per-run"
         )
     return {key: value for key, value in seconds.items() if value is not None}
 

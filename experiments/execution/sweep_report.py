@@ -12,7 +12,7 @@ from rich.table import Table
 
 from cse_core.evaluation.suite import GROUPS
 from cse_core.run import Pretrained, Run
-from experiments.cli.console import console, print_failures
+from experiments.cli.console import console, counted, print_failures
 from experiments.execution.gpu_memory import GIB, Fit
 from experiments.execution.job import Job
 from experiments.execution.plan import Done, Plan, jobs_of_study, make_plan, merge_jobs, scored_cells
@@ -55,7 +55,9 @@ def print_studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -
     console.print(table)
     unique = merge_jobs(groups)
     pending = make_plan(unique, done, store).pending
-    console.print(f"together {len(unique)} unique runs, {len(pending)} pending, {hours(seconds_for(pending, runs))}")
+    console.print(
+        f"together {counted(len(unique), 'unique run')}, {len(pending)} pending, {hours(seconds_for(pending, runs))}"
+    )
 
 
 def _study_line(study: Study, jobs: Mapping[str, Job], done: Done, runs: pd.DataFrame, store: Path) -> tuple[str, ...]:
@@ -81,7 +83,9 @@ def print_plan(plan: Plan, results: pd.DataFrame, workers: int, *, each: bool = 
     pending = plan.pending
     seconds = seconds_for(pending, results)
     about = f", about {hours(seconds / workers)} with {workers} at a time" if seconds and workers else ""
-    console.print(f"{len(plan.declared)} runs, {len(plan.declared) - len(pending)} done, {len(pending)} to do{about}")
+    console.print(
+        f"{counted(len(plan.declared), 'run')}, {len(plan.declared) - len(pending)} done, {len(pending)} to do{about}"
+    )
     for i, level in enumerate(plan.levels, 1):
         if each:
             console.print(f"  {i}.", *(_missing(plan, job) for job in level), sep="\n     ")
@@ -126,7 +130,7 @@ def print_forecast(work: Plan, forecast: Forecast, *, gpus: int, price: float) -
     """Print a simulated sweep: its length in each order, when its first study is complete, and its longest chain."""
     slots = next(iter(forecast.ways.values())).slots
     shared = f"{slots} at a time, each assumed as fast as with a whole GPU" if slots > gpus else None
-    table = Table(title=f"{len(work.pending)} runs on {gpus} GPU{'s' if gpus > 1 else ''}", caption=shared)
+    table = Table(title=f"{counted(len(work.pending), 'run')} on {counted(gpus, 'GPU')}", caption=shared)
     table.add_column("order")
     for heading in ("time", "first study", "GPUs used", "GPU-hours", *(["cost"] if price else [])):
         table.add_column(heading, justify="right")
@@ -182,7 +186,7 @@ def print_outcome(
     names_of = {key: f"{job.name} ({key})" for key, job in jobs.items()}
     print_failures({names_of.get(key, key): reason for key, reason in failed.items()}, ended)
     if ended and (lost := len(failed.keys() & jobs.keys())):
-        console.print(f"{len(jobs) - lost} of {len(jobs)} runs done, {lost} failed", style="red")
+        console.print(f"{len(jobs) - lost} of {counted(len(jobs), 'run')} done, {lost} failed", style="red")
 
 
 def print_mlflow_command(tracker: Tracker) -> None:

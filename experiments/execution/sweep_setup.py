@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cse_core.data.locate import data_folder
+from cse_core.models.loading import positions_in
+from cse_core.models.pretrained import resolve
+from cse_core.models.sentence_transformers_format import describe_trainable
 from cse_core.run import Pretrained, Run
+from cse_core.training.loop import check_length
 from cse_core.training.run_state import finished_history
 from experiments.cli.sweep_options import RayOptions, SharedOptions, StudyOptions
 from experiments.execution.job import ExecutionSettings, Job
@@ -60,14 +64,25 @@ def ray_config(options: RayOptions) -> "RayConfig":
 
 
 def lost_inputs(
-    jobs: Iterable[Job], untrained: Collection[str], data: Path | None
+    jobs: Collection[Job], untrained: Collection[str], data: Path | None
 ) -> dict[str, dict[Input, Exception]]:
-    """Return what jobs can't read and why, by their keys; the runs of the keys `untrained` are trained first."""
+    """Return what jobs can't read and why, by their keys; the runs of the keys `untrained` are trained first.
+
+    Texts that are longer than a backbone has positions for are an error at once.
+    """
     needed = {job.key: _inputs(job, job.key in untrained) for job in jobs}
     errors = missing({each for inputs in needed.values() for each in inputs}, data)
+    runs = [job.encoder for job in jobs if job.key in untrained and isinstance(job.encoder, Run)]
+    _check_lengths(run for run in runs if run.backbone not in errors)
     return {
         key: lost for key, inputs in needed.items() if (lost := {each: errors[each] for each in inputs & {*errors}})
     }
+
+
+def _check_lengths(runs: Iterable[Run]) -> None:
+    for run in {(run.backbone, run.max_length): run for run in runs}.values():
+        folder = resolve(run.backbone.name, only_tokenizer=True)
+        check_length(run, positions_in(folder / describe_trainable(folder).transformer))
 
 
 def _inputs(job: Job, trains: bool) -> set[Input]:
@@ -85,7 +100,7 @@ def untrained_keys(jobs: Iterable[Job], store: Path) -> frozenset[str]:
     )
 
 
-def require_inputs(jobs: Iterable[Job], untrained: Collection[str], data: Path | None) -> None:
+def require_inputs(jobs: Collection[Job], untrained: Collection[str], data: Path | None) -> None:
     """Refuse jobs if anything that one of them reads can't be read, in one error that names all of it."""
     if lost := lost_inputs(jobs, untrained, data):
         raise refusal(_merged(lost))

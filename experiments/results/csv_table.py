@@ -76,7 +76,7 @@ class _Lines:
         return reader.line_num
 
     def _reader(self) -> Any:
-        return csv.reader(io.StringIO(self.content.decode(), newline=""), strict=True)
+        return csv.reader(io.StringIO(self.content.decode("utf-8-sig"), newline=""), strict=True)
 
     def _damage(self, line: int, what: str) -> DamagedFileError:
         return DamagedFileError(f"{self.path}, line {line}: {what}. {REMEDY.format(path=self.path)}")

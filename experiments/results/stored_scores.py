@@ -168,14 +168,14 @@ def tasks_to_score(scoring: Scoring, cells: Sequence[Cell], folder: Path) -> lis
     return [task for task in dict.fromkeys((*scoring.tasks, *again)) if task not in done or task in again]
 
 
-def replace_scores(folder: Path, result: Mapping[str, Any], gone: Iterable[Mapping[str, Any]]) -> None:
-    """Make the scores that a record has of a run those of its result, where they differ; `gone` are to be removed."""
+def replace_scores(folder: Path, result: Mapping[str, Any], earlier: Iterable[Mapping[str, Any]]) -> None:
+    """Make the scores that a record has of a run those of its result; remove `earlier` ones that it lacks."""
 
     def identity(line: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(str(line[name]) for name in csv_record.CELL)
 
     now = {identity(line): repr(float(line["score"])) for line in csv_record.result_lines(result)}
-    removed = {identity({"key": result["key"], **cell}) for cell in gone} - now.keys()
+    removed = {identity({"key": result["key"], **cell}) for cell in earlier} - now.keys()
 
     def differs(line: Mapping[str, str]) -> bool:
         return identity(line) in removed or now.get(identity(line), line["score"]) != line["score"]

@@ -161,6 +161,8 @@ class Row:
     note: str = ""  # what a reader must know of the published number, or of the run, beside its label
 
     def __post_init__(self) -> None:
+        if not self.label.isprintable():
+            raise ValueError(f"row {self.label!r}: expected a label of one line, for tables")
         if self.vary not in ("student", "all"):
             raise ValueError(f"vary must be student or all, got {self.vary!r}")
         if self.vary == "all" and self.teacher_seeds:

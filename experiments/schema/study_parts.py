@@ -44,6 +44,7 @@ def choose_parts(studies: Sequence[Study], parts: Parts) -> list[Study]:
     if parts.seeds:
         studies = [_map_rows(study, lambda row: _with_seeds(row, parts.seeds)) for study in studies]
     if parts.max_steps or parts.corpus_lines:
+        _check_lines(studies, parts.corpus_lines)
         studies = [_map_rows(study, lambda row: _shortened_row(row, parts)) for study in studies]
     return list(studies)
 
@@ -119,6 +120,14 @@ def _with_seeds(row: Row, seeds: Sequence[int]) -> Row:
     return replace(row, seeds=tuple(dict.fromkeys(seeds)))
 
 
+def _check_lines(studies: Sequence[Study], lines: int) -> None:
+    """Refuse more lines than any run's corpus has: nothing would be cut."""
+    runs = [row.encoder for study in studies for row in study.rows if isinstance(row.encoder, Run)]
+    most = max((run.corpus.lines for run in runs), default=lines)
+    if lines > most:
+        raise ValueError(f"--corpus-lines {lines}: expected at most {most}, the lines of the largest corpus")
+
+
 def _shortened_row(row: Row, parts: Parts) -> Row:
     assert isinstance(row.encoder, Run)
     if row.encoder.batch_size > (parts.corpus_lines or row.encoder.batch_size):
@@ -129,10 +138,19 @@ def _shortened_row(row: Row, parts: Parts) -> Row:
     return replace(row, encoder=shorten(row.encoder, parts.max_steps, parts.corpus_lines))
 
 
+def _ranking_at_most(method: Method, lines: int) -> Method:
+    """Return the method with no more sentences to rank (RankEncoder), also in the method that it adds to."""
+    inner = getattr(method, "inner", None)
+    changes: dict[str, Any] = {} if inner is None else {"inner": _ranking_at_most(inner, lines)}
+    if getattr(method, "corpus_size", 0) > lines:
+        changes["corpus_size"] = lines
+    return with_fields(method, **changes)
+
+
 def shorten(run: Run, max_steps: int, lines: int) -> Run:
     """Return the run, and those that it needs, of at most `max_steps` steps on `lines` lines; 0: all."""
     method: Method = replace_runs(run.method, {old: shorten(old, max_steps, lines) for old in run.nested()})
     lines = min(lines or run.corpus.lines, run.corpus.lines)
-    if getattr(method, "corpus_size", 0) > lines:  # sentences that RankEncoder ranks
-        method = with_fields(method, corpus_size=lines)
-    return replace(run, method=method, max_steps=max_steps, corpus=first_lines(run.corpus, lines))
+    return replace(
+        run, method=_ranking_at_most(method, lines), max_steps=max_steps, corpus=first_lines(run.corpus, lines)
+    )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from experiments.cli.console import console, print_failures
+from experiments.cli.console import console, counted, print_failures
 from experiments.results import csv_record
 from experiments.searches.spaces import LogUniform, Search
 
@@ -34,8 +34,7 @@ def print_outcome(search: Search, failed: Mapping[str, str], ended: bool, mlruns
     lines = csv_record.read_searches(search.scale.name, mlruns)
     trials = lines[lines["search"] == search.name].sort_values("score", ascending=False)
     states = ", ".join(f"{n} {state}" for state, n in trials["state"].value_counts().items())
-    plural = "" if len(trials) == 1 else "s"
-    console.print(f"search {search.name}: {len(trials)} trial{plural} recorded ({states or 'none yet'})")
+    console.print(f"search {search.name}: {counted(len(trials), 'trial')} recorded ({states or 'none yet'})")
     for line in trials[trials["state"] == "finished"].head(3).itertuples():
         console.print(f"  {100 * float(line.score):.2f} on {search.scale.dev}: {line.trial}")
     left = (search.trials or len(search.combinations())) - len(trials)

@@ -90,7 +90,7 @@ def weight_bytes(encoder: Pretrained) -> int:
         verify_word_vectors(encoder)
         return 0
     folder = resolve(encoder.name, only_tokenizer=True)
-    for pattern in ("*.safetensors", "*.bin"):
+    for pattern in ("*.safetensors", "*.bin", "0_Transformer/*.safetensors", "0_Transformer/*.bin"):
         if here := sum(path.stat().st_size for path in folder.glob(pattern)):
             if encoder.sha256:
                 resolve_pinned(encoder)
@@ -128,6 +128,10 @@ def refusal(errors: Mapping[Input, Exception]) -> FileNotFoundError:
     return FileNotFoundError("\n".join(["nothing was started: not all that the runs read is there", *sorted(lines)]))
 
 
+def _size(count: int) -> str:
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / 2**20:.0f} MiB"
+
+
 @dataclass(frozen=True)
 class Writes:
     """How much runs leave in the store, in bytes, and how much more while the largest of them are trained at once."""
@@ -148,7 +152,7 @@ class Writes:
             free = shutil.disk_usage(next(path for path in (store, *store.parents) if path.exists())).free
         if self.kept + self.meanwhile > free:
             raise OSError(
-                f"{store}: the runs' checkpoints take about {self.kept / GIB:.1f} GiB and states of training "
-                f"{self.meanwhile / GIB:.1f} GiB more, but the disk has {free / GIB:.1f} GiB left; make room, choose "
+                f"{store}: the runs' checkpoints take about {_size(self.kept)} and states of training "
+                f"{_size(self.meanwhile)} more, but the disk has {_size(free)} left; make room, choose "
                 "fewer runs, or name a folder on another disk"
             )

@@ -63,10 +63,16 @@ class SharedFiles:
         except FileNotFoundError:  # no other error: an unreachable run is not a missing one
             return []
 
+    def _read(self, path: str) -> bytes:
+        try:
+            return self.files.cat_file(path)
+        except (IsADirectoryError, NotADirectoryError) as error:
+            raise DamagedError(f"{path}: {error.strerror}") from error
+
     def _files_of(self, place: str) -> dict[str, dict[str, Any]]:
         """Return the size and SHA-256 of each file of an uploaded folder."""
         try:
-            files = json.loads(self.files.cat_file(f"{place}/{COMPLETE}"))
+            files = json.loads(self._read(f"{place}/{COMPLETE}"))
             return {str(name): {"bytes": int(of["bytes"]), "sha256": str(of["sha256"])} for name, of in files.items()}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DamagedError(f"{place}/{COMPLETE}: cut, or written by an earlier version of this code") from error

@@ -63,11 +63,7 @@ class Shared(SharedFiles):
         """Whether a version has all of its files, and the checkpoints of these rules as listed in its history."""
         place = f"{self.root}/{key}/{number}"
         try:
-            place = self._folder(key, number)
-            sizes = {path: about["size"] for path, about in self.files.find(place, detail=True).items()}
-            for name, file in self._files_of(place).items():
-                if sizes.get(f"{place}/{name}") != file["bytes"]:
-                    raise DamagedError(f"{name} is missing or cut")
+            place = self._whole_folder(key, number)
             history = History.of(json.loads(self.files.cat_file(f"{place}/{HISTORY}")))
             if not set(rules) <= set(history.kept):
                 return False
@@ -95,13 +91,20 @@ class Shared(SharedFiles):
         last, folder = max(self._numbers(key, damaged=True), default=0), store / key
         here = folder / "shared"
         for number in self._numbers(key):
-            if here.is_file() and here.read_text() == str(number):
-                return last
+            current = here.is_file() and here.read_text() == str(number)
             try:
-                self._download(self._folder(key, number), folder, weights=weights)
+                if current:
+                    self._whole_folder(key, number)
+                else:
+                    self._download(self._folder(key, number), folder, weights=weights)
             except (FileNotFoundError, DamagedError) as error:
                 self._set_aside(key, number, error)
-                continue
+                if not current:
+                    continue
+                here.unlink()  # so that what is here is uploaded again
+                return last
+            if current:
+                return last
             if weights:
                 (folder / "state.pt").unlink(missing_ok=True)  # left by an attempt that another one overtook
                 here.write_text(str(number))
@@ -181,10 +184,19 @@ class Shared(SharedFiles):
         return sorted(numbers, reverse=True)
 
     def _folder(self, key: str, last: int) -> str:
-        name = self.files.cat_file(f"{self.root}/{key}/{last}").decode(errors="replace")
+        name = self._read(f"{self.root}/{key}/{last}").decode(errors="replace")
         if not NAMED.fullmatch(name):
             raise DamagedError(f"{self.root}/{key}/{last}: expected the name of an attempt's folder, got {name!r}")
         return f"{self.root}/{key}/{name}"
+
+    def _whole_folder(self, key: str, number: int) -> str:
+        """Return a version's folder; DamagedError if a file of it is missing or cut."""
+        place = self._folder(key, number)
+        sizes = {path: about["size"] for path, about in self.files.find(place, detail=True).items()}
+        for name, file in self._files_of(place).items():
+            if sizes.get(f"{place}/{name}") != file["bytes"]:
+                raise DamagedError(f"{place}/{name}: missing or cut")
+        return place
 
     def _furthest_state(self, key: str, folder: Path, rules: Collection[str]) -> str:
         """Return the furthest complete state for these rules if it is further than this machine's, else ""."""

@@ -95,7 +95,7 @@ def test_a_changed_table_is_named_once(made: Path, capsys: pytest.CaptureFixture
     assert make_tables.main(check=True, mlruns=made) == 1
     printed = capsys.readouterr().out
     assert printed.count(f"{path}: ") == 1
-    assert printed.endswith("1 differences from the record\n")
+    assert printed.endswith("1 difference from the record\n")
 
 
 @pytest.mark.slow

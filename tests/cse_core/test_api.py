@@ -186,6 +186,12 @@ def test_what_can_not_be_trained_on_is_named(tmp_path: Path) -> None:
         train(SimCSE(), TEXTS, "wiki-tiny", store=tmp_path, learning_rat=1e-3)
     with pytest.raises(ValueError, match=r"sentence 1: expected no line break, got 'a\\nb'"):
         train(SimCSE(), ["one", "a\nb", "three"], "wiki-tiny", store=tmp_path)
+    with pytest.raises(
+        ValueError, match=r"sentence 0: begins with a byte order mark, '\\ufeffone'; read its file as utf-8-sig"
+    ):
+        train(SimCSE(), ["\ufeffone", "two", "three"], "wiki-tiny", store=tmp_path)
+    with pytest.raises(ValueError, match=r"example 0: expected 2 texts \(text, positive\), got \('one',\)"):
+        train(SimCSE(), [("one",), ("two",), ("three",)], "wiki-tiny", store=tmp_path)
     with pytest.raises(FileNotFoundError, match="expected a list of sentences, a text file or a Corpus"):
         train(SimCSE(), "no such file", "wiki-tiny", store=tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -154,6 +154,27 @@ def test_only_what_is_exported_now_is_left_for_a_loader(pooling: str, tmp_path: 
 
 
 @pytest.mark.slow
+def test_a_kill_amid_an_export_leaves_nothing_that_opens_as_a_mixture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = export(Encoder.from_pretrained("wiki-tiny", pooling="mean"), tmp_path / "mine", scores=SCORES)
+    plant(folder, {".export-killed/old/config.json": "{}"})
+    states: list[dict[str, bytes]] = []
+
+    def watched(self: Path, target: Path) -> Path:
+        states.append({name: data for name, data in content(folder).items() if not name.startswith(".export-")})
+        return rename(self, target)
+
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", watched)
+    export(Encoder.from_pretrained("wiki-tiny", pooling="top2_mean"), folder)
+    whole = (states[0], content(folder))
+    assert len(states) > 10
+    assert [state for state in states if "config.json" in state and state not in whole] == []
+    assert not list(folder.glob(".export-*"))
+
+
+@pytest.mark.slow
 def test_an_export_without_room_names_the_folder_and_leaves_the_earlier_one(tmp_path: Path) -> None:
     folder = export(Encoder.from_pretrained("wiki-tiny", pooling="mean"), tmp_path / "mine", scores=SCORES)
     plant(folder, OF_PEOPLE)

@@ -237,6 +237,17 @@ def test_impossible_runs_are_refused(changes: dict[str, Any], message: str) -> N
         replace(BASE, **changes)
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_is_not_finite_has_no_key(number: float) -> None:
+    run = Run(
+        method=SimCSE(hard_negative_weight=number), backbone=Pretrained("a"), corpus=Corpus("nli", 9, columns=COLUMNS)
+    )
+    with pytest.raises(ValueError, match=f"hard_negative_weight must be a finite number, got {number}"):
+        _ = run.key
+    with pytest.raises(ValueError, match="temperature must be a finite number, got inf"):
+        _ = replace(run, method=SimCSE(temperature=float("inf"))).key
+
+
 def test_the_least_possible_runs_are_accepted() -> None:
     least = {"epochs": 1, "eval_steps": 1, "batch_size": 2, "max_length": 3, "dropout": 0.0, "warmup": 0.0}
     assert replace(BASE, **least).batch_size == 2

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -138,6 +139,43 @@ def test_other_files_and_the_folder_do_not_count(tmp_path: Path, load: Load, mon
     assert key(load(my_notes="from my_own_method import Mine\n")) == before
 
 
+HELPERS = """
+import {module}
+from {module} import value
+
+SCALE = {{"of": {scale}}}
+def deeper(x): return {deeper} * x
+def helper(x): return SCALE["of"] * deeper(x) * value()
+class Part:
+    share = {share}
+"""
+
+
+def typed_in(module: str, *, loss: Any = "helper(1) * Part.share", **values: Any) -> Any:
+    """The class of a session that imports `module`, with other values than 1."""
+    session = sys.modules["typed_in"] = ModuleType("typed_in")
+    helpers = HELPERS.format(module=module, **{"scale": 1, "deeper": 1, "share": 1} | values)
+    exec(code(loss).replace("@dataclass", f"{helpers}\n@dataclass"), vars(session))
+    return vars(session)["Mine"]
+
+
+@pytest.mark.parametrize("changed", ["scale", "deeper", "share"])
+def test_what_a_typed_in_class_uses_counts(changed: str, load: Load) -> None:
+    load("value", beside="def value(): return 1")
+    whole = key(typed_in("beside"))
+    assert key(typed_in("beside")) == whole
+    assert key(typed_in("beside", **{changed: 2})) != whole
+    assert key(typed_in("beside", loss="1", **{changed: 2})) == key(typed_in("beside", loss="1"))  # not used
+
+
+@pytest.mark.parametrize("loss", ["value()", "beside.value()", "helper(1)"])
+def test_a_file_that_a_typed_in_class_uses_counts(loss: str, load: Load) -> None:
+    load("value", beside="def value(): return 1")
+    before = key(typed_in("beside", loss=loss))
+    load("value", beside="def value(): return 2")
+    assert key(typed_in("beside", loss=loss)) != before
+
+
 @pytest.mark.slow
 def test_a_class_that_was_typed_in_is_known_by_its_methods() -> None:
     """As in a notebook, whose classes have no file."""
@@ -149,6 +187,6 @@ print(Run(method=Mine(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthe
         subprocess.run(
             [sys.executable, "-c", code(loss) + about], capture_output=True, text=True, check=True
         ).stdout.strip()
-        for loss in ("1", "2", "1")
+        for loss in ("1 in {'a', 'b', 'c', 'd'}", "2", "1 in {'a', 'b', 'c', 'd'}")
     ]
     assert keys[0] == keys[2] != keys[1]

@@ -121,7 +121,7 @@ class TestReadLines:
         assert locate.read_lines(path, "latin-1") == ["sister\u00f0city"]
         (tmp_path / "marked.txt").write_bytes(b"\xef\xbb\xbfa\n")
         assert [locate.read_lines(tmp_path / "marked.txt", code)[0] for code in ("utf-8", "latin-1")] == ["a", "ï»¿a"]
-        with pytest.raises(ValueError, match=r"text\.txt: not utf-8 .*; convert it"):
+        with pytest.raises(ValueError, match=r"text\.txt, line 1: not utf-8 .*; convert it"):
             locate.read_lines(path)
 
     @pytest.mark.slow
@@ -178,6 +178,8 @@ class TestSentences:
     def test_too_few_lines(self, source: Path, cache: Path):
         with pytest.raises(ValueError, match=r"corpus\.txt: 6 lines, expected 7; ask for fewer"):
             corpora.sentences(Corpus(str(source), 7))
+        with pytest.raises(ValueError, match=r"corpus\.txt: 6 lines, expected 1,000"):
+            corpora.sentences(Corpus(str(source), 10**30))
 
     def test_an_empty_file(self, tmp_path: Path, cache: Path):
         (tmp_path / "void.txt").touch()
@@ -280,6 +282,14 @@ class TestFilesOfOnesOwn:
             ("a.txt", "T\0h\0e\0\n", r"line 1: expected UTF-8, got a NUL character \(is it UTF-16\?\)"),
             ("a.txt", "\n \n", "no sentences in it"),
             ("a.csv", "text\n", "no sentences in it"),
+            ("a.jsonl", "{}\n", "no sentences in it"),
+            ("a.tsv", "", "no sentences in it"),
+            ("a.txt", "sent0,sent1,hard_neg\na,b,c\n", "its first line is 'sent0,sent1,hard_neg', expected names with"),
+            ("a.txt", '\n{"text": "a"}\n{"text": "b"}\n', r"is an object of JSON, .*; rename it to \.jsonl"),
+            ("a.csv", "question1,question2,is_duplicate\na,b,0\n", r"\(pairs with a is_duplicate are no positives\)"),
+            ("a.tsv", "gold_label\tsentence1\tsentence2\nneutral\ta\tb\n", r"\(pairs with a gold_label are no"),
+            ("a.csv", "anchor,positive,negative_1,negative_2\na,b,c,d\n", "expected sentences, got the columns"),
+            ("a.csv", "text,Text\na,b\n", "got the columns text, Text; name one"),
             ("a.docx", "", r"expected a file that ends with \.txt, .*, got \.docx"),
         ],
     )
@@ -287,6 +297,28 @@ class TestFilesOfOnesOwn:
         (tmp_path / name).write_text(content)
         with pytest.raises(ValueError, match=message):
             corpora.corpus_of_file(tmp_path / name)
+
+    def test_a_numbered_negative_is_one(self, tmp_path: Path):
+        (tmp_path / "a.csv").write_text("anchor,positive,negative_1\na,b,c\n")
+        assert corpora.corpus_of_file(tmp_path / "a.csv").columns == ("anchor", "positive", "negative_1")
+
+    def test_more_lines_than_there_are_and_a_column_twice_are_refused(self, nli: Path):
+        with pytest.raises(ValueError, match=r"nli\.csv: 3 sentences, expected 4; ask for fewer"):
+            corpora.corpus_of_file(nli, lines=4)
+        with pytest.raises(ValueError, match=r"nli\.csv: expected different columns, got sent0, sent1, 2"):
+            corpora.corpus_of_file(nli, columns=["sent0", "sent1", "2"])
+
+    def test_carriage_returns_inside_lines_are_counted(self, tmp_path: Path, caplog):
+        (tmp_path / "a.txt").write_bytes(b"a\rb\nc\r\nd\re\rf\n")
+        corpora.corpus_of_file(tmp_path / "a.txt")
+        assert caplog.messages == [
+            "a.txt: 3 sentences, one a line; 2 with a carriage return inside, which ends no line"
+        ]
+
+    def test_a_corpus_of_a_study_is_no_table_by_another_name(self, tmp_path: Path, cache: Path):
+        (tmp_path / "a.txt").write_text('{"text": "a"}\n{"text": "b"}\n')
+        with pytest.raises(ValueError, match="is an object of JSON"):
+            corpora.sentences(Corpus(str(tmp_path / "a.txt"), 2))
 
     def test_a_text_has_no_columns_and_a_table_no_lines(self, nli: Path, source: Path, cache: Path):
         with pytest.raises(

@@ -93,6 +93,7 @@ HEADERS = {
     "in capitals": FRAME.rename(columns=str.upper),
     "of SICK": FRAME.set_axis(["sentence_A", "sentence_B", "relatedness_score"], axis=1),
     "of sentence-transformers": FRAME.set_axis(["Sentence 1", "Sentence 2", "Label"], axis=1),
+    "with hyphens": FRAME.set_axis(["sentence-1", "sentence-2", "similarity-score"], axis=1).assign(id="a"),
     "with an unknown score": FRAME.set_axis(["sent0", "sent1", "how similar"], axis=1),
     "with unknown sentences": FRAME.set_axis(["first", "second", "score"], axis=1),
 }
@@ -132,6 +133,29 @@ def test_columns_are_named_or_asked_for(tmp_path: Path) -> None:
         ValueError, match=r"two\.csv: expected two sentences and a score, got the columns \('sentence1'"
     ):
         own_pairs.add(tmp_path / "two.csv")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "sentence1\tsentence2\tScore\tscore",
+        "sentence1\tsentence2\tSentence2\tscore",
+        "sentence1\tsentence2\tscore\tscore",
+        "Query\tPositive\t2.5",  # may be the first pair
+    ],
+)
+def test_columns_that_may_be_others_are_asked_for(tmp_path: Path, header: str) -> None:
+    path = write(tmp_path / "two.tsv", header, *("\t".join(f"{i}{j}" for j in header.split("\t")) for i in range(3)))
+    with pytest.raises(ValueError, match=r"two\.tsv: expected two sentences and a score, got the columns .*; name"):
+        own_pairs.add(path)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "sentence1\tsentence2\tscore\n"])
+@pytest.mark.parametrize("columns", [(), ("1", "2", "3")])
+def test_a_file_without_rows_is_refused(tmp_path: Path, content: str, columns: tuple[str, ...]) -> None:
+    (tmp_path / "void.tsv").write_text(content)
+    with pytest.raises(ValueError, match=r"void\.tsv: expected at least 3 pairs, found none"):
+        own_pairs.add(tmp_path / "void.tsv", columns)
 
 
 def test_a_header_of_unknown_names_is_no_score(tmp_path: Path) -> None:

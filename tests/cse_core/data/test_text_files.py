@@ -4,9 +4,12 @@ import gzip
 import json
 import lzma
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,6 +100,9 @@ def test_a_file_by_tabs_decides_whether_it_is_quoted(tmp_path: Path) -> None:
         ),
         ("a.tsv", "a\tb\t1\rc\td\t2\r", "a single line with carriage returns in it; convert them to line feeds"),
         ("a.json", "[]", r"got \.json; convert it"),
+        ("a.tsv", '"text"|"label"\n', "expected names with commas between"),
+        ("a.tsv", '{"text": "a"}\n', r"its first line is an object of JSON, .*; rename it to \.jsonl"),
+        ("a.jsonl", '{"a":' * 100_000, "line 1: not JSON .*recursion"),
     ],
 )
 def test_what_can_not_be_read_is_refused_by_line(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -118,6 +124,22 @@ def test_a_byte_order_mark_decides_the_encoding_and_is_no_text(tmp_path: Path, e
         path.write_bytes((("\ufeff" if codec != encoding else "") + text).encode(codec))
     table = read_table(path)
     assert (table.header, table.rows) == (tuple(NAMES), [(2, ["Élan", "東京", "1"])])
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_byte_that_is_no_utf_8_is_named_by_its_line(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / ("a.txt.gz" if pack is gzip.compress else "a.txt")
+    path.write_bytes(pack(b"a\n" * 70_000 + "caf\xe9\n".encode("latin-1") + b"b\n"))
+    with pytest.raises(ValueError, match=r"a\.txt.*, line 70001: not utf-8"):
+        read_table(path)
+
+
+def test_a_parquet_file_has_its_own_columns_alone(tmp_path: Path) -> None:
+    path = tmp_path / "lang=en" / "a.parquet"
+    path.parent.mkdir()
+    names = ["text", "score", "score"]
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array([1]), pa.array([2])], names=names), path)
+    assert (read_table(path).header, read_table(path).rows) == (tuple(names), [(1, ("a", 1, 2))])
 
 
 def test_utf_16_without_a_mark_is_refused(tmp_path: Path) -> None:
@@ -170,10 +192,14 @@ def test_columns_are_picked_by_name_or_number(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,Sentence One,2,gold\n7,a,b,1\n")
     table = read_table(tmp_path / "a.csv", ["sentence one"])
     assert table.header == ("id", "Sentence One", "2", "gold")
-    assert table.pick(["sentence one", "2", "4", "Gold"]) == (1, 2, 3, 3)  # a name comes before a number
+    assert table.pick(["sentence one", "2", "4"]) == (1, 2, 3)  # a name comes before a number
+    assert table.pick(["Gold"]) == (3,)
     for column, message in (("score", "its columns are id, Sentence One, 2, gold"), ("5", "a number from 1 to 4")):
         with pytest.raises(ValueError, match=message):
             table.pick([column])
+    for columns in (["id", "1"], ["gold", "4"]):
+        with pytest.raises(ValueError, match=f"expected different columns, got {', '.join(columns)}"):
+            table.pick(columns)
     (tmp_path / "b.csv").write_text("text,text\na,b\n")
     with pytest.raises(ValueError, match="2 columns are named 'text'; give the column's number instead"):
         read_table(tmp_path / "b.csv").pick(["text"])

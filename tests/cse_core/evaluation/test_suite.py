@@ -282,8 +282,21 @@ def test_a_vector_that_is_not_finite_is_refused_by_sentence(
     bad = read(source, real_data).table[row][side] if source else PHRASES[row]
     with pytest.raises(ValueError) as caught:
         scored([task], real_data, Recording({bad: [math.inf] + [0.0] * 7}))
-    assert str(caught.value) == f"recording: the vector of {bad!r} is not finite"
+    assert str(caught.value) == f"{task} by cosine: the vector of {bad!r} is not finite"
     assert classified == {}
+
+
+@pytest.mark.parametrize("scorer", [Cosine(), Ranked(corpus=CORPUS, size=4)], ids=str)
+def test_other_tasks_are_scored_beside_one_whose_vectors_are_not_finite(scorer: Scorer) -> None:
+    """Of those whose texts are embedded first, and of those by ids."""
+    of_pairs = pairs("synthetic_dev").table[7]["sentence2"]
+    encoder = Recording({text: [math.nan] * 8 for text in (of_pairs, PHRASES[2])})
+    found = evaluate(encoder, scorer, ["synthetic", "synthetic_dev", "phrases"])
+    assert found.failures.keys() == {"synthetic_dev", "phrases"}
+    assert found.failures["phrases"] == f"phrases by {scorer}: the vector of {PHRASES[2]!r} is not finite"
+    assert repr(of_pairs) in found.failures["synthetic_dev"]
+    whole = evaluate(Recording(), scorer, ["synthetic", "synthetic_dev", "phrases"])
+    assert found.outcomes["synthetic"].metrics == whole.outcomes["synthetic"].metrics
 
 
 def test_vectors_may_have_one_dimension_but_not_none(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

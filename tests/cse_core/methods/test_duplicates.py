@@ -349,6 +349,18 @@ def test_a_run_has_the_option_of_its_settings(tmp_path: Path, left_out: bool) ->
     assert found == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
+def test_most_negatives_left_out_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    about: dict[str, Any] = {"max_steps": 1, "store": tmp_path, "device": "cpu", "leave_out_duplicates": True}
+    for texts, share in ((["A cow."] * 4 + ["A hen."], 60), (["A cow."] * 3 + ["A hen.", "A fox."], 0)):
+        caplog.clear()
+        train(SimCSE(), texts, "wiki-tiny", batch_size=5, **about)
+        said = [text for text in caplog.messages if "of all negatives" in text]
+        assert [text.partition(": ")[2] for text in said] == [
+            f"leave_out_duplicates leaves out {share} % of all negatives"
+        ] * bool(share)
+
+
 @pytest.mark.parametrize("name", ["ct", "isbert"])
 def test_a_method_without_such_negatives_refuses_the_option_before_training(name: str) -> None:
     about: dict[str, Any] = {"backbone": Pretrained("wiki-tiny"), "corpus": Corpus("synthetic", 100)}

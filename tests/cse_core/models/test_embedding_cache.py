@@ -2,16 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer, Whitened
-from cse_core.models.embedding_cache import CachedEncoder
+from cse_core.models.embedding_cache import CachedEncoder, cut_warning
 from cse_core.models.encoder import Encoder
+from cse_core.models.foreign import ForeignEncoder
 from cse_core.models.word_vectors import WordVectors
 from cse_core.run import Corpus
 from tests.support.encoders import TEXTS, Recording, same, wiki_tiny
@@ -258,3 +264,12 @@ def test_an_encoder_without_progress_is_asked_for_none() -> None:
     memory.fill(TEXTS, progress=lambda *news: reported.append(news))
     assert same(memory.encode(TEXTS), Recording().encode(TEXTS))
     assert reported == []
+
+
+def test_a_short_text_of_many_tokens_is_counted_as_cut() -> None:
+    by_bytes = Tokenizer(BPE({byte: i for i, byte in enumerate(sorted(ByteLevel.alphabet()))}, []))
+    by_bytes.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=by_bytes)
+    model: Any = SimpleNamespace(tokenizer=tokenizer, max_seq_length=8, encode=len)
+    said = ("set: 1 of 2 texts are longer than 8 tokens and were cut",)
+    assert cut_warning("set", ForeignEncoder(model), ["東京東", "é", "é"]) == said  # nine bytes

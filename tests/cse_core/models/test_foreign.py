@@ -22,6 +22,7 @@ from transformers import AutoModel
 
 from cse_core import api
 from cse_core.data.senteval import pairs
+from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
 from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics.correlation import correlations
@@ -104,6 +105,23 @@ def test_the_folder_s_limit_counts_before_the_tokenizer_s(
     assert apart(folder) <= 1e-6
     encoder.save_pretrained(tmp_path / "again")
     assert torch.equal(open_encoder(tmp_path / "again").encode(TEXTS), encoder.encode(TEXTS))
+
+
+def test_how_many_texts_sentence_transformers_cuts_is_said(tmp_path: Path) -> None:
+    rows = [("word " * count, "a man plays", str(count)) for count in (1, 6, 7, 20)]
+    (tmp_path / "long.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    (name,) = suite.expand_names([str(tmp_path / "long.tsv")])
+    folder = modules_folder(tmp_path / "cut", plain_folder(tmp_path / "plain", OTHERS[0]), "mean")
+    change(folder / "sentence_bert_config.json", max_seq_length=8)
+    encoder = open_encoder(folder)
+    assert isinstance(encoder, ForeignEncoder)
+    texts = {text.strip() for row in rows for text in row[:2]}
+    tokenised: Any = encoder.model.tokenizer  # ty: ignore[missing-attribute]
+    cut = sum(len(ids) > 8 for ids in tokenised([*texts])["input_ids"])
+    assert cut > 1
+    assert suite.evaluate(encoder, Cosine(), [name]).datasets[name].warnings == (
+        f"{name}: {cut} of {len(texts)} texts are longer than 8 tokens and were cut",
+    )
 
 
 @pytest.mark.parametrize("cased", [True, False])

@@ -213,6 +213,8 @@ def test_files_without_vectors_are_refused(tmp_path: Path) -> None:
         (f"{len(LINES)} 4\n{TEXT}", "line 2: 3 numbers after a word, expected 4"),
         (f"{len(LINES)} 2\n{TEXT}", "line 2: more than 2 numbers after a word"),
         (f"{len(LINES)} 3\n", "no word vectors in it"),
+        (f"{len(LINES)} 99999999999\n{TEXT}", "line 2: 3 numbers after a word, expected 99999999999"),
+        ("cat\t1 2\ndog\t3 4\n", "line 1: more than 1 numbers after a word"),
     ):
         path = written(tmp_path, text)
         with pytest.raises(ValueError, match=re.escape(path) + ".*" + problem):

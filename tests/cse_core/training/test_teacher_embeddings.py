@@ -20,7 +20,9 @@ from cse_core.models.word_vectors import WordVectors
 from cse_core.run import Corpus, Pretrained
 from cse_core.training import teacher_embeddings
 from cse_core.training.teacher_embeddings import TargetEncoder
+from tests.support import families
 from tests.support.encoders import wiki_tiny
+from tests.support.families import change
 
 TINY, CORPUS = Pretrained("wiki-tiny"), Corpus("synthetic", 40)
 LONG = " ".join(["the old river rose and fell"] * 15)
@@ -125,6 +127,22 @@ def test_a_teacher_with_another_vocabulary_reads_the_sentences(tmp_path: Path, c
     assert not torch.allclose(found[0], other.embed(source.table["text"])[0], atol=1e-3)  # the student's ids are cut
     drawn = source.sample(Pretrained(str(tmp_path / "other")), select="last", size=2, seed=7)
     assert torch.equal(drawn, other.encode(sample(corpus, 2, 7, None)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("differs", ["limit", "case"])
+def test_a_teacher_with_a_lower_limit_or_another_case_reads_the_sentences(
+    differs: str, source: TargetEncoder, tmp_path: Path
+) -> None:
+    wiki_tiny(pooling="mean").save_pretrained(tmp_path / "teacher")
+    if differs == "limit":
+        change(tmp_path / "teacher/sentence_bert_config.json", max_seq_length=5)
+    else:
+        families.tokenizer(cased=True).save_pretrained(tmp_path / "teacher")
+    found = source.vectors(Pretrained(str(tmp_path / "teacher")), select="last")
+    teacher = Encoder.from_pretrained(tmp_path / "teacher")
+    torch.testing.assert_close(found, teacher.encode(sentences(40)), atol=1e-6, rtol=0)
+    assert not torch.allclose(found, teacher.embed(source.table["text"]), atol=1e-3)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from cse_core.run import Corpus
 from experiments.audit import Options, main
 from experiments.audits.agreement import Recorded, compare
 from experiments.audits.audit import MARKER, audit, retrain
-from experiments.audits.sample import draw
+from experiments.audits.sample import Draw, draw
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.log_queue import record_results
 from experiments.execution.plan import jobs_of
@@ -74,6 +74,13 @@ def test_what_an_audit_lacks_is_named_before_it_retrains(tmp_path: Path, mlruns:
     with pytest.raises(FileNotFoundError, match=r"nothing was started.*\n.*corpus lost: no such file"):
         retrain(replace(sample, jobs=lost), recorded, execution, "tiny")
     assert not execution.store.exists()
+
+
+def test_a_report_that_can_not_be_written_is_found_before_anything_is_retrained(tmp_path: Path) -> None:
+    sample, recorded = Draw(None, (), (), 0, 0), Recorded.read("tiny", tmp_path)
+    with pytest.raises(IsADirectoryError):
+        retrain(sample, recorded, ExecutionSettings(tmp_path / "store"), "tiny", report=tmp_path)
+    assert not (tmp_path / "store").exists()
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +169,7 @@ def test_an_altered_value_is_found_and_named(
     row = "student s42" if line["key"] == STUDENT.key else "b s2"
     place = f"synthetic_dev, cosine, synthetic, {named}" if file == "results.csv" else named
     assert re.search(rf"{line['key']}, healthy, {row}, [\w ,]*{re.escape(place)}: recorded \S+", said)
-    assert "1 runs differ or failed" in said
+    assert "1 run with differences or failed" in said
 
 
 @pytest.mark.slow

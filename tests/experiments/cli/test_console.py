@@ -10,7 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from experiments.cli import console as module
-from experiments.cli.console import Bar
+from experiments.cli.console import Bar, counted
 
 OF_RICH = ("get_default_columns", "from_markup", "rich.console", "from rich import")
 NAMES = {"a": "SimCSE s42", "b": "ListNet s1", "c": "ListNet s2"}
@@ -20,6 +20,10 @@ def screen(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> io.StringIO:
     shown = io.StringIO()
     monkeypatch.setattr(module, "console", Console(file=shown, force_terminal=terminal, width=160, soft_wrap=True))
     return shown
+
+
+def test_one_thing_is_no_plural() -> None:
+    assert [counted(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
 
 
 def test_each_run_in_progress_has_a_bar_with_its_name_and_status(monkeypatch: pytest.MonkeyPatch) -> None:

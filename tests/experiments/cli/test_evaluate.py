@@ -59,6 +59,7 @@ def test_a_corpus_is_pinned_by_what_it_holds(tmp_path: Path, cache: Path) -> Non
         ({"corpus": "c"}, "--corpus c: requires --corpus-lines of at least 2, .* got 0"),
         ({"corpus": "c", "corpus_lines": 9, "pooling": "mean"}, "no --pooling or --template, got 9, mean"),
         ({"corpus": "c", "corpus_lines": 9, "template": "{} [MASK]"}, "or --template, got 9, None and '{} .MASK.'"),
+        ({"template": "{} [MASK]"}, r"--template {} \[MASK\]: requires --pooling mask"),
         ({"corpus_lines": 9}, "--corpus-lines, --corpus-size and --rank-weight require --corpus"),
         ({"rank_weight": 0.7}, "require --corpus"),
         ({"corpus_size": 7}, "require --corpus"),

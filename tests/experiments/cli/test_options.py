@@ -27,6 +27,9 @@ STUDIES = [  # of sweep.py and estimate.py
     ("--device tpu", "--device: expected cpu or cuda (Ray chooses among several GPUs), got 'tpu'"),
     ("--device cuda:7", "--device: expected cpu or cuda (Ray chooses among several GPUs), got 'cuda:7'"),
     ("--workers -1", "--workers: expected a number of at least 0, got -1"),
+    ("--workers 100001", "--workers: expected a number of at most 100000, got 100001"),
+    ("--share-seconds 3", "--share-seconds: expected --shared beside it"),
+    ("--data /no/such", "data folder /no/such: no such folder; correct --data or CSE_DATA, or leave both unset"),
     ("--gpus-per-run 0", "--gpus-per-run: expected a number above 0, got 0"),
     ("--gpus-per-run 1.5", "--gpus-per-run: expected a share of one GPU or a whole number of them, got 1.5"),
     ("--gpus-per-run nan", "--gpus-per-run: expected a number above 0, got nan"),
@@ -51,6 +54,10 @@ REFUSED = [
     (sweep, "--corpus-lines 30", "--corpus-lines 30: expected at least 64, a batch of row SimCSE"),
     (estimate, "--gpus 0", "--gpus: expected a number of at least 1, got 0"),
     (estimate, "--gpus 4 2 --gpus-per-run 3", "--gpus-per-run 3: expected no more than --gpus 2"),
+    (estimate, "--gpus 100001", "--gpus: expected a number of at most 100000, got 100001"),
+    (estimate, "--workers 2", "--workers: an estimate has --gpus and --gpus-per-run in its place"),
+    (sweep, "--list --by-study", "--list: expected no --by-study beside it"),
+    (sweep, "--list --dry-run", "--list: expected no --dry-run beside it"),
     (estimate, "--price -1", "--price: expected a number of at least 0, got -1"),
     (estimate, "--gpu-memory 0", "--gpu-memory: expected a number above 0, got 0"),
     (estimate, "--seconds-per-run 0", "--seconds-per-run: expected a number above 0, got 0"),
@@ -72,7 +79,7 @@ REFUSED = [
 def test_values_are_refused_before_anything_starts(tmp_path: Path, command: Any, options: str, message: str) -> None:
     kind = get_type_hints(command.main)[next(iter(inspect.signature(command.main).parameters))]
     given = tyro.cli(kind, args=["quickstart", *options.split(), "--mlruns", str(tmp_path / "mlruns")])
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises((ValueError, FileNotFoundError)) as caught:
         command.main(given)
     assert str(caught.value) == message
     assert list(tmp_path.iterdir()) == []
@@ -115,6 +122,12 @@ def test_an_option_that_takes_values_refuses_none(kind: type, name: str, capsys:
     assert stop.value.code == 2
     captured = capsys.readouterr()
     assert "expected at least one value, got none" in captured.out + captured.err
+
+
+def test_an_empty_word_is_no_value(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tyro.cli(sweep.Options, args=["--rows", "SimCSE", ""])  # it is part of every label
+    assert "expected values that are not empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [[], ["True"], ["False"]])

@@ -21,10 +21,12 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS, encoder_hash
 from cse_core.run import Pretrained, Run
 from experiments import run as run_command
-from experiments.cli.user_inputs import encoder_size, read_encoder
+from experiments.cli.user_inputs import encoder_size, read_encoder, say_pooling
 from experiments.run import build, build_all, make_plan, say_settings, untrained_scoring
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES, scale_for
+from experiments.storage.needed_inputs import weight_bytes
+from tests.support.families import change, plain_folder
 
 
 def parsed(*arguments: str) -> Any:
@@ -33,6 +35,33 @@ def parsed(*arguments: str) -> Any:
 
 def built(*arguments: str) -> Run:
     return build(arguments[0], parsed(*arguments))
+
+
+def test_the_pooling_that_an_encoder_is_scored_by_is_said(tmp_path: Path) -> None:
+    plain, other = plain_folder(tmp_path / "plain", "bert"), plain_folder(tmp_path / "other", "albert")
+    none = "as its folder states none and its model type is"
+    assert say_pooling(str(plain), None) == f"pooling: cls, {none} bert; --pooling gives another"
+    assert say_pooling(str(other), None) == f"pooling: mean, {none} albert"
+    assert say_pooling(str(plain), "mean") == "pooling: mean, by --pooling"
+    change(other / "config.json", architectures=["AlbertForCausalLM"])
+    assert say_pooling(str(other), None) == f"pooling: lasttoken, {none} albert"
+    (plain / "1_Pooling").mkdir()
+    (plain / "1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    assert say_pooling(str(plain), None) == "pooling: mean, as its folder says"
+    modules = [{"type": f"sentence_transformers.models.{kind}", "path": ""} for kind in ("Transformer", "Dropout")]
+    (plain / "modules.json").write_text(json.dumps(modules))
+    assert say_pooling(str(plain), None).startswith("vectors: those of sentence-transformers, as its modules are sent")
+
+
+def test_an_older_folder_has_its_transformer_within(tmp_path: Path) -> None:
+    plain_folder(tmp_path / "old/0_Transformer", "bert")
+    (tmp_path / "old/1_Pooling").mkdir()
+    (tmp_path / "old/1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    kinds = {"Transformer": "0_Transformer", "Pooling": "1_Pooling"}
+    modules = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in kinds.items()]
+    (tmp_path / "old/modules.json").write_text(json.dumps(modules))
+    assert encoder_size(str(tmp_path / "old")) == (2, 32)
+    assert weight_bytes(read_encoder(str(tmp_path / "old"))) > 1_000_000
 
 
 @pytest.fixture
@@ -161,7 +190,7 @@ def test_one_seed_or_several() -> None:
     with pytest.raises(ValueError, match="--seed 1 and --seeds 2 3: give one of the two"):
         build_all("simcse", parsed("simcse", "--seed", "1", "--seeds", "2", "3"))
     for seeds in (("--seed", "-2"), ("--seeds", "3", "-2")):
-        with pytest.raises(ValueError, match=r"seed\b.*, got -2"):
+        with pytest.raises(ValueError, match=r"--seeds: .*, got -2|seed .*, got -2"):
             build_all("simcse", parsed("simcse", *seeds))
 
 
@@ -289,6 +318,8 @@ def test_a_try_is_short_in_all_runs_that_it_needs(method: str) -> None:
         assert each.max_steps == 20
         assert each.corpus.lines <= 512
         assert getattr(each.method, "corpus_size", 0) <= 512
+    inner = built("mlm", "--inner", "rankencoder", "--corpus-lines", "512").method.inner  # ty: ignore[missing-attribute]
+    assert inner.corpus_size == 512
     assert built("simcse", "--corpus-lines", "512").corpus.name == built("simcse").corpus.name
     taught = built("rankcse", "--max-steps", "20", "--teachers", "simcse", "wiki-mini")
     assert [nested.max_steps for nested in taught.nested()] == [20]
@@ -302,6 +333,11 @@ def test_a_try_is_short_in_all_runs_that_it_needs(method: str) -> None:
             "--corpus-size: rankencoder ranks 10,000 sentences of the corpus, but {} has 200; "
             "expected --corpus-size 200 or less, or a larger corpus",
         ),
+        (
+            ("mlm", "--inner", "rankencoder"),
+            "--corpus-size: mlm ranks 10,000 sentences of the corpus, but {} has 200; expected --corpus-lines 200 or",
+        ),
+        (("simcse", "--temperature", "inf"), "temperature must be finite, got inf"),
         (("rankencoder", "--corpus-size", "201"), "--corpus-size: rankencoder ranks 201 sentences"),
         (("rankencoder", "--corpus-size", "150", "--corpus-lines", "100"), "--corpus-size: rankencoder ranks 150"),
         (("simcse", "--batch-size", "201"), "--batch-size: simcse takes 201 sentences at a time, but the corpus has"),

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from cse_core.data.synthetic import sentences
 from cse_core.evaluation.scorers import Cosine, PairScores
+from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.run import Corpus
 from cse_core.training.run_state import History
 from experiments.cli.sweep_options import Options
@@ -118,6 +119,17 @@ def test_what_the_other_tasks_found_is_published_once(tmp_path: Path, monkeypatc
     assert Shared(url).fetch(job.key, tmp_path / "c", weights=False) == 1
     cells = json.loads((tmp_path / "c" / job.key / "result.json").read_text())["cells"]
     assert {cell["task"] for cell in cells} == {"phrases"}
+
+
+def test_a_run_whose_teacher_is_damaged_on_storage_says_what_trains_it_again(tmp_path: Path) -> None:
+    teacher = tiny_study.run()
+    url = prepared((tmp_path / "shared").as_uri())
+    assert Shared(url).publish(fill(tmp_path / "other" / teacher.key), 0)  # what the files should be, they are not
+    job = Job(replace(teacher, method=RankCSE(teachers=(Teacher(teacher, 1.0, "last"),))), "tiny", "student")
+    with pytest.raises(
+        ValueError, match=f"run {teacher.key}, which it needs, is damaged on file:.*same command trains"
+    ):
+        execute_shared(job, ExecutionSettings(tmp_path / "store", shared=url))
 
 
 def test_a_listing_that_stays_stale_ends_in_an_error_that_names_the_storage(

@@ -11,6 +11,7 @@ from experiments.execution.plan import Plan, jobs_of, make_plan
 from experiments.execution.sweep_setup import check_room, look_for_inputs, require_inputs
 from experiments.schema.study import Row, pretrained_key
 from experiments.storage import needed_inputs
+from tests.support.families import plain_folder
 from tests.support.plans import BASE, row, study, weights
 
 GONE = Pretrained("nobody/nothing")
@@ -66,3 +67,16 @@ def test_runs_that_the_disk_has_no_room_for_are_refused(tmp_path: Path, monkeypa
         check_room(work.pending, work.untrained, execution, 1)
     check_room(work.pending, frozenset(), execution, 1)  # nothing to train
     check_room(work.pending, work.untrained, replace(execution, shared="file:///x"), 1)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "mpnet"])
+def test_a_length_above_the_positions_is_refused_before_anything_is_trained_or_scored(
+    name: str, tmp_path: Path
+) -> None:
+    backbone = Pretrained(str(plain_folder(tmp_path / "plain", name)))
+    for length in (48, 49):
+        work = planned(tmp_path, synthetic_row("long", replace(SMALL, backbone=backbone, max_length=length)))
+        if length == 48:
+            assert look_for_inputs(work, tmp_path) == {}
+    with pytest.raises(ValueError, match=r"max_length must be at most 48, as .*plain has that many positions, got 49"):
+        look_for_inputs(work, tmp_path)

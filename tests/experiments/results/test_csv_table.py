@@ -79,6 +79,15 @@ def test_a_damaged_file_is_named_with_its_line_and_left_as_it_is(
     assert path.read_bytes() == content.encode()
 
 
+def test_a_byte_order_mark_and_line_ends_of_windows_change_nothing(tmp_path: Path) -> None:
+    (tmp_path / "toy.csv").write_text(GOOD)
+    plain = TABLE.read(tmp_path)
+    (tmp_path / "toy.csv").write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert TABLE.read(tmp_path).equals(plain)
+    assert TABLE.merge(tmp_path, frame(("c", "three", 3, 0.3))) == 1
+    assert (tmp_path / "toy.csv").read_text() == f"{GOOD}c,three,3,0.3\n"
+
+
 def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
     (tmp_path / "toy.csv").write_bytes(GOOD.encode().replace(b"two", b"\xff\xfe"))
     with pytest.raises(DamagedFileError, match=r"toy.csv, line 3: not UTF-8"):

@@ -21,3 +21,9 @@ def test_a_name_that_would_be_another_file_or_markup_is_refused(name: str) -> No
     with pytest.raises(ValueError, match=r"^scale .*: expected a name of at most 100 letters"):
         replace(toy_study().scale, name=name)
     assert str(caught.value).startswith(f"study {name!r}: expected a name of at most 100 letters, digits, ")
+
+
+@pytest.mark.parametrize("label", ["two\nlines", "a\ttab"])
+def test_a_label_that_would_break_a_table_is_refused(label: str) -> None:
+    with pytest.raises(ValueError, match="expected a label of one line, for tables"):
+        replace(toy_study().rows[0], label=label)

@@ -126,3 +126,9 @@ def test_a_corpus_is_cut_to_what_there_is_and_no_more_of_it_is_ranked() -> None:
 def test_fewer_sentences_than_a_batch_are_refused() -> None:
     with pytest.raises(ValueError, match="--corpus-lines 30: expected at least 64, a batch of row SimCSE"):
         choose_parts([TABLE4], Parts(corpus_lines=30))
+
+
+def test_more_sentences_than_there_are_would_cut_nothing_and_are_refused() -> None:
+    with pytest.raises(ValueError, match="--corpus-lines 16385: expected at most 16384, the lines of the largest corp"):
+        choose_parts([TABLE4], Parts(corpus_lines=16_385))
+    assert choose_parts([TABLE4], Parts(corpus_lines=16_384))

@@ -1,6 +1,7 @@
 """Run folders by URL: nothing is lost, nothing is written twice, and who comes late spoils nothing."""
 
 import json
+import shutil
 import threading
 import uuid
 from pathlib import Path
@@ -191,6 +192,38 @@ def test_a_damaged_version_is_set_aside_and_a_later_one_heals_it(
     assert Shared(url).fetch("key", tmp_path / "d") == 2
     assert content(tmp_path / "d" / "key") == FILES
     assert shared.files.exists(f"{shared.root}/key/1.damaged")  # and its files stay
+
+
+@pytest.mark.parametrize("file", ["1", "stsb_dev/model.safetensors", "complete"])
+def test_a_damaged_version_of_which_a_whole_copy_is_here_is_uploaded_again(url: str, tmp_path: Path, file: str) -> None:
+    shared, folder = Shared(url), fill(tmp_path / "a" / "key")
+    shared.publish(folder, 0)
+    path = f"{shared.root}/key/1" if file == "1" else f"{shared._folder('key', 1)}/{file}"
+    shared.files.pipe_file(path, shared.files.cat_file(path)[:-1])
+    last = Shared(url).fetch("key", tmp_path / "a")
+    assert (last, content(folder)) == (1, FILES)
+    assert not (folder / "shared").exists()  # so execute_shared uploads what is here
+    assert Shared(url).publish(folder, last)
+    Shared(url).fetch("key", tmp_path / "b")
+    assert content(tmp_path / "b" / "key") == FILES
+
+
+@pytest.mark.parametrize("place", ["1", "{}", "{}/complete"])
+def test_what_is_a_file_where_a_folder_belongs_or_the_reverse_is_damage_too(tmp_path: Path, place: str) -> None:
+    shared = Shared(prepared((tmp_path / "shared").as_uri()))
+    shared.publish(fill(tmp_path / "a" / "key"), 0)
+    path = tmp_path / "shared" / "key" / place.format(f"{shared.attempt}-1")
+    if path.is_dir():
+        shutil.rmtree(path)
+        path.touch()
+    else:
+        path.unlink()
+        path.mkdir()
+    assert not shared.holds("key", ())
+    assert shared.fetch("key", tmp_path / "b") == 1
+    assert Shared(shared.url).publish(fill(tmp_path / "c" / "key"), 1)
+    assert shared.fetch("key", tmp_path / "b") == 2
+    assert content(tmp_path / "b" / "key") == FILES
 
 
 def test_behind_a_damaged_version_the_one_before_it_counts(url: str, tmp_path: Path) -> None:
