@@ -182,5 +182,10 @@ def main(
     return 0
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command line."""
     run_command(lambda: tyro.cli(main))
+
+
+if __name__ == "__main__":
+    command()

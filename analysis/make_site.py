@@ -185,10 +185,10 @@ def main(*, out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = ROOT / "site
     return 0
 
 
-def command() -> int:
-    """Run the command line and return its exit status."""
-    return tyro.cli(main)
+def command() -> None:
+    """Run the command line."""
+    run_command(lambda: tyro.cli(main))
 
 
 if __name__ == "__main__":
-    run_command(command)
+    command()

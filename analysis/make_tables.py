@@ -266,9 +266,9 @@ def main(
     return 0
 
 
-def command() -> int:
-    """Run the command line and return its exit status."""
-    return tyro.cli(main)
+def command() -> None:
+    """Run the command line."""
+    run_command(lambda: tyro.cli(main))
 
 
 def _study_page(results: Results) -> str:
@@ -292,4 +292,4 @@ def _study_tex(results: Results) -> str:
 
 
 if __name__ == "__main__":
-    run_command(command)
+    command()

@@ -261,5 +261,10 @@ def main(options: Options) -> int:
     return 1 if failed else 0
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
+
+
+if __name__ == "__main__":
+    command()

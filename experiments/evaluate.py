@@ -153,5 +153,10 @@ def main(options: Options) -> None:
         raise failed
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)), (ValueError, OSError, ImportError))
+
+
+if __name__ == "__main__":
+    command()

@@ -47,5 +47,10 @@ def main(options: Options) -> None:
     console.print(f"push it: hf upload OWNER/{options.folder.resolve().name} {options.folder}")
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
+
+
+if __name__ == "__main__":
+    command()

@@ -77,5 +77,10 @@ def main(options: Options) -> None:
     console.print(f"compare them: {'mlflow ui --backend-store-uri ' * local}{redact_credentials(tracker.uri)}")
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
+
+
+if __name__ == "__main__":
+    command()

@@ -39,5 +39,10 @@ def main(options: Options) -> None:
         print(f"{count:>7} new in {options.mlruns / name}")
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
+
+
+if __name__ == "__main__":
+    command()

@@ -126,5 +126,10 @@ def _print_rest(options: Options, traces: Traces) -> int:
     return 1
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
+
+
+if __name__ == "__main__":
+    command()

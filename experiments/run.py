@@ -199,7 +199,7 @@ def main(arguments: list[str]) -> None:
     if arguments and not arguments[0].startswith("-"):
         look_up("method", arguments[0], METHODS)
     options: Any = tyro.extras.subcommand_cli_from_dict(
-        {name: options_for(name) for name in METHODS}, args=arguments, prog="run.py", description=__doc__
+        {name: options_for(name) for name in METHODS}, args=arguments, description=__doc__
     )
     check_threads(options.threads)
     at_least(1, corpus_lines=options.corpus_lines, max_steps=options.max_steps)
@@ -260,5 +260,10 @@ def print_next_steps(checkpoints: Sequence[Path], options: CommonOptions) -> Non
     sweep_report.print_mlflow_command(Tracker(options.mlruns))
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command line."""
     run_command(lambda: main(sys.argv[1:]), (ValueError, OSError, ArithmeticError))
+
+
+if __name__ == "__main__":
+    command()

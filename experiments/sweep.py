@@ -1,13 +1,10 @@
-"""Run studies and searches.
+"""Run studies, or list them.
 
     python experiments/sweep.py quickstart
     python experiments/sweep.py rankcse-table4 --scale small --data FOLDER
     python experiments/sweep.py rankcse-table4 --rows SimCSE ListNet --seeds 10
     python experiments/sweep.py rankcse-table4 --fresh
     python experiments/sweep.py --list
-    python experiments/sweep.py --search rankcse --scale small
-    python experiments/sweep.py --audit 5 --study rankcse-table4
-    python experiments/sweep.py --rerun c4bb688a65d9
 
 A sweep does the runs of all its studies that the record lacks, first those that others need (teachers). Each run saves
 its state under its key, so re-run the same command to resume after Ctrl-C, a kill or a lost worker.
@@ -15,23 +12,25 @@ its state under its key, so re-run the same command to resume after Ctrl-C, a ki
 
 import gc
 import os
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import torch
 import tyro
 
-from cse_core.data.locate import data_folder
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.console import console
+from experiments.cli.old_flags import refuse_old_flags
+from experiments.cli.options import flag
 from experiments.cli.sweep_choice import print_choice, print_nothing_to_do
-from experiments.cli.sweep_options import Options, check, in_own_record
+from experiments.cli.sweep_options import Options, checked, in_own_record
 from experiments.execution import sweep_report
 from experiments.execution.log_queue import log_results, record_results
 from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells, study_by_study
-from experiments.execution.sweep_previews import print_cluster_plan, print_forecast
+from experiments.execution.sweep_previews import print_cluster_plan
 from experiments.execution.sweep_setup import (
     check_room,
+    chosen,
     copy_arrays,
     execution_settings,
     look_for_inputs,
@@ -41,9 +40,8 @@ from experiments.execution.sweep_setup import (
 )
 from experiments.results import csv_record
 from experiments.results.study_table import print_tables
-from experiments.schema.study_parts import Parts, choose_parts
-from experiments.search.search_command import search
-from experiments.studies.catalogue import choose_studies, names_at
+from experiments.schema.study_parts import Parts
+from experiments.studies.catalogue import names_at
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 
@@ -64,42 +62,6 @@ def _run_pending(work: Plan, results: "pd.DataFrame", options: Options) -> tuple
     return run_plan(work, results, execution, ray_config(options), Tracker(options.mlruns), lost)
 
 
-def audit_record(options: Options) -> int:
-    """Audit the runs of the chosen studies, or of all with the plan's; return the exit status, as `main` does."""
-    from experiments.audits.audit import audit  # lazy: slow import
-
-    names = list(options.studies) or names_at(options.scale)
-    return audit(
-        choose_studies(names, options.scale),
-        options.audit or 0,
-        options.audit_seed,
-        mlruns=options.mlruns,
-        store=options.store,
-        data=data_folder(options.data),
-        device=_device(options),
-        report=options.audit_report,
-    )
-
-
-def rerun_recorded(options: Options) -> int:
-    """Train recorded runs again and compare them with the record; return the exit status, as `main` does."""
-    from experiments.audits.rerun import rerun  # lazy: slow import
-
-    names = list(options.studies) or names_at(options.scale)
-    return rerun(
-        options.rerun,
-        choose_studies(names, options.scale),
-        mlruns=options.mlruns,
-        store=options.store,
-        data=data_folder(options.data),
-        device=_device(options),
-    )
-
-
-def _device(options: Options) -> str:
-    return options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def study_names(options: Options) -> list[str]:
     """Return the named studies; without names all for --list, else quickstart, with a message."""
     if options.studies or options.list:
@@ -111,25 +73,18 @@ def study_names(options: Options) -> list[str]:
 def run_studies(asked: Options) -> int:
     """Do what the named studies lack, or show what that would be; return the exit status, as `main` does."""
     names, options = study_names(asked), in_own_record(asked)
-    studies = choose_parts(choose_studies(names, asked.scale), asked.parts)
-    scales = {study.scale.name for study in studies}
-    if len(scales) > 1:
-        raise ValueError(f"these studies have the scales {', '.join(sorted(scales))}; run those of each scale apart")
-    if not (options.list or options.dry_run or options.plan):
+    studies = chosen(names, asked)
+    if not (options.list or options.dry_run):
         csv_record.check_writable(options.mlruns)
         check_database(options.mlruns)
         record_results(store_of(options), options.mlruns, studies[0].file)
-    scale = scales.pop()
-    results = csv_record.read_results(scale, options.mlruns)
+    results = csv_record.read_results(studies[0].scale.name, options.mlruns)
     print_choice(studies, asked, options)
     if options.list:
         sweep_report.print_studies(studies, results, store_of(options))
         return 0
     jobs = jobs_of(studies)
     work = make_plan(jobs, scored_cells(results), store_of(options), options.shared)
-    if options.plan:
-        print_forecast(work, results, options)
-        return 0
     work = study_by_study(work) if options.by_study else work
     if options.cluster:
         print_cluster_plan(work, results, asked)
@@ -151,19 +106,22 @@ def run_studies(asked: Options) -> int:
 
 
 def main(options: Options) -> int:
-    """Run the command; return 0, 1 if a run failed or differs from its record, or 130 if interrupted."""
+    """Run the command; return 0, 1 if a run failed, or 130 if interrupted."""
     if options.list:  # it reads the record, of a million objects: every 700th would start the collector
         gc.set_threshold(100_000)
-    options = replace(options, studies=(*options.studies, *options.study))
-    check(options)
-    if options.audit is not None:
-        return audit_record(in_own_record(options))
-    if options.rerun:
-        return rerun_recorded(in_own_record(options))
-    if options.search:
-        return search(options)
-    return run_studies(options)
+    ignored = [name for name in ("dry_run", "by_study", "workers") if options.list and getattr(options, name)]
+    if ignored:
+        raise ValueError(f"--list: expected no {flag(ignored[0])} beside it")
+    if options.cluster and not options.dry_run:
+        raise ValueError(f"--cluster {options.cluster}: expected --dry-run too, as nothing is started")
+    return run_studies(checked(options))
+
+
+def command() -> None:
+    """Run the command line."""
+    refuse_old_flags(sys.argv[1:])
+    run_command(lambda: main(tyro.cli(Options)))
 
 
 if __name__ == "__main__":
-    run_command(lambda: main(tyro.cli(Options)))
+    command()

@@ -26,7 +26,7 @@ ONLY_IN = {
     "ray": [
         "experiments/execution/ray_sweep.py",
         "experiments/execution/tune_hooks.py",
-        "experiments/search/ray_search.py",
+        "experiments/searches/ray_search.py",
     ],
 }
 # A room imports only rooms of lines above its own, or itself. A file beside the rooms is a room by itself.
@@ -40,15 +40,16 @@ cse_core.evaluation cse_core.methods cse_core.training
 cse_core.model_card
 cse_core.api
 cse_core
+cse_core.entry_point
 experiments.schema experiments.storage
 experiments.cli experiments.plan
 experiments.studies
 experiments.results
 experiments.tracking
 experiments.execution
-experiments.audits experiments.comparison experiments.search experiments.rehearsal
+experiments.audits experiments.comparison experiments.searches experiments.rehearsal
 experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export experiments.remove
-experiments.import_record experiments.rehearse
+experiments.import_record experiments.rehearse experiments.search experiments.audit experiments.estimate
 analysis.stats
 analysis.benchmark_ratios analysis.cells
 analysis.verdicts

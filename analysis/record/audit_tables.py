@@ -1,4 +1,4 @@
-"""Show the results of an audit of the record, from the file that `sweep.py --audit-report` wrote."""
+"""Show the results of an audit of the record, from the file that `audit.py --report` wrote."""
 
 import json
 import math
@@ -36,7 +36,7 @@ def _draw_sentence(audit: Mapping[str, Any]) -> str:
     drawn = sum(run["drawn"] for run in runs)
     commits = ", ".join(sorted({run["commit"] for run in runs if run["commit"]}))
     return (
-        f"`python experiments/sweep.py --audit {audit['asked']} --audit-seed {audit['seed']} --scale {audit['scale']}` "
+        f"`python experiments/audit.py --count {audit['asked']} --seed {audit['seed']} --scale {audit['scale']}` "
         f"draws {audit['asked']} of {audit['candidates']} recorded runs; {audit['undeclared']} more belong to no study "
         f"and can't be drawn. {drawn} of those drawn were retrained, and {len(runs) - drawn} that they need "
         f"(compared by their curves and dev scores), at commit {commits}."

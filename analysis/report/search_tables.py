@@ -9,7 +9,7 @@ import pandas as pd
 from analysis.report.formats import Grid, markdown
 from analysis.stats import significance
 from experiments.schema.scales import SCALES
-from experiments.search.spaces import SEARCHES, Search, distributions, settings_text
+from experiments.searches.spaces import SEARCHES, Search, distributions, settings_text
 
 FEWEST = 30  # finished trials needed to estimate importances; from fewer, a forest follows noise
 

@@ -1,10 +1,7 @@
-"""Audit the record: retrain recorded runs, drawn at random or named, and compare them with the record.
+"""Train recorded runs again and compare them with the record.
 
-    python experiments/sweep.py --audit 5 --study rankcse-table4
-    python experiments/sweep.py --rerun c4bb688a65d9
-
-Nothing is written to the record, to MLflow or to the store of sweeps. The runs that a drawn run needs are retrained
-too, and compared by their curves and dev scores.
+Nothing is written to the record, to MLflow or to the store of sweeps. The runs that these runs need are retrained too,
+and compared by their curves and dev scores.
 """
 
 import json
@@ -13,19 +10,18 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cse_core.data.atomic_write import atomic_write
-from cse_core.run import Run
 from cse_core.training.run_state import History
-from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Difference, Recorded, compare, keys_elsewhere
+from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Recorded, compare
+from experiments.audits.sample import Draw, draw, named
 from experiments.cli.command import INTERRUPTED
 from experiments.cli.console import Bar, console, counted
 from experiments.execution.job import ExecutionSettings, Job, execute
-from experiments.execution.plan import jobs_of
 from experiments.execution.sweep_setup import require_inputs, untrained_keys
 from experiments.results.csv_record import commit_of
 from experiments.results.provenance import commit
@@ -33,21 +29,6 @@ from experiments.schema.study import Study
 
 MARKER = "audit.txt"  # a store without this file holds runs that no audit trained
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Draw:
-    """The runs to retrain: the keys drawn, and `jobs` for them and, first, for the runs that they need.
-
-    `seed` is None if they were named.
-    """
-
-    seed: int | None
-    drawn: tuple[str, ...]
-    jobs: tuple[Job, ...]
-    candidates: int
-    undeclared: int  # recorded runs that no chosen study declares: the record does not say how to train them
-    elsewhere: int = 0  # recorded runs that were trained, or need one that was, on another kind of device
 
 
 @dataclass(frozen=True)
@@ -61,85 +42,36 @@ class Audited:
     failure: str = ""
 
     @property
-    def differences(self) -> tuple[Difference, ...]:
-        """The recorded values that were not reproduced."""
-        return self.agreement.differences if self.agreement else ()
-
-    @property
     def agrees(self) -> bool:
         """Whether the run could be compared and agrees."""
-        return not self.failure and not self.differences
-
-
-def draw(studies: Sequence[Study], recorded: Recorded, count: int, seed: int, device: str = "cpu") -> Draw:
-    """Draw from the recorded runs of the studies. With the same seed, a larger count draws the same runs and more.
-
-    Runs of another kind of device than this one are not drawn.
-    """
-    declared, cells = jobs_of(studies), recorded.cells()
-    trained = sorted(key for key in declared if key in cells and isinstance(declared[key].encoder, Run))
-    elsewhere = keys_elsewhere(recorded, device)
-    candidates = [key for key in trained if not needs_any(declared[key], elsewhere)]
-    if not candidates:
-        left = f", but for {len(trained)} of another kind of device than {device}" if trained else ""
-        raise ValueError(f"nothing to audit: the record has no trained run of the chosen studies{left}")
-    shuffled = list(candidates)
-    random.Random(seed).shuffle(shuffled)
-    drawn = tuple(shuffled[:count])
-    undeclared = set(recorded.runs["key"]) - set(declared)
-    jobs = jobs_for(drawn, declared, recorded, studies[0].scale.dev)
-    return Draw(seed, drawn, jobs, len(candidates), len(undeclared), len(trained) - len(candidates))
-
-
-def needs_any(job: Job, keys: Set[str]) -> bool:
-    """Return whether the run, or one that it needs, is among these."""
-    return not keys.isdisjoint(run.key for run in _with_nested(job.encoder))
-
-
-def jobs_for(keys: Sequence[str], declared: Mapping[str, Job], recorded: Recorded, dev: str) -> tuple[Job, ...]:
-    """Return the recorded parts of jobs and, first, of those that they need, which are scored on dev only."""
-    cells = recorded.cells()
-    needed = dict.fromkeys(run.key for key in keys for run in _with_nested(declared[key].encoder))
-    return tuple(_recorded_part(declared[key], cells.get(key, set()), "" if key in keys else dev) for key in needed)
-
-
-def _with_nested(run: object) -> Iterator[Run]:
-    if isinstance(run, Run):
-        for nested in run.nested():
-            yield from _with_nested(nested)
-        yield run
-
-
-def _recorded_part(job: Job, cells: set[tuple[str, str, str]], only: str) -> Job:
-    """Drop tasks that are not recorded, or all but the task `only` if given; keep every selection rule."""
-    scorings = []
-    for scoring in job.scorings:
-        checkpoint = (scoring.select, str(scoring.scorer))
-        tasks = (task for task in scoring.tasks if (*checkpoint, task) in cells and only in ("", task))
-        scorings.append(replace(scoring, tasks=tuple(tasks)))
-    return replace(job, scorings=tuple(scorings))
+        return self.agreement is not None and not self.agreement.differences
 
 
 def audit(
     studies: Sequence[Study],
-    count: int,
-    seed: int | None = None,
     *,
+    keys: Sequence[str] = (),
+    count: int = 0,
+    seed: int | None = None,
     mlruns: Path,
     store: Path | None = None,
     data: Path | None = None,
     device: str = "cpu",
     report: Path | None = None,
 ) -> int:
-    """Draw, retrain, compare and print; return 0, 1 if a run differs or failed, or 130 if interrupted.
+    """Retrain the runs of the keys, or `count` drawn ones; return 0, 1 if one differs or failed, 130 if interrupted.
 
     Without a store, a temporary one is used and removed if everything agrees. Runs that the store has from an earlier
     audit are not trained again.
     """
-    recorded = Recorded.read(studies[0].scale.name, mlruns)
-    sample = draw(studies, recorded, count, random.randrange(10**6) if seed is None else seed, device)
+    scale = studies[0].scale.name
+    recorded = Recorded.read(scale, mlruns)
+    if keys:
+        sample = named(keys, studies, recorded, mlruns, device)
+    else:
+        sample = draw(studies, recorded, count, random.randrange(10**6) if seed is None else seed, device)
     execution = ExecutionSettings(prepare(store), data, device=device)
-    status = retrain(sample, recorded, execution, studies[0].scale.name, report)
+    status = retrain(sample, recorded, execution, scale, report)
     if status == 0 and store is None:
         shutil.rmtree(execution.store)
     return status
@@ -158,7 +90,7 @@ def retrain(
             audited.append(run)
             _write(report, _summary(sample, audited, scale))
     except KeyboardInterrupt:
-        seed = "" if sample.seed is None else f"--audit-seed {sample.seed} "
+        seed = "" if sample.seed is None else f"--seed {sample.seed} "
         resume = f"{seed}--store {execution.store}"
         console.print(f"interrupted: re-run the same command with {resume} to resume", soft_wrap=True)
         return INTERRUPTED
@@ -177,9 +109,7 @@ def prepare(store: Path | None) -> Path:
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARKER).is_file():
         raise ValueError(f"--store {folder}: holds files that no audit made; expected an empty folder or a new one")
     folder.mkdir(parents=True, exist_ok=True)
-    atomic_write(
-        folder / MARKER, "Runs that sweep.py --audit or --rerun trained to check the record. They can be deleted.\n"
-    )
+    atomic_write(folder / MARKER, "Runs that audit.py trained to check the record. They can be deleted.\n")
     os.environ["CSE_CACHE"] = str(folder / "cache")
     return folder
 
@@ -230,10 +160,10 @@ def _print_run(run: Audited) -> None:
         f"{head}: recorded on {agreement.recorded_on}, retrained on {agreement.trained_on}; "
         f"{agreement.cells} scores, largest difference {agreement.largest_cell:.2g}; "
         f"{agreement.points} points of curves, {agreement.largest_point:.2g}: "
-        + (f"{len(run.differences)} differ" if run.differences else "agrees"),
-        style="red" if run.differences else None,
+        + ("agrees" if run.agrees else f"{len(agreement.differences)} differ"),
+        style=None if run.agrees else "red",
     )
-    for each in run.differences:
+    for each in agreement.differences:
         cell = ", ".join(filter(None, (each.select, each.scorer, each.task, each.metric)))
         apart = "" if each.amount is None else f", difference {each.amount:.2g}"
         console.print(f"  {head}, {cell}: recorded {each.recorded}, retrained {each.retrained}{apart}", style="red")

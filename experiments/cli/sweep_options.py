@@ -1,8 +1,9 @@
-"""The options of sweep.py, and what is refused before anything is read or started."""
+"""The options of sweep.py and of the commands beside it, and what is refused before anything is read or started."""
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import tyro
 
@@ -14,7 +15,6 @@ from experiments.cli.options import (
     at_least,
     at_most,
     check_device,
-    flag,
     seeds_in_range,
     whole_gpus,
 )
@@ -24,35 +24,12 @@ from experiments.storage.retries import SHARE_SECONDS
 
 MOST_SEEDS = 10_000  # of each row
 MOST_AT_ONCE = 100_000
-# What to do in place of running studies, and what is of no use to it: audits train one run after the other on this
-# machine, a plan is simulated on --gpus. Of two, the first is named.
-OF_SWEEPS = ("by_study", "workers", "gpus_per_run", "compiled", "address", "shared", "share_seconds")
-IGNORED_BY = {
-    "audit": ("rerun", "search", "plan", "list", "dry_run", *OF_SWEEPS),
-    "rerun": ("search", "plan", "list", "dry_run", *OF_SWEEPS),
-    "search": ("plan", "by_study"),
-    "plan": ("list", "dry_run", "by_study", "workers"),
-    "list": ("dry_run", "by_study", "workers"),
-}
-BELONGS_TO = {
-    "audit_seed": "audit",
-    "audit_report": "audit",
-    "trials": "search",
-    "minutes": "search",
-    "gpus": "plan",
-    "price": "plan",
-    "gpu_memory": "plan",
-    "seconds_per_run": "plan",
-    "share_seconds": "shared",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Run studies: train and score what the record lacks, and add it to the record."""
+class SharedOptions:
+    """What sweep.py, search.py, audit.py and estimate.py share."""
 
-    studies: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Names of studies, or of a paper for all of its studies, or `all`; without names, `quickstart`."""
     scale: str = "small"
     """Size of the runs: small, small-1m or paper. Quickstart and released have fixed ones."""
     data: Path | None = None
@@ -61,6 +38,38 @@ class Options:
     """Folder of the record, MLflow's database and the run folders."""
     store: Path | None = Path(os.environ["CSE_STORE"]) if os.environ.get("CSE_STORE") else None
     """Folder of the run folders, if not in --mlruns; with --shared, on a local disk. If not given: CSE_STORE."""
+    device: str = os.environ.get("CSE_DEVICE", "")
+    """cpu or cuda. If not given: CSE_DEVICE, or cuda if there is a GPU. Set it if GPUs may join later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayOptions(SharedOptions):
+    """How Ray starts runs, on this machine or on a cluster."""
+
+    workers: int = 0
+    """Number of runs at a time; 0 means one per core, or one per GPU."""
+    gpus_per_run: float = 1.0
+    """Share of a GPU for each run, or a whole number of GPUs. Ignored on CPUs."""
+    compiled: bool = False
+    """Use torch.compile for training on GPUs: it takes minutes at the start and pays off in long runs."""
+    address: str = os.environ.get("CSE_RAY", "local")
+    """Address of the Ray cluster: `auto` on one of its machines, `local` for this machine. If not given: CSE_RAY."""
+    shared: str = os.environ.get("CSE_SHARED", "")
+    """URL of a folder that all machines of a cluster reach (s3://..., file://...), for the run folders. Without it,
+    --mlruns must be on a disk that all machines share. If not given: CSE_SHARED."""
+    share_seconds: float = SHARE_SECONDS
+    """Seconds between uploads of a run's state to --shared: how much training a lost machine costs at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions(RayOptions):
+    """Which studies are run, and which parts of them."""
+
+    studies: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Names of studies, or of a paper for all of its studies, or `all`; without names, `quickstart`."""
+    study: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Another way to name a study; can be repeated. A file with a study of your own (docs/own_study.md) has its record,
+    tables and figures in a folder beside it, unless --mlruns is given."""
     rows: Words = ()
     """Only rows of these labels, or with these parts in their labels."""
     backbones: Words = ()
@@ -74,58 +83,6 @@ class Options:
     """To try something: train on this number of sentences. Such runs have a record of their own, in trial/."""
     fresh: bool = False
     """Train what is recorded too, in a record of its own, in fresh/; the scores are shown beside the recorded ones."""
-    list: bool = False
-    """List the studies and exit: rows, imported cells, runs, pending runs and their hours, state."""
-    search: bool = False
-    """Run hyperparameter searches by dev scores instead; names are searches, or a method for all of its searches."""
-    trials: int | None = None
-    """With --search: make at most this number of further trials of each search."""
-    minutes: float | None = None
-    """With --search: begin no further trial of a search after these minutes; those in progress end."""
-    rerun: Words = ()
-    """Train the recorded runs of these keys again, in --store or a new folder (rerun/1, rerun/2 ...), and compare them
-    with the record, which does not change. The exit status is 1 if a run differs."""
-    audit: int | None = None
-    """Retrain N recorded runs, drawn at random, in --store or a temporary folder, and compare them with the record. The
-    exit status is 1 if a run differs."""
-    audit_seed: int | None = None
-    """Draw the same runs as the audit that printed this seed; with the same --store, resume an interrupted audit."""
-    audit_report: Path | None = None
-    """Write the results of --audit to this JSON file."""
-    study: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Another way to name a study; can be repeated. A file with a study of your own (docs/own_study.md) has its record,
-    tables and figures in a folder beside it, unless --mlruns is given."""
-    dry_run: bool = False
-    """Show what would run and how long it may take, and exit."""
-    cluster: Path | None = None
-    """With --dry-run: also show what would start on which machine of a cluster (sweep.yaml, experiments/clusters/)."""
-    plan: bool = False
-    """Simulate the sweep on --gpus and exit: its length, use of the GPUs, longest chain of nested runs, cost."""
-    gpus: Numbers = (1,)
-    """Number of GPUs for --plan; several are compared."""
-    by_study: bool = False
-    """Complete one study after another, so that a first table is there early; else runs that others need come first."""
-    price: float = 0.0
-    """Price of a GPU-hour, for --plan."""
-    gpu_memory: float | None = None
-    """Memory of a GPU in GiB, for --plan: estimate how many of the largest runs fit on it."""
-    seconds_per_run: float | None = None
-    """Training time of every run in seconds, for --plan, instead of measured times and the papers'."""
-    workers: int = 0
-    """Number of runs at a time; 0 means one per core, or one per GPU."""
-    gpus_per_run: float = 1.0
-    """Share of a GPU for each run, or a whole number of GPUs. Ignored on CPUs."""
-    device: str = os.environ.get("CSE_DEVICE", "")
-    """cpu or cuda. If not given: CSE_DEVICE, or cuda if there is a GPU. Set it if GPUs may join later."""
-    compiled: bool = False
-    """Use torch.compile for training on GPUs: it takes minutes at the start and pays off in long runs."""
-    address: str = os.environ.get("CSE_RAY", "local")
-    """Address of the Ray cluster: `auto` on one of its machines, `local` for this machine. If not given: CSE_RAY."""
-    shared: str = os.environ.get("CSE_SHARED", "")
-    """URL of a folder that all machines of a cluster reach (s3://..., file://...), for the run folders. Without it,
-    --mlruns must be on a disk that all machines share. If not given: CSE_SHARED."""
-    share_seconds: float = SHARE_SECONDS
-    """Seconds between uploads of a run's state to --shared: how much training a lost machine costs at most."""
 
     @property
     def parts(self) -> Parts:
@@ -144,7 +101,41 @@ class Options:
         return bool(self.max_steps or self.corpus_lines)
 
 
-def in_own_record(options: Options) -> Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(StudyOptions):
+    """Run studies: train and score what the record lacks, and add it to the record."""
+
+    list: bool = False
+    """List the studies and exit: rows, imported cells, runs, pending runs and their hours, state."""
+    dry_run: bool = False
+    """Show what would run and how long it may take, and exit."""
+    cluster: Path | None = None
+    """With --dry-run: also show what would start on which machine of a cluster (sweep.yaml, experiments/clusters/)."""
+    by_study: bool = False
+    """Complete one study after another, so that a first table is there early; else runs that others need come first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateOptions(StudyOptions):
+    """Simulate a sweep on GPUs: its length, use of the GPUs, longest chain of nested runs, cost.
+
+    All options of a sweep are taken, so that its words can stay; those that cost no time change nothing.
+    """
+
+    gpus: Numbers = (1,)
+    """Number of GPUs; several are compared."""
+    price: float = 0.0
+    """Price of a GPU-hour."""
+    gpu_memory: float | None = None
+    """Memory of a GPU in GiB: estimate how many of the largest runs fit on it."""
+    seconds_per_run: float | None = None
+    """Training time of every run in seconds, instead of measured times and the papers'."""
+
+
+AnyStudies = TypeVar("AnyStudies", bound=StudyOptions)
+
+
+def in_own_record(options: AnyStudies) -> AnyStudies:
     """Return the options with the folder of the record, for runs that never enter it one beside it."""
     for name in filter(is_own_study, options.studies):
         options = _with_folders_in(options, RESULTS_OF_OWN.format(Path(name).stem))
@@ -155,35 +146,27 @@ def in_own_record(options: Options) -> Options:
     return options
 
 
-def _with_folders_in(options: Options, name: str) -> Options:
+def _with_folders_in(options: AnyStudies, name: str) -> AnyStudies:
     """Return the options with a folder of this name in the run folders and the shared storage that they name."""
     store = options.store / name if options.store else None
     return replace(options, store=store, shared=f"{options.shared.rstrip('/')}/{name}" if options.shared else "")
 
 
-def _check_together(options: Options) -> None:
-    """Refuse options that would be ignored beside another, or without the one that they belong to."""
-    given = [field.name for field in fields(options) if getattr(options, field.name) != field.default]
-    for does in [name for name in IGNORED_BY if name in given][:1]:
-        if ignored := [name for name in given if name in IGNORED_BY[does]]:
-            raise ValueError(f"{flag(does)}: expected no {flag(ignored[0])} beside it")
-    for name in given:
-        if name in BELONGS_TO and not getattr(options, BELONGS_TO[name]):
-            raise ValueError(f"{flag(name)}: expected {flag(BELONGS_TO[name])} beside it")
-
-
-def check(options: Options) -> None:
-    """Refuse invalid values before anything is read or started."""
-    at_least(0, workers=options.workers, price=options.price, share_seconds=options.share_seconds)
-    at_least(1, audit=options.audit)
+def check_ray(options: RayOptions) -> None:
+    """Refuse invalid values of what all commands with Ray share, before anything is read or started."""
+    at_least(0, workers=options.workers, share_seconds=options.share_seconds)
     at_most(MOST_AT_ONCE, workers=options.workers)
-    for gpus in options.gpus:
-        at_least(1, gpus=gpus)
-        at_most(MOST_AT_ONCE, gpus=gpus)
-    above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
+    if options.share_seconds != SHARE_SECONDS and not options.shared:
+        raise ValueError("--share-seconds: expected --shared beside it")
     whole_gpus(gpus_per_run=options.gpus_per_run)
-    at_least(1, trials=options.trials)
-    above_zero(minutes=options.minutes)
+    check_device(options.device, options.address)
+    if options.data:
+        data_folder(options.data)
+
+
+def checked(options: AnyStudies) -> AnyStudies:
+    """Return the options with all names in `studies`; refuse invalid values before anything is read or started."""
+    check_ray(options)
     at_least(1, max_steps=options.max_steps, corpus_lines=options.corpus_lines)
     if len(options.seeds) == 1:
         at_least(1, seeds=options.seeds[0])
@@ -194,19 +177,19 @@ def check(options: Options) -> None:
             )
     for seed in options.seeds:
         seeds_in_range(seeds=seed)
-    seeds_in_range(audit_seed=options.audit_seed)
-    if (options.parts != Parts() or options.fresh) and (options.search or options.audit or options.rerun):
-        raise ValueError(
-            "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh: expected no "
-            f"--{'search' if options.search else 'audit' if options.audit else 'rerun'} beside them"
-        )
-    if options.short and options.plan and options.seconds_per_run is None:
-        raise ValueError(
-            "--plan with --max-steps or --corpus-lines: the time of such runs is unknown; give --seconds-per-run"
-        )
-    if options.cluster and (not options.dry_run or options.search or options.audit):
-        raise ValueError(f"--cluster {options.cluster}: expected --dry-run beside it, and studies")
-    _check_together(options)
-    check_device(options.device, options.address)
-    if options.data:
-        data_folder(options.data)
+    return replace(options, studies=(*options.studies, *options.study), study=())
+
+
+def check_estimate(options: EstimateOptions) -> None:
+    """Refuse invalid values of what estimate.py has beside a sweep's options."""
+    at_least(0, price=options.price)
+    for gpus in options.gpus:
+        at_least(1, gpus=gpus)
+        at_most(MOST_AT_ONCE, gpus=gpus)
+        if options.gpus_per_run > gpus:
+            raise ValueError(f"--gpus-per-run {options.gpus_per_run:g}: expected no more than --gpus {gpus}")
+    if options.workers:
+        raise ValueError("--workers: an estimate has --gpus and --gpus-per-run in its place")
+    above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
+    if options.short and options.seconds_per_run is None:
+        raise ValueError("--max-steps, --corpus-lines: the time of such runs is unknown; give --seconds-per-run")

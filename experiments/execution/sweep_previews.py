@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cse_core.run import Run
 from experiments.cli.cluster_form import print_form, read_form, sweep_words
 from experiments.cli.console import counted
-from experiments.cli.sweep_options import Options
+from experiments.cli.sweep_options import EstimateOptions, Options
 from experiments.execution import sweep_report
 from experiments.execution.gpu_memory import fit
 from experiments.execution.plan import Plan
@@ -19,13 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def print_forecast(work: Plan, results: pd.DataFrame, options: Options) -> None:
+def print_forecast(work: Plan, results: pd.DataFrame, options: EstimateOptions) -> None:
     """Simulate the sweep on the given GPUs; runs that share a GPU count as fast as runs that do not."""
-    fewest = min(options.gpus)
-    if options.gpus_per_run > fewest:
-        raise ValueError(
-            f"--gpus-per-run {options.gpus_per_run:g}: expected no more GPUs than --plan has, --gpus {fewest}"
-        )
     if options.seconds_per_run is None:
         seconds = _require_times(work, expected_seconds(work.pending, results))
     else:

@@ -13,27 +13,38 @@ from cse_core.models.sentence_transformers_format import describe_trainable
 from cse_core.run import Pretrained, Run
 from cse_core.training.loop import check_length
 from cse_core.training.run_state import finished_history
-from experiments.cli.sweep_options import Options
+from experiments.cli.sweep_options import RayOptions, SharedOptions, StudyOptions
 from experiments.execution.job import ExecutionSettings, Job
 from experiments.execution.plan import Plan
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
 from experiments.schema.study import Study
+from experiments.schema.study_parts import choose_parts
 from experiments.storage.needed_inputs import Input, Writes, inputs_of_scoring, inputs_of_training, missing, refusal
 from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared
+from experiments.studies.catalogue import choose_studies
 from experiments.studies.own_study import loaded_files
 
 if TYPE_CHECKING:
     from experiments.execution.ray_sweep import RayConfig
 
 
-def store_of(options: Options) -> Path:
+def chosen(names: Sequence[str], options: StudyOptions) -> list[Study]:
+    """Return the chosen parts of the studies of these names; refuse studies of several scales."""
+    studies = choose_parts(choose_studies(list(names), options.scale), options.parts)
+    scales = {study.scale.name for study in studies}
+    if len(scales) > 1:
+        raise ValueError(f"these studies have the scales {', '.join(sorted(scales))}; run those of each scale apart")
+    return studies
+
+
+def store_of(options: SharedOptions) -> Path:
     """Return the folder of the run folders."""
     return (options.store or options.mlruns / "store").resolve()
 
 
-def execution_settings(options: Options) -> ExecutionSettings:
+def execution_settings(options: RayOptions) -> ExecutionSettings:
     """Return the settings of the execution."""
     data = data_folder(options.data)  # resolved here, because Ray's workers have another current folder
     return ExecutionSettings(
@@ -45,7 +56,7 @@ def execution_settings(options: Options) -> ExecutionSettings:
     )
 
 
-def ray_config(options: Options) -> "RayConfig":
+def ray_config(options: RayOptions) -> "RayConfig":
     """Return Ray's settings."""
     from experiments.execution.ray_sweep import RayConfig  # lazy: slow import
 
@@ -120,13 +131,13 @@ def check_room(jobs: Iterable[Job], untrained: Collection[str], execution: Execu
         Writes.of(checkpoints, at_once or os.cpu_count() or 1).check_room(execution.store)
 
 
-def prepare_shared(options: Options) -> None:
+def prepare_shared(options: RayOptions) -> None:
     """Make the shared folder if there is to be one."""
     if options.shared:
         Shared(options.shared).prepare()
 
 
-def copy_arrays(studies: Sequence[Study], options: Options) -> dict[str, str]:
+def copy_arrays(studies: Sequence[Study], options: RayOptions) -> dict[str, str]:
     """Copy the arrays of figures into the record, from local and shared run folders; return failures."""
     missing, execution = csv_record.missing_arrays(studies, options.mlruns), execution_settings(options)
     try:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 MLRUNS = Path(__file__).parents[2] / "mlruns"
-FRESH, TRIAL, RERUN = "fresh", "trial", "rerun"
+FRESH, TRIAL = "fresh", "trial"
 RESULTS_OF_OWN = "{}-results"  # beside a study's file
 
 

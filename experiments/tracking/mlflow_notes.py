@@ -38,8 +38,10 @@ def experiment_note(scale: str) -> str:
 
 
 def command_line() -> str:
-    """Return the command of this process, without credentials."""
-    return redact_credentials(shlex.join(["python", *sys.argv]))
+    """Return the command of this process, a script or a command of `cse`, without credentials."""
+    script, *words = sys.argv
+    start = script if script.startswith("cse ") else f"python {shlex.quote(script)}"
+    return redact_credentials(" ".join([start, *map(shlex.quote, words)]))
 
 
 def run_note(content: RunContent, pages: Mapping[str, str], command: str) -> str:

@@ -252,11 +252,15 @@ def test_command_check_fails_if_anything_differs(mlruns, tmp_path, study, monkey
     monkeypatch.setattr(catalogue, "names_at", lambda scale: ["all"])
     monkeypatch.setattr(make_tables, "ROOT", tmp_path)
     monkeypatch.setattr("sys.argv", ["make_tables.py", "toy", "--mlruns", str(mlruns)])
-    assert make_tables.command() == 0
+    with pytest.raises(SystemExit) as stop:
+        make_tables.command()
+    assert stop.value.code == 0
     path = mlruns / "tables" / "small" / "toy.md"
     path.write_text(path.read_text() + "more\n" * edit)
     monkeypatch.setattr("sys.argv", ["make_tables.py", "--check", "--mlruns", str(mlruns)])
-    assert make_tables.command() == code
+    with pytest.raises(SystemExit) as stop:
+        make_tables.command()
+    assert stop.value.code == code
     assert ("1 difference from" if edit else "0 differences from") in capsys.readouterr().out
 
 

@@ -4,11 +4,11 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
 import torch
-import tyro
 from torch import Tensor, nn
 
 from cse_core.evaluation import suite
@@ -19,7 +19,7 @@ from cse_core.run import Corpus, Pretrained, Run
 from cse_core.seeding import seed_for
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Row, Scale, Study
-from experiments.search.spaces import SEARCHES, LogUniform, Search
+from experiments.searches.spaces import SEARCHES, LogUniform, Search
 from experiments.studies import catalogue
 from tests.support.polling import until
 
@@ -165,12 +165,9 @@ def searches() -> dict[str, Callable[[Scale], Search]]:
     return {"tiny": lambda scale: sampled, "tiny-grid": lambda scale: grid}
 
 
-def main() -> None:
-    """The sweep's command line with these studies beside the project's own."""
-    from experiments import sweep
-    from experiments.cli.command import run_command
-
+def main(command: str = "sweep") -> None:
+    """The command line of a script of experiments/ with these studies beside the project's own."""
     SCALES["tiny"] = SCALE
     SEARCHES.update(searches())
     catalogue.STUDIES.update({"healthy": healthy, "faulty": faulty, "lost": lost, "held": held, "lacking": lacking})
-    run_command(lambda: sweep.main(tyro.cli(sweep.Options)))
+    import_module(f"experiments.{command}").command()

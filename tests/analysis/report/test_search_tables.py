@@ -12,7 +12,7 @@ from analysis.plots.search_history import searches
 from analysis.report.search_tables import SearchTrials, searches_block, searches_with_trials
 from experiments.results import csv_record
 from experiments.schema.scales import SCALES
-from experiments.search.spaces import SEARCHES, settings_text
+from experiments.searches.spaces import SEARCHES, settings_text
 
 SMALL = SCALES["small"]
 

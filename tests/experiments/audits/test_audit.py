@@ -15,9 +15,10 @@ import pandas as pd
 import pytest
 
 from cse_core.run import Corpus
-from experiments import sweep
+from experiments.audit import Options, main
 from experiments.audits.agreement import Recorded, compare
-from experiments.audits.audit import MARKER, Draw, audit, draw, retrain
+from experiments.audits.audit import MARKER, audit, retrain
+from experiments.audits.sample import Draw, draw
 from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.log_queue import record_results
 from experiments.execution.plan import jobs_of
@@ -41,9 +42,9 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def command(mlruns: Path, store: Path, *options: str) -> list[str]:
-    script = "from tests.support.tiny_study import main; main()"
-    words = ["--scale", "tiny", "--mlruns", str(mlruns), "--store", str(store), "--study", "healthy", "--audit", "5"]
-    return [sys.executable, "-c", script, *words, "--audit-seed", str(SEED), *options]
+    script = "from tests.support.tiny_study import main; main('audit')"
+    words = ["--scale", "tiny", "--mlruns", str(mlruns), "--store", str(store), "--study", "healthy", "--count", "5"]
+    return [sys.executable, "-c", script, *words, "--seed", str(SEED), *options]
 
 
 def surroundings(folder: Path) -> dict[str, str]:
@@ -87,7 +88,7 @@ def audited(mlruns: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     """The store that an audit of the whole record leaves, its report, what it printed."""
     folder = tmp_path_factory.mktemp("audited")
     store, report, before = folder / "store", folder / "report.json", hashes(mlruns)
-    done = forked.run(command(mlruns, store, "--audit-report", str(report)), env=surroundings(folder))
+    done = forked.run(command(mlruns, store, "--report", str(report)), env=surroundings(folder))
     assert done.returncode == 0, done.stdout + done.stderr
     assert hashes(mlruns) == before
     return store, json.loads(report.read_text()), words(done.stdout)
@@ -163,7 +164,7 @@ def test_an_altered_value_is_found_and_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     alter(altered / file, line, column, value)
-    assert audit([STUDY], 3, SEED, mlruns=altered, store=audited[0]) == 1
+    assert audit([STUDY], count=3, seed=SEED, mlruns=altered, store=audited[0]) == 1
     said = words(capsys.readouterr().out)
     row = "student s42" if line["key"] == STUDENT.key else "b s2"
     place = f"synthetic_dev, cosine, synthetic, {named}" if file == "results.csv" else named
@@ -182,7 +183,7 @@ def test_an_interrupted_audit_resumes_with_the_same_seed_and_store(mlruns: Path,
             process.send_signal(signal.SIGINT)
             process.wait(timeout=600)
     assert process.returncode == 130
-    assert f"re-run the same command with --audit-seed {SEED} --store {store} to resume" in words(log.read_text())
+    assert f"re-run the same command with --seed {SEED} --store {store} to resume" in words(log.read_text())
     trained = finished[0].with_name("history.json").stat().st_mtime_ns
     again = forked.run(command(mlruns, store), env=surroundings(tmp_path))
     assert again.returncode == 0, again.stdout + again.stderr
@@ -193,13 +194,13 @@ def test_an_interrupted_audit_resumes_with_the_same_seed_and_store(mlruns: Path,
 @pytest.mark.slow
 def test_a_store_of_sweeps_is_refused(mlruns: Path, cache: Path) -> None:
     with pytest.raises(ValueError, match="holds files that no audit made; expected an empty folder"):
-        audit([STUDY], 3, mlruns=mlruns, store=mlruns / "store")
+        audit([STUDY], count=3, mlruns=mlruns, store=mlruns / "store")
     assert not (mlruns / "store" / MARKER).exists()
 
 
 def test_an_empty_record_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the record has no trained run of the chosen studies"):
-        audit([STUDY], 3, mlruns=tmp_path)
+        audit([STUDY], count=3, mlruns=tmp_path)
 
 
 def recorded(device: str = "A processor, 2 cores", **scores: float) -> Recorded:
@@ -338,5 +339,5 @@ def test_without_names_an_audit_draws_from_the_plan_too(tmp_path: Path, monkeypa
         return 0
 
     monkeypatch.setattr("experiments.audits.audit.audit", record_studies)
-    assert sweep.audit_record(sweep.Options(audit=1, mlruns=tmp_path, data=tmp_path)) == 0
+    assert main(Options(count=1, mlruns=tmp_path, data=tmp_path)) == 0
     assert {"rankcse-table1", "plan-losses", "ladder", "pilots-transfer"} <= {study.name for study in chosen}

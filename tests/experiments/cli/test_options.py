@@ -1,10 +1,11 @@
 """Options that nothing could be done with are refused at once, in one line that names them; what a dry run says."""
 
+import inspect
 import subprocess
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ import tyro
 
 from cse_core.evaluation.suite import GROUPS
 from cse_core.run import Pretrained
-from experiments import evaluate, rehearse, sweep
+from experiments import audit, estimate, evaluate, rehearse, search, sweep
 from experiments.cli.command import run_command
 from experiments.cli.options import check_device
 from experiments.cli.run_options import options_for
@@ -22,89 +23,91 @@ from experiments.studies.catalogue import AT_SMALL, choose_studies
 from tests.support.plans import BASE, TAUGHT, frame, row, study, weights
 
 ROOT = Path(__file__).parents[3]
-PARTS = "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh"
+STUDIES = [  # of sweep.py and estimate.py
+    ("--device tpu", "--device: expected cpu or cuda (Ray chooses among several GPUs), got 'tpu'"),
+    ("--device cuda:7", "--device: expected cpu or cuda (Ray chooses among several GPUs), got 'cuda:7'"),
+    ("--workers -1", "--workers: expected a number of at least 0, got -1"),
+    ("--workers 100001", "--workers: expected a number of at most 100000, got 100001"),
+    ("--share-seconds 3", "--share-seconds: expected --shared beside it"),
+    ("--data /no/such", "data folder /no/such: no such folder; correct --data or CSE_DATA, or leave both unset"),
+    ("--gpus-per-run 0", "--gpus-per-run: expected a number above 0, got 0"),
+    ("--gpus-per-run 1.5", "--gpus-per-run: expected a share of one GPU or a whole number of them, got 1.5"),
+    ("--gpus-per-run nan", "--gpus-per-run: expected a number above 0, got nan"),
+    ("--share-seconds -3", "--share-seconds: expected a number of at least 0, got -3"),
+    ("--share-seconds inf", "--share-seconds: expected a number of at least 0, got inf"),
+    ("--seeds 0", "--seeds: expected a number of at least 1, got 0"),
+    (
+        "--seeds 9223372036854775808",
+        "--seeds: one number is how many seeds, expected at most 10,000, got 9223372036854775808; "
+        "write a single seed twice",
+    ),
+    (
+        "--seeds 1 9223372036854775808",
+        "--seeds: expected a number of at most 9223372036854775807, got 9223372036854775808",
+    ),
+    ("--seeds 1 -2", "--seeds: expected a number of at least 0, got -2"),
+    ("--max-steps 0", "--max-steps: expected a number of at least 1, got 0"),
+    ("--corpus-lines 0", "--corpus-lines: expected a number of at least 1, got 0"),
+]
+REFUSED = [
+    *((command, *each) for command in (sweep, estimate) for each in STUDIES),
+    (sweep, "--corpus-lines 30", "--corpus-lines 30: expected at least 64, a batch of row SimCSE"),
+    (estimate, "--gpus 0", "--gpus: expected a number of at least 1, got 0"),
+    (estimate, "--gpus 4 2 --gpus-per-run 3", "--gpus-per-run 3: expected no more than --gpus 2"),
+    (estimate, "--gpus 100001", "--gpus: expected a number of at most 100000, got 100001"),
+    (estimate, "--workers 2", "--workers: an estimate has --gpus and --gpus-per-run in its place"),
+    (sweep, "--list --by-study", "--list: expected no --by-study beside it"),
+    (sweep, "--list --dry-run", "--list: expected no --dry-run beside it"),
+    (estimate, "--price -1", "--price: expected a number of at least 0, got -1"),
+    (estimate, "--gpu-memory 0", "--gpu-memory: expected a number above 0, got 0"),
+    (estimate, "--seconds-per-run 0", "--seconds-per-run: expected a number above 0, got 0"),
+    (
+        estimate,
+        "--max-steps 3",
+        "--max-steps, --corpus-lines: the time of such runs is unknown; give --seconds-per-run",
+    ),
+    (search, "--workers -2", "--workers: expected a number of at least 0, got -2"),
+    (search, "--trials 0", "--trials: expected a number of at least 1, got 0"),
+    (search, "--minutes 0", "--minutes: expected a number above 0, got 0"),
+    (audit, "--count 0", "--count: expected a number of at least 1, got 0"),
+    (audit, "--device tpu", "--device: expected cpu or cuda (Ray chooses among several GPUs), got 'tpu'"),
+    (audit, "--count 1 --seed -1", "--seed: expected a number of at least 0, got -1"),
+]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--device tpu", "--device: expected cpu or cuda (Ray chooses among several GPUs), got 'tpu'"),
-        ("--device cuda:7", "--device: expected cpu or cuda (Ray chooses among several GPUs), got 'cuda:7'"),
-        ("--workers -1", "--workers: expected a number of at least 0, got -1"),
-        ("--gpus-per-run 0", "--gpus-per-run: expected a number above 0, got 0"),
-        ("--gpus-per-run 1.5", "--gpus-per-run: expected a share of one GPU or a whole number of them, got 1.5"),
-        ("--gpus-per-run nan", "--gpus-per-run: expected a number above 0, got nan"),
-        ("--share-seconds -3", "--share-seconds: expected a number of at least 0, got -3"),
-        ("--share-seconds inf", "--share-seconds: expected a number of at least 0, got inf"),
-        ("--plan --gpus 0", "--gpus: expected a number of at least 1, got 0"),
-        ("--plan --gpus 2 --gpus-per-run 3", "--gpus-per-run 3: expected no more GPUs than --plan has, --gpus 2"),
-        ("--plan --gpus 100001", "--gpus: expected a number of at most 100000, got 100001"),
-        ("--workers 100001", "--workers: expected a number of at most 100000, got 100001"),
-        ("--plan --price -1", "--price: expected a number of at least 0, got -1"),
-        ("--plan --gpu-memory 0", "--gpu-memory: expected a number above 0, got 0"),
-        ("--plan --seconds-per-run 0", "--seconds-per-run: expected a number above 0, got 0"),
-        ("--audit 0", "--audit: expected a number of at least 1, got 0"),
-        ("--seeds 0", "--seeds: expected a number of at least 1, got 0"),
-        (
-            "--seeds 9223372036854775808",
-            "--seeds: one number is how many seeds, expected at most 10,000, got 9223372036854775808; "
-            "write a single seed twice",
-        ),
-        (
-            "--seeds 1 9223372036854775808",
-            "--seeds: expected a number of at most 9223372036854775807, got 9223372036854775808",
-        ),
-        (
-            "--audit 1 --audit-seed 9223372036854775808",
-            "--audit-seed: expected a number of at most 9223372036854775807, got 9223372036854775808",
-        ),
-        ("--seeds 1 -2", "--seeds: expected a number of at least 0, got -2"),
-        ("--max-steps 0", "--max-steps: expected a number of at least 1, got 0"),
-        ("--corpus-lines 0", "--corpus-lines: expected a number of at least 1, got 0"),
-        ("--corpus-lines 30", "--corpus-lines 30: expected at least 64, a batch of row SimCSE"),
-        ("--audit 1 --fresh", f"{PARTS}: expected no --audit beside them"),
-        ("--search --rows SimCSE", f"{PARTS}: expected no --search beside them"),
-        (
-            "--plan --max-steps 3",
-            "--plan with --max-steps or --corpus-lines: the time of such runs is unknown; give --seconds-per-run",
-        ),
-        ("--search --trials 0", "--trials: expected a number of at least 1, got 0"),
-        ("--search --minutes 0", "--minutes: expected a number above 0, got 0"),
-        ("--trials 3", "--trials: expected --search beside it"),
-        ("--minutes 3", "--minutes: expected --search beside it"),
-        ("--gpus 4", "--gpus: expected --plan beside it"),
-        ("--search --seconds-per-run 9", "--seconds-per-run: expected --plan beside it"),
-        ("--audit-seed 0", "--audit-seed: expected --audit beside it"),
-        ("--rerun c4bb688a65d9 --audit-report a.json", "--audit-report: expected --audit beside it"),
-        ("--audit 1 --dry-run", "--audit: expected no --dry-run beside it"),
-        ("--rerun c4bb688a65d9 --list", "--rerun: expected no --list beside it"),
-        ("--audit 1 --search", "--audit: expected no --search beside it"),
-        ("--search --plan", "--search: expected no --plan beside it"),
-        ("--audit 1 --workers 2", "--audit: expected no --workers beside it"),
-        ("--rerun c4bb688a65d9 --shared file:///x", "--rerun: expected no --shared beside it"),
-        ("--search --by-study", "--search: expected no --by-study beside it"),
-        ("--plan --list", "--plan: expected no --list beside it"),
-        ("--list --by-study", "--list: expected no --by-study beside it"),
-        ("--share-seconds 3", "--share-seconds: expected --shared beside it"),
-        (
-            "--data /no/such --dry-run",
-            "data folder /no/such: no such folder; correct --data or CSE_DATA, or leave both unset",
-        ),
-        ("--search --workers -2", "--workers: expected a number of at least 0, got -2"),
-    ],
-)
-def test_sweep_refuses_values_before_it_starts_anything(tmp_path: Path, options: str, message: str) -> None:
-    given = tyro.cli(sweep.Options, args=["quickstart", *options.split(), "--mlruns", str(tmp_path / "mlruns")])
+@pytest.mark.parametrize(("command", "options", "message"), REFUSED)
+def test_values_are_refused_before_anything_starts(tmp_path: Path, command: Any, options: str, message: str) -> None:
+    kind = get_type_hints(command.main)[next(iter(inspect.signature(command.main).parameters))]
+    given = tyro.cli(kind, args=["quickstart", *options.split(), "--mlruns", str(tmp_path / "mlruns")])
     with pytest.raises((ValueError, FileNotFoundError)) as caught:
-        sweep.main(given)
+        command.main(given)
     assert str(caught.value) == message
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [[], ["c4bb688a65d9", "--count", "1"], ["c4bb688a65d9", "--seed", "1"]])
+def test_an_audit_is_of_named_runs_or_of_drawn_ones(words: list[str]) -> None:
+    with pytest.raises(ValueError, match="expected keys of recorded runs, or --count N"):
+        audit.main(tyro.cli(audit.Options, args=words))
+
+
+def test_an_estimate_takes_the_words_of_a_sweep() -> None:
+    only_sweeps = {"list", "dry_run", "cluster", "by_study"}
+    assert {field.name for field in fields(sweep.Options)} - only_sweeps <= {
+        field.name for field in fields(estimate.EstimateOptions)
+    }
 
 
 SWITCHES = {"leave_out_duplicates", "peer"}  # which mean True without a value
 TAKE_VALUES = [
     (kind, field.name)
-    for kind in (sweep.Options, evaluate.Options, rehearse.Options, options_for("rankcse"), options_for("pcl"))
+    for kind in (
+        estimate.EstimateOptions,
+        evaluate.Options,
+        rehearse.Options,
+        options_for("rankcse"),
+        options_for("pcl"),
+    )
     for field in fields(kind)  # ty: ignore[invalid-argument-type]
     if get_origin(field.type) is Annotated and getattr(get_args(field.type)[1], "nargs", 1) == "*"
     if field.name not in SWITCHES
@@ -134,7 +137,7 @@ def test_a_switch_is_true_without_a_value(words: list[str]) -> None:
 
 
 def test_all_options_of_several_values_are_among_them() -> None:
-    expected = {"rows", "backbones", "seeds", "rerun", "gpus", "tasks", "only", "compare", "evaluate", "teachers"}
+    expected = {"rows", "backbones", "seeds", "gpus", "tasks", "only", "compare", "evaluate", "teachers"}
     assert {name for _, name in TAKE_VALUES} == expected | {"augmentations", "columns", "pair_columns"}
 
 

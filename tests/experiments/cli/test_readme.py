@@ -17,11 +17,11 @@ STUDY = """
 import sys
 import tyro
 from analysis.plots import style
+from experiments import estimate, sweep
 from experiments.schema.recipes import RUNS
 from experiments.schema.rows import BASE, row
 from experiments.schema.study import Study
 from experiments.studies import catalogue
-from experiments.sweep import Options, main
 
 name = sys.argv[1]
 
@@ -31,8 +31,12 @@ def mine(scale):
     return Study(name="mine", source="", question="", scale=scale, rows=rows, columns=("stsb",))
 
 catalogue.STUDIES["mine"] = mine
-for words in (["--list"], ["--dry-run"], ["--plan", "--gpus", "1", "--gpu-memory", "40"]):
-    assert main(tyro.cli(Options, args=["mine", "--scale", "paper", *words])) == 0
+for command, kind, words in (
+    (sweep, sweep.Options, ["--list"]),
+    (sweep, sweep.Options, ["--dry-run"]),
+    (estimate, estimate.EstimateOptions, ["--gpus", "1", "--gpu-memory", "40"]),
+):
+    assert command.main(tyro.cli(kind, args=["mine", "--scale", "paper", *words])) == 0
 study = catalogue.single("mine", "paper")
 for one, look in zip(study.rows, style.looks(study.rows).values(), strict=True):
     print(f"look of {style.method_of(one)}: {look.colour} {look.marker}")

@@ -17,6 +17,7 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Pretrained
+from experiments.estimate import EstimateOptions, main
 from experiments.execution.plan import jobs_of, make_plan, scored_cells, study_by_study
 from experiments.execution.schedule_estimate import (
     chains,
@@ -31,7 +32,6 @@ from experiments.execution.schedule_estimate import (
 )
 from experiments.results.csv_record import read_results
 from experiments.studies.catalogue import choose_studies
-from experiments.sweep import Options, main
 from tests.support.plans import BASE, TAUGHT, frame, row, study
 
 
@@ -134,7 +134,7 @@ def test_runs_start_with_the_longest_chains_first(tmp_path: Path) -> None:
 
 def test_a_plan_of_unknown_times_asks_for_them(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"time of 6 runs is unknown, the first is SimCSE s42: .* --seconds-per-run"):
-        main(tyro.cli(Options, args=["quickstart", "--plan", "--mlruns", str(tmp_path)]))
+        main(EstimateOptions(studies=("quickstart",), mlruns=tmp_path))
 
 
 def test_work_is_counted_in_epochs_of_simcse() -> None:
@@ -198,8 +198,8 @@ def test_no_schedule_is_shorter_than_its_bounds_or_longer_than_twice_them(
 def test_the_plan_that_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], line: str
 ) -> None:
-    words = ["quickstart", "--plan", "--mlruns", str(tmp_path), "--price", "3", "--seconds-per-run", "3600", *options]
-    assert main(tyro.cli(Options, args=[*words, "--gpu-memory", "1"])) == 0
+    words = ["quickstart", "--mlruns", str(tmp_path), "--price", "3", "--seconds-per-run", "3600", *options]
+    assert main(tyro.cli(EstimateOptions, args=[*words, "--gpu-memory", "1"])) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.count(line) == 2  # in both orders
     assert "longest chain: 2.0 h, SimCSE s" in said

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from experiments.cli.console import console, counted, print_failures
 from experiments.results import csv_record
-from experiments.search.spaces import LogUniform, Search
+from experiments.searches.spaces import LogUniform, Search
 
 
 def print_searches(chosen: Sequence[Search], mlruns: Path) -> None:

@@ -1,6 +1,7 @@
-"""Recorded runs named by key are trained again and compared; the record stays as it is."""
+"""Recorded runs can be named by key; keys that can't be trained again here are refused in words."""
 
 import re
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pandas as pd
 import pytest
 
 from experiments.audits.agreement import Recorded
-from experiments.audits.rerun import declared_jobs, rerun
+from experiments.audits.audit import audit
+from experiments.audits.sample import declared_jobs
 from experiments.execution.job import ExecutionSettings, execute
 from experiments.execution.log_queue import record_results
 from experiments.execution.plan import jobs_of
@@ -46,18 +48,20 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_run_is_trained_again_each_time_and_compared(
+def test_a_named_run_is_trained_again_and_compared(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CSE_CACHE", str(tmp_path / "cache"))  # a rerun sets its own
+    """It is kept if it differs, or in a store that was asked for; a temporary folder goes if it agrees."""
+    monkeypatch.setenv("CSE_CACHE", str(tmp_path / "cache"))  # an audit sets its own
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = files(trained)
-    assert rerun([SEVENTH.key], [STUDY], mlruns=trained) == 0
+    assert audit([STUDY], keys=[SEVENTH.key], mlruns=trained) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert f"1 of 1 recorded runs named, and 0 that they need; retrained in {trained / 'rerun/1'}" in said
+    assert f"1 of 1 recorded runs named, and 0 that they need; retrained in {tmp_path}/cse-audit-" in said
     assert re.search(rf"{SEVENTH.key}, healthy, a s7: .* scores, largest difference 0; .*: agrees", said)
     assert "the record agrees" in said
+    assert list(tmp_path.glob("cse-audit-*")) == []
     assert files(trained) == before
-    first = (trained / "rerun/1" / SEVENTH.key / "result.json").stat().st_mtime_ns
 
     (tmp_path / "altered").mkdir()
     frame = pd.read_csv(trained / "results.csv", dtype=str)
@@ -65,9 +69,9 @@ def test_a_run_is_trained_again_each_time_and_compared(
     frame.to_csv(tmp_path / "altered/results.csv", index=False)
     for name in ("runs.csv", "curves.csv"):
         (tmp_path / "altered" / name).write_bytes((trained / name).read_bytes())
-    assert rerun([SEVENTH.key], [STUDY], mlruns=tmp_path / "altered") == 1
+    assert audit([STUDY], keys=[SEVENTH.key], mlruns=tmp_path / "altered") == 1
     assert "spearman.all: recorded 0.123, retrained" in " ".join(capsys.readouterr().out.split())
-    assert (trained / "rerun/1" / SEVENTH.key / "result.json").stat().st_mtime_ns == first
+    assert len(list(tmp_path.glob(f"cse-audit-*/{SEVENTH.key}/result.json"))) == 1
 
 
 def test_a_key_that_is_not_recorded_or_at_another_scale_is_refused(tmp_path: Path) -> None:
@@ -76,12 +80,11 @@ def test_a_key_that_is_not_recorded_or_at_another_scale_is_refused(tmp_path: Pat
     with pytest.raises(
         ValueError, match=r"unknown run '0123456789aa' \(did you mean 0123456789ab\?\); .*runs.csv lists"
     ):
-        rerun(["0123456789aa"], [STUDY], mlruns=tmp_path)
+        audit([STUDY], keys=["0123456789aa"], mlruns=tmp_path)
     with pytest.raises(ValueError, match="run 0123456789ab is recorded at scale tiny, not small: add --scale tiny"):
-        rerun(["0123456789ab"], [single("rankcse-table4", "small")], mlruns=tmp_path)
+        audit([single("rankcse-table4", "small")], keys=["0123456789ab"], mlruns=tmp_path)
     with pytest.raises(ValueError, match="run 0123456789ab: no chosen study declares it"):
-        rerun(["0123456789ab"], [STUDY], mlruns=tmp_path)
-    assert not (tmp_path / "rerun").exists()
+        audit([STUDY], keys=["0123456789ab"], mlruns=tmp_path)
 
 
 def test_a_run_of_another_kind_of_device_is_refused(tmp_path: Path) -> None:
@@ -89,8 +92,7 @@ def test_a_run_of_another_kind_of_device_is_refused(tmp_path: Path) -> None:
     leave(tmp_path / "store", key, environment={"device": "A processor, 2 cores", "commit": "c", "dirty": "false"})
     record_results(tmp_path / "store", tmp_path)
     with pytest.raises(ValueError, match=f"run {key}: .* recorded on another kind of device than cuda"):
-        rerun([key], [STUDY], mlruns=tmp_path, device="cuda")
-    assert not (tmp_path / "rerun").exists()
+        audit([STUDY], keys=[key], mlruns=tmp_path, device="cuda")
 
 
 @pytest.mark.slow

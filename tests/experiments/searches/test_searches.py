@@ -15,14 +15,14 @@ import pytest
 from ray.tune.search import Searcher
 
 from cse_core.run import Corpus, Run
-from experiments import sweep
+from experiments import search as search_command
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.log_queue import Logbook
 from experiments.execution.ray_sweep import RayConfig
 from experiments.results import csv_record
 from experiments.schema.scales import SCALES, SEARCH_SEEDS
-from experiments.search import ray_search, search_report
-from experiments.search.ray_search import (
+from experiments.searches import ray_search, search_report
+from experiments.searches.ray_search import (
     TIME_ATTR,
     SearchCallback,
     TimedSearch,
@@ -31,7 +31,7 @@ from experiments.search.ray_search import (
     pending,
     run_search,
 )
-from experiments.search.spaces import SEARCHES, LogUniform, Search, choose_searches, settings_text
+from experiments.searches.spaces import SEARCHES, LogUniform, Search, choose_searches, settings_text
 from experiments.storage.shared_storage import Shared
 from tests.support import forked, tiny_study
 from tests.support.polling import until
@@ -43,9 +43,9 @@ TINY = tiny_study.searches()["tiny"](tiny_study.SCALE)
 
 
 def command(mlruns: Path, *words: str, workers: int = 1) -> list[str]:
-    script = "from tests.support.tiny_study import main; main()"
+    script = "from tests.support.tiny_study import main; main('search')"
     add_empty_database(mlruns)
-    options = [*words, "--search", "--scale", "tiny", "--mlruns", str(mlruns), "--workers", str(workers)]
+    options = [*words, "--scale", "tiny", "--mlruns", str(mlruns), "--workers", str(workers)]
     return [sys.executable, "-c", script, *options]
 
 
@@ -58,7 +58,7 @@ def test_what_a_search_lacks_is_named_before_it_starts(tmp_path: Path, monkeypat
     monkeypatch.setitem(SEARCHES, "lost", lambda scale: replace(TINY, start=start))
     add_empty_database(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"nothing was started.*\n.*corpus lost: no such file"):
-        sweep.main(sweep.Options(studies=("lost",), search=True, mlruns=tmp_path))
+        search_command.main(search_command.Options(searches=("lost",), mlruns=tmp_path))
     assert not (tmp_path / "store").exists()
 
 

@@ -31,7 +31,7 @@ from experiments.execution.tune_hooks import SweepCallback, unusable_runs
 from experiments.results import csv_record
 from experiments.results.provenance import commit
 from experiments.results.run_result import read_result
-from experiments.search.spaces import Search, distributions, settings_text
+from experiments.searches.spaces import Search, distributions, settings_text
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import retry
 from experiments.storage.shared_storage import Shared

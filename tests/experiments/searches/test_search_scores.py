@@ -12,8 +12,8 @@ import pytest
 from cse_core.run import Run
 from cse_core.training.loop import DivergedError
 from experiments.execution.job import ExecutionSettings, Job
-from experiments.search import ray_search
-from experiments.search.spaces import Search
+from experiments.searches import ray_search
+from experiments.searches.spaces import Search
 from tests.support import tiny_study
 
 SETTINGS = {"learning_rate": 3e-4}
@@ -105,7 +105,7 @@ def test_a_run_without_a_dev_score_fails_its_trial(attempted: Callable[..., list
 @pytest.mark.parametrize(("name", "trials"), [("simcse", 24), ("rankcse-listnet", 24), ("rankcse-listmle-grid", 0)])
 def test_searches_are_as_declared(name: str, trials: int) -> None:
     from experiments.schema.scales import SCALES
-    from experiments.search.spaces import SEARCHES, LogUniform
+    from experiments.searches.spaces import SEARCHES, LogUniform
 
     small, paper = (SEARCHES[name](SCALES[scale]) for scale in ("small", "paper"))
     assert (small.trials, small.seeds) == (trials, (101, 102))

@@ -1,0 +1,61 @@
+"""The command `cse`: the scripts of a checkout as subcommands, each imported when it is called."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from cse_core import __version__
+from cse_core.lookup import unknown
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = {
+    "sweep": ("experiments.sweep", "run studies, or list them"),
+    "run": ("experiments.run", "train and score one method, with any setting changed"),
+    "compare": ("experiments.compare", "compare methods, each equally well tuned"),
+    "evaluate": ("experiments.evaluate", "score an encoder"),
+    "export": ("experiments.export", "save a checkpoint for a hub, with a model card"),
+    "search": ("experiments.search", "search hyperparameters by dev scores"),
+    "audit": ("experiments.audit", "train recorded runs again and compare them"),
+    "estimate": ("experiments.estimate", "how long a sweep takes on GPUs, and its cost"),
+    "merge": ("experiments.merge", "add another machine's record to this one"),
+    "import": ("experiments.import_record", "fill MLflow from the record"),
+    "remove": ("experiments.remove", "remove runs from folders, record and MLflow"),
+    "tables": ("analysis.make_tables", "write the tables and the report from the record"),
+    "figures": ("analysis.make_figures", "draw the figures from the record"),
+    "site": ("analysis.make_site", "build a site of all pages, tables and figures"),
+}
+NO_CHECKOUT = "error: cse needs a checkout of the study, installed there by `pip install -e .`; {} has only the library"
+
+
+def usage() -> str:
+    """Return what `cse --help` prints."""
+    lines = [f"  {name:<9} {about}" for name, (_, about) in COMMANDS.items()]
+    return "\n".join(
+        [
+            f"usage: cse COMMAND ...    (cse-study {__version__})",
+            "",
+            *lines,
+            "",
+            "Options of a command: cse COMMAND --help. Each is a script too: cse sweep is",
+            "python experiments/sweep.py, cse tables is python analysis/make_tables.py.",
+        ]
+    )
+
+
+def main() -> None:
+    """Run the subcommand that the command line names."""
+    name, *words = sys.argv[1:] or [""]
+    if name == "--version":
+        print(__version__)
+    elif not (ROOT / "experiments/sweep.py").is_file():
+        sys.exit(NO_CHECKOUT.format(ROOT))
+    elif name in ("-h", "--help"):
+        print(usage())
+    elif not name:
+        print(usage(), file=sys.stderr)
+        sys.exit(2)
+    elif name in COMMANDS:
+        sys.argv = [f"cse {name}", *words]
+        import_module(COMMANDS[name][0]).command()
+    else:
+        sys.exit(f"error: {unknown('command', name, COMMANDS)}")

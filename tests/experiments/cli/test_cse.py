@@ -1,0 +1,102 @@
+"""`cse`: the scripts as subcommands, in a list that fits a screen and comes at once."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import cse_core
+from cse_core import entry_point
+from cse_core.entry_point import COMMANDS, main
+from experiments.tracking.mlflow_notes import command_line
+
+HELP = """
+import json, resource, sys
+sys.argv = ["cse", "--help"]
+from cse_core.entry_point import main
+main()
+spent = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps([spent.ru_utime + spent.ru_stime, sorted(sys.modules)]))
+"""
+
+
+def test_the_help_fits_a_screen_and_loads_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    *lines, measured = done.stdout.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert all(any(line.startswith(f"  {name} ") for line in lines) for name in COMMANDS)
+    seconds, modules = json.loads(measured)
+    assert seconds < 1
+    assert not {"torch", "numpy", "tyro", "experiments"} & set(modules)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_subcommand_is_its_script(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module(COMMANDS[name][0])
+    called = []
+    monkeypatch.setattr(module, "command", lambda: called.append((sys.argv, command_line())))
+    monkeypatch.setattr(sys, "argv", ["/bin/cse", name, "some words", "--x"])
+    main()
+    assert called == [([f"cse {name}", "some words", "--x"], f"cse {name} 'some words' --x")]
+    source = Path(module.__file__ or "").read_text()
+    assert source.endswith('\n\nif __name__ == "__main__":\n    command()\n')
+
+
+def test_every_command_of_the_folders_is_a_subcommand() -> None:
+    scripts = {
+        f"{path.parent.name}.{path.stem}"
+        for folder in ("experiments", "analysis")
+        for path in (entry_point.ROOT / folder).glob("*.py")
+        if '__name__ == "__main__"' in path.read_text()
+    }
+    assert scripts - {module for module, _ in COMMANDS.values()} == {"experiments.rehearse", "analysis.pair_bootstrap"}
+
+
+@pytest.mark.slow
+def test_a_subcommands_help_names_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["cse", "audit", "--help"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    said = capsys.readouterr().out
+    assert "usage: cse audit " in said
+    assert "--count" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ([], 2, "usage: cse COMMAND"),
+        (["swep"], "error: unknown command 'swep' (did you mean sweep?)", ""),
+        (["--version"], None, cse_core.__version__),
+    ],
+)
+def test_what_is_no_command_is_answered_in_words(
+    words: list[str],
+    status: int | str | None,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["cse", *words])
+    code = None
+    try:
+        main()
+    except SystemExit as stop:
+        code = stop.code
+    assert str(code).startswith(str(status))
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err
+
+
+def test_without_a_checkout_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_point, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["cse", "sweep"])
+    with pytest.raises(
+        SystemExit, match=r"^error: cse needs a checkout of the study, installed there by `pip install -e"
+    ):
+        main()
