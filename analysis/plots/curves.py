@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.plots import labels, style
-from analysis.plots.effects import direction
+from analysis.plots.effects import SYMLOG, compress, direction
 from analysis.plots.figure_data import FigureData, missing_seeds, seeds_text
 from analysis.stats.contrast_tests import paired_contrast
 from cse_core.run import Run
@@ -17,6 +17,7 @@ from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
 
 ACROSS = 4
+MOST_LOSSES = 8  # rows; more panels answer nothing
 NAME_WIDTH = 27  # letters of a title above a panel
 CONTRASTIVE, RANK, LOSS = "loss/contrastive", "loss/rank", "loss"
 DEV, ALIGNMENT, UNIFORMITY = "dev", "alignment", "uniformity"  # logged quantities that are not losses
@@ -24,33 +25,32 @@ RANGE = ("pi", 100)  # seaborn's name of a band from the smallest to the largest
 
 
 def all_curves(drawn: FigureData) -> Figure | None:
-    """Draw two panels for each row: its dev score less the first row's, seed by seed, and its losses."""
+    """Draw a panel for each row: its dev score less the first row's, seed by seed; of few rows another for losses."""
     curves = drawn.curves
     if curves.empty:
         return None
     rows = _rows_with_points(drawn.study, curves)
-    kinds = curves["quantity"].str.partition("/")[0]
+    names = curves["quantity"].str.partition("/")
     dev = less_first(_dev_points(curves), rows[0])
-    losses = curves[kinds == LOSS].assign(term=curves["quantity"].str.partition("/")[2].replace("", "minimised"))
+    losses = curves.assign(term=names[2].replace("", "minimised"))[names[0] == LOSS]
     compared = [row for row in rows if row.label in set(dev["row"])]
-    shown = [row for row in rows if row.label in set(losses["row"])]
-    lines = -(-len(compared) // ACROSS)
-    count = ACROSS * lines + len(shown)
-    figure, axes = style.panels(count, ACROSS, height=1.3, sharex=True)
-    upper, lower = axes[: len(compared)], axes[ACROSS * lines :]
-    for panel in axes[len(compared) : ACROSS * lines]:
+    shown = [row for row in rows if row.label in set(losses["row"])] if len(rows) <= MOST_LOSSES else []
+    room = -(-len(compared) // ACROSS) * ACROSS if shown else len(compared)
+    figure, axes = style.panels(room + len(shown), ACROSS, height=1.35)
+    for panel in axes[len(compared) : room]:
         panel.set_axis_off()
-    _draw_differences(upper, dev, compared, rows[0])
-    _draw_losses(lower, losses, shown)
+    caption = ""
+    if compared:
+        _draw_differences(axes[: len(compared)], dev, compared, rows[0])
+        single = "; one seed has no band and no colour" if curves.groupby("row")["seed"].nunique().min() == 1 else ""
+        caption = (
+            f"Dev score in points less that of {rows[0].label}, seed by seed, over steps: mean over "
+            f"{_seed_counts(curves)}, bands from smallest to largest{single}. Blue: better at the last step; orange: "
+            f"worse; grey: 0 is inside the 95 % interval. {SYMLOG} "
+        )
     if shown:
-        handles, names = lower[0].get_legend_handles_labels()
-        figure.legend(handles, names, ncols=len(names), fontsize=7, loc="outside lower left")
-    single = "; one seed has no band and no colour" if curves.groupby("row")["seed"].nunique().min() == 1 else ""
-    caption = (
-        f"Upper panels: dev score in points less that of {rows[0].label}, seed by seed, mean over "
-        f"{_seed_counts(curves)}, band from smallest to largest{single}. Blue: better at the last step, orange: worse, "
-        "grey: 0 is inside the 95 % interval. Lower panels: what each row minimises, and its terms without weights."
-    )
+        _draw_losses(axes[room:], losses, shown)
+        caption += "Losses: what each row minimises, and its terms without their weights."
     return style.finish(figure, drawn, caption)
 
 
@@ -68,36 +68,43 @@ def less_first(points: pd.DataFrame, reference: Row) -> pd.DataFrame:
 
 
 def _draw_differences(axes: Sequence[Axes], points: pd.DataFrame, rows: Sequence[Row], reference: Row) -> None:
+    _share(axes)
     for panel, row in zip(axes, rows, strict=True):
         of_row = points[points["row"] == row.label]
         last = of_row[of_row["step"] == of_row["step"].max()]
         final = paired_contrast([dict(zip(last["seed"], last["value"], strict=True))], [1.0])
         colour = style.DIRECTIONS[direction(final) if final else "open"]
         panel.axhline(0, color=style.INK, linewidth=0.7)
+        panel.axhspan(-1, 1, color=style.PALE, **style.BAND)
         sns.lineplot(of_row, x="step", y="value", color=colour, errorbar=RANGE, err_kws=style.BAND, ax=panel)
-        panel.sharey(axes[0])
         panel.set(xlabel="", ylabel="")
         panel.set_title(textwrap.fill(row.label, NAME_WIDTH), fontsize=7)
+    if axes:
+        compress(axes[0], "y")  # and all others, which share its axis
+    for i, panel in enumerate(axes):
+        panel.tick_params(labelleft=i % ACROSS == 0)
     for panel in axes[::ACROSS]:
         panel.set_ylabel(f"dev score less\n{reference.label}'s")
+
+
+def _share(axes: Sequence[Axes]) -> None:
+    for panel in axes[1:]:
+        panel.sharey(axes[0])
 
 
 def _draw_losses(axes: Sequence[Axes], points: pd.DataFrame, rows: Sequence[Row]) -> None:
     terms = sorted(points["term"].unique(), key=lambda term: (term == "minimised", term))
     colours = dict(zip(terms, sns.color_palette("colorblind", len(terms)), strict=True))
+    _share(axes)
     for panel, row in zip(axes, rows, strict=True):
         of_row = points[points["row"] == row.label]
         looks = {"hue": "term", "hue_order": terms, "palette": colours, "legend": panel is axes[0]}
         sns.lineplot(of_row, x="step", y="value", errorbar=RANGE, err_kws=style.BAND, ax=panel, **looks)
-        if panel is axes[0]:
-            panel.get_legend().remove()
         panel.set(xlabel="", ylabel="", yscale="log" if points["value"].min() > 0 else "linear")
-        panel.sharey(axes[0])
         panel.set_title(textwrap.fill(row.label, NAME_WIDTH), fontsize=7)
     for panel in axes[::ACROSS]:
         panel.set_ylabel("losses, nats")
-    for panel in axes[-ACROSS:]:
-        panel.set_xlabel("step")
+    axes[0].legend(fontsize=6, handlelength=1.2)
 
 
 def curves(drawn: FigureData) -> Figure | None:
@@ -121,7 +128,7 @@ def curves(drawn: FigureData) -> Figure | None:
 
 
 def losses(drawn: FigureData) -> Figure | None:
-    """Draw the weighted rank loss over the contrastive one, and the latter less the first row's (RankEncoder, Fig. 8)."""
+    """Draw the weighted rank loss over the contrastive one, and the latter less the first row's (RankEncoder, 8)."""
     points_shown = drawn.curves[drawn.curves["quantity"].isin((CONTRASTIVE, RANK))]
     rows = _rows_with_points(drawn.study, points_shown)
     if not rows:
@@ -164,7 +171,7 @@ def paths(drawn: FigureData) -> Figure | None:
     sns.lineplot(means, **drawing)
     first, last = (means.groupby("row").nth(place).set_index("row").loc[list(looks)] for place in (0, -1))
     for points, filled in ((first, False), (last, True)):
-        for (label, look), x, y in zip(looks.items(), points[across], points[up], strict=True):
+        for look, x, y in zip(looks.values(), points[across], points[up], strict=True):
             face = look.colour if filled else "white"
             axes.plot(x, y, marker=look.marker, markersize=6, markerfacecolor=face, markeredgecolor=look.colour)
     axes.set(xlabel=f"{UNIFORMITY} (lower is better)", ylabel=f"{ALIGNMENT} (lower is better)")
@@ -184,9 +191,7 @@ def paths(drawn: FigureData) -> Figure | None:
 def _draw_lines(axes: Axes, points: pd.DataFrame, looks: Mapping[str, style.Look]) -> None:
     """Draw the mean over seeds of each row, with a band from minimum to maximum."""
     chosen = points[points["row"].isin(list(looks))]
-    sns.lineplot(
-        chosen, x="step", y="value", errorbar=RANGE, err_kws=style.BAND, ax=axes, **style.lines_by_row(looks)
-    )
+    sns.lineplot(chosen, x="step", y="value", errorbar=RANGE, err_kws=style.BAND, ax=axes, **style.lines_by_row(looks))
 
 
 def _ends(

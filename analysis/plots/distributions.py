@@ -33,12 +33,12 @@ def ridges(drawn: FigureData) -> Figure | None:
     first, others = models[0], models[1:] or models
     figure, axes = style.panels(len(others), 3, height=3.0, sharex=True, sharey=True)
     for panel, row in zip(axes, others, strict=True):
-        pair = {row.label: None, first.label: None}
+        pair = {row.label: looks[row.label].colour, first.label: style.PALE}
         sns.violinplot(
             pd.concat([frames[label].assign(model=label) for label in pair]),
             **{"x": "cosine", "y": "gold score", "hue": "model", "orient": "y", "split": len(pair) > 1, "cut": 0},
             **{"inner": "quart", "gap": 0.06, "density_norm": "width", "linewidth": 0.8, "width": 0.92},
-            **{"palette": {label: looks[label].colour for label in pair}, "hue_order": list(pair)},
+            **{"palette": pair, "hue_order": list(pair), "saturation": 1},
             **{"order": [_band_name(band) for band in reversed(range(BANDS))], "legend": False, "ax": panel},
         )
         panel.set(title=f"{row.label}, below: {first.label}", ylabel="gold score" if panel is axes[0] else "")
@@ -116,7 +116,7 @@ def densities(drawn: FigureData) -> Figure | None:
         similar = gold >= SIMILAR - 1e-6
         shares[task.removesuffix("_gold")] = share = float(np.mean(similar))
         look = {"stat": "percent", "legend": False, "linewidth": 0, "alpha": 1, "multiple": "stack"}
-        colours = {False: style.PALE, True: style.LOOKS["RankEncoder"].colour}
+        colours = {False: style.PALE, True: style.LOOKS["not run"].colour}
         sns.histplot(x=gold, hue=similar, palette=colours, bins=20, binrange=(0, 1), ax=panel, **look)
         panel.set(title=f"{_set_name(task)}: {share:.0%} similar", xlabel="", ylabel="", ylim=(0, 20))
     for panel in axes[: len(gold_by_task) : 4]:

@@ -1,8 +1,8 @@
 """Draw effects with their intervals: a line each, one colour for better, another for worse, grey where 0 is inside."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import seaborn.objects as so
@@ -11,21 +11,22 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from analysis.plots import style
-from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
+from analysis.plots.figure_data import FigureData, missing_scores
 from analysis.report.formats import DASH, interval, number
 from analysis.stats.contrast_tests import ContrastEstimate
 from analysis.verdicts.gains import gains
 from analysis.verdicts.method_gains import EXPLORATORY, GROUPS, PLANNED, MethodGain
-from experiments.schema.contrasts import HEADLINES
+from experiments.schema.contrasts import HEADLINES, Contrast
 
 LINE, GAP = 0.17, 0.5  # inches a line, and the room above a heading in lines
-TICKS = (-30, -10, -3, -1, -0.5, 0, 0.5, 1, 3, 10, 30)
+TICKS = (-30, -10, -3, -1, 0, 1, 3, 10, 30)
 NUMBERS, PRINTED = 6, 116  # where the numbers stand, in points from the panel
 COLOURS = (
     "Blue: better; orange: worse; grey: 0 is inside the 95 % interval, which is over seeds and not corrected for "
     "the number of effects."
 )
 SYMLOG = "Shaded: within a point of 0, where the axis is linear; beyond, it is logarithmic."
+CAPTION = f"Points of the average of seven STS sets. Diamonds: published, BERT-base. {COLOURS} {SYMLOG}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ class Effect:
 
     @property
     def text(self) -> str:
-        """The effect with its interval and its number of seeds."""
+        """The effect with its interval."""
         if self.estimate is None:
             return DASH
         return f"{number(self.estimate.mean, sign=True)} {interval(self.estimate.interval(), sign=True)}"
@@ -84,13 +85,14 @@ def draw_effects(axes: Axes, effects: Sequence[Effect], *, named: bool = True, p
         plot.scale(color=so.Nominal(style.DIRECTIONS)).on(axes).plot()
     for value, at in published:
         axes.plot(value, at, **style.PRINTED, markersize=4.2, zorder=5)
-    axes.set(xlabel="", ylabel="", yticks=heights, yticklabels=[each.name for each in effects] if named else [])
+    axes.set(xlabel="", ylabel="", yticks=heights, yticklabels=[effect.name for effect in effects] if named else [])
     axes.set_ylim(heights[-1] + 0.6, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.08)
     beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), **style.SMALL_TEXT}
     for effect, at in zip(effects, heights, strict=True):
-        axes.annotate(effect.text, (1, at), (NUMBERS, 0), **beside)
+        seeds = f", {effect.estimate.n}" if printed and effect.estimate else ""
+        axes.annotate(effect.text + seeds, (1, at), (NUMBERS, 0), **beside)
         if printed:
             axes.annotate(number(effect.published, sign=True), (1, at), (PRINTED, 0), **beside)
     for at, heading in headings.items() if named else ():
@@ -104,15 +106,14 @@ def _line(effect: Effect, at: float) -> dict[str, Any]:
     return {"effect": mean, "place": at, "low": low, "high": high, "direction": kind}
 
 
-def _compress(axes: Axes) -> None:
-    """Make the axis logarithmic beyond a point, so that a tenth of a point is visible beside ten."""
-    low, high = (1.1 * end for end in axes.get_xlim())
-    axes.axvspan(-1, 1, color=style.PALE, **style.BAND)
-    axes.set_xscale("symlog", linthresh=1, linscale=1.2)
-    axes.set_xlim(low, high)
+def compress(axes: Axes, side: Literal["x", "y"]) -> None:
+    """Make the axis of effects logarithmic beyond a point, so that a tenth of a point is visible beside ten."""
+    low, high = (1.1 * end for end in getattr(axes, f"get_{side}lim")())
     shown = [tick for tick in TICKS if low <= tick <= high]
-    axes.set_xticks(shown, [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in shown])
-    axes.xaxis.set_minor_locator(NullLocator())
+    names = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in shown]
+    getattr(axes, f"set_{side}scale")("symlog", linthresh=1, linscale=1.2 if side == "x" else 0.6)
+    axes.set(**{f"{side}lim": (low, high), f"{side}ticks": shown, f"{side}ticklabels": names})
+    getattr(axes, f"{side}axis").set_minor_locator(NullLocator())
 
 
 def gain_intervals(drawn: FigureData) -> Figure | None:
@@ -123,7 +124,7 @@ def gain_intervals(drawn: FigureData) -> Figure | None:
     base = measured[0].contrast.minus
     effects = [
         Effect(
-            name=gain.contrast.plus[0] if gain.contrast.minus == base else gain.contrast.subject,
+            name=_name(gain.contrast, base),
             estimate=gain.estimate,
             published=gain.contrast.published,
             heading=f"over {' and '.join(base)}" if gain.contrast.minus == base else "details",
@@ -131,9 +132,14 @@ def gain_intervals(drawn: FigureData) -> Figure | None:
         for gain in sorted(measured, key=lambda gain: gain.contrast.minus != base)
     ]
     figure = _one_panel(effects)
-    counts = seeds_text(gain.estimate.n for gain in measured if gain.estimate)
-    caption = f"Points of STS average, {counts}. Diamonds: published, BERT-base. {COLOURS} {SYMLOG}"
-    return style.finish(figure, drawn, caption, missing_scores(drawn, ("sts_avg",)))
+    return style.finish(figure, drawn, CAPTION, missing_scores(drawn, ("sts_avg",)))
+
+
+def _name(contrast: Contrast, base: tuple[str, ...]) -> str:
+    """Return what is compared, without what is said by the heading or twice: "DCLR over no ascent"."""
+    plus, minus = (" and ".join(rows) for rows in (contrast.plus, contrast.minus))
+    rest = ", ".join(part for part in minus.split(", ") if part not in plus.split(", "))
+    return plus if contrast.minus == base or not rest else f"{plus} over {rest}"
 
 
 def forest(measured: Sequence[MethodGain], scale: str) -> Figure:
@@ -143,7 +149,7 @@ def forest(measured: Sequence[MethodGain], scale: str) -> Figure:
         for gain in measured
     ]
     heading = f"Gains over SimCSE \N{MIDDLE DOT} scale {scale}. Which method gains, here and in print?"
-    return style.add_title_and_caption(_one_panel(effects), heading, _gain_caption(measured))
+    return style.add_title_and_caption(_one_panel(effects), heading, CAPTION)
 
 
 def first_claims(measured: Sequence[MethodGain], scale: str) -> Figure:
@@ -160,21 +166,14 @@ def first_claims(measured: Sequence[MethodGain], scale: str) -> Figure:
         if gain.group in (PLANNED, EXPLORATORY) and gain.method.startswith(paper)
     ]
     heading = f"What is left of each paper's gain over SimCSE? Scale {scale}."
-    return style.add_title_and_caption(_one_panel(effects), heading, _gain_caption(measured))
-
-
-def _gain_caption(measured: Iterable[MethodGain]) -> str:
-    counts = {group: seeds_text(g.estimate.n for g in measured if g.group == group and g.estimate) for group in GROUPS}
-    return (
-        f"Points of the average of seven STS sets: planned {counts[PLANNED]}, exploratory {counts[EXPLORATORY]}. "
-        f"Diamonds: published, BERT-base. {COLOURS} {SYMLOG}"
-    )
+    return style.add_title_and_caption(_one_panel(effects), heading, CAPTION)
 
 
 def _one_panel(effects: Sequence[Effect]) -> Figure:
     figure, (axes,) = style.panels(1, 1, height=height(effects))
     draw_effects(axes, effects, printed=True)
-    _compress(axes)
-    for x, text in ((NUMBERS, "here [95 %]"), (PRINTED, "published")):
+    axes.axvspan(-1, 1, color=style.PALE, **style.BAND)
+    compress(axes, "x")
+    for x, text in ((NUMBERS, "here [95 %], seeds"), (PRINTED, "published")):
         axes.annotate(text, (1, 1), (x, 5), xycoords="axes fraction", weight="bold", **style.SMALL_TEXT)
     return figure

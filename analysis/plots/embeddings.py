@@ -105,14 +105,14 @@ def _join_pairs(axes: Axes, arrays: Arrays) -> int:
 
 
 def heat(drawn: FigureData) -> Figure | None:
-    """Draw cosines between a sentence, its halves and others by one model, and other models' less those (CompCSE, 4)."""
+    """Draw cosines between a sentence, its halves and others by one model, and differences from it (CompCSE, 4)."""
     arrays = drawn.arrays_of("phrases")
     rows = [row for row in drawn.study.rows if row.label in arrays]
     if not rows:
         return None
     seeds = {row.label: next(iter(arrays[row.label])) for row in rows}
     first, *others = [np.asarray(arrays[row.label][seeds[row.label]]["cosines"]) for row in rows]
-    differences = [other - first for other in others]
+    differences = [np.round(other - first, 2) + 0.0 for other in others]  # no -0.00
     reach = max((float(np.abs(difference).max()) for difference in differences), default=1.0)
     figure, axes = style.panels(len(rows), 3, height=2.7, sharey=True)
     above = np.triu(np.ones_like(first, dtype=bool))
@@ -122,13 +122,15 @@ def heat(drawn: FigureData) -> Figure | None:
         sns.heatmap(difference, annot=True, fmt="+.2f", cmap="vlag", vmin=-reach, vmax=reach, ax=panel, **look)
     for panel, row in zip(axes, rows, strict=True):
         less = "" if panel is axes[0] else f" less {rows[0].label}"
-        panel.set(title=f"{row.label}{less}", xlim=(0, len(first) - 1), ylim=(len(first), 1))
-        panel.set_xticklabels([str(i + 1) for i in range(len(PHRASES))][: len(first) - 1])
+        cosines = arrays[row.label][seeds[row.label]]["cosines"]
+        gap = f"halves differ by {cosines[0][1] - cosines[0][2]:.2f}"
+        panel.set(title=f"{row.label}{less}\n{gap}", xlim=(0, len(first) - 1), ylim=(len(first), 1))
+        panel.set_xticks(np.arange(len(first) - 1) + 0.5, [str(i + 1) for i in range(len(first) - 1)])
     names = [textwrap.fill(f"{i + 1}  {phrase}", 24) for i, phrase in enumerate(PHRASES)]
-    axes[0].set_yticks(np.arange(len(PHRASES)) + 0.5, names, fontsize=6.5, rotation=0)
+    axes[0].set_yticks(np.arange(1, len(PHRASES)) + 0.5, names[1:], fontsize=6.5, rotation=0)
     caption = (
         f"{_seed_text(seeds).capitalize()}. Left: cosines; right: differences of cosines, red: more alike than by "
-        f"{rows[0].label}, blue: less. 1: {PHRASES[0]}."
+        f"{rows[0].label}, blue: less. 1: {PHRASES[0]}; the halves, 2 and 3, differ in their cosines to 1."
     )
     return style.finish(figure, drawn, caption, missing_seeds(drawn.study, arrays))
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
 
 SETTING = re.compile(r"(?P<name>[A-Za-z]\w*) (?P<value>\d[\d.]*(?:e-?\d+)?)")
+ROW_NAME: dict[str, Any] = style.SMALL_TEXT | {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
 COUNT = re.compile(r"(?P<value>\d[\d,]*) (?P<name>.+)")
 
 
@@ -68,8 +69,8 @@ def grid(drawn: FigureData) -> Figure | None:
         if y == ys[0] and (summary := cell.summary)
     ]
     _draw_heat_map(axes, (len(down), len(across)), cells)
-    axes.xaxis.set_ticks(range(len(across)), [f"{tick:g}" for tick in across])
-    axes.yaxis.set_ticks(range(len(down)), [fill(", ".join(f"{y:g}" for y in ys), 12) for ys in down])
+    axes.set_xticks(np.arange(len(across)) + 0.5, [f"{tick:g}" for tick in across])
+    axes.set_yticks(np.arange(len(down)) + 0.5, [fill(", ".join(f"{y:g}" for y in ys), 12) for ys in down], rotation=0)
     axes.set(xlabel=titles[1], ylabel=titles[0])
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
@@ -143,26 +144,27 @@ def _draw_heat_map(axes: Axes, shape: tuple[int, int], cells: Sequence[tuple[int
 
 
 def lines(drawn: FigureData) -> Figure | None:
-    """Draw what each setting is worth, seed by seed: a panel for each column, a line for each backbone.
+    """Draw what each setting is worth over the first one, seed by seed: a panel for each column, a line a backbone.
 
-    Settings are compared with the row without the setting, or else with the first setting of their line.
+    A row without the setting is a dashed line.
     """
     study = drawn.study
     names = [name for name in study.columns if any(drawn.cell(row, name).scores for row in study.rows)]
     if not names:
         return None
     places = {row.label: row_position(row.label) for row in study.rows}
-    whole = [row for row in study.rows if places[row.label].value is None]
-    firsts = {place.line: row for row in reversed(study.rows) if (place := places[row.label]).value is not None}
-    references = {line: whole[0] if whole else row for line, row in firsts.items()}
+    firsts: dict[str, Row] = {}
+    for row in study.rows:
+        if places[row.label].value is not None:
+            firsts.setdefault(places[row.label].line, row)
     looks = style.looks(list(firsts.values()))
     by_line = {line: looks[row.label] for line, row in firsts.items()}
     figure, axes = style.panels(len(names), 2, height=2.6, width=style.WIDE if len(names) > 1 else 5.2)
-    frames = [_differences(drawn, name, places, references) for name in names]
+    frames = [_differences(drawn, name, places, firsts) for name in names]
+    setting = next(place.setting for place in places.values() if place.setting)
     for panel, name, frame in zip(axes, names, frames, strict=True):
         _draw_differences(panel, frame, by_line)
-        reference = f"{whole[0].label}'s" if whole else "that of the first setting"
-        panel.set(xlabel=next(iter(places.values())).setting, ylabel=f"{column(name).heading}\nless {reference}")
+        panel.set(xlabel=setting, ylabel=f"{column(name).heading}\nless that of the first setting")
     counts = [len(drawn.cell(row, name).scores) for row in study.rows for name in names]
     single = "; one seed has no bar" if 1 in counts else ""
     caption = f"Seed by seed: means over {seeds_text(counts)}, bars 95 % intervals, faint dots each seed{single}."
@@ -173,28 +175,39 @@ def lines(drawn: FigureData) -> Figure | None:
 
 
 def _differences(
-    drawn: FigureData, name: str, places: Mapping[str, RowPosition], references: Mapping[str, Row]
+    drawn: FigureData, name: str, places: Mapping[str, RowPosition], firsts: Mapping[str, Row]
 ) -> pd.DataFrame:
-    """Return a line for each row with a value and each of its seeds: its line, its value as text, and the difference."""
+    """Return a line for each row and seed: the row's line, its setting as text (none: ""), and the difference."""
     found = []
     for row in sorted(drawn.study.rows, key=lambda row: places[row.label].value or 0.0):
-        place = places[row.label]
-        if place.value is not None:
-            base = drawn.cell(references[place.line], name).scores
-            ours = drawn.cell(row, name).scores
-            text = f"{place.value:,.0f}" if place.value >= 1 else f"{place.value:g}"
-            found += [(place.line, text, seed, ours[seed] - base[seed]) for seed in ours if seed in base]
+        line, _, value = places[row.label]
+        first = firsts.get(line) or next(iter(firsts.values()))
+        ours, base = (drawn.cell(each, name).scores for each in (row, first))
+        text = "" if value is None else f"{value:,.0f}" if value >= 1 else f"{value:g}"
+        found += [(line, text, seed, ours[seed] - base[seed]) for seed in ours if seed in base]
     return pd.DataFrame(found, columns=["line", "setting", "seed", "difference"])
 
 
 def _draw_differences(axes: Axes, frame: pd.DataFrame, looks: Mapping[str, style.Look]) -> None:
+    whole, frame = frame[frame["setting"] == ""], frame[frame["setting"] != ""]
     present = [line for line in looks if line in set(frame["line"])]
-    look = {"x": "setting", "y": "difference", "hue": "line", "hue_order": present, "legend": False, "ax": axes}
+    look: dict[str, Any] = {
+        "x": "setting",
+        "y": "difference",
+        "hue": "line",
+        "hue_order": present,
+        "legend": False,
+        "ax": axes,
+    }
     look |= {"palette": {line: looks[line].colour for line in present}}
     axes.axhline(0, color=style.INK, linewidth=0.7)
     sns.stripplot(frame, **look, alpha=0.35, size=3, jitter=False)
     marks = {"markers": [looks[line].marker for line in present]}
     sns.pointplot(frame, **look, **marks, errorbar=style.interval, linewidth=1.5)
+    for name, of_row in whole.groupby("line"):
+        mean = of_row["difference"].mean()
+        axes.axhline(mean, color=style.INK, linewidth=1, linestyle=(0, (4, 2)))
+        axes.annotate(str(name), (1, mean), (-2, 3), **ROW_NAME)
 
 
 def _ends(frame: pd.DataFrame, looks: Mapping[str, style.Look]) -> list[tuple[float, float, str, str]]:

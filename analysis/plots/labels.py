@@ -1,6 +1,7 @@
 """Write names beside the ends of lines and beside points, moved by adjustText to where they touch nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from adjustText import adjust_text
 from matplotlib.axes import Axes
@@ -14,16 +15,31 @@ SIZE = 7.5
 ROUNDS = 500  # of adjustText; a limit of time would draw another figure on another machine
 
 
-def beside_ends(axes: Axes, ends: Iterable[tuple[float, float, str, str]]) -> None:
-    """Write names right of the ends of lines, (x, y, name, colour) each, moved up or down.
+def beside_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write names right of the ends of lines, (x, y, name, colour) each, moved up or down; one for lines that coincide.
 
     The y axis must have its final limits and scale.
     """
+    at: dict[tuple[float, float], list[tuple[str, str]]] = {}
+    for x, y, *said in ends:
+        at.setdefault((x, round(y, 6)), []).append((said[0], said[1]))
     right = offset_copy(axes.transData, axes.get_figure(root=True), x=5, units="points")
-    look = {"transform": right, "fontsize": SIZE, "va": "center"}
-    texts = [axes.text(x, y, name, color=_darker(colour), **look) for x, y, name, colour in ends]
+    look: dict[str, Any] = {"transform": right, "fontsize": SIZE, "va": "center"}
+    texts = [
+        axes.text(x, y, ", ".join(name for name, _ in said), color=_darker(said[0][1]), **look)
+        for (x, y), said in at.items()
+    ]
     _lay_out(axes)
-    adjust_text(texts, ax=axes, only_move="y", avoid_self=False, ensure_inside_axes=False, expand=(1, 1), iter_lim=ROUNDS)
+    free: dict[str, Any] = {
+        "only_move": {"text": "y", "static": "y", "explode": "y", "pull": "y"},
+        "avoid_self": False,
+        "ensure_inside_axes": False,
+        "expand": (1, 1),
+        "force_explode": (0, 0),
+    }
+    adjust_text(texts, ax=axes, iter_lim=ROUNDS, **free)
+    for text, (x, _) in zip(texts, at, strict=True):
+        text.set(x=x, ha="left")  # it is centred on a place that moves with the layout
 
 
 def beside_points(
@@ -37,7 +53,17 @@ def beside_points(
     _lay_out(axes)
     xs, ys = zip(*[(x, y) for x, y, _ in points], *others, strict=True)
     arrow = {"arrowstyle": "-", "color": INK, "linewidth": 0.5}
-    adjust_text(texts, xs, ys, ax=axes, expand=(1.15, 1.4), iter_lim=ROUNDS, arrowprops=arrow)
+    adjust_text(
+        texts,
+        xs,
+        ys,
+        ax=axes,
+        expand=(1.1, 1.3),
+        force_explode=(0.05, 0.2),
+        iter_lim=ROUNDS,
+        min_arrow_len=9,
+        arrowprops=arrow,
+    )
 
 
 def _darker(colour: str) -> str:

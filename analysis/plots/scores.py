@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import seaborn as sns
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from analysis.plots import labels, style
@@ -41,10 +44,9 @@ def dots(drawn: FigureData) -> Figure | None:
     tall = max(map(height, panels))
     figure, axes = style.panels(len(panels), 2, height=tall, width=style.WIDE if by_metric else 6.0)
     for panel, effects in zip(axes, panels, strict=True):
-        if by_metric:
-            panel.set_title(effects[0].heading, fontsize=8)
         shown = [replace(effect, heading="") for effect in effects] if by_metric else effects
         draw_effects(panel, shown, named=panel is axes[0])
+        panel.set_title(effects[0].heading if by_metric else "", fontsize=8)
     seeds = seeds_text(len(drawn.cell(row, name).scores) for row in rows)
     how = "of independent seeds (Welch)" if by_metric else "seed by seed"
     caption = (
@@ -54,9 +56,7 @@ def dots(drawn: FigureData) -> Figure | None:
     return style.finish(figure, drawn, caption, missing_scores(drawn, drawn.study.columns))
 
 
-def _effects(
-    drawn: FigureData, group: str, named: Sequence[tuple[str, Row]], *, paired: bool
-) -> list[Effect]:
+def _effects(drawn: FigureData, group: str, named: Sequence[tuple[str, Row]], *, paired: bool) -> list[Effect]:
     """Return the differences from a group's first row, whose score is the heading."""
     name = drawn.study.columns[0]
     (first, reference), *others = named
@@ -99,15 +99,16 @@ def scatter(drawn: FigureData) -> Figure | None:
     low, high = colour_range([summary for row in rows if (summary := drawn.cell(row, tint).summary)])
     for row, x, y in zip(rows, means[across], means[up], strict=True):
         ends = [style.interval(drawn.cell(row, name).scores.values()) for name in (across, up)]
-        axes.plot(*(ends[0], (y, y)), color=style.FAINT, linewidth=0.8, zorder=1)
-        axes.plot(*((x, x), ends[1]), color=style.FAINT, linewidth=0.8, zorder=1)
+        bars: dict[str, Any] = {"color": style.FAINT, "linewidth": 0.8, "zorder": 1}
+        axes.plot(ends[0], (y, y), **bars)
+        axes.plot((x, x), ends[1], **bars)
     names = [row.label for row in rows]
     sns.scatterplot(
         **{"x": means[across], "y": means[up], "hue": means[tint], "hue_norm": (low, high), "style": names},
         **{"markers": {label: look.marker for label, look in looks.items()}, "palette": "cividis"},
         **{"s": 60, "edgecolor": style.INK, "ax": axes, "legend": False},
     )
-    style.colour_bar(figure, axes.collections[-1], [axes], column(tint).heading)
+    style.colour_bar(figure, ScalarMappable(Normalize(low, high), "cividis"), [axes], column(tint).heading)
     axes.set(xlabel=f"{column(across).heading} (lower is better)", ylabel=f"{column(up).heading} (lower is better)")
     axes.margins(0.18)
     counts = [len(drawn.cell(row, tint).scores) for row in rows if style.method_of(row) != "untrained"]

@@ -28,8 +28,9 @@ def searches(searched: Sequence[SearchTrials]) -> Figure | None:
         methods.setdefault(trials.search.name.removesuffix(GRID), []).append(trials)
     figure, panels = style.panels(len(methods) + len(enough), 3, height=2.1)
     for axes, (method, of_method) in zip(panels, methods.items(), strict=False):
+        if axes is not panels[0]:
+            axes.sharey(panels[0])
         _draw_expected_best(axes, of_method)
-        axes.sharey(panels[0])
         axes.set(title=method, xlabel="trials", ylabel="")
     for axes, trials in zip(panels[len(methods) :], enough, strict=True):
         _draw_importances(axes, trials)

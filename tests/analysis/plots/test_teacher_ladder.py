@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy
+from analysis.plots.gain_intervals import parts_of, rungs_of, teacher_ladder
 from matplotlib.axes import Axes
 
 from analysis.plots import style
 from analysis.plots.figure_data import FigureData
-from analysis.plots.gain_intervals import parts_of, rungs_of, teacher_ladder
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, student_label, teacher_label
 from experiments.schema.study import Study
 from tests.support.figure_records import empty, figure_data_of, figure_of, less, lines_of, row_of, study_of

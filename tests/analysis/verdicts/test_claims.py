@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from analysis.cells import join
 from analysis.stats import significance
-from analysis.verdicts.claims import claims, judge, overall
+from analysis.verdicts.claims import Claim, Overall, claims, count_verdicts, judge, judge_claims, overall
 from experiments.schema.hypotheses import Comparison
+from experiments.schema.study import Study
 
 
 def test_a_comparison_is_the_paired_difference_over_common_seeds(study, lines):
@@ -100,3 +102,27 @@ def test_a_claims_verdict_over_its_comparisons(study, lines):
 def test_claims_are_read_with_their_words():
     assert claims()["R6"] == "the consistency loss alone is worse than SimCSE"
     assert {"R1", "R17", "E13", "W9", "C11", "S4"} <= set(claims())
+
+
+def claim(name: str, *verdicts: str) -> Claim:
+    return Claim(name, "", tuple(Overall(name, "", "", verdict, {}, 1, ()) for verdict in verdicts), ())
+
+
+def test_a_claim_counts_once_by_its_strongest_reading() -> None:
+    counts = count_verdicts(
+        [
+            claim("W1", "supported", "contradicted"),
+            claim("W2", "undecided", "supported where tested"),
+            claim("W3", "undecided", "not tested"),
+            claim("W4"),
+        ]
+    )
+    assert counts == {"contradicted": 1, "supported": 1, "undecided": 1, "not tested": 1}
+
+
+def test_every_claim_is_there_judged_or_not(study: Study, lines: pd.DataFrame) -> None:
+    found = {one.id: one for one in judge_claims([join(study, lines), join(replace(study, name="again"), lines)])}
+    assert list(found) == list(claims())
+    assert [one.name for one in found["R1"].studies] == ["toy", "again"]
+    assert found["R1"].verdicts[0].declared == 3  # the same comparisons in two tables count once
+    assert found["E1"].verdicts == ()
