@@ -65,7 +65,9 @@ def _draw_expected_best(axes: Axes, of_method: Sequence[SearchTrials]) -> None:
     colour = style.look_of(style.name_of(of_method[0].search.start.method)).colour
     for trials in of_method:
         found = best_of_resampled_trials(trials.scored_trials["score"].tolist())
-        sns.lineplot(found["best"], color=colour, linestyle="-" if trials.search.trials else "--", ax=axes)
+        sns.lineplot(
+            found["best"], errorbar=None, color=colour, linestyle="-" if trials.search.trials else "--", ax=axes
+        )
         axes.fill_between(found.index, found["low"], found["high"], color=colour, **style.BAND)
     starts = [start for trials in of_method if (start := trials.start()) is not None]
     for start in starts[:1]:
