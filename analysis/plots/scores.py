@@ -20,6 +20,7 @@ from experiments.schema.columns import column
 from experiments.schema.study import Row
 
 CHANCE = ".random"  # a metric's name with this is the expected score of a random order, where the record has it
+BAR_PLACES = 9  # points of a bar that names keep clear of
 DEVIATIONS = 4.0  # a colour scale spans at least as many deviations over seeds, so that noise looks like noise
 
 
@@ -97,11 +98,14 @@ def scatter(drawn: FigureData) -> Figure | None:
     looks = style.looks(rows)
     means = {name: [drawn.results.value(row, name) or 0.0 for row in rows] for name in study.columns}
     low, high = colour_range([summary for row in rows if (summary := drawn.cell(row, tint).summary)])
+    covered: list[tuple[float, float]] = []
     for row, x, y in zip(rows, means[across], means[up], strict=True):
         ends = [style.interval(drawn.cell(row, name).scores.values()) for name in (across, up)]
         bars: dict[str, Any] = {"color": style.FAINT, "linewidth": 0.8, "zorder": 1}
         axes.plot(ends[0], (y, y), **bars)
         axes.plot((x, x), ends[1], **bars)
+        covered += [(at, y) for at in np.linspace(*ends[0], BAR_PLACES)]
+        covered += [(x, at) for at in np.linspace(*ends[1], BAR_PLACES)]
     names = [row.label for row in rows]
     sns.scatterplot(
         **{"x": means[across], "y": means[up], "hue": means[tint], "hue_norm": (low, high), "style": names},
@@ -117,7 +121,8 @@ def scatter(drawn: FigureData) -> Figure | None:
         "span at least four deviations over seeds."
     )
     style.finish(figure, drawn, caption, missing_scores(drawn, study.columns))
-    labels.beside_points(axes, list(zip(means[across], means[up], names, strict=True)))
+    seen = [place for place in covered if np.isfinite(place).all()]
+    labels.beside_points(axes, list(zip(means[across], means[up], names, strict=True)), others=seen)
     return figure
 
 

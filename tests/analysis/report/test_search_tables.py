@@ -77,7 +77,7 @@ def test_the_figure_has_a_panel_a_method_with_bands_and_bars_for_enough_trials()
     ends = [np.asarray(line.get_ydata())[-1] for line in both.get_lines()[:2]]
     assert ends == pytest.approx([60.3, 100 * grid["score"].max()])
     assert [len(axes.collections) for axes in (simcse, both)] == [1, 2]  # a band each
-    assert [bar.get_width() > 90 for bar in bars.patches] == [False, True]
+    assert [bar.get_path().get_extents(bar.get_patch_transform()).width > 90 for bar in bars.patches] == [False, True]
     assert "Too few finished trials for importances (fewer than 30): rankcse-listmle 10, rankcse-listmle-grid 2." in (
         style.caption(figure)
     )
