@@ -16,7 +16,6 @@ from analysis import cells
 from analysis.plots.figure_data import FigureData, curves_of
 from analysis.report.search_tables import searches_with_trials
 from analysis.verdicts.gains import method_gains
-from analysis.verdicts.plan import PlanVerdicts
 from cse_core.data.atomic_write import full_disk_named
 from experiments.cli.command import run_command
 from experiments.cli.console import counted
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TABLE = "table"
-SEARCHES, VERDICTS, FOREST = "searches", "verdicts", "forest"  # names of figures about several studies
+SEARCHES, FIRST_CLAIMS, FOREST = "searches", "first-claims", "forest"  # names of figures about several studies
 WITH_CURVES = ("rankcse-table4",)  # tables whose curves the report shows
 
 
@@ -102,23 +101,18 @@ def stem_of(study: Study) -> str:
 
 
 def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
-    """Draw the claims by verdict, every method's gain, and the searches of a scale if there are any."""
+    """Draw the effects of first claims, every method's gain, and the searches of a scale if there are any."""
     import matplotlib.pyplot as plt  # lazy: slow import
 
     from analysis.plots import style  # lazy: slow import
-    from analysis.plots.gain_intervals import forest  # lazy: slow import
+    from analysis.plots.effects import first_claims, forest  # lazy: slow import
     from analysis.plots.search_history import searches  # lazy: slow import
-    from analysis.plots.verdict_strip import verdict_strip  # lazy: slow import
 
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
-    planned, others = (
-        tuple(cells.join(study, results, curves) for study in catalogue.choose_studies(names, scale))
-        for names in (["plan"], ["robustness", "baselines"])
-    )
+    studies = catalogue.choose_studies(["robustness", "baselines", "plan"], scale)
+    measured = method_gains(cells.join(study, results, curves) for study in studies)
     with plt.rc_context(style.RC):
-        words = PlanVerdicts(planned).of_claims()
-        written = save(verdict_strip(words, scale), figures / scale / VERDICTS)
-        measured = method_gains((*others, *planned))
+        written = save(first_claims(measured, scale), figures / scale / FIRST_CLAIMS)
         written += save(forest(measured, scale), figures / scale / FOREST)
         history = searches(searches_with_trials(csv_record.read_searches(scale, mlruns), scale))
         return written + (save(history, figures / scale / SEARCHES) if history is not None else [])
@@ -133,7 +127,7 @@ def differences(scale: str, *, mlruns: Path, figures: Path) -> list[str]:
     for path, what in Manifest(figures.parent).differences().items():
         if path.is_relative_to(figures) or path.name == manifest.NAME:
             differing[path] = what
-    stems = {stem_of(study) for study in catalogue.choose_studies(["all"], scale)} | {SEARCHES, VERDICTS, FOREST}
+    stems = {stem_of(study) for study in catalogue.choose_studies(["all"], scale)} | {SEARCHES, FIRST_CLAIMS, FOREST}
     stale = (path for path in sorted((figures / scale).glob("*")) if path.stem not in stems)
     return [f"{path}: {what}" for path, what in differing.items()] + [
         f"{path}: stale, no study gives it" for path in stale if scale != "quickstart"

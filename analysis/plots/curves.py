@@ -1,76 +1,110 @@
 """Draw figures of training: scores, losses and paths over steps."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from analysis.plots import labels, style
+from analysis.plots.effects import SYMLOG, compress, direction
 from analysis.plots.figure_data import FigureData, missing_seeds, seeds_text
+from analysis.stats.contrast_tests import paired_contrast
 from cse_core.run import Run
 from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
 
-PANELS_A_LINE = 3
-LONG_NAME = 30  # letters; of longer names, a line of the legend has two
-UNITS = {
-    "dev": "points",
-    "alignment": "squared distance",
-    "uniformity": "log mean",
-}  # of quantities that are not losses
+ACROSS = 4
+MOST_LOSSES = 8  # rows; more panels answer nothing
+NAME_WIDTH = 27  # letters of a title above a panel
+CONTRASTIVE, RANK, LOSS = "loss/contrastive", "loss/rank", "loss"
+DEV, ALIGNMENT, UNIFORMITY = "dev", "alignment", "uniformity"  # logged quantities that are not losses
+RANGE = ("pi", 100)  # seaborn's name of a band from the smallest to the largest
 
 
 def all_curves(drawn: FigureData) -> Figure | None:
-    """Draw a panel for each quantity, dev scores first, a line for each row: mean over seeds, band from min to max."""
+    """Draw a panel for each row: its dev score less the first row's, seed by seed; of few rows another for losses."""
     curves = drawn.curves
     if curves.empty:
         return None
-    quantities = sorted(
-        curves["quantity"].unique(),
-        key=lambda name: (_quantity_kind(name) not in UNITS, _quantity_kind(name) != "dev", name),
-    )
     rows = _rows_with_points(drawn.study, curves)
-    looks = style.distinct_looks(rows)
-    numbers = _grey_numbers(looks)
-    figure, axes = style.panels(len(quantities), PANELS_A_LINE, height=1.9)
-    ends = []
-    for panel, quantity in zip(axes, quantities, strict=True):
-        points = _points_of(curves, quantity)
-        for row in rows:
-            last = _draw_line(panel, points[points["row"] == row.label], row.label, looks[row.label])
-            if last and row.label in numbers:
-                ends.append((panel, (*last, numbers[row.label], style.INK)))
-        panel.set(xlabel="step", ylabel=UNITS.get(_quantity_kind(quantity), "nats"), title=_quantity_title(quantity))
-        if _quantity_kind(quantity) not in UNITS and points["value"].min() > 0:
-            panel.set_yscale("log")  # ListMLE sums over the list, a hundred times the other terms
-    lines = [panel.get_legend_handles_labels() for panel in axes]
-    handles = {label: handle for handles_and_names in lines for handle, label in zip(*handles_and_names, strict=True)}
-    labels_shown = [row.label for row in rows if row.label in handles]
-    names = [_legend_name(label, numbers, curves) for label in labels_shown]
-    across = 2 if max(map(len, names)) > LONG_NAME else PANELS_A_LINE
-    style.legend_below(figure, [handles[label] for label in labels_shown], names, across)
-    style.finish(figure, drawn, _spread_text(curves))
-    for panel in axes:
-        labels.beside_ends(panel, [end for of, end in ends if of is panel], gap=6.5)
-    return figure
+    names = curves["quantity"].str.partition("/")
+    dev = less_first(_dev_points(curves), rows[0])
+    losses = curves.assign(term=names[2].replace("", "minimised"))[names[0] == LOSS]
+    compared = [row for row in rows if row.label in set(dev["row"])]
+    shown = [row for row in rows if row.label in set(losses["row"])] if len(rows) <= MOST_LOSSES else []
+    room = -(-len(compared) // ACROSS) * ACROSS if shown else len(compared)
+    figure, axes = style.panels(room + len(shown), ACROSS, height=1.35)
+    for panel in axes[len(compared) : room]:
+        panel.set_axis_off()
+    caption = ""
+    if compared:
+        _draw_differences(axes[: len(compared)], dev, compared, rows[0])
+        single = "; one seed has no band and no colour" if curves.groupby("row")["seed"].nunique().min() == 1 else ""
+        caption = (
+            f"Dev score in points less that of {rows[0].label}, seed by seed, over steps: mean over "
+            f"{_seed_counts(curves)}, bands from smallest to largest{single}. Blue: better at the last step; orange: "
+            f"worse; grey: 0 is inside the 95 % interval. {SYMLOG} "
+        )
+    if shown:
+        _draw_losses(axes[room:], losses, shown)
+        caption += "Losses: what each row minimises, and its terms without their weights."
+    return style.finish(figure, drawn, caption)
 
 
-def _grey_numbers(looks: Mapping[str, style.Look]) -> dict[str, str]:
-    """Return a number for each row that has no colour of its own."""
-    grey = [label for label, look in looks.items() if look.colour == style.FAINT]
-    return {label: str(number) for number, label in enumerate(grey, 1)}
+def _dev_points(curves: pd.DataFrame) -> pd.DataFrame:
+    """Return the points of the dev score, in points."""
+    names = sorted(name for name in curves["quantity"].unique() if name.startswith(f"{DEV}/"))
+    return _points_of(curves, names[0] if names else "")
 
 
-def _legend_name(label: str, numbers: Mapping[str, str], points: pd.DataFrame) -> str:
-    number = f"{numbers[label]}  " if label in numbers else ""
-    return number + label + _one_seed(points, label)
+def less_first(points: pd.DataFrame, reference: Row) -> pd.DataFrame:
+    """Return the points of one quantity less those of a row at the same seed and step; without that row."""
+    base = points[points["row"] == reference.label]
+    both = points[points["row"] != reference.label].merge(base, on=["seed", "step"], suffixes=("", "_base"))
+    return both.assign(value=both["value"] - both["value_base"])[["row", "seed", "step", "value"]]
 
 
-def _one_seed(points: pd.DataFrame, label: str) -> str:
-    return " (one seed)" if points.loc[points["row"] == label, "seed"].nunique() == 1 else ""
+def _draw_differences(axes: Sequence[Axes], points: pd.DataFrame, rows: Sequence[Row], reference: Row) -> None:
+    _share(axes)
+    for panel, row in zip(axes, rows, strict=True):
+        of_row = points[points["row"] == row.label]
+        last = of_row[of_row["step"] == of_row["step"].max()]
+        final = paired_contrast([dict(zip(last["seed"], last["value"], strict=True))], [1.0])
+        colour = style.DIRECTIONS[direction(final) if final else "open"]
+        panel.axhline(0, color=style.INK, linewidth=0.7)
+        panel.axhspan(-1, 1, color=style.PALE, **style.BAND)
+        sns.lineplot(of_row, x="step", y="value", color=colour, errorbar=RANGE, err_kws=style.BAND, ax=panel)
+        panel.set(xlabel="", ylabel="")
+        panel.set_title(textwrap.fill(row.label, NAME_WIDTH), fontsize=7)
+    if axes:
+        compress(axes[0], "y")  # and all others, which share its axis
+    for i, panel in enumerate(axes):
+        panel.tick_params(labelleft=i % ACROSS == 0)
+    for panel in axes[::ACROSS]:
+        panel.set_ylabel(f"dev score less\n{reference.label}'s")
+
+
+def _share(axes: Sequence[Axes]) -> None:
+    for panel in axes[1:]:
+        panel.sharey(axes[0])
+
+
+def _draw_losses(axes: Sequence[Axes], points: pd.DataFrame, rows: Sequence[Row]) -> None:
+    terms = sorted(points["term"].unique(), key=lambda term: (term == "minimised", term))
+    colours = dict(zip(terms, sns.color_palette("colorblind", len(terms)), strict=True))
+    _share(axes)
+    for panel, row in zip(axes, rows, strict=True):
+        of_row = points[points["row"] == row.label]
+        looks = {"hue": "term", "hue_order": terms, "palette": colours, "legend": panel is axes[0]}
+        sns.lineplot(of_row, x="step", y="value", errorbar=RANGE, err_kws=style.BAND, ax=panel, **looks)
+        panel.set(xlabel="", ylabel="", yscale="log" if points["value"].min() > 0 else "linear")
+        panel.set_title(textwrap.fill(row.label, NAME_WIDTH), fontsize=7)
+    for panel in axes[::ACROSS]:
+        panel.set_ylabel("losses, nats")
+    axes[0].legend(fontsize=6, handlelength=1.2)
 
 
 def curves(drawn: FigureData) -> Figure | None:
@@ -81,133 +115,100 @@ def curves(drawn: FigureData) -> Figure | None:
     rows = _rows_with_points(study, points_shown)
     if not rows:
         return None
-    looks = style.distinct_looks(rows)
-    single = len(quantities) == 1
-    figure, axes = style.panels(len(quantities), 2, height=2.5, width=4.8 if single else style.WIDE)
-    ends = []
+    looks = style.looks(rows)
+    figure, axes = style.panels(len(quantities), 2, height=2.5, width=4.8 if len(quantities) == 1 else style.WIDE)
     for panel, (name, quantity) in zip(axes, quantities.items(), strict=True):
-        points = _points_of(points_shown, quantity)
-        title = (
-            column(name).heading
-            if _quantity_kind(quantity) == "dev"
-            else f"{_quantity_kind(quantity)} (lower is better)"
-        )
-        panel.set(xlabel="step", ylabel=title)
-        lines = [
-            (row, _draw_line(panel, points[points["row"] == row.label], row.label, looks[row.label])) for row in rows
-        ]
-        ends.append(
-            [(*last, row.label + _one_seed(points, row.label), looks[row.label].colour) for row, last in lines if last]
-        )
+        _draw_lines(panel, _points_of(points_shown, quantity), looks)
+        panel.set_ylabel(column(name).heading if quantity.startswith(DEV) else f"{name} (lower is better)")
     absent = missing_seeds(study, _by_row(points_shown))
     style.finish(figure, drawn, _spread_text(points_shown), absent)
-    for panel, places in zip(axes, ends, strict=True):
-        labels.beside_ends(panel, places)
+    for panel, quantity in zip(axes, quantities.values(), strict=True):
+        labels.beside_ends(panel, _ends(_points_of(points_shown, quantity), looks, {}))
     return figure
 
 
 def losses(drawn: FigureData) -> Figure | None:
-    """Draw the contrastive loss of every row, and the weighted rank loss if it has one (RankEncoder, Fig. 8)."""
-    points_shown = drawn.curves[drawn.curves["quantity"].isin(("loss/contrastive", "loss/rank"))]
+    """Draw the weighted rank loss over the contrastive one, and the latter less the first row's (RankEncoder, 8)."""
+    points_shown = drawn.curves[drawn.curves["quantity"].isin((CONTRASTIVE, RANK))]
     rows = _rows_with_points(drawn.study, points_shown)
     if not rows:
         return None
-    figure, (axes,) = style.panels(1, 1, height=2.8, width=5.2)
-    looks = style.distinct_looks(rows)
-    for row in rows:
-        row_points, look = points_shown[points_shown["row"] == row.label], looks[row.label]
-        parts = {"contrastive": ("loss/contrastive", 1.0, look)}
-        weight = _rank_weight(row)
-        if weight is not None:
-            parts[f"{weight:g} × rank"] = ("loss/rank", weight, style.variant(look, 1))
-        for title, (quantity, factor, shown) in parts.items():
-            points = _points_of(row_points, quantity).assign(value=lambda frame, factor=factor: frame["value"] * factor)
-            _draw_line(axes, points, f"{row.label}: {title}", shown)
-    axes.set(xlabel="step", ylabel="loss (nats)", yscale="log")
-    style.legend_below(figure, *axes.get_legend_handles_labels(), 2)
-    caption = _spread_text(points_shown) + " The rank loss is shown times lambda_train."
-    return style.finish(figure, drawn, caption, missing_seeds(drawn.study, _by_row(points_shown)))
+    weights = {row.label: weight for row in rows if (weight := _rank_weight(row))}
+    looks = {label: look for label, look in style.looks(rows).items() if label in weights}
+    contrastive, rank = (_points_of(points_shown, quantity) for quantity in (CONTRASTIVE, RANK))
+    both = rank.merge(contrastive, on=["row", "seed", "step"], suffixes=("", "_contrastive"))
+    ratio = both.assign(value=100 * both["row"].map(weights) * both["value"] / both["value_contrastive"])
+    shown = {"ratio": ratio, "difference": less_first(contrastive, rows[0])}
+    figure, axes = style.panels(2, 2, height=2.6)
+    for panel, points in zip(axes, shown.values(), strict=True):
+        _draw_lines(panel, points, looks)
+    axes[0].axhline(100, color=style.INK, linewidth=0.7)
+    axes[0].set(title="weighted rank loss over contrastive loss", ylabel="%", yscale="log")
+    axes[1].axhline(0, color=style.INK, linewidth=0.7)
+    axes[1].set(title=f"contrastive loss less {rows[0].label}'s", ylabel="nats")
+    caption = f"Names: lambda_train. At 100 % both losses are of one size. {_spread_text(points_shown)}"
+    style.finish(figure, drawn, caption, missing_seeds(drawn.study, _by_row(points_shown)))
+    names = {label: f"{weight:g}" for label, weight in weights.items()}
+    for panel, points in zip(axes, shown.values(), strict=True):
+        labels.beside_ends(panel, _ends(points, looks, names))
+    return figure
 
 
 def paths(drawn: FigureData) -> Figure | None:
     """Draw alignment against uniformity over training: a path for each row, its mean over seeds (CompCSE, Fig. 2)."""
     study = drawn.study
-    up, across = (_quantity(study, name) for name in ("alignment", "uniformity"))
+    up, across = (_quantity(study, name) for name in (ALIGNMENT, UNIFORMITY))
     points_shown = drawn.curves[drawn.curves["quantity"].isin((up, across))]
     rows = _rows_with_points(study, points_shown)
     if not rows:
         return None
     figure, (axes,) = style.panels(1, 1, height=3.6, width=5.0)
-    looks = style.distinct_looks(rows)
-    ends: list[tuple[float, float, str, str]] = []
-    passed: list[tuple[float, float]] = []
-    for row in rows:
-        row_points, look = points_shown[points_shown["row"] == row.label], looks[row.label]
-        mean = row_points.pivot_table(index="step", columns="quantity", values="value", aggfunc="mean").dropna()
-        xs, ys = mean[across].to_numpy(), mean[up].to_numpy()
-        _draw_seeds(axes, row_points, (across, up), look)
-        axes.plot(xs, ys, color=look.colour, linestyle=look.dash, label=row.label)
-        axes.scatter(xs[:1], ys[:1], marker=look.marker, s=34, color="white", edgecolors=look.colour, zorder=3)
-        _arrow(axes, xs, ys, look.colour)
-        ends.append((float(xs[-1]), float(ys[-1]), row.label + _one_seed(row_points, row.label), look.colour))
-        passed += between(xs, ys)
-    axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
+    looks = style.looks(rows)
+    wide = points_shown.pivot_table(index=["row", "seed", "step"], columns="quantity", values="value").dropna()
+    means = wide.groupby(["row", "step"]).mean().reset_index()
+    drawing = {"x": across, "y": up, "sort": False, "estimator": None, "ax": axes, **style.lines_by_row(looks)}
+    sns.lineplot(wide.reset_index(), units="seed", linewidth=0.6, alpha=0.3, **drawing)
+    sns.lineplot(means, **drawing)
+    first, last = (means.groupby("row").nth(place).set_index("row").loc[list(looks)] for place in (0, -1))
+    for points, filled in ((first, False), (last, True)):
+        for look, x, y in zip(looks.values(), points[across], points[up], strict=True):
+            face = look.colour if filled else "white"
+            axes.plot(x, y, marker=look.marker, markersize=6, markerfacecolor=face, markeredgecolor=look.colour)
+    axes.set(xlabel=f"{UNIFORMITY} (lower is better)", ylabel=f"{ALIGNMENT} (lower is better)")
     axes.margins(0.12)
-    first, last = (
-        points_shown["step"].min(),
-        " or ".join(map(str, sorted(points_shown.groupby("row")["step"].max().unique()))),
+    ends = " or ".join(map(str, sorted(last["step"].unique())))
+    caption = (
+        f"From step {first['step'].min()} (hollow mark) to step {ends} (filled mark), mean over "
+        f"{_seed_counts(points_shown)}; faint: each seed."
     )
-    seeds = _seed_counts(points_shown)
-    caption = f"From step {first} (hollow mark) to step {last} (arrow), mean over {seeds}; faint: each seed."
     style.finish(figure, drawn, caption, missing_seeds(study, _by_row(points_shown)))
-    labels.beside_points(axes, ends, passed)
+    names = [(x, y, _name(points_shown, label)) for label, x, y in zip(looks, last[across], last[up], strict=True)]
+    passed = list(means[[across, up]].itertuples(index=False, name=None))
+    labels.beside_points(axes, names, [look.colour for look in looks.values()], passed)
     return figure
 
 
-def _draw_seeds(axes: Axes, points: pd.DataFrame, quantities: tuple[str, str], look: style.Look) -> None:
-    """Draw each seed's path, if there are several."""
-    if points["seed"].nunique() < 2:
-        return
-    paths = []
-    for _, of_seed in points.groupby("seed"):
-        wide = of_seed.pivot_table(index="step", columns="quantity", values="value").dropna()
-        paths.append(wide[list(quantities)].to_numpy())
-    axes.add_collection(LineCollection(paths, colors=look.colour, linewidths=0.6, alpha=0.3))
+def _draw_lines(axes: Axes, points: pd.DataFrame, looks: Mapping[str, style.Look]) -> None:
+    """Draw the mean over seeds of each row, with a band from minimum to maximum."""
+    chosen = points[points["row"].isin(list(looks))]
+    sns.lineplot(chosen, x="step", y="value", errorbar=RANGE, err_kws=style.BAND, ax=axes, **style.lines_by_row(looks))
 
 
-def between(xs: np.ndarray, ys: np.ndarray) -> list[tuple[float, float]]:
-    """Return points along a path, close enough that no name fits between them."""
-    places = np.arange(0, len(xs) - 0.99, 0.125)
-    at = np.arange(len(xs))
-    return list(zip(np.interp(places, at, xs).tolist(), np.interp(places, at, ys).tolist(), strict=True))
+def _ends(
+    points: pd.DataFrame, looks: Mapping[str, style.Look], names: Mapping[str, str]
+) -> list[tuple[float, float, str, str]]:
+    """Return the last points of the mean lines with their names and colours."""
+    means = points.groupby(["row", "step"])["value"].mean()
+    present = set(points["row"])
+    last = {label: means[label] for label in looks if label in present}
+    return [
+        (float(line.index[-1]), float(line.iloc[-1]), names.get(label) or _name(points, label), looks[label].colour)
+        for label, line in last.items()
+    ]
 
 
-def _arrow(axes: Axes, xs: Sequence[float], ys: Sequence[float], colour: str) -> None:
-    if len(xs) > 1:
-        look = {"arrowstyle": "-|>", "color": colour, "mutation_scale": 11}
-        axes.annotate("", xy=(xs[-1], ys[-1]), xytext=(xs[-2], ys[-2]), arrowprops=look)
-
-
-def _draw_line(axes: Axes, points: pd.DataFrame, label: str, look: style.Look) -> tuple[float, float] | None:
-    """Draw the mean over seeds with a band from minimum to maximum; return the line's last point."""
-    if points.empty:
-        return None
-    by_step = points.groupby("step")["value"].agg(["mean", "min", "max"])
-    steps = by_step.index.to_numpy(float)
-    every = max(2, len(steps) // 6)  # on different steps for different lines, so that equal lines show both marks
-    start = len(axes.get_lines()) % every
-    axes.plot(
-        *(steps, by_step["mean"]),
-        color=look.colour,
-        linestyle=look.dash,
-        label=label,
-        marker=look.marker,
-        markevery=slice(start, None, every),
-        markersize=3.5,
-    )
-    if points["seed"].nunique() > 1:
-        axes.fill_between(steps, by_step["min"], by_step["max"], color=look.colour, **style.BAND)
-    return float(steps[-1]), float(by_step["mean"].iloc[-1])
+def _name(points: pd.DataFrame, label: str) -> str:
+    return label + (" (one seed)" if points.loc[points["row"] == label, "seed"].nunique() == 1 else "")
 
 
 def _rank_weight(row: Row) -> float | None:
@@ -217,13 +218,13 @@ def _rank_weight(row: Row) -> float | None:
 
 def _quantity(study: Study, name: str) -> str:
     """Return the logged quantity of a column; alignment and uniformity are logged on the dev set."""
-    return f"{name}/{study.scale.dev}" if name in ("alignment", "uniformity") else f"dev/{name}"
+    return f"{name}/{study.scale.dev}" if name in (ALIGNMENT, UNIFORMITY) else f"{DEV}/{name}"
 
 
 def _points_of(frame: pd.DataFrame, quantity: str) -> pd.DataFrame:
     """Return the points of a quantity, with dev scores times 100."""
     points = frame[frame["quantity"] == quantity]
-    return points.assign(value=points["value"] * (100 if _quantity_kind(quantity) == "dev" else 1))
+    return points.assign(value=points["value"] * (100 if quantity.startswith(DEV) else 1))
 
 
 def _rows_with_points(study: Study, frame: pd.DataFrame) -> list[Row]:
@@ -243,15 +244,3 @@ def _spread_text(frame: pd.DataFrame) -> str:
     """Return what lines and bands are; one seed has no band."""
     single = "; no band: one seed" if (frame.groupby("row")["seed"].nunique() == 1).any() else ""
     return f"Lines: mean over {_seed_counts(frame)}; bands: smallest to largest{single}."
-
-
-def _quantity_title(quantity: str) -> str:
-    """Return the title of a quantity, in the papers' words."""
-    kind, _, name = quantity.partition("/")
-    if kind in UNITS:
-        return f"{'dev score' if kind == 'dev' else kind}, {column(name).heading}"
-    return f"{name} loss" if name else "loss that is minimised"
-
-
-def _quantity_kind(quantity: str) -> str:
-    return quantity.partition("/")[0]

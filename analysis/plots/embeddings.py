@@ -2,8 +2,10 @@
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -103,27 +105,34 @@ def _join_pairs(axes: Axes, arrays: Arrays) -> int:
 
 
 def heat(drawn: FigureData) -> Figure | None:
-    """Draw cosines between a sentence, its halves and others, a panel for each model (CompCSE, Fig. 4)."""
+    """Draw cosines between a sentence, its halves and others by one model, and differences from it (CompCSE, 4)."""
     arrays = drawn.arrays_of("phrases")
     rows = [row for row in drawn.study.rows if row.label in arrays]
     if not rows:
         return None
     seeds = {row.label: next(iter(arrays[row.label])) for row in rows}
-    matrices = {row.label: np.asarray(arrays[row.label][seeds[row.label]]["cosines"]) for row in rows}
-    low = min(float(matrix.min()) for matrix in matrices.values())
-    figure, axes = style.panels(len(rows), 3, height=2.5, sharey=True)
+    first, *others = [np.asarray(arrays[row.label][seeds[row.label]]["cosines"]) for row in rows]
+    differences = [np.round(other - first, 2) + 0.0 for other in others]  # no -0.00
+    reach = max((float(np.abs(difference).max()) for difference in differences), default=1.0)
+    figure, axes = style.panels(len(rows), 3, height=2.7, sharey=True)
+    above = np.triu(np.ones_like(first, dtype=bool))
+    look: dict[str, Any] = {"mask": above, "annot_kws": {"fontsize": 6.5}, "cbar": False, "linewidths": 0.5}
+    sns.heatmap(first, annot=True, fmt=".2f", cmap="cividis", ax=axes[0], **look)
+    for panel, difference in zip(axes[1:], differences, strict=True):
+        sns.heatmap(difference, annot=True, fmt="+.2f", cmap="vlag", vmin=-reach, vmax=reach, ax=panel, **look)
     for panel, row in zip(axes, rows, strict=True):
-        image = panel.imshow(matrices[row.label], vmin=low, vmax=1, cmap="cividis")
-        for (i, j), value in np.ndenumerate(matrices[row.label]):
-            text = f"{value:.2f}".replace("0.", ".").replace("-", "\N{MINUS SIGN}")
-            panel.text(j, i, text, ha="center", va="center", fontsize=6.5, color=style.text_colour_on(image, value))
-        panel.set(title=f"{row.label}, one seed", xticks=range(len(PHRASES)), yticks=range(len(PHRASES)))
-        panel.set_xticklabels([str(i + 1) for i in range(len(PHRASES))])
-        panel.tick_params(length=0)
-        panel.spines[:].set_visible(False)
-    axes[0].set_yticklabels([textwrap.fill(f"{i + 1}  {phrase}", 24) for i, phrase in enumerate(PHRASES)], fontsize=6.5)
-    style.colour_bar(figure, image, axes, "cosine", shrink=0.75)
-    return style.finish(figure, drawn, f"{_seed_text(seeds).capitalize()}.", missing_seeds(drawn.study, arrays))
+        less = "" if panel is axes[0] else f" less {rows[0].label}"
+        cosines = arrays[row.label][seeds[row.label]]["cosines"]
+        gap = f"halves differ by {cosines[0][1] - cosines[0][2]:.2f}"
+        panel.set(title=f"{row.label}{less}\n{gap}", xlim=(0, len(first) - 1), ylim=(len(first), 1))
+        panel.set_xticks(np.arange(len(first) - 1) + 0.5, [str(i + 1) for i in range(len(first) - 1)])
+    names = [textwrap.fill(f"{i + 1}  {phrase}", 24) for i, phrase in enumerate(PHRASES)]
+    axes[0].set_yticks(np.arange(1, len(PHRASES)) + 0.5, names[1:], fontsize=6.5, rotation=0)
+    caption = (
+        f"{_seed_text(seeds).capitalize()}. Left: cosines; right: differences of cosines, red: more alike than by "
+        f"{rows[0].label}, blue: less. 1: {PHRASES[0]}; the halves, 2 and 3, differ in their cosines to 1."
+    )
+    return style.finish(figure, drawn, caption, missing_seeds(drawn.study, arrays))
 
 
 def _seed_text(seeds: dict[str, int]) -> str:

@@ -1,16 +1,16 @@
-"""Draw scores over settings, which the rows' labels name: a grid of two settings, lines over one."""
+"""Draw scores over settings, which the rows' labels name: a grid of two settings, differences over one."""
 
 import re
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.cells import Cell
 from analysis.plots import labels, style
@@ -23,6 +23,7 @@ from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
 
 SETTING = re.compile(r"(?P<name>[A-Za-z]\w*) (?P<value>\d[\d.]*(?:e-?\d+)?)")
+ROW_NAME: dict[str, Any] = style.SMALL_TEXT | {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
 COUNT = re.compile(r"(?P<value>\d[\d,]*) (?P<name>.+)")
 
 
@@ -32,15 +33,6 @@ class RowPosition(NamedTuple):
     line: str
     setting: str
     value: float | None
-
-
-class End(NamedTuple):
-    """The end of a line, its name and its colour; x is None for a line through the whole panel."""
-
-    x: float | None
-    y: float
-    name: str
-    colour: str
 
 
 def settings(label: str) -> dict[str, float]:
@@ -77,8 +69,8 @@ def grid(drawn: FigureData) -> Figure | None:
         if y == ys[0] and (summary := cell.summary)
     ]
     _draw_heat_map(axes, (len(down), len(across)), cells)
-    axes.xaxis.set_ticks(range(len(across)), [f"{tick:g}" for tick in across])
-    axes.yaxis.set_ticks(range(len(down)), [fill(", ".join(f"{y:g}" for y in ys), 12) for ys in down])
+    axes.set_xticks(np.arange(len(across)) + 0.5, [f"{tick:g}" for tick in across])
+    axes.set_yticks(np.arange(len(down)) + 0.5, [fill(", ".join(f"{y:g}" for y in ys), 12) for ys in down], rotation=0)
     axes.set(xlabel=titles[1], ylabel=titles[0])
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
@@ -130,127 +122,101 @@ def _two_settings(study: Study, row: Row) -> tuple[float, float]:
 
 
 def _draw_heat_map(axes: Axes, shape: tuple[int, int], cells: Sequence[tuple[int, int, significance.Summary]]) -> None:
-    """Draw colours and numbers for (row, column, score), and a dash where there is no score."""
-    means = np.full(shape, np.nan)
+    """Draw colours and numbers for (row, column, score), and a dash where there is no score; the first row below."""
+    means, texts = np.full(shape, np.nan), np.full(shape, DASH, dtype=object)
     for i, j, summary in cells:
         means[i, j] = summary.mean
+        texts[i, j] = f"{summary.mean:.2f}" + ("" if summary.sd is None else f"\n±{summary.sd:.2f}")
     summaries = [summary for _, _, summary in cells]
     low, high = colour_range(summaries)
-    colours = "cividis" if any(summary.sd is not None for summary in summaries) else ListedColormap(["#f2f2f2"])
-    image = axes.imshow(np.ma.masked_invalid(means), cmap=colours, vmin=low, vmax=high, aspect="auto", origin="lower")
-    for i, j in np.argwhere(np.isnan(means)):
-        axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor="#eeeeee", edgecolor="white", linewidth=0.5))
-        axes.text(j, i, DASH, ha="center", va="center", color=style.FAINT)
-    # Rounded as shown, so that equal numbers are all framed.
-    best = max(round(summary.mean, 2) for summary in summaries)
+    several = any(summary.sd is not None for summary in summaries)
+    colours = "cividis" if several else sns.light_palette(style.PALE, 2)[:1]
+    look = {"fmt": "", "linewidths": 0.5, "annot_kws": {"fontsize": 7}, "cbar": False}
+    sns.heatmap(means, annot=texts, cmap=colours, vmin=low, vmax=high, ax=axes, **look)
+    for i, j in np.argwhere(np.isnan(means)):  # seaborn writes nothing there
+        axes.text(j + 0.5, i + 0.5, DASH, ha="center", va="center", color=style.FAINT)
+    axes.invert_yaxis()
+    best = max(round(summary.mean, 2) for summary in summaries)  # as shown, so that equal numbers are all framed
     for i, j, summary in cells:
-        deviation = "" if summary.sd is None else f"\n±{summary.sd:.2f}"
-        text = axes.text(j, i, f"{summary.mean:.2f}{deviation}", ha="center", va="center", fontsize=7)
-        text.set_color(style.text_colour_on(image, summary.mean))
         if round(summary.mean, 2) == best:
-            text.set_fontweight("bold")
             edge = style.LOOKS["RankEncoder"].colour
-            axes.add_patch(Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, edgecolor=edge, linewidth=2))
+            axes.add_patch(Rectangle((j + 0.03, i + 0.03), 0.94, 0.94, fill=False, edgecolor=edge, linewidth=2))
 
 
 def lines(drawn: FigureData) -> Figure | None:
-    """Draw scores over a setting on a logarithmic axis, and each line's difference from its first setting.
+    """Draw what each setting is worth over the first one, seed by seed: a panel for each column, a line a backbone.
 
-    A pair of panels for each column, a line for each backbone. Seeds share their runs over settings, so that what a
-    setting is worth shows in differences seed by seed.
+    A row without the setting is a dashed line.
     """
     study = drawn.study
     names = [name for name in study.columns if any(drawn.cell(row, name).scores for row in study.rows)]
     if not names:
         return None
-    figure, axes = style.panels(2 * len(names), 2, height=2.3)
-    ends = []
-    for name, left, right in zip(names, axes[::2], axes[1::2], strict=True):
-        ends.append((left, _draw_panel(drawn, left, name, of_first=False)))
-        ends.append((right, _draw_panel(drawn, right, name, of_first=True)))
+    places = {row.label: row_position(row.label) for row in study.rows}
+    firsts: dict[str, Row] = {}
+    for row in study.rows:
+        if places[row.label].value is not None:
+            firsts.setdefault(places[row.label].line, row)
+    looks = style.looks(list(firsts.values()))
+    by_line = {line: looks[row.label] for line, row in firsts.items()}
+    figure, axes = style.panels(len(names), 2, height=2.6, width=style.WIDE if len(names) > 1 else 5.2)
+    frames = [_differences(drawn, name, places, firsts) for name in names]
+    setting = next(place.setting for place in places.values() if place.setting)
+    for panel, name, frame in zip(axes, names, frames, strict=True):
+        _draw_differences(panel, frame, by_line)
+        panel.set(xlabel=setting, ylabel=f"{column(name).heading}\nless that of the first setting")
     counts = [len(drawn.cell(row, name).scores) for row in study.rows for name in names]
-    single = "; one seed is hollow and has no interval and no line" if 1 in counts else ""
-    caption = (
-        f"Left: means over {seeds_text(counts)}, each seed a faint line; dashed: without the setting. Right: "
-        f"differences from the first setting, seed by seed, with 95 % intervals{single}."
-    )
+    single = "; one seed has no bar" if 1 in counts else ""
+    caption = f"Seed by seed: means over {seeds_text(counts)}, bars 95 % intervals, faint dots each seed{single}."
     style.finish(figure, drawn, caption, missing_scores(drawn, study.columns))
-    for panel, panel_ends in ends:
-        edge = panel.get_xlim()[1]
-        labels.beside_ends(panel, [(end.x or edge, end.y, end.name, end.colour) for end in panel_ends])
+    for panel, frame in zip(axes, frames, strict=True):
+        labels.beside_ends(panel, _ends(frame, by_line) if len(by_line) > 1 else [])
     return figure
 
 
-def _draw_panel(drawn: FigureData, axes: Axes, name: str, *, of_first: bool) -> list[End]:
-    """Draw a column, or its differences from the first setting; return the ends of its lines."""
-    places = {row.label: row_position(row.label) for row in drawn.study.rows}
-    groups: dict[str, list[Row]] = {}
-    for row in drawn.study.rows:
-        if drawn.cell(row, name).scores:
-            groups.setdefault(places[row.label].line, []).append(row)
-    looks = style.distinct_looks([rows[0] for rows in groups.values()])
-    ends = []
-    for line, rows in groups.items():
-        cells = [(places[row.label].value, drawn.cell(row, name)) for row in rows]
-        look = looks[rows[0].label]
-        valued = [(value, cell) for value, cell in cells if value is not None]
-        if valued:
-            ends.append((_draw_differences if of_first else _draw_line)(axes, line, valued, look))
-        elif not of_first:
-            ends.append(_draw_reference(axes, line, cells[0][1], look))
-    values = sorted({at.value for at in places.values() if at.value is not None})
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(values))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
-    axes.set_xlim(values[0] / 1.15, values[-1] * 1.15)
-    axes.tick_params(axis="x", labelsize=6.5)  # 10,000 and 16,384 are neighbours on a logarithmic axis
-    setting = next(at.setting for at in places.values() if at.setting)
-    heading = column(name).heading
-    axes.set(xlabel=setting, ylabel=f"difference in\n{heading}" if of_first else heading)
-    return ends
+def _differences(
+    drawn: FigureData, name: str, places: Mapping[str, RowPosition], firsts: Mapping[str, Row]
+) -> pd.DataFrame:
+    """Return a line for each row and seed: the row's line, its setting as text (none: ""), and the difference."""
+    found = []
+    for row in sorted(drawn.study.rows, key=lambda row: places[row.label].value or 0.0):
+        line, _, value = places[row.label]
+        first = firsts.get(line) or next(iter(firsts.values()))
+        ours, base = (drawn.cell(each, name).scores for each in (row, first))
+        text = "" if value is None else f"{value:,.0f}" if value >= 1 else f"{value:g}"
+        found += [(line, text, seed, ours[seed] - base[seed]) for seed in ours if seed in base]
+    return pd.DataFrame(found, columns=["line", "setting", "seed", "difference"])
 
 
-def _draw_line(axes: Axes, line: str, cells: Sequence[tuple[float, Cell]], look: style.Look) -> End:
-    xs = [x for x, _ in cells]
-    means = [float(np.mean(list(cell.scores.values()))) for _, cell in cells]
-    seeds = sorted({seed for _, cell in cells for seed in cell.scores})
-    several = len(seeds) > 1
-    for seed in seeds if several else ():
-        points = [(x, cell.scores[seed]) for x, cell in cells if seed in cell.scores]
-        axes.plot(*zip(*points, strict=True), color=look.colour, linewidth=0.7, alpha=0.35)
-    face = look.colour if several else "white"
-    axes.plot(
-        *(xs, means),
-        color=look.colour,
-        marker=look.marker,
-        markerfacecolor=face,
-        linestyle=look.dash if several else "none",
-        label=line,
-    )
-    name = f"{line or 'ranks'} ({'one seed' if not several else seeds_text([len(seeds)])})"
-    return End(xs[-1], means[-1], name, look.colour)
-
-
-def _draw_differences(axes: Axes, line: str, cells: Sequence[tuple[float, Cell]], look: style.Look) -> End:
+def _draw_differences(axes: Axes, frame: pd.DataFrame, looks: Mapping[str, style.Look]) -> None:
+    whole, frame = frame[frame["setting"] == ""], frame[frame["setting"] != ""]
+    present = [line for line in looks if line in set(frame["line"])]
+    look: dict[str, Any] = {
+        "x": "setting",
+        "y": "difference",
+        "hue": "line",
+        "hue_order": present,
+        "legend": False,
+        "ax": axes,
+    }
+    look |= {"palette": {line: looks[line].colour for line in present}}
     axes.axhline(0, color=style.INK, linewidth=0.7)
-    (first, base), shown = cells[0], []
-    for x, cell in cells[1:]:
-        estimate = paired_contrast([cell.scores, base.scores], [1.0, -1.0])
-        if estimate:
-            band = estimate.interval
-            if band:
-                axes.plot((x, x), band, color=look.colour, linewidth=1.6, solid_capstyle="butt")
-            face = look.colour if band else "white"
-            axes.plot(x, estimate.mean, marker=look.marker, color=look.colour, markerfacecolor=face)
-            shown.append((x, estimate.mean))
-    x, y = shown[-1] if shown else (first, 0.0)
-    return End(x, y, line or "ranks", look.colour)
+    sns.stripplot(frame, **look, alpha=0.35, size=3, jitter=False)
+    marks = {"markers": [looks[line].marker for line in present]}
+    sns.pointplot(frame, **look, **marks, errorbar=style.interval, linewidth=1.5)
+    for name, of_row in whole.groupby("line"):
+        mean = of_row["difference"].mean()
+        axes.axhline(mean, color=style.INK, linewidth=1, linestyle=(0, (4, 2)))
+        axes.annotate(str(name), (1, mean), (-2, 3), **ROW_NAME)
 
 
-def _draw_reference(axes: Axes, line: str, cell: Cell, look: style.Look) -> End:
-    for score in cell.scores.values():
-        axes.axhline(score, color=look.colour, linewidth=0.7, alpha=0.35, zorder=1)
-    mean = float(np.mean(list(cell.scores.values())))
-    axes.axhline(mean, color=look.colour, linestyle=(0, (4, 2)), linewidth=1.1, zorder=1)
-    return End(None, mean, line, look.colour)
+def _ends(frame: pd.DataFrame, looks: Mapping[str, style.Look]) -> list[tuple[float, float, str, str]]:
+    """Return the last point of each line, with its name and colour."""
+    settings_shown = list(dict.fromkeys(frame["setting"]))
+    ends = []
+    for line, of_line in frame.groupby("line"):
+        means = of_line.groupby("setting", sort=False)["difference"].mean()
+        one = " (one seed)" if of_line["seed"].nunique() == 1 else ""
+        at = float(settings_shown.index(str(means.index[-1])))
+        ends.append((at, float(means.iloc[-1]), f"{line}{one}", looks[str(line)].colour))
+    return ends

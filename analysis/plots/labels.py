@@ -1,88 +1,69 @@
-"""Place names beside the ends of lines and beside points, where they touch nothing."""
+"""Write names beside the ends of lines and beside points, moved by adjustText to where they touch nothing."""
 
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
+from adjustText import adjust_text
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.text import Text
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import offset_copy
 
-AROUND = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+from analysis.plots.style import INK
+
+SIZE = 7.5
+ROUNDS = 500  # of adjustText; a limit of time would draw another figure on another machine
 
 
-def beside_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]], gap: float = 9.0) -> list[Text]:
-    """Write names beside the ends of lines, (x, y, name, colour) each, at least `gap` points apart.
+def beside_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write names right of the ends of lines, (x, y, name, colour) each, moved up or down; one for lines that coincide.
 
     The y axis must have its final limits and scale.
     """
-    texts: list[Text] = [
-        axes.annotate(
-            name, (x, y), (5, 0), textcoords="offset points", color=_darker(colour), fontsize=7.5, va="center"
-        )
-        for x, y, name, colour in ends
+    at: dict[tuple[float, float], list[tuple[str, str]]] = {}
+    for x, y, *said in ends:
+        at.setdefault((x, round(y, 6)), []).append((said[0], said[1]))
+    right = offset_copy(axes.transData, axes.get_figure(root=True), x=5, units="points")
+    look: dict[str, Any] = {"transform": right, "fontsize": SIZE, "va": "center"}
+    texts = [
+        axes.text(x, y, ", ".join(name for name, _ in said), color=_darker(said[0][1]), **look)
+        for (x, y), said in at.items()
     ]
-    scale = _laid_out_figure(axes).dpi / 72
-    places = [axes.transData.transform((x, y))[1] for x, y, _, _ in ends]
-    spread_places = spread_apart(places, gap * scale)
-    for text, place, spread_place in zip(texts, places, spread_places, strict=True):
-        text.set_position((5, (spread_place - place) / scale))
-    return texts
-
-
-def spread_apart(places: Sequence[float], gap: float) -> list[float]:
-    """Return the nearest places at least `gap` apart, in the same order: clusters are spread around their mean."""
-    order = np.argsort(places, kind="stable")
-    clusters: list[list[float]] = []  # sum of places minus offsets, and count, of each cluster
-    for index in order:
-        clusters.append([places[index], 1])
-        while len(clusters) > 1:
-            (before, n), (after, m) = clusters[-2:]
-            if after / m - (m - 1) * gap / 2 - (before / n + (n - 1) * gap / 2) >= gap:
-                break
-            clusters[-2:] = [[before + after, n + m]]
-    spread = [total / n + (i - (n - 1) / 2) * gap for total, n in clusters for i in range(int(n))]
-    nearest = [0.0] * len(places)
-    for index, place in zip(order, spread, strict=True):
-        nearest[index] = place
-    return nearest
+    _lay_out(axes)
+    free: dict[str, Any] = {
+        "only_move": {"text": "y", "static": "y", "explode": "y", "pull": "y"},
+        "avoid_self": False,
+        "ensure_inside_axes": False,
+        "expand": (1, 1),
+        "force_explode": (0, 0),
+    }
+    adjust_text(texts, ax=axes, iter_lim=ROUNDS, **free)
+    for text, (x, _) in zip(texts, at, strict=True):
+        text.set(x=x, ha="left")  # it is centred on a place that moves with the layout
 
 
 def beside_points(
-    axes: Axes, points: Sequence[tuple[float, float, str, str]], others: Sequence[tuple[float, float]] = ()
-) -> list[Text]:
-    """Write names beside points, (x, y, name, colour) each, where they cover no point, none of `others` and no name.
-
-    If there is no such place, take the one that covers least, and among those the nearest.
-    """
-    offsets = [(dx * distance, dy * distance) for distance in (7, 13, 20, 28) for dx, dy in AROUND]
-    size = 5 * _laid_out_figure(axes).dpi / 72
-    marks = [axes.transData.transform((x, y)) for x, y, *_ in points]
-    taken = [Bbox.from_bounds(x - size, y - size, 2 * size, 2 * size) for x, y in marks]
-    taken += [Bbox.from_bounds(x - 1, y - 1, 2, 2) for x, y in map(axes.transData.transform, others)]
-    texts = []
-    for x, y, name, colour in points:
-        text = axes.annotate(name, (x, y), (0, 0), textcoords="offset points", fontsize=7.5, color=_darker(colour))
-        best = min(offsets, key=lambda offset: (_count_covered(text, offset, taken, axes.bbox), offsets.index(offset)))
-        taken.append(_move(text, best))
-        texts.append(text)
-    return texts
-
-
-def _move(text: Text, offset: tuple[float, float]) -> Bbox:
-    dx, dy = offset
-    text.set_position(offset)
-    text.set_horizontalalignment("left" if dx > 0 else "right" if dx < 0 else "center")
-    text.set_verticalalignment("bottom" if dy > 0 else "top" if dy < 0 else "center")
-    return text.get_window_extent()
-
-
-def _count_covered(text: Text, offset: tuple[float, float], taken: Sequence[Bbox], room: Bbox) -> int:
-    """Return how many boxes the name would cover at an offset; leaving the panel counts as one."""
-    box = _move(text, offset)
-    inside = box.x0 >= room.x0 and box.x1 <= room.x1 and box.y0 >= room.y0 and box.y1 <= room.y1
-    return sum(box.overlaps(other) for other in taken) + (not inside)
+    axes: Axes, points: Sequence[tuple[float, float, str]], colours: Sequence[str] = (), others: Sequence = ()
+) -> None:
+    """Write names near points, (x, y, name) each, with a line to each point that has to be further away."""
+    texts = [
+        axes.text(x, y, name, fontsize=SIZE, color=_darker(colour))
+        for (x, y, name), colour in zip(points, colours or [INK] * len(points), strict=True)
+    ]
+    _lay_out(axes)
+    xs, ys = zip(*[(x, y) for x, y, _ in points], *others, strict=True)
+    arrow = {"arrowstyle": "-", "color": INK, "linewidth": 0.5}
+    adjust_text(
+        texts,
+        xs,
+        ys,
+        ax=axes,
+        expand=(1.1, 1.3),
+        force_explode=(0.05, 0.2),
+        iter_lim=ROUNDS,
+        min_arrow_len=9,
+        arrowprops=arrow,
+    )
 
 
 def _darker(colour: str) -> str:
@@ -92,10 +73,7 @@ def _darker(colour: str) -> str:
     return to_hex((red * share, green * share, blue * share))
 
 
-def _laid_out_figure(axes: Axes) -> Figure:
-    """Return the figure after its layout, when positions on it are final."""
+def _lay_out(axes: Axes) -> None:
     figure = axes.get_figure(root=True)
-    if figure is None:
-        raise ValueError("expected a panel of a figure, got one without a figure")
-    figure.draw_without_rendering()
-    return figure
+    assert isinstance(figure, Figure)
+    figure.draw_without_rendering()  # after which positions on it are final

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 
 from matplotlib.figure import Figure
 
-from analysis.plots import curves, distributions, embeddings, gain_intervals, hyperparameters, scores
+from analysis.plots import curves, distributions, effects, embeddings, hyperparameters, ladder, scores
 from analysis.plots.figure_data import FigureData
 
 VIEWS: Mapping[str, Callable[[FigureData], Figure | None]] = {
     "dots": scores.dots,
-    "gains": gain_intervals.gain_intervals,
-    "ladder": gain_intervals.teacher_ladder,
+    "gains": effects.gain_intervals,
+    "ladder": ladder.teacher_ladder,
     "grid": hyperparameters.grid,
     "lines": hyperparameters.lines,
     "scatter": scores.scatter,

@@ -5,7 +5,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy
+import seaborn as sns
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
@@ -79,21 +81,23 @@ def kind_of_positives(row: Row) -> str:
 
 def _draw_pair_cosines(axes: Axes, *, rows: Sequence[Row], dense: ByRow) -> None:
     middles, width = (EDGES[1:] + EDGES[:-1]) / 2, EDGES[1] - EDGES[0]
-    looks, seen = style.looks(rows), np.zeros_like(middles)
-    for row in (row for row in rows if row.label in dense):
-        curves = np.array([arrays["pairs"] / arrays["pairs"].sum() / width for arrays in dense[row.label].values()])
-        look = looks[row.label]
-        for curve in curves if len(curves) > 1 else ():
-            axes.plot(middles, curve, color=look.colour, linewidth=0.7, alpha=0.3)
-        axes.plot(middles, curves.mean(0), color=look.colour, linestyle=look.dash, label=row.label)
-        seen = np.maximum(seen, curves.max(0))
+    looks = {label: look for label, look in style.looks(rows).items() if label in dense}
+    curves = [
+        pd.DataFrame({"row": label, "cosine": middles, "density": arrays["pairs"] / arrays["pairs"].sum() / width})
+        for label in looks
+        for arrays in dense[label].values()
+    ]
+    frame = pd.concat(curves)
+    shown = style.lines_by_row(looks) | {"legend": True}
+    sns.lineplot(frame, x="cosine", y="density", errorbar=("pi", 100), err_kws=style.BAND, ax=axes, **shown)
     dimensions = min(int(arrays["dimensions"]) for by_seed in dense.values() for arrays in by_seed.values())
-    even, top = even_density(middles, dimensions), seen.max()
+    even, top = even_density(middles, dimensions), frame["density"].max()
     visible = np.where(even > top, np.nan, even)  # what is above the other curves would cross their legend
     axes.plot(middles, visible, color=style.INK, linewidth=0.9, linestyle=":", label="even")
+    seen = frame.groupby("cosine")["density"].max().to_numpy()
     left = middles[np.maximum(seen, even) > 0.01 * top].min()
     axes.set_title("cosines of all pairs", loc="left")
-    axes.set(xlabel="cosine of two sentences", yticks=[], xlim=(left, 1), ylim=(0, ROOM * top))
+    axes.set(xlabel="cosine of two sentences", ylabel="", yticks=[], xlim=(left, 1), ylim=(0, ROOM * top))
     axes.spines["left"].set_visible(False)
     axes.legend(fontsize=6.5, loc="upper left", borderaxespad=0, handlelength=1.8)
 
@@ -126,7 +130,7 @@ def words(drawn: FigureData, rows: Sequence[Row], sample: str, dense: ByRow, pos
     said = [
         "Colour: how densely sentences lie on the sphere at each one, by the kernel of uniformity, one scale for all "
         f"panels; uniformity is the log of its mean, lower is more even.{ends}",
-        f"Cosines: of any two sentences, mean and each of {counted}; dotted: vectors drawn evenly, up to "
+        f"Cosines: of any two sentences, mean and range of {counted}; dotted: vectors drawn evenly, up to "
         "the height of the others.",
     ]
     if positives:

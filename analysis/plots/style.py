@@ -1,5 +1,6 @@
 """Style all figures alike: a colour, a marker and a dash for each method, a title above, a caption below."""
 
+import itertools
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from analysis.plots.figure_data import FigureData, missing_sentence
-from analysis.stats.significance import Interval
+from analysis.stats.contrast_tests import paired_contrast
 from cse_core.evaluation.scorers import Ranked
 from cse_core.method import Method
 from cse_core.methods import METHODS
@@ -33,9 +34,9 @@ TITLE_SIZE, CAPTION_SIZE = 9.0, 7.0
 LETTER = 0.53  # mean width of a letter of DejaVu Sans over its size
 INK, FAINT, PALE = "#222222", "#8a8a8a", "#c4c4c4"
 BAND: dict[str, Any] = {"alpha": 0.15, "linewidth": 0}
+DIRECTIONS = {"better": "#0072B2", "worse": "#D55E00", "open": FAINT}  # colours of effects, in every figure
 SMALL_TEXT: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 6.8, "color": INK}
 PRINTED: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK, "linestyle": "none"}
-MOST_COLOURS = 6  # more look alike; further lines are grey and numbered
 RC: Any = {
     "svg.hashsalt": "cse-study",
     "font.family": "DejaVu Sans",
@@ -132,35 +133,34 @@ def look_of(name: str) -> Look:
 
 
 def looks(rows: Sequence[Row]) -> dict[str, Look]:
-    """Return a look for each row label; further rows of a method get variants of its look."""
-    seen: dict[str, int] = {}
-    by_label = {}
+    """Return a look for each row label: the first row of a method has the method's own, others have spare ones."""
+    by_label, seen = dict[str, Look](), set[str]()
+    others = (*SPARE_LOOKS[1:], SPARE_LOOKS[0])  # the first may be that of a method without its own
+    spare = (variant(look, count) for count in itertools.count() for look in others)
     for row in rows:
         name = method_of(row)
-        seen[name] = seen.get(name, -1) + 1
-        by_label[row.label] = variant(look_of(name), seen[name])
+        by_label[row.label] = next(spare) if name in seen else look_of(name)
+        seen.add(name)
     return by_label
 
 
-def distinct_looks(rows: Sequence[Row]) -> dict[str, Look]:
-    """Return a look for each row label in at most six colours; further rows are grey.
+def lines_by_row(by_label: Mapping[str, Look]) -> dict[str, Any]:
+    """Return what seaborn's lineplot needs to draw a line for each row in its look."""
+    return {
+        "hue": "row",
+        "style": "row",
+        "hue_order": list(by_label),
+        "style_order": list(by_label),
+        "palette": {label: look.colour for label, look in by_label.items()},
+        "dashes": {label: "" if look.dash == "-" else look.dash[1] for label, look in by_label.items()},
+        "legend": False,
+    }
 
-    The first row of a method has the method's own look, others have spare colours that are no lighter tones of it.
-    """
-    by_label, seen = dict[str, Look](), set[str]()
-    spare = iter((*SPARE_LOOKS[1:], SPARE_LOOKS[0]))
-    firsts = list({method_of(row): row.label for row in reversed(rows)}.values())
-    for row in sorted(rows, key=lambda row: row.label not in firsts):
-        place = len(by_label)
-        if place >= MOST_COLOURS:
-            grey = variant(Look(FAINT, "o"), place - MOST_COLOURS + 1)
-            by_label[row.label] = Look(FAINT, grey.marker, grey.dash)
-        elif method_of(row) not in seen:
-            by_label[row.label] = look_of(method_of(row))
-            seen.add(method_of(row))
-        else:
-            by_label[row.label] = next(spare)
-    return {row.label: by_label[row.label] for row in rows}
+
+def interval(values: Iterable[float]) -> tuple[float, float]:
+    """Return the 95 % interval of a mean over seeds, for seaborn's error bars; NaN for one seed."""
+    estimate = paired_contrast([dict(enumerate(map(float, values)))], [1.0])
+    return (estimate.interval if estimate else None) or (np.nan, np.nan)
 
 
 def variant(look: Look, count: int) -> Look:
@@ -216,39 +216,12 @@ def add_title_and_caption(figure: Figure, heading: str, words: str) -> Figure:
     return figure
 
 
-def legend_below(figure: Figure, handles: Sequence[Any], names: Sequence[str], across: int) -> None:
-    """Add a legend between the panels and the caption."""
-    where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": figure.transFigure}
-    figure.legend(list(handles), list(names), ncols=across, fontsize=7, borderaxespad=0.3, **where)
-
-
 def caption(figure: Figure) -> str:
     """Return the caption of a finished figure, on one line."""
     return next(" ".join(text.get_text().split()) for text in figure.texts if text.get_gid() == "caption")
-
-
-def dots(axes: Axes, xs: Sequence[float], ys: Sequence[float], colour: str = INK) -> None:
-    """Draw single seeds as faint dots, if there are several."""
-    if len(xs) > 1:
-        axes.scatter(xs, ys, s=7, color=colour, alpha=0.45, linewidths=0, zorder=3)
-
-
-def interval_dot(axes: Axes, at: float, mean: float, band: Interval | None, look: Look) -> float:
-    """Draw a mean at a height, hollow where there is no interval (one seed); return where the drawing ends."""
-    if band:
-        axes.plot(band, (at, at), color=look.colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
-    face = look.colour if band else "white"
-    axes.plot(mean, at, marker=look.marker, markerfacecolor=face, markeredgecolor=look.colour, zorder=4)
-    return band.high if band else mean
 
 
 def colour_bar(figure: Figure, shown: ScalarMappable, axes: Sequence[Axes], label: str, **look: Any) -> None:
     """Add the colour scale beside its panels."""
     bar = figure.colorbar(shown, ax=list(axes), label=label, pad=0.01, **look)
     bar.outline.set_visible(False)
-
-
-def text_colour_on(image: ScalarMappable, value: float) -> str:
-    """Return black or white, whichever is readable on the colour of a value."""
-    red, green, blue, _ = image.to_rgba(np.array([value]))[0]
-    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"

@@ -52,15 +52,15 @@ def test_a_run_counts_in_every_row_that_has_it_and_equal_rows_come_once(study, c
 
 
 @pytest.mark.slow
-def test_panels_show_means_and_ranges_with_dev_scores_first_in_points(study, curves, lines, tmp_path):
+def test_a_table_is_drawn_as_differences_in_dev_score_in_points_and_as_losses(study, curves, lines, tmp_path):
     figure = figure_of(make_figures.draw, make_figures.figure_data_of(study, lines, curves, tmp_path))
-    first, second = (panel for panel in figure.axes if panel.get_title())
-    assert [first.get_title(), second.get_title()] == ["dev score, STS-B dev", "contrastive loss"]
-    assert np.asarray(first.get_lines()[0].get_ydata())[0] == pytest.approx(100 * (0.042 + 0.001 + 0.002) / 3)
-    band = np.asarray(second.collections[0].get_paths()[0].vertices)[:, 1]
+    better, *others = panels = [axes for axes in figure.axes if axes.get_title()]
+    assert [axes.get_title() for axes in panels] == ["Better", "One seed", "SimCSE", "Better", "One seed"]
+    (line,) = [line for line in better.get_lines() if list(line.get_xdata()) == [32, 64]]
+    assert np.asarray(line.get_ydata()) == pytest.approx([10, 10])
+    band = np.asarray(others[1].collections[0].get_paths()[0].vertices)[:, 1]
     assert (band.min(), band.max()) == pytest.approx((2.01, 2.42))
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["SimCSE", "Better", "One seed (one seed)"]
-    assert "1 to 3 seeds; bands: smallest to largest; no band: one seed." in style.caption(figure)
+    assert "1 to 3 seeds, bands from smallest to largest; one seed has no band" in style.caption(figure)
     assert "A paper, Table 4 · scale small" in figure.get_suptitle()
     plt.close(figure)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.collections import PathCollection
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from analysis.cells import join
@@ -147,3 +148,20 @@ def seed_of(row: Row) -> int:
 def clouds(axes: Any) -> list[Any]:
     """The scatters of a panel."""
     return [found for found in axes.collections if isinstance(found, PathCollection)]
+
+
+def dots_of(axes: Any) -> dict[tuple[float, float], str]:
+    """The effects of a panel: where their dots stand, and in which colour."""
+    found = [each for each in axes.collections if not isinstance(each, LineCollection) and len(each.get_offsets()) > 0]
+    return {
+        (float(x), float(y)): to_hex(colour)
+        for each in found
+        for (x, y), colour in zip(each.get_offsets(), each.get_facecolors(), strict=True)
+    }
+
+
+def ranges_of(axes: Any) -> dict[float, tuple[float, float]]:
+    """The intervals of a panel by their height."""
+    lines = [each for each in axes.collections if isinstance(each, LineCollection)]
+    ends = [segment for each in lines for segment in each.get_segments()]
+    return {float(low[1]): (float(low[0]), float(high[0])) for low, high in ends}

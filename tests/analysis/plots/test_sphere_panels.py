@@ -63,11 +63,14 @@ def test_the_caption_names_the_most_and_the_least_even() -> None:
 def test_a_curve_is_the_mean_over_seeds_of_the_share_of_pairs() -> None:
     study = study_of("rankencoder-figure7")
     axes = figure_of(embeddings.spaces, figure_data_of(study)).axes[2]
-    curves = {line.get_label(): line for line in axes.get_lines()}
-    for row in study.rows:
+    *lines, even = [line for line in axes.get_lines() if len(line.get_xdata()) > 2]
+    for row, line, band in zip(study.rows, lines, axes.collections, strict=True):
         shares = [arrays_of(row, seed, "stsb_sample_density")["pairs"] / 5000 for seed in row.seeds]
-        np.testing.assert_allclose(curves[row.label].get_ydata() * np.diff(EDGES), np.mean(shares, 0))
-    assert len(axes.get_lines()) == len(study.rows) * (1 + 3) + 1
+        np.testing.assert_allclose(line.get_ydata() * np.diff(EDGES), np.mean(shares, 0), atol=1e-12)
+        assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(np.max(shares) / (EDGES[1] - EDGES[0]))
+    texts = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert texts == [*(row.label for row in study.rows), "even"]
+    assert even.get_linestyle() == ":"
 
 
 @pytest.mark.parametrize("dimensions", [3, 20])

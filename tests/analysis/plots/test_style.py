@@ -1,13 +1,12 @@
 """One look a method in all figures, distinct without colour; names that do not touch; what is missing, in words."""
 
-import math
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import scipy
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
 from analysis.plots import figure_data, labels, style
@@ -95,56 +94,73 @@ def test_rows_are_called_by_their_method() -> None:
 
 
 def test_every_row_of_the_papers_figures_has_a_look_of_its_own() -> None:
-    views = VIEWS.keys() - {"gains", "ladder"}  # which draw no method in a colour of its own
+    views = VIEWS.keys() - {"gains", "ladder", "dots"}  # which draw no method in a colour of its own
     figures = [study for study in catalogue.choose_studies(["all"], "small") if study.view in views]
     unknown = {style.method_of(row) for study in figures for row in study.rows} - style.LOOKS.keys()
     assert unknown == {"PCL"}  # a baseline, in one figure: a spare look, which is no other's there
 
 
-def test_variants_of_a_method_differ_in_more_than_their_colour() -> None:
+def test_the_first_row_of_a_method_has_its_look_and_others_one_that_differs_in_more_than_its_colour() -> None:
     found = style.looks(study_of("compcse-figure2").rows)
-    variants = [look for label, look in found.items() if label != "SimCSE"]
-    assert variants[0] == style.LOOKS["CompCSE"]
-    assert len({look.marker for look in variants}) == len({str(look.dash) for look in variants}) == 4
-    assert found["SimCSE"] == style.LOOKS["SimCSE"]
+    first, *others = [look for label, look in found.items() if label != "SimCSE"]
+    assert (found["SimCSE"], first) == (style.LOOKS["SimCSE"], style.LOOKS["CompCSE"])
+    assert set(others) < set(style.SPARE_LOOKS)
+    assert len({look.marker for look in (first, *others)}) == len({look.colour for look in (first, *others)}) == 4
 
 
-def test_a_figure_has_at_most_six_colours_and_grey() -> None:
+def test_no_two_of_many_rows_look_the_same() -> None:
     rows = study_of("rankcse-table4").rows
-    found = style.distinct_looks(rows)
+    found = style.looks(rows)
     assert list(found) == [row.label for row in rows]
-    colours = [look.colour for look in found.values() if look.colour != style.FAINT]
-    assert len(colours) == len(set(colours)) == style.MOST_COLOURS
-    assert found["SimCSE"] == style.LOOKS["SimCSE"]
-    assert found["RankCSE-listNet full"] == style.LOOKS["RankCSE-listNet"]
-    grey = [look for look in found.values() if look.colour == style.FAINT]
-    assert len(grey) == len(rows) - style.MOST_COLOURS
-    assert len({(look.marker, str(look.dash)) for look in grey}) == len(grey)
+    assert len({(look.colour, str(look.marker), str(look.dash)) for look in found.values()}) == len(rows) > 10
 
 
-@given(st.lists(st.floats(-100, 100), min_size=1, max_size=8), st.floats(0.5, 20))
-def test_places_are_spread_no_further_than_they_must(places: list[float], gap: float) -> None:
-    found = labels.spread_apart(places, gap)
-    order = np.argsort(places, kind="stable")
-    assert (np.diff(np.array(found)[order]) >= gap - 1e-6).all()
-    assert np.mean(found) == pytest.approx(np.mean(places), abs=1e-6)
-    if len(places) > 1 and np.diff(np.sort(places)).min() >= gap:
-        assert found == pytest.approx(places)
+def test_seaborn_gets_the_dashes_and_colours_of_rows() -> None:
+    by_label = {"a": style.Look("#000000", "o", "-"), "b": style.Look("#ff0000", "s", (0, (4, 1.2)))}
+    found = style.lines_by_row(by_label)
+    assert found["dashes"] == {"a": "", "b": (4, 1.2)}
+    assert found["palette"] == {"a": "#000000", "b": "#ff0000"}
 
 
-def test_places_that_touch_move_by_half_of_what_is_lacking() -> None:
-    assert labels.spread_apart([10.0, 0.0, 1.0], 3.0) == [10.0, -1.0, 2.0]
+def test_the_interval_of_seeds_is_students_and_one_seed_has_none() -> None:
+    low, high = style.interval([1.0, 2.0, 4.0])
+    assert (low, high) == pytest.approx(scipy.stats.ttest_1samp([1, 2, 4], 0).confidence_interval())
+    assert np.isnan(style.interval([1.0])).all()
 
 
-def test_names_cover_neither_names_nor_points() -> None:
+def laid_out() -> Axes:
     _, (axes,) = style.panels(1, 1, height=3.0)
     axes.set(xlim=(0, 1), ylim=(0, 1))
-    points = [(0.5, 0.5, "one name", "#000000"), (0.52, 0.5, "another", "#000000"), (0.5, 0.53, "a third", "#000000")]
-    texts = labels.beside_points(axes, points)
-    boxes = [text.get_window_extent() for text in texts]
+    return axes
+
+
+def test_names_beside_points_cover_neither_names_nor_points() -> None:
+    axes = laid_out()
+    points = [(0.5, 0.5, "one name"), (0.52, 0.5, "another"), (0.5, 0.53, "a third")]
+    labels.beside_points(axes, points)
+    boxes = [text.get_window_extent() for text in axes.texts]
     assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
     spots = [axes.transData.transform(point[:2]) for point in points]
     assert not any(box.contains(*spot) for box in boxes for spot in spots)
+    assert all(np.hypot(*(np.mean(box, axis=0) - spot)) < 80 for box, spot in zip(boxes, spots, strict=True))
+
+
+def test_names_at_ends_stand_right_of_them_apart_and_in_their_order() -> None:
+    axes = laid_out()
+    heights = {"low": 0.5, "middle": 0.505, "high": 0.51, "far": 0.9}
+    labels.beside_ends(axes, [(1.0, y, name, "#000000") for name, y in heights.items()])
+    boxes = {text.get_text(): text.get_window_extent() for text in axes.texts}
+    assert not any(a.overlaps(b) for a, b in combinations(boxes.values(), 2))
+    assert sorted(boxes, key=lambda name: boxes[name].y0) == list(heights)
+    end, far = (axes.transData.transform((1, y)) for y in (0.5, 0.9))
+    assert {round(box.x0 - end[0], 3) for box in boxes.values()} == {round(5 * axes.figure.dpi / 72, 3)}
+    assert (boxes["far"].y0 + boxes["far"].y1) / 2 == pytest.approx(far[1], abs=1)
+
+
+def test_lines_that_end_at_one_place_share_a_name() -> None:
+    axes = laid_out()
+    labels.beside_ends(axes, [(1.0, 0.5, "a", "#000000"), (1.0, 0.5, "b", "#000000"), (1.0, 0.1, "c", "#000000")])
+    assert [text.get_text() for text in axes.texts] == ["a, b", "c"]
 
 
 def test_the_title_names_source_and_scale_and_the_caption_what_is_said_and_missing() -> None:
@@ -181,10 +197,3 @@ def test_numbers_of_seeds_leave_out_rows_that_have_none() -> None:
         "1 seed",
         "1 to 3 seeds",
     ]
-
-
-def test_letters_on_a_colour_contrast_with_it() -> None:
-    figure, (axes,) = style.panels(1, 1, height=1.0)
-    image = axes.imshow([[0.0, 1.0]], cmap="gray")
-    assert (style.text_colour_on(image, 0.0), style.text_colour_on(image, 1.0)) == ("white", "black")
-    assert math.isclose(figure.get_size_inches()[0], style.WIDE)

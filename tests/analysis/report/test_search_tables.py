@@ -1,6 +1,6 @@
 """Searches as the report shows them, from lines of searches.csv made by hand."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.plots import style
-from analysis.plots.search_history import searches
+from analysis.plots.search_history import best_of_resampled_trials, searches
 from analysis.report.search_tables import SearchTrials, searches_block, searches_with_trials
 from experiments.results import csv_record
 from experiments.schema.scales import SCALES
@@ -64,26 +64,32 @@ def test_a_line_for_each_search_and_none_for_those_without_trials() -> None:
 
 
 @pytest.mark.slow
-def test_the_figure_shows_a_curve_and_bars_for_each_search() -> None:
+def test_the_figure_has_a_panel_a_method_with_bands_and_bars_for_enough_trials() -> None:
     grid = lines("rankcse-listmle-grid", 4)
     grid["trial"] = [settings_text({"learning_rate": r, "student_temperature": 0.05}) for r in (1e-4, 2e-4, 3e-4, 4e-4)]
+    mle = lines("rankcse-listmle", 12)
     with plt.rc_context(style.RC):
-        figure = searches(searches_with_trials(pd.concat([lines(count=32), grid]), "small"))
+        figure = searches(searches_with_trials(pd.concat([lines(count=32), mle, grid]), "small"))
     assert figure is not None
-    curves, simcse = (axes for axes in figure.axes if axes.get_title())
-    ends = [np.asarray(line.get_ydata())[-1] for line in curves.lines]
-    assert ends == pytest.approx([60.4, 100 * grid["score"].max()])
-    assert [text.get_text() for text in curves.texts] == ["simcse", "rankcse-listmle-grid"]
-    assert [bar.get_path().get_extents(bar.get_patch_transform()).width > 90 for bar in simcse.patches] == [False, True]
-    assert "dashed: the method's grid" in style.caption(figure)
-    assert "Too few finished trials for importances (fewer than 30): rankcse-listmle-grid 2." in style.caption(figure)
+    simcse, both, bars = (axes for axes in figure.axes if axes.get_title())
+    assert [axes.get_title() for axes in (simcse, both, bars)] == ["simcse", "rankcse-listmle", "simcse (30)"]
+    assert [line.get_linestyle() for line in both.get_lines()[:2]] == ["-", "--"]  # its grid
+    ends = [np.asarray(line.get_ydata())[-1] for line in both.get_lines()[:2]]
+    assert ends == pytest.approx([60.3, 100 * grid["score"].max()])
+    assert [len(axes.collections) for axes in (simcse, both)] == [1, 2]  # a band each
+    assert [bar.get_path().get_extents(bar.get_patch_transform()).width > 90 for bar in bars.patches] == [False, True]
+    assert "Too few finished trials for importances (fewer than 30): rankcse-listmle 10, rankcse-listmle-grid 2." in (
+        style.caption(figure)
+    )
     assert searches([]) is None
     plt.close(figure)
-    with plt.rc_context(style.RC):
-        figure = searches(searches_with_trials(pd.concat([lines("rankcse-listmle", 12), grid]), "small"))
-    assert figure is not None
-    (curves,) = (axes for axes in figure.axes if axes.get_title())
-    assert [text.get_text() for text in curves.texts] == ["rankcse-listmle"]  # its grid has its colour, dashed
-    assert [line.is_dashed() for line in curves.lines] == [False, True]
-    assert curves.get_xticks()[-1] <= 12 < curves.get_xlim()[1]
-    plt.close(figure)
+
+
+def test_the_band_of_the_best_of_k_trials_is_of_trials_drawn_anew() -> None:
+    scores = [1.0, 2.0, 3.0, 10.0]
+    found = best_of_resampled_trials(scores, draws=4000)
+    assert found["best"].tolist() == pytest.approx([4.0, np.mean([max(p) for p in combinations(scores, 2)]), 8.25, 10])
+    means = np.array([np.mean(drawn) for drawn in product(scores, repeat=4)])  # the expected best of one is the mean
+    assert (found["low"][1], found["high"][1]) == pytest.approx(np.percentile(means, (2.5, 97.5)), abs=0.3)
+    assert (found["low"] <= found["best"]).all()
+    assert found.equals(best_of_resampled_trials(scores, draws=4000))

@@ -274,7 +274,7 @@ def test_thresholds_are_as_declared() -> None:
     from experiments.execution import plan
     from experiments.results import row_scores
     from experiments.schema import contrasts, hypotheses, scales
-    from experiments.search import spaces
+    from experiments.searches import spaces
 
     assert (significance.LEVEL, significance.ALPHA, significance.POWER) == (0.95, 0.05, 0.8)
     assert (estimates.FEWEST_BINS, estimates.AGREES, estimates.COST_TOLERANCE) == (6, 0.8, 0.1)
