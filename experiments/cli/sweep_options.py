@@ -20,7 +20,6 @@ BELONGS_TO = {
     "minutes": "search",
     "gpus": "plan",
     "price": "plan",
-    "gpu_memory": "plan",
     "seconds_per_run": "plan",
 }
 
@@ -85,8 +84,6 @@ class Options:
     """Complete one study after another, so that a first table is there early; else runs that others need come first."""
     price: float = 0.0
     """Price of a GPU-hour, for --plan."""
-    gpu_memory: float | None = None
-    """Memory of a GPU in GiB, for --plan: estimate how many of the largest runs fit on it."""
     seconds_per_run: float | None = None
     """Training time of every run in seconds, for --plan, instead of measured times and the papers'."""
     workers: int = 0
@@ -158,7 +155,7 @@ def check(options: Options) -> None:
     at_least(1, audit=options.audit)
     for gpus in options.gpus:
         at_least(1, gpus=gpus)
-    above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
+    above_zero(seconds_per_run=options.seconds_per_run)
     whole_gpus(gpus_per_run=options.gpus_per_run)
     at_least(1, trials=options.trials)
     above_zero(minutes=options.minutes)

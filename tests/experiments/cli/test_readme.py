@@ -31,7 +31,7 @@ def mine(scale):
     return Study(name="mine", source="", question="", scale=scale, rows=rows, columns=("stsb",))
 
 catalogue.STUDIES["mine"] = mine
-for words in (["--list"], ["--dry-run"], ["--plan", "--gpus", "1", "--gpu-memory", "40"]):
+for words in (["--list"], ["--dry-run"], ["--plan", "--gpus", "1"]):
     assert main(tyro.cli(Options, args=["mine", "--scale", "paper", *words])) == 0
 study = catalogue.single("mine", "paper")
 for one, look in zip(study.rows, style.looks(study.rows).values(), strict=True):

@@ -199,13 +199,10 @@ def test_the_plan_that_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], line: str
 ) -> None:
     words = ["quickstart", "--plan", "--mlruns", str(tmp_path), "--price", "3", "--seconds-per-run", "3600", *options]
-    assert main(tyro.cli(Options, args=[*words, "--gpu-memory", "1"])) == 0
+    assert main(tyro.cli(Options, args=words)) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.count(line) == 2  # in both orders
     assert "longest chain: 2.0 h, SimCSE s" in said
-    assert (
-        "holds 1 such at a time: " + ("--gpus-per-run 0.5 is too little" if "0.5" in options else "a share of") in said
-    )
     assert list(tmp_path.iterdir()) == []
 
 
