@@ -10,6 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 import tyro
 
 from analysis.cells import Results, join, tidy
@@ -34,6 +35,7 @@ from analysis.report.verdict_tables import how_judged, verdict_grid, verdicts_bl
 from analysis.verdicts.comparisons import judge
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
+from experiments.execution import step_cost
 from experiments.results import csv_record
 from experiments.results.manifest import ChangedFileError, Manifest
 from experiments.results.study_table import print_tables
@@ -64,12 +66,26 @@ class Record:
     """The record: its lines by scale and its joined studies, each read once."""
 
     def __init__(self, mlruns: Path) -> None:
-        self.results = cache(partial(csv_record.read_results, mlruns=mlruns))
+        self._mlruns = mlruns
+        self._results: dict[Path, pd.DataFrame] = {}
         self.runs = cache(partial(csv_record.read_runs, mlruns=mlruns))
         self._curves = cache(partial(csv_record.read_curves, mlruns=mlruns))
         self.pairs = cache(partial(csv_record.read_pairs, mlruns=mlruns))
         self.searches = cache(partial(csv_record.read_searches, mlruns=mlruns))
+        self._studies: dict[tuple[str, str], Study] = {}
         self._joined: dict[tuple[str, str], Results] = {}
+
+    def results(self, scale: str) -> pd.DataFrame:
+        """Return every score with its run, of the record that has the scale."""
+        folder = csv_record.folder_for(scale, self._mlruns)
+        if folder not in self._results:
+            self._results[folder] = csv_record.read_results(scale, self._mlruns)
+        return self._results[folder]
+
+    def studies(self, names: Sequence[str], scale: str) -> list[Study]:
+        """Return the studies of these names, each made once, so that the keys of its runs are hashed once."""
+        chosen = catalogue.choose_studies(list(names), scale)
+        return [self._studies.setdefault((study.scale.name, study.name), study) for study in chosen]
 
     def of(self, study: Study) -> Results:
         """Return a study's cells."""
@@ -108,11 +124,9 @@ def table_block(results: Results, *, brief: bool = False) -> str:
     return "\n\n".join([*map(formats.markdown, study_tables.grids(results)), "\n".join(f"- {note}" for note in notes)])
 
 
-def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
+def studies_for(names: Sequence[str], scales: Sequence[str], record: Record) -> list[Study]:
     """Return the chosen studies at each scale; quickstart has a fixed scale."""
-    studies = [
-        study for scale in scales for study in catalogue.choose_studies(list(names) or catalogue.names_at(scale), scale)
-    ]
+    studies = [study for scale in scales for study in record.studies(names or catalogue.names_at(scale), scale)]
     return list({(study.scale.name, study.name): study for study in studies}.values())
 
 
@@ -149,7 +163,7 @@ def fill_blocks(report: str, record: Record) -> str:
 
 def chosen_results(names: str, scale: str, record: Record) -> list[Results]:
     """Return the results of the studies of a name."""
-    return list(map(record.of, catalogue.choose_studies([names], scale)))
+    return list(map(record.of, record.studies([names], scale)))
 
 
 OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
@@ -172,7 +186,7 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     ),
     "searches": lambda name, scale, record: searches_block(record.searches(scale), scale),
     "runs": lambda name, scale, record: report_blocks.runs_block(
-        catalogue.choose_studies([name], scale), record.results(scale)
+        record.studies([name], scale), record.results(scale)
     ),
 }
 
@@ -186,7 +200,7 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, fol
     """
     record = Record(folders.mlruns)
     scales = [scale] if scale else recorded_scales(record.results("small"))
-    studies = studies_for(names, scales)
+    studies = studies_for(names, scales, record)
     chosen = studies if names else studies_with_scores(studies, record.results)
     texts = study_files(chosen, record, tables=folders.tables)
     stale = []
@@ -198,6 +212,7 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, fol
         texts[page] = fill_blocks(read_text(page), record)
     lines = differences(texts) + [f"{path}: stale, no study gives it" for path in stale]
     if not check:
+        step_cost.remember()
         for path, text in texts.items():
             if not path.is_file() or read_text(path) != text:
                 atomic_write(path, text)
@@ -224,7 +239,7 @@ def check_all(names: Sequence[str], scale: str, folders: Folders) -> list[str]:
 def _undeclared_pages(scales: Sequence[str], record: Record, tables: Path) -> dict[Path, str]:
     pages = {}
     for scale in scales:
-        every = catalogue.choose_studies(catalogue.names_at(scale), scale)
+        every = record.studies(catalogue.names_at(scale), scale)
         text = undeclared_page(scale, every, record.runs(scale), record.results(scale))
         pages |= {tables / scale / "undeclared-runs.md": text} if text else {}
     return pages
@@ -257,7 +272,7 @@ def main(
     lines = make(studies, scale=scale, folders=folders)
     if studies:
         scales = [scale] if scale else recorded_scales(csv_record.read_results("small", mlruns))
-        print_tables(studies_for(studies, scales), mlruns)
+        print_tables(studies_for(studies, scales, Record(mlruns)), mlruns)
     print(f"{len(lines)} files changed under {folders.tables}")
     return 0
 

@@ -1,28 +1,36 @@
 """What a step of a method costs: torch counts the operations of one step, so that no list of methods is kept by hand.
 
 The step is a real one, on wiki-tiny: what methods do depends on what their tensors hold (lengths, chosen tokens), so
-that tensors without content would not do. It pads as a GPU does.
+that tensors without content would not do. It pads as a GPU does. As a count takes a tenth of a second and the papers'
+tables have some hundred methods, `analysis/measured/step_costs.csv` remembers those; make_tables.py adds what it lacks.
 """
 
+import csv
+import io
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
+from cse_core.data.atomic_write import atomic_write
 from cse_core.data.batches import pad
 from cse_core.method import Batch, EncoderRef, Method, VectorScorer
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
-from cse_core.run import Run
+from cse_core.run import Run, canonical, key_of
 from experiments.schema.scales import SCALES, WIKI_TINY
+from experiments.schema.study import with_seed
 
+REMEMBERED = Path(__file__).parents[2] / "analysis/measured/step_costs.csv"
 LENGTH = 32  # tokens that SimCSE's examples are cut to
+LONGEST = 67  # tokens of the longest of SENTENCES
 ROWS = 6  # passes of a sentence that SimCSE's step takes: two forward, and two backward that take twice as much each
 LAYER = re.compile(r"\.encoder\.layer\.\d+$")  # in the names of modules
 PUBLISHED = {  # layers and width
@@ -67,6 +75,7 @@ class Size:
         return self.layers * 12 * self.width**2
 
 
+@cache
 def size_of(backbone: str) -> Size | None:
     """Return the size of an embedded or published backbone; None for others, which would first have to be fetched."""
     path = ASSETS / backbone / "config.json"
@@ -126,26 +135,78 @@ class Requests:
         return torch.randn(min(size, LENGTH), 8)
 
 
+@dataclass(frozen=True)
+class Count:
+    """What was counted in a step: operations and examples for each sentence of the corpus."""
+
+    method: str
+    layers: float
+    others: float
+    examples: float
+
+
 def step_cost(run: Run) -> StepCost:
-    """Count the cost of a run's method; raise a ValueError if its step can't be made on wiki-tiny."""
+    """Return the cost of a run's method; raise a ValueError if its step can't be made on wiki-tiny."""
+    method = with_seed(run, 0, nested=True).method  # the seeds of teachers cost nothing
     try:
-        return _count(run.method, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
+        return _cost(method, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
     except Exception as error:  # whatever a method raises on a backbone that it was not made for
         raise ValueError(f"method {run.method.name}: its step can't be made on {WIKI_TINY.name}: {error}") from error
 
 
 @cache
+def _cost(method: Method, pooling: str, template: str) -> StepCost:
+    name = key_of({"step": canonical(method), "pooling": pooling, "template": template})
+    counts = counted()
+    if name not in counts:
+        counts[name] = count(method, pooling, template)
+    found, source = counts[name], Requests(len(SENTENCES))
+    method.targets(source)
+    embedded = tuple((ref, found.examples) for ref in source.embedded)
+    return StepCost(found.layers, found.others, embedded, tuple(source.sampled))
+
+
+@cache
+def counted() -> dict[str, Count]:
+    """Return all counts by the step's name: those that are remembered, and those of this process."""
+    return _remembered()
+
+
+def _remembered() -> dict[str, Count]:
+    if not REMEMBERED.is_file():
+        return {}
+    with REMEMBERED.open(newline="", encoding="utf-8") as file:
+        return {line["step"]: _read_count(line) for line in csv.DictReader(file)}
+
+
+def _read_count(line: Mapping[str, str]) -> Count:
+    return Count(line["method"], float(line["layers"]), float(line["others"]), float(line["examples"]))
+
+
+def remember() -> None:
+    """Write the counts of this process beside those that are remembered, if there are any."""
+    if not any(name not in _remembered() for name in counted()):
+        return
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("step", "method", "layers", "others", "examples"))
+    lines = sorted(counted().items(), key=lambda named: (named[1].method, named[0]))
+    writer.writerows((name, each.method, each.layers, each.others, each.examples) for name, each in lines)
+    atomic_write(REMEMBERED, text.getvalue())
+
+
 def padded_rows(longest: int) -> float:
     """Return how many times LENGTH tokens an example takes in a padded batch that is cut to `longest` tokens.
 
     Few sentences of Wikipedia are longer than the longest of SENTENCES: without a limit, batches are about as long.
     """
-    tokens: Any = _encoder("cls", "").tokenizer(list(SENTENCES))
-    return min(longest, max(map(len, tokens["input_ids"]))) / LENGTH
+    return min(longest, LONGEST) / LENGTH
 
 
-@cache
-def _count(method: Method, pooling: str, template: str) -> StepCost:
+def count(method: Method, pooling: str, template: str) -> Count:
+    """Count the operations of a method's step."""
+    from torch.utils.flop_counter import FlopCounterMode  # lazy: slow import
+
     small = SCALES["small"].rescale(method, "bert-base-uncased")  # fields that wiki-tiny allows
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -154,21 +215,14 @@ def _count(method: Method, pooling: str, template: str) -> StepCost:
         columns = small.examples(SENTENCES, encoder.tokenizer, LENGTH)
         tokens = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
         examples = len(next(iter(tokens.values())).ids)
-        source = Requests(examples)
         batch = Batch(torch.arange(examples), tokens, torch.Generator().manual_seed(0))
         targets = small.targets(Requests(examples)).at(batch.rows, encoder.device)
-        method.targets(source)
         with FlopCounterMode(display=False) as counter:
             small.loss(encoder, batch, modules, targets).total.backward()
         encoder.zero_grad()
     layers = sum(sum(ops.values()) for name, ops in counter.flop_counts.items() if LAYER.search(name))
-    sentences = len(SENTENCES)
-    return StepCost(
-        layers=layers / sentences,
-        others=(counter.get_total_flops() - layers) / sentences,
-        embedded=tuple((ref, examples / sentences) for ref in source.embedded),
-        sampled=tuple(source.sampled),
-    )
+    total, sentences = counter.get_total_flops(), len(SENTENCES)
+    return Count(method.name, layers / sentences, (total - layers) / sentences, examples / sentences)
 
 
 @cache

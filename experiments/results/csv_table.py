@@ -7,6 +7,7 @@ commas, quotes and line ends are quoted as in Python's csv module.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import math
 import re
@@ -33,6 +34,7 @@ REMEDY = (
 )
 
 
+_READ: dict[Path, tuple[bytes, pd.DataFrame]] = {}  # the hash of each file's last content, and its lines
 SHOWN = 20  # lines that disagree
 SAME_NUMBER = 5e-5  # kinds of processors move scores by less (execution/plan.py)
 
@@ -101,9 +103,12 @@ class Table:
 
     def read(self, folder: Path) -> pd.DataFrame:
         """Return the lines; none if there is no file."""
-        content = Manifest(folder).read(self.name)
-        frame = None if content is None else self._plain_frame(content)
-        return self._frame(self._read_lines(folder)) if frame is None else frame
+        content, path = Manifest(folder).read(self.name), folder / self.name
+        digest = hashlib.sha256(content or b"").digest()
+        if content is None or _READ.get(path, (b"", None))[0] != digest:
+            frame = None if content is None else self._plain_frame(content)
+            _READ[path] = (digest, self._frame(self._read_lines(folder)) if frame is None else frame)
+        return _READ[path][1].copy(deep=False)
 
     def merge(self, folder: Path, new: pd.DataFrame) -> int:
         """Add lines with identities that the file lacks; return how many. Its other lines keep their exact text.

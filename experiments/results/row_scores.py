@@ -61,7 +61,7 @@ def study_scores(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None 
         for name in names
     }
     places = {place for by_seed in needed.values() for group in by_seed.values() for place in group}
-    used = lines[[place in places for place in addresses]]
+    used = lines[np.array([place in places for place in addresses], dtype=bool)]
     refuse_versions(study.name, used)
     return StudyScores(values, used)
 
