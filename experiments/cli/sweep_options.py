@@ -75,7 +75,7 @@ class Options:
     dry_run: bool = False
     """Show what would run and how long it may take, and exit."""
     cluster: Path | None = None
-    """With --dry-run: also show what would start on which machine of a cluster (sweep.yaml, experiments/clusters/)."""
+    """With --dry-run: also show the machines of a cluster and what they lack (sweep.yaml, experiments/clusters/)."""
     plan: bool = False
     """Simulate the sweep on --gpus and exit: its length, use of the GPUs, longest chain of nested runs, cost."""
     gpus: Numbers = (1,)
