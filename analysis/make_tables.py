@@ -3,6 +3,7 @@
 python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
 
+import gc
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -185,9 +186,7 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
         chosen_results(name, scale, record), record.pairs(scale)
     ),
     "searches": lambda name, scale, record: searches_block(record.searches(scale), scale),
-    "runs": lambda name, scale, record: report_blocks.runs_block(
-        record.studies([name], scale), record.results(scale)
-    ),
+    "runs": lambda name, scale, record: report_blocks.runs_block(record.studies([name], scale), record.results(scale)),
 }
 
 
@@ -261,6 +260,7 @@ def main(
         check: write nothing; list files that differ from the record or from SHA256SUMS, and exit with 1 if any do.
         mlruns: folder of the record.
     """
+    gc.set_threshold(100_000)  # the record's studies are a million objects: every 700th would start the collector
     catalogue.choose_studies(list(studies), scale or "small")  # refuses unknown names before the record is read
     mlruns = csv_record.require(folder_of(studies, mlruns), scores=not studies)
     studies = studies or catalogue.fixed_at(scale)

@@ -50,7 +50,9 @@ def study_scores(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None 
     keys = {key for row in study.rows for key in row.keys().values()}
     lines = newest_versions(frame[frame["key"].isin(keys)])
     lines = lines[lines["score"].notna()]
-    addresses = list(map(ScoreAddress._make, zip(*(lines[name].tolist() for name in ScoreAddress._fields), strict=True)))
+    addresses = list(
+        map(ScoreAddress._make, zip(*(lines[name].tolist() for name in ScoreAddress._fields), strict=True))
+    )
     scores = dict(zip(addresses, lines["score"].tolist(), strict=True))
     names = study.needed_columns
     facts = _facts(lines, curves, {column(name).fact for name in names if column(name).is_of_curve})

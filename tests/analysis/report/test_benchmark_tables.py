@@ -101,9 +101,7 @@ def test_a_rehearsal_shows_each_method_beside_the_forecast_and_what_is_missing(t
     lines = text.splitlines()
     assert lines[0] == "2 of 52 rehearsed; the others have dashes."
     dash = "\N{EN DASH}"
-    simcse = (
-        "| simcse | BERT-base | 16 of 64 | 32 | 2.00 | 4.00 | {0} | {0} | after 1 | yes | sts16 |"
-    )
+    simcse = "| simcse | BERT-base | 16 of 64 | 32 | 2.00 | 4.00 | {0} | {0} | after 1 | yes | sts16 |"
     assert simcse.format(dash) in lines
     whitened = "| whitenedcse | BERT-base | 64 | 32 | 1.07 | 2.80 | 2.00 | 1.40 | after 1 | {0} | sts16 |"
     assert whitened.format(dash) in lines

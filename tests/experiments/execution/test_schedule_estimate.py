@@ -86,7 +86,9 @@ def test_what_was_never_measured_is_estimated_from_simcse_at_the_same_scale() ->
     twice = [replace(job, encoder=replace(BASE, epochs=2, seed=9)) for job in simcse][:1]
     slow = frame(*twice).assign(settings="epochs=2", seconds=99.0)
     found = expected_seconds(jobs.values(), pd.concat([frame(*simcse), slow]))
-    assert found == dict.fromkeys(jobs, pytest.approx(10 * 2 * 3 / 2, rel=1e-3))  # an epoch of SimCSE takes 10 s and two rows
+    assert found == dict.fromkeys(
+        jobs, pytest.approx(10 * 2 * 3 / 2, rel=1e-3)
+    )  # an epoch of SimCSE takes 10 s and two rows
     fast = frame(*simcse).assign(key="another", device="NVIDIA H100", seconds=1.0)
     assert expected_seconds(jobs.values(), pd.concat([frame(*simcse), fast])) == found
     elsewhere = frame(*simcse).assign(scale="other")
@@ -144,7 +146,9 @@ def test_work_is_counted_in_epochs_of_simcse() -> None:
     ranked = replace(BASE, method=RankEncoder(base=BASE, corpus_size=50))
     assert epochs_of_simcse(ranked) == pytest.approx(1 + (1 + 50 / 100) / 6, rel=1e-3)
     deep = replace(BASE, backbone=Pretrained("wiki-mini"))
-    assert epochs_of_simcse(replace(deep, method=TAUGHT.method)) == pytest.approx(1 + 1 / 2 / 6, rel=1e-3)  # half the layers
+    assert epochs_of_simcse(replace(deep, method=TAUGHT.method)) == pytest.approx(
+        1 + 1 / 2 / 6, rel=1e-3
+    )  # half the layers
     unknown = replace(BASE, backbone=Pretrained("someone/theirs"))
     assert epochs_of_simcse(replace(unknown, method=TAUGHT.method)) == pytest.approx(1 + 1 / 6, rel=1e-3)
     with pytest.raises(ValueError, match="no time is published for wiki-tiny; there are some for bert-base-uncased"):

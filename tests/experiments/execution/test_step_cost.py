@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers import AutoTokenizer
 
 from cse_core.method import Batch, Encode, Loss, Method, with_fields
 from cse_core.methods.baselines.consert import ConSERT
@@ -25,9 +26,22 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.sncse import SNCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
+from cse_core.models.pretrained import ASSETS
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.text.clauses import adjacent, clauses
-from experiments.execution.step_cost import LENGTH, ROWS, SENTENCES, Size, StepCost, padded_rows, size_of, step_cost
+from experiments.execution.step_cost import (
+    LENGTH,
+    LONGEST,
+    ROWS,
+    SENTENCES,
+    Size,
+    StepCost,
+    count,
+    counted,
+    padded_rows,
+    size_of,
+    step_cost,
+)
 from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
 
@@ -162,6 +176,21 @@ class Momentum(SimCSE):
 @pytest.mark.parametrize("own", [True, False])
 def test_a_method_that_is_not_listed_is_counted_by_its_own_passes(own: bool) -> None:
     assert passes(Momentum(own=own)) == pytest.approx(3 + 1)
+
+
+@pytest.mark.parametrize("name", ["simcse", "compcse", "diffcse"])
+@pytest.mark.slow
+def test_what_is_remembered_is_what_is_counted(name: str) -> None:
+    """Where it is not, delete the lines of analysis/measured/step_costs.csv and run make_tables.py."""
+    run = RUNS[name](SCALES["paper"], "bert-base-uncased")
+    assert run
+    found: Any = count(run.method, run.pooling, run.template)
+    assert found in counted().values()
+
+
+def test_the_longest_sentence_is_as_long_as_stated() -> None:
+    tokenizer: Any = AutoTokenizer.from_pretrained(ASSETS / "wiki-tiny")
+    assert max(map(len, tokenizer(list(SENTENCES))["input_ids"])) == LONGEST
 
 
 def test_counting_draws_no_random_number_of_others() -> None:
