@@ -39,7 +39,6 @@ PARTS = "--rows, --backbones, --seeds, --max-steps, --corpus-lines, --fresh"
         ("--plan --gpus 0", "--gpus: expected a number of at least 1, got 0"),
         ("--plan --gpus 2 --gpus-per-run 3", "--gpus-per-run 3: expected no more GPUs than --plan has, --gpus 2"),
         ("--plan --price -1", "--price: expected a number of at least 0, got -1"),
-        ("--plan --gpu-memory 0", "--gpu-memory: expected a number above 0, got 0"),
         ("--plan --seconds-per-run 0", "--seconds-per-run: expected a number above 0, got 0"),
         ("--audit 0", "--audit: expected a number of at least 1, got 0"),
         ("--seeds 0", "--seeds: expected a number of at least 1, got 0"),
