@@ -204,7 +204,7 @@ class Table:
         return pd.DataFrame({name: self._typed_column(lines, name, values) for name, values in pairs})
 
     def _plain_frame(self, content: bytes) -> pd.DataFrame | None:
-        """Return the lines of an undamaged file, as fast as Arrow reads it; None for any other, whose error is told.
+        """Return the lines of an undamaged file, as fast as Arrow reads it; None for any other file.
 
         Arrow accepts more than is written here, so that quotes, line ends and numbers are checked.
         """
