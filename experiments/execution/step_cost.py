@@ -30,7 +30,7 @@ from experiments.schema.study import with_seed
 
 REMEMBERED = Path(__file__).parents[2] / "analysis/measured/step_costs.csv"
 LENGTH = 32  # tokens that SimCSE's examples are cut to
-LONGEST = 67  # tokens of the longest of SENTENCES
+LONGEST = 68  # tokens of the longest of SENTENCES
 ROWS = 6  # passes of a sentence that SimCSE's step takes: two forward, and two backward that take twice as much each
 LAYER = re.compile(r"\.encoder\.layer\.\d+$")  # in the names of modules
 PUBLISHED = {  # layers and width
@@ -147,23 +147,24 @@ class Count:
 
 def step_cost(run: Run) -> StepCost:
     """Return the cost of a run's method; raise a ValueError if its step can't be made on wiki-tiny."""
-    method = with_seed(run, 0, nested=True).method  # the seeds of teachers cost nothing
+    alike = with_seed(run, 0, nested=True).method  # the seeds of teachers cost nothing
     try:
-        return _cost(method, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
+        found = _found(alike, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
+        source = Requests(len(SENTENCES))
+        run.method.targets(source)
     except Exception as error:  # whatever a method raises on a backbone that it was not made for
         raise ValueError(f"method {run.method.name}: its step can't be made on {WIKI_TINY.name}: {error}") from error
+    embedded = tuple((ref, found.examples) for ref in source.embedded)
+    return StepCost(found.layers, found.others, embedded, tuple(source.sampled))
 
 
 @cache
-def _cost(method: Method, pooling: str, template: str) -> StepCost:
+def _found(method: Method, pooling: str, template: str) -> Count:
     name = key_of({"step": canonical(method), "pooling": pooling, "template": template})
     counts = counted()
     if name not in counts:
         counts[name] = count(method, pooling, template)
-    found, source = counts[name], Requests(len(SENTENCES))
-    method.targets(source)
-    embedded = tuple((ref, found.examples) for ref in source.embedded)
-    return StepCost(found.layers, found.others, embedded, tuple(source.sampled))
+    return counts[name]
 
 
 @cache

@@ -29,6 +29,7 @@ def taken(*words: str) -> tuple[float, float]:
         (("experiments/sweep.py", "--list"), 4, 1.0),
         (("experiments/import_record.py", "--record", "mlruns", "--mlruns"), 30, 1.0),
     ],
+    ids=["tables", "list", "import"],
 )
 def test_a_command_that_reads_the_record(
     words: tuple[str, ...], seconds: float, gigabytes: float, tmp_path: Path
