@@ -3,6 +3,7 @@
 python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
 
+import gc
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 import tyro
 
 from analysis.cells import Results, join, tidy
@@ -36,6 +38,7 @@ from analysis.verdicts.plan import PlanVerdicts
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
 from experiments.cli.console import counted
+from experiments.execution import step_cost
 from experiments.results import csv_record
 from experiments.results.manifest import ChangedFileError, Manifest
 from experiments.results.study_table import print_tables
@@ -66,13 +69,27 @@ class Record:
     """The record: its lines by scale and its joined studies, each read once."""
 
     def __init__(self, mlruns: Path) -> None:
-        self.results = cache(partial(csv_record.read_results, mlruns=mlruns))
+        self._mlruns = mlruns
+        self._results: dict[Path, pd.DataFrame] = {}
         self.runs = cache(partial(csv_record.read_runs, mlruns=mlruns))
         self._curves = cache(partial(csv_record.read_curves, mlruns=mlruns))
         self.pairs = cache(partial(csv_record.read_pairs, mlruns=mlruns))
         self.searches = cache(partial(csv_record.read_searches, mlruns=mlruns))
+        self._studies: dict[tuple[str, str], Study] = {}
         self._joined: dict[tuple[str, str], Results] = {}
         self.plan = cache(lambda scale: PlanVerdicts(tuple(chosen_results("plan", scale, self))))
+
+    def results(self, scale: str) -> pd.DataFrame:
+        """Return every score with its run, of the record that has the scale."""
+        folder = csv_record.folder_for(scale, self._mlruns)
+        if folder not in self._results:
+            self._results[folder] = csv_record.read_results(scale, self._mlruns)
+        return self._results[folder]
+
+    def studies(self, names: Sequence[str], scale: str) -> list[Study]:
+        """Return the studies of these names, each made once, so that the keys of its runs are hashed once."""
+        chosen = catalogue.choose_studies(list(names), scale)
+        return [self._studies.setdefault((study.scale.name, study.name), study) for study in chosen]
 
     def of(self, study: Study) -> Results:
         """Return a study's cells."""
@@ -111,17 +128,15 @@ def table_block(results: Results, *, brief: bool = False) -> str:
     return "\n\n".join([*map(formats.markdown, study_tables.grids(results)), "\n".join(f"- {note}" for note in notes)])
 
 
-def studies_for(names: Sequence[str], scales: Sequence[str]) -> list[Study]:
+def studies_for(names: Sequence[str], scales: Sequence[str], record: Record) -> list[Study]:
     """Return the chosen studies at each scale; quickstart has a fixed scale."""
-    studies = [
-        study for scale in scales for study in catalogue.choose_studies(list(names) or catalogue.names_at(scale), scale)
-    ]
+    studies = [study for scale in scales for study in record.studies(names or catalogue.names_at(scale), scale)]
     return list({(study.scale.name, study.name): study for study in studies}.values())
 
 
 def studies_to_make(names: Sequence[str], scale: str, record: Record) -> list[Study]:
     """Return the chosen studies at the scale; without one, at small and where something of them is recorded."""
-    studies = studies_for(names, _scales(scale, record))
+    studies = studies_for(names, _scales(scale, record), record)
     return studies if names and scale else studies_with_scores(studies, record.results) or studies
 
 
@@ -162,7 +177,7 @@ def fill_blocks(report: str, record: Record) -> str:
 
 def chosen_results(names: str, scale: str, record: Record) -> list[Results]:
     """Return the results of the studies of a name."""
-    return list(map(record.of, catalogue.choose_studies([names], scale)))
+    return list(map(record.of, record.studies([names], scale)))
 
 
 OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
@@ -180,9 +195,7 @@ OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
     "plan2": lambda name, scale, record: plan_tables.second_plan_block(name, chosen_results("plan2", scale, record)),
     "pairs-and-seeds": lambda name, scale, record: pairs_and_seeds_block(record.plan(scale), record.pairs(scale)),
     "searches": lambda name, scale, record: searches_block(record.searches(scale), scale),
-    "runs": lambda name, scale, record: report_blocks.runs_block(
-        catalogue.choose_studies([name], scale), record.results(scale)
-    ),
+    "runs": lambda name, scale, record: report_blocks.runs_block(record.studies([name], scale), record.results(scale)),
 }
 
 
@@ -203,6 +216,7 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, fol
         texts[page] = fill_blocks(read_text(page), record)
     lines = differences(texts) + [f"{path}: stale, no study gives it" for path in stale]
     if not check:
+        step_cost.remember()
         for path, text in texts.items():
             if not path.is_file() or read_text(path) != text:
                 atomic_write(path, text)
@@ -229,7 +243,7 @@ def check_all(names: Sequence[str], scale: str, folders: Folders) -> list[str]:
 def _undeclared_pages(scales: Sequence[str], record: Record, tables: Path) -> dict[Path, str]:
     pages = {}
     for scale in scales:
-        every = catalogue.choose_studies(catalogue.names_at(scale), scale)
+        every = record.studies(catalogue.names_at(scale), scale)
         text = undeclared_page(scale, every, record.runs(scale), record.results(scale))
         pages |= {tables / scale / "undeclared-runs.md": text} if text else {}
     return pages
@@ -251,6 +265,7 @@ def main(
         check: write nothing; list files that differ from the record or from SHA256SUMS, and exit with 1 if any do.
         mlruns: folder of the record.
     """
+    gc.set_threshold(100_000)  # the record's studies are a million objects: every 700th would start the collector
     catalogue.choose_studies(list(studies), scale or "small")  # refuses unknown names before the record is read
     mlruns = csv_record.require(folder_of(studies, mlruns), scores=not studies)
     studies = studies or catalogue.fixed_at(scale)

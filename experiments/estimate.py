@@ -1,7 +1,7 @@
 """Estimate how long a sweep takes on GPUs, and what it costs, before anything is started.
 
 python experiments/estimate.py all --scale paper --gpus 1 8 64 --price 2
-python experiments/estimate.py rankcse --scale paper --gpus 4 --gpus-per-run 0.25 --gpu-memory 40
+python experiments/estimate.py rankcse --scale paper --gpus 4 --gpus-per-run 0.25
 """
 
 import tyro

@@ -22,6 +22,8 @@ from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import run_content
 from experiments.tracking.run_differences import holds
 
+AT_ONCE = 100  # runs in a transaction
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -48,15 +50,25 @@ def fill(studies: list[Study], record: Path, tracker: Tracker) -> tuple[int, int
     The runs that others need come first, so that these can be linked.
     """
     contents = [(run_content(result), result["studies"][0]) for result in recorded_results(studies, record)]
-    scale, lacking = studies[0].scale.name, 0
+    scale = studies[0].scale.name
     logged = tracker.runs(scale)
+    lacking = [
+        (content, f"python experiments/sweep.py {study} --scale {scale}")
+        for content, study in contents
+        if not holds(logged.get(content.key), content)
+    ]
+    whole = [new for new in lacking if tracker.has_local_database and new[0].key not in logged]
     with Progress(*plain_columns(), MofNCompleteColumn(), console=console) as progress:
-        for content, study in progress.track(contents, description=f"runs at scale {scale}"):
-            if not holds(logged.get(content.key), content):
-                command = f"python experiments/sweep.py {study} --scale {scale}"
+        task = progress.add_task(f"runs at scale {scale}", total=len(lacking))
+        for start in range(0, len(whole), AT_ONCE):
+            part = whole[start : start + AT_ONCE]
+            tracker.log_new(scale, part)
+            progress.advance(task, len(part))
+        for content, command in lacking:
+            if not tracker.has_local_database or content.key in logged:
                 tracker.complete(content, logged.get(content.key), command=command)
-                lacking += 1
-    return len(contents), lacking
+                progress.advance(task)
+    return len(contents), len(lacking)
 
 
 def main(options: Options) -> None:

@@ -19,6 +19,7 @@ LIBRARIES = {  # that no file of a package imports
 ONLY_IN = {
     "umap": ["cse_core/metrics/geometry.py"],
     "mlflow": [
+        "experiments/tracking/bulk_log.py",
         "experiments/tracking/mlflow_database.py",
         "experiments/tracking/mlflow_log.py",
         "experiments/tracking/run_differences.py",

@@ -11,7 +11,6 @@ import pandas as pd
 
 from analysis.benchmark_ratios import FOLDER
 from analysis.report.formats import DASH, Grid, markdown, number
-from experiments.execution.gpu_memory import shape
 from experiments.rehearsal.rehearsed_runs import (
     METHODS,
     Limits,
@@ -31,8 +30,6 @@ METHOD_HEADER = (
     "batch",
     "tokens",
     "GiB",
-    "forecast",
-    "ratio",
     "s a step",
     "forecast",
     "ratio",
@@ -125,7 +122,7 @@ def _machines(frame: pd.DataFrame) -> str:
 
 
 def rehearsed_methods_block(frame: pd.DataFrame) -> str:
-    """Return every method on every backbone with its measured and its forecast memory and time, as Markdown."""
+    """Return every method on every backbone with its memory and its time, measured and forecast, as Markdown."""
     lines = frame[(frame["study"] == METHODS) & (frame["layers"] == 0)].to_dict("records")
     by_row = {(line["row"], line["backbone"]): line for line in lines}
     rows = []
@@ -174,14 +171,13 @@ def _method_row(
         return (name, title, *[DASH] * (len(METHOD_HEADER) - 2))
     if line["failed"]:
         return (name, title, *[DASH] * (len(METHOD_HEADER) - 3), f"failed: {line['failed']}")
-    memory, planned = (_number(line[column]) for column in ("memory_mib", "forecast_mib"))
-    seconds = _number(line["seconds"])
+    memory, seconds = _number(line["memory_mib"]), _number(line["seconds"])
     return (
         name,
         title,
         str(batch) if str(line["batch"]) == str(batch) else f"{line['batch']} of {batch}",
         str(line["tokens"]),
-        *_beside(memory and memory * GIB_OF_MIB, planned and planned * GIB_OF_MIB),
+        number(memory and memory * GIB_OF_MIB),
         *_beside(seconds, _expected_seconds(line, reference)),
         f"after {line['resumed_after']}" if line["resumed_after"] else DASH,
         str(line["identical"]) or DASH,
@@ -195,16 +191,11 @@ def _reference(name: str, backbone: str) -> tuple[str, str]:
 
 
 def _expected_seconds(line: Mapping[str, object], reference: Mapping[str, object] | None) -> float | None:
-    """Return the seconds that the planner expects: in proportion to a step's rows and the layers' parameters."""
+    """Return the seconds that the planner expects, in proportion to a step's operations."""
     if reference is None or reference is line:
         return None
-    took, work, of = _number(reference["seconds"]), _work(line), _work(reference)
+    took, work, of = _number(reference["seconds"]), _number(line["gigaflops"]), _number(reference["gigaflops"])
     return took * work / of if took and work and of else None
-
-
-def _work(line: Mapping[str, object]) -> float | None:
-    rows, model = _number(line["rows"]), shape(str(line["backbone"]))
-    return rows * model.layer_parameters if rows and model else None
 
 
 def _beside(measured: float | None, expected: float | None) -> tuple[str, str, str]:

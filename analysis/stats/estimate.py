@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-import scipy
+from scipy.special import stdtr, stdtrit  # Student's distribution and its quantiles
 
 from analysis.stats.significance import LEVEL, Interval, detectable_shift
 
@@ -41,13 +41,13 @@ class Estimate:
         """Return p of a two-sided t test against 0; without any spread it is 0 unless the contrast is 0."""
         if self.error is None or self.df is None:
             return None
-        return float(2 * scipy.stats.t(self.df).sf(_ratio(abs(self.mean), self.error)))
+        return float(2 * stdtr(self.df, -_ratio(abs(self.mean), self.error)))
 
     def equivalence_p(self, margin: float) -> float | None:
         """Return the larger p of two one-sided t tests: whether the contrast lies within the margin."""
         if self.error is None or self.df is None:
             return None
-        return float(scipy.stats.t(self.df).sf(_ratio(margin - abs(self.mean), self.error)))
+        return float(stdtr(self.df, -_ratio(margin - abs(self.mean), self.error)))
 
     def detectable(self, level: float) -> float | None:
         """Return the contrast that a two-sided test at this level detects with 80 % power, given this error."""
@@ -60,7 +60,7 @@ def t_estimate(mean: float, error: float | None, df: float | None, n: int) -> Es
     """Return an estimate with the interval mean +- t error; without an error it has none."""
     if error is None or df is None:
         return Estimate(mean, None, n)
-    half = float(scipy.stats.t(df).ppf((1 + LEVEL) / 2)) * error
+    half = float(stdtrit(df, (1 + LEVEL) / 2)) * error
     return Estimate(mean, Interval(mean - half, mean + half), n, error=error, df=df)
 
 

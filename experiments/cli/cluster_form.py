@@ -1,7 +1,6 @@
-"""Read a cluster's description and show what a sweep would start on which machine, without a cluster.
+"""Read a cluster's description and show its machines and what is missing before they can start, without a cluster.
 
-The description is a cluster file of Ray (sweep.yaml), a RayJob of KubeRay or a Slurm script. Commands are shown as the
-file has them, in the order in which Ray or Slurm runs them.
+The description is a cluster file of Ray (sweep.yaml), a RayJob of KubeRay or a Slurm script.
 """
 
 import math
@@ -23,14 +22,13 @@ SKETCH = ".sketch."  # in the name of a description that no such cluster has run
 
 @dataclass(frozen=True)
 class Machines:
-    """Machines of one role: their number or addresses, what they run in order, and how many GPUs and cores each has.
+    """Machines of one role: their number or addresses, and how many GPUs and cores each has.
 
     `gpus` and `cores` are None where the description leaves them to be detected.
     """
 
     role: str
     where: str
-    commands: tuple[str, ...]
     most: int = 1
     gpus: float | None = None
     cores: float | None = None
@@ -49,13 +47,12 @@ class Machines:
 
 @dataclass(frozen=True)
 class ClusterForm:
-    """What a description starts: machines by role, files copied to all of them, the commands that a user types."""
+    """What a description starts: machines by role, the commands that a user types, what is missing for them."""
 
     path: Path
     kind: str
     machines: tuple[Machines, ...]
     user_commands: tuple[str, ...]
-    copied: tuple[str, ...] = ()
     not_ready: tuple[str, ...] = ()
     device: str = ""
 
@@ -96,17 +93,13 @@ def sweep_words(options: Any) -> list[str]:
 
 
 def print_form(form: ClusterForm, pending: int, at_once: int) -> None:
-    """Print what starts where, what is copied, what the user types, and what is missing before that works."""
+    """Print what the user types, the machines, and what is missing before that works."""
     sketch = ": a sketch, which no such cluster has run" if SKETCH in form.path.name else ""
     console.print(f"cluster {form.path}, {form.kind}{sketch}", highlight=False)
     for number, command in enumerate(form.user_commands, 1):
         console.print(f"  {number}. you type: {command}", highlight=False)
-    if form.copied:
-        console.print(f"  copied to every machine: {', '.join(form.copied)}", highlight=False)
     for each in form.machines:
         console.print(f"  {each.role}: {each.where}{_size(each)}", highlight=False)
-        for command in each.commands:
-            console.print(f"     {command}", highlight=False)
     many = f"at most {at_once} at a time" if at_once else "as many at a time as the machines have GPUs or cores"
     console.print(f"  runs: {pending} to do, {many}", highlight=False)
     for problem in form.not_ready:
@@ -120,39 +113,31 @@ def _size(machines: Machines) -> str:
 
 
 def _ray(path: Path, content: Mapping[str, Any], words: Sequence[str]) -> ClusterForm:
-    provider, setup = content["provider"], content.get("setup_commands", [])
-    on_head = (*setup, *content.get("head_setup_commands", []), *content.get("head_start_ray_commands", []))
-    on_workers = (*setup, *content.get("worker_setup_commands", []), *content.get("worker_start_ray_commands", []))
-    sweep = shlex.join(["python", "~/sweep.py", *words]).replace("'~/sweep.py'", "~/sweep.py")
-    if provider["type"] == "local":
-        workers = provider.get("worker_ips", [])
-        machines = [
-            Machines("head", provider["head_ip"], (*on_head, sweep)),
-            Machines("workers", ", ".join(workers) or "none", on_workers, len(workers)),
-        ]
-    else:
-        machines = list(_cloud(content, (*on_head, sweep), on_workers))
-    mounts = content.get("file_mounts", {})
-    paths = [*mounts.values(), *filter(None, [content.get("auth", {}).get("ssh_private_key")])]
+    provider = content["provider"]
+    local = provider["type"] == "local"
+    workers = provider.get("worker_ips", [])
+    of_your_own = [
+        Machines("head", provider.get("head_ip", "")),
+        Machines("workers", ", ".join(workers) or "none", len(workers)),
+    ]
+    keys = filter(None, [content.get("auth", {}).get("ssh_private_key")])
     return ClusterForm(
         path,
-        "machines of your own" if provider["type"] == "local" else f"Ray's provider {provider['type']}",
-        tuple(machines),
+        "machines of your own" if local else f"Ray's provider {provider['type']}",
+        tuple(of_your_own if local else _cloud(content)),
         (f"ray up {path}", shlex.join(["ray", "submit", str(path), "experiments/sweep.py", *words])),
-        tuple(f"{source} as {target}" for target, source in mounts.items()),
-        (*_examples(content), *_missing(paths)),
-        next(iter(re.findall(r"CSE_DEVICE=(\w+)", " ".join(setup))), ""),
+        (*_examples(content), *_missing([*content.get("file_mounts", {}).values(), *keys])),
+        next(iter(re.findall(r"CSE_DEVICE=(\w+)", " ".join(content.get("setup_commands", [])))), ""),
     )
 
 
-def _cloud(content: Mapping[str, Any], on_head: tuple[str, ...], on_workers: tuple[str, ...]) -> Iterator[Machines]:
+def _cloud(content: Mapping[str, Any]) -> Iterator[Machines]:
     for name, kind in content["available_node_types"].items():
         head, config, resources = name == content["head_node_type"], kind["node_config"], kind.get("resources", {})
         most = 1 if head else min(kind.get("max_workers", content["max_workers"]), content["max_workers"])
         machine = config.get("InstanceType") or config.get("machineType") or "a machine"
         where = machine if head else f"{kind.get('min_workers', 0)} to {most} of {machine}, as runs wait for them"
-        commands = on_head if head else on_workers
-        yield Machines(name, where, commands, most, resources.get("GPU", 0), resources.get("CPU"))
+        yield Machines(name, where, most, resources.get("GPU", 0), resources.get("CPU"))
 
 
 def _kubernetes(path: Path, content: Mapping[str, Any], words: Sequence[str]) -> ClusterForm:
@@ -166,10 +151,9 @@ def _kubernetes(path: Path, content: Mapping[str, Any], words: Sequence[str]) ->
         (container,) = group["template"]["spec"]["containers"]
         head, limits, most = name == "head", container["resources"]["limits"], group.get("maxReplicas", 1)
         where = container["image"] if head else f"{group['minReplicas']} to {most} of {container['image']}"
-        commands = ("Ray's head", spec["entrypoint"]) if head else ("a Ray worker",)
         gpus = 0 if head else float(limits.get("nvidia.com/gpu", 0))
         cores = 0 if group["rayStartParams"].get("num-cpus") == "0" else float(limits["cpu"])
-        machines.append(Machines(name, where, commands, most, gpus, cores))
+        machines.append(Machines(name, where, most, gpus, cores))
     command = f"kubectl replace --force -f {path}"
     not_ready = _examples(content)
     if not set(words) <= set(shlex.split(spec["entrypoint"])):
@@ -180,10 +164,8 @@ def _kubernetes(path: Path, content: Mapping[str, Any], words: Sequence[str]) ->
 def _slurm(path: Path, text: str, words: Sequence[str]) -> ClusterForm:
     given = dict(re.findall(r"^#SBATCH --([\w-]+)=(\S+)", text, re.MULTILINE))
     nodes, gpus, cores = (int(given.get(name, 1)) for name in ("nodes", "gpus-per-node", "cpus-per-task"))
-    sweep = shlex.join(["python", "experiments/sweep.py", *words])
-    commands = ("ray symmetric-run, which starts Ray and joins the first node", f"on the first node then: {sweep}")
     where = f"{nodes} nodes of Slurm's choice for {given.get('time', 'its default time')}"
-    machines = Machines("nodes", where, commands, nodes, gpus, cores)
+    machines = Machines("nodes", where, nodes, gpus, cores)
     return ClusterForm(path, "Slurm", (machines,), (shlex.join(["sbatch", str(path), *words]),))
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 SEARCH = ("--search", "--trials", "--minutes")
 AUDIT = ("--audit", "--rerun", "--audit-seed", "--audit-report")
 SHOWN = ("--plan", "--list", "--dry-run", "--by-study")
-ESTIMATE = ("--plan", "--gpus", "--price", "--gpu-memory", "--seconds-per-run")
+ESTIMATE = ("--plan", "--gpus", "--price", "--seconds-per-run")
 
 
 def refuse_old_flags(words: Sequence[str]) -> None:

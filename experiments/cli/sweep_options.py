@@ -126,8 +126,6 @@ class EstimateOptions(StudyOptions):
     """Number of GPUs; several are compared."""
     price: float = 0.0
     """Price of a GPU-hour."""
-    gpu_memory: float | None = None
-    """Memory of a GPU in GiB: estimate how many of the largest runs fit on it."""
     seconds_per_run: float | None = None
     """Training time of every run in seconds, instead of measured times and the papers'."""
 
@@ -190,6 +188,6 @@ def check_estimate(options: EstimateOptions) -> None:
             raise ValueError(f"--gpus-per-run {options.gpus_per_run:g}: expected no more than --gpus {gpus}")
     if options.workers:
         raise ValueError("--workers: an estimate has --gpus and --gpus-per-run in its place")
-    above_zero(gpu_memory=options.gpu_memory, seconds_per_run=options.seconds_per_run)
+    above_zero(seconds_per_run=options.seconds_per_run)
     if options.short and options.seconds_per_run is None:
         raise ValueError("--max-steps, --corpus-lines: the time of such runs is unknown; give --seconds-per-run")

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from cse_core.method import EncoderRef
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Run
-from experiments.execution.gpu_memory import shape
 from experiments.execution.job import Job, changed_settings
 from experiments.execution.plan import Plan, study_by_study
-from experiments.execution.step_cost import padded_rows, step_cost
+from experiments.execution.step_cost import ROWS, Size, padded_rows, size_of, step_cost
 from experiments.results.provenance import is_gpu
 from experiments.schema.recipes import BACKBONES
 from experiments.schema.study import Published
@@ -225,18 +224,16 @@ def gpu_hours(run: Run) -> float:
 
 def epochs_of_simcse(run: Run) -> float:
     """Return a run's work in epochs of SimCSE on the same backbone, with what teachers embed before training."""
-    cost, lines = step_cost(run), run.corpus.lines
-    work = run.epochs * cost.work * lines * padded_rows(run.max_length)
-    work += sum(_size(encoder, run) * rows * lines for encoder, rows in cost.embedded)
-    work += sum(_size(encoder, run) * sentences for encoder, sentences in cost.sampled)
-    return work / (lines * step_cost(replace(run, method=SimCSE(), pooling="cls", template="")).work)
+    cost, lines, size = step_cost(run), run.corpus.lines, size_of(run.backbone.name)
+    simcse = step_cost(replace(run, method=SimCSE(), pooling="cls", template=""))
+    work = run.epochs * cost.at(size) * lines * padded_rows(run.max_length)
+    work += sum(simcse.at(_size(encoder) or size) / ROWS * examples * lines for encoder, examples in cost.embedded)
+    work += sum(simcse.at(_size(encoder) or size) / ROWS * sentences for encoder, sentences in cost.sampled)
+    return work / (lines * simcse.at(size))
 
 
-def _size(encoder: EncoderRef, run: Run) -> float:
-    """Return how many times the work of a row in the run's backbone it takes in another encoder; 1 if unknown."""
-    name = encoder.backbone.name if isinstance(encoder, Run) else getattr(encoder, "name", "")
-    other, backbone = shape(name), shape(run.backbone.name)
-    return other.layer_parameters / backbone.layer_parameters if other and backbone else 1.0
+def _size(encoder: EncoderRef) -> Size | None:
+    return size_of(encoder.backbone.name if isinstance(encoder, Run) else getattr(encoder, "name", ""))
 
 
 def _recorded_epochs(results: pd.DataFrame) -> dict[tuple[str, str], float]:

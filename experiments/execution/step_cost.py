@@ -1,27 +1,44 @@
-"""What a step of a method costs: counted in one step of it on wiki-tiny, so that no list of methods is kept by hand.
+"""What a step of a method costs: torch counts the operations of one step, so that no list of methods is kept by hand.
 
-The unit is a row: `LENGTH` tokens that pass an encoder, padding included. Heads, whitening and sorting are left out,
-and an encoder that a method brings is taken to be as large as the run's own.
+The step is a real one, on wiki-tiny: what methods do depends on what their tensors hold (lengths, chosen tokens), so
+that tensors without content would not do. It pads as a GPU does. As a count takes a tenth of a second and the papers'
+tables have some hundred methods, `analysis/measured/step_costs.csv` remembers those; make_tables.py adds what it lacks.
 """
 
-from collections.abc import Generator
-from contextlib import contextmanager
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
+from cse_core.data.atomic_write import atomic_write
 from cse_core.data.batches import pad
-from cse_core.method import Batch, EncoderRef, Method, Targets, Tokens, VectorScorer
+from cse_core.method import Batch, EncoderRef, Method, VectorScorer
 from cse_core.models.encoder import Encoder
-from cse_core.run import Run
+from cse_core.models.pretrained import ASSETS
+from cse_core.run import Run, canonical, key_of
 from experiments.schema.scales import SCALES, WIKI_TINY
+from experiments.schema.study import with_seed
 
-LENGTH = 32  # tokens that examples are cut to
-BACKWARD = 2  # rows' work of a backward pass for each row of its forward pass
+REMEMBERED = Path(__file__).parents[2] / "analysis/measured/step_costs.csv"
+LENGTH = 32  # tokens that SimCSE's examples are cut to
+LONGEST = 68  # tokens of the longest of SENTENCES
+ROWS = 6  # passes of a sentence that SimCSE's step takes: two forward, and two backward that take twice as much each
+LAYER = re.compile(r"\.encoder\.layer\.\d+$")  # in the names of modules
+PUBLISHED = {  # layers and width
+    "bert-base-uncased": (12, 768),
+    "bert-large-uncased": (24, 1024),
+    "roberta-base": (12, 768),
+    "roberta-large": (24, 1024),
+}
 # All beyond LENGTH and one beyond twice as much, as the longest of a batch are; as many clauses as Wikipedia's have.
 SENTENCES = (
     "The old stone bridge over the river was closed to all traffic in 1987, because two of its pillars had been "
@@ -46,82 +63,60 @@ SENTENCES = (
 
 
 @dataclass(frozen=True)
-class StepCost:
-    """Rows for each sentence of the corpus, and what a run holds in memory beside its own encoder.
+class Size:
+    """A BERT's layers and their width."""
 
-    `kept` are the rows with a gradient whose activations are held at once: an attack frees those of its earlier passes.
-    `embedded` are the rows that finished encoders (teachers, bases) embed once before training, for each sentence;
-    `sampled`, the corpus sentences that they embed besides; `shared`, the vectors that every step reads whole.
+    layers: int
+    width: int
+
+    @property
+    def parameters(self) -> int:
+        """The parameters of all layers: four projections, and two in the feed-forward part, four times as wide."""
+        return self.layers * 12 * self.width**2
+
+
+@cache
+def size_of(backbone: str) -> Size | None:
+    """Return the size of an embedded or published backbone; None for others, which would first have to be fetched."""
+    path = ASSETS / backbone / "config.json"
+    if path.is_file():
+        config = json.loads(path.read_text())
+        return Size(config["num_hidden_layers"], config["hidden_size"])
+    return Size(*PUBLISHED[backbone]) if backbone in PUBLISHED else None
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Operations for each sentence of the corpus, on wiki-tiny: in layers of transformers, and in all else.
+
+    `embedded` are the examples that finished encoders (teachers, bases) embed once before training, for each sentence;
+    `sampled`, the corpus sentences that they embed besides.
     """
 
-    examples: float
-    forward: float
-    with_gradient: float
-    kept: float
+    layers: float
+    others: float
     embedded: tuple[tuple[EncoderRef, float], ...] = ()
     sampled: tuple[tuple[EncoderRef, int], ...] = ()
-    shared: int = 0
-    trained_encoders: int = 0
-    frozen_encoders: int = 0
+
+    def at(self, size: Size | None) -> float:
+        """Return the operations on a backbone of a size: layers grow with their parameters, heads with their width."""
+        own = size_of(WIKI_TINY.name)
+        if own is None or size is None:
+            return self.layers + self.others
+        return self.layers * size.parameters / own.parameters + self.others * size.width / own.width
+
+
+class PaddedEncoder(Encoder):
+    """An encoder that pads on a CPU, too."""
 
     @property
-    def work(self) -> float:
-        """The work of a step for each sentence, in rows of a forward pass."""
-        return self.forward + BACKWARD * self.with_gradient
-
-
-class CountingEncoder(Encoder):
-    """An encoder that keeps count of its training passes."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.passes: list[tuple[float, bool]] = []  # rows, and whether they keep a gradient
-
-    def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
-        vectors = super().forward(*tokens)
-        longest = max(part.ids.shape[1] for part in tokens)
-        self.passes.append((sum(len(part.ids) for part in tokens) * longest / LENGTH, vectors[0].requires_grad))
-        return vectors
-
-    def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
-        states = super().states(tokens)
-        self.passes.append((tokens.ids.numel() / LENGTH, states.requires_grad))
-        return states
+    def _runs_packed(self) -> bool:
+        return False
 
 
 @dataclass
-class SavedTensors:
-    """Counts the bytes that graphs hold for their backward passes: in all, now, and at most at once."""
-
-    all: int = 0
-    now: int = 0
-    most: int = 0
-
-    def save(self, tensor: Tensor) -> "SavedTensor":
-        """Return what a graph holds in a tensor's place."""
-        self.all, self.now = self.all + tensor.nbytes, self.now + tensor.nbytes
-        self.most = max(self.most, self.now)
-        return SavedTensor(tensor, self)
-
-    @property
-    def share(self) -> float:
-        """The largest share of all these bytes that was held at once."""
-        return self.most / self.all if self.all else 1.0
-
-
-class SavedTensor:
-    """A tensor that a graph holds; its end is counted."""
-
-    def __init__(self, value: Tensor, count: SavedTensors) -> None:
-        self.value, self.count = value, count
-
-    def __del__(self) -> None:
-        self.count.now -= self.value.nbytes
-
-
-@dataclass
-class CountingSource:
-    """A source of random vectors that keeps count of what it is asked for."""
+class Requests:
+    """A source of random vectors that notes what it is asked for."""
 
     examples: int
     embedded: list[EncoderRef] = field(default_factory=list)
@@ -137,102 +132,103 @@ class CountingSource:
     def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
         """Return random vectors."""
         self.sampled.append((encoder, size))
-        return torch.randn(size, 8)
+        return torch.randn(min(size, LENGTH), 8)
+
+
+@dataclass(frozen=True)
+class Count:
+    """What was counted in a step: operations and examples for each sentence of the corpus."""
+
+    method: str
+    layers: float
+    others: float
+    examples: float
 
 
 def step_cost(run: Run) -> StepCost:
-    """Count the cost of a run's method; raise a ValueError if its step can't be made on wiki-tiny."""
+    """Return the cost of a run's method; raise a ValueError if its step can't be made on wiki-tiny."""
+    alike = with_seed(run, 0, nested=True).method  # the seeds of teachers cost nothing
     try:
-        return _count(run.method, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
+        found = _found(alike, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
+        source = Requests(len(SENTENCES))
+        run.method.targets(source)
     except Exception as error:  # whatever a method raises on a backbone that it was not made for
         raise ValueError(f"method {run.method.name}: its step can't be made on {WIKI_TINY.name}: {error}") from error
+    embedded = tuple((ref, found.examples) for ref in source.embedded)
+    return StepCost(found.layers, found.others, embedded, tuple(source.sampled))
 
 
 @cache
+def _found(method: Method, pooling: str, template: str) -> Count:
+    name = key_of({"step": canonical(method), "pooling": pooling, "template": template})
+    counts = counted()
+    if name not in counts:
+        counts[name] = count(method, pooling, template)
+    return counts[name]
+
+
+@cache
+def counted() -> dict[str, Count]:
+    """Return all counts by the step's name: those that are remembered, and those of this process."""
+    return _remembered()
+
+
+def _remembered() -> dict[str, Count]:
+    if not REMEMBERED.is_file():
+        return {}
+    with REMEMBERED.open(newline="", encoding="utf-8") as file:
+        return {line["step"]: _read_count(line) for line in csv.DictReader(file)}
+
+
+def _read_count(line: Mapping[str, str]) -> Count:
+    return Count(line["method"], float(line["layers"]), float(line["others"]), float(line["examples"]))
+
+
+def remember() -> None:
+    """Write the counts of this process beside those that are remembered, if there are any."""
+    if not any(name not in _remembered() for name in counted()):
+        return
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("step", "method", "layers", "others", "examples"))
+    lines = sorted(counted().items(), key=lambda named: (named[1].method, named[0]))
+    writer.writerows((name, each.method, each.layers, each.others, each.examples) for name, each in lines)
+    atomic_write(REMEMBERED, text.getvalue())
+
+
 def padded_rows(longest: int) -> float:
-    """Return the rows to which a GPU pads an example of a batch cut to `longest` tokens: 1 for SimCSE's LENGTH.
+    """Return how many times LENGTH tokens an example takes in a padded batch that is cut to `longest` tokens.
 
     Few sentences of Wikipedia are longer than the longest of SENTENCES: without a limit, batches are about as long.
     """
-    tokens: Any = _encoder("cls", "").tokenizer(list(SENTENCES))
-    return min(longest, max(map(len, tokens["input_ids"]))) / LENGTH
+    return min(longest, LONGEST) / LENGTH
 
 
-@cache
-def _count(method: Method, pooling: str, template: str) -> StepCost:
+def count(method: Method, pooling: str, template: str) -> Count:
+    """Count the operations of a method's step."""
+    from torch.utils.flop_counter import FlopCounterMode  # lazy: slow import
+
     small = SCALES["small"].rescale(method, "bert-base-uncased")  # fields that wiki-tiny allows
-    with torch.random.fork_rng(devices=[]), _one_thread():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         encoder = _encoder(pooling, template)
-        encoder.passes.clear()
         modules = small.modules(encoder, torch.Generator().manual_seed(0)).train()
         columns = small.examples(SENTENCES, encoder.tokenizer, LENGTH)
         tokens = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
-        count = len(next(iter(tokens.values())).ids)
-        batch = Batch(torch.arange(count), tokens, torch.Generator().manual_seed(0))
-        targets = small.targets(CountingSource(count))
-        others = _count_transformer_passes(modules)
-        saved = SavedTensors()
-        with torch.autograd.graph.saved_tensors_hooks(saved.save, lambda tensor: tensor.value):
-            loss = small.loss(encoder, batch, modules, targets.at(batch.rows, encoder.device))
-        del loss  # its graph has been held until here, as until a backward pass
-        source = CountingSource(count)
-        shared = _shared_rows(method.targets(source))
-    passes = [*others, *(made for each in (encoder, *modules.modules()) for made in getattr(each, "passes", ()))]
-    trained = [any(p.requires_grad for p in transformer.parameters()) for transformer in _transformers(modules)]
-    sentences = len(SENTENCES)
-    with_gradient = sum(rows for rows, gradient in passes if gradient) / sentences
-    return StepCost(
-        examples=count / sentences,
-        forward=sum(rows for rows, _ in passes) / sentences,
-        with_gradient=with_gradient,
-        kept=with_gradient * saved.share,
-        embedded=tuple((ref, count / sentences) for ref in source.embedded),
-        sampled=tuple(source.sampled),
-        shared=shared,
-        trained_encoders=sum(trained),
-        frozen_encoders=len(trained) - sum(trained),
-    )
-
-
-@contextmanager
-def _one_thread() -> Generator[None]:
-    """Use one thread: a step of eight sentences is too small for more, and on busy cores they wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+        examples = len(next(iter(tokens.values())).ids)
+        batch = Batch(torch.arange(examples), tokens, torch.Generator().manual_seed(0))
+        targets = small.targets(Requests(examples)).at(batch.rows, encoder.device)
+        with FlopCounterMode(display=False) as counter:
+            small.loss(encoder, batch, modules, targets).total.backward()
+        encoder.zero_grad()
+    layers = sum(sum(ops.values()) for name, ops in counter.flop_counts.items() if LAYER.search(name))
+    total, sentences = counter.get_total_flops(), len(SENTENCES)
+    return Count(method.name, layers / sentences, (total - layers) / sentences, examples / sentences)
 
 
 @cache
 def _encoder(pooling: str, template: str) -> Any:
     generator = torch.Generator().manual_seed(0)
-    return CountingEncoder.from_pretrained(
+    return PaddedEncoder.from_pretrained(
         WIKI_TINY.name, pooling=pooling, template=template, generator=generator
     ).train()
-
-
-def _transformers(modules: nn.ModuleDict) -> list[nn.Module]:
-    """Return the transformers that a method brings."""
-    from transformers import PreTrainedModel  # lazy: slow import
-
-    return [each for each in modules.modules() if isinstance(each, PreTrainedModel) and each.base_model is each]
-
-
-def _count_transformer_passes(modules: nn.ModuleDict) -> list[tuple[float, bool]]:
-    """Return the passes of the transformers that a method brings, filled as they are made."""
-    passes: list[tuple[float, bool]] = []
-
-    def note(_module: nn.Module, _inputs: object, output: Any) -> None:
-        n, t, _ = output[0].shape
-        passes.append((n * t / LENGTH, output[0].requires_grad))
-
-    for held in _transformers(modules):
-        held.register_forward_hook(note)
-    return passes
-
-
-def _shared_rows(targets: Targets) -> int:
-    return sum(len(values) for values in targets.shared.values())

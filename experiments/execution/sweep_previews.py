@@ -11,7 +11,6 @@ from experiments.cli.cluster_form import print_form, read_form, sweep_words
 from experiments.cli.console import counted
 from experiments.cli.sweep_options import EstimateOptions, Options
 from experiments.execution import sweep_report
-from experiments.execution.gpu_memory import fit
 from experiments.execution.plan import Plan
 from experiments.execution.schedule_estimate import expected_seconds, forecast, runs_at_once
 
@@ -28,9 +27,6 @@ def print_forecast(work: Plan, results: pd.DataFrame, options: EstimateOptions) 
     for gpus in options.gpus:
         slots = runs_at_once(gpus, options.gpus_per_run)
         sweep_report.print_forecast(work, forecast(work, seconds, slots), gpus=gpus, price=options.price)
-    if options.gpu_memory is not None:
-        runs = [job.encoder for job in work.pending if isinstance(job.encoder, Run)]
-        sweep_report.print_memory(fit(runs, options.gpu_memory), gib=options.gpu_memory, share=options.gpus_per_run)
 
 
 def _require_times(work: Plan, seconds: Mapping[str, float | None]) -> dict[str, float]:

@@ -13,7 +13,6 @@ from rich.table import Table
 from cse_core.evaluation.suite import GROUPS
 from cse_core.run import Pretrained, Run
 from experiments.cli.console import console, counted, print_failures
-from experiments.execution.gpu_memory import GIB, Fit
 from experiments.execution.job import Job
 from experiments.execution.plan import Done, Plan, jobs_of_study, make_plan, merge_jobs, scored_cells
 from experiments.execution.schedule_estimate import Forecast, seconds_for
@@ -137,22 +136,6 @@ def print_forecast(work: Plan, forecast: Forecast, *, gpus: int, price: float) -
     names = {job.key: job.name for job in work.pending}
     console.print("training only, without scoring")
     console.print(f"longest chain: {hours(forecast.critical)}, {', then '.join(names[key] for key in forecast.chain)}")
-
-
-def print_memory(fit: Fit | None, *, gib: float, share: float) -> None:
-    """Print whether the share of a GPU for each run is enough for the largest."""
-    if not fit:
-        console.print("memory: no run whose backbone's size is known")
-        return
-    run, takes = fit.largest, fit.takes / GIB
-    name = f"{run.method.name}, {run.backbone.name}, batch {run.batch_size}, {run.precision}"
-    fits = share * gib >= takes
-    ask = f"a share of {share:g} is enough" if fits else f"--gpus-per-run {share:g} is too little"
-    console.print(
-        f"memory: the largest run ({name}) takes about {takes:.1f} GiB, so a GPU of {gib:g} GiB holds "
-        f"{fit.at_once} such at a time: {ask}",
-        style=None if fits else "red",
-    )
 
 
 def print_outcome(

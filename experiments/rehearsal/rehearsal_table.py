@@ -8,14 +8,12 @@ from pathlib import Path
 
 from cse_core.data.atomic_write import atomic_write
 from cse_core.run import Pretrained, Run
-from experiments.execution.gpu_memory import training_bytes
-from experiments.execution.step_cost import padded_rows, step_cost
+from experiments.execution.step_cost import padded_rows, size_of, step_cost
 from experiments.rehearsal.measured_run import KILLED_AFTER, Measured
 from experiments.rehearsal.rehearsed_runs import Rehearsed
 
 TABLE = Path(__file__).parents[2] / "analysis/measured/rehearsal.csv"
 IDENTITY = ("study", "row", "backbone", "layers", "on")
-FORECASTS = ("forecast_mib", "rows")
 MIB = 2**20
 
 
@@ -23,7 +21,7 @@ MIB = 2**20
 class Line:
     """One line of the table. Numbers that were not measured are None, and empty in the file.
 
-    `rows` are the planner's: the work of a step in rows of a forward pass, which seconds must be proportional to.
+    `gigaflops` are the planner's: the work of a step, which seconds must be proportional to.
     """
 
     study: str
@@ -34,8 +32,7 @@ class Line:
     changes: str
     batch: int | None
     tokens: int | None
-    forecast_mib: float | None
-    rows: float | None
+    gigaflops: float | None
     memory_mib: float | None = None
     seconds: float | None = None
     resumed_after: int | None = None
@@ -53,7 +50,6 @@ COLUMNS = [each.name for each in fields(Line)]
 def forecast_line(row: Rehearsed, *, layers: int, on: str) -> Line:
     """Return the line of a row before it is rehearsed: what it is, and the planner's forecast."""
     run = row.run
-    memory, rows = forecast(run, row.backbone, on) if run and not layers else (None, None)
     return Line(
         study=row.study,
         row=row.name,
@@ -63,8 +59,7 @@ def forecast_line(row: Rehearsed, *, layers: int, on: str) -> Line:
         changes=row.changes,
         batch=run.batch_size if run else None,
         tokens=run.max_length if run else None,
-        forecast_mib=memory,
-        rows=rows,
+        gigaflops=gigaflops(run, row.backbone, on) if run and not layers else None,
     )
 
 
@@ -82,13 +77,11 @@ def with_measured(line: Line, measured: Measured, *, killed: bool) -> Line:
     )
 
 
-def forecast(run: Run, backbone: str, on: str) -> tuple[float | None, float | None]:
-    """Return the planner's MiB of a run on a papers' backbone, beside its process, and the rows of a step."""
-    published = replace(run, backbone=Pretrained(backbone))
-    taken, rows = training_bytes(published), step_cost(published).work * run.batch_size
-    if on == "cuda":  # a CPU's passes have no padding
-        rows *= padded_rows(run.max_length)
-    return taken and taken / MIB, rows
+def gigaflops(run: Run, backbone: str, on: str) -> float:
+    """Return the planner's work of a step of a run on a papers' backbone."""
+    cost = step_cost(replace(run, backbone=Pretrained(backbone))).at(size_of(backbone))
+    padded = padded_rows(run.max_length) if on == "cuda" else 1  # a CPU's passes have no padding
+    return cost * padded * run.batch_size / 1e9
 
 
 def read_lines(path: Path = TABLE) -> list[dict[str, str]]:
@@ -113,7 +106,7 @@ def renew_forecasts(lines: Iterable[Line], path: Path = TABLE) -> None:
     """Put the forecasts of these lines into the table's lines of the same rows with the same settings."""
     new = {(*identity(text), text["changes"]): text for text in map(as_text, lines)}
     old = [(line, new.get((*identity(line), line["changes"]), line)) for line in read_lines(path)]
-    write_lines([line | {name: text[name] for name in FORECASTS} for line, text in old], path)
+    write_lines([line | {"gigaflops": text["gigaflops"]} for line, text in old], path)
 
 
 def write_lines(lines: Iterable[Mapping[str, str]], path: Path = TABLE) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from cse_core.run import Run
 from experiments.results.csv_record import CELL
@@ -45,27 +47,23 @@ def study_scores(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None 
     An average needs all of its tasks: a seed that lacks one has no average. The newest version of an evaluator counts;
     two lines for a cell, or two versions in one table, are errors.
     """
-    import pandas as pd  # lazy: slow import
-
     keys = {key for row in study.rows for key in row.keys().values()}
-    lines = frame[frame["key"].isin(keys)]
-    lines = newest_versions(lines)
+    lines = newest_versions(frame[frame["key"].isin(keys)])
     lines = lines[lines["score"].notna()]
-    addresses = pd.Series(
-        [ScoreAddress(*place) for place in lines[list(ScoreAddress._fields)].to_numpy()], lines.index, dtype=object
+    addresses = list(
+        map(ScoreAddress._make, zip(*(lines[name].tolist() for name in ScoreAddress._fields), strict=True))
     )
-    scores = {place: float(score) for place, score in zip(addresses, lines["score"], strict=True)}
-    facts = _facts(lines, curves)
+    scores = dict(zip(addresses, lines["score"].tolist(), strict=True))
     names = study.needed_columns
+    facts = _facts(lines, curves, {column(name).fact for name in names if column(name).is_of_curve})
     needed = {(row.label, name): _addresses(study, row, name, scores) for row in study.rows for name in names}
     values = {
         (row.label, name): _values(row, name, needed[row.label, name], scores, facts)
         for row in study.rows
         for name in names
     }
-    used = lines[
-        addresses.isin({place for by_seed in needed.values() for places in by_seed.values() for place in places})
-    ]
+    places = {place for by_seed in needed.values() for group in by_seed.values() for place in group}
+    used = lines[np.array([place in places for place in addresses], dtype=bool)]
     refuse_versions(study.name, used)
     return StudyScores(values, used)
 
@@ -115,33 +113,33 @@ def _values(
     return by_seed
 
 
-def _facts(lines: pd.DataFrame, curves: pd.DataFrame | None) -> dict[tuple[str, str], float]:
-    """Return recorded facts about runs besides scores, by key and name: seconds, and properties of their curves."""
+def _facts(lines: pd.DataFrame, curves: pd.DataFrame | None, of_curves: Set[str]) -> dict[tuple[str, str], float]:
+    """Return recorded facts about runs besides scores, by key and name: seconds, and these properties of curves."""
     facts = {(key, "seconds"): value for key, value in zip(lines["key"], lines["seconds"], strict=True)}
-    if curves is not None:
-        curves_of_runs = curves[curves["key"].isin(set(lines["key"]))].sort_values("step")
-        for (key, name), curve in curves_of_runs.groupby(["key", "name"]):
-            facts |= {
-                (key, f"{what} {name}"): value for what, value in _curve_shape(curve["step"], curve["value"]).items()
-            }
+    named = {name.partition(" ")[2] for name in of_curves}
+    if curves is None or not named:
+        return facts
+    points = curves[curves["name"].isin(named) & curves["key"].isin(set(lines["key"]))].sort_values("step")
+    for (key, name), curve in points.groupby(["key", "name"], observed=True):
+        shape = _curve_shape(curve["step"].to_numpy(), curve["value"].to_numpy())
+        facts |= {(key, f"{what} {name}"): value for what, value in shape.items()}
     return facts
 
 
-def _curve_shape(steps: pd.Series, values: pd.Series) -> dict[str, float]:
+def _curve_shape(steps: np.ndarray, values: np.ndarray) -> dict[str, float]:
     """Return a curve's ends, its mean over all steps, the first step within a point of its best, and the mean distance
     below its best so far.
 
     The mean is of a curve whose points are means over the steps since the point before, as losses are.
     """
-    best = values.cummax()
-    near = steps[values >= values.max() - POINT]
-    since = steps.diff().fillna(steps.iloc[0])
+    best = np.maximum.accumulate(values)
+    since = np.diff(steps, prepend=0)
     return {
-        "first": values.iloc[0],
-        "last": values.iloc[-1],
-        "mean": (values * since).sum() / max(1, steps.iloc[-1]),
-        "near": near.iloc[0],
-        "below": (best - values).mean(),
+        "first": float(values[0]),
+        "last": float(values[-1]),
+        "mean": float((values * since).sum() / max(1, steps[-1])),
+        "near": int(steps[np.argmax(values >= values.max() - POINT)]),
+        "below": float((best - values).mean()),
     }
 
 

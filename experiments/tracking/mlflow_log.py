@@ -4,15 +4,16 @@ Each scale has an MLflow experiment, so that its pages can compare methods. MLfl
 read from it into the record, and the next sweep logs what it lacks.
 """
 
-import json
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from experiments.results.run_result import RESULT, read_result
+from experiments.tracking.bulk_log import MAX_DIGEST, NewRun, write_runs
 from experiments.tracking.mlflow_database import artifact_folder, make_database, tracking_uri
 from experiments.tracking.mlflow_notes import (
     OLD_EXPERIMENT,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 RUNNING = "RUNNING"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # with the default kind, MLflow's pages hide the metrics
 NOTE = "mlflow.note.content"
-MAX_METRICS_PER_CALL, MAX_DIGEST = 1000, 36  # MLflow's limits
+MAX_METRICS_PER_CALL = 1000  # MLflow's limit
 NOT_LOGGED = (".part", ".lock")
 
 
@@ -67,7 +68,7 @@ class Tracker:
         """MLflow's client; first use makes the local database if there is none."""
         from mlflow import MlflowClient  # lazy: slow import
 
-        if self.uri == f"sqlite:///{self.mlruns.resolve() / 'mlflow.db'}":
+        if self.has_local_database:
             make_database(self.mlruns)
         return MlflowClient(self.uri)
 
@@ -221,6 +222,24 @@ class Tracker:
             self.client.set_terminated(run_id, FINISHED, now)
         return run_id
 
+    @property
+    def has_local_database(self) -> bool:
+        """Whether runs are logged to the database in the mlruns folder."""
+        return self.uri == f"sqlite:///{self.mlruns.resolve() / 'mlflow.db'}"
+
+    @os_errors()
+    def log_new(self, scale: str, contents: Iterable[tuple[RunContent, str]]) -> None:
+        """Log finished runs that the local database lacks, each with its command, first those that others need."""
+        experiment, now = self.experiment(scale), round(1000 * time.time())
+        runs = []
+        for content, command in contents:
+            started, run_id = now - round(1000 * content.seconds), uuid4().hex
+            tags, points = self._run_tags(content, command, {}), lacking(None, {}, content, started, now)
+            times = {"started": started, "ended": now}
+            runs.append(NewRun(id=run_id, content=content, tags=tags, points=points, command=command, **times))
+            self._ids[content.key] = run_id
+        write_runs(self.uri, self.mlruns.resolve() / "artifacts", experiment, runs)
+
     def _points(self, run: "Tracked") -> dict[Point, float]:
         """Return the points of a run's curves; metrics without a slash, and scores, are none."""
         names = [name for name in run.data.metrics if is_curve(name)]
@@ -273,6 +292,5 @@ def _inputs(content: RunContent) -> "Iterator[DatasetInput]":
     from mlflow.entities import Dataset, DatasetInput, InputTag  # lazy: slow import
 
     for each in content.inputs:
-        source = json.dumps({"uri": each.source, "sha256": each.sha256})
-        data = Dataset(each.name, each.sha256[:MAX_DIGEST], "local", source)
+        data = Dataset(each.name, each.sha256[:MAX_DIGEST], "local", each.source_of_hash)
         yield DatasetInput(data, [InputTag("mlflow.data.context", each.context)])

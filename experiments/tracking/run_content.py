@@ -5,6 +5,7 @@ record has, so that all three are one run in MLflow.
 """
 
 import hashlib
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,11 @@ class DataInput:
     sha256: str
     context: str
     source: str = ""
+
+    @property
+    def source_of_hash(self) -> str:
+        """Where it is from and its whole hash, as MLflow's pages show it."""
+        return json.dumps({"uri": self.source, "sha256": self.sha256})
 
 
 @dataclass(frozen=True)

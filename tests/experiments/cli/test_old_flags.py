@@ -30,7 +30,6 @@ OPTIONS = {"audit.py": audit.Options, "estimate.py": estimate.EstimateOptions, "
             "all --scale paper --plan --by-study --gpus 1 8 64 --price 2",
             "estimate.py all --scale paper --gpus 1 8 64 --price 2",
         ),
-        ("all --gpu-memory 40", "estimate.py all --gpu-memory 40"),
     ],
 )
 def test_an_old_flag_names_its_new_command(old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,6 @@ REFUSED = [
     (sweep, "--list --by-study", "--list: expected no --by-study beside it"),
     (sweep, "--list --dry-run", "--list: expected no --dry-run beside it"),
     (estimate, "--price -1", "--price: expected a number of at least 0, got -1"),
-    (estimate, "--gpu-memory 0", "--gpu-memory: expected a number above 0, got 0"),
     (estimate, "--seconds-per-run 0", "--seconds-per-run: expected a number above 0, got 0"),
     (
         estimate,

@@ -34,7 +34,7 @@ catalogue.STUDIES["mine"] = mine
 for command, kind, words in (
     (sweep, sweep.Options, ["--list"]),
     (sweep, sweep.Options, ["--dry-run"]),
-    (estimate, estimate.EstimateOptions, ["--gpus", "1", "--gpu-memory", "40"]),
+    (estimate, estimate.EstimateOptions, ["--gpus", "1"]),
 ):
     assert command.main(tyro.cli(kind, args=["mine", "--scale", "paper", *words])) == 0
 study = catalogue.single("mine", "paper")

@@ -76,7 +76,7 @@ def test_what_was_never_measured_is_estimated_from_the_published_epoch() -> None
     assert hours["SimCSE s42"] == pytest.approx(20 / 60)
     large = 24 * 1024**2 / (12 * 768**2)  # of the work that BERT-base takes
     embedding = (1 + large) / 6  # a forward pass of each teacher, where SimCSE has two of both directions
-    assert hours["RankCSE-listNet s42"] == pytest.approx((4 + embedding) * 20 / 60)
+    assert hours["RankCSE-listNet s42"] == pytest.approx((4 + embedding) * 20 / 60, rel=1e-3)  # and heads
 
 
 def test_what_was_never_measured_is_estimated_from_simcse_at_the_same_scale() -> None:
@@ -86,7 +86,9 @@ def test_what_was_never_measured_is_estimated_from_simcse_at_the_same_scale() ->
     twice = [replace(job, encoder=replace(BASE, epochs=2, seed=9)) for job in simcse][:1]
     slow = frame(*twice).assign(settings="epochs=2", seconds=99.0)
     found = expected_seconds(jobs.values(), pd.concat([frame(*simcse), slow]))
-    assert found == dict.fromkeys(jobs, pytest.approx(10 * 2 * 3 / 2))  # an epoch of SimCSE takes 10 s and two rows
+    assert found == dict.fromkeys(
+        jobs, pytest.approx(10 * 2 * 3 / 2, rel=1e-3)
+    )  # an epoch of SimCSE takes 10 s and two rows
     fast = frame(*simcse).assign(key="another", device="NVIDIA H100", seconds=1.0)
     assert expected_seconds(jobs.values(), pd.concat([frame(*simcse), fast])) == found
     elsewhere = frame(*simcse).assign(scale="other")
@@ -140,13 +142,15 @@ def test_a_plan_of_unknown_times_asks_for_them(tmp_path: Path) -> None:
 def test_work_is_counted_in_epochs_of_simcse() -> None:
     assert epochs_of_simcse(replace(BASE, epochs=3)) == 3
     assert epochs_of_simcse(replace(BASE, max_length=64)) == 2  # of the same sentences, half of them padding
-    assert epochs_of_simcse(TAUGHT) == pytest.approx(1 + 1 / 6)
+    assert epochs_of_simcse(TAUGHT) == pytest.approx(1 + 1 / 6, rel=1e-3)  # losses and heads count little
     ranked = replace(BASE, method=RankEncoder(base=BASE, corpus_size=50))
-    assert epochs_of_simcse(ranked) == pytest.approx(1 + (1 + 50 / 100) / 6)
+    assert epochs_of_simcse(ranked) == pytest.approx(1 + (1 + 50 / 100) / 6, rel=1e-3)
     deep = replace(BASE, backbone=Pretrained("wiki-mini"))
-    assert epochs_of_simcse(replace(deep, method=TAUGHT.method)) == pytest.approx(1 + 1 / 2 / 6)  # half the layers
+    assert epochs_of_simcse(replace(deep, method=TAUGHT.method)) == pytest.approx(
+        1 + 1 / 2 / 6, rel=1e-3
+    )  # half the layers
     unknown = replace(BASE, backbone=Pretrained("someone/theirs"))
-    assert epochs_of_simcse(replace(unknown, method=TAUGHT.method)) == pytest.approx(1 + 1 / 6)
+    assert epochs_of_simcse(replace(unknown, method=TAUGHT.method)) == pytest.approx(1 + 1 / 6, rel=1e-3)
     with pytest.raises(ValueError, match="no time is published for wiki-tiny; there are some for bert-base-uncased"):
         gpu_hours(BASE)
 
@@ -199,13 +203,10 @@ def test_the_plan_that_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], line: str
 ) -> None:
     words = ["quickstart", "--mlruns", str(tmp_path), "--price", "3", "--seconds-per-run", "3600", *options]
-    assert main(tyro.cli(EstimateOptions, args=[*words, "--gpu-memory", "1"])) == 0
+    assert main(tyro.cli(EstimateOptions, args=words)) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.count(line) == 2  # in both orders
     assert "longest chain: 2.0 h, SimCSE s" in said
-    assert (
-        "holds 1 such at a time: " + ("--gpus-per-run 0.5 is too little" if "0.5" in options else "a share of") in said
-    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from cse_core.models.pretrained import ENCODERS
 from experiments import rehearse
-from experiments.execution.gpu_memory import training_bytes
 from experiments.execution.job import ExecutionSettings
-from experiments.execution.step_cost import step_cost
+from experiments.execution.step_cost import size_of, step_cost
 from experiments.rehearsal import rehearsal_row, rehearsal_table
 from experiments.rehearsal.measured_run import Measured
 from experiments.rehearsal.rehearsal_row import rehearse_row, remove_unneeded
@@ -38,7 +37,7 @@ from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
 from tests.support.rehearsals import LIMITS, SCALE
 
-NUMBERS = ("batch", "tokens", "forecast_mib", "rows")
+NUMBERS = ("batch", "tokens", "gigaflops")
 
 
 def tiny(name: str) -> Rehearsed:
@@ -100,14 +99,11 @@ def test_a_forecast_is_the_planners_for_the_papers_shape() -> None:
     line = forecast_line(row, layers=0, on="cpu")
     published = simcse_run(SCALES["paper"], "bert-base-uncased")
     assert published
-    same = training_bytes(replace(published, precision="fp32", batch_size=16))
-    assert same
-    assert line.forecast_mib == pytest.approx(same / 2**20)
-    assert line.rows == 16 * step_cost(published).work
+    assert line.gigaflops == 16 * step_cost(published).at(size_of("bert-base-uncased")) / 1e9
     consert = next(row for row in rehearsed_methods(scale, Limits(), "sts16") if row.name == "consert")
-    rows = [forecast_line(consert, layers=0, on=on).rows or 0 for on in ("cpu", "cuda")]
-    assert rows[1] == pytest.approx(rows[0] * 67 / 32)  # only a GPU's passes have padding
-    assert forecast_line(row, layers=1, on="cpu").forecast_mib is None  # no shape of the planner's
+    work = [forecast_line(consert, layers=0, on=on).gigaflops or 0 for on in ("cpu", "cuda")]
+    assert work[1] == pytest.approx(work[0] * 67 / 32)  # only a GPU's passes have padding
+    assert forecast_line(row, layers=1, on="cpu").gigaflops is None  # no shape of the planner's
 
 
 @pytest.mark.slow
@@ -134,10 +130,10 @@ def test_a_line_replaces_that_of_the_same_row_and_no_other(tmp_path: Path) -> No
     assert (first["row"], first["memory_mib"], first["seconds"], first["failed"]) == ("simcse", "2", "0.12346", "")
     assert (first["scored"], first["resumed_after"]) == ("sts16", "1")
     assert (second["row"], second["memory_mib"], second["seconds"], second["threads"]) == ("mixcse", "", "", "")
-    renewed = [replace(one, forecast_mib=7.0, rows=3.0), replace(other, forecast_mib=9.0, changes="another batch")]
+    renewed = [replace(one, gigaflops=7.0), replace(other, gigaflops=9.0, changes="another batch")]
     renew_forecasts(renewed, table)
     first, same = read_lines(table)
-    assert (first["forecast_mib"], first["rows"], first["memory_mib"]) == ("7", "3", "2")
+    assert (first["gigaflops"], first["memory_mib"]) == ("7", "2")
     assert same == second
     table.write_text("other,columns\n1,2\n")
     with pytest.raises(ValueError, match="expected the columns study, row"):

@@ -3,7 +3,9 @@
 import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -57,6 +59,40 @@ def test_an_import_has_what_the_csv_files_have_and_a_second_one_adds_nothing(
     assert fill(studies, csv_record.MLRUNS, tracker) == (count, 0)
     assert len(tracker.client.search_runs([tracker.experiment("small")])) == count
     assert {key: run.data.metrics for key, run in tracker.runs("small").items()} == before
+
+
+@pytest.mark.slow
+def test_runs_that_are_written_at_once_are_those_that_mlflows_client_writes(
+    studies: list[Study], tmp_path: Path
+) -> None:
+    trackers = [Tracker(tmp_path / name) for name in ("one", "other")]
+    contents = [
+        (run_content(result), f"command {i}") for i, result in enumerate(recorded_results(studies, csv_record.MLRUNS))
+    ]
+    assert len(contents) > 3
+    trackers[0].log_new("small", contents)
+    for content, command in contents:
+        trackers[1].complete(content, None, command=command)
+    one, other = (tracker.runs("small") for tracker in trackers)
+    assert one.keys() == other.keys() == {content.key for content, _ in contents}
+    for key, run in one.items():
+        expected, ids = other[key], {run.info.run_id: key for each in (one, other) for key, run in each.items()}
+        assert _comparable(run, ids) == _comparable(expected, ids)
+        for name in run.data.metrics:
+            assert points_of(trackers[0], run.info.run_id, name) == points_of(trackers[1], expected.info.run_id, name)
+        files = [
+            tracker.client.list_artifacts(each.info.run_id)
+            for tracker, each in zip(trackers, (run, expected), strict=True)
+        ]
+        assert [[file.path for file in found] for found in files] == [["command.txt"]] * 2
+
+
+def _comparable(run: Any, ids: Mapping[str, str]) -> dict[str, Any]:
+    """All that MLflow has of a run, with keys in place of its own ids, without times."""
+    tags = {name: re.sub("[0-9a-f]{32}", lambda found: ids[found[0]], text) for name, text in run.data.tags.items()}
+    about = {name: getattr(run.info, name) for name in ("status", "run_name", "user_id", "lifecycle_stage")}
+    inputs = [(i.dataset.name, i.dataset.digest, i.dataset.source, i.tags) for i in run.inputs.dataset_inputs]
+    return about | {"tags": tags, "params": run.data.params, "metrics": run.data.metrics, "inputs": str(inputs)}
 
 
 @pytest.mark.slow
