@@ -25,7 +25,7 @@ ALL = "all"
 BASELINE = 76.25  # SimCSE's published average with BERT-base, which the papers' gains are counted from
 ON_TEST_SENTENCES = "SimCSE, the test sets' sentences over SimCSE"  # of the study of the baselines
 NOTES = {  # what else a reader must know of a paper's first claim; the points are those of REPORT.md's list
-    "RankCSE": "no better teacher of SimCSE's kind was found here (point 2)",
+    "RankCSE": "planned after eight epochs; after one there is no loss ([how to read them](#how-to-read-them))",
     "RankEncoder": "at the paper's weight the rank loss never counts in one epoch; planned at 50 times that (point 6)",
     "WhitenedCSE": "by its text its views hardly differ here; by its released code they do (point 5)",
     "CompCSE": "",

@@ -107,7 +107,7 @@ def _content(folder: Path) -> dict[str, Any]:
 
 
 def _drop_weights(folder: Path) -> None:
-    """Delete the weights of a run to save disk space: an uploaded one, or one whose scores are all that is wanted."""
+    """Delete the weights of a run to save disk space: an uploaded one, or one of which only the scores stay."""
     (folder / "shared").unlink(missing_ok=True)
     for checkpoint in folder.glob("*/model.safetensors"):
         shutil.rmtree(checkpoint.parent)
