@@ -51,6 +51,6 @@ def forest(summary: Summary) -> Figure:
     axes.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
     axes.set(xlabel=f"gain over {summary.tuned[0].entrant.name}, points")
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, loc="best")
+        axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     sns.despine(figure, left=True)
     return figure

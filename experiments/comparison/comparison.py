@@ -78,6 +78,11 @@ class Trial:
     scorer: Scorer  # by cosine, or also by ranks where the settings say so
 
     @property
+    def of_search(self) -> str:
+        """Which search it belongs to, in words."""
+        return "published" if self.search == PUBLISHED else f"search {self.search + 1}"
+
+    @property
     def address(self) -> Address:
         return self.run.key, str(self.scorer)
 
@@ -206,8 +211,8 @@ class Comparison:
     def stage(self, name: str, scores: Scores, entrants: Sequence[Entrant] = ()) -> list[Trial]:
         """Return a stage's trainings of all or some entrants, known when the stages before it have ended."""
         searches = range(PUBLISHED, self.budget.searches) if name == "finals" else range(self.budget.searches)
-        of_search = {"trials": self.draws, "promotions": self.promotions, "finals": self.finals}[name]
-        return [t for each in entrants or self.entrants for search in searches for t in of_search(each, search, scores)]
+        made = {"trials": self.draws, "promotions": self.promotions, "finals": self.finals}[name]
+        return [t for each in entrants or self.entrants for search in searches for t in made(each, search, scores)]
 
     def jobs(self, trials: Sequence[Trial], *, final: bool) -> dict[str, Job]:
         """Return the jobs of trainings, with those of their teachers and bases; only finals are scored on the tasks."""
@@ -216,11 +221,10 @@ class Comparison:
         groups: list[dict[str, Job]] = []
         for trial in trials:
             nested = required_jobs(trial.run, self.scale.name, (self.scale.dev,), (self.name,))
-            number = "published" if trial.search == PUBLISHED else f"search {trial.search + 1}"
             job = Job(
                 trial.run,
                 self.scale.name,
-                f"{trial.entrant.name} {number}",
+                f"{trial.entrant.name} {trial.of_search}",
                 (Scoring(self.dev, trial.scorer, tasks),),
                 (self.name,),
                 trial.entrant.file,

@@ -52,7 +52,7 @@ def _line(comparison: Comparison, trial: Trial, scores: Scores) -> Mapping[str, 
     score = scores.of(trial)
     return {
         "scale": comparison.scale.name,
-        "search": f"{comparison.name} {trial.entrant.name} {trial.search}",
+        "search": f"{comparison.name} {trial.entrant.name} {trial.of_search}",
         "trial": settings_text({**trial.settings, "seed": trial.run.seed}),
         "state": DIVERGED if score is None else FINISHED,
         "score": score,
