@@ -59,7 +59,7 @@ def fill(studies: list[Study], record: Path, tracker: Tracker) -> tuple[int, int
     ]
     whole = [new for new in lacking if tracker.has_local_database and new[0].key not in logged]
     with Progress(*plain_columns(), MofNCompleteColumn(), console=console) as progress:
-        task = progress.add_task(f"runs at scale {scale}", total=len(lacking))
+        task = progress.add_task(f"runs at scale {scale}", total=len(contents), completed=len(contents) - len(lacking))
         for start in range(0, len(whole), AT_ONCE):
             part = whole[start : start + AT_ONCE]
             tracker.log_new(scale, part)
