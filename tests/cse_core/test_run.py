@@ -244,7 +244,7 @@ def test_a_number_that_is_not_finite_has_no_key(number: float) -> None:
     )
     with pytest.raises(ValueError, match=f"hard_negative_weight must be a finite number, got {number}"):
         _ = run.key
-    with pytest.raises(ValueError, match="temperature must be a finite number, got inf"):
+    with pytest.raises(ValueError, match="temperature must be finite, got inf"):
         _ = replace(run, method=SimCSE(temperature=float("inf"))).key
 
 
