@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from cse_core.method import Method, with_fields
+from cse_core.method import Method, added_to, with_fields
 from cse_core.run import Run
 
 
@@ -86,10 +86,7 @@ def _owner(run: Run, name: str) -> Any:
     """Return what has the setting: the run, its method or the nearest method inside that; None if nothing has."""
     if name in _RUN_FIELDS:
         return run
-    method: Any = run.method
-    while method is not None and name not in {field.name for field in fields(method)}:
-        method = getattr(method, "inner", None)
-    return method
+    return next((m for m in added_to(run.method) if name in {field.name for field in fields(m)}), None)  # ty: ignore[invalid-argument-type]
 
 
 def with_settings(run: Run, settings: Mapping[str, Any]) -> Run:

@@ -172,7 +172,7 @@ def pair_files(options: Options) -> tuple[tuple[Path, tuple[str, ...]], ...]:
     )
 
 
-def print_forecast(comparison: Comparison, execution: ExecutionSettings, workers: int) -> None:
+def print_forecast(comparison: Comparison, workers: int) -> None:
     """Print each method's space, and what the comparison takes."""
     table = Table(title=f"comparison {comparison.name}: {comparison.budget.runs} runs for each method", show_lines=True)
     for heading in ("method", "searched in"):
@@ -180,7 +180,7 @@ def print_forecast(comparison: Comparison, execution: ExecutionSettings, workers
     table.add_column("hours", justify="right")
     results, total = csv_record.read_results(comparison.scale.name), []
     for each in comparison.entrants:
-        trials = [t for t in comparison.stage("trials", Scores({})) if t.entrant is each]
+        trials = comparison.stage("trials", Scores({}), (each,))
         seconds = [seconds_for([job], results) for job in comparison.jobs(trials, final=False).values()]
         known = [value for value in seconds if value is not None]
         spent = statistics.mean(known) * comparison.budget.runs if known else None
@@ -228,7 +228,7 @@ def main(options: Options) -> int:
     execution = execution_of(options, mlruns)
     workers = options.workers or os.cpu_count() or 1
     if options.dry_run:
-        print_forecast(comparison, execution, workers)
+        print_forecast(comparison, workers)
         return 0
     from experiments.comparison.run_comparison import run_comparison  # lazy: slow import
     from experiments.execution.ray_sweep import RayConfig  # lazy: slow import
@@ -243,7 +243,7 @@ def main(options: Options) -> int:
     cluster = RayConfig(options.address, options.workers, options.gpus_per_run, options.device, loaded_files())
     if options.address == "local":
         check_room(jobs, {job.key for job in jobs}, execution, options.workers)
-    print_forecast(comparison, execution, workers)
+    print_forecast(comparison, workers)
     tracker = Tracker(mlruns)
     failed: dict[str, str] = {}
     for entrants in [(each,) for each in comparison.entrants] if options.by_method else [comparison.entrants]:

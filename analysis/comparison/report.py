@@ -13,6 +13,7 @@ from analysis.comparison import figures
 from analysis.comparison.summary import Summary, Tuned, summarise
 from analysis.report.formats import Grid, interval, markdown, number
 from cse_core.data.atomic_write import atomic_write
+from experiments.cli.console import counted
 from experiments.comparison.comparison import PUBLISHED, Comparison, Settings, settings_text
 from experiments.comparison.entrants import space_text
 from experiments.results import csv_record
@@ -60,9 +61,9 @@ def report_text(summary: Summary, mlruns: Path) -> str:
     more = f", the best {budget.promoted} of them with {budget.more_seeds} more seeds" if budget.more_seeds else ""
     parts = [
         f"# Comparison {comparison.name}",
-        f"Each method had {_count(budget.searches, 'independent search', 'independent searches')} of "
-        f"{_count(budget.trials, 'trial')}{more}. {comparison.dev} chose the settings. Each winner was then trained "
-        f"with {_count(budget.finals, 'fresh seed')}, and only these runs were scored on the test sets. The gain is "
+        f"Each method had {counted(budget.searches, 'independent search', 'independent searches')} of "
+        f"{counted(budget.trials, 'trial')}{more}. {comparison.dev} chose the settings. Each winner was then trained "
+        f"with {counted(budget.finals, 'fresh seed')}, and only these runs were scored on the test sets. The gain is "
         "the difference of the means over searches, with its 95 % interval (Welch). A verdict is about "
         f"{next(iter(comparison.measures))}, with Holm's correction over the methods; equivalent means within "
         f"{comparison.margin:g} points.",
@@ -143,10 +144,6 @@ def _cards(summary: Summary, mlruns: Path) -> Iterator[str]:
 
 def _mean(values: Mapping[int, float]) -> float | None:
     return sum(values.values()) / len(values) if values else None
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _png(figure: Figure) -> bytes:

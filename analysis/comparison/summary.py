@@ -84,7 +84,7 @@ def _tuned(
     searches = range(comparison.budget.searches)
     finals = {search: comparison.finals(entrant, search, scores) for search in (*searches, PUBLISHED)}
     chosen = {search: comparison.selected(entrant, search, scores) for search in searches}
-    every = [t for stage in STAGES for t in comparison.stage(stage, scores) if t.entrant is entrant]
+    every = [trial for stage in STAGES for trial in comparison.stage(stage, scores, (entrant,))]
     keys = {trial.run.key for trial in every} | {nested.key for t in every for nested in t.run.required_checkpoints()}
 
     def of_finals(values: Mapping[tuple[str, str], float]) -> dict[int, dict[int, float]]:

@@ -17,6 +17,7 @@ from analysis.verdicts.gains import OWN, MethodGain, gains, method_gains
 from analysis.verdicts.plan import PlanVerdicts
 from analysis.verdicts.verdict import BETTER, Verdict
 from cse_core.run import Run
+from experiments.cli.console import counted
 from experiments.plan.pilots import SCORING
 from experiments.schema.contrasts import HEADLINES, POSITIVE
 
@@ -130,7 +131,7 @@ def gain_text(gain: MethodGain) -> str:
     """Return a gain with its interval and number of seeds; a dash if nothing is recorded."""
     if gain.estimate is None:
         return DASH
-    seeds = f"{gain.estimate.n} seed{'' if gain.estimate.n == 1 else 's'}"
+    seeds = counted(gain.estimate.n, "seed")
     return f"{_mean_text(gain.estimate)}, {seeds}"
 
 

@@ -25,9 +25,9 @@ PRINT_SECONDS = 30.0  # between lines where there is no terminal
 console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True, markup=False, emoji=False)
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number of things in words."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number of things in words; the plural has an s if not given."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 def plain_columns() -> tuple[ProgressColumn, ...]:

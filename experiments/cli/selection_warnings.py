@@ -10,6 +10,7 @@ from cse_core.evaluation.suite import find_task
 from cse_core.evaluation.tasks import RankingTask, STSTask
 from cse_core.run import Run
 from cse_core.training.selection import dev_sets
+from experiments.cli.console import counted
 
 FEWEST = 3  # dev scores, of which a best one can be chosen
 
@@ -24,7 +25,7 @@ def selection_warnings(run: Run, rule: str, tasks: Sequence[str], data: Path | N
     if (scores := max(1, steps // run.eval_steps)) < FEWEST:
         every = max(1, steps // 10)
         more = f"; --eval-steps {every} gives {steps // every}" if steps >= FEWEST else ""
-        among, length = _count(scores, "dev score"), _count(steps, "step")
+        among, length = counted(scores, "dev score"), counted(steps, "step")
         yield f"{rule} selects among {among} of about {length}{more}"
     seen = {pair for name in sets for pair in unordered_pairs(pairs(name, data))}
     shared = {name: [pair in seen for pair in _scored_pairs(name, data)] for name in tasks}
@@ -33,10 +34,6 @@ def selection_warnings(run: Run, rule: str, tasks: Sequence[str], data: Path | N
     if named:
         apart = "; sts_disjoint leaves them out" if "stsb_dev" in sets and not all(map(is_own, shared)) else ""
         yield f"{rule} selects the checkpoint by pairs that are scored too, in {', '.join(named)}{apart}"
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}{'' if number == 1 else 's'}"
 
 
 def _scored_pairs(task: str, data: Path | None) -> list[frozenset[str]]:

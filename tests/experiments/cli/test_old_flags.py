@@ -41,5 +41,6 @@ def test_an_old_flag_names_its_new_command(old: str, new: str, capsys: pytest.Ca
     tyro.cli(OPTIONS[script], args=words)  # takes them
 
 
-def test_a_sweeps_own_flags_are_left_alone() -> None:
+def test_a_sweeps_own_flags_are_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     refuse_old_flags(["rankcse-table4", "--gpus-per-run", "0.5", "--dry-run", "--seeds", "3"])
+    assert capsys.readouterr().err == ""
