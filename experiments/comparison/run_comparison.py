@@ -44,17 +44,16 @@ def run_comparison(
     failed: dict[str, str] = {}
     for number, stage in enumerate(STAGES, 1):
         while True:
-            scores = read_scores(comparison, tracker.mlruns, failed)
+            results, scores = _read(comparison, tracker.mlruns, failed)
             trials = comparison.stage(stage, scores, entrants)
-            results = csv_record.read_results(comparison.scale.name, tracker.mlruns)
             work = _left(comparison, stage, [t for t in trials if t.run.key not in scores.failed], results, execution)
             if not work.pending:
                 break
             _say_stage(number, stage, trials, scores)
             reasons, ended = _run(work, results, execution, cluster, tracker)
             failed |= reasons
-            scores = read_scores(comparison, tracker.mlruns, failed)
-            failed |= _undefined(trials, scores, comparison, tracker.mlruns) if ended else {}
+            results, scores = _read(comparison, tracker.mlruns, failed)
+            failed |= _undefined(trials, scores, comparison.dev, results) if ended else {}
             record_trials(
                 comparison, trials, scores, {key for key in failed if _is_result(failed, key)}, tracker.mlruns
             )
@@ -63,11 +62,12 @@ def run_comparison(
     return failed, True
 
 
-def read_scores(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> Scores:
-    """Return the dev scores and failures of a record, with further failures by key."""
+def _read(comparison: Comparison, mlruns: Path, failed: Collection[str]) -> tuple[pd.DataFrame, Scores]:
+    """Return the record's scores, and the dev scores and failures in it, with further failures by key."""
     scale = comparison.scale.name
-    scores = dev_scores(comparison, csv_record.read_results(scale, mlruns), csv_record.read_searches(scale, mlruns))
-    return Scores(scores.by_address, scores.failed | frozenset(failed))
+    results = csv_record.read_results(scale, mlruns)
+    scores = dev_scores(comparison, results, csv_record.read_searches(scale, mlruns))
+    return results, Scores(scores.by_address, scores.failed | frozenset(failed))
 
 
 def _left(
@@ -93,10 +93,9 @@ def _run(
     return run_plan(work, results, execution, cluster, tracker, {})
 
 
-def _undefined(trials: Sequence[Trial], scores: Scores, comparison: Comparison, mlruns: Path) -> dict[str, str]:
+def _undefined(trials: Sequence[Trial], scores: Scores, dev: str, results: pd.DataFrame) -> dict[str, str]:
     """Return the runs that ended without a defined dev score."""
-    results = csv_record.read_results(comparison.scale.name, mlruns)
-    ended = set(results.loc[results["select"] == comparison.dev, "key"])
+    ended = set(results.loc[results["select"] == dev, "key"])
     return {t.run.key: UNDEFINED for t in trials if t.run.key in ended and not scores.has_ended(t)}
 
 
