@@ -1,6 +1,8 @@
 """Padded batches of token ids, in an order that depends only on seed and step."""
 
+import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -116,6 +118,14 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
     return whole + 1 if rest > 2 else whole
 
 
+def widths_for(longest: int) -> tuple[int, ...]:
+    """Return the widths to which a GPU's batches are padded: a third, two thirds and all of the longest example.
+
+    They are multiples of 8, as tensor cores want them, and few, as torch.compile makes a graph for each shape.
+    """
+    return tuple(sorted({8 * math.ceil(longest * part / 24) for part in (1, 2, 3)}))
+
+
 class Batches:
     """The batches of a run by step: examples are shuffled every epoch; only a last batch of one or two is dropped."""
 
@@ -137,24 +147,47 @@ class Batches:
             raise ValueError(
                 f"{self.examples} training examples make no batch: a contrastive loss needs at least three"
             )
-        # On a GPU all batches have one shape, so that its work can be compiled once.
-        self.width = max(int(np.diff(c.offsets).max()) for c in self.columns.values()) if device.type == "cuda" else 0
-        self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
+        longest = max(int(np.diff(c.offsets).max()) for c in self.columns.values())
+        self.widths = widths_for(longest) if device.type == "cuda" else ()
+        self._order = -1, np.empty(0, dtype=np.int64)
 
     def rows(self, step: int) -> Int[np.ndarray, " n"]:
         """Return the rows of the examples of one step."""
         epoch, position = divmod(step, self.per_epoch)
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._order = np.random.default_rng(seed_for(self.seed, f"order/{epoch}")).permutation(self.examples)
-        return self._order[position * self.batch_size : (position + 1) * self.batch_size]
+        known, order = self._order  # one value, as two threads may ask
+        if epoch != known:
+            order = np.random.default_rng(seed_for(self.seed, f"order/{epoch}")).permutation(self.examples)
+            self._order = epoch, order
+        return order[position * self.batch_size : (position + 1) * self.batch_size]
 
     def at(self, step: int) -> Batch:
         """Return the batch of one step, on the device."""
         rows = self.rows(step)
+        ids = {name: [column[row] for row in rows] for name, column in self.columns.items()}
+        longest = max(len(row) for column in ids.values() for row in column)
+        width = next((width for width in self.widths if width >= longest), 0)
         columns = {}
-        for name, column in self.columns.items():
-            tokens = pad([column[row] for row in rows], self.pad_id, self.width)
+        for name, column in ids.items():
+            tokens = pad(column, self.pad_id, width)
             columns[name] = Tokens(to_device(tokens.ids, self.device), to_device(tokens.mask, self.device))
         generator = generator_for(self.seed, f"loss/{step}", self.device)
         return Batch(torch.from_numpy(rows), columns, generator, self.leave_out_duplicates)
+
+
+class BatchesAhead:
+    """Makes the next batch in a thread of its own, while a GPU works on this one."""
+
+    def __init__(self, batches: Batches) -> None:
+        self.batches, self._thread = batches, ThreadPoolExecutor(max_workers=1)
+        self._next: tuple[int, Future[Batch]] = self._make(0)
+
+    def at(self, step: int) -> Batch:
+        """Return the batch of a step and begin with the one after it."""
+        known, batch = self._next
+        if known != step:
+            batch = self._make(step)[1]
+        self._next = self._make(step + 1)
+        return batch.result()
+
+    def _make(self, step: int) -> tuple[int, "Future[Batch]"]:
+        return step, self._thread.submit(self.batches.at, step)

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cse_core.functional.contrastive import cosine_matrix
+from cse_core.graph import is_readable
 
 THREADED_SIZE = 2**22  # numbers from which threads save time: after its own work torch's threads stay busy for a while
 BLOCK = 512  # rankings in memory at once, on either side
@@ -70,7 +71,7 @@ def _corpus_scores(
     if size < 2:
         raise ValueError(f"a ranking needs at least two corpus sentences, got {size}")
     scores = cosine_matrix(vectors, corpus) if normalise else F.normalize(vectors, dim=-1) @ corpus.T
-    if scores.device.type == "cpu" and not bool(scores.isfinite().all()):  # not asked on a GPU, to avoid a sync
+    if is_readable(scores) and not bool(scores.isfinite().all()):
         raise ValueError("a ranking needs finite vectors, got one with NaN or infinity")
     return scores if places is None else scores[:, places]
 
@@ -96,8 +97,8 @@ def _assign_ranks(
     scores: Float[Tensor, "n N"], ranks: Float[Tensor, " N"], *, average: bool = False
 ) -> Float[Tensor, "n N"]:
     """Return each score's entry of the ascending `ranks`; equal scores get theirs in row order, or all their mean."""
-    if scores.device.type != "cpu":
-        return _assign_ranks_on_gpu(scores, ranks, average=average)
+    if not is_readable(scores):
+        return _assign_ranks_by_sorting(scores, ranks, average=average)
     rows, ascending = scores.detach().numpy(), ranks.numpy()
     result = np.empty_like(rows)
 
@@ -134,7 +135,7 @@ def _average_ties(scores: Float[np.ndarray, " N"], ranks: Float[np.ndarray, " N"
     return ranks if len(starts) == len(ranks) else np.repeat((ranks[starts] + ranks[ends]) / 2, ends - starts + 1)
 
 
-def _assign_ranks_on_gpu(
+def _assign_ranks_by_sorting(
     scores: Float[Tensor, "n N"], ranks: Float[Tensor, " N"], *, average: bool
 ) -> Float[Tensor, "n N"]:
     if not average:

@@ -8,10 +8,12 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from cse_core.graph import rand
+
 
 def random_order(eligible: Bool[Tensor, "n m"], generator: torch.Generator) -> Int[Tensor, "n m"]:
     """Return for each row its eligible places in a random order, followed by the others in their order."""
-    lots = torch.rand(eligible.shape, generator=generator, device=generator.device)
+    lots = rand(*eligible.shape, generator=generator, device=generator.device)
     return lots.masked_fill(~eligible, torch.inf).argsort(dim=1, stable=True)
 
 

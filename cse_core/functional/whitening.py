@@ -8,6 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from cse_core.graph import randn
+
 ALL_CHANNEL_KINDS = ("pca", "zca")
 
 
@@ -88,7 +90,7 @@ def random_rotation(width: int, generator: torch.Generator, dtype: torch.dtype =
 
     Q of a Gaussian matrix's QR, its columns' signs those that make R's diagonal positive.
     """
-    draw = torch.randn(width, width, generator=generator, device=generator.device, dtype=dtype)
+    draw = randn(width, width, generator=generator, device=generator.device, dtype=dtype)
     q, r = torch.linalg.qr(draw)
     return q * r.diagonal().sign()
 

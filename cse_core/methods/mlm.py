@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.data.batches import stack
+from cse_core.graph import rand, randint
 from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, Tokens, check
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.loading import read_config
@@ -48,8 +49,8 @@ def mask_tokens(
     Each maskable token is chosen with probability `share`. A chosen one stays with probability `keep`, becomes any of
     the `vocabulary` words with probability `random`, and the mask otherwise.
     """
-    replacement_draw, selection_draw = torch.rand(2, *ids.shape, generator=generator, device=ids.device)
-    words = torch.randint(vocabulary, ids.shape, generator=generator, device=ids.device)
+    replacement_draw, selection_draw = rand(2, *ids.shape, generator=generator, device=ids.device)
+    words = randint(0, vocabulary, ids.shape, generator=generator, device=ids.device)
     chosen = maskable & (selection_draw < share)
     replacement = torch.where(replacement_draw < 1 - keep - random, mask_id, words)
     return torch.where(chosen & (replacement_draw < 1 - keep), replacement, ids), chosen

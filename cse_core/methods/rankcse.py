@@ -27,6 +27,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce, without_diagonal
+from cse_core.graph import rand, randperm
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import (
     Batch,
@@ -94,7 +95,7 @@ def list_mle(
     included. Equal teacher scores are ordered at random in every batch. `reduction="mean"` divides by the list's
     length; `epsilon` is the community code's 1e-7 inside the logarithm.
     """
-    shuffle = torch.randperm(student.shape[1], generator=generator, device=student.device)
+    shuffle = randperm(student.shape[1], generator=generator, device=student.device)
     order = teacher[:, shuffle].argsort(dim=1, descending=True, stable=True)
     scores = (student / temperature)[:, shuffle].gather(1, order)
     scores = scores - scores.max(dim=1, keepdim=True).values
@@ -120,7 +121,7 @@ def shuffle_others(teacher: Float[Tensor, "n n"], generator: torch.Generator) ->
     A row's softmax keeps its values, and so its entropy, and loses its ranking. Not in the paper: a control.
     """
     n, others = len(teacher), _off_diagonal(teacher)
-    order = torch.rand(n, n - 1, generator=generator, device=generator.device).argsort(1)
+    order = rand(n, n - 1, generator=generator, device=generator.device).argsort(1)
     off_diagonal = ~torch.eye(n, dtype=torch.bool, device=teacher.device)
     return teacher.masked_scatter(off_diagonal, others.gather(1, order))
 
@@ -129,7 +130,7 @@ def mix_teachers(similarities: Sequence[Float[Tensor, "n n"]], weights: Sequence
     """Return the weighted mean of the teachers' cosines, before any temperature; weights are shares and add up to 1."""
     if len(similarities) != len(weights) or not weights:
         raise ValueError(f"mix_teachers needs one weight a teacher, got {len(weights)} for {len(similarities)}")
-    if min(weights) < 0 or not math.isclose(sum(weights), 1, abs_tol=1e-6):
+    if min(weights) < 0 or not abs(sum(weights) - 1) <= 1e-6:
         raise ValueError(f"teachers' weights must not be negative and add up to 1, got {list(weights)}")
     return torch.stack([w * s for w, s in zip(weights, similarities, strict=True)]).sum(0)
 

@@ -44,6 +44,7 @@ from cse_core.functional.whitening import (
     random_rotation,
     whiten,
 )
+from cse_core.graph import randperm
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
 from cse_core.space import OfWidth, Space
@@ -205,7 +206,7 @@ class WhitenedCSE:
     def _whiten_groups(self, h: Float[Tensor, "n d"], eps: float, generator: torch.Generator) -> Float[Tensor, "n d"]:
         if self.whitening == "group":
             return group_whiten(h, self.groups, eps=eps, detach=self.detach)
-        permutation = torch.randperm(h.shape[1], generator=generator, device=generator.device)
+        permutation = randperm(h.shape[1], generator=generator, device=generator.device)
         return group_whiten(h, self.groups, permutation, eps, detach=self.detach)
 
 

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from cse_core.data.batches import by_size, pad, stack
 from cse_core.method import Tokens
-from cse_core.models import packed_forward
+from cse_core.models import packed_forward, padded_forward
 from cse_core.models.loading import UNLIMITED, first_position, load, positions_of, with_pooling_layer
 from cse_core.models.pooling import NgramPooling, mask_columns, pool
 from cse_core.models.pretrained import resolve
-from cse_core.models.scaled_states import Scaling, scaled_by
+from cse_core.models.scaled_states import Scaling
 from cse_core.models.sentence_transformers_format import describe_trainable, read_ngrams, read_pooling, write_pooling
 from cse_core.run import NGRAM_POOLINGS, check_pooling
 from cse_core.text.prompts import check_template, closed_prompt_ids
@@ -60,6 +60,8 @@ class Encoder(nn.Module):
         self.backbone = backbone
         self.tokenizer, self.pooling, self.name = tokenizer, pooling, name
         self.template, self.longest, self.ngrams, self.normalises = template, longest, ngrams, normalises
+        # Read once: a compiled pass can't ask a tokenizer.
+        self.pad_id, self.mask_id = int(tokenizer.pad_token_id or 0), tokenizer.mask_token_id
         self.precision = "fp32"  # of training passes; evaluation is always fp32
         self.train(backbone.training)
 
@@ -115,14 +117,6 @@ class Encoder(nn.Module):
         """The smallest limit of tokenizer, position table and `longest`, in tokens."""
         return min(self.tokenizer.model_max_length, positions_of(self.backbone), self.longest or UNLIMITED)
 
-    def compile_training(self) -> None:
-        """Compile training passes with torch.compile; refuse on a CPU, whose passes are not the backbone's own."""
-        if self._runs_packed:
-            raise ValueError(
-                f"compiled passes require a GPU; on a {self.device.type} they are written out without padding"
-            )
-        self.backbone.compile(dynamic=False)
-
     def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
         """Encode all Tokens in one pass of the backbone; return the pooled vectors of each, in fp32."""
         return self._pooled_pass(stack(tokens, self.pad_id)).split([len(part.ids) for part in tokens])
@@ -149,10 +143,6 @@ class Encoder(nn.Module):
         copied.precision = self.precision
         return copied
 
-    @property
-    def pad_id(self) -> int:
-        return int(self.tokenizer.pad_token_id or 0)
-
     def _pooled_pass(self, tokens: Tokens) -> Float[Tensor, "n d"]:
         if self.ngrams:
             return self.ngrams(self.states(tokens), tokens.mask)
@@ -160,8 +150,8 @@ class Encoder(nn.Module):
             return pool(self._states(tokens), tokens.mask, self.pooling)
         column = torch.zeros_like(tokens.ids[:, 0])
         if self.template:
-            column = mask_columns(tokens.ids, self.tokenizer.mask_token_id, self.name)
-        if self._runs_packed:
+            column = mask_columns(tokens.ids, self.mask_id, self.name)
+        if self.runs_packed:
             picked = self._packed_states(tokens, column)[0][-1].float()
         else:
             picked = self._states(tokens)[-1][torch.arange(len(column), device=column.device), column]
@@ -174,7 +164,8 @@ class Encoder(nn.Module):
         return config.model_type in packed_forward.MODEL_TYPES and not config.is_decoder
 
     @property
-    def _runs_packed(self) -> bool:
+    def runs_packed(self) -> bool:
+        """Whether passes leave padding out, as a CPU's do for the families of `packed_forward`."""
         return self._can_pack and self.device.type == "cpu"
 
     def _autocast(self) -> torch.autocast:
@@ -182,25 +173,21 @@ class Encoder(nn.Module):
         return torch.autocast(self.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None)
 
     def _states(self, tokens: Tokens) -> list[Float[Tensor, "n t d"]]:
-        if self._runs_packed:
+        if self.runs_packed:
             states, layout = self._packed_states(tokens)
             return [layout.pad(state.float()) for state in (states if self._needs_all_layers else states[-1:])]
-        positions = {}
-        if tokens.positions is not None:
-            self.check_can_scale()
         if self._can_pack:
-            positions = {"position_ids": self._positions(tokens)}
-        # Given the mask in this shape, transformers does not check in every step if it hides anything: a sync on a GPU.
-        plain = not self._can_pack or self.backbone.config._attn_implementation != "sdpa"
-        mask = tokens.mask.long() if plain else tokens.mask[:, None, None]
-        scaling = self._scaling(tokens)
-        # Only training passes are compiled, and a compiled pass does not see hooks that come and go.
-        forward = self.backbone if self.training and scaling is None else self.backbone.forward
-        with self._autocast(), scaled_by(self.backbone, scaling):
-            output = forward(
+            with self._autocast():
+                states = padded_forward.states(
+                    self.backbone, tokens.ids, self._positions(tokens), tokens.mask, self._scaling(tokens)
+                )
+            return [state.float() for state in (states if self._needs_all_layers else states[-1:])]
+        if tokens.positions is not None or Scaling.of(tokens):
+            self.check_can_scale()
+        with self._autocast():
+            output = self.backbone(
                 input_ids=tokens.ids,
-                attention_mask=mask,
-                **positions,
+                attention_mask=tokens.mask.long(),
                 output_hidden_states=self._needs_all_layers,
                 return_dict=True,
             )
@@ -219,7 +206,6 @@ class Encoder(nn.Module):
         """Return what scales the lowest states of a pass, if anything does."""
         scaling = Scaling.of(tokens)
         if scaling is not None:
-            self.check_can_scale()
             scaling.check(self.backbone.config.num_hidden_layers)
         return scaling
 

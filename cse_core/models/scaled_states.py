@@ -1,13 +1,9 @@
 """What `Tokens.kept` and `Tokens.factors` do to the lowest states of a pass, packed or padded."""
 
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from cse_core.method import Tokens
 
@@ -58,26 +54,3 @@ class Scaling:
             raise ValueError(
                 f"factors must be for at most {layers + 1} states of {layers} layers, got {len(self.features)}"
             )
-
-
-@contextmanager
-def scaled_by(backbone: Any, scaling: Scaling | None) -> Generator[None]:
-    """Scale the states of a backbone's own passes within a `with` block."""
-    with ExitStack() as hooks:
-        if scaling is not None:
-            for level, part in enumerate(_parts(backbone, scaling)):
-                # Before transformers' own hooks, which note the states that poolings read.
-                hook = part.register_forward_hook(partial(_scale_output, scaling, level), prepend=True)
-                hooks.callback(hook.remove)
-        yield
-
-
-def _scale_output(scaling: Scaling, level: int, _module: nn.Module, _inputs: object, state: Tensor) -> Tensor:
-    return scaling(state, level)
-
-
-def _parts(backbone: Any, scaling: Scaling) -> list[nn.Module]:
-    """The parts whose outputs are scaled: the last one of the embeddings (ELECTRA projects), then layers."""
-    parts = [getattr(backbone, "embeddings_project", backbone.embeddings)]
-    levels = 1 if scaling.features is None else len(scaling.features)
-    return parts + list(backbone.encoder.layer[: levels - 1]) if levels > 1 else parts

@@ -4,10 +4,10 @@ import logging
 import math
 import shutil
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -15,10 +15,12 @@ from torch import nn
 
 from cse_core.data.arrow_cache import content_of
 from cse_core.data.atomic_write import atomic_path
-from cse_core.data.batches import Batches, Column
+from cse_core.data.batches import Batches, BatchesAhead, Column
 from cse_core.data.corpora import sentences
 from cse_core.data.examples import examples
 from cse_core.data.senteval import pairs
+from cse_core.graph import GeneratorState
+from cse_core.method import Loss
 from cse_core.models.embedding_cache import Progress, cut_warning
 from cse_core.models.encoder import Encoder
 from cse_core.models.loading import positions_of
@@ -93,6 +95,30 @@ def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
         )
 
 
+def compiled_loss(run: Run, encoder: Encoder, backend: str = "inductor") -> Callable[..., Loss]:
+    """Return the run's loss, encoder included, as one graph of torch.compile; on a GPU it is replayed as a CUDA graph.
+
+    Refuse a CPU's packed passes: their layout depends on the lengths of each batch.
+    """
+    if encoder.runs_packed:
+        raise ValueError(
+            f"compiled passes require a GPU; on a {encoder.device.type} they are written out without padding"
+        )
+    mode = "reduce-overhead" if encoder.device.type == "cuda" else None
+    loss = torch.compile(run.method.loss, fullgraph=True, dynamic=False, mode=mode, backend=backend)
+
+    def one_graph(*arguments: Any) -> Loss:
+        try:
+            return loss(*arguments)
+        except torch._dynamo.exc.Unsupported as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(
+                f"method {run.method.name}: its loss is no single graph ({reason}); leave --compiled out"
+            ) from error
+
+    return one_graph
+
+
 class Loop:
     """The state of a run while it trains."""
 
@@ -115,8 +141,7 @@ class Loop:
         check_length(run, positions_of(self.encoder.backbone))
         # Before tokenising, as methods say here which encoders they can't train.
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
-        if compiled:
-            self.encoder.compile_training()
+        self.compiled, self._loss = compiled, compiled_loss(run, self.encoder) if compiled else run.method.loss
         corpus = content_of(sentences(run.corpus, data))
         content = {"backbone": encoder_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         enforce_run_pins(run, content, store)
@@ -131,6 +156,7 @@ class Loop:
             device=device,
             leave_out_duplicates=run.leave_out_duplicates,
         )
+        self._ahead = BatchesAhead(self.batches) if device.type == "cuda" else self.batches
         source = TargetEncoder(table, self.encoder, store, corpus=run.corpus, data=data, device=device, report=progress)
         self.targets = run.method.targets(source).on(device)
         for text in self.targets.warnings:
@@ -147,6 +173,7 @@ class Loop:
         self.schedule = schedule_of(run, self.optimizer, self.history.steps)
         self.scaler = torch.amp.GradScaler(device.type, enabled=run.precision == "fp16")
         self.trained, self._pending = trained, []
+        self._skipped = torch.zeros((), dtype=torch.int64, device=device)
 
     def _precision_warnings(self) -> list[str]:
         text = "precision fp16 is slow on a CPU: fp32 is many times as fast, and another run"
@@ -178,33 +205,40 @@ class Loop:
     def train_step(self, step: int) -> None:
         """Take one optimiser step; losses stay on the device until `flush`."""
         torch.manual_seed(seed_for(self.run.seed, f"dropout/{step}"))
-        batch = self.batches.at(step)
-        loss = self.run.method.loss(self.encoder, batch, self.modules, self.targets.at(batch.rows, self.device))
+        batch = self._ahead.at(step)
+        if self.compiled:
+            batch = replace(batch, generator=cast(Any, GeneratorState(batch.generator)))
+        loss = self._loss(self.encoder, batch, self.modules, self.targets.at(batch.rows, self.device))
         self.scaler.scale(loss.total).backward()
         self.scaler.unscale_(self.optimizer)
-        nn.utils.clip_grad_norm_(self.trained, CLIP)
-        scale = self.scaler.get_scale() if self.scaler.is_enabled() else 0.0
+        norm = nn.utils.clip_grad_norm_(self.trained, CLIP)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        if self.scaler.is_enabled() and self.scaler.get_scale() < scale:
-            self.history.skipped += 1
+        if self.scaler.is_enabled():  # it takes no step if a gradient is not finite
+            self._skipped += ~norm.isfinite()
         self.schedule.step()
         self.optimizer.zero_grad(set_to_none=True)
         terms = {"loss": loss.total} | {f"loss/{name}": term for name, term in loss.terms.items()}
-        self._pending.append((step + 1, {name: term.detach() for name, term in terms.items()}))
+        # Copies, as the next replay of a CUDA graph writes where this one did.
+        self._pending.append((step + 1, {name: term.detach().clone() for name, term in terms.items()}))
         self.step = step + 1
 
     def flush(self) -> None:
         """Move the losses since the last flush into the history; DivergedError if a loss or weight is not finite."""
         pending, self._pending = self._pending, []
+        values = [value for _, terms in pending for value in terms.values()]
+        numbers = iter(torch.stack([v.double() for v in values]).tolist() if values else [])  # a GPU is waited for once
         for step, terms in pending:
-            for name, value in terms.items():
-                number = float(value)
+            for name in terms:
+                number = next(numbers)
                 if not math.isfinite(number):
                     raise DivergedError(
                         f"run {self.run.key}: {name} is {number} at step {step} of {self.history.steps}"
                     )
                 self.history.curves.setdefault(name, []).append((step, number))
+        if self.scaler.is_enabled():
+            self.history.skipped += int(self._skipped)
+            self._skipped.zero_()
         # Stacked, so that a GPU sends one number, however many tensors there are.
         if pending and not torch.stack([weight.isfinite().all() for weight in self.trained]).all():
             raise DivergedError(

@@ -71,7 +71,7 @@ def test_compiled_padded_passes(real_data: Path, monkeypatch: pytest.MonkeyPatch
     theirs.backbone.compile(dynamic=False)
 
     def there_and_back(encoder: Encoder, *, packs: bool) -> None:
-        monkeypatch.setattr(Encoder, "_runs_packed", property(lambda self: packs))
+        monkeypatch.setattr(Encoder, "runs_packed", property(lambda self: packs))
         encoder(tokens, tokens)[0].square().sum().backward()
 
     why = "fusing saves less than padding and unread states cost, and every process compiles anew"

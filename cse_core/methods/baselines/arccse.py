@@ -28,6 +28,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, without
+from cse_core.graph import rand, randint
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import (
     Batch,
@@ -130,9 +131,9 @@ def mask_spans(
 def draw_spans(tokens: Tokens, generator: torch.Generator) -> Int[Tensor, "n t 2"]:
     """Return a span from every wordpiece, one to three long, in a random order: together they cover the sentence."""
     inside = wordpieces(tokens)
-    keys = torch.rand(inside.shape, generator=generator, device=inside.device).masked_fill(~inside, 2.0)
+    keys = rand(*inside.shape, generator=generator, device=inside.device).masked_fill(~inside, 2.0)
     starts = keys.argsort(1) - 1
-    lengths = torch.randint(1, LONGEST_SPAN + 1, inside.shape, generator=generator, device=inside.device)
+    lengths = randint(1, LONGEST_SPAN + 1, inside.shape, generator=generator, device=inside.device)
     return torch.stack([starts, lengths], dim=2)
 
 

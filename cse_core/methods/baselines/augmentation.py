@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cse_core.graph import rand
 from cse_core.method import Tokens
 
 EDITS = ("shuffle", "inverse", "deletion", "repetition")
@@ -111,17 +112,17 @@ def augment(
         return invert(tokens)
     device, (n, t) = tokens.ids.device, tokens.ids.shape
     if kind == "shuffle":
-        return shuffle(tokens, torch.rand(n, t, generator=generator, device=device))
+        return shuffle(tokens, rand(n, t, generator=generator, device=device))
     inside = wordpieces(tokens)
     words = inside.sum(1)
     counts = edit_count(words, kind, share, max_length)
     if kind == "deletion":
-        keys = torch.rand(n, t, generator=generator, device=device).where(inside, 2.0)
+        keys = rand(n, t, generator=generator, device=device).where(inside, 2.0)
         chosen = keys.argsort(1).argsort(1) < counts.unsqueeze(1)
         return delete(tokens, first_occurrences(tokens, chosen) if deletion == "value" else chosen)
     most = round(share * (t - 2)) if t - 2 >= FEWEST else 0  # `edit_count` without a wait for a GPU's counts
     width = max(t, min(max_length, t + most))
     length = words.unsqueeze(1) + torch.arange(most, device=device)
-    draws = torch.rand(2, n, most, generator=generator, device=device)
+    draws = rand(2, n, most, generator=generator, device=device)
     sources, places = (draws[0] * length).long(), (draws[1] * (length + 1)).long()
     return insert_copies(tokens, sources, places, counts, width)

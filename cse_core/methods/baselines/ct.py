@@ -44,7 +44,8 @@ def group_pairs(sentences: int, negatives: int, pairs: str = "anchored") -> tupl
     Anchored: the first of each K + 1 with each of them. Independent: of each 1 + 2K the first with itself, and K pairs
     of the others. A last group that is not full makes as many pairs as it can.
     """
-    left, right = list[int](), list[int]()
+    left: list[int] = []
+    right: list[int] = []
     size = 1 + negatives * (1 if pairs == "anchored" else 2)
     for start in range(0, sentences, size):
         others = min(size, sentences - start) - 1

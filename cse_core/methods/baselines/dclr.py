@@ -32,6 +32,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, log_one_minus_softmax, without, without_diagonal
+from cse_core.graph import randn
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head, with_fields
 from cse_core.run import Pretrained, Run
@@ -225,7 +226,7 @@ class DCLR:
         size = int(len(z) * self.noise_times)
         if self.noise_times and not size:
             raise ValueError(f"noise_times {self.noise_times} makes no noise vector of a batch of {len(z)}")
-        return torch.randn(size, z.shape[1], generator=generator, device=z.device).to(z.dtype)
+        return randn(size, z.shape[1], generator=generator, device=z.device).to(z.dtype)
 
 
 def with_complement(

@@ -30,6 +30,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
+from cse_core.graph import rand
 from cse_core.lookup import Choices, check_choices
 from cse_core.method import (
     Batch,
@@ -145,7 +146,7 @@ class L2PCSR:
         rows = 2 * n if self.views == "both" else n
         width: int = head[0].in_features  # ty: ignore[not-subscriptable]
         shapes = (rows, self.layers, t), (self.layers, width)
-        drawn = (torch.rand(shape, generator=batch.generator, device=text.ids.device) for shape in shapes)
+        drawn = (rand(*shape, generator=batch.generator, device=text.ids.device) for shape in shapes)
         specials = (text.mask & ~wordpieces(text)).repeat(rows // n, 1).unsqueeze(1)
 
         def views(tokens: Float[Tensor, "rows k t"], features: Float[Tensor, "k d"]) -> tuple[Tensor, Tensor]:

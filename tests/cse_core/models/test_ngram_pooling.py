@@ -76,7 +76,7 @@ def test_packed_and_dense_passes_agree_with_their_gradients(monkeypatch: pytest.
     tokens = pad([[101, *range(1000, 1000 + n), 102] for n in (3, 9, 1)], encoder.pad_id)
     outcomes = []
     for packed in (True, False):
-        monkeypatch.setattr(Encoder, "_runs_packed", packed)
+        monkeypatch.setattr(Encoder, "runs_packed", packed)
         encoder.zero_grad()
         (vectors,) = encoder(tokens)
         vectors.square().sum().backward()

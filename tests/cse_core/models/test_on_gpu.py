@@ -76,7 +76,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 def padded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Encoder, "_runs_packed", property(lambda self: False))
+    monkeypatch.setattr(Encoder, "runs_packed", property(lambda self: False))
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -139,7 +139,7 @@ def test_batches_have_one_shape_on_a_gpu(
 
 def test_bf16_passes_are_another_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     for packs in (True, False):
-        monkeypatch.setattr(Encoder, "_runs_packed", property(lambda self, packs=packs: packs))
+        monkeypatch.setattr(Encoder, "runs_packed", property(lambda self, packs=packs: packs))
         encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.0).train()
         tokens = pad(encoder.tokenise(TEXTS), encoder.pad_id)
         (exact,) = encoder(tokens)

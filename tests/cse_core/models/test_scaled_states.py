@@ -28,7 +28,7 @@ def one_thread() -> None:
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The pass without padding that a CPU takes, or the model's own that a GPU takes."""
     if request.param == "padded":
-        monkeypatch.setattr(Encoder, "_runs_packed", False)
+        monkeypatch.setattr(Encoder, "runs_packed", False)
     return request.param
 
 
@@ -114,7 +114,7 @@ def test_packed_and_padded_passes_agree_with_gradient(
     altered = Tokens(tokens.ids, tokens.mask, order, kept, factors)
     results = []
     for packs in (True, False):
-        monkeypatch.setattr(Encoder, "_runs_packed", packs)
+        monkeypatch.setattr(Encoder, "runs_packed", packs)
         found = outcome(encoder, altered)
         results.append(
             [*found, *(part.grad.clone() for part in (factors.tokens, factors.features) if part.grad is not None)]
@@ -255,7 +255,7 @@ def test_a_copy_has_weights_and_precision_of_its_own() -> None:
 @pytest.mark.filterwarnings("default")  # of the compiler itself
 def test_a_compiled_encoder_scales_anew_in_every_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is compiled doesn't see hooks that come and go: a first mask must not stay."""
-    monkeypatch.setattr(Encoder, "_runs_packed", False)
+    monkeypatch.setattr(Encoder, "runs_packed", False)
     encoder = encoder_of()
     tokens = tokens_of(encoder)
     views = [replace(tokens, kept=drawn(*tokens.ids.shape, 1, seed=seed) > 0.4) for seed in (1, 2)]

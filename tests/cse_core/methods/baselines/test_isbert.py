@@ -103,7 +103,7 @@ def batch_of(encoder: Encoder, texts: list[str]) -> Batch:
 def test_a_step_s_loss_is_that_of_sentences_read_one_by_one(
     pooling: str, weighting: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Encoder, "_runs_packed", packed)
+    monkeypatch.setattr(Encoder, "runs_packed", packed)
     encoder = encoder_of(pooling)
     perturb(encoder, 5)
     method, batch = ISBERT(weighting=weighting), batch_of(encoder, TEXTS)

@@ -265,7 +265,7 @@ def test_packed_and_padded_passes_agree(monkeypatch: pytest.MonkeyPatch) -> None
     still = wiki_tiny(dropout=0.0)
     random = replace(PLAIN, steps=0, threshold=0.3)
     packed = loss_of(random, still)
-    monkeypatch.setattr(Encoder, "_runs_packed", False)
+    monkeypatch.setattr(Encoder, "runs_packed", False)
     padded = loss_of(random, still)
     assert packed[0].total.item() == pytest.approx(padded[0].total.item(), rel=1e-5)
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(packed[1], padded[1], strict=True))

@@ -1,0 +1,167 @@
+"""A whole training loss, encoder included, is one graph of torch.compile; losses and gradients are those without it."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from cse_core.data.batches import Batches, BatchesAhead, widths_for
+from cse_core.graph import GeneratorState, rand, randint, randn, randperm
+from tests.cse_core.models.test_on_gpu import DRAWN, METHODS, OTHERS, Waits, loop_on, padded
+
+CPU = torch.device("cpu")
+OWN_GRADIENTS = {"dclr", "l2pcsr"}  # take a gradient inside their loss, which torch.compile does not follow
+IN_CI = {"simcse", "rankcse", "rankencoder", "whitenedcse", "compcse"}
+# Shapes are checked by decorators, which torch.compile can't look through: a process of its own has none.
+CHILD = """
+import json, sys
+from pathlib import Path
+import torch
+from cse_core.data.batches import widths_for
+from cse_core.models.encoder import Encoder
+from cse_core.training import loop as loops
+from tests.cse_core.models.test_on_gpu import loop_on
+
+torch.set_num_threads(1)
+Encoder.runs_packed = property(lambda self: False)
+backend, store, *methods = sys.argv[1:]
+outcomes = {}
+for method in methods:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    values = {}
+    for kind in ("eager", "compiled"):
+        loop = loop_on("cpu", method, Path(store))
+        if kind == "compiled":
+            loop.compiled, loop._loss = True, loops.compiled_loss(loop.run, loop.encoder, backend)
+        loop.batches.widths = widths_for(32)
+        for step in range(3):
+            loop.train_step(step)
+        loop.flush()
+        weights = torch.cat([p.detach().flatten() for p in loop.trained])
+        values[kind] = [value for _, value in loop.history.curves["loss"]] + [float(weights.double().norm())]
+    counters = torch._dynamo.utils.counters
+    values["graphs"] = counters["stats"]["unique_graphs"]
+    values["breaks"] = sum(counters["graph_break"].values())
+    outcomes[method] = values
+print(json.dumps(outcomes))
+"""
+
+
+def outcomes(backend: str, store: Path, methods: set[str]) -> dict[str, dict[str, list[float]]]:
+    command = [sys.executable, "-W", "ignore", "-c", CHILD, backend, str(store), *sorted(methods)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, check=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def check(found: dict[str, dict[str, list[float]]]) -> None:
+    for method, values in found.items():
+        assert values["breaks"] == 0, method
+        assert values["graphs"] <= 3, method  # one a width
+        assert values["compiled"] == pytest.approx(values["eager"], rel=1e-4), method
+
+
+@pytest.mark.slow
+def test_the_papers_losses_are_one_graph(cache: Path, tmp_path: Path) -> None:
+    check(outcomes("eager", tmp_path, IN_CI))
+
+
+@pytest.mark.nightly
+def test_all_losses_are_one_graph(cache: Path, tmp_path: Path) -> None:
+    check(outcomes("aot_eager", tmp_path, (METHODS | DRAWN | OTHERS).keys() - OWN_GRADIENTS - IN_CI))
+
+
+@pytest.mark.slow
+def test_inductor_gives_the_same_losses(cache: Path, tmp_path: Path) -> None:
+    check(outcomes("inductor", tmp_path, {"simcse"}))
+
+
+def test_a_packed_pass_is_not_compiled(cache: Path, tmp_path: Path) -> None:
+    from cse_core.training.loop import compiled_loss
+
+    loop = loop_on("cpu", "simcse", tmp_path)
+    with pytest.raises(ValueError, match="compiled passes require a GPU; on a cpu they are written out"):
+        compiled_loss(loop.run, loop.encoder)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_draws_from_a_state_are_those_of_its_generator(graph: bool) -> None:
+    def draws(generator: torch.Generator) -> list[torch.Tensor]:
+        to = {"generator": generator, "device": CPU}
+        return [
+            rand(2, 3, **to),
+            randperm(5, **to),
+            randn(4, dtype=torch.float64, **to),
+            randint(3, 9, (2, 2), **to),
+            rand(1, **to),
+        ]
+
+    def fresh() -> torch.Generator:
+        return torch.Generator().manual_seed(7)
+
+    torch._dynamo.reset()
+    found = (torch.compile(draws, backend="eager", fullgraph=True) if graph else draws)(GeneratorState(fresh()))
+    generator = fresh()
+    expected = [
+        torch.rand(2, 3, generator=generator),
+        torch.randperm(5, generator=generator),
+        torch.randn(4, generator=generator, dtype=torch.float64),
+        torch.randint(3, 9, (2, 2), generator=generator),
+        torch.rand(1, generator=generator),
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(draws(fresh()), expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("longest", "widths"), [(32, (16, 24, 32)), (128, (48, 88, 128)), (8, (8,)), (9, (8, 16)), (31, (16, 24, 32))]
+)
+def test_batches_have_at_most_three_widths(longest: int, widths: tuple[int, ...]) -> None:
+    assert widths_for(longest) == widths
+
+
+@pytest.mark.slow
+def test_batches_made_ahead_are_the_same(cache: Path, tmp_path: Path) -> None:
+    batches: Batches = loop_on("cpu", "simcse", tmp_path).batches
+    ahead = BatchesAhead(batches)
+    for step in (0, 1, 2, 7, 8, 3, 3):
+        found, expected = ahead.at(step), batches.at(step)
+        assert torch.equal(found.rows, expected.rows)
+        assert torch.equal(found["text"].ids, expected["text"].ids)
+        assert found.generator.initial_seed() == expected.generator.initial_seed()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_step_reads_nothing_from_the_device(
+    precision: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loss, gradients, scale, clipping, optimiser and schedule; what `flush` reads is one stack of losses."""
+    padded(monkeypatch)
+    loop = loop_on("cpu", "simcse", tmp_path)
+    loop.scaler = torch.amp.GradScaler("cpu", enabled=precision == "fp16")
+    loop.encoder.precision = precision
+    loop.train_step(0)
+    with Waits() as waits:
+        loop.train_step(1)
+    assert waits.names == []
+    with Waits() as waits:
+        loop.flush()
+    assert len(waits.names) <= 2 + (precision == "fp16")
+
+
+@pytest.mark.slow
+def test_a_step_that_fp16_skips_is_counted(cache: Path, tmp_path: Path) -> None:
+    loop = loop_on("cpu", "simcse", tmp_path)
+    loop.scaler = torch.amp.GradScaler("cpu", init_scale=math.inf)
+    before = torch.cat([p.detach().flatten() for p in loop.trained]).clone()
+    for step in range(2):
+        loop.train_step(step)
+    loop.flush()
+    assert loop.history.skipped == 2
+    assert torch.equal(torch.cat([p.detach().flatten() for p in loop.trained]), before)
+    assert math.isfinite(loop.history.curves["loss"][-1][1])
