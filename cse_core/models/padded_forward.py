@@ -31,7 +31,7 @@ def states(
     return outputs
 
 
-def _attention_mask(model: Any, embedded: Float[Tensor, "n t d"], mask: Bool[Tensor, "n t"]) -> Tensor:
+def _attention_mask(model: Any, embedded: Float[Tensor, "n t d"], mask: Bool[Tensor, "n t"]) -> Any:
     if model.config._attn_implementation == "sdpa":
         return mask[:, None, None]  # transformers would ask if it hides anything, in every step: a wait on a GPU
     from transformers.masking_utils import create_bidirectional_mask  # lazy: slow import

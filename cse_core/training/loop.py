@@ -104,13 +104,15 @@ def compiled_loss(run: Run, encoder: Encoder, backend: str = "inductor") -> Call
         raise ValueError(
             f"compiled passes require a GPU; on a {encoder.device.type} they are written out without padding"
         )
+    from torch._dynamo.exc import Unsupported  # lazy: slow import
+
     mode = "reduce-overhead" if encoder.device.type == "cuda" else None
     loss = torch.compile(run.method.loss, fullgraph=True, dynamic=False, mode=mode, backend=backend)
 
     def one_graph(*arguments: Any) -> Loss:
         try:
             return loss(*arguments)
-        except torch._dynamo.exc.Unsupported as error:
+        except Unsupported as error:
             reason = str(error).splitlines()[0]
             raise ValueError(
                 f"method {run.method.name}: its loss is no single graph ({reason}); leave --compiled out"

@@ -96,33 +96,10 @@ def test_the_padded_pass_gives_what_the_packed_one_gives(
     assert torch.allclose(encoder.states(tokens)[tokens.mask], found[1], atol=1e-5)
 
 
-def test_compiled_passes_are_refused_where_they_are_written_out() -> None:
-    with pytest.raises(ValueError, match="compiled passes require a GPU; on a cpu they are written out"):
-        Encoder.from_pretrained("wiki-tiny").compile_training()
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # of the compiler itself
-def test_compiled_training_passes_are_the_same_and_evaluation_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    padded(monkeypatch)
-    encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.0).train()
-    tokens = pad(encoder.tokenise(TEXTS), encoder.pad_id)
-    expected = encoder(tokens, tokens)
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    encoder.compile_training()
-    for a, b in zip(encoder(tokens, tokens), expected, strict=True):
-        assert torch.allclose(a, b, atol=1e-5)
-    compiled = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    assert compiled > 0
-    encoder.encode(TEXTS)
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == compiled
-
-
 @pytest.mark.parametrize("method", [SimCSE(), PromptBERT()])
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 @pytest.mark.slow
-def test_batches_have_one_shape_on_a_gpu(
+def test_batches_have_at_most_three_shapes_on_a_gpu(
     kind: str, method: Method, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy itself is left out here, for it needs a GPU."""
@@ -133,8 +110,13 @@ def test_batches_have_one_shape_on_a_gpu(
     batches = Batches(table, 4, seed=1, pad_id=encoder.pad_id, device=torch.device(kind))
     all_columns = [tokens for step in range(batches.per_epoch) for tokens in batches.at(step).columns.values()]
     widths = {tokens.ids.shape[1] for tokens in all_columns}
-    assert (len(widths) == 1) == (kind == "cuda")
-    assert max(widths) == max(len(row) for column in table.column_names for row in table[column])
+    longest = max(len(row) for column in table.column_names for row in table[column])
+    if kind == "cuda":
+        assert len(widths) <= 3
+        assert all(width % 8 == 0 for width in widths)
+        assert max(widths) - 8 < longest <= max(widths)
+    else:
+        assert max(widths) == longest
 
 
 def test_bf16_passes_are_another_rounding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,19 +249,3 @@ def test_a_copy_has_weights_and_precision_of_its_own() -> None:
             parameter.mul_(1.1)
     assert not torch.allclose(twin(tokens)[0], encoder(tokens)[0], atol=1e-2)
     assert twin.encode(TEXTS).shape == (4, WIDTH)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # of the compiler itself
-def test_a_compiled_encoder_scales_anew_in_every_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is compiled doesn't see hooks that come and go: a first mask must not stay."""
-    monkeypatch.setattr(Encoder, "runs_packed", False)
-    encoder = encoder_of()
-    tokens = tokens_of(encoder)
-    views = [replace(tokens, kept=drawn(*tokens.ids.shape, 1, seed=seed) > 0.4) for seed in (1, 2)]
-    expected = [encoder(one)[0] for one in (tokens, *views)]
-    torch._dynamo.reset()
-    encoder.compile_training()
-    for one, plain in zip((tokens, *views, tokens), (*expected, expected[0]), strict=True):
-        assert torch.allclose(encoder(one)[0], plain, atol=1e-5)
-    assert torch.allclose(encoder.still(tokens)[0], expected[0], atol=1e-5)
