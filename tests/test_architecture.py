@@ -32,6 +32,7 @@ ONLY_IN = {
 }
 # A room imports only rooms of lines above its own, or itself. A file beside the rooms is a room by itself.
 ROOMS = """
+cse_core.graph
 cse_core.functional cse_core.metrics cse_core.text cse_core.lookup cse_core.seeding cse_core.method cse_core.source
 cse_core.run
 cse_core.space

@@ -178,8 +178,12 @@ class Loop:
         self._skipped = torch.zeros((), dtype=torch.int64, device=device)
 
     def _precision_warnings(self) -> list[str]:
-        text = "precision fp16 is slow on a CPU: fp32 is many times as fast, and another run"
-        return [text] if self.run.precision == "fp16" and self.device.type == "cpu" else []
+        precision, device = self.run.precision, self.device.type
+        if precision == "fp16" and device == "cpu":
+            return ["precision fp16 is slow on a CPU: fp32 is many times as fast, and another run"]
+        if precision == "bf16" and device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+            return ["precision bf16 is slow on this GPU, which has no bf16: fp16 is faster, and another run"]
+        return []
 
     def checkpoint_activations(self) -> None:
         """Store only each layer's input, and recompute its other activations in the backward pass.

@@ -110,7 +110,7 @@ class PaddedEncoder(Encoder):
     """An encoder that pads on a CPU, too."""
 
     @property
-    def _runs_packed(self) -> bool:
+    def runs_packed(self) -> bool:
         return False
 
 

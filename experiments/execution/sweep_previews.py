@@ -11,6 +11,7 @@ from experiments.cli.cluster_form import print_form, read_form, sweep_words
 from experiments.cli.console import counted
 from experiments.cli.sweep_options import EstimateOptions, Options
 from experiments.execution import sweep_report
+from experiments.execution.gpu_shares import describe_shares, read_shares
 from experiments.execution.plan import Plan
 from experiments.execution.schedule_estimate import expected_seconds, forecast, runs_at_once
 
@@ -27,6 +28,7 @@ def print_forecast(work: Plan, results: pd.DataFrame, options: EstimateOptions) 
     for gpus in options.gpus:
         slots = runs_at_once(gpus, options.gpus_per_run)
         sweep_report.print_forecast(work, forecast(work, seconds, slots), gpus=gpus, price=options.price)
+    print(*describe_shares(read_shares()), sep="\n")
 
 
 def _require_times(work: Plan, seconds: Mapping[str, float | None]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.loop import Loop
 from experiments.schema.scales import WIKI_MINI, WIKI_TINY
-from tests.benchmarks.measure import matmul_rate, operations, record, share
+from tests.benchmarks.measure import matmul_rate, operations, record, share, share_of_card
 
 WARM, STEPS, TURNS = 10, 30, 5
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -105,19 +105,23 @@ def test_rankcse_against_simcse(batch: int, base: str, tmp_path: Path) -> None:
 ALONE = """
 import sys
 from pathlib import Path
+import torch
 from tests.benchmarks.bench_gpu import loop_of, step_seconds
 step = step_seconds(loop_of(sys.argv[1], 64, Path(sys.argv[2])))
 print("warm", flush=True)
 sys.stdin.readline()
-print(64 / (sum(step() for _ in range(10)) / 10))
+rate = 64 / (sum(step() for _ in range(10)) / 10)
+print(rate, torch.cuda.max_memory_reserved() / 2**30)
 """
 
 
-def test_runs_that_share_the_card(base: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", ["12 layers of 768", "6 layers of 256"])
+def test_runs_that_share_the_card(model: str, base: str, tmp_path: Path) -> None:
     """Several processes at once, batch 64: what one leaves of the card's rate, others use."""
-    rates = {}
-    for runs in (1, 2, 4):
-        command = [sys.executable, "-c", ALONE, base, str(tmp_path)]
+    rates: dict[int, float] = {}
+    name = base if model == "12 layers of 768" else "wiki-medium"
+    for runs in (1, 2, 4, 8, 16):
+        command = [sys.executable, "-c", ALONE, name, str(tmp_path)]
         pipe = subprocess.PIPE
         started = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(runs)]
         assert [process.stdout.readline() for process in started if process.stdout] == ["warm\n"] * runs
@@ -125,7 +129,6 @@ def test_runs_that_share_the_card(base: str, tmp_path: Path) -> None:
             assert process.stdin
             process.stdin.write("\n")
             process.stdin.flush()
-        rates[runs] = sum(float(process.communicate()[0]) for process in started)
-        note = f"{rates[runs]:.0f} sentences/s together"
-        what = f"{runs} runs at once on one card, 12 layers of 768, batch 64"
-        assert record(what, [rates[runs] / rates[1]], against="of one run", wanted="", note=note, device="cuda") > 0
+        found = [process.communicate()[0].split() for process in started]
+        rates[runs] = sum(float(rate) for rate, _ in found)
+        assert share_of_card(model, runs, rates[runs] / rates[1], max(float(gib) for _, gib in found)) > 0

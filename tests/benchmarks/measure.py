@@ -130,6 +130,13 @@ def profile(step: str, parts: dict[str, float], device: str = "cpu") -> None:
     _keep("profiles", ["step", "part"], [{"step": step, "part": p, "ms": ms} for p, ms in parts.items()], device)
 
 
+def share_of_card(model: str, runs: int, speedup: float, gib: float) -> float:
+    """Keep how many times the work of one run several did at once on a GPU, and the GiB that each reserved."""
+    print(f"\n{runs} runs of {model} at once: {speedup:.2f} times the work of one, {gib:.2f} GiB each")
+    _keep("shares", ["model", "runs"], [{"model": model, "runs": runs, "speedup": speedup, "gib": gib}], "cuda")
+    return speedup
+
+
 def _version(library: str) -> str:
     """Return a library's name and version; nothing if it is not installed, as no bench that ran has used it."""
     try:

@@ -111,15 +111,7 @@ def pretrain(
     """Train for so many minutes, write the folder `out` and return what was reached: steps, tokens a second, loss."""
     torch.manual_seed(settings.seed)
     rows = pack(sentences, settings.width, settings.longest, int(tokenizer.pad_token_id or 0), settings.seed).to(device)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=settings.hidden,
-        num_hidden_layers=settings.layers,
-        num_attention_heads=max(2, settings.hidden // 64),
-        intermediate_size=4 * settings.hidden,
-        max_position_embeddings=settings.longest,
-    )
-    model: Any = BertForMaskedLM(config).to(device).train()
+    model = _new_model(settings, len(tokenizer)).to(device).train()
     groups = [
         {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 0.01},
         {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
@@ -154,19 +146,41 @@ def pretrain(
                 said = time.monotonic()
                 report(f"step {step:,}, loss {float(mean):.3f}, {elapsed:.0%} of the time")
     _wait(device)
-    seconds = time.monotonic() - started
-    tokens = step * batch * settings.width * real
-    reached: dict[str, Any] = {"steps": step, "tokens": round(tokens), "tokens_per_second": round(tokens / seconds)}
-    reached |= {"loss": round(float(mean), 4), "parameters": sum(p.numel() for p in model.parameters())}
-    # Operations of products with weights, forward and twice that back, as in `measure.operations`.
-    layers = sum(w.numel() for name, w in model.named_parameters() if w.ndim == 2 and "embeddings" not in name)
-    reached["tflops"] = round(6 * layers * step * batch * settings.width / seconds / 1e12, 3)
+    reached = _reached(settings, model, step, batch, real, float(mean), time.monotonic() - started)
     if not math.isfinite(reached["loss"]):
         raise ArithmeticError(f"pre-training diverged after {step:,} steps: a lower rate than {settings.learning_rate}")
     model.half().save_pretrained(out)
     tokenizer.save_pretrained(out)
     (out / "pretraining.json").write_text(json.dumps(reached | {"settings": asdict(settings)}, indent=1))
     return reached
+
+
+def _new_model(settings: Pretraining, words: int) -> Any:
+    config = BertConfig(
+        vocab_size=words,
+        hidden_size=settings.hidden,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=max(2, settings.hidden // 64),
+        intermediate_size=4 * settings.hidden,
+        max_position_embeddings=settings.longest,
+    )
+    return BertForMaskedLM(config)
+
+
+def _reached(
+    settings: Pretraining, model: nn.Module, steps: int, batch: int, real: float, loss: float, seconds: float
+) -> dict[str, Any]:
+    places = steps * batch * settings.width
+    # Operations of products with weights, forward and twice that back, as in `measure.operations`.
+    layers = sum(w.numel() for name, w in model.named_parameters() if w.ndim == 2 and "embeddings" not in name)
+    return {
+        "steps": steps,
+        "tokens": round(places * real),
+        "tokens_per_second": round(places * real / seconds),
+        "loss": round(loss, 4),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "tflops": round(6 * layers * places / seconds / 1e12, 3),
+    }
 
 
 def _wait(device: str) -> None:

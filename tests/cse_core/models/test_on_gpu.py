@@ -4,65 +4,19 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from cse_core.data.batches import Batches, pad
 from cse_core.data.examples import examples
 from cse_core.method import Method
-from cse_core.methods.baselines.arccse import ArcCSE
-from cse_core.methods.baselines.consert import ConSERT
-from cse_core.methods.baselines.ct import CT
-from cse_core.methods.baselines.dclr import DCLR
-from cse_core.methods.baselines.esimcse import ESimCSE
-from cse_core.methods.baselines.isbert import ISBERT
-from cse_core.methods.baselines.l2pcsr import L2PCSR
-from cse_core.methods.baselines.mixcse import MixCSE
-from cse_core.methods.baselines.mocose import MoCoSE
-from cse_core.methods.baselines.pcl import PCL
-from cse_core.methods.compcse import CompCSE
-from cse_core.methods.mlm import MLM
 from cse_core.methods.promptbert import PromptBERT
-from cse_core.methods.rankcse import RankCSE, Teacher
-from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
-from cse_core.methods.sncse import SNCSE
-from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.models.encoder import Encoder
-from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.loop import Loop
-from tests.support.method_variants import pooling_of, template_of
+from tests.support.padded_loops import CORPUS, DRAWN, METHODS, OTHERS, Waits, loop_on, padded
 
-TINY = Pretrained("wiki-tiny")
-CORPUS = Corpus("synthetic", 256)
 TEXTS = ["A cat sat.", "the old man walked his dog along the river before breakfast", "no"]
-METHODS: dict[str, Method] = {
-    "simcse": SimCSE(),
-    "rankcse": RankCSE(teachers=(Teacher(TINY, 1.0),), rank="list_mle"),
-    "rankencoder": RankEncoder(base=TINY, select="last", corpus_size=100),
-    "esimcse": ESimCSE(queue_size=100),
-    "ct": CT(),
-    "mixcse": MixCSE(negatives="both"),
-}
-DRAWN: dict[str, Method] = {  # by the device's own random numbers
-    "mocose": MoCoSE(),
-    "consert": ConSERT(),
-    "dclr": DCLR(complement=TINY, select="last", objective="binary"),
-    "pcl": PCL(deletion="value", positives="probability"),
-    "arccse": ArcCSE(shortest=5),
-    "l2pcsr": L2PCSR(layers=2),
-}
-OTHERS: dict[str, Method] = {
-    "whitenedcse": WhitenedCSE(groups=64),
-    "compcse": CompCSE(),
-    "isbert": ISBERT(),
-    "mlm": MLM(),
-    "promptbert": PromptBERT(),
-    "sncse": SNCSE(),
-}
 # What these save by computing only some rows is more than a wait costs: scores of the vocabulary for chosen tokens, the
 # bare template once per distinct length, n-grams of real tokens. A mask is looked for ("_local_scalar_dense") on a CPU.
 WAITS = {
@@ -73,10 +27,6 @@ WAITS = {
     "sncse": {"_local_scalar_dense"},
 }
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-
-
-def padded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Encoder, "runs_packed", property(lambda self: False))
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -129,39 +79,6 @@ def test_bf16_passes_are_another_rounding(monkeypatch: pytest.MonkeyPatch) -> No
         (rounded,) = encoder(tokens)
         assert rounded.dtype == torch.float32
         assert 1e-4 < (rounded - exact).abs().max() < 0.1
-
-
-def loop_on(device: str, method: str, store: Path) -> Loop:
-    trained = (METHODS | DRAWN | OTHERS)[method]
-    run = Run(
-        method=trained,
-        backbone=TINY,
-        corpus=CORPUS,
-        pooling=pooling_of(trained),
-        template=template_of(trained),
-        precision="bf16" if device == "cuda" else "fp32",
-    )
-    return Loop(replace(run, dropout=0.0), store, data=None, rules=("last",), device=torch.device(device))
-
-
-class Waits(TorchDispatchMode):
-    """The operations inside it whose result or shape the CPU must know: with a GPU, each waits until it is idle."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
-        by_mask = name.startswith("index") and any(
-            isinstance(index, torch.Tensor) and index.dtype == torch.bool
-            for part in args
-            if isinstance(part, (list, tuple))
-            for index in part
-        )
-        if by_mask or name in ("_local_scalar_dense", "nonzero", "masked_select", "equal") or "unique" in name:
-            self.names.append(name)
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize(

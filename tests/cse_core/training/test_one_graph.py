@@ -12,7 +12,7 @@ import torch
 
 from cse_core.data.batches import Batches, BatchesAhead, widths_for
 from cse_core.graph import GeneratorState, rand, randint, randn, randperm
-from tests.cse_core.models.test_on_gpu import DRAWN, METHODS, OTHERS, Waits, loop_on, padded
+from tests.support.padded_loops import DRAWN, METHODS, OTHERS, Waits, loop_on, padded
 
 CPU = torch.device("cpu")
 OWN_GRADIENTS = {"dclr", "l2pcsr"}  # take a gradient inside their loss, which torch.compile does not follow
@@ -25,7 +25,7 @@ import torch
 from cse_core.data.batches import widths_for
 from cse_core.models.encoder import Encoder
 from cse_core.training import loop as loops
-from tests.cse_core.models.test_on_gpu import loop_on
+from tests.support.padded_loops import loop_on
 
 torch.set_num_threads(1)
 Encoder.runs_packed = property(lambda self: False)

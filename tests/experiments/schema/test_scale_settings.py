@@ -25,7 +25,7 @@ def settings(recipe: Recipe, **rescaled: Any) -> tuple:
 
 def test_a_scale_replaces_a_recipes_training_fields() -> None:
     assert settings(RECIPE) == (0.3, 3e-4, 67, 64, SimCSE())
-    assert SCALES["paper"].training == {"precision": "fp16"}
+    assert SCALES["paper"].training == {"precision": "bf16"}
     published = SCALES["paper"].run(RECIPE, BASE)
     assert published is not None
     assert {name: getattr(published, name) for name in RECIPE.training} == RECIPE.training
