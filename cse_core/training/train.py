@@ -45,7 +45,7 @@ def train(
 
     A selection rule says which checkpoint is kept: `last`, or the best on a dev task of that name (`stsb_dev`).
     `progress` is called while training examples and teachers' vectors are made, which can take longer than training.
-    `compiled` hands the backbone's training passes to torch.compile, on a GPU; a CPU's passes are written out already.
+    `compiled` makes one graph of the loss by torch.compile, on a GPU; a CPU's passes are written out already.
     A run whose step does not fit into memory resumes from its last state with activation checkpointing. That is
     bit-identical, unlike smaller batches: a contrastive loss needs the whole batch at once.
     """
