@@ -38,7 +38,6 @@ ALL = [*EQUAL, *OTHER, *TWICE]
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    torch.set_num_threads(1)
     return wiki_tiny().eval()
 
 

@@ -34,7 +34,6 @@ TASKS: dict[str, Pairs] = {
     "second": (["a dog", "snow fell on the hills"], ["a cat", "the river"]),
     "none": ([], []),
 }
-torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ WITHOUT_TEMPLATE = [pooling for pooling in POOLINGS if pooling not in ("mask", "
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    torch.set_num_threads(1)
     return wiki_tiny().eval()
 
 

@@ -25,10 +25,9 @@ from cse_core.method import Batch
 from cse_core.methods.rankencoder import RankEncoder, rank_loss
 from cse_core.run import Corpus, Pretrained
 from tests.support.encoders import wiki_tiny
-from tests.support.method_variants import encoder_for
+from tests.support.method_steps import encoder_for
 
 seeds = st.integers(0, 10_000)
-torch.set_num_threads(1)
 
 
 def draw(n: int, d: int, seed: int) -> torch.Tensor:

@@ -8,7 +8,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cse_core.functional.contrastive import column_mask, log_one_minus_softmax, without_diagonal
+from cse_core.functional.contrastive import (
+    column_mask,
+    cosine_matrix,
+    info_nce,
+    log_one_minus_softmax,
+    without_diagonal,
+)
 from tests.support.method_oracles import drawn, slopes
 
 
@@ -62,3 +68,14 @@ def test_a_column_mask_is_a_one_hot_matrix() -> None:
     columns = torch.tensor([2, 0, 2, 1])
     assert torch.equal(column_mask(columns, 5), torch.nn.functional.one_hot(columns, 5).bool())
     assert column_mask(columns[:0], 3).shape == (0, 3)
+
+
+def test_info_nce_agrees_with_its_equation_and_its_options() -> None:
+    a, b, hard = (torch.randn(n, 6, dtype=torch.float64) for n in (4, 4, 3))
+    s = cosine_matrix(a, torch.cat([b, hard]))
+    expected = sum(math.log(sum(math.exp(x / 0.05) for x in s[i])) - s[i, i].item() / 0.05 for i in range(4)) / 4
+    assert info_nce(a, b, 0.05, hard).item() == pytest.approx(expected)
+    assert info_nce(a, b, 0.05, dims=3).item() == pytest.approx(info_nce(a[:, :3], b[:, :3], 0.05).item())
+    assert info_nce(torch.ones(7, 3), torch.ones(7, 3), 0.05).item() == pytest.approx(math.log(7))
+    far = torch.eye(4)
+    assert info_nce(far, far, 0.001).item() == pytest.approx(0, abs=1e-6)

@@ -24,7 +24,6 @@ from cse_core.functional.rank_vectors import (
 
 seeds = st.integers(0, 10_000)
 rules = st.sampled_from(["order", "average"])
-torch.set_num_threads(1)
 
 
 def draw(n: int, d: int, seed: int) -> torch.Tensor:

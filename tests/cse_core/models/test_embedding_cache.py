@@ -24,7 +24,6 @@ from tests.support.encoders import TEXTS, Recording, same, wiki_tiny
 
 TASKS = {"first": (TEXTS[:3], TEXTS[2:]), "second": (TEXTS[1:3], (TEXTS[3], "a cat"))}
 EVERY = {text for sides in TASKS.values() for side in sides for text in side}
-torch.set_num_threads(1)
 
 
 class Shaped:

@@ -22,11 +22,6 @@ LIMIT = 48  # of the embedded tokenizers
 OF_LAYERS = [pooling for pooling in POOLINGS if pooling not in ("mask", "pooler_output")]  # have tests of their own
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     return Encoder.from_pretrained("wiki-tiny").eval()

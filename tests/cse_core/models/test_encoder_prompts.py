@@ -29,11 +29,6 @@ OURS_ALONE = ["top2_mean", "first_last_mean", "layer1_last_mean", "mask"]
 LIMIT = 48  # of the embedded tokenizers
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def prompting(template: str = FIRST, folder: Path | str = "wiki-tiny", **options: Any) -> Encoder:
     return Encoder.from_pretrained(folder, pooling="mask", template=template, **options)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
@@ -29,7 +28,6 @@ def dev(history: History) -> np.ndarray:
 @pytest.mark.slow
 def test_the_dev_curve_is_that_of_fp32(cache: Path, tmp_path: Path) -> None:
     """Two seeds differ by more than a point; two precisions of one seed by a tenth at most."""
-    torch.set_num_threads(1)
     found = {
         (seed, precision): train(replace(RUN, seed=seed, precision=precision), tmp_path, rules=("synthetic_dev",))
         for seed, precision in ((1, "fp32"), (1, "bf16"), (2, "fp32"))

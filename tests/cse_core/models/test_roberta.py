@@ -27,7 +27,6 @@ def test_padding_does_not_move_a_sentence(roberta: Path) -> None:
 
 @pytest.mark.slow
 def test_it_trains(roberta: Path, tmp_path: Path) -> None:
-    torch.set_num_threads(1)
     run = Run(
         method=SimCSE(),
         backbone=Pretrained(str(roberta)),

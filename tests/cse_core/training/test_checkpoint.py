@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.training.checkpoint import MANIFEST, WEIGHTS, CheckpointError, read_manifest, write_manifest
@@ -43,7 +42,6 @@ with few_dev_pairs():
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The run finished under the old rules, and another seed's beside it; and the run finished under the new ones."""
-    torch.set_num_threads(1)
     old, new = tmp_path_factory.mktemp("old"), tmp_path_factory.mktemp("new")
     train(RUN, old, rules=OLD)
     train(OTHER, old, rules=OLD)

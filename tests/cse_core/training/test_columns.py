@@ -14,7 +14,7 @@ from cse_core.methods.rankcse import RankCSE
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus
 from cse_core.seeding import generator_for
-from tests.support.method_variants import encoder_for
+from tests.support.method_steps import encoder_for
 
 TRIPLES = synthetic.triples(6)
 
