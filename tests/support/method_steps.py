@@ -145,7 +145,7 @@ def loss_under(
 
 @dataclass(frozen=True)
 class Step:
-    """A step's loss, batch and modules, all bits that a second step would repeat, and what is left of its generators."""
+    """A step: its loss, batch and modules, all bits that a second one would repeat, and its generators' states."""
 
     loss: Loss
     batch: Batch
@@ -171,7 +171,7 @@ def step_of(method: Any, encoder: Encoder | None = None, *, seed: int = 1, **abo
 
 
 def check_against_loop(
-    found: Tensor | Callable[..., Tensor],
+    loss: Tensor,
     loop: Callable[..., float],
     *inputs: Tensor,
     least: float = 0.0,
@@ -179,7 +179,6 @@ def check_against_loop(
     atol: float = 1e-7,
 ) -> None:
     """Assert that a loss has the value of a loop over numbers and the slopes of it, each input's at least `least`."""
-    loss = found(*inputs) if callable(found) else found
     assert loss.item() == pytest.approx(loop(*inputs), rel=rel, abs=1e-12)
     gradients = torch.autograd.grad(loss, inputs)
     for gradient, expected in zip(gradients, slopes(loop, *inputs), strict=True):

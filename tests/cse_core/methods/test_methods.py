@@ -203,7 +203,7 @@ def test_every_method_is_a_method(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "field"), CHOICES)
 def test_a_choice_is_checked_and_a_near_one_is_suggested(name: str, field: str) -> None:
-    choices = METHODS[name].choices[field]  # ty: ignore[unresolved-attribute]
+    choices = METHODS[name].choices[field]  # ty: ignore[missing-attribute]
     near = f"{choices[0]}s"
     with pytest.raises(ValueError, match=f"{field} must be one of {', '.join(choices)}, got '{near}'.*{choices[0]}"):
         with_fields(CASES[name].base, **{field: near})
