@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,8 +15,9 @@ from cse_core.data.corpora import sample, sentences
 from cse_core.data.senteval import pairs
 from cse_core.evaluation.bert_flow import fit_flow
 from cse_core.functional.contrastive import pair_cosines
-from cse_core.functional.rank_vectors import PROFILES, interpolate, pair_rank_similarity, profile_vectors
+from cse_core.functional.rank_vectors import interpolate, pair_rank_similarity, profile_vectors
 from cse_core.functional.whitening import whitening
+from cse_core.lookup import check_choices
 from cse_core.method import check
 from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder, distinct_rows
 from cse_core.run import Corpus, check_pooling
@@ -111,11 +112,10 @@ class Ranked:
     seed: int = 42
     weight: float = 0.1
     normalise: bool = True
-    similarity: str = "rank"
+    similarity: Literal["rank", "centred"] = "rank"
 
     def __post_init__(self) -> None:
-        if self.similarity not in PROFILES:
-            raise ValueError(f"similarity must be one of {', '.join(PROFILES)}, got {self.similarity!r}")
+        check_choices(self)
         check("weight", self.weight, lambda w: 0 < w <= 1, "in (0, 1]")
         if not 2 <= self.size <= self.corpus.lines:
             raise ValueError(f"size must be from 2 to {self.corpus.lines:,}, got {self.size:,}")

@@ -87,7 +87,7 @@ def template_of(method: Method) -> str:
     return inner.first if isinstance(inner, PromptBERT | SNCSE) else ""
 
 
-def pooling_of(method: Method) -> str:
+def pooling_of(method: Method) -> Any:
     """The pooling that a method's runs have."""
     return "ngrams" if innermost(method).name == "isbert" else "mask" if template_of(method) else "cls"
 

@@ -20,7 +20,7 @@ Paper against that version:
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, without
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -144,11 +144,10 @@ class ArcCSE:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"margin_degrees": (5.0, 10.0, 15.0, 20.0), "triplet_weight": LogUniform(0.01, 1.0)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {"margin_form": ("exact", "easy", "monotone")}
 
     temperature: float = 0.05
     margin_degrees: float = 10.0
-    margin_form: str = "exact"
+    margin_form: Literal["exact", "easy", "monotone"] = "exact"
     triplet_weight: float = 0.1
     triplet_margin: float = 0.0
     light: float = 0.2

@@ -12,7 +12,6 @@ from torch import Tensor
 from cse_core.method import Tokens
 
 EDITS = ("shuffle", "inverse", "deletion", "repetition")
-DELETIONS = ("place", "value")
 FEWEST = 3  # wordpieces of a sentence that is shortened or lengthened
 
 

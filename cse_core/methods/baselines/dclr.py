@@ -24,7 +24,7 @@ Paper against the released code, RUCAIBox/DCLR:
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -32,7 +32,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, log_one_minus_softmax, without, without_diagonal
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head, with_fields
 from cse_core.run import Pretrained, Run
 from cse_core.space import Space
@@ -130,11 +130,6 @@ class DCLR:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"threshold": (0.8, 0.85, 0.9, 0.95), "noise_times": (0.5, 1.0, 2.5)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {
-        "ascent": ("batch", "noise_only"),
-        "exclusion": ("zero", "logit"),
-        "objective": ("cross_entropy", "binary"),
-    }
 
     temperature: float = 0.05
     complement: Run | Pretrained | None = None
@@ -144,9 +139,9 @@ class DCLR:
     noise_times: float = 1.0
     steps: int = 4
     step_size: float = 1e-3
-    ascent: str = "batch"
-    exclusion: str = "zero"
-    objective: str = "cross_entropy"
+    ascent: Literal["batch", "noise_only"] = "batch"
+    exclusion: Literal["zero", "logit"] = "zero"
+    objective: Literal["cross_entropy", "binary"] = "cross_entropy"
 
     examples = single_column
     modules = tanh_head

@@ -23,14 +23,14 @@ Facts of the released code, RUCAIBox/L2P-CSR:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -48,7 +48,6 @@ from cse_core.methods.baselines.augmentation import wordpieces
 from cse_core.run import Pretrained, Run
 from cse_core.space import LogUniform, Space
 
-NORMS = ("entry", "row")
 UPSCALED = 2.0**16  # of U before its gradient: half precision would round it to 0, and a step forgets its size
 Scores = Float[Tensor, "*shape"]
 
@@ -94,7 +93,6 @@ class L2PCSR:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"threshold": LogUniform(0.01, 0.2), "step_size": LogUniform(0.02, 0.5)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {"token_norm": NORMS, "views": ("both", "second")}
 
     temperature: float = 0.05
     initial: Run | Pretrained | None = None  # whose weights training starts from; None: the backbone's
@@ -103,8 +101,8 @@ class L2PCSR:
     steps: int = 4
     step_size: float = 0.1
     layers: int = 3
-    token_norm: str = "entry"
-    views: str = "both"
+    token_norm: Literal["entry", "row"] = "entry"
+    views: Literal["both", "second"] = "both"
     spare_specials: bool = False
 
     examples = single_column

@@ -23,7 +23,7 @@ Paper against the released code, qiyuw/PeerCL:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -31,7 +31,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce, log_one_minus_softmax, without_diagonal
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -44,10 +44,8 @@ from cse_core.method import (
     single_column,
     tanh_head,
 )
-from cse_core.methods.baselines.augmentation import DELETIONS, EDITS, augment
+from cse_core.methods.baselines.augmentation import EDITS, augment
 from cse_core.space import LogUniform, Space
-
-FORMS = ("released", "probability", "logit", "multi")
 
 
 def group_logits(
@@ -170,24 +168,18 @@ class PCL:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"share": (0.1, 0.2, 0.3), "positive_weight": LogUniform(0.1, 1.0)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {
-        "deletion": DELETIONS,
-        "positives": FORMS,
-        "cooperation_reduction": ("entry", "row"),
-        "peer_head": ("shared", "own"),
-    }
 
     temperature: float = 0.05
     augmentations: tuple[str, ...] = EDITS * 2
     share: float = 0.2
     longest: int = 32  # tokens of a sentence after a repetition: the run's max_length
-    deletion: str = "place"
-    positives: str = "released"
+    deletion: Literal["place", "value"] = "place"
+    positives: Literal["released", "probability", "logit", "multi"] = "released"
     positive_weight: float = 1.0
     cooperation_weight: float = 1.0
-    cooperation_reduction: str = "entry"
+    cooperation_reduction: Literal["entry", "row"] = "entry"
     peer: bool = True
-    peer_head: str = "shared"
+    peer_head: Literal["shared", "own"] = "shared"
 
     examples = single_column
     targets = no_targets

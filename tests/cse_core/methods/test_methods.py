@@ -16,6 +16,7 @@ from torch import nn
 from transformers import BertConfig, BertModel
 
 from cse_core.data.batches import pad
+from cse_core.lookup import choices_of
 from cse_core.method import Loss, Method, Targets, innermost, no_targets, single_column, tanh_head, with_fields
 from cse_core.methods import METHODS
 from cse_core.methods.baselines.arccse import ArcCSE
@@ -52,8 +53,9 @@ from tests.support.method_steps import (
     step_of,
 )
 
+WITH_CLAUSES = ["two old men argued about fish because the price rose", *TEXTS[1:]]
 TRIPLES = list(zip(TEXTS, TEXTS[1:] + TEXTS[:1], TEXTS[::-1], strict=True))
-CHOICES = [(name, field) for name, kind in METHODS.items() for field in getattr(kind, "choices", {})]
+CHOICES = [(name, field) for name, kind in METHODS.items() for field in choices_of(kind)]
 NOWHERE = Pretrained("an encoder that is never looked for")
 NULLS: dict[str, Method] = {  # settings under which a method is the one that it builds on
     "rankcse": RankCSE(consistency_weight=0.0, distillation_weight=0.0),
@@ -96,14 +98,14 @@ def head_of(encoder: Encoder, seed: int = 2) -> Any:
 
 
 def loss_of(
-    method: Method, encoder: Encoder, modules: nn.ModuleDict, texts: Sequence[Any] = TEXTS
+    method: Method, encoder: Encoder, modules: nn.ModuleDict, texts: Sequence[Any] = WITH_CLAUSES
 ) -> tuple[Loss, Targets]:
     batch = batch_of(method, encoder, texts, length=length_for(method))
     targets = method.targets(Known(len(batch.rows)))
     return loss_under(method, encoder, batch, modules, targets.at(batch.rows, encoder.device)), targets
 
 
-def outcome(method: Method, texts: Sequence[Any] = TEXTS) -> tuple:
+def outcome(method: Method, texts: Sequence[Any] = WITH_CLAUSES) -> tuple:
     """All that a method decides: its examples, its targets, its losses and their gradient, and where it starts.
 
     One step, or three where something outlives a step, each with weights a little larger than the last one's.
@@ -203,7 +205,7 @@ def test_every_method_is_a_method(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "field"), CHOICES)
 def test_a_choice_is_checked_and_a_near_one_is_suggested(name: str, field: str) -> None:
-    choices = METHODS[name].choices[field]  # ty: ignore[missing-attribute]
+    choices = choices_of(METHODS[name])[field]
     near = f"{choices[0]}s"
     with pytest.raises(ValueError, match=f"{field} must be one of {', '.join(choices)}, got '{near}'.*{choices[0]}"):
         with_fields(CASES[name].base, **{field: near})

@@ -227,7 +227,7 @@ def test_running_statistics_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("kind", "detach"), KINDS)
-def test_the_method_has_the_gradient_of_its_whitening(kind: str, detach: bool) -> None:
+def test_the_method_has_the_gradient_of_its_whitening(kind: Any, detach: bool) -> None:
     method = WhitenedCSE(whitening=kind, groups=4, momentum=0.0, detach=detach)  # without momentum the batch's own
     x, out, p = rows(20, 0).requires_grad_(), rows(20, 1), shuffled(1) if kind == "shuffled_group" else None
     (white,) = method._whiten_views([x], made(method), seeded(1))
@@ -280,7 +280,7 @@ def test_rotations_are_drawn_evenly() -> None:
 
 
 @pytest.mark.parametrize("views", ["shared", "dropout"])
-def test_each_view_is_rotated_by_a_matrix_of_its_own(views: str) -> None:
+def test_each_view_is_rotated_by_a_matrix_of_its_own(views: Any) -> None:
     loss, _, generator = outcome(WhitenedCSE(whitening="rotation", views=views, positives=4, temperature=0.2), 6)
     drawn = seeded(1)
     kept = [
@@ -297,7 +297,7 @@ def test_each_view_is_rotated_by_a_matrix_of_its_own(views: str) -> None:
 
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("whitening", ["none", "shuffled_group"])
-def test_dropout_of_features_comes_first_and_anew_for_each_view(whitening: str, normalise: bool) -> None:
+def test_dropout_of_features_comes_first_and_anew_for_each_view(whitening: Any, normalise: bool) -> None:
     method = WhitenedCSE(whitening=whitening, groups=4, feature_dropout=0.5, normalise=normalise, temperature=0.2)
     loss, *_ = outcome(method, 6)
     torch.manual_seed(3)

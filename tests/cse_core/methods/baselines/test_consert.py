@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cse_core.method import Loss, Tokens
-from cse_core.methods.baselines.consert import KINDS, PUBLISHED, ConSERT, view
+from cse_core.methods.baselines.consert import PUBLISHED, ConSERT, view
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from experiments.schema.scales import RESCALED
@@ -30,7 +30,7 @@ def loss_of(method: Any, encoder: Encoder, modules: nn.ModuleDict, seed: int = 1
     return loss_under(method, encoder, batch_of(method, encoder, seed=seed), modules)
 
 
-def of(kind: str, other: str = "none", **changes: Any) -> ConSERT:
+def of(kind: Any, other: Any = "none", **changes: Any) -> ConSERT:
     return ConSERT(first=kind, first_rate=RATES[kind], second=other, second_rate=RATES[other], **changes)
 
 
@@ -71,7 +71,7 @@ def test_the_loss_is_the_equation(first: str, second: str, contrast: str, head: 
     assert torch.allclose(found.views[1].double(), torch.stack(sides[1]), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RATES)
 def test_each_change_changes_what_it_says(kind: str) -> None:
     encoder = encoder_of(pooling="mean")
     tokens = tokens_of(encoder)
@@ -95,7 +95,7 @@ def test_each_change_changes_what_it_says(kind: str) -> None:
     assert kind == "none" or not torch.equal(parts[0][0], parts[2][0])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RATES)
 def test_a_view_does_not_depend_on_how_far_a_batch_is_padded(kind: str) -> None:
     """Padding is never cut nor moved, and no vector sees it."""
     encoder = encoder_of(pooling="mean")

@@ -93,7 +93,7 @@ def scaled(encoder: Any) -> Encoded:
 
 
 @pytest.mark.parametrize("pairs", ["anchored", "independent"])
-def test_the_loss_is_the_equation(pairs: str) -> None:
+def test_the_loss_is_the_equation(pairs: Any) -> None:
     encoder, method = encoder_of(pooling="mean"), CT(negatives=2, pairs=pairs)
     modules: Any = method.modules(encoder, seeded())
     perturb(modules["first"], 1)

@@ -89,7 +89,7 @@ def test_the_gradient_of_its_products_is_logistic() -> None:
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.slow
 def test_a_step_s_loss_is_that_of_sentences_read_one_by_one(
-    pooling: str, weighting: str, packed: bool, monkeypatch: pytest.MonkeyPatch
+    pooling: str, weighting: Any, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Encoder, "_runs_packed", packed)
     encoder = encoder_of(pooling)

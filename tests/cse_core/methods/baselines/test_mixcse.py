@@ -143,7 +143,8 @@ def test_one_sentence_has_none_to_mix_with() -> None:
 def test_the_partner_is_the_next_sentence_and_every_setting_is_handed_on() -> None:
     z1, z2 = drawn(5, 4, seed=1), 2 * drawn(5, 4, seed=2)
     for negatives, excluded in KINDS:
-        method = MixCSE(temperature=0.5, share=0.3, negatives=negatives, excluded=excluded, normalise_first=False)
+        kind: Any = {"negatives": negatives, "excluded": excluded}
+        method = MixCSE(temperature=0.5, share=0.3, normalise_first=False, **kind)
         loss = loss_under(method, Views(z1, z2), blank_batch(5), HEADLESS)
         expected = loss_loop(z1, z2, next_of(5), 0.5, 0.3, negatives, excluded, normalise_first=False)
         assert loss.total.item() == pytest.approx(expected, rel=1e-9)

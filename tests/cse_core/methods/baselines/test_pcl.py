@@ -158,7 +158,7 @@ def encoder() -> Encoder:
 
 
 @pytest.mark.parametrize("peer_head", ["shared", "own"])
-def test_both_networks_read_all_views_and_the_peer_starts_as_a_copy(peer_head: str) -> None:
+def test_both_networks_read_all_views_and_the_peer_starts_as_a_copy(peer_head: Any) -> None:
     """Without dropout the same vectors come out, so nothing is left to agree on; the views are drawn as set."""
     encoder = wiki_tiny(dropout=0.0)
     method = PCL(augmentations=("inverse", "repetition"), peer_head=peer_head, positives="logit", temperature=0.06)
