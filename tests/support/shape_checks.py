@@ -1,4 +1,4 @@
-"""The check of types and shapes in tests (pyproject.toml): beartype, where a dataclass does not refuse values itself."""
+"""The check of types and shapes in tests (pyproject.toml): beartype, but where a dataclass refuses values itself."""
 
 from collections.abc import Callable
 from typing import Any, Literal, get_origin
