@@ -174,7 +174,7 @@ class Ranked:
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
-        """See Scorer: rank vectors (with weight 1, RankEncoder's Table 2) and, with less, directions beside them."""
+        """See Scorer: rank vectors (with weight 1, RankEncoder's Table 2) and, with less, directions too."""
         x = self.view(encoder).encode(sentences)
         corpus = self.corpus_vectors(encoder, data=data)
         ranks = profile_vectors(x, corpus, "average", normalise=self.normalise, similarity=self.similarity)

@@ -174,7 +174,7 @@ class ArcCSE:
 
     @property
     def substituted(self) -> str:
-        """What stands in for a piece of the paper that is not available."""
+        """What replaces a piece of the paper that is not available."""
         return "own spans, own choice of long sentences and SimCSE's training settings for unpublished ones"
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:

@@ -84,7 +84,7 @@ class CT:
         check_choices(self)
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """Return f1, a second encoder that is trained beside the run's own, f2."""
+        """Return f1, a second encoder that is trained with the run's own, f2."""
         return nn.ModuleDict({"first": encoder.clone()})
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:

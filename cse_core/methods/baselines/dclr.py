@@ -188,7 +188,7 @@ class DCLR:
         return (text,)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Contrast two dropout views without the likely false negatives, with noise beside the other sentences."""
+        """Contrast two dropout views without the likely false negatives; noise vectors are further negatives."""
         z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
         n = len(z1)
         weights = torch.ones(n, n, device=z1.device)

@@ -128,7 +128,7 @@ class L2PCSR:
 
     @property
     def substituted(self) -> str:
-        """What stands in for a piece of the paper that is not available, "" where nothing does."""
+        """What replaces a piece of the paper that is not available; "" where nothing does."""
         return "" if self.initial is None else "a SimCSE run for the checkpoint that its script starts from"
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:

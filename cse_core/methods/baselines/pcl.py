@@ -1,7 +1,7 @@
 """PCL (Wu et al., EMNLP 2022): several kinds of positives as a group, and two networks that correct each other.
 
 A sentence's views are the sentence itself, itself again under other dropout, and edits of its wordpieces: shuffle,
-inverse, deletion and repetition, twice each. Encoder f and its peer g, a second copy that is trained beside it, read
+inverse, deletion and repetition, twice each. Encoder f and its peer g, a second copy that is trained with it, read
 all of them. Row i of the logits S(Q, K) has cos(Q_i0, K_ia)/tau of the A positives, then cos(Q_i0, K_j0)/tau of the
 other sentences. L = sum over both networks' Z of InfoNCE(Z_0, Z_1) + positives(S(Z, Z))
 + KL(softmax S(G, G) || softmax S(F, F)) + KL(softmax S(G, F) || softmax S(F, G)). Only f is kept.

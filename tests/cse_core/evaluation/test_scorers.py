@@ -36,6 +36,7 @@ from cse_core.models.word_vectors import WordVectors
 from cse_core.run import POOLINGS, Corpus, Pretrained
 from cse_core.training.dev_scoring import DevSet
 from tests.support.encoders import wiki_tiny
+from tests.support.method_oracles import cosine
 
 TASKS = {
     "first": (["a cat sat", "the river", "a dog"], ["a dog", "the river", "a cat sat"]),
@@ -48,11 +49,6 @@ WITHOUT_TEMPLATE = [pooling for pooling in POOLINGS if pooling not in ("mask", "
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     return wiki_tiny().eval()
-
-
-def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    dot = math.fsum(x * y for x, y in zip(a, b, strict=True))
-    return dot / math.sqrt(math.fsum(x * x for x in a)) / math.sqrt(math.fsum(x * x for x in b))
 
 
 def normal(n: int, d: int, seed: int) -> torch.Tensor:
@@ -176,10 +172,6 @@ class Hashed:
         return self.known.get(sentence) or (digest[:6] / 2**32 - 0.5).tolist()
 
 
-def exact_cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    return math.fsum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
-
-
 def drawn(size: int, seed: int) -> list[str]:
     lines = synthetic.sentences(CORPUS.lines)
     return [lines[i] for i in random.Random(seed).sample(range(CORPUS.lines), size)]
@@ -194,13 +186,13 @@ def test_ranked_is_rho_of_the_rankings_mixed_with_the_cosine(cache: Path, weight
     corpus = Hashed().encode(drawn(50, 7)).double().tolist()
 
     def ranking(vector: Sequence[float]) -> list[float]:
-        return [exact_cosine(vector, c) * (1 if normalise else math.hypot(*c)) for c in corpus]
+        return [cosine(vector, c) * (1 if normalise else math.hypot(*c)) for c in corpus]
 
     for task, sides in PAIRS.items():
         expected = []
         for a, b in zip(*(Hashed().encode(side).double().tolist() for side in sides), strict=True):
             rho = spearmanr(ranking(a), ranking(b)).statistic
-            expected.append(weight * rho + (1 - weight) * exact_cosine(a, b))
+            expected.append(weight * rho + (1 - weight) * cosine(a, b))
         assert found[task].scores.tolist() == pytest.approx(expected, abs=1e-6)
         assert (found[task].scores.dtype, found[task].undefined) == (np.float64, 0)
 
@@ -211,8 +203,8 @@ def test_ranked_ranks_by_the_encoder_that_is_scored(cache: Path, encoder: Encode
     found = Ranked(corpus=CORPUS, size=80).pair_scores(encoder, {"first": sides})["first"].scores
     corpus, a, b = (encoder.encode(side).double().tolist() for side in (drawn(80, 42), *sides))
     for x, y, score in zip(a, b, found, strict=True):
-        rho = spearmanr(*([exact_cosine(v, c) for c in corpus] for v in (x, y))).statistic
-        assert score == pytest.approx(0.1 * rho + 0.9 * exact_cosine(x, y), abs=1e-5)
+        rho = spearmanr(*([cosine(v, c) for c in corpus] for v in (x, y))).statistic
+        assert score == pytest.approx(0.1 * rho + 0.9 * cosine(x, y), abs=1e-5)
 
 
 @pytest.mark.parametrize("text", ["a dog", "in the corpus"])
@@ -309,7 +301,7 @@ def test_whitened_and_flowed_score_under_their_pooling_and_fit(
         own = [split[start::2] for split in map(texts_of, ("one", "few")) for start in (0, 1)]
         mapping = fit(hashed(pooling, [text for side in own for text in side]))
         first, second = (mapping(hashed(pooling, side)).tolist() for side in tasks["few"])
-        return [exact_cosine(*pair) for pair in zip(first, second, strict=True)]
+        return [cosine(*pair) for pair in zip(first, second, strict=True)]
 
     def flow(seed: int) -> Callable[[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]:
         return lambda x: lambda vectors: fit_flow(x, seed=seed)(vectors)[0]
@@ -361,7 +353,7 @@ def test_the_cosine_is_under_the_encoders_own_template_or_another(encoder: Encod
     for scorer, template in ((Cosine(), own), (Cosine("mask", other), other)):
         found = scorer.pair_scores(prompted, PAIRS)["second"].scores.tolist()
         sides = (encoder.with_pooling("mask", template).encode(side).tolist() for side in PAIRS["second"])
-        assert found == pytest.approx([exact_cosine(*pair) for pair in zip(*sides, strict=True)], abs=1e-5)
+        assert found == pytest.approx([cosine(*pair) for pair in zip(*sides, strict=True)], abs=1e-5)
     assert Cosine("cls").pair_scores(prompted, PAIRS)["second"].scores.tolist() == pytest.approx(
         Cosine().pair_scores(encoder, PAIRS)["second"].scores.tolist(), abs=1e-6
     )

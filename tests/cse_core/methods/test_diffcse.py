@@ -39,11 +39,6 @@ def loss_of(method: Any, encoder: Encoder, modules: nn.ModuleDict) -> Loss:
 
 
 @pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return wiki_tiny(dropout=0.3)
-
-
-@pytest.fixture(scope="module")
 def modules(encoder: Encoder) -> nn.ModuleDict:
     return MINI.modules(encoder, seeded(2))
 

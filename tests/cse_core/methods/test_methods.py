@@ -87,11 +87,6 @@ DRAWN: dict[str, Method] = {  # methods that draw from the step's generator
 }
 
 
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return wiki_tiny(dropout=0.3)
-
-
 def head_of(encoder: Encoder, seed: int = 2) -> Any:
     """The shared head, as a Sequential of its linear map and tanh."""
     return tanh_head(None, encoder, seeded(seed))["head"]

@@ -33,11 +33,6 @@ def loss_of(method: Any, encoder: Encoder, modules: nn.ModuleDict, targets: dict
     return loss_under(method, encoder, batch_of(method, encoder, TEXTS, length=9), modules, targets)
 
 
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return wiki_tiny(dropout=0.3)
-
-
 class Recorded:
     """An encoder whose states are drawn here, in double precision; keeps what it was asked for."""
 

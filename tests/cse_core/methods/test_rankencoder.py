@@ -1,7 +1,6 @@
 """RankEncoder's loss against loops from the equations, its limits, and what it asks of its base."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,7 +23,7 @@ from cse_core.methods.sncse import SNCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from tests.support.encoders import wiki_tiny
-from tests.support.method_oracles import drawn
+from tests.support.method_oracles import cosine, drawn
 from tests.support.method_steps import (
     HEADLESS,
     TEXTS,
@@ -135,9 +134,6 @@ def trained(method: Method, encoder: Encoder) -> tuple[Loss, Targets]:
 
 
 def cosines(a: torch.Tensor, b: torch.Tensor) -> list[list[float]]:
-    def cosine(x: Sequence[float], y: Sequence[float]) -> float:
-        return math.fsum(p * q for p, q in zip(x, y, strict=True)) / math.hypot(*x) / math.hypot(*y)
-
     return [[cosine(x, y) for y in b.detach().double().tolist()] for x in a.detach().double().tolist()]
 
 

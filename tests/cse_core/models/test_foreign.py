@@ -157,8 +157,9 @@ def test_normalize_is_kept_in_vectors_and_exports(tmp_path: Path) -> None:
 
 def old_layout(folder: Path, new: Path) -> Path:
     """As the library's first version saved it: the Transformer in a folder of its own."""
-    shutil.copytree(new / "1_Pooling", folder / "1_Pooling")
-    shutil.copytree(new, folder / "0_Transformer", ignore=shutil.ignore_patterns("1_*", "modules*", "config_sent*"))
+    shutil.copytree(new, folder / "0_Transformer", ignore=shutil.ignore_patterns("[1-9]_*", "modules*", "config_sent*"))
+    for path in new.glob("[1-9]_*"):
+        shutil.copytree(path, folder / path.name)
     modules = json.loads((new / "modules.json").read_text())
     modules[0] |= {"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}
     (folder / "modules.json").write_text(json.dumps(modules))
@@ -302,27 +303,8 @@ def test_code_of_a_folder_is_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def write_table() -> None:
-    lines = [HEAD, "| --- " * 7 + "|\n"]
-    for family in FAMILIES:
-        for pooling in POOLINGS:
-            with TemporaryDirectory() as folder:
-                scores, most = row(Path(folder), family, pooling)
-            cells = " | ".join(f"{ours:.4f}, {other:.4f}" for ours, other in scores)
-            lines.append(f"| {family} | {pooling} | {cells} | {most:.0e} |\n")
-    before, _, rest = PAGE.read_text().partition(HEAD)
-    after = rest[rest.index("\n\n") :] if rest else "\n"
-    PAGE.write_text(before + "".join(lines).rstrip("\n") + after)
-
-
-if __name__ == "__main__":
-    write_table()
 ODD = ["A man plays.", "", "long river " * 60, "A MAN", "[PAD] in a [PAD] text [SEP] of <pad> its </s> own"]
 LIBRARY = "config_sentence_transformers.json"
-
-
-def theirs_of_odd(folder: Path) -> Tensor:
-    return SentenceTransformer(str(folder), device="cpu").encode(ODD, convert_to_tensor=True)
 
 
 @pytest.fixture
@@ -335,16 +317,6 @@ def folder(plain: Path, tmp_path: Path) -> Path:
     return modules_folder(tmp_path / "modules", plain, "mean")
 
 
-def older_layout(folder: Path, new: Path) -> Path:
-    shutil.copytree(new, folder / "0_Transformer", ignore=shutil.ignore_patterns("[1-9]_*", "modules*", "config_sent*"))
-    for path in new.glob("[1-9]_*"):
-        shutil.copytree(path, folder / path.name)
-    modules = json.loads((new / "modules.json").read_text())
-    modules[0]["path"] = "0_Transformer"
-    (folder / "modules.json").write_text(json.dumps(modules))
-    return folder
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert", "mpnet", "bert", "distilbert", "electra"])
@@ -353,7 +325,7 @@ def test_a_text_may_hold_the_padding_token(family: str, pooling: str, tmp_path: 
     folder = modules_folder(tmp_path / "modules", plain_folder(tmp_path / "plain", family), pooling)
     encoder = open_encoder(folder)
     assert isinstance(encoder, Encoder)
-    torch.testing.assert_close(encoder.encode(ODD), theirs_of_odd(folder), atol=1e-6, rtol=0)
+    torch.testing.assert_close(encoder.encode(ODD), theirs(folder, ODD), atol=1e-6, rtol=0)
 
 
 def test_older_folders_with_more_modules_and_routers_are_scored(plain: Path, tmp_path: Path) -> None:
@@ -363,8 +335,8 @@ def test_older_folders_with_more_modules_and_routers_are_scored(plain: Path, tmp
         name: [Transformer(str(path)), Pooling(WIDTH, "mean")] for name, path in (("a", plain), ("b", other))
     }
     SentenceTransformer(modules=[Router(routes, default_route="a")], device="cpu").save(str(tmp_path / "router"))
-    for folder in (older_layout(tmp_path / "old", new), tmp_path / "router"):
-        torch.testing.assert_close(open_encoder(folder).encode(ODD), theirs_of_odd(folder), atol=1e-6, rtol=0)
+    for folder in (old_layout(tmp_path / "old", new), tmp_path / "router"):
+        torch.testing.assert_close(open_encoder(folder).encode(ODD), theirs(folder, ODD), atol=1e-6, rtol=0)
     lost = tmp_path / "router/b_0_Transformer/model.safetensors"
     shutil.copy(plain_folder(tmp_path / "larger", "bert", intermediate_size=64) / "model.safetensors", lost)
     with pytest.raises(ValueError, match=r"sentence-transformers can't open it: RuntimeError|config.json expects"):
@@ -384,7 +356,7 @@ def test_vectors_are_cut_where_the_folder_says_so(folder: Path) -> None:
     encoder = open_encoder(folder)
     assert isinstance(encoder, ForeignEncoder)
     assert encoder.encode(ODD).shape == (len(ODD), 8)
-    torch.testing.assert_close(encoder.encode(ODD), theirs_of_odd(folder), atol=1e-6, rtol=0)
+    torch.testing.assert_close(encoder.encode(ODD), theirs(folder, ODD), atol=1e-6, rtol=0)
 
 
 def test_prompts_without_a_default_change_nothing(folder: Path) -> None:
@@ -665,3 +637,20 @@ def test_roberta_by_its_vocabulary_and_merges(roberta: Path, tmp_path: Path) -> 
     template = "This sentence : ' {} ' means [MASK]."
     found = [Encoder.from_pretrained(path, pooling="mask", template=template).encode(TWO) for path in (roberta, folder)]
     assert torch.equal(*found)
+
+
+def write_table() -> None:
+    lines = [HEAD, "| --- " * 7 + "|\n"]
+    for family in FAMILIES:
+        for pooling in POOLINGS:
+            with TemporaryDirectory() as folder:
+                scores, most = row(Path(folder), family, pooling)
+            cells = " | ".join(f"{ours:.4f}, {other:.4f}" for ours, other in scores)
+            lines.append(f"| {family} | {pooling} | {cells} | {most:.0e} |\n")
+    before, _, rest = PAGE.read_text().partition(HEAD)
+    after = rest[rest.index("\n\n") :] if rest else "\n"
+    PAGE.write_text(before + "".join(lines).rstrip("\n") + after)
+
+
+if __name__ == "__main__":
+    write_table()

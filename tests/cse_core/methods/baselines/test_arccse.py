@@ -24,7 +24,6 @@ from cse_core.methods.baselines.arccse import (
 )
 from cse_core.models.encoder import Encoder
 from experiments.schema.scales import RESCALED
-from tests.support.encoders import wiki_tiny
 from tests.support.method_oracles import cosine, drawn
 from tests.support.method_steps import batch_of, check_against_loop, encoder_for, loss_under, refuses, seeded, step_of
 
@@ -205,11 +204,6 @@ def test_spans_start_anywhere_and_are_one_to_three_long() -> None:
     assert (first - 0.1).abs().max() < 5 * (0.09 / 3000) ** 0.5
     share = torch.nn.functional.one_hot(lengths.flatten() - 1, 3).double().mean(0)
     assert (share - 1 / 3).abs().max() < 5 * (2 / 9 / 30_000) ** 0.5
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return wiki_tiny(dropout=0.3)
 
 
 def loss_of(method: Any, encoder: Encoder) -> Loss:

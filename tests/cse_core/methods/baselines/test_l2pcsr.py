@@ -138,11 +138,6 @@ def test_masks_are_zero_or_one_and_their_factors_zero_half_or_one() -> None:
     assert ((tokens.unsqueeze(-1) + features[:, None]) / 2).unique().tolist() == [0.0, 0.5, 1.0]
 
 
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return wiki_tiny(dropout=0.3)
-
-
 def text_of(encoder: Encoder) -> Tokens:
     return batch_of(SimCSE(), encoder, length=9)["text"]
 

@@ -152,11 +152,6 @@ def test_networks_exchanged_turn_the_two_divergences_around_and_nothing_else() -
         assert back[kind].item() != pytest.approx(there[kind].item(), rel=1e-3)
 
 
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return wiki_tiny(dropout=0.3)
-
-
 @pytest.mark.parametrize("peer_head", ["shared", "own"])
 def test_both_networks_read_all_views_and_the_peer_starts_as_a_copy(peer_head: Any) -> None:
     """Without dropout the same vectors come out, so nothing is left to agree on; the views are drawn as set."""
