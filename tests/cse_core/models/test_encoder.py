@@ -315,7 +315,6 @@ PROMPTED = [
     "",
     "two [MASK] men",
 ]
-OURS_ALONE = ["top2_mean", "first_last_mean", "layer1_last_mean", "mask"]
 
 
 def prompting(template: str = FIRST, folder: Path | str = "wiki-tiny", **options: Any) -> Encoder:
