@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
-Choices = Mapping[str, Sequence[str]]  # the values that fields of a dataclass can have, by the fields' names
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> ValueError:
@@ -19,9 +19,15 @@ def _hint(name: str, names: Sequence[str]) -> str:
     return f" (did you mean {' or '.join(similar)}?)" if similar else ""
 
 
+@cache
+def choices_of(kind: type) -> Mapping[str, Sequence[str]]:
+    """Return the values of the fields of a dataclass that have a Literal for a type."""
+    return {name: get_args(hint) for name, hint in get_type_hints(kind).items() if get_origin(hint) is Literal}
+
+
 def check_choices(settings: Any) -> None:
-    """Refuse a dataclass with a value that is none of its `choices`; the error lists them, and the most similar."""
-    for name, choices in settings.choices.items():
+    """Refuse a value that its field's Literal type does not have; the error lists all, and the most similar ones."""
+    for name, choices in choices_of(type(settings)).items():
         value = getattr(settings, name)
         if value not in choices:
             raise not_among(name, value, choices)

@@ -190,7 +190,7 @@ class Method(Protocol):
         ...
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """Return all modules beside the encoder; they are saved for resuming, and left out of exported encoders."""
+        """Return all modules other than the encoder; they are saved for resuming, and not exported with encoders."""
         ...
 
     def targets(self, source: Source) -> Targets:

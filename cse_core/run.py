@@ -11,19 +11,18 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, Literal, get_args
 
-from cse_core.lookup import Choices, check_choices, not_among
+from cse_core.lookup import check_choices, not_among
 from cse_core.method import Method, innermost
 from cse_core.source import class_name
 
 TRAIN_VERSION = 2  # of encoder, packed_forward, batches and loop: bump with any change that could move a score
-POOLINGS = ("cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask", "pooler_output")
-NGRAM_POOLINGS = ("ngrams", "ngrams_linear")  # have weights (models/pooling.py); the second has no ReLU
+Pooling = Literal["cls", "mean", "top2_mean", "first_last_mean", "layer1_last_mean", "mask", "pooler_output"]
+NgramPooling = Literal["ngrams", "ngrams_linear"]  # have weights (models/pooling.py); the second has no ReLU
+POOLINGS: tuple[str, ...] = get_args(Pooling)
+NGRAM_POOLINGS: tuple[str, ...] = get_args(NgramPooling)
 MAX_SEED = 2**63 - 1  # the record's readers take 64-bit integers
-PRECISIONS = ("fp32", "bf16", "fp16")
-OPTIMIZERS = ("adamw", "rmsprop")
-SCHEDULES = ("linear", "staircase")
 
 
 def check_pooling(pooling: str, template: str = "") -> None:
@@ -107,13 +106,6 @@ class Pretrained:
 class Run:
     """One training run. Fields are declared values and never rewritten; derived values are properties."""
 
-    choices: ClassVar[Choices] = {
-        "pooling": (*POOLINGS, *NGRAM_POOLINGS),
-        "precision": PRECISIONS,
-        "optimizer": OPTIMIZERS,
-        "schedule": SCHEDULES,
-    }
-
     method: Method
     backbone: Pretrained
     corpus: Corpus
@@ -124,12 +116,12 @@ class Run:
     warmup: float = 0.0  # share of all steps
     dropout: float = 0.1  # hidden and attention
     max_length: int = 32  # of training examples, special tokens included
-    pooling: str = "cls"
+    pooling: Literal[Pooling, NgramPooling] = "cls"
     eval_steps: int = 125
-    precision: str = "fp32"
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     template: str = ""  # around sentences at evaluation, for the pooling "mask" (prompts.py)
-    optimizer: str = "adamw"
-    schedule: str = "linear"  # of the learning rate
+    optimizer: Literal["adamw", "rmsprop"] = "adamw"
+    schedule: Literal["linear", "staircase"] = "linear"  # of the learning rate
     weight_decay: float = 0.0  # of all but biases and the scales of normalisations
     max_steps: int = 0  # training ends after these, the learning rate at zero; 0: after all epochs
     leave_out_duplicates: bool = False  # of an example's sentence, from its negatives in the same batch

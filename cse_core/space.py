@@ -1,10 +1,10 @@
 """Search spaces: the values of a method's settings among which a search draws.
 
-A method states its own settings beside them, in a class variable `space`:
+A method states them in a class variable `space`:
 
     space: ClassVar[Space] = {"distillation_weight": LogUniform(0.1, 1.0), "rank": ("list_net", "list_mle")}
 
-The settings that all methods are tuned in, such as the learning rate, stand once, in `SHARED`; a method may give them
+The settings that all methods are tuned in, such as the learning rate, are in `SHARED`; a method may give them
 other values, or none (an empty tuple): then it stays as published. Names are fields of the method, of its `inner`, or
 of a Run.
 """

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support import shape_checks  # noqa: F401 - pyproject.toml names it, and it must be imported before
+
 settings.register_profile("study", deadline=None, max_examples=20, derandomize=True)
 settings.load_profile("study")
 

@@ -242,7 +242,7 @@ def _full(rows: Iterable[Row]) -> list[Row]:
 
 
 def _read_objects(path: Path, lines: Sequence[str]) -> Table:
-    """Return the table of a .jsonl file: an object in each line. A key that a line lacks is None there."""
+    """Return the table of a .jsonl file: an object in each line. A key that is missing in a line is None there."""
     objects = []
     for number, line in enumerate(lines, 1):
         if line.strip():

@@ -1,9 +1,10 @@
 """Scorers: how the vectors of an encoder become pair scores. A scorer's text names it in the record."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,8 +16,9 @@ from cse_core.data.corpora import sample, sentences
 from cse_core.data.senteval import pairs
 from cse_core.evaluation.bert_flow import fit_flow
 from cse_core.functional.contrastive import pair_cosines
-from cse_core.functional.rank_vectors import PROFILES, interpolate, pair_rank_similarity, profile_vectors
+from cse_core.functional.rank_vectors import interpolate, pair_rank_similarity, profile_vectors
 from cse_core.functional.whitening import whitening
+from cse_core.lookup import check_choices
 from cse_core.method import check
 from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder, distinct_rows
 from cse_core.run import Corpus, check_pooling
@@ -111,11 +113,10 @@ class Ranked:
     seed: int = 42
     weight: float = 0.1
     normalise: bool = True
-    similarity: str = "rank"
+    similarity: Literal["rank", "centred"] = "rank"
 
     def __post_init__(self) -> None:
-        if self.similarity not in PROFILES:
-            raise ValueError(f"similarity must be one of {', '.join(PROFILES)}, got {self.similarity!r}")
+        check_choices(self)
         check("weight", self.weight, lambda w: 0 < w <= 1, "in (0, 1]")
         if not 2 <= self.size <= self.corpus.lines:
             raise ValueError(f"size must be from 2 to {self.corpus.lines:,}, got {self.size:,}")
@@ -173,7 +174,7 @@ class Ranked:
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
-        """See Scorer: rank vectors (with weight 1, RankEncoder's Table 2) and, with less, directions beside them."""
+        """See Scorer: rank vectors (with weight 1, RankEncoder's Table 2) and, with less, directions too."""
         x = self.view(encoder).encode(sentences)
         corpus = self.corpus_vectors(encoder, data=data)
         ranks = profile_vectors(x, corpus, "average", normalise=self.normalise, similarity=self.similarity)
@@ -181,15 +182,54 @@ class Ranked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whitened:
+class Fitted(ABC):
+    """Cosine of vectors after a map that is fitted to a corpus, or to the task's sentences, other splits included."""
+
+    corpus: Corpus | None = None
+
+    @abstractmethod
+    def view(self, encoder: SentenceEncoder) -> CachedEncoder:
+        """See Scorer."""
+
+    @abstractmethod
+    def fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
+        """Return the map that is fitted to vectors."""
+
+    def pair_scores(
+        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
+    ) -> dict[str, PairScores]:
+        """See Scorer."""
+        view, sources = self.view(encoder), {task: self.corpus or _all_splits(task) for task in tasks}
+        texts = {source: _fitting_texts(source, data) for source in dict.fromkeys(sources.values())}
+        _fill(view, tasks, [s for source in texts.values() for s in source])
+        maps = {source: self.fit(view.encode(sentences)) for source, sentences in texts.items()}
+        return {
+            task: PairScores(*pair_cosines(*_map_sides(view, sides, maps[sources[task]]), exact=view.by_ids))
+            for task, sides in tasks.items()
+        }
+
+    def texts(self, data: Path | None = None) -> Sequence[str]:
+        """See Scorer."""
+        return _fitting_texts(self.corpus, data) if self.corpus else ()
+
+    def vectors(
+        self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
+    ) -> Float[Tensor, "n d"]:
+        """See Scorer; without a corpus, fitted on the sentences themselves."""
+        view = self.view(encoder)
+        vectors = view.encode(sentences)
+        return self.fit(view.encode(self.texts(data)) if self.corpus else vectors)(vectors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whitened(Fitted):
     """Cosine after BERT-whitening (Su et al., 2021): x -> (x - mean) U Lambda^-1/2, the leading `dims` directions.
 
-    Fitted on all sentences of the task, other splits included, or on a corpus. Texts are cut to `longest` tokens.
+    Texts are cut to `longest` tokens.
     """
 
     pooling: str = "layer1_last_mean"
     dims: int | None = None
-    corpus: Corpus | None = None
     longest: int = 64
 
     def __post_init__(self) -> None:
@@ -199,36 +239,20 @@ class Whitened:
         dims = f" to {self.dims}" if self.dims else ""
         return f"whitened {self.pooling}{dims} on {_brief(self.corpus)}, {self.longest} tokens"
 
-    def pair_scores(
-        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
-    ) -> dict[str, PairScores]:
-        """See Scorer."""
-        return _fit_and_score(self.view(encoder), tasks, self.corpus, data, self._fit)
-
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
         return CachedEncoder.wrap(encoder).with_pooling(self.pooling, longest=self.longest)
 
-    def texts(self, data: Path | None = None) -> Sequence[str]:
-        """See Scorer."""
-        return _fitting_texts(self.corpus, data) if self.corpus else ()
-
-    def vectors(
-        self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
-    ) -> Float[Tensor, "n d"]:
-        """See Scorer; without a corpus, fitted on the sentences themselves."""
-        return _fit_and_map(self.view(encoder), sentences, self.corpus, data, self._fit)
-
-    def _fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
+    def fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
+        """See Fitted."""
         return whitening(texts, self.dims)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flowed:
-    """Cosine after BERT-flow (Li et al., EMNLP 2020), fitted on all sentences of the task or on a corpus."""
+class Flowed(Fitted):
+    """Cosine after BERT-flow (Li et al., EMNLP 2020)."""
 
     pooling: str = "top2_mean"
-    corpus: Corpus | None = None
     seed: int = 42
 
     def __post_init__(self) -> None:
@@ -237,27 +261,12 @@ class Flowed:
     def __str__(self) -> str:
         return f"flow {self.pooling} on {_brief(self.corpus)} seed {self.seed}"
 
-    def pair_scores(
-        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
-    ) -> dict[str, PairScores]:
-        """See Scorer."""
-        return _fit_and_score(self.view(encoder), tasks, self.corpus, data, self._fit)
-
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
         return CachedEncoder.wrap(encoder).with_pooling(self.pooling)
 
-    def texts(self, data: Path | None = None) -> Sequence[str]:
-        """See Scorer."""
-        return _fitting_texts(self.corpus, data) if self.corpus else ()
-
-    def vectors(
-        self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
-    ) -> Float[Tensor, "n d"]:
-        """See Scorer; without a corpus, fitted on the sentences themselves."""
-        return _fit_and_map(self.view(encoder), sentences, self.corpus, data, self._fit)
-
-    def _fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
+    def fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
+        """See Fitted."""
         flow = fit_flow(texts, seed=self.seed).eval()
         return torch.no_grad()(lambda x: flow(x)[0])
 
@@ -267,40 +276,12 @@ def _fill(view: CachedEncoder, tasks: Mapping[str, Pairs], more: Sequence[str] =
     return view
 
 
-def _fit_and_score(
-    view: CachedEncoder,
-    tasks: Mapping[str, Pairs],
-    corpus: Corpus | None,
-    data: Path | None,
-    fit: Callable[[Float[Tensor, "n d"]], Callable[[Tensor], Tensor]],
-) -> dict[str, PairScores]:
-    sources = {task: corpus or _all_splits(task) for task in tasks}
-    texts = {source: _fitting_texts(source, data) for source in dict.fromkeys(sources.values())}
-    _fill(view, tasks, [s for source in texts.values() for s in source])
-    maps = {source: fit(view.encode(sentences)) for source, sentences in texts.items()}
-    return {
-        task: PairScores(*pair_cosines(*_map_sides(view, sides, maps[sources[task]]), exact=view.by_ids))
-        for task, sides in tasks.items()
-    }
-
-
 def _map_sides(view: CachedEncoder, sides: Pairs, mapping: Callable[[Tensor], Tensor]) -> list[Float[Tensor, "n d"]]:
     if not view.by_ids:
         return [mapping(view.encode(side)) for side in sides]
     vectors, rows = distinct_rows(view, sides)
     mapped = mapping(vectors)  # once, as the rounding of a matrix product can depend on the row
     return [mapped[of_side] for of_side in rows]
-
-
-def _fit_and_map(
-    view: CachedEncoder,
-    sentences: Sequence[str],
-    corpus: Corpus | None,
-    data: Path | None,
-    fit: Callable[[Float[Tensor, "n d"]], Callable[[Tensor], Tensor]],
-) -> Float[Tensor, "n d"]:
-    vectors = view.encode(sentences)
-    return fit(view.encode(_fitting_texts(corpus, data)) if corpus else vectors)(vectors)
 
 
 def _all_splits(task: str) -> tuple[str, ...]:

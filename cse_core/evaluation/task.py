@@ -102,7 +102,7 @@ class Task(Protocol):
         ...
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """Return the metrics, and what is stored beside them."""
+        """Return the metrics, and the arrays that are stored with them."""
         ...
 
 

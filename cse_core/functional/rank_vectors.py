@@ -18,7 +18,6 @@ from cse_core.graph import is_readable
 
 THREADED_SIZE = 2**22  # numbers from which threads save time: after its own work torch's threads stay busy for a while
 BLOCK = 512  # rankings in memory at once, on either side
-PROFILES = ("rank", "centred")
 
 
 def rank_vectors(
@@ -86,8 +85,8 @@ def profile_vectors(
     places: Int[Tensor, " N"] | None = None,
 ) -> Float[Tensor, "n N"]:
     """Return `rank_vectors` for the similarity "rank", `centred_vectors` (without ties) for "centred"."""
-    if similarity not in PROFILES:
-        raise ValueError(f"similarity must be one of {', '.join(PROFILES)}, got {similarity!r}")
+    if similarity not in ("rank", "centred"):
+        raise ValueError(f"similarity must be one of rank, centred, got {similarity!r}")
     if similarity == "centred":
         return centred_vectors(vectors, corpus, normalise=normalise, places=places)
     return rank_vectors(vectors, corpus, ties, normalise=normalise, places=places)

@@ -25,14 +25,14 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, check_surrounded, no_targets, tanh_head
 from cse_core.seeding import seed_for
 from cse_core.space import OfWidth, Space
@@ -118,24 +118,17 @@ class CompCSE:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"dims": OfWidth((1 / 4, 1 / 3, 1 / 2, 1.0)), "compose": ("average", "sum")}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {
-        "split_on": ("wordpieces", "words", "truncated", *RANDOM_SPLITS),
-        "compose": ("average", "sum", "first", *TWO_PART_WIDTHS),
-        "side": ("positive", "anchor", "both"),
-        "order": ("before_head", "after_head"),
-        "subsampling": ("none", *SUBSAMPLING),
-    }
 
     temperature: float = 0.05
     parts: int = 2
     # Word pieces of the whole sentence, "words" of it, or its pieces once it is "truncated"; or the controls "crops"
     # and "shuffled", of its pieces.
-    split_on: str = "wordpieces"
-    compose: str = "average"
-    side: str = "positive"
-    order: str = "before_head"
+    split_on: Literal["wordpieces", "words", "truncated", "crops", "shuffled"] = "wordpieces"
+    compose: Literal["average", "sum", "first", "concat", "concat_project", "difference_project"] = "average"
+    side: Literal["positive", "anchor", "both"] = "positive"
+    order: Literal["before_head", "after_head"] = "before_head"
     dims: int | None = None
-    subsampling: str = "none"
+    subsampling: Literal["none", "adjacent", "overlapping", "subsuming"] = "none"
 
     targets = no_targets
 

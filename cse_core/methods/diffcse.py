@@ -22,7 +22,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -30,7 +30,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
 from cse_core.methods.mlm import Masking, language_model
 from cse_core.models.pretrained import resolve_pinned
@@ -144,10 +144,9 @@ class DiffCSE:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"detection_weight": LogUniform(0.0005, 0.05), "mask_share": (0.15, 0.3, 0.45)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {"head": ("batch_norm", "tanh")}
 
     temperature: float = 0.05
-    head: str = "batch_norm"
+    head: Literal["batch_norm", "tanh"] = "batch_norm"
     generator: Pretrained = DISTILBERT
     mask_share: float = 0.3
     detection_weight: float = 0.005

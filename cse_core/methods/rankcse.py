@@ -19,7 +19,7 @@ Paper against the community code, perceptiveshawty/RankCSE, which `variant="rele
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce, without_diagonal
 from cse_core.graph import rand, randperm
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -44,6 +44,8 @@ from cse_core.method import (
 )
 from cse_core.run import Pretrained, Run
 from cse_core.space import Space
+
+Rank = Literal["list_net", "list_mle", "mse"]
 
 
 def consistency(similarity: Float[Tensor, "n n"], temperature: float) -> Float[Tensor, ""]:
@@ -169,24 +171,18 @@ class RankCSE:
         "list_reduction": ("sum", "mean"),
     }
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {
-        "rank": ("list_net", "list_mle", "mse"),
-        "list_reduction": ("sum", "mean"),
-        "variant": ("paper", "released_code"),
-        "teacher_order": ("given", "shuffled"),
-    }
 
     teachers: tuple[Teacher, ...] = ()
-    rank: str = "list_net"  # "mse" uses no temperature
+    rank: Rank = "list_net"  # "mse" uses no temperature
     temperature: float = 0.05  # tau1
     student_temperature: float = 0.025  # tau2
     teacher_temperature: float | None = 0.0125  # tau3, ListNet only
     contrastive_weight: float = 1.0
     consistency_weight: float = 1.0  # beta
     distillation_weight: float = 1.0  # gamma
-    list_reduction: str = "sum"  # ListMLE only: over the list; always a mean over the batch
-    variant: str = "paper"
-    teacher_order: str = "given"  # "shuffled": each sentence's teacher cosines to the others in a random order
+    list_reduction: Literal["sum", "mean"] = "sum"  # ListMLE only: over the list; always a mean over the batch
+    variant: Literal["paper", "released_code"] = "paper"
+    teacher_order: Literal["given", "shuffled"] = "given"  # "shuffled": a sentence's cosines in a random order
 
     examples = single_column
     modules = tanh_head
@@ -268,7 +264,7 @@ def with_teachers(recipe: Recipe, teachers: tuple[Teacher, ...]) -> Recipe:
     return replace(recipe, method=with_fields(recipe.method, teachers=teachers, distillation_weight=1.0))
 
 
-def _recipe(rank: str, learning_rate: float, tau2: float, tau3: float | None) -> Recipe:
+def _recipe(rank: Rank, learning_rate: float, tau2: float, tau3: float | None) -> Recipe:
     # Teachers are the study's own runs, so the recipe leaves them out and carries the weight 0 until `with_teachers`.
     method = RankCSE(rank=rank, student_temperature=tau2, teacher_temperature=tau3, distillation_weight=0.0)
     return Recipe(

@@ -21,7 +21,7 @@ Paper against the released code, yeonsw/RankEncoder:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -29,8 +29,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix
-from cse_core.functional.rank_vectors import PROFILES, rank_similarity
-from cse_core.lookup import Choices, check_choices
+from cse_core.functional.rank_vectors import rank_similarity
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, check, with_fields
 from cse_core.methods import promptbert, simcse, sncse
 from cse_core.methods.simcse import SimCSE
@@ -77,11 +77,6 @@ class RankEncoder:
         "lower": (0.0, 0.5),
         SCORING_WEIGHT: (0.0, 0.1, 0.2),
     }
-    choices: ClassVar[Choices] = {
-        "combination": ("maximum", "sum"),
-        "similarity": PROFILES,
-        "start": ("backbone", "base"),
-    }
 
     base: Run | Pretrained | None = None  # E1
     select: str = "stsb_dev"  # which of the base's checkpoints
@@ -91,9 +86,9 @@ class RankEncoder:
     rank_weight: float = 0.05
     lower: float = 0.5
     upper: float = 0.8
-    combination: str = "maximum"
-    similarity: str = "rank"  # of the base's view of two sentences: "centred" is Pearson's r of cosines to the corpus
-    start: str = "backbone"  # where E2's weights begin; "base": at the base's checkpoint
+    combination: Literal["maximum", "sum"] = "maximum"
+    similarity: Literal["rank", "centred"] = "rank"  # to the base; "centred": Pearson's r of cosines to the corpus
+    start: Literal["backbone", "base"] = "backbone"  # where E2's weights begin; "base": at the base's checkpoint
 
     @staticmethod
     def recipes() -> Mapping[tuple[str, str, str], Recipe]:

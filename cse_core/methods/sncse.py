@@ -12,7 +12,7 @@ parse; `negation="words"` is a rule set without a parser (negation.py states how
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets
 from cse_core.methods.promptbert import prompt_head
 from cse_core.space import LogUniform, Space
@@ -56,7 +56,6 @@ class SNCSE:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"margin_weight": LogUniform(1e-4, 1e-2), "nearest": (0.05, 0.1, 0.2)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {"negation": ("words", "spacy")}
 
     temperature: float = 0.05
     first: str = TEMPLATES[0]  # of anchors, and at test
@@ -64,7 +63,7 @@ class SNCSE:
     margin_weight: float = 1e-3
     nearest: float = 0.1
     farthest: float = 0.3
-    negation: str = "words"
+    negation: Literal["words", "spacy"] = "words"
 
     targets = no_targets
 

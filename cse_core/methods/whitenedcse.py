@@ -28,7 +28,7 @@ Paper against the released code, SupstarZh/WhitenedCSE, which `variant="released
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -45,7 +45,7 @@ from cse_core.functional.whitening import (
     whiten,
 )
 from cse_core.graph import randperm
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
 from cse_core.space import OfWidth, Space
 
@@ -106,25 +106,19 @@ class WhitenedCSE:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"groups": OfWidth((1 / 8, 1 / 4, 1 / 2)), "positives": (2, 3, 4), "views": ("dropout",)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {
-        "whitening": (*BY_GROUP, *ALL_CHANNEL_KINDS, "channel", "rotation", "none"),
-        "views": ("shared", "dropout"),
-        "objective": ("outside", "inside", "inside_printed"),
-        "variant": ("paper", "released_code"),
-    }
 
     temperature: float = 0.05
     groups: int = 384  # how many, of both group whitenings
-    whitening: str = "shuffled_group"
-    views: str = "shared"  # one pass of the encoder for all views, or one with its own "dropout" for each
+    whitening: Literal["shuffled_group", "group", "pca", "zca", "channel", "rotation", "none"] = "shuffled_group"
+    views: Literal["shared", "dropout"] = "shared"  # one pass for all views, or one with its own "dropout" for each
     positives: int = 3
-    objective: str = "outside"  # Eq. 7; "inside" is Eq. 8 as intended, "inside_printed" as printed
+    objective: Literal["outside", "inside", "inside_printed"] = "outside"  # Eq. 7; Eq. 8 as intended and as printed
     weights: tuple[float, ...] = ()
     normalise: bool = False  # features to length 1 before whitening: channels' variances then come closer to eps
     momentum: float = 0.99  # Eq. 13, "pca" and "zca" only
     detach: bool = True
     eps: float = 1e-5
-    variant: str = "paper"
+    variant: Literal["paper", "released_code"] = "paper"
     feature_dropout: float = 0.0  # of each view's pooled features, before normalising and whitening
 
     examples = single_column

@@ -77,8 +77,8 @@ class Encoder(nn.Module):
     ) -> "Encoder":
         """Load a backbone, or a folder that `save_pretrained` wrote, with its pooling and template unless overridden.
 
-        Every weight comes from the folder's file (see `load`), but for those of an n-gram pooling that the folder
-        lacks: the generator draws them, and without one it is refused.
+        Every weight comes from the folder's file (see `load`). If the folder has no weights of an n-gram pooling, the
+        generator draws them; without a generator that is an error.
         """
         if template and pooling is None:
             raise ValueError(f"a template requires pooling 'mask', got no pooling for {template!r}")

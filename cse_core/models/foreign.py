@@ -71,7 +71,7 @@ def open_encoder(name_or_path: str | Path, device: str | torch.device = "cpu") -
     """Return the encoder of a folder or name, to be scored: as an Encoder if that gives what the folder asks for.
 
     Else sentence-transformers opens it and its own `encode` is called: other modules than a Transformer, Pooling and
-    Normalize, other poolings, a default prompt, and families that `MODEL_TYPES` lacks.
+    Normalize, other poolings, a default prompt, and families that are not in `MODEL_TYPES`.
     """
     folder = resolve(str(name_or_path))
     about = describe(folder)
@@ -123,7 +123,7 @@ def _check_transformer(path: Path, backbone: Any, tokenizer: Any) -> None:
     _, info = type(backbone).from_pretrained(  # on the device "meta" nothing but names and shapes is read
         path, config=backbone.config, device_map="meta", output_loading_info=True, local_files_only=True
     )
-    # Modules read states of tokens: a pooling layer that the file lacks is random, and unused.
+    # Modules read states of tokens: a pooling layer that is not in the file is random, and unused.
     info["missing_keys"] = [name for name in info["missing_keys"] if not name.startswith("pooler.")]
     check_weights(path, info, backbone)
     check_tokenizer(path, tokenizer, backbone)

@@ -1,7 +1,7 @@
 """Read a model and its tokenizer from a folder, and refuse what does not fit together.
 
-By default, transformers fills tensors that a file lacks with random numbers, drops layers that the config does not
-have, and makes a tokenizer of five tokens where there are no tokenizer files: each without an error.
+By default, transformers fills tensors that a file does not have with random numbers, drops layers that the config does
+not have, and makes a tokenizer of five tokens where there are no tokenizer files: each without an error.
 """
 
 import inspect

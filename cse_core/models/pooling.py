@@ -1,4 +1,4 @@
-"""Poolings: how a text's states become its vector. All are fixed, but for the n-gram poolings, which have weights."""
+"""Poolings: how a text's states become its vector. All are fixed except the n-gram poolings, which have weights."""
 
 import math
 from collections.abc import Sequence

@@ -154,7 +154,7 @@ def _fetch(name: str, only_tokenizer: bool) -> Path:
 
 
 def _hub_answers(repository: str, files: list[str]) -> bool:
-    """Whether the hub can be asked; an error if it says that it lacks all files. A download would wait for minutes."""
+    """Whether the hub can be asked; an error if it says that it has no such file. A download would wait for minutes."""
     from huggingface_hub import errors  # lazy: slow import
 
     try:

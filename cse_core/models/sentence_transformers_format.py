@@ -153,7 +153,7 @@ class Description:
 
     pooling: str = "cls"  # or one that only sentence-transformers has
     template: str = ""
-    transformers: tuple[str, ...] = ("",)  # where they are in the folder: one, but for a router's
+    transformers: tuple[str, ...] = ("",)  # where they are in the folder: one, or a router's
     limit: int | None = None  # of a text's tokens, in place of the tokenizer's
     lower_cases: bool = False
     normalises: bool = False
@@ -190,7 +190,7 @@ def describe_trainable(folder: Path) -> Description:
 
 
 def describe(folder: Path) -> Description:
-    """Return what a folder says of its encoder; refuse one that lacks what it names, or names what is elsewhere."""
+    """Return what a folder says of its encoder; refuse one that names files that are missing or elsewhere."""
     about = _describe(folder)
     for part in (folder / path for path in about.transformers):
         if (part / ADAPTER).is_file():

@@ -1,4 +1,4 @@
-"""A run's files beside its weights; when a run counts as finished, and from what it can be resumed.
+"""A run's files other than its weights; when a run counts as finished, and from what it can be resumed.
 
     KEY/state.pt, KEY/unfinished/<rule>/    an attempt under way: its state and the checkpoints that the state names
     KEY/unfinished/history.json             the attempt is complete; `adopt` moves it up, and continues if it was killed

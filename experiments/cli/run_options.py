@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
+from cse_core import lookup
 from cse_core.methods import METHODS
 from cse_core.run import Run
 from experiments.cli.options import Numbers, Words, read_words
@@ -85,7 +86,7 @@ def options_for(name: str) -> type:
 
 def choices_of(name: str) -> dict[str, Sequence[str]]:
     """Return the values that settings of a method and of a run can have, where they are few."""
-    return {**getattr(METHODS[name], "choices", {}), **Run.choices}
+    return {**lookup.choices_of(METHODS[name]), **lookup.choices_of(Run)}
 
 
 def _option(of: Field[Any], choices: Sequence[str], shown: str) -> tuple[str, Any, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from types import NoneType
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args, get_origin
 
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
@@ -49,4 +49,5 @@ def old_teachers(line: Mapping[str, str]) -> str:
 
 def _is_plain(kind: Any) -> bool:
     """Whether a field of this type can't hold a run."""
-    return kind in PLAIN or (bool(get_args(kind)) and all(map(_is_plain, get_args(kind))))
+    parts = get_args(kind)
+    return kind in PLAIN or get_origin(kind) is Literal or (bool(parts) and all(map(_is_plain, parts)))

@@ -1,13 +1,10 @@
-"""What reference loops are written with: formulas in plain Python numbers, slopes, stand-ins for encoders."""
+"""What reference loops are written with: formulas in plain Python numbers, and slopes."""
 
 import math
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-
-from cse_core.method import EncoderRef, VectorScorer
-from tests.support.method_variants import Encoded
 
 Vector = Sequence[float]
 
@@ -44,22 +41,3 @@ def slopes(value: Callable[..., float], *inputs: Tensor, step: float = 1e-6) -> 
             gradient.view(-1)[place] = (sides[0] - sides[1]) / (2 * step)
         found.append(gradient)
     return found
-
-
-class Views(Encoded):
-    """An Encode that gives the same vectors whatever it reads."""
-
-    def __init__(self, *views: Tensor) -> None:
-        super().__init__(lambda *tokens: views)
-
-
-class NoSource:
-    """A Source of which nothing may be asked."""
-
-    def vectors(
-        self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
-    ) -> Tensor:
-        raise AssertionError(f"asked for vectors of {encoder}")
-
-    def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Tensor:
-        raise AssertionError(f"asked for a sample under {encoder}")

@@ -30,7 +30,7 @@ from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.loop import Loop
-from tests.support.method_variants import pooling_of, template_of
+from tests.support.method_steps import pooling_of, template_of
 
 TINY = Pretrained("wiki-tiny")
 CORPUS = Corpus("synthetic", 256)

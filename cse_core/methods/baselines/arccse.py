@@ -20,7 +20,7 @@ Paper against that version:
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, without
 from cse_core.graph import rand, randint
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -145,11 +145,10 @@ class ArcCSE:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"margin_degrees": (5.0, 10.0, 15.0, 20.0), "triplet_weight": LogUniform(0.01, 1.0)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {"margin_form": ("exact", "easy", "monotone")}
 
     temperature: float = 0.05
     margin_degrees: float = 10.0
-    margin_form: str = "exact"
+    margin_form: Literal["exact", "easy", "monotone"] = "exact"
     triplet_weight: float = 0.1
     triplet_margin: float = 0.0
     light: float = 0.2
@@ -176,7 +175,7 @@ class ArcCSE:
 
     @property
     def substituted(self) -> str:
-        """What stands in for a piece of the paper that is not available."""
+        """What replaces a piece of the paper that is not available."""
         return "own spans, own choice of long sentences and SimCSE's training settings for unpublished ones"
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:

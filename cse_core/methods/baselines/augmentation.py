@@ -13,7 +13,6 @@ from cse_core.graph import rand
 from cse_core.method import Tokens
 
 EDITS = ("shuffle", "inverse", "deletion", "repetition")
-DELETIONS = ("place", "value")
 FEWEST = 3  # wordpieces of a sentence that is shortened or lengthened
 
 

@@ -22,7 +22,7 @@ Paper against the released code, yym6472/ConSERT:
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -35,12 +35,12 @@ from cse_core.functional.token_views import (
     shuffled_positions,
     token_cutoff,
 )
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
 from cse_core.space import Space
 
 CUTOFFS = ("token_cutoff", "feature_cutoff", "dropout")
-KINDS = ("none", "shuffle", *CUTOFFS)
+Kind = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout"]
 
 
 def view(tokens: Tokens, kind: str, rate: float, width: int, generator: torch.Generator) -> Tokens:
@@ -78,20 +78,14 @@ class ConSERT:
         "dropout": (),  # the views would come from it
     }
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {
-        "first": KINDS,
-        "second": KINDS,
-        "contrast": ("both_views", "one_way"),
-        "head": ("none", "tanh"),
-    }
 
     temperature: float = 0.1
-    first: str = "feature_cutoff"
-    second: str = "shuffle"
+    first: Kind = "feature_cutoff"
+    second: Kind = "shuffle"
     first_rate: float = 0.2
     second_rate: float = 0.0
-    contrast: str = "both_views"  # or "one_way", as SimCSE
-    head: str = "none"
+    contrast: Literal["both_views", "one_way"] = "both_views"  # or "one_way", as SimCSE
+    head: Literal["none", "tanh"] = "none"
 
     examples = single_column
     targets = no_targets

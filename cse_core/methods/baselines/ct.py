@@ -18,16 +18,18 @@ Paper against the authors' code, FreddeFrallan/Contrastive-Tension, and sentence
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, to_device
 from cse_core.space import Space
+
+Pairs = Literal["anchored", "independent"]
 
 
 def pair_losses(
@@ -66,10 +68,9 @@ class CT:
     name: ClassVar[str] = "ct"
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"negatives": (3, 7, 15), "dropout": ()}
-    choices: ClassVar[Choices] = {"pairs": ("anchored", "independent")}
 
     negatives: int = 7
-    pairs: str = "anchored"
+    pairs: Pairs = "anchored"
 
     examples = single_column
     targets = no_targets
@@ -84,7 +85,7 @@ class CT:
         check_choices(self)
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """Return f1, a second encoder that is trained beside the run's own, f2."""
+        """Return f1, a second encoder that is trained with the run's own, f2."""
         return nn.ModuleDict({"first": encoder.clone()})
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
@@ -114,7 +115,7 @@ def _places(rows: list[int]) -> list[int]:
     return [place[row] for row in rows]
 
 
-def _recipe(pairs: str, batch_size: int) -> Recipe:
+def _recipe(pairs: Pairs, batch_size: int) -> Recipe:
     return Recipe(
         CT(pairs=pairs),
         batch_size=batch_size,

@@ -24,7 +24,7 @@ Paper against the released code, RUCAIBox/DCLR:
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, log_one_minus_softmax, without, without_diagonal
 from cse_core.graph import randn
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head, with_fields
 from cse_core.run import Pretrained, Run
 from cse_core.space import Space
@@ -131,11 +131,6 @@ class DCLR:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"threshold": (0.8, 0.85, 0.9, 0.95), "noise_times": (0.5, 1.0, 2.5)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {
-        "ascent": ("batch", "noise_only"),
-        "exclusion": ("zero", "logit"),
-        "objective": ("cross_entropy", "binary"),
-    }
 
     temperature: float = 0.05
     complement: Run | Pretrained | None = None
@@ -145,9 +140,9 @@ class DCLR:
     noise_times: float = 1.0
     steps: int = 4
     step_size: float = 1e-3
-    ascent: str = "batch"
-    exclusion: str = "zero"
-    objective: str = "cross_entropy"
+    ascent: Literal["batch", "noise_only"] = "batch"
+    exclusion: Literal["zero", "logit"] = "zero"
+    objective: Literal["cross_entropy", "binary"] = "cross_entropy"
 
     examples = single_column
     modules = tanh_head
@@ -194,7 +189,7 @@ class DCLR:
         return (text,)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Contrast two dropout views without the likely false negatives, with noise beside the other sentences."""
+        """Contrast two dropout views without the likely false negatives; noise vectors are further negatives."""
         z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
         n = len(z1)
         weights = torch.ones(n, n, device=z1.device)

@@ -25,13 +25,13 @@ ids seed its draw, which depends on nothing else.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, check_surrounded, no_targets, single_column, tanh_head
 from cse_core.models.momentum import Queue, Slow
 from cse_core.seeding import seed_for
@@ -94,14 +94,13 @@ class ESimCSE:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"repetition": (0.1, 0.2, 0.32, 0.4), "queue_size": (64, 160, 256)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {"slow_start": ("online", "random"), "limit": ("paper", "released_code")}
 
     temperature: float = 0.05
     repetition: float = 0.32
     queue_size: int = 160
     momentum: float = 0.995  # the paper's lambda: the share of the slow weights that stays
-    slow_start: str = "online"  # or "random" weights, as in the published runs
-    limit: str = "paper"  # of repetitions
+    slow_start: Literal["online", "random"] = "online"  # or "random" weights, as in the published runs
+    limit: Literal["paper", "released_code"] = "paper"  # of repetitions
 
     targets = no_targets
 

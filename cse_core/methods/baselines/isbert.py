@@ -21,7 +21,7 @@ Its texts, the sentences of SNLI and MultiNLI, are not among this project's data
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -29,7 +29,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import column_mask
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, no_targets, single_column
 from cse_core.models.pooling import pool
 from cse_core.space import Space
@@ -67,9 +67,8 @@ class ISBERT:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"weighting": ("tokens", "sentences")}
     substituted: ClassVar[str] = "the scale's corpus for the sentences of SNLI and MultiNLI"
-    choices: ClassVar[Choices] = {"weighting": ("tokens", "sentences")}
 
-    weighting: str = "tokens"
+    weighting: Literal["tokens", "sentences"] = "tokens"
 
     examples = single_column
     targets = no_targets

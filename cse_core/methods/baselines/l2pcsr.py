@@ -23,7 +23,7 @@ Facts of the released code, RUCAIBox/L2P-CSR:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
 from cse_core.graph import rand
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -49,7 +49,6 @@ from cse_core.methods.baselines.augmentation import wordpieces
 from cse_core.run import Pretrained, Run
 from cse_core.space import LogUniform, Space
 
-NORMS = ("entry", "row")
 UPSCALED = 2.0**16  # of U before its gradient: half precision would round it to 0, and a step forgets its size
 Scores = Float[Tensor, "*shape"]
 
@@ -95,7 +94,6 @@ class L2PCSR:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"threshold": LogUniform(0.01, 0.2), "step_size": LogUniform(0.02, 0.5)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {"token_norm": NORMS, "views": ("both", "second")}
 
     temperature: float = 0.05
     initial: Run | Pretrained | None = None  # whose weights training starts from; None: the backbone's
@@ -104,8 +102,8 @@ class L2PCSR:
     steps: int = 4
     step_size: float = 0.1
     layers: int = 3
-    token_norm: str = "entry"
-    views: str = "both"
+    token_norm: Literal["entry", "row"] = "entry"
+    views: Literal["both", "second"] = "both"
     spare_specials: bool = False
 
     examples = single_column
@@ -131,7 +129,7 @@ class L2PCSR:
 
     @property
     def substituted(self) -> str:
-        """What stands in for a piece of the paper that is not available, "" where nothing does."""
+        """What replaces a piece of the paper that is not available; "" where nothing does."""
         return "" if self.initial is None else "a SimCSE run for the checkpoint that its script starts from"
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:

@@ -19,7 +19,7 @@ Paper against the released code, BDBC-KG-NLP/MixCSE_AAAI2022:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import column_mask, cosine_matrix, info_nce, without
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, check, no_targets, single_column, tanh_head
 from cse_core.space import Space
 
@@ -93,12 +93,11 @@ class MixCSE:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"share": (0.1, 0.2, 0.3, 0.4)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {"negatives": ("none", "own", "batch", "both"), "excluded": ("drop", "zero")}
 
     temperature: float = 0.05
     share: float = 0.2
-    negatives: str = "own"
-    excluded: str = "drop"  # of shared negatives only
+    negatives: Literal["none", "own", "batch", "both"] = "own"
+    excluded: Literal["drop", "zero"] = "drop"  # of shared negatives only
     normalise_first: bool = True
     stop_gradient: bool = True
 

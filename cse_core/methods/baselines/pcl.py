@@ -1,7 +1,7 @@
 """PCL (Wu et al., EMNLP 2022): several kinds of positives as a group, and two networks that correct each other.
 
 A sentence's views are the sentence itself, itself again under other dropout, and edits of its wordpieces: shuffle,
-inverse, deletion and repetition, twice each. Encoder f and its peer g, a second copy that is trained beside it, read
+inverse, deletion and repetition, twice each. Encoder f and its peer g, a second copy that is trained with it, read
 all of them. Row i of the logits S(Q, K) has cos(Q_i0, K_ia)/tau of the A positives, then cos(Q_i0, K_j0)/tau of the
 other sentences. L = sum over both networks' Z of InfoNCE(Z_0, Z_1) + positives(S(Z, Z))
 + KL(softmax S(G, G) || softmax S(F, F)) + KL(softmax S(G, F) || softmax S(F, G)). Only f is kept.
@@ -23,7 +23,7 @@ Paper against the released code, qiyuw/PeerCL:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -31,7 +31,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce, log_one_minus_softmax, without_diagonal
-from cse_core.lookup import Choices, check_choices
+from cse_core.lookup import check_choices
 from cse_core.method import (
     Batch,
     Encode,
@@ -44,10 +44,8 @@ from cse_core.method import (
     single_column,
     tanh_head,
 )
-from cse_core.methods.baselines.augmentation import DELETIONS, EDITS, augment
+from cse_core.methods.baselines.augmentation import EDITS, augment
 from cse_core.space import LogUniform, Space
-
-FORMS = ("released", "probability", "logit", "multi")
 
 
 def group_logits(
@@ -170,24 +168,18 @@ class PCL:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"share": (0.1, 0.2, 0.3), "positive_weight": LogUniform(0.1, 1.0)}
     leaves_out_duplicates: ClassVar[bool] = True
-    choices: ClassVar[Choices] = {
-        "deletion": DELETIONS,
-        "positives": FORMS,
-        "cooperation_reduction": ("entry", "row"),
-        "peer_head": ("shared", "own"),
-    }
 
     temperature: float = 0.05
     augmentations: tuple[str, ...] = EDITS * 2
     share: float = 0.2
     longest: int = 32  # tokens of a sentence after a repetition: the run's max_length
-    deletion: str = "place"
-    positives: str = "released"
+    deletion: Literal["place", "value"] = "place"
+    positives: Literal["released", "probability", "logit", "multi"] = "released"
     positive_weight: float = 1.0
     cooperation_weight: float = 1.0
-    cooperation_reduction: str = "entry"
+    cooperation_reduction: Literal["entry", "row"] = "entry"
     peer: bool = True
-    peer_head: str = "shared"
+    peer_head: Literal["shared", "own"] = "shared"
 
     examples = single_column
     targets = no_targets

@@ -22,11 +22,6 @@ CPU = torch.device("cpu")
 id_lists = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=7), min_size=1, max_size=6)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def table_of(lists: list[list[int]], name: str = "text") -> Dataset:
     return Dataset.from_dict({name: lists}, features=Features({name: List(Value("int32"))}))
 

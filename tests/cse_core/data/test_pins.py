@@ -19,8 +19,6 @@ from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.train import train
 
-torch.set_num_threads(1)
-
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:

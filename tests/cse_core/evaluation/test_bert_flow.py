@@ -23,11 +23,6 @@ seeds = st.integers(0, 10_000)
 OFFSETS = torch.tensor([0.0, 5.0, -3.0, 200.0, 0.1, 1.0], dtype=torch.float64)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def normal(n: int, d: int, seed: int) -> Tensor:
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 

@@ -24,7 +24,6 @@ from tests.support.encoders import Recording, wiki_tiny
 from tests.support.outcomes import CORPUS, RANKED, columns, cosines, exact, scored
 
 FAST_GEOMETRY = ("stsb_dev_geometry", "stsb_dissimilar", "stsb_between", "stsb_similar", "phrases")
-torch.set_num_threads(1)
 
 
 @pytest.fixture

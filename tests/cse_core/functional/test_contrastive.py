@@ -7,9 +7,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
-from cse_core.functional.contrastive import column_mask, log_one_minus_softmax, without_diagonal
+from cse_core.functional.contrastive import (
+    column_mask,
+    cosine_matrix,
+    info_nce,
+    log_one_minus_softmax,
+    nt_xent,
+    without_diagonal,
+)
 from tests.support.method_oracles import drawn, slopes
+from tests.support.one_by_one import cosine
 
 
 def complement_loop(row: list[float]) -> list[float]:
@@ -62,3 +71,52 @@ def test_a_column_mask_is_a_one_hot_matrix() -> None:
     columns = torch.tensor([2, 0, 2, 1])
     assert torch.equal(column_mask(columns, 5), torch.nn.functional.one_hot(columns, 5).bool())
     assert column_mask(columns[:0], 3).shape == (0, 3)
+
+
+def test_info_nce_agrees_with_its_equation_and_its_options() -> None:
+    a, b, hard = (torch.randn(n, 6, dtype=torch.float64) for n in (4, 4, 3))
+    s = cosine_matrix(a, torch.cat([b, hard]))
+    expected = sum(math.log(sum(math.exp(x / 0.05) for x in s[i])) - s[i, i].item() / 0.05 for i in range(4)) / 4
+    assert info_nce(a, b, 0.05, hard).item() == pytest.approx(expected)
+    assert info_nce(a, b, 0.05, dims=3).item() == pytest.approx(info_nce(a[:, :3], b[:, :3], 0.05).item())
+    assert info_nce(torch.ones(7, 3), torch.ones(7, 3), 0.05).item() == pytest.approx(math.log(7))
+    far = torch.eye(4)
+    assert info_nce(far, far, 0.001).item() == pytest.approx(0, abs=1e-6)
+
+
+def by_loops(view1: Tensor, view2: Tensor, temperature: float) -> float:
+    vectors, n = [*view1, *view2], len(view1)
+    total = 0.0
+    for i, vector in enumerate(vectors):
+        chances = {k: math.exp(cosine(vector, other) / temperature) for k, other in enumerate(vectors) if k != i}
+        total -= math.log(chances[i + n if i < n else i - n] / sum(chances.values())) / (2 * n)
+    return total
+
+
+@given(st.integers(1, 5), st.integers(1, 6), st.sampled_from([0.05, 0.1, 1.0]), st.integers(0, 1000))
+def test_it_is_the_equation(n: int, d: int, temperature: float, seed: int) -> None:
+    view1, view2 = drawn(n, d, seed=seed), drawn(n, d, seed=seed + 1)
+    expected = by_loops(view1, view2, temperature)
+    assert nt_xent(view1, view2, temperature).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert nt_xent(view2, view1, temperature).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert nt_xent(3 * view1, 0.5 * view2, temperature).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_of_equal_views_and_right_angles_it_is_known() -> None:
+    """n orthogonal pairs of equal vectors: log(1 + (2n - 2) e^{-1/t}); a single pair has no negatives."""
+    for n in (1, 2, 5):
+        found = nt_xent(torch.eye(n, dtype=torch.float64), 2 * torch.eye(n, dtype=torch.float64), 0.1).item()
+        assert found == pytest.approx(math.log1p((2 * n - 2) * math.exp(-10)), rel=1e-9, abs=1e-15)
+
+
+def test_equal_views_still_have_a_gradient() -> None:
+    """Without views and dropout: both sides are one tensor, and the other sentences push it away."""
+    view = drawn(4, 3, seed=1, gradient=True)
+    nt_xent(view, view, 0.1).backward()
+    assert view.grad is not None
+    assert view.grad.abs().min() > 1e-9
+
+
+def test_its_gradient_is_that_of_the_loops() -> None:
+    view1, view2 = drawn(3, 4, seed=1, gradient=True), drawn(3, 4, seed=2, gradient=True)
+    assert torch.autograd.gradcheck(lambda a, b: nt_xent(a, b, 0.3), (view1, view2))

@@ -14,8 +14,6 @@ from cse_core.data.senteval import pairs
 from cse_core.evaluation.scorers import Pairs, Whitened, whitening
 from tests.support.encoders import wiki_tiny
 
-torch.set_num_threads(1)
-
 
 def normal(n: int, d: int, seed: int) -> torch.Tensor:
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

@@ -1,7 +1,10 @@
-"""CompCSE against loops written from the paper, closed forms, its null against SimCSE, and examples of real words."""
+"""CompCSE and its controls against loops written from the paper, closed forms, its null, examples of real words."""
 
+import math
+from collections import Counter
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,12 +19,13 @@ from transformers import PreTrainedTokenizerFast
 from cse_core.data import corpora, examples
 from cse_core.data.batches import pad
 from cse_core.method import Batch, Tokens
-from cse_core.methods.compcse import PUBLISHED, CompCSE, compose, split
+from cse_core.methods.compcse import PUBLISHED, CompCSE, compose, crops, shuffled_parts, split
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus
 from cse_core.text.clauses import adjacent, clauses, overlapping, subsuming
 from tests.support.encoders import wiki_tiny
+from tests.support.method_steps import Views, refuses
 
 WIDTH = 5  # odd, so that the halves of a vector differ
 OF_TWO = ("concat", "concat_project", "difference_project")
@@ -30,39 +34,22 @@ LONG = " ".join(f"the old fisherman sold his {n} unsalted herrings and" for n in
 TEXTS = ["a cat sat on a mat", "snow fell", "unconscionable", " ", "one\ttwo  three", LONG, "[SEP] or not", COMPOUND]
 
 
-class Given:
-    """An encode that gives what it was given and remembers what it was asked; and the width of its vectors."""
-
-    width = WIDTH
-    states: Any = NotImplemented  # never asked for
-    still: Any = NotImplemented
-
-    def __init__(self, views: tuple[torch.Tensor, ...] = ()) -> None:
-        self.views = views
-        self.asked: list[tuple[Tokens, ...]] = []
-
-    def __call__(self, *tokens: Tokens) -> tuple[torch.Tensor, ...]:
-        self.asked.append(tokens)
-        return self.views
-
-
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    torch.set_num_threads(1)
     return wiki_tiny(dropout=0.0)
 
 
-def setting(method: CompCSE, n: int = 4) -> tuple[Given, list[str], Batch, nn.ModuleDict]:
+def setting(method: CompCSE, n: int = 4) -> tuple[Views, list[str], Batch, nn.ModuleDict]:
     """An encode, the columns that it should be asked for, a batch of them, and modules with weights of size one."""
     parts = [f"part{i}" for i in range(1, method.parts + 1)]
     names = parts * 2 if method.side == "both" else ["anchor", *parts]
     columns = {name: Tokens(torch.ones(n, 2).long(), torch.ones(n, 2).bool()) for name in names}
-    modules = method.modules(Given(), torch.Generator()).double()
+    modules = method.modules(SimpleNamespace(width=WIDTH), torch.Generator()).double()
     for parameter in modules.parameters():
         nn.init.normal_(parameter, generator=torch.Generator().manual_seed(parameter.numel()))
     draw = torch.randn(len(names), n, WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     views = tuple(h.clone().requires_grad_() for h in draw)
-    return Given(views), names, Batch(torch.arange(n), columns, torch.Generator()), modules
+    return Views(*views), names, Batch(torch.arange(n), columns, torch.Generator()), modules
 
 
 def nce_loop(rows: Any, columns: Any, temperature: float) -> float:
@@ -102,21 +89,21 @@ def loss_loop(method: CompCSE, modules: nn.ModuleDict, views: tuple[torch.Tensor
 @pytest.mark.parametrize(
     ("how", "parts", "n"), [*((how, 2, 4) for how in OF_TWO), ("average", 2, 2), ("average", 3, 4), ("sum", 4, 3)]
 )
-def test_the_loss_is_the_equation(how: str, parts: int, n: int, side: str, order: str, dims: int | None) -> None:
+def test_the_loss_is_the_equation(how: Any, parts: int, n: int, side: Any, order: Any, dims: int | None) -> None:
     method = CompCSE(compose=how, parts=parts, side=side, order=order, dims=dims, temperature=0.3)
     encode, names, batch, modules = setting(method, n)
     loss = method.loss(encode, batch, modules, {})
-    assert loss.total.item() == pytest.approx(loss_loop(method, modules, encode.views), rel=1e-9)
+    assert loss.total.item() == pytest.approx(loss_loop(method, modules, encode.embed()), rel=1e-9)
     assert list(loss.terms.items()) == [("contrastive", loss.total)]
     rows, columns = (view.detach().numpy()[:, :dims] for view in loss.views or ())
     assert nce_loop(rows, columns, 0.3) == pytest.approx(loss.total.item(), rel=1e-9)
     (asked,) = encode.asked  # one pass of the encoder
     assert [id(tokens) for tokens in asked] == [id(batch[name]) for name in names]
-    gradients = torch.autograd.grad(loss.total, [*encode.views, *modules.parameters()])
+    gradients = torch.autograd.grad(loss.total, [*encode.embed(), *modules.parameters()])
     assert min(gradient.abs().max() for gradient in gradients) > 1e-6
-    moved = (tuple(h + step * h.sin() for h in encode.views) for step in (1e-5, -1e-5))
+    moved = (tuple(h + step * h.sin() for h in encode.embed()) for step in (1e-5, -1e-5))
     up, down = (loss_loop(method, modules, views) for views in moved)
-    slope = sum((g * h.sin()).sum().item() for g, h in zip(gradients, encode.views, strict=False))
+    slope = sum((g * h.sin()).sum().item() for g, h in zip(gradients, encode.embed(), strict=False))
     assert (up - down) / 2e-5 == pytest.approx(slope, rel=1e-4, abs=1e-7)  # so no gradient is stopped
 
 
@@ -148,13 +135,15 @@ def test_identical_parts_without_dropout_are_simcse(encoder: Encoder) -> None:
             return method.loss(encoder.train(), batch, modules, {}).total.item()
 
     expected = total(SimCSE())
-    for how, order in [("average", "before_head"), ("concat", "before_head"), ("sum", "after_head")]:
-        for side in ("positive", "anchor", "both"):
+    null: list[Any] = [("average", "before_head"), ("concat", "before_head"), ("sum", "after_head")]
+    sides: list[Any] = ["positive", "anchor", "both"]
+    for how, order in null:
+        for side in sides:
             assert total(CompCSE(compose=how, order=order, side=side)) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(("how", "inputs"), [("concat_project", 256), ("difference_project", 384), ("average", 0)])
-def test_modules_are_the_head_of_simcse_and_then_the_projection(how: str, inputs: int, encoder: Encoder) -> None:
+def test_modules_are_the_head_of_simcse_and_then_the_projection(how: Any, inputs: int, encoder: Encoder) -> None:
     def drawn(method: SimCSE | CompCSE, surroundings: int) -> dict[str, torch.Tensor]:
         torch.manual_seed(surroundings)
         return method.modules(encoder, torch.Generator().manual_seed(2)).state_dict()
@@ -189,6 +178,50 @@ def test_splits_by_hand() -> None:
         split([1, 2], 1)
 
 
+sequences, parts_of = st.lists(st.integers(), max_size=40), st.integers(2, 6)
+
+
+@pytest.mark.slow
+@given(sequences, parts_of, st.text())
+def test_a_crop_is_a_window_as_long_as_a_share(ids: list[int], parts: int, text: str) -> None:
+    found, size = crops(ids, parts, text), math.ceil(len(ids) / parts)
+    windows = [ids[start : start + size] for start in range(len(ids) - size + 1)]
+    assert len(found) == parts
+    assert all(part in windows for part in found)
+    assert found == crops(ids, parts, text)
+
+
+@given(sequences, parts_of, st.text())
+def test_shuffled_parts_hold_every_id_once_cut_as_usual(ids: list[int], parts: int, text: str) -> None:
+    found, usual = shuffled_parts(ids, parts, text), split(ids, parts)
+    assert [len(part) for part in found] == [len(part) for part in usual]
+    filled = min(parts, len(ids))
+    assert Counter(i for part in found[:filled] for i in part) == Counter(ids)
+    assert found == shuffled_parts(ids, parts, text)
+
+
+def test_the_first_part_without_the_second_is_no_composition() -> None:
+    first, second = torch.tensor([[1.0, 2.0]]), torch.tensor([[5.0, 7.0]])
+    assert torch.equal(compose([first, second], "first"), first)
+    assert torch.equal(compose([first, first], "average"), first)
+
+
+def test_every_window_and_every_order_is_as_likely() -> None:
+    """Seven ids have four windows of four and, of three, six orders; sentences, and parts, draw independently."""
+    texts, ids = [f"sentence {i}" for i in range(4_000)], list(range(7))
+    starts = Counter(tuple(part[0] for part in crops(ids, 2, text)) for text in texts)
+    assert len(starts) == 16  # of the two parts together: windows may be the same, overlap, or leave ids out
+    assert all(abs(count / 4_000 - 1 / 16) < 5 * math.sqrt(15 / 256 / 4_000) for count in starts.values())
+    orders = Counter(tuple(i for part in shuffled_parts(ids[:3], 2, text) for i in part) for text in texts)
+    assert len(orders) == 6
+    assert all(abs(count / 4_000 - 1 / 6) < 5 * math.sqrt(5 / 36 / 4_000) for count in orders.values())
+
+
+def test_draws_do_not_move_with_versions_or_processes() -> None:
+    assert crops(range(20), 2, "a cat sat")[0] == [*range(6, 16)]
+    assert shuffled_parts(range(6), 2, "a cat sat") == [[5, 1, 0], [3, 2, 4]]
+
+
 @pytest.fixture(scope="module", params=["bert", "roberta"])
 def tokenizer(request: pytest.FixtureRequest, encoder: Encoder) -> Any:
     """The backbone's; and one as RoBERTa's, where blanks are part of words and <s> and </s> are around a text."""
@@ -202,17 +235,19 @@ def tokenizer(request: pytest.FixtureRequest, encoder: Encoder) -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=raw, cls_token="<s>", sep_token="</s>", pad_token="<pad>")
 
 
-@pytest.mark.parametrize("split_on", ["wordpieces", "words", "truncated"])
+@pytest.mark.parametrize("split_on", ["wordpieces", "words", "truncated", "crops", "shuffled"])
 @pytest.mark.parametrize(("length", "parts"), [(3, 2), (8, 3), (32, 2)])
-def test_examples_are_the_sentence_and_its_parts(split_on: str, length: int, parts: int, tokenizer: Any) -> None:
+def test_examples_are_the_sentence_and_its_parts(split_on: Any, length: int, parts: int, tokenizer: Any) -> None:
     found = CompCSE(split_on=split_on, parts=parts).examples(TEXTS, tokenizer, length)
     assert found.pop("anchor") == SimCSE().examples(TEXTS, tokenizer, length)["text"]
     assert list(found) == [f"part{i + 1}" for i in range(parts)]
     first, last, room = tokenizer.cls_token_id, tokenizer.sep_token_id, length - 2
     for text, own in zip(TEXTS, zip(*found.values(), strict=True), strict=True):
         pieces = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
-        units = {"wordpieces": pieces, "words": text.split(), "truncated": pieces[:room]}[split_on]
+        units = {"words": text.split(), "truncated": pieces[:room]}.get(split_on, pieces)
         cut = [part.tolist() or units for part in np.array_split(np.array(units, dtype=object), parts)]
+        if drawn := {"crops": crops, "shuffled": shuffled_parts}.get(split_on):
+            cut = drawn(pieces, parts, text)  # of the whole sentence, before a part is cut to the length
         if split_on == "words":
             cut = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(" ".join(part))) for part in cut]
         assert list(own) == [[first, *ids[:room], last] for ids in cut]
@@ -228,7 +263,7 @@ def test_parts_reach_beyond_the_anchor_and_one_word_is_both_parts(tokenizer: Any
 
 @pytest.mark.parametrize("split_on", ["wordpieces", "words"])
 @pytest.mark.parametrize("strategy", [adjacent, overlapping, subsuming])
-def test_phrases_follow_their_sentence(strategy: Any, split_on: str, tokenizer: Any) -> None:
+def test_phrases_follow_their_sentence(strategy: Any, split_on: Any, tokenizer: Any) -> None:
     """Rows in order: a sentence's own, then its triples', each a text cut like any other."""
     plain, method = CompCSE(split_on=split_on), CompCSE(split_on=split_on, subsampling=strategy.__name__)
     texts = ["no", COMPOUND, " ", COMPOUND.replace("man", "woman")]
@@ -243,9 +278,35 @@ def test_phrases_follow_their_sentence(strategy: Any, split_on: str, tokenizer: 
     assert (method.substituted, plain.substituted) == ("clause splitter for the paper's discourse parser", "")
 
 
+@pytest.mark.parametrize("split_on", ["crops", "shuffled"])
+def test_a_sentence_has_the_same_parts_wherever_it_stands(split_on: Any, tokenizer: Any) -> None:
+    method = CompCSE(split_on=split_on)
+    whole, turned = (method.examples(texts, tokenizer, 32) for texts in (TEXTS, TEXTS[::-1]))
+    assert all(whole[name] == turned[name][::-1] for name in whole)
+    usual = CompCSE().examples(TEXTS, tokenizer, 32)
+    assert whole["anchor"] == usual["anchor"]
+    assert whole["part1"] != usual["part1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split_on", ["crops", "shuffled"])
+def test_real_sentences_are_cached_apart_and_as_long(
+    split_on: Any, real_data: Path, cache: Path, tokenizer: Any
+) -> None:
+    corpus = Corpus("wiki_sentences_1m", 2000)
+    methods = (CompCSE(), CompCSE(split_on=split_on))
+    usual, drawn = (examples.examples(corpus, method, tokenizer, 512, real_data) for method in methods)
+    alike = 0
+    for row, other in zip(usual.to_list(), drawn.to_list(), strict=True):
+        assert row["anchor"] == other["anchor"]
+        assert len(row["part1"]) == len(other["part1"])  # what is controlled for: the length
+        alike += row["part1"] == other["part1"]
+    assert alike < 0.2 * len(usual)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("split_on", ["wordpieces", "words", "truncated"])
-def test_parts_of_real_sentences_rebuild_them(split_on: str, real_data: Path, cache: Path, encoder: Encoder) -> None:
+def test_parts_of_real_sentences_rebuild_them(split_on: Any, real_data: Path, cache: Path, encoder: Encoder) -> None:
     corpus, tokenizer = Corpus("wiki_sentences_1m", 2000), encoder.tokenizer
     table = examples.examples(corpus, CompCSE(split_on=split_on), tokenizer, 512, real_data)
     texts = list(corpora.sentences(corpus, real_data)["text"])
@@ -257,21 +318,13 @@ def test_parts_of_real_sentences_rebuild_them(split_on: str, real_data: Path, ca
         assert left != ids or len(units) == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": 0.0}, "temperature must be positive, got 0.0"),
-        ({"parts": 1}, "parts must be at least 2, got 1"),
-        *(({name: "max"}, f"{name} must be one of .*, got 'max'") for name in ("split_on", "compose", "subsampling")),
-        *(({name: "max"}, f"{name} must be one of .*, got 'max'") for name in ("side", "order")),
-        ({"dims": 0}, "dims must be at least 1, or None for all, got 0"),
-        ({"parts": 3, "subsampling": "adjacent"}, "subsampling cuts a phrase in two parts, got parts=3"),
-        *(({"parts": 3, "compose": how}, f"{how} composes two parts, got parts=3") for how in OF_TWO),
-    ],
+test_impossible_settings_are_refused = refuses(
+    CompCSE,
+    ({"parts": 1}, "parts must be at least 2, got 1"),
+    ({"dims": 0}, "dims must be at least 1, or None for all, got 0"),
+    ({"parts": 3, "subsampling": "adjacent"}, "subsampling cuts a phrase in two parts, got parts=3"),
+    *(({"parts": 3, "compose": how}, f"{how} composes two parts, got parts=3") for how in OF_TWO),
 )
-def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        CompCSE(**changes)
 
 
 def test_impossible_compositions_are_refused() -> None:

@@ -21,17 +21,12 @@ from cse_core.methods.mlm import MLM
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve
-from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.train import train
+from cse_core.run import Pretrained
 from tests.support.encoders import wiki_tiny
-from tests.support.training import Killed, stop_at
+from tests.support.method_steps import batch_of, loss_under, refuses, seeded, step_of
 
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no ☃ x", "x y"]
 MINI = DiffCSE(generator=Pretrained("wiki-mini"))
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def tokens_of(encoder: Encoder, times: int = 1) -> Tokens:
@@ -39,18 +34,8 @@ def tokens_of(encoder: Encoder, times: int = 1) -> Tokens:
     return Tokens(torch.cat([tokens.ids] * times), torch.cat([tokens.mask] * times))
 
 
-def loss_of(method: Any, encoder: Encoder, modules: nn.ModuleDict) -> tuple[Loss, Batch]:
-    """The loss in a training pass whose dropout is always the same, and the batch with its used generator."""
-    batch = Batch(torch.arange(len(TEXTS)), {"text": tokens_of(encoder)}, seeded(1))
-    encoder.train()
-    torch.manual_seed(3)
-    return method.loss(encoder, batch, modules, {}), batch
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.set_num_threads(1)
-    return wiki_tiny(dropout=0.3)
+def loss_of(method: Any, encoder: Encoder, modules: nn.ModuleDict) -> Loss:
+    return loss_under(method, encoder, batch_of(SimCSE(), encoder, TEXTS, length=9), modules)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +148,7 @@ def test_the_loss_is_contrast_and_weighted_detection(encoder: Encoder, modules: 
     method = replace(MINI, detection_weight=0.4)
     given: list[Any] = []
     hook = modules["discriminator"].register_forward_hook(lambda _, inputs, scores: given.append((*inputs, scores)))
-    loss, _ = loss_of(method, encoder, copy.copy(modules))
+    loss = loss_of(method, encoder, copy.copy(modules))
     hook.remove()
     ((edited, condition, scores),), tokens = given, tokens_of(encoder, 2)
     assert torch.equal(edited.mask, tokens.mask)
@@ -192,7 +177,7 @@ def test_detection_without_other_losses_teaches_all_but_the_generator(head: str)
     trained = [p for p in nn.ModuleList([encoder, modules]).parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-3, weight_decay=0.1)
     start = [p.detach().clone() for p in trained]
-    loss_of(method, encoder, modules)[0].terms["detection"].backward()
+    loss_of(method, encoder, modules).terms["detection"].backward()
     assert [name for name, p in modules["generator"].named_parameters() if p.requires_grad or p.grad is not None] == []
     # The same to all keys of a query, or to all rows of a batch: softmax and normalisation take it out.
     nothing = ("key.bias", "backbone.encoder.layer.1.output.LayerNorm.bias" if head == "batch_norm" else "key.bias")
@@ -205,25 +190,9 @@ def test_detection_without_other_losses_teaches_all_but_the_generator(head: str)
     assert all(torch.equal(w, before[name]) for name, w in modules["generator"].state_dict().items())
 
 
-def test_weight_zero_and_the_tanh_head_is_simcse_bit_for_bit(encoder: Encoder) -> None:
-    nowhere = Pretrained("a generator that is never looked for")
-    null, first, second = DiffCSE(detection_weight=0.0, head="tanh", generator=nowhere), seeded(2), seeded(2)
-    modules, plain = null.modules(encoder, first), SimCSE().modules(encoder, second)
-    assert torch.equal(first.get_state(), second.get_state())
-    assert list(modules) == ["head"]
-    outcomes = []
-    for method, own in ((null, modules), (SimCSE(), plain)):
-        loss, batch = loss_of(method, encoder, own)
-        encoder.zero_grad()
-        loss.total.backward()
-        grads = [p.grad.clone() for p in [*encoder.parameters(), *own.parameters()] if p.grad is not None]
-        views: Any = loss.views
-        outcomes.append([loss.total, *loss.terms.values(), *views, torch.rand(2), batch.generator.get_state(), *grads])
-    assert len(outcomes[0]) == len(outcomes[1]) > 40
-    assert all(torch.equal(a, b) for a, b in zip(*outcomes, strict=True))
-    with_weight = replace(MINI, head="tanh")  # what comes on top leaves the contrast as it is
-    found = loss_of(with_weight, encoder, with_weight.modules(encoder, seeded(2)))[0].terms["contrastive"]
-    assert torch.equal(found, outcomes[1][0])
+def test_detection_leaves_the_contrast_as_it_is() -> None:
+    found = step_of(replace(MINI, head="tanh")).loss.terms["contrastive"]
+    assert torch.equal(found, step_of(SimCSE()).loss.total)
 
 
 @pytest.mark.slow
@@ -235,24 +204,13 @@ def test_the_modules_can_be_saved_and_loaded(encoder: Encoder) -> None:
     with torch.no_grad():
         for parameter in modules.parameters():
             parameter.mul_(1.01)
-    found, expected = (loss_of(method, encoder, part)[0].total for part in (other, modules))
+    found, expected = (loss_of(method, encoder, part).total for part in (other, modules))
     assert found != expected
     other.load_state_dict(modules.state_dict())
     saved, loaded = (part["head"].state_dict() for part in (modules, other))
     assert "1.running_var" in saved
     assert all(torch.equal(saved[name], loaded[name]) for name in saved)
-    assert torch.equal(loss_of(method, encoder, other)[0].total, expected)
-
-
-@pytest.mark.slow
-def test_a_killed_run_resumes_as_if_nothing_had_been(tmp_path: Path) -> None:
-    run = Run(method=MLM(inner=MINI), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 16), batch_size=4)
-    whole = train(run, tmp_path / "whole")
-    with pytest.raises(Killed):
-        train(run, tmp_path / "killed", on_step=stop_at(3), save_seconds=0.0)
-    assert train(run, tmp_path / "killed").curves == whole.curves
-    assert set(whole.curves) == {"loss", *(f"loss/{n}" for n in ("contrastive", "detection", "share_replaced", "mlm"))}
-    assert 0.02 < whole.curves["loss/share_replaced"][-1][1] < 0.3
+    assert torch.equal(loss_of(method, encoder, other).total, expected)
 
 
 def test_a_roberta_trains_with_both_extra_losses(tmp_path: Path, roberta: Path, encoder: Encoder) -> None:
@@ -263,7 +221,7 @@ def test_a_roberta_trains_with_both_extra_losses(tmp_path: Path, roberta: Path, 
     student, name = Encoder.from_pretrained(tmp_path, dropout=0.1), Pretrained(str(tmp_path))
     method = MLM(inner=DiffCSE(generator=name, detection_weight=1.0))
     modules = method.modules(student, seeded())
-    loss, _ = loss_of(method, student, modules)
+    loss = loss_of(method, student, modules)
     assert loss.terms["mlm"].item() == pytest.approx(math.log(len(tokenizer)), rel=0.1)  # random weights
     loss.total.backward()
     trained = [p for p in nn.ModuleList([student, modules]).parameters() if p.requires_grad]
@@ -285,15 +243,8 @@ def test_the_published_settings() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": 0.0}, r"temperature must be positive, got 0\.0"),
-        ({"head": "linear"}, "head must be one of batch_norm, tanh, got 'linear'"),
-        ({"mask_share": 1.1}, r"mask_share must be in \(0, 1\], got 1\.1"),
-        ({"detection_weight": -1.0}, r"detection_weight must be zero or positive, got -1\.0"),
-    ],
+test_impossible_settings_are_refused = refuses(
+    DiffCSE,
+    ({"mask_share": 1.1}, r"mask_share must be in \(0, 1\], got 1\.1"),
+    ({"detection_weight": -1.0}, r"detection_weight must be zero or positive, got -1\.0"),
 )
-def test_impossible_settings_are_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        DiffCSE(**changes)

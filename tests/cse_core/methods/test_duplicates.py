@@ -1,14 +1,14 @@
 """Copies of a sentence in a batch: left out of its negatives in every method that has negatives in the batch."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cse_core.api import make_batch, train
 from cse_core.data.batches import pad
@@ -34,8 +34,18 @@ from cse_core.methods.sncse import SNCSE
 from cse_core.methods.whitenedcse import WhitenedCSE, multi_positive_inside
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.seeding import generator_for
-from tests.support.method_oracles import Views, cosine, drawn, slopes, softmax
-from tests.support.method_variants import encoder_for, length_for
+from tests.support.method_oracles import cosine, drawn, softmax
+from tests.support.method_steps import (
+    HEADLESS,
+    Views,
+    batch_of,
+    check_against_loop,
+    encoder_for,
+    length_for,
+    loss_under,
+    on_lists,
+    seeded,
+)
 
 TWICE = ["a cat sat on a mat", "the river rose", "A cat sat on a mat", "two old men argued about fish", "no"]
 DISTINCT = [*TWICE[:2], "snow fell", *TWICE[3:]]
@@ -77,13 +87,8 @@ WHOLE: dict[str, Method] = {  # the other forms of losses
 
 def loss_of(method: Method, texts: Sequence[Any], *, left_out: bool) -> Loss:
     encoder = encoder_for(method)
-    columns = method.examples(texts, encoder.tokenizer, length_for(method))
-    tokens = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
-    batch = Batch(torch.arange(len(texts)), tokens, torch.Generator().manual_seed(1), leave_out_duplicates=left_out)
-    modules = method.modules(encoder, torch.Generator().manual_seed(2)).train()
-    encoder.train()
-    torch.manual_seed(3)
-    return method.loss(encoder, batch, modules, {})
+    batch = batch_of(method, encoder, texts, length=length_for(method), leave_out_duplicates=left_out)
+    return loss_under(method, encoder, batch, method.modules(encoder, seeded()))
 
 
 def contrast_loop(z1: Sequence, z2: Sequence, temperature: float, copies: Sequence[set[int]]) -> float:
@@ -135,19 +140,6 @@ def views_of(number: int, *shape: int) -> list[Tensor]:
     return [drawn(5, *shape, seed=seed, gradient=True) for seed in range(number)]
 
 
-def check(found: Tensor, loop: Callable[..., float], inputs: Sequence[Tensor]) -> None:
-    """Compare a loss and its gradient with a loop over numbers."""
-
-    def value(*tensors: Tensor) -> float:
-        return loop(*(x.tolist() for x in tensors))
-
-    assert found.item() == pytest.approx(value(*inputs), rel=1e-10)
-    found.backward()
-    for x, expected in zip(inputs, slopes(value, *inputs), strict=True):
-        assert x.grad is not None
-        assert torch.allclose(x.grad, expected, atol=1e-6)
-
-
 def test_nt_xent_leaves_out_both_views_of_a_copy() -> None:
     def loop(z1: list, z2: list) -> float:
         both, total = z1 + z2, 0.0
@@ -158,7 +150,7 @@ def test_nt_xent_leaves_out_both_views_of_a_copy() -> None:
         return total / 10
 
     views = views_of(2, 3)
-    check(nt_xent(*views, T, left_out=SAME), loop, views)
+    check_against_loop(nt_xent(*views, T, left_out=SAME), on_lists(loop), *views)
 
 
 def test_a_margin_stays_and_copies_go() -> None:
@@ -172,7 +164,7 @@ def test_a_margin_stays_and_copies_go() -> None:
         return total / 5
 
     views = views_of(2, 3)
-    check(arc_con(views[0], views[1], T, 10.0, left_out=SAME), loop, views)
+    check_against_loop(arc_con(views[0], views[1], T, 10.0, left_out=SAME), on_lists(loop), *views)
 
 
 @pytest.mark.parametrize("printed", [False, True])
@@ -189,7 +181,9 @@ def test_several_positives_inside_the_logarithm_leave_copies_out(printed: bool) 
         return total / 5
 
     views = views_of(3, 3)
-    check(multi_positive_inside(views[0], views[1:], T, printed=printed, left_out=SAME), loop, views)
+    check_against_loop(
+        multi_positive_inside(views[0], views[1:], T, printed=printed, left_out=SAME), on_lists(loop), *views
+    )
 
 
 @pytest.mark.parametrize("objective", ["cross_entropy", "binary"])
@@ -213,7 +207,9 @@ def test_noise_stays_and_copies_go(objective: str) -> None:
         return total / entries
 
     views = views_of(2, 4)
-    check(debiased_loss(*views, weights, noise, T, objective=objective, left_out=SAME), loop, views)
+    check_against_loop(
+        debiased_loss(*views, weights, noise, T, objective=objective, left_out=SAME), on_lists(loop), *views
+    )
 
 
 @pytest.mark.parametrize("negatives", ["own", "batch", "both"])
@@ -249,7 +245,7 @@ def test_what_is_mixed_of_copies_is_no_negative(negatives: str) -> None:
     if negatives == "both":  # w is a constant, so its slope is not in the gradient: only the value
         assert found.item() == pytest.approx(loop(*(view.tolist() for view in views)), rel=1e-10)
     else:
-        check(found, loop, views)
+        check_against_loop(found, on_lists(loop), *views)
 
 
 def test_a_partner_that_is_a_copy_makes_no_negative() -> None:
@@ -287,7 +283,7 @@ def test_a_group_of_positives_has_no_entry_for_a_copy(form: str) -> None:
         return sum(terms) / len(terms)
 
     (z,) = views_of(1, 3, 4)
-    check(peer_positive(z, T, form, SAME), loop, [z])
+    check_against_loop(peer_positive(z, T, form, SAME), on_lists(loop), z)
 
 
 @pytest.mark.parametrize("reduction", ["entry", "row"])
@@ -301,7 +297,7 @@ def test_two_networks_do_not_compare_copies(reduction: str) -> None:
         return sum(flat) / (len(flat) if reduction == "entry" else 5)
 
     f, g = views_of(2, 3, 4)
-    check(cooperation(f, g, T, "self", reduction, SAME), loop, [f, g])
+    check_against_loop(cooperation(f, g, T, "self", reduction, SAME), on_lists(loop), f, g)
 
 
 def test_columns_leave_out_copies_of_sentence_and_positive_and_what_belongs_to_a_copy() -> None:
@@ -325,8 +321,8 @@ def test_columns_leave_out_copies_of_sentence_and_positive_and_what_belongs_to_a
 
     batch = Batch(torch.arange(4), columns, torch.Generator(), leave_out_duplicates=True)
     method = SimCSE(temperature=T, hard_negative_weight=0.5)
-    loss = method.loss(Views(*views), batch, nn.ModuleDict({"head": nn.Identity()}), {}).total
-    check(loss, loop, views)
+    loss = method.loss(Views(*views), batch, HEADLESS, {}).total
+    check_against_loop(loss, on_lists(loop), *views)
 
 
 def test_texts_are_equal_by_their_ids_whatever_the_padding() -> None:

@@ -16,87 +16,97 @@ from torch import nn
 from transformers import BertConfig, BertModel
 
 from cse_core.data.batches import pad
-from cse_core.method import (
-    Batch,
-    EncoderRef,
-    Loss,
-    Method,
-    Targets,
-    Tokens,
-    VectorScorer,
-    no_targets,
-    single_column,
-    tanh_head,
-    with_fields,
-)
+from cse_core.lookup import choices_of
+from cse_core.method import Loss, Method, Targets, innermost, no_targets, single_column, tanh_head, with_fields
 from cse_core.methods import METHODS
-from cse_core.methods.rankcse import Teacher
+from cse_core.methods.baselines.arccse import ArcCSE
+from cse_core.methods.baselines.consert import ConSERT
+from cse_core.methods.baselines.dclr import DCLR
+from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.l2pcsr import L2PCSR
+from cse_core.methods.baselines.mixcse import MixCSE
+from cse_core.methods.baselines.pcl import PCL
+from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.mlm import MLM
+from cse_core.methods.promptbert import PromptBERT
+from cse_core.methods.rankcse import RankCSE, Teacher
+from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
+from cse_core.methods.sncse import SNCSE
+from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.models.encoder import Encoder
 from cse_core.models.momentum import Queue, Slow
+from cse_core.run import Pretrained
 from cse_core.seeding import generator_for, seed_for
 from cse_core.text import negation
 from tests.support.encoders import wiki_tiny
-from tests.support.method_variants import BOTH, KNOBS, MOVES, TEACHER_MOVES, TRAINED, centred, encoder_for, length_for
+from tests.support.method_cases import BOTH, CASES, FIELDS, TEACHER_MOVES, TRAINED
+from tests.support.method_steps import (
+    TEXTS,
+    Known,
+    NoSource,
+    batch_of,
+    encoder_for,
+    length_for,
+    loss_under,
+    seeded,
+    step_of,
+)
 
-TEXTS = [
-    "a cat sat on a mat",
-    "the river rose",
-    "snow fell",
-    "two old men argued about fish because the price rose",
-    "no",
-    "x y",
-]
+WITH_CLAUSES = ["two old men argued about fish because the price rose", *TEXTS[1:]]
 TRIPLES = list(zip(TEXTS, TEXTS[1:] + TEXTS[:1], TEXTS[::-1], strict=True))
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.set_num_threads(1)
-    return wiki_tiny(dropout=0.3)
-
-
-class Known:
-    """A source whose vectors follow from the encoder and the rule that are asked for."""
-
-    def vectors(
-        self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
-    ) -> torch.Tensor:
-        return torch.randn(len(TEXTS), 16, generator=generator_for(0, f"{encoder}/{select}/{column}/{scorer}"))
-
-    def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> torch.Tensor:
-        return torch.randn(size, 16, generator=generator_for(seed, f"{encoder}/{select}"))
-
-
-def batch_of(method: Method, encoder: Encoder, texts: Sequence[Any] = TEXTS) -> Batch:
-    columns = method.examples(texts, encoder.tokenizer, length_for(method))
-    n = len(next(iter(columns.values())))
-    tokens = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
-    return Batch(torch.arange(n), tokens, torch.Generator().manual_seed(1))
+CHOICES = [(name, field) for name, kind in METHODS.items() for field in choices_of(kind)]
+NOWHERE = Pretrained("an encoder that is never looked for")
+NULLS: dict[str, Method] = {  # settings under which a method is the one that it builds on
+    "rankcse": RankCSE(consistency_weight=0.0, distillation_weight=0.0),
+    "rankencoder": RankEncoder(rank_weight=0.0),
+    "rankencoder with a base": RankEncoder(base=NOWHERE, rank_weight=0.0),
+    "rankencoder on promptbert": RankEncoder(inner=PromptBERT(), rank_weight=0.0),
+    "rankencoder on sncse": RankEncoder(inner=SNCSE(), rank_weight=0.0),
+    "whitenedcse": WhitenedCSE(whitening="none", views="dropout", positives=2),
+    "diffcse": DiffCSE(detection_weight=0.0, head="tanh", generator=NOWHERE),
+    "mlm": MLM(mlm_weight=0.0),
+    "esimcse": ESimCSE(repetition=0.0, queue_size=0),
+    "consert": ConSERT(first="none", first_rate=0.0, second="none", contrast="one_way", head="tanh", temperature=0.05),
+    "dclr": DCLR(noise_times=0.0, threshold=2.0),
+    "mixcse": MixCSE(negatives="none"),
+    "pcl": PCL(positive_weight=0.0, cooperation_weight=0.0, peer=False),
+    "arccse": ArcCSE(margin_degrees=0.0, triplet_weight=0.0),
+    "l2pcsr": L2PCSR(threshold=-1.0, steps=0, layers=2),
+}
+DRAWN: dict[str, Method] = {  # methods that draw from the step's generator
+    "rankcse": replace(BOTH, teacher_order="shuffled"),
+    "whitenedcse": WhitenedCSE(groups=64, views="dropout"),
+    "diffcse": CASES["diffcse"].base,
+    "mlm": MLM(mlm_weight=1.0, mlm_share=0.5),
+    "consert": ConSERT(),
+    "dclr": DCLR(threshold=2.0, noise_times=2.0),
+    "pcl": PCL(),
+    "arccse": ArcCSE(shortest=1, triplet_margin=1.0),
+    "l2pcsr": L2PCSR(layers=2, steps=0, threshold=0.3),
+}
 
 
 def head_of(encoder: Encoder, seed: int = 2) -> Any:
     """The shared head, as a Sequential of its linear map and tanh."""
-    return tanh_head(None, encoder, torch.Generator().manual_seed(seed))["head"]
+    return tanh_head(None, encoder, seeded(seed))["head"]
 
 
 def loss_of(
-    method: Method, encoder: Encoder, modules: nn.ModuleDict, texts: Sequence[Any] = TEXTS
+    method: Method, encoder: Encoder, modules: nn.ModuleDict, texts: Sequence[Any] = WITH_CLAUSES
 ) -> tuple[Loss, Targets]:
-    """The method's loss in a training pass whose dropout is always the same."""
-    batch, targets = batch_of(method, encoder, texts), method.targets(Known())
-    encoder.train()
-    torch.manual_seed(3)
-    return method.loss(encoder, batch, modules, targets.at(batch.rows, encoder.device)), targets
+    batch = batch_of(method, encoder, texts, length=length_for(method))
+    targets = method.targets(Known(len(batch.rows)))
+    return loss_under(method, encoder, batch, modules, targets.at(batch.rows, encoder.device)), targets
 
 
-def outcome(method: Method, texts: Sequence[Any] = TEXTS) -> tuple:
+def outcome(method: Method, texts: Sequence[Any] = WITH_CLAUSES) -> tuple:
     """All that a method decides: its examples, its targets, its losses and their gradient, and where it starts.
 
     One step, or three where something outlives a step, each with weights a little larger than the last one's.
     """
     encoder = encoder_for(method)
-    modules = method.modules(encoder, torch.Generator().manual_seed(2)).train()
+    modules = method.modules(encoder, seeded()).train()
     state, losses = {name: value.clone() for name, value in encoder.state_dict().items()}, []
     for step in range(3 if any(isinstance(part, Slow | Queue) for part in modules.modules()) else 1):
         with torch.no_grad():
@@ -117,6 +127,13 @@ def outcome(method: Method, texts: Sequence[Any] = TEXTS) -> tuple:
 first_outcome = cache(outcome)
 
 
+def centred(method: Method) -> bool:
+    """Whether something takes a constant out of the features (whitening, denoising): no bias before it is taught."""
+    inner = innermost(method)
+    head: str = getattr(inner, "head", "")
+    return inner.name == "whitenedcse" or head == "batch_norm" or getattr(inner, "denoise", False)
+
+
 class NoParse:
     """Replaces spaCy's English model, which tests do without: every sentence is negated by "Not" before it."""
 
@@ -125,11 +142,18 @@ class NoParse:
         return [[negation.Token(word, " ", "", "", "") for word in text.split()] for text in texts]
 
 
-@pytest.mark.parametrize(("name", "field"), KNOBS)
+def test_every_field_of_every_method_has_a_change() -> None:
+    assert {name: list(case.fields) for name, case in CASES.items()} == {
+        name: [field.name for field in fields(kind)]  # ty: ignore[invalid-argument-type]
+        for name, kind in METHODS.items()
+    }
+
+
+@pytest.mark.parametrize(("name", "field"), FIELDS)
 @pytest.mark.slow
 def test_no_dead_knobs(name: str, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(negation, "_english", NoParse)
-    base, moved = MOVES[name][field]
+    base, moved = CASES[name].pair(field)
     different = [f.name for f in fields(METHODS[name]) if getattr(base, f.name) != getattr(moved, f.name)]  # ty: ignore[invalid-argument-type]
     assert different == [field]
     if field == "hard_negative_weight":  # of a third column
@@ -143,7 +167,7 @@ def test_no_dead_knobs(name: str, field: str, monkeypatch: pytest.MonkeyPatch) -
 def test_no_method_leaves_anything_in_the_encoder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All methods share one encoder here: an outcome stays the same after other methods have used it."""
     monkeypatch.setattr(negation, "_english", NoParse)
-    for base in {MOVES[name][field.name][0] for field in fields(METHODS[name])}:  # ty: ignore[invalid-argument-type]
+    for base in {CASES[name].pair(field)[0] for field in CASES[name].fields}:
         assert outcome(base) == first_outcome(base)  # ty: ignore[invalid-argument-type] - a frozen dataclass
 
 
@@ -161,7 +185,7 @@ def test_a_mix_that_is_only_turned_around_is_the_same() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_is_a_method(name: str) -> None:
-    method = MOVES[name][fields(METHODS[name])[0].name][0]  # ty: ignore[invalid-argument-type]
+    method = CASES[name].base
     assert isinstance(method, METHODS[name])
     assert isinstance(method, Method)
     assert method.name == name
@@ -169,9 +193,52 @@ def test_every_method_is_a_method(name: str) -> None:
     for member in ("examples", "modules", "targets", "loss"):
         protocol, found = (inspect.signature(getattr(kind, member)) for kind in (Method, METHODS[name]))
         assert list(found.parameters) == list(protocol.parameters)
-    assert hash(method) == hash(replace(method))  # ty: ignore[invalid-argument-type]
+    assert hash(method) == hash(replace(method))
     with pytest.raises(AttributeError):
-        setattr(method, fields(METHODS[name])[0].name, None)  # ty: ignore[invalid-argument-type]
+        setattr(method, next(iter(CASES[name].fields)), None)
+
+
+@pytest.mark.parametrize(("name", "field"), CHOICES)
+def test_a_choice_is_checked_and_a_near_one_is_suggested(name: str, field: str) -> None:
+    choices = choices_of(METHODS[name])[field]
+    near = f"{choices[0]}s"
+    with pytest.raises(ValueError, match=f"{field} must be one of {', '.join(choices)}, got '{near}'.*{choices[0]}"):
+        with_fields(CASES[name].base, **{field: near})
+
+
+@pytest.mark.parametrize("name", [name for name, field in FIELDS if field == "temperature"])
+def test_a_temperature_is_positive_and_finite(name: str) -> None:
+    for value in (0.0, -0.1, math.nan):
+        with pytest.raises(ValueError, match=rf"temperature must be positive, got {value}"):
+            with_fields(CASES[name].base, temperature=value)
+    with pytest.raises(ValueError, match="temperature must be finite, got inf"):
+        with_fields(CASES[name].base, temperature=math.inf)
+
+
+@pytest.mark.parametrize("name", NULLS)
+def test_a_null_setting_is_the_method_beneath_bit_for_bit(name: str) -> None:
+    """Loss, views, gradients, examples, modules, targets, and all that is drawn."""
+    null = NULLS[name]
+    beneath: Any = getattr(null, "inner", SimCSE())
+    found, expected = step_of(null), step_of(beneath)
+    assert len(found.bits) == len(expected.bits) > 40
+    assert all(torch.equal(a, b) for a, b in zip(found.bits, expected.bits, strict=True))
+    if name != "l2pcsr":  # which draws its masks before it drops nothing
+        assert all(torch.equal(a, b) for a, b in zip(found.generators, expected.generators, strict=True))
+    assert {*found.modules} - {*expected.modules} <= {"embeddings"}  # ConSERT's note of its width
+    assert torch.equal(found.loss.terms["contrastive"], expected.loss.terms["contrastive"])
+    assert null.targets(NoSource()) == Targets()
+    examples = [method.examples(TEXTS, encoder_for(null).tokenizer, 32) for method in (null, beneath)]
+    assert list(examples[0].values()) == list(examples[1].values())
+
+
+@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.slow
+def test_draws_depend_only_on_the_steps_generator(name: str) -> None:
+    targets = {f"teacher_{i}": torch.randn(6, 5, generator=seeded(i)) for i in range(2)}
+    first, again, other = (step_of(DRAWN[name], seed=seed, targets=targets) for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(first.bits, again.bits, strict=True))
+    assert not torch.equal(first.loss.total, other.loss.total)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -179,7 +246,7 @@ def test_every_method_is_a_method(name: str) -> None:
 @pytest.mark.slow
 def test_gradient_reaches_every_parameter(method: Method, precision: str) -> None:
     encoder = encoder_for(method)
-    modules = method.modules(encoder, torch.Generator().manual_seed(2)).train()
+    modules = method.modules(encoder, seeded()).train()
     encoder.precision = precision
     loss, _ = loss_of(method, encoder, modules)
     assert loss.total.dtype == torch.float32
@@ -223,36 +290,6 @@ def test_bf16_is_for_training_passes_only() -> None:
     assert rounded.dtype == torch.float32
     assert 1e-4 < (rounded - expected).abs().max() < 0.2
     assert torch.equal(encoder.encode(TEXTS), expected)
-
-
-def test_simcse_contrasts_two_dropout_views_of_one_column(encoder: Encoder) -> None:
-    """InfoNCE by loops over the very views that `encode` gave, the head by its formula."""
-    head = head_of(encoder)
-    views: list[torch.Tensor] = []
-
-    class Recording:
-        def __call__(self, *tokens: Tokens) -> tuple[torch.Tensor, ...]:
-            assert len(tokens) == 2
-            views.extend(encoder(*tokens))
-            return tuple(views)
-
-        states, still = encoder.states, encoder.still
-
-    encoder.train()
-    batch = batch_of(SimCSE(), encoder)
-    loss = SimCSE(temperature=0.07).loss(Recording(), batch, nn.ModuleDict({"head": head}), {})
-    weight, bias = (value.detach().double() for value in head[0].parameters())
-    z1, z2 = (torch.tanh(view.detach().double() @ weight.T + bias).tolist() for view in views)
-
-    def similarity(a: list[float], b: list[float]) -> float:
-        return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
-
-    total = 0.0
-    for i, a in enumerate(z1):
-        chances = [math.exp(similarity(a, b) / 0.07) for b in z2]
-        total -= math.log(chances[i] / sum(chances)) / len(z1)
-    assert loss.total.item() == pytest.approx(total, rel=1e-5)
-    assert loss.terms["contrastive"].item() == loss.total.item()
 
 
 @pytest.mark.parametrize("length", [3, 6, 32])
@@ -313,12 +350,8 @@ def test_targets_are_picked_by_row_and_shared_ones_handed_over_whole() -> None:
     assert no_targets(None, Known()) == Targets()
 
 
-def test_other_fields_make_another_method_and_are_checked() -> None:
+def test_other_fields_make_another_method() -> None:
     assert with_fields(SimCSE(), temperature=0.1) == SimCSE(temperature=0.1)
-    with pytest.raises(ValueError, match=r"temperature must be positive, got -0\.1"):
-        with_fields(SimCSE(), temperature=-0.1)
-    with pytest.raises(ValueError, match="temperature must be positive, got nan"):
-        SimCSE(temperature=math.nan)
 
 
 def test_seeds_are_stable() -> None:

@@ -23,32 +23,14 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve
 from cse_core.run import Pretrained
 from tests.support.encoders import wiki_tiny
+from tests.support.method_steps import batch_of, loss_under, refuses, seeded
 
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no ☃ x", "x y"]
 MASK = 3
 
 
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def batch_of(method: Any, encoder: Encoder) -> Batch:
-    columns = {name: pad(ids, encoder.pad_id) for name, ids in method.examples(TEXTS, encoder.tokenizer, 9).items()}
-    return Batch(torch.arange(len(TEXTS)), columns, seeded(1))
-
-
-def loss_of(method: Any, encoder: Encoder, modules: nn.ModuleDict, targets: dict | None = None) -> tuple[Loss, Batch]:
-    """The loss in a training pass whose dropout is always the same, and the batch with its used generator."""
-    batch = batch_of(method, encoder)
-    encoder.train()
-    torch.manual_seed(3)
-    return method.loss(encoder, batch, modules, targets or {}), batch
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.set_num_threads(1)
-    return wiki_tiny(dropout=0.3)
+def loss_of(method: Any, encoder: Encoder, modules: nn.ModuleDict, targets: dict | None = None) -> Loss:
+    return loss_under(method, encoder, batch_of(method, encoder, TEXTS, length=9), modules, targets)
 
 
 class Recorded:
@@ -145,7 +127,7 @@ def test_nothing_chosen_is_a_loss_of_zero_with_a_gradient_of_zero(encoder: Encod
     method = MLM(mlm_share=1e-9)
     modules = method.modules(encoder, seeded())
     encoder.zero_grad()
-    loss, _ = loss_of(method, encoder, modules)
+    loss = loss_of(method, encoder, modules)
     assert loss.terms["mlm"].item() == 0
     loss.terms["mlm"].backward()
     grads = [p.grad for p in [*modules["mlm_head"].parameters(), *encoder.parameters()] if p.grad is not None]
@@ -190,7 +172,7 @@ def test_the_loss_is_the_inner_one_and_the_weighted_surprise_of_the_masked_words
     """Both views are masked, each anew, and only chosen words count."""
     method = MLM(mlm_weight=0.7, mlm_share=0.5)
     modules, encode = method.modules(encoder, seeded(2)).double(), Recorded()
-    batch, inner_batch = batch_of(method, encoder), batch_of(method, encoder)
+    batch, inner_batch = batch_of(method, encoder, TEXTS, length=9), batch_of(method, encoder, TEXTS, length=9)
     loss = method.loss(encode, batch, modules, {})
     inner = SimCSE().loss(encode, inner_batch, modules, {})
     seen, text = encode.seen, batch["text"]
@@ -213,7 +195,7 @@ def test_the_loss_is_the_inner_one_and_the_weighted_surprise_of_the_masked_words
 def test_two_columns_are_masked_or_the_only_one_twice(count: int, read: tuple, encoder: Encoder) -> None:
     inner: Any = type("Counted", (Columns,), {"count": count})()
     method = MLM(inner=inner, mlm_share=1e-9)
-    encode, batch = Recorded(), batch_of(method, encoder)
+    encode, batch = Recorded(), batch_of(method, encoder, TEXTS, length=9)
     method.loss(encode, batch, method.modules(encoder, seeded()).double(), {})
     expected = stack([batch[f"c{i}"] for i in read], encoder.pad_id)
     assert torch.equal(encode.seen.ids, expected.ids)
@@ -231,24 +213,11 @@ def test_it_delegates_to_the_method_within(encoder: Encoder) -> None:
     assert set(modules) - set(alone) == {"mlm_head"}
     for name, value in alone.state_dict().items():
         assert torch.equal(modules.state_dict()[name], value)
-    found, expected = loss_of(method, encoder, modules, targets)[0], loss_of(inner, encoder, alone, targets)[0]
+    found, expected = loss_of(method, encoder, modules, targets), loss_of(inner, encoder, alone, targets)
     assert list(found.terms) == ["contrastive", "consistency", "rank", "mlm"]
     for name, term in expected.terms.items():  # ListMLE draws from the batch's generator: it does so first
         assert torch.equal(found.terms[name], term)
     assert torch.equal(found.total, expected.total + 0.1 * found.terms["mlm"])
-
-
-def test_weight_zero_is_the_inner_method_bit_for_bit(encoder: Encoder) -> None:
-    method, generator, alone = MLM(mlm_weight=0.0), seeded(2), seeded(2)
-    modules, plain = method.modules(encoder, generator), SimCSE().modules(encoder, alone)
-    assert list(modules) == ["head"]
-    assert torch.equal(generator.get_state(), alone.get_state())
-    (loss, batch), drawn = loss_of(method, encoder, modules), torch.rand(1)
-    (expected, untouched), also_drawn = loss_of(SimCSE(), encoder, plain), torch.rand(1)
-    assert torch.equal(drawn, also_drawn)
-    assert torch.equal(loss.total, expected.total)
-    assert list(loss.terms) == ["contrastive"]
-    assert torch.equal(batch.generator.get_state(), untouched.generator.get_state())
 
 
 @pytest.mark.slow
@@ -263,7 +232,7 @@ def test_the_head_is_a_copy_of_its_own_that_is_trained() -> None:
     optimizer = torch.optim.AdamW([*trained.parameters(), *modules.parameters()], lr=1e-3)
     terms = []
     for _ in range(8):
-        loss, _ = loss_of(MLM(mlm_share=0.5), trained, modules)
+        loss = loss_of(MLM(mlm_share=0.5), trained, modules)
         optimizer.zero_grad()
         loss.terms["mlm"].backward()
         optimizer.step()
@@ -289,15 +258,10 @@ def test_a_backbone_without_a_head_is_refused(tmp_path: Path, encoder: Encoder) 
         MLMHead(encoder)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"mlm_weight": -0.1}, r"mlm_weight must be zero or positive, got -0\.1"),
-        ({"mlm_weight": math.nan}, "mlm_weight must be zero or positive, got nan"),
-        ({"mlm_share": 0.0}, r"mlm_share must be in \(0, 1\], got 0\.0"),
-        ({"mlm_share": 1.5}, r"mlm_share must be in \(0, 1\], got 1\.5"),
-    ],
+test_impossible_settings_are_refused = refuses(
+    MLM,
+    ({"mlm_weight": -0.1}, r"mlm_weight must be zero or positive, got -0\.1"),
+    ({"mlm_weight": math.nan}, "mlm_weight must be zero or positive, got nan"),
+    ({"mlm_share": 0.0}, r"mlm_share must be in \(0, 1\], got 0\.0"),
+    ({"mlm_share": 1.5}, r"mlm_share must be in \(0, 1\], got 1\.5"),
 )
-def test_impossible_settings_are_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        MLM(**changes)

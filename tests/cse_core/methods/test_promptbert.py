@@ -11,16 +11,14 @@ import torch
 from torch import nn
 from transformers import AutoModel
 
-from cse_core.data.batches import pad
 from cse_core.functional.contrastive import info_nce
-from cse_core.method import Batch, Recipe, Tokens
+from cse_core.method import Recipe, Tokens
 from cse_core.methods.promptbert import PUBLISHED, TEMPLATES, BareTemplate, PromptBERT, denoised_states
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
-from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.train import train
 from tests.support.encoders import wiki_tiny
-from tests.support.pinned_defaults import UNSTATED
+from tests.support.method_cases import UNSTATED
+from tests.support.method_steps import Encoded, batch_of
 
 CUT = 9  # of word pieces
 LONG = "the old man walked his dog along the river before breakfast"
@@ -34,11 +32,6 @@ SIDES = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def prompting(folder: Path | str = "wiki-tiny", dropout: float = 0.0, template: str = BERT.first) -> Encoder:
     return Encoder.from_pretrained(folder, pooling="mask", template=template, dropout=dropout)
 
@@ -46,31 +39,6 @@ def prompting(folder: Path | str = "wiki-tiny", dropout: float = 0.0, template: 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     return prompting()
-
-
-class Recording:
-    """An encoder that remembers what its pass was asked for and gave."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
-        self.asked: list[tuple[Tokens, ...]] = []
-        self.given: list[torch.Tensor] = []
-
-    def __call__(self, *tokens: Tokens) -> tuple[torch.Tensor, ...]:
-        self.asked.append(tokens)
-        self.given.extend(self.encoder(*tokens))
-        return tuple(self.given)
-
-    still = __call__
-
-    def states(self, tokens: Tokens) -> torch.Tensor:
-        raise NotImplementedError
-
-
-def batch_of(method: PromptBERT, encoder: Encoder, texts: list[str]) -> Batch:
-    columns = method.examples(texts, encoder.tokenizer, CUT)
-    tokens = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
-    return Batch(torch.arange(len(texts)), tokens, torch.Generator().manual_seed(1))
 
 
 def modules_of(method: PromptBERT, encoder: Encoder, seed: int = 2) -> nn.ModuleDict:
@@ -129,7 +97,7 @@ def test_the_loss_is_the_equation(family: str, denoise: bool, texts: list[str], 
     method = replace(ROBERTA if family == "roberta" else BERT, denoise=denoise)
     encoder = prompting(folder, template=method.first).train()
     modules = modules_of(method, encoder)
-    loss = method.loss(encoder, batch_of(method, encoder, texts), modules, {})
+    loss = method.loss(encoder, batch_of(method, encoder, texts, length=CUT), modules, {})
     assert loss.total.item() == pytest.approx(loss_loop(method, family, folder, modules["head"], texts), rel=1e-5)
     assert list(loss.terms.items()) == [("contrastive", loss.total)]
     assert loss.views is not None
@@ -137,7 +105,7 @@ def test_the_loss_is_the_equation(family: str, denoise: bool, texts: list[str], 
 
 
 def test_one_pass_with_one_bare_row_for_each_length(encoder: Encoder) -> None:
-    recording, batch = Recording(encoder), batch_of(BERT, encoder, TEXTS)
+    recording, batch = Encoded(encoder), batch_of(BERT, encoder, TEXTS, length=CUT)
     BERT.loss(recording, batch, modules_of(BERT, encoder), {})
     (asked,) = recording.asked
     assert asked[:2] == (batch["first"], batch["second"])
@@ -156,26 +124,25 @@ def test_one_pass_with_one_bare_row_for_each_length(encoder: Encoder) -> None:
 
 
 def test_without_denoising_nothing_bare_is_encoded(encoder: Encoder) -> None:
-    recording, method = Recording(encoder), replace(BERT, denoise=False)
-    method.loss(recording, batch_of(method, encoder, TEXTS), modules_of(method, encoder), {})
+    recording, method = Encoded(encoder), replace(BERT, denoise=False)
+    method.loss(recording, batch_of(method, encoder, TEXTS, length=CUT), modules_of(method, encoder), {})
     assert [len(asked) for asked in recording.asked] == [2]
 
 
 def test_denoising_takes_off_the_bare_state_and_hands_it_the_gradient(encoder: Encoder) -> None:
     """The gradient of a bare row is minus the sum of those of all sentences of its length."""
-    batch = batch_of(BERT, encoder, TEXTS)
+    batch = batch_of(BERT, encoder, TEXTS, length=CUT)
     bare = [BareTemplate(template, encoder.tokenizer) for template in (BERT.first, BERT.second)]
     lengths = [len(encoder.tokenizer.tokenize(text)[:CUT]) for text in TEXTS]
     order = sorted(set(lengths))
     draw = torch.Generator().manual_seed(0)
     given: list[torch.Tensor] = []
 
-    class Given(Recording):
-        def __call__(self, *tokens: Tokens) -> tuple[torch.Tensor, ...]:
-            given.extend(torch.randn(len(part.ids), 5, generator=draw).requires_grad_() for part in tokens)
-            return tuple(given)
+    def embed(*tokens: Tokens) -> tuple[torch.Tensor, ...]:
+        given.extend(torch.randn(len(part.ids), 5, generator=draw).requires_grad_() for part in tokens)
+        return tuple(given)
 
-    views = denoised_states(Given(encoder), [batch["first"], batch["second"]], bare)
+    views = denoised_states(Encoded(embed), [batch["first"], batch["second"]], bare)
     for view, h, h_hat in zip(views, given[:2], given[2:], strict=True):
         for i, length in enumerate(lengths):
             assert torch.equal(view[i], h[i] - h_hat[order.index(length)])
@@ -193,11 +160,12 @@ def test_denoising_takes_off_the_bare_state_and_hands_it_the_gradient(encoder: E
 def test_sentences_of_one_length_share_the_dropout_of_their_bare_row() -> None:
     encoder = prompting(dropout=0.3).train()
     torch.manual_seed(0)
-    batch = batch_of(BERT, encoder, ["a cat sat"] * 2)
+    batch = batch_of(BERT, encoder, ["a cat sat"] * 2, length=CUT)
     bare = [BareTemplate(template, encoder.tokenizer) for template in (BERT.first, BERT.second)]
-    recording = Recording(encoder)
+    given: list[torch.Tensor] = []
+    recording = Encoded(lambda *tokens: given.extend(encoder(*tokens)) or tuple(given))
     view = denoised_states(recording, [batch["first"], batch["second"]], bare)[0]
-    h, h_hat = recording.given[0], recording.given[2]
+    h, h_hat = given[0], given[2]
     assert not torch.allclose(h[0], h[1], atol=0.1)
     assert torch.allclose(h[0] - view[0], h[1] - view[1], atol=1e-5)
     evaluated = encoder.eval()(*recording.asked[0])[2]
@@ -207,10 +175,10 @@ def test_sentences_of_one_length_share_the_dropout_of_their_bare_row() -> None:
 def test_equal_sentences_cannot_be_distinguished(encoder: Encoder) -> None:
     modules = modules_of(BERT, encoder)
     for n in (2, 5):
-        loss = BERT.loss(encoder, batch_of(BERT, encoder, ["a cat sat"] * n), modules, {})
+        loss = BERT.loss(encoder, batch_of(BERT, encoder, ["a cat sat"] * n, length=CUT), modules, {})
         assert loss.total.item() == pytest.approx(math.log(n), rel=1e-5)
     same = replace(BERT, second=BERT.first)
-    loss = same.loss(encoder, batch_of(same, encoder, TEXTS[:4]), modules_of(same, encoder), {})
+    loss = same.loss(encoder, batch_of(same, encoder, TEXTS[:4], length=CUT), modules_of(same, encoder), {})
     assert loss.views is not None
     assert torch.allclose(*loss.views, atol=1e-5)
 
@@ -219,7 +187,7 @@ def test_a_sentence_without_words_has_a_finite_gradient() -> None:
     encoder = prompting(dropout=0.1).train()
     torch.manual_seed(0)
     modules = BERT.modules(encoder, torch.Generator().manual_seed(2))
-    BERT.loss(encoder, batch_of(BERT, encoder, [" ", "a cat", "  "]), modules, {}).total.backward()
+    BERT.loss(encoder, batch_of(BERT, encoder, [" ", "a cat", "  "], length=CUT), modules, {}).total.backward()
     assert all(p.grad is not None and p.grad.abs().max() < 1e3 for p in encoder.parameters())
 
 
@@ -251,42 +219,12 @@ def test_a_saved_state_is_only_the_head_and_can_be_loaded(encoder: Encoder) -> N
     torch.save(modules.state_dict(), file := io.BytesIO())
     file.seek(0)
     other.load_state_dict(torch.load(file, weights_only=True))
-    batch = batch_of(BERT, encoder, TEXTS)
+    batch = batch_of(BERT, encoder, TEXTS, length=CUT)
     assert torch.equal(BERT.loss(encoder, batch, modules, {}).total, BERT.loss(encoder, batch, other, {}).total)
     assert [value.device.type for value in modules.to("meta").buffers()] == ["meta", "meta"]
 
 
-@pytest.mark.slow
-def test_a_run_that_is_stopped_resumes_to_the_same_weights(tmp_path: Path, cache: Path) -> None:
-    run = Run(
-        method=BERT,
-        backbone=Pretrained("wiki-tiny"),
-        corpus=Corpus("synthetic", 18),
-        batch_size=6,
-        pooling="mask",
-        template=BERT.first,
-        max_length=CUT,
-        learning_rate=1e-3,
-    )
-
-    def stop(step: int, history: object) -> None:
-        if step == 2:
-            raise KeyboardInterrupt
-
-    whole = train(run, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(run, tmp_path / "parts", save_seconds=0.0, on_step=stop)
-    parts = train(run, tmp_path / "parts")
-    assert whole.curves == parts.curves
-    assert len(whole.curves["loss"]) == 3
-    kept = [Encoder.from_pretrained(tmp_path / name / run.key / "last") for name in ("whole", "parts")]
-    assert all(encoder.template == BERT.first for encoder in kept)
-    assert torch.equal(*(encoder.encode(TEXTS) for encoder in kept))
-
-
 def test_impossible_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"temperature must be positive, got 0\.0"):
-        PromptBERT(temperature=0.0)
     for make in (lambda t: PromptBERT(first=t), lambda t: PromptBERT(second=t)):
         with pytest.raises(ValueError, match=r"a template has one \{\} and one \[MASK\] after it, got 'so \{\}'"):
             make("so {}")

@@ -1,16 +1,19 @@
-"""RankCSE's terms against loops written from the paper's equations, closed forms, limits and properties."""
+"""RankCSE's terms and controls against loops written from the paper's equations, closed forms, limits, gradients."""
 
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce
-from cse_core.method import Batch, Tokens
+from cse_core.method import Loss
 from cse_core.methods.rankcse import (
     PUBLISHED,
     RankCSE,
@@ -20,19 +23,27 @@ from cse_core.methods.rankcse import (
     list_mle,
     list_net,
     mix_teachers,
+    shuffle_others,
+    squared_error,
 )
-from cse_core.methods.simcse import SimCSE
 from cse_core.run import Pretrained
-from tests.support.method_variants import Encoded
+from tests.support.method_oracles import drawn
+from tests.support.method_steps import HEADLESS, Views, blank_batch, check_against_loop, loss_under, refuses, seeded
 
 seeds = st.integers(0, 10_000)
 sizes = st.integers(3, 8)
+TEACHERS = (Teacher(Pretrained("a"), 0.25), Teacher(Pretrained("b"), 0.75))
+METHOD = RankCSE(teachers=TEACHERS)
 
 
 def cosines(n: int, seed: int, *, d: int = 5) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    draw = torch.randn(2, n, d, generator=generator, dtype=torch.float64)
-    return cosine_matrix(draw[0], draw[1])
+    return cosine_matrix(*drawn(2, n, d, seed=seed))
+
+
+def squares_loop(student: torch.Tensor, teacher: torch.Tensor) -> float:
+    """The mean squared difference off the diagonal."""
+    pairs = [(i, j) for i in range(len(student)) for j in range(len(student)) if i != j]
+    return sum((student[i, j].item() - teacher[i, j].item()) ** 2 for i, j in pairs) / len(pairs)
 
 
 def js_loop(similarity: torch.Tensor, temperature: float) -> float:
@@ -179,92 +190,174 @@ def test_mixing_refuses_other_weights(weights: list[float]) -> None:
         mix_teachers([torch.eye(3), torch.eye(3)], weights)
 
 
-def embed(*tokens: Tokens) -> tuple[torch.Tensor, ...]:
-    """Views that differ: what the ids say, plus the view's number."""
-    return tuple(t.ids.double() + 0.3 * i * t.ids.double().sin() for i, t in enumerate(tokens))
+@given(st.integers(2, 8), seeds)
+def test_the_squared_error_is_the_mean_off_the_diagonal(n: int, seed: int) -> None:
+    s, t = drawn(n, n, seed=seed), drawn(n, n, seed=seed + 1)
+    assert squared_error(s, t).item() == pytest.approx(squares_loop(s, t))
+    assert squared_error(s, s + torch.diag(t[0])).item() == 0  # blind to the positive
+    with pytest.raises(ValueError, match="other sentences need at least two sentences, got 1"):
+        squared_error(s[:1, :1], t[:1, :1])
 
 
-def outcome(method: RankCSE | SimCSE, n: int = 6) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(1, 50, (n, 4), generator=generator)
-    batch = Batch(torch.arange(n), {"text": Tokens(ids, ids > 0)}, torch.Generator().manual_seed(1))
-    modules = torch.nn.ModuleDict({"head": torch.nn.Identity()})
-    teachers = {f"teacher_{i}": torch.randn(n, 3, generator=generator).double() for i in range(2)}
-    loss = method.loss(Encoded(embed), batch, modules, teachers)
-    return {"total": loss.total, **loss.terms}
+@given(st.integers(2, 9), seeds)
+def test_a_shuffled_teacher_has_the_values_of_each_row_and_its_positive(n: int, seed: int) -> None:
+    teacher = drawn(n, n, seed=seed)
+    kept = teacher.clone()
+    found = shuffle_others(teacher, seeded(seed))
+    assert torch.equal(teacher, kept)
+    assert torch.equal(found.diagonal(), teacher.diagonal())
+    assert torch.equal(found.sort(1).values, teacher.sort(1).values)
+    assert torch.equal(found, shuffle_others(teacher, seeded(seed)))
+    others = ~torch.eye(n, dtype=torch.bool)
+    off, back = (rows[others].view(n, n - 1).softmax(-1) for rows in (teacher, found))
+    assert torch.allclose((off * off.log()).sum(1), (back * back.log()).sum(1))  # as soft as before
 
 
-TEACHERS = (Teacher(Pretrained("a"), 0.25), Teacher(Pretrained("b"), 0.75))
+@pytest.mark.slow
+def test_every_order_of_a_row_is_as_likely_and_rows_have_their_own() -> None:
+    """Three others have six orders; 6,000 draws put each within five standard errors of a sixth."""
+    teacher, generator = torch.arange(16.0).view(4, 4), seeded(0)
+    draws = [shuffle_others(teacher, generator) for _ in range(6_000)]
+    for i in range(4):
+        rows = [tuple(d[i].tolist()) for d in draws]
+        assert len(set(rows)) == 6
+        for order in set(rows):
+            assert rows.count(order) / 6_000 == pytest.approx(1 / 6, abs=5 * math.sqrt(5 / 36 / 6_000))
+    alike = sum(torch.equal(d[0, 1:] - 1, d[3, :3] - 12) for d in draws) / 6_000
+    assert alike == pytest.approx(1 / 6, abs=5 * math.sqrt(5 / 36 / 6_000))
 
 
-def test_the_loss_is_the_weighted_sum_of_its_terms() -> None:
-    method = RankCSE(
-        teachers=TEACHERS, contrastive_weight=0.7, consistency_weight=0.2, distillation_weight=1.9, rank="list_mle"
+VIEWS, TAUGHT = [drawn(6, 4, seed=i, gradient=True) for i in range(2)], [drawn(6, 4, seed=i) for i in (2, 3)]
+STUDENT = cosine_matrix(*VIEWS).detach()
+MIXED = (0.25 * cosine_matrix(TAUGHT[0], TAUGHT[0]) + 0.75 * cosine_matrix(TAUGHT[1], TAUGHT[1])).float()
+
+
+def loss_of(method: RankCSE, views: Any = VIEWS, teachers: Any = TAUGHT, seed: int = 1) -> Loss:
+    targets = {f"teacher_{i}": vectors for i, vectors in enumerate(teachers)}
+    return loss_under(method, Views(*views), blank_batch(len(views[0]), seed), HEADLESS, targets)
+
+
+def term_loops(rank: str, shuffled: bool = False) -> dict[str, float]:
+    """Each term of METHOD on VIEWS by its equation."""
+    generator = seeded(1)
+    teacher = shuffle_others(MIXED, generator) if shuffled else MIXED
+    contrast = info_nce(VIEWS[0], VIEWS[1], 0.05).item()
+    ranks = {
+        "list_net": lambda: list_net_loop(STUDENT, teacher, 0.025, 0.0125),
+        "list_mle": lambda: list_mle_loop(STUDENT, teacher, 0.025),
+        "mse": lambda: squares_loop(STUDENT, teacher),
+    }
+    return {"contrastive": contrast, "consistency": js_loop(STUDENT, 0.05), "rank": ranks[rank]()}
+
+
+@pytest.mark.parametrize("order", ["given", "shuffled"])
+@pytest.mark.parametrize("rank", ["list_net", "list_mle", "mse"])
+def test_the_loss_is_the_weighted_sum_of_its_equations(rank: str, order: str) -> None:
+    """Teachers are mixed on cosines with their weights; a shuffled one is shuffled by the step's generator."""
+    weights = {"contrastive_weight": 0.7, "consistency_weight": 0.2, "distillation_weight": 1.9}
+    loss, expected = (
+        loss_of(replace(METHOD, rank=rank, teacher_order=order, **weights)),
+        term_loops(rank, order != "given"),
     )
-    found = outcome(method)
-    expected = 0.7 * found["contrastive"] + 0.2 * found["consistency"] + 1.9 * found["rank"]
-    assert found["total"].item() == pytest.approx(expected.item(), rel=1e-12)
+    assert {name: term.item() for name, term in loss.terms.items()} == pytest.approx(expected, rel=1e-6)
+    assert loss.total.item() == pytest.approx(
+        sum(w * term for w, term in zip(weights.values(), expected.values(), strict=True)), rel=1e-6
+    )
 
 
-def test_teachers_are_mixed_on_cosines_with_their_weights() -> None:
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(1, 50, (6, 4), generator=generator)
-    a, b = (torch.randn(6, 3, generator=generator).double() for _ in range(2))
-    z1, z2 = embed(Tokens(ids, ids > 0), Tokens(ids, ids > 0))
-    teacher = (0.25 * cosine_matrix(a, a) + 0.75 * cosine_matrix(b, b)).float()
-    expected = list_net_loop(cosine_matrix(z1, z2), teacher, 0.025, 0.0125)
-    assert outcome(RankCSE(teachers=TEACHERS))["rank"].item() == pytest.approx(expected, rel=1e-6)
-
-
-def test_both_weights_zero_is_simcse_bit_for_bit() -> None:
-    null = RankCSE(consistency_weight=0.0, distillation_weight=0.0)
-    assert torch.equal(outcome(null)["total"], outcome(SimCSE())["total"])
+def test_the_squared_error_has_no_temperature() -> None:
+    method = replace(METHOD, rank="mse")
+    other = replace(method, student_temperature=0.5, teacher_temperature=None)
+    assert loss_of(method).terms["rank"] == loss_of(other).terms["rank"]
 
 
 def test_released_code_follows_the_community_code() -> None:
     released = RankCSE(teachers=TEACHERS, variant="released_code", consistency_weight=0.5, student_temperature=0.02)
-    found = outcome(released)
-    ids = torch.randint(1, 50, (6, 4), generator=torch.Generator().manual_seed(0))
-    z1, z2 = embed(Tokens(ids, ids > 0), Tokens(ids, ids > 0))
-    s = cosine_matrix(z1, z2)
-    assert found["consistency"].item() == pytest.approx(consistency_released(s, 0.05).item())
-    assert found["total"].item() == pytest.approx(sum(found[n].item() for n in ("contrastive", "consistency", "rank")))
-    moved = outcome(replace(released, student_temperature=0.03))
-    assert moved["rank"] != found["rank"]  # tau2 is the teacher's there
-    assert outcome(replace(released, teacher_temperature=0.5))["rank"] == found["rank"]
-    assert outcome(replace(released, temperature=0.06))["rank"] != found["rank"]
+    found = {name: term.item() for name, term in loss_of(released).terms.items()}
+    assert found["consistency"] == pytest.approx(consistency_released(STUDENT, 0.05).item())
+    assert loss_of(released).total.item() == pytest.approx(sum(found.values()))
+    ranks = {
+        name: loss_of(replace(released, **{name: value})).terms["rank"].item()
+        for name, value in (("student_temperature", 0.03), ("teacher_temperature", 0.5), ("temperature", 0.06))
+    }
+    assert ranks["student_temperature"] != found["rank"]  # tau2 is the teacher's there
+    assert ranks["teacher_temperature"] == found["rank"]
+    assert ranks["temperature"] != found["rank"]
 
 
-def test_gradient_reaches_both_views_and_no_teacher() -> None:
-    z1, z2 = (torch.randn(5, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    teacher = torch.randn(5, 4, dtype=torch.float64)
-    text = Tokens(torch.ones(5, 2).long(), torch.ones(5, 2).bool())
-    batch = Batch(torch.arange(5), {"text": text}, torch.Generator())
-    modules = torch.nn.ModuleDict({"head": torch.nn.Identity()})
-    for method in (RankCSE(teachers=(Teacher(Pretrained("a")),), rank=rank) for rank in ("list_net", "list_mle")):
-        loss = method.loss(Encoded(lambda *tokens: (z1, z2)), batch, modules, {"teacher_0": teacher})
-        for term in loss.terms.values():
-            grads = torch.autograd.grad(term, (z1, z2), retain_graph=True)
-            assert all(g.isfinite().all() and g.abs().sum() > 0 for g in grads)
-    assert teacher.grad is None
+@pytest.mark.parametrize("n", [2, 5])
+def test_consistencys_gradient_is_its_slope(n: int) -> None:
+    similarity = (0.3 * drawn(n, n, seed=1)).requires_grad_()
+    check_against_loop(consistency(similarity, 0.2), lambda s: js_loop(s, 0.2), similarity, least=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": -0.05}, "temperature must be positive, got -0.05"),
-        ({"student_temperature": 0.0}, "student_temperature must be positive"),
-        ({"consistency_weight": -1.0}, "consistency_weight must be zero or positive"),
-        ({"rank": "listwise"}, "rank must be one of list_net, list_mle, mse, got 'listwise'"),
-        ({"teacher_temperature": None}, "list_net needs a positive teacher_temperature"),
-        ({}, "needs at least one teacher"),
-        ({"contrastive_weight": 0.0, "consistency_weight": 0.0, "distillation_weight": 0.0}, "all three weights are 0"),
-        ({"teachers": (Teacher(Pretrained("a"), 0.5),)}, "add up to 1"),
-    ],
+ONLY = {
+    term: {
+        name: float(name.startswith(term))
+        for name in ("contrastive_weight", "consistency_weight", "distillation_weight")
+    }
+    for term in ("contrastive", "consistency", "distillation")
+}
+TERMS: dict[str, RankCSE] = {
+    "contrastive": replace(METHOD, **ONLY["contrastive"]),
+    "consistency": replace(METHOD, **ONLY["consistency"]),
+    "consistency, released": replace(METHOD, variant="released_code", **ONLY["consistency"]),
+    **{
+        f"{rank}, {order}": replace(
+            METHOD, rank=rank, student_temperature=0.3, teacher_order=order, **ONLY["distillation"]
+        )
+        for rank in ("list_net", "list_mle", "mse")
+        for order in ("given", "shuffled")
+    },
+    "all": replace(METHOD, student_temperature=0.2, teacher_temperature=0.1),
+}
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_every_terms_gradient_reaches_both_views(name: str) -> None:
+    """By finite differences: a side that is cut off would differ from them."""
+    views = [view[:4] for view in VIEWS]
+
+    def total(*views: Tensor) -> float:
+        return loss_of(TERMS[name], views, [vectors[:4] for vectors in TAUGHT]).total.item()
+
+    loss = loss_of(TERMS[name], views, [vectors[:4] for vectors in TAUGHT]).total
+    check_against_loop(loss, total, *views, least=1e-4, atol=1e-6)
+
+
+TIED = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])  # two groups of equal sentences
+
+
+def plackett_luce(student: np.ndarray, teacher: np.ndarray, seed: int) -> float:
+    """One order of columns a batch, drawn from the step's generator; then a stable sort by the teacher, high to low."""
+    n, total = len(student), 0.0
+    shuffle = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
+    for i in range(n):
+        order = sorted(shuffle, key=lambda j: -teacher[i, j])
+        scores = [student[i, j] for j in order]
+        total += sum(np.log(np.exp(scores[k:]).sum()) - scores[k] for k in range(n))
+    return total / n
+
+
+def test_equal_teacher_scores_are_ordered_by_the_steps_own_generator() -> None:
+    method = RankCSE(teachers=(Teacher(Pretrained("a")),), rank="list_mle", student_temperature=0.5)
+    views, found = [view.detach()[:5] for view in VIEWS], {}
+    student = (cosine_matrix(*views) / 0.5).numpy()
+    for seed in (0, 1):
+        found[seed] = loss_of(method, views, [TIED], seed).terms["rank"].item()
+        assert found[seed] == pytest.approx(plackett_luce(student, (TIED @ TIED.T).numpy(), seed), rel=1e-6)
+    assert found[0] != pytest.approx(found[1], rel=1e-3)
+
+
+test_impossible_settings_are_refused = refuses(
+    RankCSE,
+    ({"student_temperature": 0.0}, "student_temperature must be positive"),
+    ({"consistency_weight": -1.0}, "consistency_weight must be zero or positive"),
+    ({"teacher_temperature": None}, "list_net needs a positive teacher_temperature"),
+    ({}, "needs at least one teacher"),
+    ({"contrastive_weight": 0.0, "consistency_weight": 0.0, "distillation_weight": 0.0}, "all three weights are 0"),
+    ({"teachers": (Teacher(Pretrained("a"), 0.5),)}, "add up to 1"),
 )
-def test_impossible_settings_are_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        RankCSE(**changes)
 
 
 def test_published_settings_are_those_of_table_9() -> None:
@@ -287,14 +380,3 @@ def test_published_settings_are_those_of_table_9() -> None:
         assert ours[line["task"]] == float(line["value"])
         read += 1
     assert read == 36
-
-
-def test_info_nce_agrees_with_its_equation_and_its_options() -> None:
-    a, b, hard = (torch.randn(n, 6, dtype=torch.float64) for n in (4, 4, 3))
-    s = cosine_matrix(a, torch.cat([b, hard]))
-    expected = sum(math.log(sum(math.exp(x / 0.05) for x in s[i])) - s[i, i].item() / 0.05 for i in range(4)) / 4
-    assert info_nce(a, b, 0.05, hard).item() == pytest.approx(expected)
-    assert info_nce(a, b, 0.05, dims=3).item() == pytest.approx(info_nce(a[:, :3], b[:, :3], 0.05).item())
-    assert info_nce(torch.ones(7, 3), torch.ones(7, 3), 0.05).item() == pytest.approx(math.log(7))
-    far = torch.eye(4)
-    assert info_nce(far, far, 0.001).item() == pytest.approx(0, abs=1e-6)

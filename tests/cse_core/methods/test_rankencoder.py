@@ -1,10 +1,11 @@
 """RankEncoder's loss against loops from the equations, its limits, and what it asks of its base."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -12,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from cse_core.data.batches import pad
 from cse_core.functional.rank_vectors import interpolate, pair_rank_similarity, rank_similarity
-from cse_core.method import Batch, EncoderRef, Loss, Method, Targets, VectorScorer
+from cse_core.method import Loss, Method, Targets
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE
 from cse_core.methods.rankencoder import PUBLISHED, RankEncoder, combine, rank_loss, with_base
@@ -22,25 +22,31 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.methods.sncse import SNCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.seeding import generator_for
 from tests.support.encoders import wiki_tiny
+from tests.support.method_oracles import cosine, drawn
+from tests.support.method_steps import (
+    HEADLESS,
+    TEXTS,
+    Known,
+    Views,
+    batch_of,
+    blank_batch,
+    check_against_loop,
+    loss_under,
+    refuses,
+    seeded,
+)
 
 seeds = st.integers(0, 10_000)
-TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no", "x y"]
 INNER: dict[str, Method] = {"simcse": SimCSE(), "promptbert": PromptBERT(), "sncse": SNCSE()}
 COLUMNS = {"simcse": ["text"], "promptbert": ["first", "second"], "sncse": ["anchor", "positive"]}
 BASE = Pretrained("base")
-BOUNDED = RankEncoder(base=BASE, corpus_size=40, lower=-0.3, upper=0.4)
-torch.set_num_threads(1)
-
-
-def draw(n: int, d: int, seed: int) -> torch.Tensor:
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+BOUNDED = RankEncoder(base=BASE, corpus_size=40, lower=-0.2, upper=0.3)
 
 
 @given(st.integers(2, 6), seeds, st.sampled_from([(0.5, 0.8), (-0.2, 0.3), (-1.0, 1.0)]))
 def test_the_rank_loss_is_the_equation(n: int, seed: int, bounds: tuple[float, float]) -> None:
-    ranks, student = draw(n, n, seed).tanh(), draw(n, n, seed + 1).tanh()
+    ranks, student = drawn(n, n, seed=seed).tanh(), drawn(n, n, seed=seed + 1).tanh()
     r, s = ranks.tolist(), student.tolist()
     squares = [(r[i][j] - s[i][j]) ** 2 for i in range(n) for j in range(n) if bounds[0] <= r[i][j] <= bounds[1]]
     expected = sum(squares) / len(squares) if squares else 0
@@ -54,7 +60,7 @@ def test_the_bounds_of_the_rank_loss_belong_to_it() -> None:
 
 
 def test_no_pair_between_the_bounds_is_no_loss_and_no_gradient() -> None:
-    student = draw(4, 4, 0).requires_grad_()
+    student = drawn(4, 4, seed=0).requires_grad_()
     loss = rank_loss(torch.full((4, 4), 0.9, dtype=torch.float64), student, 0.5, 0.8)
     loss.backward()
     assert loss.item() == 0
@@ -65,20 +71,21 @@ def test_no_pair_between_the_bounds_is_no_loss_and_no_gradient() -> None:
 @pytest.mark.parametrize("size", [2, 10, 100, 1000])
 def test_without_the_filter_it_is_the_mean_over_all_pairs_the_diagonal_included(size: int) -> None:
     """Eq. 4: in single precision too, where a ranking's product with itself may come out above 1."""
-    a, corpus = draw(20, 8, 0).float(), draw(size, 8, 1).float()
+    a, corpus = drawn(20, 8, seed=0).float(), drawn(size, 8, seed=1).float()
     for ties in ("order", "average"):
-        ranks, student = rank_similarity(torch.cat([a, -a]), torch.cat([a, a]), corpus, ties), draw(40, 40, 2).float()
+        ranks = rank_similarity(torch.cat([a, -a]), torch.cat([a, a]), corpus, ties)
+        student = drawn(40, 40, seed=2).float()
         assert rank_loss(ranks, student, -1.0, 1.0).item() == pytest.approx((ranks - student).square().mean().item())
         assert pair_rank_similarity(a, a, corpus, ties).max() <= 1
         assert ranks.diagonal()[:20].tolist() == pytest.approx([1] * 20, abs=1e-5)
 
 
 def test_only_the_student_has_a_gradient() -> None:
-    a, b, corpus = (draw(n, 3, n).requires_grad_() for n in (4, 4, 9))
+    a, b, corpus = (drawn(n, 3, seed=n).requires_grad_() for n in (4, 4, 9))
     for ties in ("order", "average"):
         ranks = rank_similarity(a, b, corpus, ties)
         assert not ranks.requires_grad
-        student = draw(4, 4, 7).requires_grad_()
+        student = drawn(4, 4, seed=7).requires_grad_()
         rank_loss(ranks, student, -1.0, 1.0).backward()
         assert student.grad is not None
         assert torch.allclose(student.grad, 2 * (student.detach() - ranks) / 16)
@@ -110,28 +117,6 @@ def test_interpolation_is_a_weighted_mean(rank: float, cosine: float, weight: fl
     assert torch.equal(interpolate(r, c, 0.0), c)
 
 
-class Known:
-    """A base whose vectors follow from what is asked, and a record of what was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple] = []
-        self.given: list[torch.Tensor] = []
-
-    def vectors(
-        self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
-    ) -> torch.Tensor:
-        self.asked.append((encoder, select, column))
-        return self._draw(len(TEXTS), 0, f"{select}/{column}")
-
-    def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> torch.Tensor:
-        self.asked.append((encoder, select, size, seed))
-        return self._draw(size, seed, select)
-
-    def _draw(self, n: int, seed: int, stream: str) -> torch.Tensor:
-        self.given.append(torch.randn(n, 16, generator=generator_for(seed, stream)).requires_grad_())
-        return self.given[-1]
-
-
 @pytest.fixture(scope="module")
 def encoders() -> dict[str, Encoder]:
     encoder = wiki_tiny(dropout=0.3)
@@ -139,23 +124,16 @@ def encoders() -> dict[str, Encoder]:
     return {name: encoder.with_pooling("mask" if template else "cls", template) for name, template in templates.items()}
 
 
-def trained(method: Method, encoder: Encoder, source: Known | None = None) -> tuple[Loss, Targets]:
+def trained(method: Method, encoder: Encoder) -> tuple[Loss, Targets]:
     """The loss of one batch of all texts in an order of its own, with a dropout that is always the same."""
     rows = torch.tensor([3, 0, 5, 1, 4, 2])
-    columns = method.examples(TEXTS, encoder.tokenizer, 32)
-    tokens = {name: pad([ids[row] for row in rows], encoder.pad_id) for name, ids in columns.items()}
-    targets, modules = method.targets(source or Known()), method.modules(encoder, torch.Generator().manual_seed(2))
-    encoder.train()
-    torch.manual_seed(3)
-    batch = Batch(rows, tokens, torch.Generator().manual_seed(1))
-    at = targets.at(rows, encoder.device)
-    return method.loss(encoder, batch, modules, at), Targets(at)
+    batch = batch_of(method, encoder, [TEXTS[row] for row in rows], length=32)
+    at = method.targets(Known()).at(rows, encoder.device)
+    loss = loss_under(method, encoder, replace(batch, rows=rows), method.modules(encoder, seeded()), at)
+    return loss, Targets(at)
 
 
 def cosines(a: torch.Tensor, b: torch.Tensor) -> list[list[float]]:
-    def cosine(x: Sequence[float], y: Sequence[float]) -> float:
-        return math.fsum(p * q for p, q in zip(x, y, strict=True)) / math.hypot(*x) / math.hypot(*y)
-
     return [[cosine(x, y) for y in b.detach().double().tolist()] for x in a.detach().double().tolist()]
 
 
@@ -201,17 +179,6 @@ def test_the_loss_is_the_equation(name: str, weight: float, combination: str, en
 
 
 @pytest.mark.parametrize("name", INNER)
-def test_without_weight_it_is_the_inner_method_bit_for_bit(name: str, encoders: dict[str, Encoder]) -> None:
-    encoder, inner = encoders[name], INNER[name]
-    for null in (RankEncoder(inner=inner, rank_weight=0.0), RankEncoder(base=BASE, inner=inner, rank_weight=0.0)):
-        (found, targets), (expected, _) = trained(null, encoder), trained(inner, encoder)
-        assert torch.equal(found.total, expected.total)
-        assert found.terms == expected.terms
-        assert not targets.rows
-        assert null.examples(TEXTS, encoder.tokenizer, 32) == inner.examples(TEXTS, encoder.tokenizer, 32)
-
-
-@pytest.mark.parametrize("name", INNER)
 def test_the_base_ranks_the_two_sides_of_the_contrast(name: str) -> None:
     source, columns = Known(), COLUMNS[name]
     method = RankEncoder(base=BASE, select="last", inner=INNER[name], corpus_size=30, corpus_seed=7)
@@ -225,9 +192,10 @@ def test_the_base_ranks_the_two_sides_of_the_contrast(name: str) -> None:
 
 @pytest.mark.parametrize("combination", ["maximum", "sum"])
 def test_the_gradient_is_that_of_the_terms_and_no_base_gets_one(combination: str, encoders: dict[str, Encoder]) -> None:
-    source = Known()
     method = replace(BOUNDED, inner=PromptBERT(), rank_weight=500.0, combination=combination)
-    loss, _ = trained(method, encoders["promptbert"], source)
+    encoder, fixed = encoders["promptbert"], method.targets(Known()).at(torch.arange(6), torch.device("cpu"))
+    targets = {name: value.requires_grad_() for name, value in fixed.items()}
+    loss = loss_under(method, encoder, batch_of(method, encoder), method.modules(encoder, seeded()), targets)
     assert loss.views is not None
     rank, contrast, found = (
         torch.stack(torch.autograd.grad(term, loss.views, retain_graph=True))
@@ -236,7 +204,7 @@ def test_the_gradient_is_that_of_the_terms_and_no_base_gets_one(combination: str
     expected = rank if combination == "maximum" else rank + contrast
     assert (found - expected).norm() < 1e-5 * expected.norm() < 1e-2 * contrast.norm()
     loss.total.backward()
-    assert [given.grad for given in source.given] == [None] * 3
+    assert [value.grad for value in targets.values()] == [None] * 3
 
 
 def test_a_base_that_is_a_run_is_trained_first() -> None:
@@ -268,20 +236,74 @@ def test_published_settings_are_the_papers_and_the_scripts() -> None:
     assert len(PUBLISHED) == 6
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"rank_weight": -0.1}, "rank_weight must be zero or positive, got -0.1"),
-        ({"rank_weight": math.nan}, "rank_weight must be zero or positive, got nan"),
-        ({"base": None}, "a rank_weight above 0 needs a base encoder, got none"),
-        ({"corpus_size": 1}, "corpus_size must be at least 2, got 1"),
-        ({"lower": 0.8}, "-1 <= lower < upper <= 1, got 0.8 and 0.8"),
-        ({"lower": -1.1}, "-1 <= lower < upper <= 1, got -1.1 and 0.8"),
-        ({"upper": 1.1}, "-1 <= lower < upper <= 1, got 0.5 and 1.1"),
-        ({"combination": "mean"}, "combination must be one of maximum, sum, got 'mean'"),
-        ({"inner": RankCSE(distillation_weight=0.0)}, "inner must be one of simcse, promptbert, sncse, got 'rankcse'"),
-    ],
+def loss_of(method: RankEncoder, views: Any, targets: dict[str, torch.Tensor]) -> Loss:
+    return loss_under(method, Views(*views), blank_batch(len(views[0])), HEADLESS, targets)
+
+
+@pytest.mark.parametrize(("combination", "weight"), [("maximum", 50.0), ("sum", 3.0)])
+def test_the_gradient_reaches_both_views(combination: str, weight: float) -> None:
+    """By finite differences: a side that is cut off would differ from them."""
+    method = replace(BOUNDED, rank_weight=weight, lower=-1.0, upper=0.99, combination=combination)
+    targets = {"base_first": drawn(4, 3, seed=4), "corpus": F.normalize(drawn(8, 3, seed=5), dim=-1)}
+    views = [drawn(4, 3, seed=seed, gradient=True) for seed in (1, 2)]
+    total = loss_of(method, views, targets).total
+    check_against_loop(total, lambda *views: loss_of(method, views, targets).total.item(), *views, least=1e-4)
+
+
+def spearman_in_order(first: np.ndarray, second: np.ndarray) -> float:
+    """Spearman's rho of two lists whose equal entries have different ranks, by their places."""
+    a, b = (np.argsort(np.argsort(x, kind="stable"), kind="stable").astype(float) for x in (first, second))
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def test_training_ranks_equal_corpus_sentences_by_their_places() -> None:
+    """Argsort of argsort in training, average ranks at inference. The corpus has two sentences twice.
+
+    Signs over whole numbers: products are exact, so that equal sentences are so to the bit on any machine.
+    """
+    base = torch.tensor([[1, 1, 1, 1], [1, -1, 1, 1], [1, 1, -1, 1], [1, -1, -1, 1]], dtype=torch.float64)
+    distinct = torch.randint(-20, 20, (6, 4), generator=seeded(5)).double()
+    corpus = torch.cat([distinct, distinct[[0, 3]]])
+    method = RankEncoder(base=BASE, corpus_size=8, lower=-1.0, upper=0.999, combination="sum")
+    views = (drawn(4, 3, seed=1), drawn(4, 3, seed=2))
+    found = loss_of(method, views, {"base_first": base, "corpus": corpus}).terms["rank"].item()
+    cosines = (base / 2 @ corpus.T).numpy()
+    student = (F.normalize(views[0], dim=-1) @ F.normalize(views[1], dim=-1).T).numpy()
+    rho = np.array([[spearman_in_order(a, b) for b in cosines] for a in cosines])
+    chosen = rho <= 0.999
+    assert chosen.sum() == 12
+    expected = (rho - student)[chosen] ** 2
+    assert found == pytest.approx(expected.mean(), rel=1e-6)
+
+
+def test_both_ends_of_the_filter_are_rankencoders_own() -> None:
+    """Only pairs with tau_l <= R <= tau_u count, and their share is logged."""
+    targets = {"base_first": drawn(6, 3, seed=4), "corpus": F.normalize(drawn(9, 3, seed=5), dim=-1)}
+    views = (drawn(6, 3, seed=1), drawn(6, 3, seed=2))
+    cosines = (F.normalize(targets["base_first"], dim=-1) @ targets["corpus"].T).numpy()
+    rho = np.array([[spearman_in_order(a, b) for b in cosines] for a in cosines])
+    student = (F.normalize(views[0], dim=-1) @ F.normalize(views[1], dim=-1).T).numpy()
+    low, high = np.quantile(rho[~np.eye(6, dtype=bool)], [0.3, 0.7]).tolist()
+    shares = set()
+    for lower, upper in ((-1.0, high), (low, high), (low, 0.999)):
+        chosen = (rho >= lower) & (rho <= upper)
+        method = RankEncoder(base=BASE, corpus_size=9, lower=lower, upper=upper)
+        terms = loss_of(method, views, targets).terms
+        assert terms["rank"].item() == pytest.approx(((rho - student)[chosen] ** 2).mean(), rel=1e-6)
+        assert terms["share_chosen"].item() == pytest.approx(chosen.mean())
+        shares.add(float(chosen.mean()))
+    assert len(shares) == 3
+    assert 0 < min(shares) < max(shares) < 1
+
+
+test_impossible_settings_are_refused = refuses(
+    partial(replace, RankEncoder(base=BASE)),
+    ({"rank_weight": -0.1}, "rank_weight must be zero or positive, got -0.1"),
+    ({"rank_weight": math.nan}, "rank_weight must be zero or positive, got nan"),
+    ({"base": None}, "a rank_weight above 0 needs a base encoder, got none"),
+    ({"corpus_size": 1}, "corpus_size must be at least 2, got 1"),
+    ({"lower": 0.8}, "-1 <= lower < upper <= 1, got 0.8 and 0.8"),
+    ({"lower": -1.1}, "-1 <= lower < upper <= 1, got -1.1 and 0.8"),
+    ({"upper": 1.1}, "-1 <= lower < upper <= 1, got 0.5 and 1.1"),
+    ({"inner": RankCSE(distillation_weight=0.0)}, "inner must be one of simcse, promptbert, sncse, got 'rankcse'"),
 )
-def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(RankEncoder(base=BASE), **changes)

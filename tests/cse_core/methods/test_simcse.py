@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cse_core.api import make_batch
 from cse_core.data.batches import pad
@@ -13,8 +13,9 @@ from cse_core.method import Batch
 from cse_core.methods.simcse import PUBLISHED, SimCSE
 from cse_core.models.encoder import Encoder
 from tests.support.encoders import wiki_tiny
-from tests.support.method_oracles import Views, cosine, drawn, slopes
-from tests.support.method_variants import encoder_for
+from tests.support.method_oracles import cosine, drawn
+from tests.support.method_steps import HEADLESS, Encoded, Views, check_against_loop, encoder_for, loss_under, on_lists
+from tests.support.method_steps import batch_of as texts_of
 
 TRIPLES = [
     ("a cat sat on a mat", "a cat lay down", "a dog ran"),
@@ -46,23 +47,32 @@ def loop(views: list[list[list[float]]], temperature: float, weight: float) -> f
 
 
 def loss_of(views: list[Tensor], **settings: float) -> Tensor:
-    modules = nn.ModuleDict({"head": nn.Identity()})
-    return SimCSE(**settings).loss(Views(*views), batch_of(len(views)), modules, {}).total
+    return SimCSE(**settings).loss(Views(*views), batch_of(len(views)), HEADLESS, {}).total
 
 
 @pytest.mark.parametrize(("columns", "weight"), [(2, 0.0), (3, 0.0), (3, 1.3), (3, -2.0)])
 def test_columns_give_the_published_loss_and_its_slope(columns: int, weight: float) -> None:
     views = [drawn(4, 3, seed=seed, gradient=True) for seed in range(columns)]
-
-    def value(*inputs: Tensor) -> float:
-        return loop([x.tolist() for x in inputs], 0.3, weight)
-
     loss = loss_of(views, temperature=0.3, hard_negative_weight=weight)
-    assert loss.item() == pytest.approx(value(*views), rel=1e-12)
-    loss.backward()
-    for view, expected in zip(views, slopes(value, *views), strict=True):
-        assert view.grad is not None
-        assert torch.allclose(view.grad, expected, atol=1e-7)
+    check_against_loop(loss, on_lists(lambda *views: loop(list(views), 0.3, weight)), *views, least=1e-3)
+
+
+def test_two_dropout_views_of_one_column_are_contrasted() -> None:
+    """InfoNCE by loops over the very views that the encoder gave, the head by its formula."""
+    method, encoder, views = SimCSE(temperature=0.07), encoder_for(SimCSE()), list[Tensor]()
+    modules: Any = method.modules(encoder, torch.Generator().manual_seed(2))
+
+    def recorded(*tokens: Any) -> tuple[Tensor, ...]:
+        views.extend(encoder.train()(*tokens))
+        return tuple(views)
+
+    loss = loss_under(method, Encoded(recorded), texts_of(method, encoder), modules)
+    weight, bias = (value.detach().double() for value in modules["head"][0].parameters())
+    sides = [torch.tanh(view.detach().double() @ weight.T + bias).tolist() for view in views]
+    assert len(sides) == 2
+    assert not torch.allclose(views[0], views[1])
+    assert loss.total.item() == pytest.approx(loop(sides, 0.07, 0.0), rel=1e-5)
+    assert loss.terms["contrastive"].item() == loss.total.item()
 
 
 def test_the_encoder_reads_each_column_once_with_the_head_over_it() -> None:

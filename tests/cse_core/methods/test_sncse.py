@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
-from cse_core.data.batches import pad
 from cse_core.functional.contrastive import info_nce
-from cse_core.method import Batch, Recipe, Tokens
+from cse_core.method import Recipe
 from cse_core.methods import sncse
 from cse_core.methods.sncse import PUBLISHED, SNCSE, TEMPLATES, soft_negative
 from cse_core.models.encoder import Encoder
@@ -23,16 +22,13 @@ from cse_core.models.pretrained import ASSETS
 from cse_core.text.negation import negations
 from cse_core.text.prompts import prompt_ids
 from tests.support.encoders import wiki_tiny
-from tests.support.pinned_defaults import UNSTATED
+from tests.support.method_cases import UNSTATED
+from tests.support.method_oracles import cosine
+from tests.support.method_steps import HEADLESS, Views, batch_of, refuses
 
 LENGTH = 20  # ten tokens are the template's
 TEXTS = ["A cat sat on the mat.", "He is old", "no", "Did the men argue about the price?", "Snow fell " * 9]
 SHARP = SNCSE(temperature=0.3, margin_weight=0.7, nearest=0.1, farthest=0.15)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +39,6 @@ def encoder() -> Encoder:
 @pytest.fixture(scope="module")
 def bytewise(roberta: Path) -> Any:
     return AutoTokenizer.from_pretrained(roberta)
-
-
-def dot(a: list[float], b: list[float]) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True))
-
-
-def cosine(a: list[float], b: list[float]) -> float:
-    return dot(a, b) / math.sqrt(dot(a, a) * dot(b, b))
 
 
 def margin_loop(vectors: list[list[list[float]]], nearest: float, farthest: float) -> float:
@@ -111,28 +99,6 @@ def test_the_margin_pulls_back_from_either_side_and_rests_between(negation: floa
         assert slope.abs().max() > 1e-3
 
 
-class Given:
-    """An encode that gives what it was given, and remembers what it was asked."""
-
-    def __init__(self, views: Sequence[torch.Tensor]) -> None:
-        self.views, self.asked = tuple(views), []
-
-    def __call__(self, *tokens: Tokens) -> tuple[torch.Tensor, ...]:
-        self.asked.append(tokens)
-        return self.views
-
-    still = __call__
-
-    def states(self, tokens: Tokens) -> torch.Tensor:
-        raise NotImplementedError
-
-
-def batch_of(encoder: Encoder, method: SNCSE = SHARP) -> Batch:
-    columns = method.examples(TEXTS, encoder.tokenizer, LENGTH)
-    tokens = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
-    return Batch(torch.arange(len(TEXTS)), tokens, torch.Generator().manual_seed(1))
-
-
 def loss_loop(method: SNCSE, head: Any, texts: tuple[list[str], ...]) -> tuple[float, float]:
     """Contrast and margin in double precision, from one column of closed texts after the other."""
     folder = ASSETS / "wiki-tiny"
@@ -146,7 +112,7 @@ def loss_loop(method: SNCSE, head: Any, texts: tuple[list[str], ...]) -> tuple[f
         with torch.no_grad():
             states = model(input_ids=torch.tensor([tokenizer.convert_tokens_to_ids(tokens)])).last_hidden_state[0]
         h = states[len(tokens) - 3].tolist()
-        return [math.tanh(dot(w, h) + b) for w, b in zip(weight, bias, strict=True)]
+        return [math.tanh(sum(x * y for x, y in zip(w, h, strict=True)) + b) for w, b in zip(weight, bias, strict=True)]
 
     sides = ('this sentence : "', 'this sentence of "', 'this sentence of "')
     views = [[vector(text, before) for text in column] for column, before in zip(texts, sides, strict=True)]
@@ -158,7 +124,7 @@ def loss_loop(method: SNCSE, head: Any, texts: tuple[list[str], ...]) -> tuple[f
 def test_the_loss_is_the_equation(encoder: Encoder) -> None:
     modules = SHARP.modules(encoder, torch.Generator().manual_seed(2))
     nn.init.normal_(modules.get_parameter("head.0.weight"), std=0.3, generator=torch.Generator().manual_seed(3))
-    loss = SHARP.loss(encoder, batch_of(encoder), modules, {})
+    loss = SHARP.loss(encoder, batch_of(SHARP, encoder, TEXTS, length=LENGTH), modules, {})
     closed = ["A cat sat on the mat.", "He is old .", "no .", "Did the men argue about the price?", TEXTS[4] + " ."]
     negated = [text if text[-1] in ".?" else f"{text} ." for text in negations([t.strip() for t in TEXTS], "words")]
     contrast, margin = loss_loop(SHARP, modules["head"], (closed, closed, negated))
@@ -174,8 +140,8 @@ def test_the_loss_is_the_equation(encoder: Encoder) -> None:
 def test_one_pass_of_three_columns_reaches_all_of_them(encoder: Encoder) -> None:
     draw = torch.Generator().manual_seed(0)
     views = [torch.randn(len(TEXTS), 6, generator=draw).requires_grad_() for _ in range(3)]
-    encode, batch = Given(views), batch_of(encoder)
-    loss = SHARP.loss(encode, batch, nn.ModuleDict({"head": nn.Identity()}), {})
+    encode, batch = Views(*views), batch_of(SHARP, encoder, TEXTS, length=LENGTH)
+    loss = SHARP.loss(encode, batch, HEADLESS, {})
     assert encode.asked == [(batch["anchor"], batch["positive"], batch["negation"])]
     gradients = torch.autograd.grad(loss.total, views, retain_graph=True)
     assert all(gradient.abs().max() > 1e-4 for gradient in gradients)
@@ -186,7 +152,7 @@ def test_one_pass_of_three_columns_reaches_all_of_them(encoder: Encoder) -> None
 def test_without_its_margin_it_is_the_contrast_bit_for_bit(encoder: Encoder) -> None:
     method = replace(SHARP, margin_weight=0.0)
     modules = method.modules(encoder, torch.Generator().manual_seed(2))
-    batch = batch_of(encoder)
+    batch = batch_of(SHARP, encoder, TEXTS, length=LENGTH)
     anchor, positive, _ = (modules["head"](h) for h in encoder(batch["anchor"], batch["positive"], batch["negation"]))
     expected = info_nce(anchor, positive, 0.3)
     found = method.loss(encoder, batch, modules, {})
@@ -263,22 +229,15 @@ def test_an_encoder_that_does_not_pool_at_the_mask_is_refused(encoder: Encoder) 
     assert set(SNCSE().modules(encoder, torch.Generator()).state_dict()) == {"head.0.weight", "head.0.bias"}
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: SNCSE(temperature=-0.1), r"temperature must be positive, got -0\.1"),
-        (lambda: SNCSE(margin_weight=-1.0), r"margin_weight must be zero or positive, got -1\.0"),
-        (lambda: SNCSE(nearest=-0.1), r"margins must satisfy 0 <= nearest <= farthest, got -0\.1 and 0\.3"),
-        (lambda: SNCSE(nearest=0.4), r"margins must satisfy 0 <= nearest <= farthest, got 0\.4 and 0\.3"),
-        (lambda: SNCSE(farthest=math.nan), r"margins must satisfy 0 <= nearest <= farthest, got 0\.1 and nan"),
-        (lambda: SNCSE(negation="words!"), "negation must be one of words, spacy, got 'words!'"),
-        (lambda: SNCSE(first="[MASK]"), r"a template has one \{\} and one \[MASK\] after it, got '\[MASK\]'"),
-        (lambda: SNCSE(second="{}"), r"a template has one \{\} and one \[MASK\] after it, got '\{\}'"),
-    ],
+test_impossible_settings_are_refused = refuses(
+    SNCSE,
+    ({"margin_weight": -1.0}, r"margin_weight must be zero or positive, got -1\.0"),
+    ({"nearest": -0.1}, r"margins must satisfy 0 <= nearest <= farthest, got -0\.1 and 0\.3"),
+    ({"nearest": 0.4}, r"margins must satisfy 0 <= nearest <= farthest, got 0\.4 and 0\.3"),
+    ({"farthest": math.nan}, r"margins must satisfy 0 <= nearest <= farthest, got 0\.1 and nan"),
+    ({"first": "[MASK]"}, r"a template has one \{\} and one \[MASK\] after it, got '\[MASK\]'"),
+    ({"second": "{}"}, r"a template has one \{\} and one \[MASK\] after it, got '\{\}'"),
 )
-def test_impossible_settings_are_refused(make: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
 def test_published_settings() -> None:

@@ -1,4 +1,4 @@
-"""WhitenedCSE's whitening and losses against loops from the equations, closed forms, hard cases and gradients."""
+"""WhitenedCSE: whitening, losses and controls against loops from the equations, closed forms, hard cases, gradients."""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.autograd import gradcheck
 
-from cse_core.data.batches import pad
 from cse_core.functional.contrastive import cosine_matrix, info_nce
-from cse_core.functional.whitening import group_whiten, inverse_root, whiten
-from cse_core.method import Batch, Loss, Tokens
+from cse_core.functional.whitening import group_whiten, inverse_root, random_rotation, whiten
+from cse_core.method import Loss
 from cse_core.methods import whitenedcse
-from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE, multi_positive, multi_positive_inside
-from tests.support.encoders import wiki_tiny
+from tests.support.method_steps import Encoded, blank_batch, loss_under, seeded
 
 D = 12
 SCRIPT = WhitenedCSE(groups=6, views="dropout", variant="released_code")
@@ -30,11 +28,6 @@ seeds = st.integers(0, 10_000)
 CHANGES = [{}, {"views": "dropout"}, {"normalise": True}, {"whitening": "group"}, {"whitening": "channel"}]
 KINDS = [("pca", True), ("zca", True), *((kind, False) for kind in ("zca", "channel", "group", "shuffled_group"))]
 group_counts = st.sampled_from([1, 2, 3, 4, 6, 12])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def rows(n: int, seed: int, d: int = D) -> torch.Tensor:
@@ -45,7 +38,7 @@ def rows(n: int, seed: int, d: int = D) -> torch.Tensor:
 
 
 def shuffled(seed: int, d: int = D) -> torch.Tensor:
-    return torch.randperm(d, generator=torch.Generator().manual_seed(seed))
+    return torch.randperm(d, generator=seeded(seed))
 
 
 def by_loops(x: torch.Tensor, groups: int, order: Sequence[int] = range(D), eps: float = 1e-5) -> torch.Tensor:
@@ -101,7 +94,7 @@ def test_whole_whitenings_are_their_references(seed: int) -> None:
 @pytest.mark.parametrize("width", [32, 64])
 def test_fewer_rows_than_channels_stay_finite(width: int, scale: float) -> None:
     """Rounding makes eigenvalues negative that are 0; the whitened rows have rank 7 and variance 1."""
-    draw = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
+    draw = torch.randn(8, 64, generator=seeded(0))
     white = group_whiten(scale * draw, 64 // width)
     assert torch.stack([white, whiten(scale * draw, "pca")]).isfinite().all()
     if scale == 1:  # a larger one drowns eps in rounding, a smaller one drowns in eps
@@ -169,29 +162,20 @@ def features(n: int, view: int) -> torch.Tensor:
     return (torch.arange(1.0, n + 1).double().outer(torch.arange(1, D + 1) * (1 + 0.1 * view)).sin()) + 2
 
 
-class Views(list[int]):  # an encode of known features, and how many views each pass was asked for
-    def __call__(self, *tokens: Tokens) -> tuple[torch.Tensor, ...]:
-        self.append(len(tokens))
-        return tuple(features(len(t.ids), view) for view, t in enumerate(tokens))
-
-    states: Any = __call__
-    still: Any = __call__
-
-
 def orders(count: int) -> list[list[int]]:
-    generator = torch.Generator().manual_seed(1)
+    generator = seeded(1)
     return [torch.randperm(D, generator=generator).tolist() for _ in range(count)]
 
 
 def made(method: WhitenedCSE, width: int = D) -> Any:
-    return method.modules(SimpleNamespace(width=width), torch.Generator().manual_seed(0)).double()
+    return method.modules(SimpleNamespace(width=width), seeded(0)).double()
 
 
-def outcome(method: WhitenedCSE, n: int = 5, modules: dict | None = None) -> tuple[Loss, list[int]]:
-    """Loss of n sentences under an identity for a head, and the passes of the encoder."""
-    text, encode = Tokens(torch.ones(n, 3).long(), torch.ones(n, 3).bool()), Views()
-    batch = Batch(torch.arange(n), {"text": text}, torch.Generator().manual_seed(1))
-    return method.loss(encode, batch, nn.ModuleDict({"head": nn.Identity(), **(modules or {})}), {}), encode
+def outcome(method: WhitenedCSE, n: int = 5, modules: dict | None = None) -> tuple[Loss, list[int], torch.Generator]:
+    """Loss of n sentences under an identity for a head, the views of each pass of the encoder, the used generator."""
+    encode, batch = Encoded(lambda *tokens: tuple(features(n, view) for view, _ in enumerate(tokens))), blank_batch(n)
+    loss = loss_under(method, encode, batch, nn.ModuleDict({"head": nn.Identity(), **(modules or {})}))
+    return loss, [len(tokens) for tokens in encode.asked], batch.generator
 
 
 @pytest.mark.parametrize("changes", CHANGES)
@@ -199,7 +183,7 @@ def outcome(method: WhitenedCSE, n: int = 5, modules: dict | None = None) -> tup
 def test_each_view_is_whitened_under_its_own_permutation(changes: dict, objective: str) -> None:
     weights, groups = (1.0, 0.5, 2.0), D if "channel" in changes.values() else 4
     settings: Any = {"objective": objective, "positives": 4, "weights": weights} | changes
-    loss, passes = outcome(WhitenedCSE(temperature=0.2, groups=4, eps=0.01, **settings))
+    loss, passes, _ = outcome(WhitenedCSE(temperature=0.2, groups=4, eps=0.01, **settings))
     kept = [features(5, view if "views" in changes else 0) for view in range(4)]
     kept = [x / x.square().sum(1, keepdim=True).sqrt() if "normalise" in changes else x for x in kept]
     permutations = [range(D)] * 4 if "whitening" in changes else orders(4)
@@ -220,7 +204,7 @@ def test_released_code_whitens_blocks_of_the_sentence_major_batch(m: int, n: int
     flat = torch.stack([features(n, row % m)[row // m] for row in range(m * n)])
     white = torch.cat([by_loops(flat[b * n : b * n + n], 6, p, 0.0) for b, p in enumerate(orders(m))])
     expected = multi_positive(white[::m], [white[k::m] for k in range(1, m)], 0.05)
-    loss, _ = outcome(replace(SCRIPT, positives=m, eps=0.5), n=n)
+    loss, *_ = outcome(replace(SCRIPT, positives=m, eps=0.5), n=n)
     assert loss.total.item() == pytest.approx(expected.item(), abs=1e-6)
 
 
@@ -236,52 +220,127 @@ def test_running_statistics_by_hand() -> None:
             covariance = 0.7 * covariance + 0.3 * np.cov(x.numpy().T, bias=True)
             root = scipy.linalg.sqrtm(covariance + 1e-5 * np.eye(D))
             white.append(torch.from_numpy(np.linalg.solve(root, (x.numpy() - mean).T).T))
-        loss, _ = outcome(method, n=n, modules={"whitening": module})
+        loss, *_ = outcome(method, n=n, modules={"whitening": module})
         assert loss.total.item() == pytest.approx(info_nce(white[0], white[1], 0.05).item(), abs=1e-6)
     assert torch.allclose(module.eval()(x), white[1])
     assert np.allclose(np.vstack(list(module.state_dict().values())), np.vstack([mean, covariance]), atol=1e-9)
 
 
 @pytest.mark.parametrize(("kind", "detach"), KINDS)
-def test_the_method_has_the_gradient_of_its_whitening(kind: str, detach: bool) -> None:
+def test_the_method_has_the_gradient_of_its_whitening(kind: Any, detach: bool) -> None:
     method = WhitenedCSE(whitening=kind, groups=4, momentum=0.0, detach=detach)  # without momentum the batch's own
     x, out, p = rows(20, 0).requires_grad_(), rows(20, 1), shuffled(1) if kind == "shuffled_group" else None
-    (white,) = method._whiten_views([x], made(method), torch.Generator().manual_seed(1))
+    (white,) = method._whiten_views([x], made(method), seeded(1))
     own = group_whiten(x, 4, p, detach=detach) if "group" in kind else whiten(x, kind, detach=detach)
     grads = [torch.autograd.grad((each * out).sum(), x)[0] for each in (white, own)]
     assert torch.allclose(torch.stack([white, grads[0]]), torch.stack([own, grads[1]]))
 
 
-def test_without_whitening_two_dropout_views_are_simcse_bit_for_bit() -> None:
-    encoder = wiki_tiny(dropout=0.3).train()
-    tokens = pad(encoder.tokenise(["a cat sat on a mat", "the river rose", "snow fell", "no"]), encoder.pad_id)
-    found = []
-    for method in (SimCSE(), WhitenedCSE(whitening="none", views="dropout", positives=2)):
-        modules = method.modules(encoder, torch.Generator().manual_seed(2))
-        batch = Batch(torch.arange(4), {"text": tokens}, torch.Generator().manual_seed(1))
-        torch.manual_seed(3)
-        loss = method.loss(encoder, batch, modules, {})
-        assert torch.equal(batch.generator.get_state(), torch.Generator().manual_seed(1).get_state())
-        found.append(
-            [loss.total, *torch.autograd.grad(loss.total, list(nn.ModuleList([encoder, modules]).parameters()))]
-        )
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+@given(st.integers(2, 30), seeds, st.sampled_from([1e-5, 0.1]), st.booleans())
+def test_as_many_groups_as_channels_are_batch_normalisation(n: int, seed: int, eps: float, detach: bool) -> None:
+    x = rows(n, seed).requires_grad_()
+    p = torch.randperm(D, generator=seeded(seed))
+    norm = nn.BatchNorm1d(D, eps=eps, affine=False, track_running_stats=False).double()
+    for order in (None, p):
+        assert torch.allclose(group_whiten(x, D, order, eps, detach=detach), norm(x), atol=1e-9)
+    out = rows(n, seed + 1)
+    found, expected = (torch.autograd.grad((y * out).sum(), x)[0] for y in (
+        group_whiten(x, D, p, eps, detach=False), norm(x)))  # fmt: skip
+    assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_the_method_with_a_group_a_channel_is_batch_normalisation() -> None:
+    loss, *_ = outcome(WhitenedCSE(groups=D, views="dropout", temperature=0.2), 6)
+    norm = nn.BatchNorm1d(D, affine=False, track_running_stats=False).double()
+    anchor, *others = (norm(features(6, view)) for view in range(3))
+    assert loss.total.item() == pytest.approx(multi_positive(anchor, others, 0.2).item(), abs=1e-9)
+
+
+@given(st.integers(1, 20), seeds)
+def test_rotations_are_orthogonal_and_by_the_generator(width: int, seed: int) -> None:
+    q = random_rotation(width, seeded(seed), torch.float64)
+    assert torch.allclose(q @ q.T, torch.eye(width).double(), atol=1e-12)
+    assert torch.equal(q, random_rotation(width, seeded(seed), torch.float64))
+    assert width == 1 or not torch.allclose(q, random_rotation(width, seeded(seed + 1), torch.float64))
+    assert random_rotation(width, seeded(seed)).dtype == torch.float32
+
+
+def test_rotations_are_drawn_evenly() -> None:
+    """Every entry of an evenly drawn matrix has mean 0 and variance 1/3, the trace variance 1, and half reflect.
+
+    Without the signs of R's diagonal LAPACK's first entry is never positive.
+    """
+    generator = seeded(0)
+    draws = torch.stack([random_rotation(3, generator, torch.float64) for _ in range(4_000)])
+    assert draws.mean(0).abs().max() < 5 * math.sqrt(1 / 3 / 4_000)
+    assert (draws.square().mean(0) - 1 / 3).abs().max() < 5 * math.sqrt(1 / 3 / 4_000)
+    traces = draws.diagonal(dim1=1, dim2=2).sum(1)
+    assert traces.square().mean().item() == pytest.approx(1, abs=0.12)
+    assert (torch.linalg.det(draws) > 0).double().mean().item() == pytest.approx(0.5, abs=0.04)
+
+
+@pytest.mark.parametrize("views", ["shared", "dropout"])
+def test_each_view_is_rotated_by_a_matrix_of_its_own(views: Any) -> None:
+    loss, _, generator = outcome(WhitenedCSE(whitening="rotation", views=views, positives=4, temperature=0.2), 6)
+    drawn = seeded(1)
+    kept = [
+        features(6, view if views == "dropout" else 0) @ random_rotation(D, drawn, torch.float64) for view in range(4)
+    ]
+    assert torch.equal(generator.get_state(), drawn.get_state())  # that of the permutations, and nothing else of it
+    assert loss.total.item() == pytest.approx(multi_positive(kept[0], kept[1:], 0.2).item(), abs=1e-9)
+    assert torch.allclose(torch.stack(loss.views or ()), torch.stack(kept[:2]))
+    whole = [h.T @ h for h in kept]  # not whitened: the spectrum is the features' own
+    for view, h in enumerate(whole):
+        own = features(6, view if views == "dropout" else 0)
+        assert torch.allclose(torch.linalg.eigvalsh(h), torch.linalg.eigvalsh(own.T @ own), atol=1e-6)
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("whitening", ["none", "shuffled_group"])
+def test_dropout_of_features_comes_first_and_anew_for_each_view(whitening: Any, normalise: bool) -> None:
+    method = WhitenedCSE(whitening=whitening, groups=4, feature_dropout=0.5, normalise=normalise, temperature=0.2)
+    loss, *_ = outcome(method, 6)
+    torch.manual_seed(3)
+    dropped = [nn.functional.dropout(features(6, 0), 0.5) for _ in range(3)]
+    for h in dropped:
+        kept = h != 0
+        assert torch.allclose(h[kept], 2 * features(6, 0)[kept])
+        assert 0.2 < kept.double().mean() < 0.8
+    assert not torch.equal(dropped[0] != 0, dropped[1] != 0)
+    dropped = [nn.functional.normalize(h, dim=-1) for h in dropped] if normalise else dropped
+    if whitening == "shuffled_group":
+        generator = seeded(1)
+        orders = [torch.randperm(D, generator=generator) for _ in dropped]
+        dropped = [group_whiten(h, 4, order) for h, order in zip(dropped, orders, strict=True)]
+    assert loss.total.item() == pytest.approx(multi_positive(dropped[0], dropped[1:], 0.2).item(), abs=1e-9)
+
+
+def test_without_dropout_of_features_no_chance_is_used() -> None:
+    """The encoder's dropout and whatever comes after it stay as they were before the option was there."""
+    loss, _, generator = outcome(WhitenedCSE(whitening="none", views="dropout", positives=2, temperature=0.2), 6)
+    left = torch.rand(1)
+    torch.manual_seed(3)
+    assert torch.equal(left, torch.rand(1))
+    assert torch.equal(generator.get_state(), seeded(1).get_state())
+    assert loss.total.item() == pytest.approx(info_nce(features(6, 0), features(6, 1), 0.2).item())
 
 
 def test_impossible_settings_are_refused() -> None:
     x = rows(3, 0)
     for message, call in {
-        "temperature must be positive, got 0.0": lambda: WhitenedCSE(temperature=0.0),
         r"momentum must be in \[0, 1\), got 1.0": lambda: WhitenedCSE(momentum=1.0),
         "eps must be zero or positive, got -1e-05": lambda: WhitenedCSE(eps=-1e-5),
         "groups must be at least 1, got 0": lambda: WhitenedCSE(groups=0),
         "positives must be at least 2, got 1": lambda: WhitenedCSE(positives=1),
-        "whitening must be one of shuffled_group, group, pca,.* got 'batch'": lambda: WhitenedCSE(whitening="batch"),
         "one a positive, got 1 for 2 positives": lambda: WhitenedCSE(weights=(1.0,)),
         "whitening 'none' with views 'shared' makes identical views": lambda: WhitenedCSE(whitening="none"),
         "'pca' has no gradient": lambda: WhitenedCSE(whitening="pca", detach=False),
         "views 'dropout' and whitening by groups, got views 'shared'": lambda: WhitenedCSE(variant="released_code"),
         "and whitening 'zca'": lambda: replace(SCRIPT, whitening="zca"),
+        "and whitening 'rotation'": lambda: replace(SCRIPT, whitening="rotation"),
+        r"feature_dropout must be in \[0, 1\), got -0.1": lambda: WhitenedCSE(feature_dropout=-0.1),
+        r"feature_dropout must be in \[0, 1\), got 1.0": lambda: WhitenedCSE(feature_dropout=1.0),
+        r"feature_dropout must be in \[0, 1\), got nan": lambda: WhitenedCSE(feature_dropout=math.nan),
         "got groups=384 for width 1024": lambda: made(WhitenedCSE(), 1024),
         "divisor of the width, got groups=0 for width 12": lambda: group_whiten(x, 0),
         "kind must be one of pca, zca, channel, got 'group'": lambda: whiten(x, "group"),

@@ -23,11 +23,6 @@ AGGREGATIONS = ("all", "mean", "wmean")
 PAIRS = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186, "stsb": 1379, "sickr": 4927}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def ranks(values: Sequence[float]) -> list[float]:
     """One plus how many are less, plus half of how many others are equal: the average rank."""
     return [1 + sum(x < v for x in values) + (sum(x == v for x in values) - 1) / 2 for v in values]

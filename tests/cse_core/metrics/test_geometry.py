@@ -23,11 +23,6 @@ from cse_core.metrics.geometry import alignment, cosine_bins, length_shortcut, p
 GROUPS = {"0-1": 389, "1-2": 258, "2-3": 310, "3-4": 335, "4-5": 208}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def drawn(n: int, d: int, seed: int = 0) -> Tensor:
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
 

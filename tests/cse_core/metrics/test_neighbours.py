@@ -15,11 +15,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cse_core.metrics.neighbours import bins, gain_trend, gains, overlap
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def drawn(n: int, d: int, seed: int = 0) -> Tensor:
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
 

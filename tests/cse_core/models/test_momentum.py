@@ -21,11 +21,6 @@ from tests.support.encoders import wiki_tiny
 TEXTS = ["a cat sat on a mat", "the river rose", "no"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def encoder_of(dropout: float = 0.3) -> Encoder:
     return wiki_tiny(pooling="cls", dropout=dropout).train()
 

@@ -12,6 +12,8 @@ from safetensors.torch import load_file, save_file
 from cse_core.data.batches import pad
 from cse_core.evaluation.scorers import Cosine
 from cse_core.method import Tokens
+from cse_core.methods.baselines.isbert import ISBERT
+from cse_core.methods.simcse import SimCSE
 from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.models.encoder import Encoder
 from cse_core.models.pooling import NgramPooling, ngram_states
@@ -19,7 +21,6 @@ from cse_core.models.pretrained import encoder_hash
 from cse_core.models.sentence_transformers_format import read_pooling
 from cse_core.run import Corpus, Pretrained, Run
 from tests.support.encoders import wiki_tiny
-from tests.support.method_variants import ISBERT, SimCSE
 from tests.support.ngram_loops import by_loops, encoder_of, seeded
 from tests.support.one_by_one import states_of
 

@@ -19,11 +19,6 @@ TEXTS = ["a cat sat on a mat", "the river rose", "no", "two old men argued about
 WIDTH = 128
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(params=["packed", "padded"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The pass without padding that a CPU takes, or the model's own that a GPU takes."""

@@ -24,7 +24,6 @@ TEXT = "".join(f"{line}\n" for line in LINES)
 def glove() -> WordVectors:
     if importlib.util.find_spec(MODULE) is None:
         pytest.skip('the package of GloVe vectors is not installed: pip install -e ".[glove]"')
-    torch.set_num_threads(1)
     return WordVectors.load(PACKAGED)
 
 

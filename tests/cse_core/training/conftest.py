@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-import torch
 
 from tests.support.training import KEEP, QUARTERS, Trained, few_dev_pairs
 
@@ -12,14 +11,6 @@ from tests.support.training import KEEP, QUARTERS, Trained, few_dev_pairs
 def few_pairs() -> Iterator[None]:
     with few_dev_pairs():
         yield
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="package")

@@ -13,11 +13,6 @@ from cse_core.training.train import train
 from tests.support.training import RUN, TINY, Killed, equal, stop_at, weights
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def test_the_staircase_has_the_published_rates_by_step() -> None:
     """Rates over 5,000 steps: 1e-5, 8e-6, 6e-6, 4e-6, 2e-6 with boundaries at 500, 1,000, 1,500 and 2,000."""
     rates = {0: 1e-5, 499: 1e-5, 500: 1e-5, 501: 8e-6, 1000: 8e-6, 1001: 6e-6, 1500: 6e-6, 1501: 4e-6}

@@ -27,7 +27,6 @@ CONTINUED = replace(TINY, method=replace(METHOD, start="base"), epochs=1, dropou
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("store")
     train(BASE, folder, rules=KEEP)
     return folder

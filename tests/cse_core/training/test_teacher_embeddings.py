@@ -31,7 +31,6 @@ LONG = " ".join(["the old river rose and fell"] * 15)
 def source_of(
     store: Path, corpus: Corpus = CORPUS, method: Method | None = None, data: Path | None = None
 ) -> TargetEncoder:
-    torch.set_num_threads(1)
     student = wiki_tiny()
     table = examples(corpus, method or SimCSE(), student.tokenizer, 32, data)
     return TargetEncoder(table, student, store, corpus=corpus, data=data, device=torch.device("cpu"))

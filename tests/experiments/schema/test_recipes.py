@@ -17,7 +17,7 @@ from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run
 from experiments.schema.scales import SCALES, WIKI_MINI
 from experiments.schema.study import Row
 from experiments.studies.beyond_papers import methods
-from tests.support.method_variants import template_of
+from tests.support.method_steps import template_of
 
 BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
 SMALL, PAPER = SCALES["small"], SCALES["paper"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cse_core.data.batches import pad
-from cse_core.method import Batch, Loss, Tokens
+from cse_core.method import Loss, Tokens
 from cse_core.methods.baselines.arccse import (
     PUBLISHED,
     ArcCSE,
@@ -22,17 +22,13 @@ from cse_core.methods.baselines.arccse import (
     mask_spans,
     triplet_loss,
 )
-from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
-from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.train import train
 from experiments.schema.scales import RESCALED
-from tests.support.encoders import wiki_tiny
-from tests.support.method_oracles import NoSource, cosine, drawn, slopes
-from tests.support.training import Killed, stop_at
+from tests.support.method_oracles import cosine, drawn
+from tests.support.method_steps import batch_of, check_against_loop, encoder_for, loss_under, refuses, seeded, step_of
 
 LONG = "two old men argued about fish because the price of it rose and the river with it rose again"
-TEXTS = [
+SENTENCES = [
     "a cat sat on a mat",
     LONG,
     "snow fell",
@@ -92,12 +88,8 @@ def test_its_gradient_is_its_slope(form: str, degrees: float) -> None:
     cosines = nn.functional.cosine_similarity(z1, z2)
     assert cosines.min() < -0.5
     assert cosines.max() > 0.3
-    arc_con(z1, z2, 0.3, degrees, form).backward()
-    expected = slopes(lambda a, b: arc_loop(a, b, 0.3, degrees, form), z1, z2)
-    for z, slope in zip((z1, z2), expected, strict=True):
-        assert z.grad is not None
-        assert torch.allclose(z.grad, slope, atol=1e-7)
-        assert slope.abs().max() > 1e-2
+    loss = arc_con(z1, z2, 0.3, degrees, form)
+    check_against_loop(loss, lambda a, b: arc_loop(a, b, 0.3, degrees, form), z1, z2, least=1e-2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -149,11 +141,7 @@ def test_one_sentence_has_no_loss() -> None:
 def test_triplets_are_the_formula(n: int, seed: int, margin: float) -> None:
     h, light, heavy = (drawn(n, 3, seed=seed + i, gradient=True) for i in range(3))
     loss = triplet_loss(h, light, heavy, margin)
-    assert loss.item() == pytest.approx(triplet_loop(h, light, heavy, margin), rel=1e-9, abs=1e-12)
-    found = torch.autograd.grad(loss, (h, light, heavy))
-    expected = slopes(lambda a, b, c: triplet_loop(a, b, c, margin), h, light, heavy)
-    for gradient, slope in zip(found, expected, strict=True):
-        assert torch.allclose(gradient, slope, atol=1e-7)
+    check_against_loop(loss, lambda a, b, c: triplet_loop(a, b, c, margin), h, light, heavy)
 
 
 def test_only_counted_sentences_make_triplets_and_none_makes_no_gradient() -> None:
@@ -185,7 +173,7 @@ lists = st.lists(st.lists(st.integers(10, 99), max_size=12), min_size=1, max_siz
 
 @given(lists, seeds, st.sampled_from([(0.2, 0.4), (0.1, 1.0), (0.5, 0.75)]))
 def test_masks_are_spans_one_after_the_other(sentences: list[list[int]], seed: int, shares: tuple) -> None:
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     starts = torch.randint(0, 12, (len(sentences), 7), generator=generator)
     lengths = torch.randint(1, 5, starts.shape, generator=generator)
     spans = torch.stack([starts, lengths], dim=2)
@@ -200,7 +188,7 @@ def test_masks_are_spans_one_after_the_other(sentences: list[list[int]], seed: i
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=6), seeds)
 def test_drawn_masks_are_nested_and_have_their_shares(lengths: list[int], seed: int) -> None:
     tokens = tokens_of([list(range(10, 10 + w)) for w in lengths])
-    spans = draw_spans(tokens, torch.Generator().manual_seed(seed))
+    spans = draw_spans(tokens, seeded(seed))
     light, heavy = (version.ids == MASK for version in mask_spans(tokens, spans, 0.2, 0.4, MASK))
     assert not (light & ~heavy).any()
     for share, masked in ((0.2, light), (0.4, heavy)):
@@ -209,7 +197,7 @@ def test_drawn_masks_are_nested_and_have_their_shares(lengths: list[int], seed: 
 
 def test_spans_start_anywhere_and_are_one_to_three_long() -> None:
     tokens = tokens_of([list(range(10, 20))] * 3000)
-    spans = draw_spans(tokens, torch.Generator().manual_seed(1))[:, :10]
+    spans = draw_spans(tokens, seeded(1))[:, :10]
     starts, lengths = spans.unbind(2)
     assert torch.equal(starts.sort(1).values, torch.arange(10).expand(3000, -1))
     first = torch.nn.functional.one_hot(starts[:, 0], 10).double().mean(0)
@@ -218,52 +206,22 @@ def test_spans_start_anywhere_and_are_one_to_three_long() -> None:
     assert (share - 1 / 3).abs().max() < 5 * (2 / 9 / 30_000) ** 0.5
 
 
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.set_num_threads(1)
-    return wiki_tiny(dropout=0.3)
-
-
-def batch_of(encoder: Encoder, seed: int = 1) -> Batch:
-    text = pad(SimCSE().examples(TEXTS, encoder.tokenizer, 24)["text"], encoder.pad_id)
-    return Batch(torch.arange(len(TEXTS)), {"text": text}, torch.Generator().manual_seed(seed))
-
-
-def loss_of(method: Any, encoder: Encoder, *, dropout: int = 3, seed: int = 1) -> tuple[Loss, Batch, list[Tensor]]:
-    modules, batch = method.modules(encoder, torch.Generator().manual_seed(2)), batch_of(encoder, seed)
-    encoder.train()
-    torch.manual_seed(dropout)
-    loss = method.loss(encoder, batch, modules, {})
-    encoder.zero_grad()
-    loss.total.backward()
-    gradients = [p.grad.clone() for p in nn.ModuleList([encoder, modules]).parameters() if p.grad is not None]
-    return loss, batch, gradients
-
-
-def test_without_margin_and_triplets_it_is_simcse_bit_for_bit(encoder: Encoder) -> None:
-    null = ArcCSE(margin_degrees=0.0, triplet_weight=0.0)
-    outcomes = []
-    for method in (null, SimCSE()):
-        loss, batch, gradients = loss_of(method, encoder)
-        views: Any = loss.views
-        outcomes.append([loss.total, *loss.terms.values(), *views, torch.rand(2), batch.generator.get_state()])
-        outcomes[-1] += gradients
-    assert len(outcomes[0]) == len(outcomes[1]) > 40
-    assert all(torch.equal(a, b) for a, b in zip(*outcomes, strict=True))
-    assert null.targets(NoSource()) == SimCSE().targets(NoSource())
+def loss_of(method: Any, encoder: Encoder) -> Loss:
+    batch = batch_of(method, encoder, SENTENCES, length=24)
+    return loss_under(method, encoder, batch, method.modules(encoder, seeded()))
 
 
 def test_the_method_puts_its_parts_together(encoder: Encoder) -> None:
     """Masked versions through the encoder as evaluation reads them: without dropout."""
     method = ArcCSE(shortest=9, triplet_margin=0.2, triplet_weight=0.7, margin_degrees=20.0, temperature=0.06)
-    loss, _, _ = loss_of(method, encoder)
+    loss = loss_of(method, encoder)
     z1, z2 = (view.detach().double() for view in loss.views or ())
     arc = arc_loop(z1, z2, 0.06, 20.0, "exact")
     assert loss.terms["contrastive"].item() == pytest.approx(arc, rel=1e-4)
-    text, mask_id = batch_of(encoder)["text"], encoder.tokenizer.mask_token_id
-    spans = draw_spans(text, torch.Generator().manual_seed(1))
+    text, mask_id = batch_of(method, encoder, SENTENCES, length=24)["text"], encoder.tokenizer.mask_token_id
+    spans = draw_spans(text, seeded(1))
     versions = [text, *mask_spans(text, spans, 0.2, 0.4, mask_id)]
-    head = method.modules(encoder, torch.Generator().manual_seed(2))["head"]
+    head = method.modules(encoder, seeded(2))["head"]
     h = [head(encoder.embed([ids[m].tolist() for ids, m in zip(v.ids, v.mask, strict=True)])) for v in versions]
     long = text.mask.sum(1) >= 11
     assert long.tolist() == [False, True, False, True, False]
@@ -273,48 +231,21 @@ def test_the_method_puts_its_parts_together(encoder: Encoder) -> None:
     assert loss.terms["share_violated"].item() == (disorder(*h) > -0.2).double().mean().item()
 
 
-def test_triplets_have_no_dropout_and_their_own_draws(encoder: Encoder) -> None:
+def test_triplets_have_no_dropout() -> None:
     """The triplet's value hangs on the step's generator, the contrast's on the dropout; neither on the other."""
-    method = ArcCSE(shortest=1, triplet_margin=1.0)
-    runs = {
-        (dropout, seed): loss_of(method, encoder, dropout=dropout, seed=seed)[0].terms
-        for dropout in (3, 4)
-        for seed in (1, 2)
-    }
-    assert torch.equal(runs[3, 1]["triplet"], runs[4, 1]["triplet"])
-    assert torch.equal(runs[3, 1]["contrastive"], runs[3, 2]["contrastive"])
-    assert not torch.equal(runs[3, 1]["triplet"], runs[3, 2]["triplet"])
-    assert not torch.equal(runs[3, 1]["contrastive"], runs[4, 1]["contrastive"])
-    assert encoder.training
-    assert encoder.backbone.training
+    method, found = ArcCSE(shortest=1, triplet_margin=1.0), {}
+    for rate, seed in ((0.0, 1), (0.3, 1), (0.3, 2)):
+        found[rate, seed] = step_of(method, encoder_for(method, rate), seed=seed).loss.terms
+    assert torch.allclose(found[0.0, 1]["triplet"], found[0.3, 1]["triplet"])
+    assert torch.equal(found[0.3, 1]["contrastive"], found[0.3, 2]["contrastive"])
+    assert not torch.equal(found[0.3, 1]["triplet"], found[0.3, 2]["triplet"])
+    assert not torch.equal(found[0.3, 1]["contrastive"], found[0.0, 1]["contrastive"])
 
 
-def test_a_batch_of_short_sentences_has_no_triplet_and_no_nan(encoder: Encoder) -> None:
-    short, plain = ArcCSE(shortest=30), ArcCSE(triplet_weight=0.0)
-    loss, _, gradients = loss_of(short, encoder)
-    assert loss.terms["triplet"].item() == loss.terms["share_violated"].item() == 0
-    other, _, expected = loss_of(plain, encoder)
-    assert torch.equal(loss.total, other.total)
-    assert all(torch.allclose(a, b) for a, b in zip(gradients, expected, strict=True))
-
-
-BASE = Run(
-    method=ArcCSE(shortest=4, triplet_margin=0.1),
-    backbone=Pretrained("wiki-tiny"),
-    corpus=Corpus("synthetic", 32),
-    batch_size=8,
-    learning_rate=3e-4,
-)
-
-
-@pytest.mark.slow
-def test_a_killed_run_resumes_with_the_same_bits(tmp_path: Any) -> None:
-    whole = train(BASE, tmp_path / "whole")
-    with pytest.raises(Killed):
-        train(BASE, tmp_path / "killed", on_step=stop_at(2), save_seconds=0.0)
-    assert train(BASE, tmp_path / "killed").curves == whole.curves
-    names = ("contrastive", "triplet", "share_violated")
-    assert set(whole.curves) == {"loss", *(f"loss/{name}" for name in names)}
+def test_a_batch_of_short_sentences_has_no_triplet_and_no_nan() -> None:
+    found, plain = step_of(ArcCSE(shortest=30)), step_of(ArcCSE(triplet_weight=0.0))
+    assert found.loss.terms["triplet"].item() == found.loss.terms["share_violated"].item() == 0
+    assert all(torch.allclose(a, b) for a, b in zip(found.bits, plain.bits, strict=True))
 
 
 def test_the_published_settings() -> None:
@@ -326,18 +257,11 @@ def test_the_published_settings() -> None:
     assert "SimCSE's training settings" in replace(plain, shortest=3).substituted
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": 0.0}, r"temperature must be positive, got 0\.0"),
-        ({"margin_degrees": 180.0}, r"margin_degrees must be in \[0, 180\), got 180\.0"),
-        ({"triplet_weight": -1.0}, r"triplet_weight must be zero or positive, got -1\.0"),
-        ({"triplet_margin": -1.0}, r"triplet_margin must be zero or positive, got -1\.0"),
-        ({"light": 0.4}, r"masked shares must be 0 < light < heavy <= 1, got 0\.4 and 0\.4"),
-        ({"shortest": 0}, "shortest must be at least 1, got 0"),
-        ({"margin_form": "cos"}, "margin_form must be one of exact, easy, monotone, got 'cos'"),
-    ],
+test_impossible_settings_are_refused = refuses(
+    ArcCSE,
+    ({"margin_degrees": 180.0}, r"margin_degrees must be in \[0, 180\), got 180\.0"),
+    ({"triplet_weight": -1.0}, r"triplet_weight must be zero or positive, got -1\.0"),
+    ({"triplet_margin": -1.0}, r"triplet_margin must be zero or positive, got -1\.0"),
+    ({"light": 0.4}, r"masked shares must be 0 < light < heavy <= 1, got 0\.4 and 0\.4"),
+    ({"shortest": 0}, "shortest must be at least 1, got 0"),
 )
-def test_impossible_settings_are_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ArcCSE(**changes)

@@ -1,7 +1,6 @@
 """CT: pairs by hand, the whole loss one sentence at a time, its gradient in closed form, two trained encoders."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,39 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cse_core.data.batches import pad
-from cse_core.method import Batch, Loss, Tokens
+from cse_core.method import Batch, Loss
 from cse_core.methods.baselines.ct import CT, PUBLISHED, group_pairs, pair_losses
 from cse_core.models.encoder import Encoder
 from experiments.schema.scales import RESCALED
-from tests.support.encoders import wiki_tiny
-from tests.support.method_variants import Encoded
+from tests.support.method_cases import UNSTATED
+from tests.support.method_oracles import drawn
+from tests.support.method_steps import TEXTS, Encoded, batch_of, encoder_of, refuses, rows_of, seeded
 from tests.support.one_by_one import perturb, vector_of
-from tests.support.pinned_defaults import UNSTATED
 
-TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no", "x y", "a dog"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-def encoder_of(dropout: float = 0.0) -> Encoder:
-    return wiki_tiny(pooling="mean", dropout=dropout).train()
-
-
-def seeded(seed: int = 2) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def batch_of(encoder: Encoder) -> Batch:
-    tokens = pad(CT().examples(TEXTS, encoder.tokenizer, 12)["text"], encoder.pad_id)
-    return Batch(torch.arange(len(TEXTS)), {"text": tokens}, seeded(1))
-
-
-def drawn(n: int, d: int, seed: int) -> Tensor:
-    return torch.randn(n, d, generator=seeded(seed), dtype=torch.float64)
+SEVEN = [*TEXTS, "a dog"]
 
 
 def surprise(a: Tensor, b: Tensor, same: bool) -> float:
@@ -74,7 +50,7 @@ def test_groups_make_the_pairs_of_paper_and_code() -> None:
 @given(st.integers(1, 3), st.integers(0, 4), st.integers(1, 5), st.integers(0, 1000))
 def test_the_loss_of_anchored_groups_is_the_equation(groups: int, negatives: int, d: int, seed: int) -> None:
     n = groups * (negatives + 1)
-    anchors, sentences = drawn(groups, d, seed), 3 * drawn(n, d, seed + 1)
+    anchors, sentences = drawn(groups, d, seed=seed), 3 * drawn(n, d, seed=seed + 1)
     losses = [surprise(anchors[i // (negatives + 1)], sentences[i], i % (negatives + 1) == 0) for i in range(n)]
     left, right = group_pairs(n, negatives)
     same = torch.tensor([a == b for a, b in zip(left, right, strict=True)])
@@ -84,7 +60,7 @@ def test_the_loss_of_anchored_groups_is_the_equation(groups: int, negatives: int
 
 def test_its_gradient_is_the_closed_form() -> None:
     """-s(-x) b of a pair that is one sentence, s(x) b of another, s the logistic function."""
-    first, second = drawn(4, 3, 1).requires_grad_(), drawn(4, 3, 2)
+    first, second = drawn(4, 3, seed=1, gradient=True), drawn(4, 3, seed=2)
     same = torch.tensor([True, False, True, False])
     pair_losses(first, second, same).sum().backward()
     x = (first.detach() * second).sum(1, keepdim=True)
@@ -104,37 +80,30 @@ def test_products_in_the_hundreds_are_finite() -> None:
 
 def loss_by_loops(method: CT, first: Any, second: Any, batch: Batch) -> tuple[float, float, float]:
     """The mean over all pairs, over those of one sentence, and over the others, one sentence after the other."""
-    rows = [ids[mask].tolist() for ids, mask in zip(batch["text"].ids, batch["text"].mask, strict=True)]
-    same, different = [], []
+    rows, same, different = rows_of(batch["text"]), [], []
     for a, b in zip(*group_pairs(len(rows), method.negatives, method.pairs), strict=True):
         vectors = vector_of(first, rows[a], "mean"), vector_of(second, rows[b], "mean")
         (same if a == b else different).append(surprise(*(v / 10 for v in vectors), a == b))
     return (sum(same + different) / len(same + different), sum(same) / len(same), sum(different) / len(different))
 
 
-class Scaled:
+def scaled(encoder: Any) -> Encoded:
     """An encoder of vectors a tenth as long: whole ones have products at which the loss is 0 or linear."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder, self.seen = encoder, list[Tokens]()
-
-    def __call__(self, *tokens: Tokens) -> tuple[Tensor, ...]:
-        self.seen += tokens
-        return tuple(vectors / 10 for vectors in self.encoder(*tokens))
+    return Encoded(lambda *tokens: tuple(vectors / 10 for vectors in encoder(*tokens)))
 
 
 @pytest.mark.parametrize("pairs", ["anchored", "independent"])
-def test_the_loss_is_the_equation(pairs: str) -> None:
-    encoder, method = encoder_of(), CT(negatives=2, pairs=pairs)
+def test_the_loss_is_the_equation(pairs: Any) -> None:
+    encoder, method = encoder_of(pooling="mean"), CT(negatives=2, pairs=pairs)
     modules: Any = method.modules(encoder, seeded())
     perturb(modules["first"], 1)
-    batch, first, second = batch_of(encoder), Scaled(modules["first"]), Scaled(encoder)
-    found = method.loss(Encoded(second), batch, Standing(first), {})
+    batch, first, second = batch_of(CT(), encoder, SEVEN), scaled(modules["first"]), scaled(encoder)
+    found = method.loss(second, batch, Standing(first), {})
     expected = loss_by_loops(method, modules["first"].backbone, encoder.backbone, batch)
     values = (found.total, found.terms["same"], found.terms["different"])
     assert [value.item() for value in values] == pytest.approx(expected, rel=1e-5)
     read = {"anchored": ([0, 3, 6], range(7)), "independent": ([0, 1, 2, 5], [0, 3, 4, 5])}[pairs]
-    for tokens, rows in zip((first.seen[0], second.seen[0]), read, strict=True):  # each sentence once
+    for tokens, rows in zip((first.asked[0][0], second.asked[0][0]), read, strict=True):  # each sentence once
         assert torch.equal(tokens.ids, batch["text"].ids[list(rows)])
 
 
@@ -151,12 +120,12 @@ class Standing(nn.ModuleDict):
 
 
 def trained(method: CT, steps: int) -> tuple[list[Loss], Encoder, Any]:
-    encoder = encoder_of()
+    encoder = encoder_of(pooling="mean")
     modules: Any = method.modules(encoder, seeded()).train()
     optimizer = torch.optim.RMSprop([*encoder.parameters(), *modules.parameters()], lr=1e-5, alpha=0.9, eps=1e-7)
     losses = []
     for _ in range(steps):
-        losses.append(method.loss(encoder, batch_of(encoder), modules, {}))
+        losses.append(method.loss(encoder, batch_of(CT(), encoder, SEVEN), modules, {}))
         losses[-1].total.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -184,16 +153,7 @@ def test_without_negatives_nothing_is_left_to_learn() -> None:
     assert with_them[0].total > 10
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"negatives": -1}, "negatives must be zero or positive, got -1"),
-        ({"pairs": "all"}, "pairs must be one of anchored, independent, got 'all'"),
-    ],
-)
-def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(CT(), **changes)
+test_impossible_settings_are_refused = refuses(CT, ({"negatives": -1}, "negatives must be zero or positive, got -1"))
 
 
 def test_published_settings() -> None:

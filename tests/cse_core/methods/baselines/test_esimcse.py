@@ -3,6 +3,7 @@
 import copy
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,38 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from cse_core.data.batches import pad
-from cse_core.method import Batch, Loss
+from cse_core.method import Loss
 from cse_core.methods.baselines import esimcse
 from cse_core.methods.baselines.esimcse import PUBLISHED, ESimCSE, drawn_places, repeat, repetition_limit, set_random
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
-from tests.support.encoders import wiki_tiny
+from tests.support.method_cases import UNSTATED
+from tests.support.method_steps import TEXTS, batch_of, encoder_of, refuses, rows_of, seeded
 from tests.support.one_by_one import nce, perturb, tanh_of, vector_of
-from tests.support.pinned_defaults import UNSTATED
 
-TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no", "x y"]
 SHORT = ESimCSE(queue_size=8, momentum=0.6, temperature=0.3)  # the queue is half-full after a batch, full after two
-OFF = {"repetition": 0.0, "queue_size": 0}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-def encoder_of(dropout: float = 0.0) -> Encoder:
-    return wiki_tiny(pooling="cls", dropout=dropout).train()
-
-
-def seeded(seed: int = 2) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def batch_of(method: Any, encoder: Encoder, texts: list[str] = TEXTS, seed: int = 1) -> Batch:
-    columns = method.examples(texts, encoder.tokenizer, 12)
-    tokens = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
-    return Batch(torch.arange(len(texts)), tokens, seeded(seed))
 
 
 def steps(method: Any, count: int = 3, dropout: float = 0.3) -> tuple[list[Loss], nn.ModuleDict, Encoder]:
@@ -142,29 +121,18 @@ def test_the_loss_is_the_equation_step_after_step(start: str) -> None:
         head, reference = modules["head"][0], copy.deepcopy(encoder.backbone).eval()
         sides = []
         for name in ("text", "repeated"):
-            rows = [ids[mask].tolist() for ids, mask in zip(batch[name].ids, batch[name].mask, strict=True)]
-            sides.append([tanh_of(head, vector_of(reference, row)) for row in rows])
+            sides.append([tanh_of(head, vector_of(reference, row)) for row in rows_of(batch[name])])
         assert found.total.item() == pytest.approx(nce(*sides, queue, 0.3), rel=1e-5)
         assert found.terms == {"contrastive": found.total}
         with torch.no_grad():
             for mine, theirs in zip(slow.parameters(), reference.parameters(), strict=True):
                 mine.copy_(0.6 * mine + 0.4 * theirs)
-        rows = [ids[mask].tolist() for ids, mask in zip(batch["text"].ids, batch["text"].mask, strict=True)]
+        rows = rows_of(batch["text"])
         queue = [*queue, *(tanh_of(head, vector_of(slow, row)) for row in rows)][-8:]
         held: Any = modules["queue"].newest
         assert torch.allclose(held.double(), torch.stack(queue), atol=1e-5)
         perturb(encoder, step)
         perturb(modules["head"], step)
-
-
-def test_repetition_0_and_queue_0_is_simcse_bit_for_bit() -> None:
-    null, plain = steps(ESimCSE(**OFF)), steps(SimCSE())  # ty: ignore[invalid-argument-type]
-    assert list(null[1]) == ["head"]
-    for one, other in zip(null[0], plain[0], strict=True):
-        assert torch.equal(one.total, other.total)
-    for one, other in zip(null[1:], plain[1:], strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-    assert null[0][0].total != null[0][2].total
 
 
 @pytest.mark.slow
@@ -217,20 +185,12 @@ def test_the_slow_encoder_of_the_published_runs_starts_at_random() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": 0.0}, "temperature must be positive, got 0.0"),
-        ({"repetition": -0.1}, r"repetition must be in \[0, 1\], got -0.1"),
-        ({"queue_size": -1}, "queue_size must be zero or positive, got -1"),
-        ({"momentum": 1.1}, r"momentum must be in \[0, 1\], got 1.1"),
-        ({"slow_start": "none"}, "slow_start must be one of online, random, got 'none'"),
-        ({"limit": "none"}, "limit must be one of paper, released_code, got 'none'"),
-    ],
+test_impossible_settings_are_refused = refuses(
+    partial(replace, SHORT),
+    ({"repetition": -0.1}, r"repetition must be in \[0, 1\], got -0.1"),
+    ({"queue_size": -1}, "queue_size must be zero or positive, got -1"),
+    ({"momentum": 1.1}, r"momentum must be in \[0, 1\], got 1.1"),
 )
-def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(SHORT, **changes)
 
 
 def test_published_settings() -> None:

@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cse_core.data.batches import pad
-from cse_core.method import Batch
 from cse_core.methods.baselines.isbert import ISBERT, PUBLISHED, jsd_losses
 from cse_core.methods.mlm import MLM
 from cse_core.models.encoder import Encoder
@@ -21,18 +19,13 @@ from cse_core.training.train import train
 from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
 from tests.support.encoders import wiki_tiny
+from tests.support.method_cases import UNSTATED
+from tests.support.method_steps import TEXTS, batch_of, rows_of
 from tests.support.ngram_loops import by_loops, encoder_of, seeded
 from tests.support.one_by_one import perturb, states_of
-from tests.support.pinned_defaults import UNSTATED
-from tests.support.training import Killed, stop_at
 
-TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no", "x y", "a dog"]
+SEVEN = [*TEXTS, "a dog"]
 WEIGHTINGS = ("tokens", "sentences")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def sp(x: float) -> float:
@@ -91,26 +84,21 @@ def test_the_gradient_of_its_products_is_logistic() -> None:
     torch.testing.assert_close(sentences.grad, slopes.T @ tokens.detach())
 
 
-def batch_of(encoder: Encoder, texts: list[str]) -> Batch:
-    tokens = pad(ISBERT().examples(texts, encoder.tokenizer, 12)["text"], encoder.pad_id)
-    return Batch(torch.arange(len(texts)), {"text": tokens}, seeded(1))
-
-
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("pooling", ["ngrams", "ngrams_linear"])
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.slow
 def test_a_step_s_loss_is_that_of_sentences_read_one_by_one(
-    pooling: str, weighting: str, packed: bool, monkeypatch: pytest.MonkeyPatch
+    pooling: str, weighting: Any, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Encoder, "runs_packed", packed)
     encoder = encoder_of(pooling)
     perturb(encoder, 5)
-    method, batch = ISBERT(weighting=weighting), batch_of(encoder, TEXTS)
+    method, batch = ISBERT(weighting=weighting), batch_of(ISBERT(), encoder, SEVEN)
     loss = method.loss(encoder, batch, method.modules(encoder, seeded()), {})
     assert encoder.ngrams is not None
     rows = []
-    for ids in ISBERT().examples(TEXTS, encoder.tokenizer, 12)["text"]:
+    for ids in rows_of(batch["text"]):
         rows.append(list(by_loops(states_of(encoder.backbone, ids)[-1], encoder.ngrams)))
     own, others = losses_by_loops(rows, weighting)
     assert (loss.terms["own"].item(), loss.terms["others"].item()) == pytest.approx((own, others), rel=1e-4)
@@ -127,11 +115,9 @@ def test_its_convolutions_are_the_encoder_s_own_and_are_trained_once() -> None:
         ISBERT().modules(wiki_tiny(pooling="mean"), seeded())
 
 
-def test_one_sentence_and_unknown_weightings_are_refused() -> None:
+def test_one_sentence_is_refused() -> None:
     with pytest.raises(ValueError, match="the loss of IS-BERT needs at least two sentences, got 1"):
         jsd_losses(torch.zeros(3, 2), torch.zeros(3, dtype=torch.long), torch.zeros(1, 2))
-    with pytest.raises(ValueError, match="weighting must be one of tokens, sentences, got 'words'"):
-        ISBERT(weighting="words")
 
 
 RUN = Run(
@@ -146,17 +132,13 @@ RUN = Run(
 
 
 @pytest.mark.slow
-def test_a_killed_run_resumes_with_the_same_bits_and_its_export_scores_as_it(tmp_path: Path) -> None:
-    whole = train(RUN, tmp_path / "whole")
-    with pytest.raises(Killed):
-        train(RUN, tmp_path / "killed", on_step=stop_at(2), save_seconds=0.0)
-    assert train(RUN, tmp_path / "killed").curves == whole.curves
-    first, second = (Encoder.from_pretrained(tmp_path / name / RUN.key / "last") for name in ("whole", "killed"))
-    assert torch.equal(first.encode(TEXTS), second.encode(TEXTS))
-    assert first.pooling == "ngrams"
+def test_an_export_has_trained_convolutions(tmp_path: Path) -> None:
+    curves = train(RUN, tmp_path).curves
+    encoder = Encoder.from_pretrained(tmp_path / RUN.key / "last")
+    assert encoder.pooling == "ngrams"
     fresh = Encoder.from_pretrained("wiki-tiny", pooling="ngrams", generator=seeded(0))
-    assert not torch.equal(first.ngrams.convs[1].weight, fresh.ngrams.convs[1].weight)  # ty: ignore
-    assert set(whole.curves) == {"loss", "loss/own", "loss/others"}
+    assert not torch.equal(encoder.ngrams.convs[1].weight, fresh.ngrams.convs[1].weight)  # ty: ignore
+    assert set(curves) == {"loss", "loss/own", "loss/others"}
 
 
 @pytest.mark.slow

@@ -11,20 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cse_core.data.batches import pad
 from cse_core.functional.contrastive import info_nce
-from cse_core.method import Batch, Factors, Loss, Tokens, starting_encoder
+from cse_core.method import Factors, Loss, Tokens, starting_encoder
 from cse_core.methods.baselines.l2pcsr import L2PCSR, PUBLISHED, ascend, attack, binarize, with_start
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.train import train
 from experiments.schema.scales import RESCALED
 from tests.support.encoders import wiki_tiny
 from tests.support.method_oracles import cosine, drawn
-from tests.support.training import Killed, stop_at
+from tests.support.method_steps import batch_of, refuses, step_of
 
-TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no", "x y"]
 PLAIN = L2PCSR(layers=2)
 
 
@@ -141,43 +138,15 @@ def test_masks_are_zero_or_one_and_their_factors_zero_half_or_one() -> None:
     assert ((tokens.unsqueeze(-1) + features[:, None]) / 2).unique().tolist() == [0.0, 0.5, 1.0]
 
 
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.set_num_threads(1)
-    return wiki_tiny(dropout=0.3)
-
-
-def text_of(encoder: Encoder, width: int = 0) -> Tokens:
-    return pad(SimCSE().examples(TEXTS, encoder.tokenizer, 9)["text"], encoder.pad_id, width)
-
-
-def loss_of(method: Any, encoder: Any, *, seed: int = 1, dropout: int = 3, width: int = 0) -> tuple[Loss, list[Tensor]]:
-    modules = method.modules(encoder, torch.Generator().manual_seed(2))
-    text = text_of(encoder, width)
-    batch = Batch(torch.arange(len(TEXTS)), {"text": text}, torch.Generator().manual_seed(seed))
-    encoder.train()
-    torch.manual_seed(dropout)
-    loss = method.loss(encoder, batch, modules, {})
-    encoder.zero_grad()
-    loss.total.backward()
-    return loss, [p.grad.clone() for p in nn.ModuleList([encoder, modules]).parameters() if p.grad is not None]
-
-
-def test_with_nothing_dropped_and_no_steps_it_is_simcse_bit_for_bit(encoder: Encoder) -> None:
-    outcomes = []
-    for method in (L2PCSR(threshold=-1.0, steps=0, layers=2), SimCSE()):
-        loss, gradients = loss_of(method, encoder)
-        views: Any = loss.views
-        outcomes.append([loss.total, loss.terms["contrastive"], *views, torch.rand(2), *gradients])
-    assert len(outcomes[0]) == len(outcomes[1]) > 40
-    assert all(torch.equal(a, b) for a, b in zip(*outcomes, strict=True))
+def text_of(encoder: Encoder) -> Tokens:
+    return batch_of(SimCSE(), encoder, length=9)["text"]
 
 
 def read_by(method: Any, encoder: Encoder) -> tuple[Loss, list[tuple[Tokens, ...]]]:
     """The loss, and what the encoder read in each pass."""
     read: list[tuple[Tokens, ...]] = []
     hook = encoder.register_forward_pre_hook(lambda _, tokens: read.append(tokens))
-    loss, _ = loss_of(method, encoder)
+    loss = step_of(method, encoder).loss
     hook.remove()
     return loss, read
 
@@ -251,46 +220,21 @@ def test_the_attack_raises_the_loss_and_touches_no_parameters_gradient(encoder: 
     assert objective(*(binarize(one, 0.3) for one in again)).item() == losses[1]
 
 
-def test_draws_depend_only_on_the_steps_generator(encoder: Encoder) -> None:
-    random = replace(PLAIN, steps=0, threshold=0.3)
-    shares = [loss_of(random, encoder, seed=s, dropout=d)[0].terms for s, d in ((1, 3), (1, 4), (2, 3))]
-    for name in ("share_tokens_dropped", "share_features_dropped"):
-        assert torch.equal(shares[0][name], shares[1][name])
-        assert not torch.equal(shares[0][name], shares[2][name])
-    assert not torch.equal(shares[0]["contrastive"], shares[1]["contrastive"])
-
-
 def test_packed_and_padded_passes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the final masks of the packed pass: near 0 a gradient's sign would be its rounding error's."""
     still = wiki_tiny(dropout=0.0)
     random = replace(PLAIN, steps=0, threshold=0.3)
-    packed = loss_of(random, still)
+    packed = step_of(random, still)
     monkeypatch.setattr(Encoder, "runs_packed", False)
-    padded = loss_of(random, still)
-    assert packed[0].total.item() == pytest.approx(padded[0].total.item(), rel=1e-5)
-    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(packed[1], padded[1], strict=True))
-    plain = loss_of(SimCSE(), still)[0].total
-    assert abs(plain - padded[0].total) > 1e-2
+    padded = step_of(random, still)
+    assert packed.loss.total.item() == pytest.approx(padded.loss.total.item(), rel=1e-5)
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(packed.bits, padded.bits, strict=True))
+    assert abs(step_of(SimCSE(), still).loss.total - padded.loss.total) > 1e-2
 
 
 BASE = Run(
     method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 32), batch_size=8, learning_rate=3e-4
 )
-
-
-@pytest.mark.slow
-def test_a_killed_run_resumes_with_the_same_bits_from_the_start_that_it_names(tmp_path: Any) -> None:
-    for folder in ("whole", "killed"):
-        train(BASE, tmp_path / folder)
-    run = replace(BASE, method=replace(PLAIN, initial=BASE, select="last"), learning_rate=1e-5)
-    whole = train(run, tmp_path / "whole")
-    with pytest.raises(Killed):
-        train(run, tmp_path / "killed", on_step=stop_at(2), save_seconds=0.0)
-    assert train(run, tmp_path / "killed").curves == whole.curves
-    names = ("contrastive", "share_tokens_dropped", "share_features_dropped")
-    assert set(whole.curves) == {"loss", *(f"loss/{name}" for name in names)}
-    fresh = train(replace(run, method=PLAIN), tmp_path / "fresh")
-    assert fresh.curves["loss"][0] != whole.curves["loss"][0]
 
 
 def test_the_start_is_a_run_that_comes_first() -> None:
@@ -310,18 +254,10 @@ def test_the_published_settings() -> None:
     assert RESCALED["l2pcsr"] == {"bert-base-uncased": {"layers": 2, "learning_rate": 1e-5}}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": 0.0}, r"temperature must be positive, got 0\.0"),
-        ({"threshold": 1.0}, r"threshold must be below 1, got 1\.0"),
-        ({"steps": -1}, "steps must be zero or positive, got -1"),
-        ({"step_size": 0.0}, r"step_size must be positive, got 0\.0"),
-        ({"layers": 0}, "layers must be at least 1, got 0"),
-        ({"token_norm": "all"}, "token_norm must be one of entry, row, got 'all'"),
-        ({"views": "first"}, "views must be one of both, second, got 'first'"),
-    ],
+test_impossible_settings_are_refused = refuses(
+    L2PCSR,
+    ({"threshold": 1.0}, r"threshold must be below 1, got 1\.0"),
+    ({"steps": -1}, "steps must be zero or positive, got -1"),
+    ({"step_size": 0.0}, r"step_size must be positive, got 0\.0"),
+    ({"layers": 0}, "layers must be at least 1, got 0"),
 )
-def test_impossible_settings_are_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        L2PCSR(**changes)

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce
-from cse_core.method import Batch, Tokens
 from cse_core.methods.baselines.mixcse import PUBLISHED, MixCSE, mixed_loss, mixed_negatives
-from cse_core.methods.simcse import SimCSE
-from tests.support.method_oracles import NoSource, Views, cosine, drawn, slopes
+from tests.support.method_oracles import cosine, drawn
+from tests.support.method_steps import HEADLESS, Views, blank_batch, check_against_loop, loss_under, refuses
 
 sizes, seeds = st.integers(2, 6), st.integers(0, 10_000)
 shares = st.sampled_from([0.0, 0.2, 0.5, 1.0])
@@ -87,16 +86,8 @@ def test_the_loss_is_the_formula(
     n: int, seed: int, share: float, kind: tuple[str, str], normalise_first: bool, temperature: float
 ) -> None:
     z1, z2, partner = drawn(n, 4, seed=seed), 3 * drawn(n, 4, seed=seed + 1), next_of(n)
-    found = mixed_loss(
-        z1,
-        z2,
-        partner,
-        temperature=temperature,
-        share=share,
-        negatives=kind[0],
-        excluded=kind[1],
-        normalise_first=normalise_first,
-    )
+    how: Any = {"negatives": kind[0], "excluded": kind[1], "normalise_first": normalise_first}
+    found = mixed_loss(z1, z2, partner, temperature=temperature, share=share, **how)
     expected = loss_loop(z1, z2, partner, temperature, share, *kind, normalise_first)
     assert found.item() == pytest.approx(expected, rel=1e-9)
 
@@ -108,23 +99,14 @@ def test_the_gradient_is_that_of_constants_or_of_all(
     kind: tuple[str, str], stop_gradient: bool, normalise_first: bool
 ) -> None:
     z1, z2 = drawn(4, 3, seed=1, gradient=True), drawn(4, 3, seed=2, gradient=True)
-    mixed_loss(
-        z1,
-        z2,
-        next_of(4),
-        temperature=0.3,
-        share=0.2,
-        negatives=kind[0],
-        excluded=kind[1],
-        normalise_first=normalise_first,
-        stop_gradient=stop_gradient,
-    ).backward()
+    how: Any = {"negatives": kind[0], "excluded": kind[1], "normalise_first": normalise_first}
+    loss = mixed_loss(z1, z2, next_of(4), temperature=0.3, share=0.2, stop_gradient=stop_gradient, **how)
     constants = (z1.detach().clone(), z2.detach().clone()) if stop_gradient else None
-    expected = slopes(lambda a, b: loss_loop(a, b, next_of(4), 0.3, 0.2, *kind, normalise_first, constants), z1, z2)
-    for z, slope in zip((z1, z2), expected, strict=True):
-        assert z.grad is not None
-        assert torch.allclose(z.grad, slope, atol=1e-8)
-        assert slope.abs().max() > 1e-3
+
+    def loop(a: Tensor, b: Tensor) -> float:
+        return loss_loop(a, b, next_of(4), 0.3, 0.2, *kind, normalise_first, constants)
+
+    check_against_loop(loss, loop, z1, z2, least=1e-3, atol=1e-8)
 
 
 def test_the_first_views_mixed_columns_give_gradient_only_to_the_second_views() -> None:
@@ -158,31 +140,15 @@ def test_one_sentence_has_none_to_mix_with() -> None:
         mixed_loss(z, z, torch.tensor([0]), temperature=0.05, share=0.2)
 
 
-def loss_of(method: Any, z1: Tensor, z2: Tensor) -> Any:
-    n = len(z1)
-    tokens = Tokens(torch.ones(n, 2).long(), torch.ones(n, 2).bool())
-    batch = Batch(torch.arange(n), {"text": tokens}, torch.Generator())
-    return method.loss(Views(z1, z2), batch, nn.ModuleDict({"head": nn.Identity()}), {})
-
-
 def test_the_partner_is_the_next_sentence_and_every_setting_is_handed_on() -> None:
     z1, z2 = drawn(5, 4, seed=1), 2 * drawn(5, 4, seed=2)
     for negatives, excluded in KINDS:
-        method = MixCSE(temperature=0.5, share=0.3, negatives=negatives, excluded=excluded, normalise_first=False)
-        loss = loss_of(method, z1, z2)
+        kind: Any = {"negatives": negatives, "excluded": excluded}
+        method = MixCSE(temperature=0.5, share=0.3, normalise_first=False, **kind)
+        loss = loss_under(method, Views(z1, z2), blank_batch(5), HEADLESS)
         expected = loss_loop(z1, z2, next_of(5), 0.5, 0.3, negatives, excluded, normalise_first=False)
         assert loss.total.item() == pytest.approx(expected, rel=1e-9)
         assert loss.terms["contrastive"].item() == loss.total.item()
-
-
-def test_without_mixed_negatives_it_is_simcse_bit_for_bit() -> None:
-    outcomes = []
-    for method in (MixCSE(negatives="none"), SimCSE()):
-        z1, z2 = (drawn(6, 8, seed=seed).float().requires_grad_() for seed in (1, 2))
-        loss = loss_of(method, z1, z2)
-        outcomes.append([loss.total, *torch.autograd.grad(loss.total, (z1, z2))])
-    assert all(torch.equal(a, b) for a, b in zip(*outcomes, strict=True))
-    assert MixCSE().targets(NoSource()) == SimCSE().targets(NoSource())
 
 
 def test_the_published_settings() -> None:
@@ -192,15 +158,4 @@ def test_the_published_settings() -> None:
     assert recipe.method == MixCSE(temperature=0.05, share=0.2, negatives="own")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": 0.0}, r"temperature must be positive, got 0\.0"),
-        ({"share": 1.1}, r"share must be between 0 and 1, got 1\.1"),
-        ({"negatives": "released"}, "negatives must be one of none, own, batch, both, got 'released'"),
-        ({"excluded": "logit"}, "excluded must be one of drop, zero, got 'logit'"),
-    ],
-)
-def test_impossible_settings_are_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        MixCSE(**changes)
+test_impossible_settings_are_refused = refuses(MixCSE, ({"share": 1.1}, r"share must be between 0 and 1, got 1\.1"))

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,37 +12,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cse_core.data.batches import pad
-from cse_core.method import Batch
 from cse_core.methods.baselines.mocose import PUBLISHED, MoCoSE, pooler, predictor, projection
-from cse_core.models.encoder import Encoder
 from cse_core.models.momentum import cosine_decay
 from experiments.schema.scales import RESCALED
-from tests.support.encoders import wiki_tiny
+from tests.support.method_cases import UNSTATED
+from tests.support.method_steps import TEXTS, batch_of, encoder_of, refuses, rows_of, seeded
 from tests.support.one_by_one import nce, perturb, vector_of
-from tests.support.pinned_defaults import UNSTATED
 
-TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no", "x y"]
 SHORT = MoCoSE(queue_size=8, first=3, momentum=0.5, momentum_steps=6, temperature=0.3)
 LASTING = replace(SHORT, momentum_steps=10**18)  # the decay stays as it is
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-def encoder_of(dropout: float = 0.0) -> Encoder:
-    return wiki_tiny(pooling="cls", dropout=dropout).train()
-
-
-def seeded(seed: int = 2) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def batch_of(encoder: Encoder, texts: list[str] = TEXTS) -> Batch:
-    tokens = pad(MoCoSE().examples(texts, encoder.tokenizer, 12)["text"], encoder.pad_id)
-    return Batch(torch.arange(len(texts)), {"text": tokens}, seeded(1))
 
 
 def without_dropout(modules: nn.Module) -> Any:
@@ -104,14 +83,14 @@ def test_the_loss_is_the_equation_step_after_step() -> None:
     queue = list(modules["queue"].newest.double())
     assert [len(queue), len(modules["queue"].vectors)] == [3, 8]
     for step in range(5):
-        batch = batch_of(encoder, TEXTS[step % 2 :])
+        batch = batch_of(SHORT, encoder, TEXTS[step % 2 :])
         found = SHORT.loss(encoder, batch, modules, {})
         decay = 1 - (1 - 0.5) * (math.cos(math.pi * (step + 1) / 6) + 1) / 2
         with torch.no_grad():
             for mine, theirs in zip(slow, (encoder.backbone, *online[:2]), strict=True):
                 for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
                     a.copy_(decay * a + (1 - decay) * b)
-        rows = [ids[mask].tolist() for ids, mask in zip(batch["text"].ids, batch["text"].mask, strict=True)]
+        rows = rows_of(batch["text"])
         reference: Any = copy.deepcopy(encoder.backbone).eval()
         queries = [through(online, vector_of(reference, row)) for row in rows]
         keys = [through(slow[1:], vector_of(slow[0], row)) for row in rows]
@@ -129,7 +108,7 @@ def test_decay_0_for_ever_makes_the_target_the_online_weights_and_1_never_moves(
         before = copy.deepcopy(modules["slow"].state_dict())
         for part in (encoder, modules["pooler"], modules["projection"]):
             perturb(part, 1)
-        method.loss(encoder, batch_of(encoder), modules, {})
+        method.loss(encoder, batch_of(SHORT, encoder), modules, {})
         online = [*encoder.parameters(), *modules["pooler"].parameters(), *modules["projection"].parameters()]
         found = [torch.equal(a, b) for a, b in zip(modules["slow"].parameters(), online, strict=True)]
         assert all(found) == expected
@@ -140,7 +119,7 @@ def test_decay_0_for_ever_makes_the_target_the_online_weights_and_1_never_moves(
 def test_no_gradient_reaches_the_target_branch() -> None:
     encoder = encoder_of(0.3)
     modules: Any = SHORT.modules(encoder, seeded()).train()
-    SHORT.loss(encoder, batch_of(encoder), modules, {}).total.backward()
+    SHORT.loss(encoder, batch_of(SHORT, encoder), modules, {}).total.backward()
     assert not any(p.requires_grad or p.grad is not None for p in modules["slow"].parameters())
     assert not modules["queue"].newest.requires_grad
     for part in (encoder, modules["pooler"], modules["projection"], modules["predictor"]):
@@ -151,7 +130,7 @@ def test_the_target_branch_has_dropout_of_its_own() -> None:
     """Its encoder's and its heads': other bits each time, and none of the online pass's."""
     encoder = encoder_of(0.3)
     modules: Any = SHORT.modules(encoder, seeded()).train()
-    tokens, keys = batch_of(encoder)["text"], []
+    tokens, keys = batch_of(SHORT, encoder)["text"], []
     for _ in range(2):
         torch.manual_seed(7)
         (h,) = encoder(tokens)
@@ -169,10 +148,10 @@ def test_without_a_queue_the_keys_of_the_batch_are_all() -> None:
     encoder = encoder_of()
     method = replace(SHORT, queue_size=0, first=0)
     modules = without_dropout(method.modules(encoder, seeded()).train())
-    losses = [method.loss(encoder, batch_of(encoder), modules, {}).total.item() for _ in range(2)]
+    losses = [method.loss(encoder, batch_of(SHORT, encoder), modules, {}).total.item() for _ in range(2)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
     longer = without_dropout(SHORT.modules(encoder, seeded()).train())
-    assert SHORT.loss(encoder, batch_of(encoder), longer, {}).total.item() > losses[0]
+    assert SHORT.loss(encoder, batch_of(SHORT, encoder), longer, {}).total.item() > losses[0]
 
 
 def test_the_slow_branch_stands_still_at_the_end_of_its_steps() -> None:
@@ -182,28 +161,22 @@ def test_the_slow_branch_stands_still_at_the_end_of_its_steps() -> None:
     assert decays == sorted(decays)
     assert decays[-1] == 1
     for _ in range(5):
-        SHORT.loss(encoder, batch_of(encoder), modules, {})
+        SHORT.loss(encoder, batch_of(SHORT, encoder), modules, {})
     before = copy.deepcopy(list(modules["slow"].parameters()))
     perturb(encoder, 1)
-    SHORT.loss(encoder, batch_of(encoder), modules, {})
+    SHORT.loss(encoder, batch_of(SHORT, encoder), modules, {})
     assert modules["slow"].updates == 6
     assert all(torch.equal(a, b) for a, b in zip(before, modules["slow"].parameters(), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": -1.0}, "temperature must be positive, got -1.0"),
-        ({"queue_size": -1, "first": 0}, "queue_size must be zero or positive, got -1"),
-        ({"first": 9}, r"first must be in \[0, 8\], the queue_size, got 9"),
-        ({"queue_size": 0}, r"first must be in \[0, 0\], the queue_size, got 3"),
-        ({"momentum": -0.1}, r"momentum must be in \[0, 1\], got -0.1"),
-        ({"momentum_steps": 0}, "momentum_steps must be at least 1, got 0"),
-    ],
+test_impossible_settings_are_refused = refuses(
+    partial(replace, SHORT),
+    ({"queue_size": -1, "first": 0}, "queue_size must be zero or positive, got -1"),
+    ({"first": 9}, r"first must be in \[0, 8\], the queue_size, got 9"),
+    ({"queue_size": 0}, r"first must be in \[0, 0\], the queue_size, got 3"),
+    ({"momentum": -0.1}, r"momentum must be in \[0, 1\], got -0.1"),
+    ({"momentum_steps": 0}, "momentum_steps must be at least 1, got 0"),
 )
-def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(SHORT, **changes)
 
 
 def test_published_settings() -> None:

@@ -1,28 +1,22 @@
 """PCL's terms against loops written from its formulas, their gradients, symmetries, and what the whole method reads."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
-from cse_core.data.batches import pad
-from cse_core.method import Batch, Loss, Tokens
-from cse_core.methods.baselines.augmentation import EDITS
+from cse_core.method import Tokens
 from cse_core.methods.baselines.pcl import PCL, PUBLISHED, cooperation, group_logits, peer_loss, peer_positive
-from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
-from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.train import train
 from tests.support.encoders import wiki_tiny
-from tests.support.method_oracles import NoSource, cosine, drawn, slopes, softmax
-from tests.support.training import Killed, equal, stop_at, weights
+from tests.support.method_oracles import cosine, drawn, softmax
+from tests.support.method_steps import batch_of, check_against_loop, loss_under, refuses, seeded
+from tests.support.training import equal
 
-TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no", "x y"]
 FORMS = ("released", "probability", "logit", "multi")
 sizes, seeds = st.integers(1, 5), st.integers(0, 10_000)
 positives = st.integers(1, 4)
@@ -112,32 +106,21 @@ def test_the_total_is_the_six_terms(n: int, own: int, seed: int) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_the_positives_terms_gradient_is_its_slope(form: str) -> None:
     z = drawn(3, 4, 3, seed=1, gradient=True)
-    peer_positive(z, 0.3, form).backward()
-    (expected,) = slopes(lambda x: positive_loop(x, 0.3, form), z)
-    assert z.grad is not None
-    assert torch.allclose(z.grad, expected, atol=1e-8)
-    assert expected.abs().max() > 1e-3
+    check_against_loop(peer_positive(z, 0.3, form), lambda x: positive_loop(x, 0.3, form), z, least=1e-3, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", ["self", "cross"])
 @pytest.mark.parametrize("reduction", ["entry", "row"])
 def test_cooperations_gradient_reaches_both_networks(kind: str, reduction: str) -> None:
     f, g = drawn(3, 3, 3, seed=1, gradient=True), drawn(3, 3, 3, seed=2, gradient=True)
-    cooperation(f, g, 0.3, kind, reduction).backward()
-    expected = slopes(lambda a, b: cooperation_loop(a, b, 0.3, kind, reduction), f, g)
-    for z, slope in zip((f, g), expected, strict=True):
-        assert z.grad is not None
-        assert torch.allclose(z.grad, slope, atol=1e-8)
-        assert slope.abs().max() > 1e-2
+    loss = cooperation(f, g, 0.3, kind, reduction)
+    check_against_loop(loss, lambda a, b: cooperation_loop(a, b, 0.3, kind, reduction), f, g, least=1e-2, atol=1e-8)
 
 
-def test_the_totals_gradient_is_its_slope_with_one_sentence_too() -> None:
-    for n in (1, 3):
-        f, g = drawn(n, 3, 3, seed=1, gradient=True), drawn(n, 3, 3, seed=2, gradient=True)
-        peer_loss(f, g, 0.3)[0].backward()
-        for z, slope in zip((f, g), slopes(lambda a, b: total_loop(a, b, 0.3), f, g), strict=True):
-            assert z.grad is not None
-            assert torch.allclose(z.grad, slope, atol=1e-8)
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_totals_gradient_is_its_slope_with_one_sentence_too(n: int) -> None:
+    f, g = drawn(n, 3, 3, seed=1, gradient=True), drawn(n, 3, 3, seed=2, gradient=True)
+    check_against_loop(peer_loss(f, g, 0.3)[0], lambda a, b: total_loop(a, b, 0.3), f, g, atol=1e-8)
 
 
 def test_bounds_of_the_released_form() -> None:
@@ -169,52 +152,17 @@ def test_networks_exchanged_turn_the_two_divergences_around_and_nothing_else() -
         assert back[kind].item() != pytest.approx(there[kind].item(), rel=1e-3)
 
 
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.set_num_threads(1)
-    return wiki_tiny(dropout=0.3)
-
-
-def loss_of(method: Any, encoder: Encoder, modules: Any, seed: int = 1) -> tuple[Loss, Batch]:
-    text = pad(method.examples(TEXTS, encoder.tokenizer, 9)["text"], encoder.pad_id)
-    batch = Batch(torch.arange(len(TEXTS)), {"text": text}, torch.Generator().manual_seed(seed))
-    nn.ModuleList([encoder, modules]).train()
-    torch.manual_seed(3)
-    return method.loss(encoder, batch, modules, {}), batch
-
-
-def modules_of(method: Any, encoder: Encoder) -> Any:
-    return method.modules(encoder, torch.Generator().manual_seed(2))
-
-
-def test_with_no_weight_and_no_peer_it_is_simcse_bit_for_bit(encoder: Encoder) -> None:
-    null = PCL(positive_weight=0.0, cooperation_weight=0.0, peer=False)
-    outcomes = []
-    for method in (null, SimCSE()):
-        modules = modules_of(method, encoder)
-        assert list(modules) == ["head"]
-        loss, batch = loss_of(method, encoder, modules)
-        encoder.zero_grad()
-        loss.total.backward()
-        grads = [p.grad.clone() for p in [*encoder.parameters(), *modules.parameters()] if p.grad is not None]
-        views: Any = loss.views
-        outcomes.append([loss.total, *loss.terms.values(), *views, torch.rand(2), batch.generator.get_state(), *grads])
-    assert len(outcomes[0]) == len(outcomes[1]) > 40
-    assert all(torch.equal(a, b) for a, b in zip(*outcomes, strict=True))
-    assert null.targets(NoSource()) == SimCSE().targets(NoSource())
-
-
 @pytest.mark.parametrize("peer_head", ["shared", "own"])
-def test_both_networks_read_all_views_and_the_peer_starts_as_a_copy(peer_head: str) -> None:
+def test_both_networks_read_all_views_and_the_peer_starts_as_a_copy(peer_head: Any) -> None:
     """Without dropout the same vectors come out, so nothing is left to agree on; the views are drawn as set."""
     encoder = wiki_tiny(dropout=0.0)
     method = PCL(augmentations=("inverse", "repetition"), peer_head=peer_head, positives="logit", temperature=0.06)
-    modules = modules_of(method, encoder)
+    modules: Any = method.modules(encoder, seeded())
     read: dict[str, list[Tokens]] = {}
     passes = {"f": encoder, "g": modules["peer"]}
     for name, network in passes.items():
         network.register_forward_pre_hook(lambda _, tokens, name=name: read.update({name: list(tokens)}))
-    loss, _ = loss_of(method, encoder, modules)
+    loss = loss_under(method, encoder, batch_of(method, encoder, length=9), modules)
     assert len(read["f"]) == len(read["g"]) == 4
     for a, b in zip(read["f"], read["g"], strict=True):
         assert torch.equal(a.ids, b.ids)
@@ -235,7 +183,7 @@ def test_both_networks_read_all_views_and_the_peer_starts_as_a_copy(peer_head: s
 
 def test_the_peer_is_another_set_of_weights_in_the_same_precision(encoder: Encoder) -> None:
     encoder.precision = "bf16"
-    peer = modules_of(PCL(), encoder)["peer"]
+    peer: Any = PCL().modules(encoder, seeded())["peer"]
     encoder.precision = "fp32"
     assert peer.precision == "bf16"
     assert peer.tokenizer is encoder.tokenizer
@@ -244,43 +192,9 @@ def test_the_peer_is_another_set_of_weights_in_the_same_precision(encoder: Encod
     assert equal(own, copied)
     assert {w.data_ptr() for w in own.values()}.isdisjoint({w.data_ptr() for w in copied.values()})
     torch.manual_seed(0)
-    text = pad(SimCSE().examples(TEXTS, encoder.tokenizer, 9)["text"], encoder.pad_id)
+    text = batch_of(PCL(), encoder)["text"]
     first, second = encoder.train()(text), peer.train()(text)
     assert not torch.allclose(first[0], second[0], atol=1e-3)  # its dropout is its own
-
-
-def test_views_depend_only_on_the_steps_generator(encoder: Encoder) -> None:
-    method = PCL(augmentations=EDITS)
-    modules = modules_of(method, encoder)
-    found = [loss_of(method, encoder, modules, seed)[0].total for seed in (1, 1, 2)]
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
-
-
-BASE = Run(
-    method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 32), batch_size=8, learning_rate=3e-4
-)
-
-
-@pytest.mark.slow
-def test_a_killed_run_resumes_with_the_peers_optimiser_state(tmp_path: Any) -> None:
-    run = replace(BASE, method=PCL(augmentations=("shuffle", "deletion"), peer_head="own"))
-    whole = train(run, tmp_path / "whole")
-    with pytest.raises(Killed):
-        train(run, tmp_path / "killed", on_step=stop_at(2), save_seconds=0.0)
-    state = torch.load(tmp_path / "killed" / run.key / "state.pt", weights_only=True)
-    trained = len(state["optimizer"]["state"])
-    assert trained == 2 * len(list(wiki_tiny().parameters())) + 4
-    assert train(run, tmp_path / "killed").curves == whole.curves
-    folders = [tmp_path / name for name in ("whole", "killed")]
-    assert equal(*(weights(folder, run, "last") for folder in folders))
-    assert whole.curves["loss/self"][0][1] < whole.curves["loss/self"][-1][1]  # they part, as their dropout differs
-    assert set(weights(folders[0], run, "last")) == set(weights_of_simcse(tmp_path))  # the peer is not exported
-
-
-def weights_of_simcse(store: Any) -> dict[str, Tensor]:
-    train(BASE, store)
-    return weights(store, BASE, "last")
 
 
 def test_the_published_settings() -> None:
@@ -290,22 +204,12 @@ def test_the_published_settings() -> None:
     assert recipe.method == PCL(augmentations=("shuffle", "inverse", "deletion", "repetition") * 2, share=0.2)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": 0.0}, r"temperature must be positive, got 0\.0"),
-        ({"augmentations": ("shuffle", "crop")}, "augmentations must be of shuffle, .*, repetition, got crop"),
-        ({"share": 0.0}, r"share must be in \(0, 1\], got 0\.0"),
-        ({"longest": 2}, "longest must be at least 3, got 2"),
-        ({"deletion": "word"}, "deletion must be one of place, value, got 'word'"),
-        ({"positives": "bce"}, "positives must be one of released, probability, logit, multi, got 'bce'"),
-        ({"positive_weight": -1.0}, r"positive_weight must be zero or positive, got -1\.0"),
-        ({"cooperation_weight": -1.0}, r"cooperation_weight must be zero or positive, got -1\.0"),
-        ({"cooperation_reduction": "sum"}, "cooperation_reduction must be one of entry, row, got 'sum'"),
-        ({"peer_head": "none"}, "peer_head must be one of shared, own, got 'none'"),
-        ({"peer": False}, r"cooperation needs a peer, got cooperation_weight 1\.0 without one"),
-    ],
+test_impossible_settings_are_refused = refuses(
+    PCL,
+    ({"augmentations": ("shuffle", "crop")}, "augmentations must be of shuffle, .*, repetition, got crop"),
+    ({"share": 0.0}, r"share must be in \(0, 1\], got 0\.0"),
+    ({"longest": 2}, "longest must be at least 3, got 2"),
+    ({"positive_weight": -1.0}, r"positive_weight must be zero or positive, got -1\.0"),
+    ({"cooperation_weight": -1.0}, r"cooperation_weight must be zero or positive, got -1\.0"),
+    ({"peer": False}, r"cooperation needs a peer, got cooperation_weight 1\.0 without one"),
 )
-def test_impossible_settings_are_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        PCL(**changes)

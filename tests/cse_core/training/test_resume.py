@@ -1,5 +1,6 @@
-"""Methods that keep something from step to step: killed or short of memory they end with the same bits."""
+"""Runs of every method end with the same bits when killed; those that keep something from step to step in any step."""
 
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -8,11 +9,20 @@ import pytest
 import torch
 
 from cse_core.data import synthetic
+from cse_core.methods.baselines.arccse import ArcCSE
 from cse_core.methods.baselines.ct import CT
+from cse_core.methods.baselines.dclr import DCLR
 from cse_core.methods.baselines.esimcse import ESimCSE
+from cse_core.methods.baselines.isbert import ISBERT
+from cse_core.methods.baselines.l2pcsr import L2PCSR
 from cse_core.methods.baselines.mocose import MoCoSE
+from cse_core.methods.baselines.pcl import PCL
+from cse_core.methods.diffcse import DiffCSE
+from cse_core.methods.mlm import MLM
+from cse_core.methods.promptbert import PromptBERT
+from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
-from cse_core.run import Run
+from cse_core.run import Corpus, Pretrained, Run
 from cse_core.seeding import seed_for
 from cse_core.training.loop import Loop
 from cse_core.training.train import train
@@ -26,9 +36,34 @@ RUNS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
+BASED = replace(TINY, epochs=1, method=SimCSE(), corpus=Corpus("synthetic", 32), batch_size=8)
+KILLED: dict[str, Run] = {  # methods with modules, targets, starts and draws of their own
+    "promptbert": replace(BASED, method=PromptBERT(), pooling="mask", template=PromptBERT().first),
+    "diffcse with mlm": replace(BASED, method=MLM(inner=DiffCSE(generator=Pretrained("wiki-mini")))),
+    "arccse": replace(BASED, method=ArcCSE(shortest=4, triplet_margin=0.1)),
+    "dclr": replace(BASED, method=DCLR(complement=Pretrained("wiki-tiny"), threshold=0.5, steps=1, step_size=1.0)),
+    "l2pcsr": replace(BASED, method=L2PCSR(layers=2, initial=BASED, select="last"), learning_rate=1e-5),
+    "pcl": replace(BASED, method=PCL(augmentations=("shuffle", "deletion"), peer_head="own")),
+    "isbert": replace(BASED, method=ISBERT(), pooling="ngrams", weight_decay=0.01),
+}
+
+
+@pytest.mark.parametrize("name", KILLED)
+@pytest.mark.slow
+def test_a_killed_run_resumes_with_the_same_bits(name: str, tmp_path: Path) -> None:
+    run, folders = KILLED[name], [tmp_path / "whole", tmp_path / "killed"]
+    for nested in run.nested():
+        train(nested, folders[0])
+        shutil.copytree(folders[0], folders[1])
+    whole = train(run, folders[0])
+    with pytest.raises(Killed):
+        train(run, folders[1], on_step=stop_at(2), save_seconds=0.0)
+    assert train(run, folders[1]).curves == whole.curves
+    assert equal(*(weights(folder, run, "last") for folder in folders))
+    texts = synthetic.sentences(5)
+    exported = [Encoder.from_pretrained(folder / run.key / "last") for folder in folders]
+    assert (exported[0].pooling, exported[0].template) == (run.pooling, run.template)
+    assert torch.equal(*(encoder.encode(texts) for encoder in exported))
 
 
 def state_at(run: Run, store: Path, step: int) -> Any:

@@ -1,0 +1,12 @@
+"""The check of types and shapes in tests (pyproject.toml): beartype, but where a dataclass refuses values itself."""
+
+from collections.abc import Callable
+from typing import Any, Literal, get_origin
+
+from beartype import beartype
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Check calls of a function; not of a dataclass with Literal types, whose own error lists the choices."""
+    hints = getattr(function, "__annotations__", {}).values()
+    return function if any(get_origin(hint) is Literal for hint in hints) else beartype(function)
