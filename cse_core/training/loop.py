@@ -5,7 +5,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,20 +93,28 @@ def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Execution:
+    """Where and how runs are trained; no result depends on it.
+
+    `compiled` hands the backbone's training passes to torch.compile, on a GPU; a CPU's passes are written out already.
+    A run's state is saved every `save_seconds`.
+    """
+
+    store: Path
+    data: Path | None = None
+    device: str = "cpu"
+    compiled: bool = False
+    save_seconds: float = 30.0
+
+
 class Loop:
     """The state of a run while it trains."""
 
     def __init__(
-        self,
-        run: Run,
-        store: Path,
-        *,
-        data: Path | None,
-        rules: Sequence[str],
-        device: torch.device,
-        compiled: bool = False,
-        progress: Progress | None = None,
+        self, run: Run, execution: Execution, rules: Sequence[str] = ("last",), progress: Progress | None = None
     ) -> None:
+        store, data, device = execution.store, execution.data, torch.device(execution.device)
         self.dev_sets = {rule: dev_sets(rule) for rule in sorted(set(rules))}
         self.run, self.rules, self.device, self.step = run, tuple(self.dev_sets), device, 0
         for text in self._precision_warnings():  # before teachers are asked for vectors
@@ -115,7 +123,7 @@ class Loop:
         check_length(run, positions_of(self.encoder.backbone))
         # Before tokenising, as methods say here which encoders they can't train.
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
-        if compiled:
+        if execution.compiled:
             self.encoder.compile_training()
         corpus = content_of(sentences(run.corpus, data))
         content = {"backbone": encoder_hash(resolve_pinned(run.backbone)), "corpus": corpus}
