@@ -24,6 +24,7 @@ from cse_core.models.pretrained import encoder_hash, resolve
 from cse_core.models.sentence_transformers_format import read_pooling
 from cse_core.models.word_vectors import WordVectors, is_word_vectors
 from cse_core.run import Corpus, Pretrained, Run
+from cse_core.training.loop import Execution
 from cse_core.training.run_state import History
 from cse_core.training.train import OnStep
 from cse_core.training.train import train as train_run
@@ -108,10 +109,10 @@ def train(
         **settings,
     )
     device = device or _device()
-    options: dict[str, Any] = {"data": Path(data) if data else None, "device": device}
+    execution = Execution(Path(store), Path(data) if data else None, device)
     for required, rules in run.required_checkpoints().items():
-        train_run(required, Path(store), rules=rules, **options)
-    history = train_run(run, Path(store), rules=[select], on_step=on_step, **options)
+        train_run(required, execution, rules=rules)
+    history = train_run(run, execution, rules=[select], on_step=on_step)
     checkpoint = Path(store) / run.key / select
     return Trained(run, Encoder.from_pretrained(checkpoint).to(device), history, checkpoint)
 

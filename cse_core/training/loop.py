@@ -5,7 +5,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -95,6 +95,21 @@ def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Execution:
+    """Where and how runs are trained; no result depends on it.
+
+    `compiled` makes one graph of the loss by torch.compile, on a GPU; a CPU's passes are written out already.
+    A run's state is saved every `save_seconds`.
+    """
+
+    store: Path
+    data: Path | None = None
+    device: str = "cpu"
+    compiled: bool = False
+    save_seconds: float = 30.0
+
+
 def compiled_loss(run: Run, encoder: Encoder, backend: str = "inductor") -> Callable[..., Loss]:
     """Return the run's loss, encoder included, as one graph of torch.compile; on a GPU it is replayed as a CUDA graph.
 
@@ -125,16 +140,9 @@ class Loop:
     """The state of a run while it trains."""
 
     def __init__(
-        self,
-        run: Run,
-        store: Path,
-        *,
-        data: Path | None,
-        rules: Sequence[str],
-        device: torch.device,
-        compiled: bool = False,
-        progress: Progress | None = None,
+        self, run: Run, execution: Execution, rules: Sequence[str] = ("last",), progress: Progress | None = None
     ) -> None:
+        store, data, device = execution.store, execution.data, torch.device(execution.device)
         self.dev_sets = {rule: dev_sets(rule) for rule in sorted(set(rules))}
         self.run, self.rules, self.device, self.step = run, tuple(self.dev_sets), device, 0
         for text in self._precision_warnings():  # before teachers are asked for vectors
@@ -143,7 +151,8 @@ class Loop:
         check_length(run, positions_of(self.encoder.backbone))
         # Before tokenising, as methods say here which encoders they can't train.
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
-        self.compiled, self._loss = compiled, compiled_loss(run, self.encoder) if compiled else run.method.loss
+        self.compiled = execution.compiled
+        self._loss = compiled_loss(run, self.encoder) if self.compiled else run.method.loss
         corpus = content_of(sentences(run.corpus, data))
         content = {"backbone": encoder_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         enforce_run_pins(run, content, store)

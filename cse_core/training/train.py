@@ -9,14 +9,13 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
 
 from cse_core.models.embedding_cache import Progress
 from cse_core.run import Run
-from cse_core.training.loop import Loop
+from cse_core.training.loop import Execution, Loop
 from cse_core.training.named_inputs import check_named_inputs
 from cse_core.training.run_state import STATE, UNFINISHED, History, adopt, finished_history, load_history
 from cse_core.training.selection import changed_dev_files
@@ -31,25 +30,22 @@ class MemoryExceededError(RuntimeError):
 
 def train(
     run: Run,
-    store: Path,
+    execution: Execution | Path,
     *,
-    data: Path | None = None,
     rules: Sequence[str] = ("last",),
-    device: str = "cpu",
-    compiled: bool = False,
-    save_seconds: float = 30.0,
     on_step: OnStep | None = None,
     progress: Progress | None = None,
 ) -> History:
     """Train or resume a run, unless it is finished; return its history, with a checkpoint for each selection rule.
 
+    A path in place of an execution is its store; the rest is as by default.
     A selection rule says which checkpoint is kept: `last`, or the best on a dev task of that name (`stsb_dev`).
     `progress` is called while training examples and teachers' vectors are made, which can take longer than training.
-    `compiled` makes one graph of the loss by torch.compile, on a GPU; a CPU's passes are written out already.
     A run whose step does not fit into memory resumes from its last state with activation checkpointing. That is
     bit-identical, unlike smaller batches: a contrastive loss needs the whole batch at once.
     """
-    folder = store / run.key
+    execution = execution if isinstance(execution, Execution) else Execution(execution)
+    store, data, folder = execution.store, execution.data, execution.store / run.key
     adopt(folder)
     if history := finished_history(run, store, rules, content=True):
         if not (folder / STATE).is_file():  # `adopt` may have been killed before its last step
@@ -65,16 +61,13 @@ def train(
     # A run that is finished under fewer rules, or whose checkpoints don't fit, is trained again, for those rules too.
     if earlier := load_history(folder):
         rules = [*rules, *earlier.kept]
-    loop = partial(
-        Loop, run, store, data=data, rules=rules, device=torch.device(device), compiled=compiled, progress=progress
-    )
     try:
-        return _train(loop(), folder, save_seconds, on_step)
+        return _train(Loop(run, execution, rules, progress), folder, execution.save_seconds, on_step)
     except torch.OutOfMemoryError as error:
         logger.warning("run %s: %s; it resumes with activation checkpointing", run.key, error)
     # Outside the handler, where the error would keep the first attempt's tensors alive.
     try:
-        return _train(loop(), folder, save_seconds, on_step, recompute=True)
+        return _train(Loop(run, execution, rules, progress), folder, execution.save_seconds, on_step, recompute=True)
     except torch.OutOfMemoryError as error:
         raise MemoryExceededError(
             f"run {run.key}: a step of {run.batch_size} sentences does not fit into memory, even with activations "

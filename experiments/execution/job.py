@@ -21,6 +21,7 @@ from cse_core.data.atomic_write import atomic_write, full_disk_named
 from cse_core.evaluation import suite
 from cse_core.models.embedding_cache import CachedEncoder, Progress
 from cse_core.run import Pretrained, Run
+from cse_core.training.loop import Execution
 from cse_core.training.named_inputs import check_named_inputs
 from cse_core.training.process_memory import return_freed_memory
 from cse_core.training.run_state import HISTORY, STATE, History, load_history, read_json
@@ -83,21 +84,16 @@ class Job:
 
 
 @dataclass(frozen=True)
-class ExecutionSettings:
-    """Settings that no result depends on: the store of run folders, the data folder, the device, torch's threads.
+class ExecutionSettings(Execution):
+    """Settings that no result depends on, those of scoring too.
 
-    With `cache`, embeddings are saved on disk and reused by later processes; `compiled` as in train. `shared` is the
+    `threads` are torch's. With `cache`, embeddings are saved on disk and reused by later processes. `shared` is the
     URL of storage that all machines reach (shared_job.py); a run uploads its state there every `share_seconds`.
     `pair_files` are evaluation sets of one's own with their columns (own_pairs.add), which each process has to read.
     """
 
-    store: Path
-    data: Path | None = None
-    device: str = "cpu"
     threads: int = 1
-    save_seconds: float = 30.0
     cache: bool = False
-    compiled: bool = False
     shared: str = ""
     share_seconds: float = SHARE_SECONDS
     pair_files: tuple[tuple[Path, tuple[str, ...]], ...] = ()
@@ -177,17 +173,7 @@ def _train(job: Job, execution: ExecutionSettings, on_step: OnStep | None, progr
         return History(steps=0)
     _remember_environment(job.encoder, execution)
     earlier = load_history(execution.store / job.key)
-    history = train(
-        job.encoder,
-        execution.store,
-        data=execution.data,
-        rules=job.rules,
-        device=execution.device,
-        compiled=execution.compiled,
-        save_seconds=execution.save_seconds,
-        on_step=on_step,
-        progress=progress,
-    )
+    history = train(job.encoder, execution, rules=job.rules, on_step=on_step, progress=progress)
     if earlier and history.kept != earlier.kept:  # trained again, with other weights
         _write_environment(job.encoder, execution)
     return history

@@ -24,7 +24,7 @@ from cse_core.methods.rankcse import RankCSE
 from cse_core.methods.rankencoder import RankEncoder, rank_loss
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Pretrained
-from cse_core.training.loop import Loop
+from cse_core.training.loop import Execution, Loop
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES, WIKI_TINY
 from tests.benchmarks.bench_steps import TEACHERS
@@ -49,7 +49,7 @@ def epoch_of(method: Method, folder: Path, data: Path, *, cold: bool) -> Callabl
         if cold:
             shutil.rmtree(folder / "cache" / "vectors", ignore_errors=True)
         where = folder / "store"
-        loop = Loop(replace(run, method=method), where, data=data, rules=("last",), device=torch.device("cpu"))
+        loop = Loop(replace(run, method=method), Execution(where, data=data))
         for step in range(loop.history.steps):
             loop.train_step(step)
         loop.flush()
@@ -84,7 +84,7 @@ def test_a_hundred_thousand_corpus_sentences_on_a_larger_model(real_data: Path, 
     run = simcse_run(SCALES["small"], "bert-base-uncased")
     assert run is not None
     larger = replace(run, backbone=Pretrained(LARGER))
-    loop = Loop(larger, tmp_path, data=real_data, rules=("last",), device=torch.device("cpu"))
+    loop = Loop(larger, Execution(tmp_path, data=real_data))
     base, corpus = torch.randn(64, 384), torch.randn(100_000, 384)
 
     def plain() -> None:

@@ -22,7 +22,7 @@ from cse_core.data.senteval import STS_DEV, STS_TEST, TRANSFER, labelled_sentenc
 from cse_core.evaluation import tasks, transfer
 from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.models.encoder import Encoder
-from cse_core.training.loop import Loop
+from cse_core.training.loop import Execution, Loop
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
 from tests.benchmarks.measure import seconds
@@ -93,7 +93,7 @@ def test_dev_scores_in_training(real_data: Path, tmp_path: Path) -> None:
     torch.set_num_threads(2)
     run = simcse_run(SCALES["small"], "bert-base-uncased")
     assert run is not None
-    loop = Loop(run, tmp_path, data=real_data, rules=("stsb_dev",), device=torch.device("cpu"))
+    loop = Loop(run, Execution(tmp_path, data=real_data), ("stsb_dev",))
     (dev,) = loop.dev.values()
     steps, scores = [], []
     for step in range(40):

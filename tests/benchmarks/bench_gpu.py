@@ -21,7 +21,7 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.loop import Loop
+from cse_core.training.loop import Execution, Loop
 from experiments.schema.scales import WIKI_MINI, WIKI_TINY
 from tests.benchmarks.measure import matmul_rate, operations, record, share, share_of_card
 
@@ -54,7 +54,7 @@ def loop_of(model: str, batch: int, store: Path, method: Method | None = None, *
         batch_size=batch,
         precision="bf16",
     )
-    return Loop(run, store, data=None, rules=("last",), device=torch.device("cuda"), compiled=compiled)
+    return Loop(run, Execution(store, device="cuda", compiled=compiled))
 
 
 def step_seconds(loop: Loop) -> Callable[[], float]:

@@ -25,7 +25,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.loop import Loop, compiled_loss
+from cse_core.training.loop import Execution, Loop, compiled_loss
 from tests.benchmarks import measure
 
 TINY = Pretrained("wiki-tiny")
@@ -57,7 +57,7 @@ def test_calls_of_a_step(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     torch.set_num_threads(1)
     monkeypatch.setattr(Encoder, "runs_packed", False)
     run = Run(method=METHODS[name], backbone=TINY, corpus=Corpus("synthetic", 256))
-    loop = Loop(run, tmp_path, data=None, rules=("last",), device=torch.device("cpu"))
+    loop = Loop(run, Execution(tmp_path))
     batch = loop.batches.at(0)
     targets = loop.targets.at(batch.rows, loop.device)
     with Calls() as forward:

@@ -19,7 +19,7 @@ from cse_core.data.corpora import sentences
 from cse_core.functional.rank_vectors import rank_similarity
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus
-from cse_core.training.loop import Loop
+from cse_core.training.loop import Execution, Loop
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
 from tests.benchmarks.measure import by_turns, curve
@@ -36,7 +36,7 @@ def step(batch: int, data: Path, folder: Path) -> Callable[[], object]:
     """A SimCSE step."""
     run = simcse_run(SCALES["small"], "bert-base-uncased")
     assert run is not None
-    loop = Loop(replace(run, batch_size=batch), folder, data=data, rules=("last",), device=torch.device("cpu"))
+    loop = Loop(replace(run, batch_size=batch), Execution(folder, data=data))
     return lambda: loop.train_step(0)
 
 

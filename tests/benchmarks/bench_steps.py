@@ -26,7 +26,7 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Run
-from cse_core.training.loop import Loop
+from cse_core.training.loop import Execution, Loop
 from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.scales import SCALES, WIKI_MINI, WIKI_TINY
 from tests.benchmarks.measure import by_turns, quotients, record
@@ -75,7 +75,7 @@ def simcse() -> Run:
 
 
 def steps(run: Run, store: Path, data: Path) -> Callable[[], None]:
-    loop = Loop(run, store, data=data, rules=("last",), device=torch.device("cpu"))
+    loop = Loop(run, Execution(store, data=data))
     return lambda: loop.train_step(loop.step % loop.history.steps)
 
 

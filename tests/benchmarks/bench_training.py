@@ -30,7 +30,7 @@ from cse_core.data.corpora import sentences
 from cse_core.models import packed_forward
 from cse_core.models.pretrained import resolve
 from cse_core.run import Pretrained, Run
-from cse_core.training.loop import Loop
+from cse_core.training.loop import Execution, Loop
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
 from tests.benchmarks import measure
@@ -57,7 +57,7 @@ def small_run(model: str, precision: str = "fp32") -> Run:
 
 
 def loop_of(run: Run, store: Path, data: Path) -> Loop:
-    return Loop(run, store, data=data, rules=("last",), device=torch.device("cpu"))
+    return Loop(run, Execution(store, data=data))
 
 
 class Clock(TrainerCallback):

@@ -155,13 +155,13 @@ def bits(device: str, out: str, kind: str) -> None:
 
     from cse_core.methods.simcse import SimCSE
     from cse_core.run import Corpus, Pretrained, Run
-    from cse_core.training.loop import Loop
+    from cse_core.training.loop import Execution, Loop
 
     torch.use_deterministic_algorithms(kind == "deterministic", warn_only=True)
     run = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 2048))
 
     def begin() -> Loop:
-        return Loop(run, Path(out) / "runs", data=None, rules=("last",), device=torch.device(device))
+        return Loop(run, Execution(Path(out) / "runs", device=device))
 
     loop, started = begin(), time.monotonic()
     for step in range(12):

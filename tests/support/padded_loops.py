@@ -29,7 +29,7 @@ from cse_core.methods.sncse import SNCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.loop import Loop
+from cse_core.training.loop import Execution, Loop
 from tests.support.method_steps import pooling_of, template_of
 
 TINY = Pretrained("wiki-tiny")
@@ -74,7 +74,7 @@ def loop_on(device: str, method: str, store: Path) -> Loop:
         template=template_of(trained),
         precision="bf16" if device == "cuda" else "fp32",
     )
-    return Loop(replace(run, dropout=0.0), store, data=None, rules=("last",), device=torch.device(device))
+    return Loop(replace(run, dropout=0.0), Execution(store, device=device))
 
 
 class Waits(TorchDispatchMode):

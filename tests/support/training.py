@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from cse_core.data import senteval, synthetic
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
+from cse_core.training.loop import Execution
 from cse_core.training.run_state import History
 from cse_core.training.train import train
 
@@ -58,7 +59,7 @@ class Trained:
             if step in left:
                 shutil.copytree(store / TINY.key, store / "left" / str(step))
 
-        return cls(store, train(TINY, store, rules=rules, save_seconds=save_seconds, on_step=copy))
+        return cls(store, train(TINY, Execution(store, save_seconds=save_seconds), rules=rules, on_step=copy))
 
     def leave(self, step: int, store: Path) -> None:
         """Put the folder as it was after the step into another store."""

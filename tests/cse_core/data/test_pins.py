@@ -17,6 +17,7 @@ from cse_core.models import pretrained
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import Corpus, Pretrained, Run
+from cse_core.training.loop import Execution
 from cse_core.training.train import train
 
 
@@ -52,38 +53,39 @@ def other_weights(backbone: Path) -> None:
 @pytest.mark.slow
 def test_the_first_run_pins_what_it_takes_by_name(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
     store = tmp_path / "store"
-    history = train(run(backbone), store, data=data)
+    history = train(run(backbone), Execution(store, data=data))
     assert read_pins(store) == {
         "corpus mine, first 64 lines": history.data["corpus"],
         f"backbone {backbone}": history.data["backbone"],
     }
     before = (store / PINS).stat().st_mtime_ns
-    train(run(backbone, seed=1), store, data=data)
+    train(run(backbone, seed=1), Execution(store, data=data))
     assert (store / PINS).stat().st_mtime_ns == before
 
 
 @pytest.mark.slow
 def test_other_sentences_under_the_name_are_refused(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
     store = tmp_path / "store"
-    first = train(run(backbone), store, data=data).data["corpus"]
+    first = train(run(backbone), Execution(store, data=data)).data["corpus"]
     other_sentences(data)
     with pytest.raises(ValueError) as caught:
-        train(run(backbone, seed=1), store, data=data)
+        train(run(backbone, seed=1), Execution(store, data=data))
     said = str(caught.value)
     assert said.startswith(f"run {run(backbone, seed=1).key}: corpus mine, first 64 lines has the content ")
     assert f"found {first} ({store / PINS}); put that content back" in said
     assert not (store / run(backbone, seed=1).key / "last").exists()
-    train(run(backbone, seed=1), tmp_path / "another store", data=data)  # as the message says
+    train(run(backbone, seed=1), Execution(tmp_path / "another store", data=data))  # as the message says
 
 
 @pytest.mark.slow
 def test_other_weights_under_the_name_are_refused(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
     store, named = tmp_path / "store", Pretrained(str(backbone))
-    first = train(run(backbone), store, data=data).data["backbone"]
+    first = train(run(backbone), Execution(store, data=data)).data["backbone"]
     assert resolve_pinned(named, store) == backbone  # as a teacher, or scored as it is
     other_weights(backbone)
     both = f"backbone {backbone} has the content {encoder_hash(backbone)}, but the first run .* found {first}"
-    for use in (lambda: train(run(backbone, seed=1), store, data=data), lambda: resolve_pinned(named, store)):
+    there = Execution(store, data=data)
+    for use in (lambda: train(run(backbone, seed=1), there), lambda: resolve_pinned(named, store)):
         with pytest.raises(ValueError, match=both):
             use()
 
@@ -94,7 +96,7 @@ def test_a_finished_run_is_refused_as_another_seed_is(backbone: Path, data: Path
     teacher = shutil.copytree(backbone, tmp_path / "teacher")
     finished = run(backbone, method=RankCSE(teachers=(Teacher(Pretrained(str(teacher)), 1.0),)))
     store, texts = tmp_path / "store", (data / "mine.txt").read_text()
-    history = train(finished, store, data=data)
+    history = train(finished, Execution(store, data=data))
     for change, back, named in (
         (lambda: other_sentences(data), lambda: (data / "mine.txt").write_text(texts), "corpus mine, first 64 lines"),
         (lambda: other_weights(backbone), lambda: replace_folder(pretrained.ASSETS / "wiki-tiny", backbone), backbone),
@@ -102,11 +104,11 @@ def test_a_finished_run_is_refused_as_another_seed_is(backbone: Path, data: Path
     ):
         change()
         with pytest.raises(ValueError, match=f"{named} has the content .*, but the first run that used it found"):
-            train(finished, store, data=data)
+            train(finished, Execution(store, data=data))
         back()
-        assert train(finished, store, data=data) == history
+        assert train(finished, Execution(store, data=data)) == history
     (data / "mine.txt").unlink()
-    assert train(finished, store, data=data) == history
+    assert train(finished, Execution(store, data=data)) == history
 
 
 def replace_folder(source: Path, target: Path) -> None:
@@ -128,11 +130,11 @@ def test_a_teacher_that_learnt_from_other_sentences_is_refused(
     teacher = run(backbone)
     student = run(backbone, method=RankCSE(teachers=(Teacher(teacher, 1.0),)))
     elsewhere, store = tmp_path / "elsewhere", tmp_path / "store"
-    theirs = train(teacher, elsewhere, data=data).data["corpus"]
+    theirs = train(teacher, Execution(elsewhere, data=data)).data["corpus"]
     shutil.copytree(elsewhere / teacher.key, store / teacher.key)
     other_sentences(data)
     with pytest.raises(ValueError, match=f"run {student.key}: corpus mine.* but the first run .* found {theirs}"):
-        train(student, store, data=data)
+        train(student, Execution(store, data=data))
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[1]", '{"corpus mine": 3}'])

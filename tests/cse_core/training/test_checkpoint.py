@@ -20,7 +20,7 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.training import loop
 from cse_core.training.checkpoint import MANIFEST, WEIGHTS, CheckpointError, Manifest, read_manifest, write_manifest
 from cse_core.training.dev_scoring import DevSet
-from cse_core.training.loop import DivergedError
+from cse_core.training.loop import DivergedError, Execution
 from cse_core.training.run_state import HISTORY, STATE, UNFINISHED, History, adopt, finished_history, load_history
 from cse_core.training.selection import SELECTION, snapshot_steps
 from cse_core.training.teacher_embeddings import checkpoint_folder
@@ -32,6 +32,7 @@ OTHER = replace(RUN, seed=7)
 RETRAIN = """
 import sys, torch
 from pathlib import Path
+from cse_core.training.loop import Execution
 from cse_core.training.train import train
 from tests.support.training import NEW, RUN, OLD, few_dev_pairs
 torch.set_num_threads(1)
@@ -40,7 +41,7 @@ def wait(step, history):
         print("evaluated", flush=True)
         sys.stdin.read()
 with few_dev_pairs():
-    train(RUN, Path(sys.argv[1]), rules=NEW, on_step=wait, save_seconds=0.0)
+    train(RUN, Execution(Path(sys.argv[1]), save_seconds=0.0), rules=NEW, on_step=wait)
 """
 
 
@@ -223,7 +224,7 @@ def test_a_flipped_bit_in_a_state_starts_the_run_again(
     share: float, stores: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(Killed):
-        train(RUN, tmp_path, rules=NEW, save_seconds=0.0, on_step=stop_at(5))
+        train(RUN, Execution(tmp_path, save_seconds=0.0), rules=NEW, on_step=stop_at(5))
     state, steps = tmp_path / RUN.key / STATE, []
     flip(state, int(share * state.stat().st_size))
     train(RUN, tmp_path, rules=NEW, on_step=lambda step, history: steps.append(step))
@@ -299,7 +300,7 @@ def test_a_quarter_holds_the_weights_after_its_step(tmp_path: Path, quartered: T
         stop_at(STEPS["quarter_3"])(step, history)
 
     with pytest.raises(Killed):
-        train(TINY, tmp_path, rules=KEEP, save_seconds=0.0, on_step=read_state)
+        train(TINY, Execution(tmp_path, save_seconds=0.0), rules=KEEP, on_step=read_state)
     for rule, step in STEPS.items():
         kept = weights(quartered.store, TINY, rule)
         shared = {name: value for name, value in states[step].items() if name.removeprefix("backbone.") in kept}

@@ -24,7 +24,7 @@ from cse_core.seeding import seed_for
 from cse_core.training import loop as loop_module
 from cse_core.training.checkpoint import read_manifest
 from cse_core.training.dev_scoring import DevScore
-from cse_core.training.loop import Loop
+from cse_core.training.loop import Execution, Loop
 from cse_core.training.run_state import UNFINISHED
 from cse_core.training.selection import SELECTION
 from cse_core.training.train import MemoryExceededError, train
@@ -41,7 +41,7 @@ RUN = Run(
 
 
 def loop_of(run: Run, store: Path, *keep: str) -> Loop:
-    return Loop(run, store, data=None, rules=keep or ("last",), device=torch.device("cpu"))
+    return Loop(run, Execution(store), keep or ("last",))
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ REFERENCE = Run(
 
 
 def trained_by_the_loop(run: Run, store: Path) -> Loop:
-    loop = Loop(run, store, data=None, rules=("last",), device=torch.device("cpu"))
+    loop = Loop(run, Execution(store))
     assert loop.history.steps == STEPS
     for step in range(STEPS):
         loop.train_step(step)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cse_core.training.loop import Loop
+from cse_core.training.loop import Execution, Loop
 from cse_core.training.optimization import optimizer_of, schedule_of, staircase
 from cse_core.training.train import train
 from tests.support.training import RUN, TINY, Killed, equal, stop_at, weights
@@ -72,7 +72,7 @@ def test_weight_decay_moves_weights_and_neither_biases_nor_layer_norms(tmp_path:
     loops = []
     for weight_decay in (0.0, decay):
         run = replace(TINY, warmup=0.0, weight_decay=weight_decay)
-        loop = Loop(run, tmp_path, data=None, rules=("last",), device=torch.device("cpu"))
+        loop = Loop(run, Execution(tmp_path))
         start = {name: p.detach().clone() for name, p in loop.encoder.named_parameters()}
         loop.train_step(0)
         loops.append(dict(nn.ModuleList([loop.encoder, loop.modules]).named_parameters()))
@@ -91,7 +91,7 @@ def test_weight_decay_moves_weights_and_neither_biases_nor_layer_norms(tmp_path:
 
 def test_the_default_is_one_group_as_ever(tmp_path: Path) -> None:
     """States that were saved before these fields existed still fit."""
-    loop = Loop(RUN, tmp_path, data=None, rules=("last",), device=torch.device("cpu"))
+    loop = Loop(RUN, Execution(tmp_path))
     assert isinstance(loop.optimizer, torch.optim.AdamW)
     (group,) = loop.optimizer.param_groups
     trained = [*loop.encoder.parameters(), *loop.modules.parameters()]
@@ -109,7 +109,7 @@ def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path, changes: dict
     run = replace(TINY, epochs=1, **changes)
     whole = train(run, tmp_path / "whole")
     with pytest.raises(Killed):
-        train(run, tmp_path / "killed", save_seconds=0.0, on_step=stop_at(3))
+        train(run, Execution(tmp_path / "killed", save_seconds=0.0), on_step=stop_at(3))
     assert train(run, tmp_path / "killed").curves == whole.curves
     assert equal(weights(tmp_path / "killed", run, "last"), weights(tmp_path / "whole", run, "last"))
     plain = train(replace(TINY, epochs=1), tmp_path / "plain")

@@ -24,7 +24,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.seeding import seed_for
-from cse_core.training.loop import Loop
+from cse_core.training.loop import Execution, Loop
 from cse_core.training.train import train
 from tests.support.training import TINY, Killed, equal, stop_at, weights
 
@@ -57,7 +57,7 @@ def test_a_killed_run_resumes_with_the_same_bits(name: str, tmp_path: Path) -> N
         shutil.copytree(folders[0], folders[1])
     whole = train(run, folders[0])
     with pytest.raises(Killed):
-        train(run, folders[1], on_step=stop_at(2), save_seconds=0.0)
+        train(run, Execution(folders[1], save_seconds=0.0), on_step=stop_at(2))
     assert train(run, folders[1]).curves == whole.curves
     assert equal(*(weights(folder, run, "last") for folder in folders))
     texts = synthetic.sentences(5)
@@ -69,7 +69,7 @@ def test_a_killed_run_resumes_with_the_same_bits(name: str, tmp_path: Path) -> N
 def state_at(run: Run, store: Path, step: int) -> Any:
     """Train or resume a run until it is stopped after a step, and return its saved state."""
     with pytest.raises(Killed):
-        train(run, store, save_seconds=0.0, on_step=stop_at(step))
+        train(run, Execution(store, save_seconds=0.0), on_step=stop_at(step))
     return torch.load(store / run.key / "state.pt", weights_only=True)
 
 
@@ -107,7 +107,7 @@ def test_a_killed_run_continues_with_the_same_bits(name: str, at: int, tmp_path:
 @pytest.mark.parametrize("name", RUNS)
 def test_an_export_holds_only_the_encoder_and_scores_as_it(name: str, tmp_path: Path) -> None:
     run = RUNS[name]
-    loop = Loop(run, tmp_path, data=None, rules=("last",), device=torch.device("cpu"))
+    loop = Loop(run, Execution(tmp_path))
     for step in range(loop.history.steps):
         loop.train_step(step)
     folder = tmp_path / run.key
@@ -163,7 +163,7 @@ def test_a_step_too_large_for_memory_is_taken_with_less_and_gives_the_same_bits(
 ) -> None:
     plain, run = RUNS[name], replace(RUNS[name], method=hungry)
     steps: list[int] = []
-    history = train(run, tmp_path, save_seconds=0.0, on_step=lambda step, _: steps.append(step))
+    history = train(run, Execution(tmp_path, save_seconds=0.0), on_step=lambda step, _: steps.append(step))
     assert steps == [1, 2, 3, 4, 5, 6, 7]
     assert history.warnings == ["activations were computed twice, as a step did not fit into memory"]
     assert history.curves == train(plain, tmp_path).curves

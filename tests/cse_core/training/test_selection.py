@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cse_core.training.loop import Execution
 from cse_core.training.selection import changed_dev_files
 from cse_core.training.train import train
 from tests.support.training import TINY
@@ -28,11 +29,11 @@ def test_a_run_is_trained_again_if_its_dev_set_changed(
 ) -> None:
     caplog.set_level(logging.WARNING)
     a, b = write_dev_set(tmp_path / "a", 0), write_dev_set(tmp_path / "b", 250)
-    first = train(RUN, tmp_path / "store", data=a, rules=["stsb_dev", "last"])
-    assert train(RUN, tmp_path / "store", data=a, rules=["stsb_dev"]) == first
+    first = train(RUN, Execution(tmp_path / "store", data=a), rules=["stsb_dev", "last"])
+    assert train(RUN, Execution(tmp_path / "store", data=a), rules=["stsb_dev"]) == first
     assert not caplog.messages
-    second = train(RUN, tmp_path / "store", data=b, rules=["stsb_dev"])
-    alone = train(RUN, tmp_path / "alone", data=b, rules=["stsb_dev", "last"])
+    second = train(RUN, Execution(tmp_path / "store", data=b), rules=["stsb_dev"])
+    alone = train(RUN, Execution(tmp_path / "alone", data=b), rules=["stsb_dev", "last"])
     assert (second.kept, second.data, second.curves) == (alone.kept, alone.data, alone.curves)
     assert second.kept != first.kept
     (said,) = caplog.messages

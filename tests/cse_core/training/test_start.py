@@ -15,6 +15,7 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained
+from cse_core.training.loop import Execution
 from cse_core.training.teacher_embeddings import load_starting_weights
 from cse_core.training.train import train
 from tests.support.encoders import wiki_tiny
@@ -80,7 +81,7 @@ def test_a_continued_run_stopped_in_the_middle_ends_with_the_same_bits(store: Pa
     whole = train(CONTINUED, store, rules=KEEP)
     shutil.copytree(store / BASE.key, tmp_path / BASE.key)
     with pytest.raises(Killed):
-        train(CONTINUED, tmp_path, rules=KEEP, save_seconds=0.0, on_step=stop_at(3))
+        train(CONTINUED, Execution(tmp_path, save_seconds=0.0), rules=KEEP, on_step=stop_at(3))
     resumed: list[int] = []
     again = train(CONTINUED, tmp_path, rules=KEEP, on_step=lambda step, history: resumed.append(step))
     assert resumed[0] == 4

@@ -40,7 +40,7 @@ from cse_core.run import Corpus, Pretrained
 from cse_core.seeding import generator_for
 from cse_core.training.checkpoint import MANIFEST
 from cse_core.training.dev_scoring import DevScore, DevSet
-from cse_core.training.loop import DivergedError
+from cse_core.training.loop import DivergedError, Execution
 from cse_core.training.optimization import linear_decay
 from cse_core.training.run_state import UNFINISHED, History, finished_history
 from cse_core.training.train import train
@@ -151,7 +151,7 @@ def test_a_rankcse_run_stopped_in_the_middle_ends_with_the_same_bits(tmp_path: P
     shutil.copytree(undisturbed.store / TINY.key, tmp_path / TINY.key)
 
     with pytest.raises(Killed):
-        train(run, tmp_path, save_seconds=0.0, on_step=stop_at(3))
+        train(run, Execution(tmp_path, save_seconds=0.0), on_step=stop_at(3))
     assert train(run, tmp_path).curves == whole.curves
     assert equal(weights(tmp_path, run, "last"), weights(undisturbed.store, run, "last"))
 
@@ -171,11 +171,13 @@ def test_a_collapsed_encoder_is_trained_to_its_end_with_a_warning(
 SCRIPT = """
 import sys, torch
 from pathlib import Path
+from cse_core.training.loop import Execution
 from cse_core.training.train import train
 from tests.support.training import KEEP, TINY, few_dev_pairs
 torch.set_num_threads(1)
 with few_dev_pairs():
-    train(TINY, Path(sys.argv[1]), rules=KEEP, save_seconds=0.0, on_step=lambda step, history: print(step, flush=True))
+    place = Execution(Path(sys.argv[1]), save_seconds=0.0)
+    train(TINY, place, rules=KEEP, on_step=lambda step, history: print(step, flush=True))
 """
 
 

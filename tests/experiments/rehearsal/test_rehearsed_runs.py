@@ -9,6 +9,7 @@ import torch
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import RankCSE
 from cse_core.run import Pretrained, Run
+from cse_core.training.loop import Execution
 from cse_core.training.train import train
 from experiments.rehearsal.rehearsed_runs import (
     MAKERS,
@@ -100,7 +101,7 @@ def test_every_published_run_resumes_to_the_same_bits(
     for job in needed_jobs(row):
         (apart / job.key).symlink_to(store / job.key)
     with pytest.raises(Killed):
-        train(run, apart, save_seconds=0.0, on_step=stop_at(1))
+        train(run, Execution(apart, save_seconds=0.0), on_step=stop_at(1))
     steps: list[int] = []
     train(run, apart, on_step=lambda step, history: steps.append(step))
     assert steps == [2, 3]

@@ -11,6 +11,7 @@ import torch
 from cse_core.methods import METHODS, compcse, whitenedcse
 from cse_core.methods.sncse import SNCSE
 from cse_core.run import Corpus, Pretrained, Run
+from cse_core.training.loop import Execution
 from cse_core.training.train import train
 from experiments.run import build, options_for
 from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run
@@ -157,7 +158,7 @@ def test_every_method_learns_on_real_sentences(name: str, tmp_path: Path, real_d
     if name == "consert":
         run = replace(run, learning_rate=3e-4)  # its own is too low to show in 16 steps
     for nested in run.nested():
-        train(nested, tmp_path, data=real_data, rules=("stsb_dev",))
-    losses = [value for _, value in train(run, tmp_path, data=real_data).curves["loss"]]
+        train(nested, Execution(tmp_path, data=real_data), rules=("stsb_dev",))
+    losses = [value for _, value in train(run, Execution(tmp_path, data=real_data)).curves["loss"]]
     assert len(losses) == 16
     assert mean(losses[-4:]) < 0.9 * mean(losses[:4])
