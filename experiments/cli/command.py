@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from cse_core.data.atomic_write import full_disk_error
+from experiments.results.manifest import seal
 from experiments.storage.credentials import redact_credentials
 
 INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
@@ -20,7 +21,10 @@ def run_command(command: Callable[[], int | None], errors: tuple[type[Exception]
     """Run a command and exit with its status (None is 0), or print one of `errors` in a line and exit with 1."""
     gc.freeze()  # what the imports made stays to the end: scanning it again took a fifth of `sweep.py --list`
     try:
-        status = command()
+        try:
+            status = command()
+        finally:
+            seal()
         sys.stdout.flush()
     except BrokenPipeError as error:
         sys.exit(_broken_pipe(error))

@@ -63,7 +63,7 @@ def as_recorded(results: Iterable[Mapping[str, Any]], mlruns: Path) -> Iterator[
         if result["studies"] and result["scale"] not in read:
             read[result["scale"]] = csv_record.RESULTS_TABLE.read(folder), csv_record.CURVES_TABLE.read(folder)
         lines = [frame[frame["key"] == result["key"]] for frame in read[result["scale"]]] if result["studies"] else []
-        yield result | recorded_parts(*lines) if lines and len(lines[0]) else result
+        yield {**result, **recorded_parts(*lines)} if lines and len(lines[0]) else result
 
 
 def recorded_parts(scores: pd.DataFrame, points: pd.DataFrame) -> dict[str, Any]:
