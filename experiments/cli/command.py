@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from cse_core.data.atomic_write import full_disk_error
-from experiments.results.manifest import seal
 from experiments.storage.credentials import redact_credentials
 
 INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
 RESUME = "interrupted: nothing that finished is lost; re-run the same command to resume"
 USER_ERRORS = (ValueError, OSError)
+AT_END: list[Callable[[], None]] = []  # what rooms do when a command ends, also by an error
 
 
 def run_command(command: Callable[[], int | None], errors: tuple[type[Exception], ...] = USER_ERRORS) -> NoReturn:
@@ -24,7 +24,8 @@ def run_command(command: Callable[[], int | None], errors: tuple[type[Exception]
         try:
             status = command()
         finally:
-            seal()
+            for act in AT_END:
+                act()
         sys.stdout.flush()
     except BrokenPipeError as error:
         sys.exit(_broken_pipe(error))

@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from cse_core.data.atomic_write import atomic_write
+from experiments.cli.command import AT_END
 
 NAME = "SHA256SUMS"
 FILES = ("runs.csv", "results.csv", "curves.csv", "pairs.csv", "searches.csv")
@@ -132,6 +133,9 @@ def seal() -> None:
     for folder in sorted(_CHANGED):
         Manifest(folder).accept()
     _CHANGED.clear()
+
+
+AT_END.append(seal)
 
 
 def _is_listed(name: str) -> bool:
