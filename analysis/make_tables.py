@@ -40,6 +40,7 @@ from experiments.cli.command import run_command
 from experiments.cli.console import counted
 from experiments.execution import step_cost
 from experiments.results import csv_record
+from experiments.results.csv_table import DamagedFileError
 from experiments.results.manifest import ChangedFileError, Manifest
 from experiments.results.study_table import print_tables
 from experiments.schema.study import Study
@@ -232,7 +233,7 @@ def check_all(names: Sequence[str], scale: str, folders: Folders) -> list[str]:
     by_path = changed_files(csv_record.folder_for(scale_of_record, folders.mlruns), folders.tables.parent)
     try:
         lines = make(names, scale=scale, check=True, folders=folders)
-    except ChangedFileError as error:
+    except (ChangedFileError, DamagedFileError) as error:
         lines = [f"tables and report were not compared: {error}"]
     changed = [
         f"{path}: {what}" for path, what in by_path.items() if not any(line.startswith(f"{path}:") for line in lines)
@@ -255,6 +256,7 @@ def main(
     *,
     scale: str = "",
     check: bool = False,
+    accept: bool = False,
     mlruns: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = csv_record.MLRUNS,
 ) -> int:
     """Write the tables and the blocks of REPORT.md from mlruns/*.csv.
@@ -263,6 +265,7 @@ def main(
         studies: studies, papers or `quickstart`; without names, all but quickstart.
         scale: scale of the studies; if not given, small and every other at which something of them is recorded.
         check: write nothing; list files that differ from the record or from SHA256SUMS, and exit with 1 if any do.
+        accept: take the record as it is, though its files are not those of SHA256SUMS.
         mlruns: folder of the record.
     """
     gc.set_threshold(100_000)  # the record's studies are a million objects: every 700th would start the collector
@@ -274,7 +277,12 @@ def main(
         lines = check_all(studies, scale, folders)
         print("\n".join([*lines, f"{counted(len(lines), 'difference')} from the record"]))
         return 1 if lines else 0
+    manifest = Manifest(csv_record.folder_for("quickstart" if studies == ("quickstart",) else scale, mlruns))
+    if accept:
+        manifest.path.unlink(missing_ok=True)
+    manifest.refuse_changes()
     lines = make(studies, scale=scale, folders=folders)
+    manifest.accept()
     if studies:
         print_tables(studies_to_make(studies, scale, Record(mlruns)), mlruns)
     print(f"{counted(len(lines), 'file')} changed under {folders.tables}")

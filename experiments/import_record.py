@@ -1,26 +1,29 @@
 """Fill MLflow from the committed record, to compare its runs there: `python experiments/import_record.py`.
 
 Every recorded run of a study of today is logged with its settings, scores and curves, into the database in the mlruns
-folder or the server MLFLOW_TRACKING_URI. Runs that MLflow has are left as they are, or completed.
+folder or the server MLFLOW_TRACKING_URI. A run that MLflow has with the same scores and curves is
+left as it is; one with others is replaced.
 """
 
-from dataclasses import dataclass
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
 from rich.progress import MofNCompleteColumn, Progress
 
 from experiments.cli.command import run_command
-from experiments.cli.console import console, plain_columns
+from experiments.cli.console import console, counted, plain_columns
 from experiments.execution.recorded_runs import recorded_results
 from experiments.results import csv_record
+from experiments.results.run_result import read_result
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
 from experiments.studies.catalogue import choose_studies, names_at
 from experiments.tracking.mlflow_database import check_database
-from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.mlflow_log import Tracker, run_files
 from experiments.tracking.run_content import run_content
-from experiments.tracking.run_differences import holds
 
 AT_ONCE = 100  # runs in a transaction
 
@@ -44,35 +47,53 @@ def studies_by_scale(record: Path) -> dict[str, list[Study]]:
     return scales
 
 
-def fill(studies: list[Study], record: Path, tracker: Tracker) -> tuple[int, int]:
-    """Log what MLflow lacks of the recorded runs of a scale's studies; return how many there are, and how many lacked.
+def recorded_at(record: Path) -> dict[str, int]:
+    """Return when runs were recorded, in milliseconds, by key, as far as git knows: the record has no times."""
+    given = ["git", "-C", str(record), "log", "--reverse", "--format=@%ct", "-U0", "-p", "--", "runs.csv"]
+    try:
+        log = subprocess.run(given, capture_output=True, text=True, check=False).stdout
+    except OSError:  # a machine without git
+        return {}
+    times: dict[str, int] = {}
+    at = 0
+    for line in log.splitlines():
+        if line.startswith("@") and line[1:].isdecimal():
+            at = 1000 * int(line[1:])
+        elif line.startswith("+") and not line.startswith("+++"):
+            times.setdefault(line[1:].partition(",")[0], at)
+    return times
 
-    The runs that others need come first, so that these can be linked.
+
+def fill(studies: list[Study], record: Path, tracker: Tracker, times: Mapping[str, int]) -> tuple[set[str], int]:
+    """Log what MLflow lacks of the recorded runs of a scale's studies; return their keys, and how many it lacked.
+
+    The runs that others need come first, so that these can be linked. Of runs whose folders are here, the files and
+    what only these say are logged too.
     """
-    contents = [(run_content(result), result["studies"][0]) for result in recorded_results(studies, record)]
-    scale = studies[0].scale.name
-    logged = tracker.runs(scale)
-    lacking = [
-        (content, f"python experiments/sweep.py {study} --scale {scale}")
-        for content, study in contents
-        if not holds(logged.get(content.key), content)
-    ]
-    whole = [new for new in lacking if tracker.has_local_database and new[0].key not in logged]
+    contents, commands, folders = [], {}, {}
+    for result in recorded_results(studies, record):
+        stored = read_result(tracker.mlruns / "store" / result["key"]) or {}
+        of_folder = {name: stored[name] for name in ("environment", "data", "warnings", "finished") if name in stored}
+        content = run_content(result | of_folder)
+        contents.append(content if content.finished else replace(content, finished=times.get(content.key, 0)))
+        commands[content.key] = f"python experiments/sweep.py {result['studies'][0]} --scale {result['scale']}"
+        folders |= {content.key: tracker.mlruns / "store" / content.key} if stored else {}
+    lacking = tracker.missing(contents)
     with Progress(*plain_columns(), MofNCompleteColumn(), console=console) as progress:
-        task = progress.add_task(f"runs at scale {scale}", total=len(contents), completed=len(contents) - len(lacking))
-        for start in range(0, len(whole), AT_ONCE):
-            part = whole[start : start + AT_ONCE]
-            tracker.log_new(scale, part)
+        name, done = f"runs at scale {studies[0].scale.name}", len(contents) - len(lacking)
+        task = progress.add_task(name, total=len(contents), completed=done)
+        for i in range(0, len(lacking), AT_ONCE):
+            part = lacking[i : i + AT_ONCE]
+            for content in part:
+                if content.key in folders:
+                    tracker.write(content, run_files(folders[content.key]), commands[content.key])
+            tracker.write_all((content, commands[content.key]) for content in part if content.key not in folders)
             progress.advance(task, len(part))
-        for content, command in lacking:
-            if not tracker.has_local_database or content.key in logged:
-                tracker.complete(content, logged.get(content.key), command=command)
-                progress.advance(task)
-    return len(contents), len(lacking)
+    return {content.key for content in contents}, len(lacking)
 
 
 def main(options: Options) -> None:
-    """Import every scale; print how many runs are new, and how to look at them."""
+    """Import every scale; print how many runs are new, what is left out, and how to look at them."""
     record = options.record or options.mlruns
     check_database(options.mlruns)
     csv_record.check_writable(options.mlruns)
@@ -80,13 +101,25 @@ def main(options: Options) -> None:
     by_scale = studies_by_scale(record)
     if not by_scale:
         raise FileNotFoundError(f"{record}: no runs to import; expected a record, runs.csv and the files beside it")
+    imported: set[str] = set()
     for scale, studies in by_scale.items():
-        count, lacking = fill(studies, record, tracker)
-        left = (csv_record.read_runs(scale, record)["scale"] == scale).sum() - count
-        others = f"; {left} recorded runs belong to no study today and are not imported" if left else ""
-        console.print(f"{scale}: {lacking} of {count} runs logged, MLflow had the others{others}")
+        place = csv_record.folder_for(scale, record)
+        keys, lacking = fill(studies, record, tracker, recorded_at(place))
+        imported |= keys
+        console.print(f"{scale}: {lacking} of {len(keys)} runs logged, MLflow had the others")
+    print_left_out(record, imported)
     local = tracker.uri.startswith("sqlite")
     console.print(f"compare them: {'mlflow ui --backend-store-uri ' * local}{redact_credentials(tracker.uri)}")
+
+
+def print_left_out(record: Path, imported: set[str]) -> None:
+    """Print how many recorded runs are not imported, and why."""
+    import pandas as pd  # lazy: slow import
+
+    runs = pd.concat([csv_record.read_runs(scale, record) for scale in ("", "quickstart")])
+    left = runs[~runs["key"].isin(imported)]
+    for scale, count in left["scale"].value_counts().items():
+        console.print(f"{scale}: {counted(count, 'recorded run')} left out: of no study today, or without a score")
 
 
 def command() -> None:

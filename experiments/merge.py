@@ -1,16 +1,11 @@
 """Add another machine's record to this one: `python experiments/merge.py FOLDER`, with that machine's mlruns/*.csv.
 
-Runs, scores and arrays that this record lacks are added; its lines never change. Both records are first checked against
-their SHA256SUMS: if something else changed a file, it is named and nothing is merged.
+Runs, scores and arrays that this record lacks are added; its lines never change.
 
-Don't let git merge two people's records: both sides may have the same cell, and SHA256SUMS would fit neither, so git
-stops with a conflict. Keep your side and merge the other side's folder into it:
+If git stops in a merge since both sides added runs, keep your record and add the other side's:
 
-    git worktree add --detach ../theirs MERGE_HEAD
-    git restore --source=HEAD --staged --worktree mlruns analysis
-    python experiments/merge.py ../theirs/mlruns
-    python analysis/make_tables.py && python analysis/make_figures.py
-    git add mlruns analysis REPORT.md && git worktree remove ../theirs
+    git worktree add --detach ../theirs MERGE_HEAD && git restore --source=HEAD --staged --worktree mlruns
+    python experiments/merge.py ../theirs/mlruns && python analysis/make_tables.py && git add mlruns
 """
 
 from dataclasses import dataclass

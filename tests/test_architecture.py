@@ -22,7 +22,6 @@ ONLY_IN = {
         "experiments/tracking/bulk_log.py",
         "experiments/tracking/mlflow_database.py",
         "experiments/tracking/mlflow_log.py",
-        "experiments/tracking/run_differences.py",
     ],
     "ray": [
         "experiments/execution/ray_sweep.py",

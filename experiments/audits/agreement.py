@@ -98,12 +98,15 @@ def compare(job: Job, result: Mapping[str, Any], recorded: Recorded) -> Agreemen
     run = recorded.runs[recorded.runs["key"] == job.key].iloc[0].to_dict()
     device, here = str(run["device"]), str(result["environment"]["device"])
     same = processor(device) == processor(here)
-    before = _settings_values(run) | _recorded_scores(job, recorded) | _recorded_curves(job, recorded)
-    after = (
-        _settings_values(result)
-        | _score_values(csv_record.result_lines(result))
-        | _curve_values(csv_record.curve_lines(result))
-    )
+    asked = {(scoring.select, str(scoring.scorer), task) for scoring in job.scorings for task in scoring.tasks}
+    scores, curves = (frame[frame["key"] == job.key] for frame in (recorded.results, recorded.curves))
+    lines = [
+        line
+        for line in scores.to_dict("records")
+        if (line["select"], line["scorer"], line["task"]) in asked and line["version"] == suite.version(line["task"])
+    ]
+    before = _values(run, lines, curves.to_dict("records"))
+    after = _values(result, csv_record.result_lines(result), csv_record.curve_lines(result))
     both = [(address, before.get(address), after.get(address)) for address in dict.fromkeys([*before, *after])]
     numeric = [(address, distance) for address, a, b in both if (distance := _distance(a, b)) is not None]
     cells = [distance for address, distance in numeric if address[1] != CURVE]
@@ -120,35 +123,15 @@ def compare(job: Job, result: Mapping[str, Any], recorded: Recorded) -> Agreemen
     )
 
 
-def _settings_values(run: Mapping[str, Any]) -> Values:
-    return {("", "", "runs.csv", name): str(run[name]) for name in FACTS}
-
-
-def _score_values(lines: Iterable[Mapping[str, Any]]) -> Values:
-    """Return each line's score, its number of pairs and the step of its checkpoint."""
-    values: Values = {}
-    for line in lines:
+def _values(run: Mapping[str, Any], scores: Iterable[Mapping[str, Any]], points: Iterable[Mapping[str, Any]]) -> Values:
+    """Return the facts of a run, each score with its number of pairs and its checkpoint's step, and its curves."""
+    values: Values = {("", "", "runs.csv", name): str(run[name]) for name in FACTS}
+    for line in scores:
         cell, metric = (line["select"], line["scorer"], line["task"]), line["metric"]
         if pd.notna(line["score"]):
             values[*cell, metric] = float(line["score"])
         values |= {(*cell, f"{metric}, {name}"): f"{line[name]:.0f}" for name in ("pairs", "step")}
-    return values
-
-
-def _recorded_scores(job: Job, recorded: Recorded) -> Values:
-    """Return the recorded values of the job's tasks that the present evaluator gave."""
-    expected = {(scoring.select, str(scoring.scorer), task) for scoring in job.scorings for task in scoring.tasks}
-    lines = recorded.results[recorded.results["key"] == job.key].to_dict("records")
-    lines = [line for line in lines if (line["select"], line["scorer"], line["task"]) in expected]
-    return _score_values(line for line in lines if line["version"] == suite.version(line["task"]))
-
-
-def _curve_values(lines: Iterable[Mapping[str, Any]]) -> Values:
-    return {("", CURVE, line["name"], f"step {line['step']}"): float(line["value"]) for line in lines}
-
-
-def _recorded_curves(job: Job, recorded: Recorded) -> Values:
-    return _curve_values(recorded.curves[recorded.curves["key"] == job.key].to_dict("records"))
+    return values | {("", CURVE, line["name"], f"step {line['step']}"): float(line["value"]) for line in points}
 
 
 def _tolerance(address: CellAddress, *, same: bool) -> float:

@@ -14,13 +14,18 @@ from experiments.storage.credentials import redact_credentials
 INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
 RESUME = "interrupted: nothing that finished is lost; re-run the same command to resume"
 USER_ERRORS = (ValueError, OSError)
+AT_END: list[Callable[[], None]] = []  # what rooms do when a command ends, also by an error
 
 
 def run_command(command: Callable[[], int | None], errors: tuple[type[Exception], ...] = USER_ERRORS) -> NoReturn:
     """Run a command and exit with its status (None is 0), or print one of `errors` in a line and exit with 1."""
     gc.freeze()  # what the imports made stays to the end: scanning it again took a fifth of `sweep.py --list`
     try:
-        status = command()
+        try:
+            status = command()
+        finally:
+            for act in AT_END:
+                act()
         sys.stdout.flush()
     except BrokenPipeError as error:
         sys.exit(_broken_pipe(error))

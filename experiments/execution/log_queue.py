@@ -14,11 +14,11 @@ from experiments.execution.job import ExecutionSettings, Job, describe
 from experiments.execution.shared_job import fetch_recorded
 from experiments.results import csv_record
 from experiments.results.csv_table import DisagreementError
-from experiments.results.run_result import load_result, read_result
+from experiments.results.run_result import as_recorded, load_result, read_result
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import RETRY_INTERVAL_SECONDS, RETRY_TIMEOUT_SECONDS
 from experiments.tracking.live_log import BACKOFF_SECONDS, LiveLog
-from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.mlflow_log import Tracker, run_files
 from experiments.tracking.run_content import run_content
 
 SEPARATE = "put the recorded run's folder into the store, or start a separate record with --mlruns FOLDER"
@@ -126,13 +126,13 @@ def _record_unless_it_disagrees(result: Mapping[str, Any], mlruns: Path) -> None
 
 def log_results(store: Path, tracker: Tracker, file: str = "") -> None:
     """Log each of the store's results that MLflow lacks. The record has them, so a failure is only a warning."""
-    unlogged = results = results_in(store, file)
-    if not results:
+    unlogged = contents = [run_content(result) for result in as_recorded(results_in(store, file), tracker.mlruns)]
+    if not contents:
         return
     try:
-        unlogged = tracker.missing(results)
-        for result in tuple(unlogged):
-            tracker.log(store / result["key"])
+        unlogged = tracker.missing(contents)
+        for content in tuple(unlogged):
+            tracker.write(content, run_files(store / content.key))
             unlogged = unlogged[1:]
     except OSError as error:
         say_not_logged(len(unlogged), error)

@@ -11,6 +11,7 @@ from cse_core.training.selection import SELECTION
 from experiments.execution.job import Job, describe
 from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
+from experiments.results.run_result import recorded_parts
 from experiments.schema.study import Study
 
 if TYPE_CHECKING:
@@ -30,27 +31,26 @@ def recorded_results(studies: Sequence[Study], mlruns: Path) -> Iterator[dict[st
     labels: dict[str, str] = {}
     for key, job in jobs_of(studies).items():
         if key in lines:
-            result = _result(job, lines[key], points.get(key))
+            result = _result(job, lines[key], points.get(key, curves[:0]))
             label = labels.setdefault(result["setting"], result["label"])
             yield result | {"label": label, "name": result["name"].replace(result["label"], label, 1)}
 
 
-def _result(job: Job, lines: pd.DataFrame, points: pd.DataFrame | None) -> dict[str, Any]:
-    cells = lines[csv_record.SCORES[1:]].to_dict("records")
-    curves: dict[str, list[tuple[int, float]]] = {}
-    if points is not None:
-        for name, step, value in zip(points["name"], points["step"].tolist(), points["value"].tolist(), strict=True):
-            curves.setdefault(name, []).append((step, value))
+def _result(job: Job, lines: pd.DataFrame, points: pd.DataFrame) -> dict[str, Any]:
+    parts = recorded_parts(lines, points)
     commit, device = str(lines["commit"].iloc[0]), str(lines["device"].iloc[0])
-    steps = {cell["select"]: int(cell["step"]) for cell in cells}
-    return describe(job) | {
-        "cells": cells,
-        "curves": {name: sorted(curve) for name, curve in curves.items()},
-        "kept": {rule: {"step": step, "score": _dev_score(rule, step, curves)} for rule, step in steps.items()},
-        "environment": {"commit": commit.rstrip("+"), "dirty": str(commit.endswith("+")).lower(), "device": device},
-        "seconds": float(lines["seconds"].iloc[0]),
-        "data": {"corpus": job.encoder.corpus.sha256} if isinstance(job.encoder, Run) else {},
-    }
+    steps = {cell["select"]: int(cell["step"]) for cell in parts["cells"]}
+    scores = {rule: _dev_score(rule, step, parts["curves"]) for rule, step in steps.items()}
+    return (
+        describe(job)
+        | parts
+        | {
+            "kept": {rule: {"step": step, "score": scores[rule]} for rule, step in steps.items()},
+            "environment": {"commit": commit.rstrip("+"), "dirty": str(commit.endswith("+")).lower(), "device": device},
+            "seconds": float(lines["seconds"].iloc[0]),
+            "data": {"corpus": job.encoder.corpus.sha256} if isinstance(job.encoder, Run) else {},
+        }
+    )
 
 
 def _dev_score(rule: str, step: int, curves: Mapping[str, Sequence[tuple[int, float]]]) -> float | None:

@@ -21,11 +21,10 @@ from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.record_folders import is_own_study
 from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.mlflow_notes import FILTER, experiment_name
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MAX_COMPARED_RUNS = 50  # MLflow's compare page can't show more side by side
 
 
 def hours(seconds: float | None) -> str:
@@ -156,10 +155,7 @@ def print_outcome(
     elif names:
         elsewhere = "" if csv_record.is_project_record(mlruns) else f" --mlruns {mlruns}"
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
-    try:
-        _print_mlflow_pages(scale, [key for key, job in jobs.items() if isinstance(job.encoder, Run)], mlruns)
-    except OSError as error:
-        console.print(f"MLflow is unreachable: {redact_credentials(error)}", style="red")
+    _print_mlflow_hint(studies, mlruns)
     names_of = {key: f"{job.name} ({key})" for key, job in jobs.items()}
     print_failures({names_of.get(key, key): reason for key, reason in failed.items()}, ended)
     if ended and (lost := len(failed.keys() & jobs.keys())):
@@ -197,10 +193,12 @@ def _contrast_lines(page: str) -> Iterator[str]:
         yield f"{of['contrast']}: {of['difference']} {of['95 % interval']}, {of['seeds']} seeds{verdict}"
 
 
-def _print_mlflow_pages(scale: str, trained: Sequence[str], mlruns: Path) -> None:
+def _print_mlflow_hint(studies: Sequence[Study], mlruns: Path) -> None:
     tracker = Tracker(mlruns)
     if tracker.uri.startswith("sqlite") and not (mlruns / "mlflow.db").is_file():
         return  # a record from elsewhere: nothing was trained here
     print_mlflow_command(tracker)
-    if 0 < len(trained) <= MAX_COMPARED_RUNS:
-        console.print(f"then compare them at {tracker.compare_page(scale, trained)}")
+    place, filters = experiment_name(studies[0].scale.name), [FILTER.format(study.name) for study in studies[:3]]
+    console.print(
+        f"compare them in {place}: search {' or '.join(filters)}, sort by STS average", highlight=False, markup=False
+    )

@@ -236,20 +236,12 @@ def copy_arrays(lacking: Iterable[tuple[str, Path]], store: Path) -> None:
 
 
 def _copy(sources: Mapping[Path, Path], folder: Path) -> int:
-    """Copy files that a record lacks, by target; return how many. A file listed in the manifest must match it."""
-    manifest = Manifest(folder)
+    """Copy files that a record lacks, by target; return how many."""
     missing = {target: source for target, source in sources.items() if source.is_file() and not target.is_file()}
     if missing:
-        with manifest.lock():
-            contents = {
-                target.relative_to(folder).as_posix(): source.read_bytes() for target, source in missing.items()
-            }
-            manifest.replace(
-                {
-                    name: content
-                    for name, content in contents.items()
-                    if manifest.lists(name, content) or manifest.read(name) is None
-                }
+        with Manifest(folder).lock():
+            Manifest(folder).replace(
+                {target.relative_to(folder).as_posix(): source.read_bytes() for target, source in missing.items()}
             )
     return len(missing)
 
@@ -261,8 +253,6 @@ def merge_folder(other: Path, mlruns: Path) -> dict[str, int]:
     lines = {table.name: table.read(other) for table in reversed(TABLES)}  # check all before any is written
     _refuse_unknown_runs(other, lines["runs.csv"], lines["results.csv"])
     arrays = sorted((other / "figure_data").rglob("*.npz"))
-    for path in arrays:
-        Manifest(other).read(path.relative_to(other).as_posix())
     for table in TABLES:
         table.read(mlruns)
     refuse_disagreements(mlruns, [(table, lines[table.name]) for table in TABLES], f"{mlruns} and {other}", REMOVE)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.results.manifest import Manifest
+from experiments.results.manifest import Manifest, content_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ EXPECTED: dict[type, str] = {int: "a whole number", float: "a number"}
 QUOTED = re.compile(rb'(?:^|(?<=,))"(?:[^"]|"")*"(?=[,\n])', re.MULTILINE)
 REMEDY = (
     "The file is damaged; nothing was written. Restore it (`git checkout -- {path}` where git has it, else a copy), or "
-    "delete it and SHA256SUMS beside it: of results.csv and curves.csv a sweep then writes again what the run folders "
+    "delete it: of results.csv and curves.csv a sweep then writes again what the run folders "
     "here have; other lines, runs.csv without results.csv, pairs.csv and searches.csv can't be made again"
 )
 
@@ -103,7 +103,7 @@ class Table:
 
     def read(self, folder: Path) -> pd.DataFrame:
         """Return the lines; none if there is no file."""
-        content, path = Manifest(folder).read(self.name), folder / self.name
+        content, path = content_of(folder / self.name), folder / self.name
         digest = hashlib.sha256(content or b"").digest()
         if content is None or _READ.get(path, (b"", None))[0] != digest:
             frame = None if content is None else self._plain_frame(content)
@@ -160,7 +160,7 @@ class Table:
         return len(old.rows) - len(kept)
 
     def _read_lines(self, folder: Path) -> _Lines:
-        content = Manifest(folder).read(self.name)
+        content = content_of(folder / self.name)
         lines = _Lines(folder / self.name, content or b"")
         if content is None:
             return lines

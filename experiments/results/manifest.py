@@ -1,9 +1,8 @@
-"""Read and write SHA256SUMS, the hashes of a record's files, tables and figures, in the format of sha256sum.
+"""Write and compare SHA256SUMS, the hashes of a record's files, tables and figures, in the format of sha256sum.
 
-Only this project's code writes the manifest, so any other change to a file is noticed.
-While a file is replaced, the manifest has its old and its new hash and accepts both, so a kill between the two writes
-does no harm. A missing file counts as an empty one. A folder without a manifest, such as an older record, is accepted
-unchanged and gets one with the next merge.
+A command that changes a record deletes its SHA256SUMS with the first change and writes it when it ends. make_tables.py
+refuses a record with other hashes, and `--check` names the files; nothing else reads them. A record without SHA256SUMS,
+such as an older one or one whose command was killed, is accepted, and make_tables.py writes the file.
 """
 
 import hashlib
@@ -16,14 +15,16 @@ from pathlib import Path
 from filelock import FileLock
 
 from cse_core.data.atomic_write import atomic_write
+from experiments.cli.command import AT_END
 
 NAME = "SHA256SUMS"
 FILES = ("runs.csv", "results.csv", "curves.csv", "pairs.csv", "searches.csv")
 FOLDERS = ("figure_data", "tables", "figures")
+OUTPUTS = ("tables/", "figures/")
 UNLISTED = ("tables/quickstart/", "figures/quickstart/", "tables/released/", "figures/released/")  # ignored by git
 LINE = re.compile(r"(\\?)([0-9a-f]{64})  (.+)", re.DOTALL)
-NOTHING = hashlib.sha256().hexdigest()  # for a missing file
 SHOWN = 12  # digits of a hash in messages
+_CHANGED: set[Path] = set()  # folders of records that this process changed
 
 
 class ChangedFileError(ValueError):
@@ -41,86 +42,65 @@ class Manifest:
         """The manifest's path."""
         return self.folder / NAME
 
-    def read(self, name: str) -> bytes | None:
-        """Return a file's content, or None if there is no file; refuse content that does not match the manifest."""
-        while True:
-            before = self._read_text()
-            content = _content(self.folder / name)
-            hashes = None if before is None else self._parse(before).get(name, {NOTHING})
-            if hashes is None or _sha256(content) in hashes:
-                return content
-            if self._read_text() == before:  # else another process merged meanwhile: read again
-                raise ChangedFileError(self._refusal(name, content, hashes))
-
-    def lists(self, name: str, content: bytes) -> bool:
-        """Whether the manifest has this content for a file."""
-        return _sha256(content) in self._parse(self._read_text() or "").get(name, set())
-
-    def names(self) -> set[str]:
-        """Return the names that the manifest lists."""
-        return set(self._parse(self._read_text() or ""))
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Delete files and their entries; after a kill at any moment the same call completes it."""
-        with self.lock():
-            entries, removed = self._entries_or_present(), set(names)
-            self._write(entries | {name: entries.get(name, set()) | {NOTHING} for name in removed})
-            for name in removed:
-                (self.folder / name).unlink(missing_ok=True)
-            self._write({name: hashes for name, hashes in entries.items() if name not in removed})
-
     @contextmanager
     def lock(self) -> Generator[None]:
         """Keep other processes from changing the folder's files."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / f"{NAME}.lock"):
-            self._settle()
             yield
 
-    def _settle(self) -> None:
-        """Drop the second hash that a killed process left for a file."""
-        entries = self._parse(self._read_text() or "")
-        contents = {name: _content(self.folder / name) for name, hashes in entries.items() if len(hashes) > 1}
-        self._update(entries, {name: c for name, c in contents.items() if _sha256(c) in entries[name]})
-
-    def replace(self, contents: Mapping[str, bytes]) -> None:
-        """Write files and their hashes, while holding the lock; a kill at any moment leaves what `read` accepts."""
-        new = {name: {_sha256(content)} for name, content in contents.items()}
-        entries = self._entries_or_present()
-        self._write(entries | {name: entries.get(name, {NOTHING}) | new[name] for name in contents})
+    def replace(self, contents: Mapping[str, bytes | None]) -> None:
+        """Write files of the record, or delete those without content, while holding the lock; `seal` is to follow."""
+        self.path.unlink(missing_ok=True)
+        _CHANGED.add(self.folder)
         for name, content in contents.items():
-            atomic_write(self.folder / name, content)
-        self._write(entries | new)
+            if content is None:
+                (self.folder / name).unlink(missing_ok=True)
+            else:
+                atomic_write(self.folder / name, content)
 
-    def accept(self, paths: Iterable[Path]) -> None:
-        """Update the hashes of files that were just made; drop the entries of deleted ones."""
+    def accept(self, paths: Iterable[Path] = ()) -> None:
+        """Update the hashes of files that were just made, without a manifest those of all files."""
         names = {path.relative_to(self.folder).as_posix() for path in paths}
-        names = {name for name in names if _is_listed(name)}
-        if not names:
-            return
         with self.lock():
-            entries = self._entries_or_present()
-            self._update(entries, {name: _content(self.folder / name) for name in names})
+            text = self._read_text()
+            entries = {} if text is None else self._parse(text)
+            for name in filter(_is_listed, names) if text is not None else self._present():
+                content = content_of(self.folder / name)
+                entries.pop(name, None)
+                entries |= {} if content is None else {name: _sha256(content)}
+            new = "".join(_manifest_line(entries[name], name) for name in sorted(entries))
+            if new != text and (text is not None or entries):
+                atomic_write(self.path, new)
 
-    def _update(self, entries: Mapping[str, set[str]], contents: Mapping[str, bytes | None]) -> None:
-        """Write the entries with the hashes of these contents; drop those of missing files."""
-        if not contents:
-            return
-        entries = {name: hashes for name, hashes in entries.items() if name not in contents}
-        self._write(entries | {name: {_sha256(c)} for name, c in contents.items() if c is not None})
+    def refuse_changes(self) -> None:
+        """Refuse a record of which something else than the project's commands changed a file."""
+        differing = {path: what for path, what in self.differences(record_only=True).items() if path != self.path}
+        if differing:
+            listed = "\n".join(f"  {path}: {what}" for path, what in differing.items())
+            raise ChangedFileError(
+                f"{self.folder}: something other than this project's commands changed the record. Restore it "
+                f"(`git checkout -- {self.folder}` where git has it, else a copy); if the change is intended, "
+                f"`python analysis/make_tables.py --accept` takes the files as they are\n{listed}"
+            )
 
-    def differences(self) -> dict[Path, str]:
+    def differences(self, *, record_only: bool = False) -> dict[Path, str]:
         """Return what differs for each file that was changed, is missing or is not listed."""
         present, text = self._present(), self._read_text()
         if text is None:
-            return {self.path: "missing; merging, or making tables and figures, writes it"} if present else {}
+            why = "missing: a command that changes the record was killed or is at work; make_tables.py writes it"
+            return {self.path: why} if present else {}
         entries, differing = self._parse(text), {}
         for name in sorted({*entries, *present}):
-            path, content = self.folder / name, _content(self.folder / name)
+            path, content = self.folder / name, content_of(self.folder / name)
+            if record_only and name.startswith(OUTPUTS):
+                continue
             if name not in entries:
                 differing[path] = f"not listed in {self.path}"
-            elif _sha256(content) not in entries[name]:
-                differing[path] = _what_differs(content, entries[name])
+            elif content is None:
+                differing[path] = f"missing; {NAME} has {entries[name][:SHOWN]}"
+            elif _sha256(content) != entries[name]:
+                differing[path] = f"its SHA-256 is {_sha256(content)[:SHOWN]}, {NAME} has {entries[name][:SHOWN]}"
         return differing
 
     def _present(self) -> list[str]:
@@ -130,19 +110,12 @@ class Manifest:
         names = [path.relative_to(self.folder).as_posix() for path in paths if path.is_file()]
         return sorted(filter(_is_listed, names))
 
-    def _entries_or_present(self) -> dict[str, set[str]]:
-        """Return the entries; without a manifest, those of the present files."""
-        text = self._read_text()
-        if text is not None:
-            return self._parse(text)
-        return {name: {_sha256(_content(self.folder / name))} for name in self._present()}
-
     def _read_text(self) -> str | None:
-        content = _content(self.path)
+        content = content_of(self.path)
         return None if content is None else content.decode(errors="replace")
 
-    def _parse(self, text: str) -> dict[str, set[str]]:
-        entries: dict[str, set[str]] = {}
+    def _parse(self, text: str) -> dict[str, str]:
+        entries: dict[str, str] = {}
         *lines, rest = text.split("\n")
         for i, line in enumerate([*lines, *filter(None, [rest])], 1):
             match = LINE.fullmatch(line)
@@ -151,27 +124,18 @@ class Manifest:
                     f"{self.path}, line {i}: expected a SHA-256, two spaces, a name and a line end. Restore the file"
                 )
             escaped, digest, name = match.groups()
-            entries.setdefault(_unescape(name) if escaped else name, set()).add(digest)
+            entries[_unescape(name) if escaped else name] = digest
         return entries
 
-    def _write(self, entries: Mapping[str, set[str]]) -> None:
-        lines = [_manifest_line(digest, name) for name in sorted(entries) for digest in sorted(entries[name])]
-        atomic_write(self.path, "".join(lines))
 
-    def _refusal(self, name: str, content: bytes | None, hashes: set[str]) -> str:
-        path = self.folder / name
-        return (
-            f"{path}: {_what_differs(content, hashes)}. Something other than this project's commands changed it; it is "
-            f"neither read nor written. Restore it (`git checkout -- {path}` where git has it, else a copy). If the "
-            f"change is intended, delete {self.path}: the present files are then accepted"
-        )
+def seal() -> None:
+    """Write the manifests of the records that this process changed; a command ends with it."""
+    for folder in sorted(_CHANGED):
+        Manifest(folder).accept()
+    _CHANGED.clear()
 
 
-def _what_differs(content: bytes | None, hashes: set[str]) -> str:
-    expected = " or ".join(sorted("no file" if digest == NOTHING else digest[:SHOWN] for digest in hashes))
-    if content is None:
-        return f"missing; {NAME} has {expected}"
-    return f"its SHA-256 is {_sha256(content)[:SHOWN]}, {NAME} has {expected}"
+AT_END.append(seal)
 
 
 def _is_listed(name: str) -> bool:
@@ -180,11 +144,12 @@ def _is_listed(name: str) -> bool:
     return name in FILES or name.startswith(tuple(f"{folder}/" for folder in FOLDERS))
 
 
-def _sha256(content: bytes | None) -> str:
-    return hashlib.sha256(content or b"").hexdigest()
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
-def _content(path: Path) -> bytes | None:
+def content_of(path: Path) -> bytes | None:
+    """Return a file's content; None if there is no file."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

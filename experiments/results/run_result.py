@@ -1,11 +1,18 @@
 """Read and check a run's result.json: its scores, settings, curves and environment. The record and MLflow copy it."""
 
+from __future__ import annotations
+
 import logging
 import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cse_core.training.run_state import parse_json, read_json
+from experiments.results import csv_record
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RESULT = "result.json"
 FIELDS = {
@@ -46,6 +53,28 @@ def load_result(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}): re-run the same command") from error
     return result
+
+
+def as_recorded(results: Iterable[Mapping[str, Any]], mlruns: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield results with the scores and curves that the record has of them; those that it lacks as they are."""
+    read: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
+    for result in results:
+        folder = csv_record.folder_for(result["scale"], mlruns)
+        if result["studies"] and result["scale"] not in read:
+            read[result["scale"]] = csv_record.RESULTS_TABLE.read(folder), csv_record.CURVES_TABLE.read(folder)
+        lines = [frame[frame["key"] == result["key"]] for frame in read[result["scale"]]] if result["studies"] else []
+        yield {**result, **recorded_parts(*lines)} if lines and len(lines[0]) else result
+
+
+def recorded_parts(scores: pd.DataFrame, points: pd.DataFrame) -> dict[str, Any]:
+    """Return cells and curves of a result from the record's lines of one run."""
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for name, step, value in zip(points["name"], points["step"].tolist(), points["value"].tolist(), strict=True):
+        curves.setdefault(name, []).append((step, value))
+    names = csv_record.SCORES[1:]
+    rows = zip(*(scores[name].tolist() for name in names), strict=True)
+    cells = [cell for row in rows if not math.isnan((cell := dict(zip(names, row, strict=True)))["score"])]
+    return {"cells": cells, "curves": {name: sorted(curve) for name, curve in curves.items()}}
 
 
 def check_result(result: dict[str, Any], key: str) -> None:

@@ -6,28 +6,27 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from experiments.tracking.run_content import Point, RunContent
-from experiments.tracking.run_differences import FINISHED
+from experiments.tracking.run_content import RunContent
 
+FINISHED = "FINISHED"
 MAX_DIGEST = 36  # MLflow's limit
+SCORES = "scores.csv"
 Rows = dict[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewRun:
-    """A finished run with the id that it gets, its tags, its points with values and times, and what made it."""
+    """A finished run with the id that it gets, its tags, when it ended in milliseconds, and what made it."""
 
     id: str
     content: RunContent
     tags: Mapping[str, str]
-    points: Mapping[Point, tuple[float, int]]
-    started: int
     ended: int
     command: str
 
 
 def write_runs(database: str, artifacts: Path, experiment: str, runs: Iterable[NewRun]) -> None:
-    """Write runs of an experiment, all or none, each with the command that makes it as an artifact."""
+    """Write runs of an experiment, all or none, each with its scores and the command that makes it as artifacts."""
     import sqlalchemy  # lazy: slow import
     from mlflow.store.tracking.dbmodels import models  # lazy: slow import
 
@@ -42,6 +41,7 @@ def write_runs(database: str, artifacts: Path, experiment: str, runs: Iterable[N
             folder = artifacts / run.id / "artifacts"
             folder.mkdir(parents=True)
             (folder / "command.txt").write_text(run.command + "\n", encoding="utf-8")
+            (folder / SCORES).write_text(run.content.table, encoding="utf-8")
             for name, line in _lines(run, experiment, folder.as_uri(), datasets):
                 rows.setdefault(name, []).append(line)
         for name in ("runs", "tags", "params", "metrics", "latest_metrics", "datasets", "inputs", "input_tags"):
@@ -56,7 +56,8 @@ def _lines(
     """Yield a run's lines, each with the name of its table."""
     of_run = {"run_uuid": run.id}
     about = {"name": run.content.name, "artifact_uri": artifacts, "experiment_id": int(experiment), "status": FINISHED}
-    times = {"start_time": run.started, "end_time": run.ended, "deleted_time": None}
+    started = run.ended - round(1000 * run.content.seconds)
+    times = {"start_time": started, "end_time": run.ended, "deleted_time": None}
     unused = {"source_type": "UNKNOWN", "source_name": "", "entry_point_name": "", "source_version": ""}
     yield "runs", of_run | about | times | unused | {"user_id": "unknown", "lifecycle_stage": "active"}
     for key, value in {"mlflow.runName": run.content.name, **run.tags}.items():
@@ -64,7 +65,7 @@ def _lines(
     for key, value in run.content.parameters.items():
         yield "params", of_run | {"key": key, "value": value}
     latest: dict[str, tuple[int, int, float]] = {}
-    for (key, step), (value, at) in run.points.items():
+    for (key, step), (value, at) in run.content.timed_points(started).items():
         yield "metrics", of_run | {"key": key, "value": value, "timestamp": at, "step": step, "is_nan": False}
         latest[key] = max(latest.get(key, (-1, 0, 0.0)), (step, at, value))
     for key, (step, at, value) in latest.items():

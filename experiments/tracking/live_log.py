@@ -53,7 +53,7 @@ class LiveLog:
         self._points: dict[str, dict[Point, tuple[float, int]]] = {}
         self._running: set[str] = set()
         self._stopped: dict[str, str] = {}  # statuses of runs that have no result
-        self._begun: dict[str, tuple[str, set[Point]]] = {}  # MLflow's ids, and the points that they have
+        self._begun: dict[str, tuple[str, set[Point]]] = {}  # MLflow's ids, and the points that they got
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -147,7 +147,7 @@ class LiveLog:
             points, self._points = self._points, {}
             stopped, self._stopped = self._stopped, {}
         for key in points.keys() - self._begun.keys():
-            self._begun[key] = self.tracker.begin(self.content_of(key))
+            self._begun[key] = self.tracker.begin(self.content_of(key)), set()
         started = time.monotonic()
         for key, new in points.items():
             run_id, has = self._begun[key]

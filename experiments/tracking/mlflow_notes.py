@@ -4,24 +4,24 @@ import shlex
 import sys
 from collections.abc import Mapping
 
+from experiments.results.csv_record import MANUAL_RUNS
 from experiments.schema.scales import SCALES
 from experiments.storage.credentials import redact_credentials
 from experiments.tracking.run_content import RunContent
 
 PREFIX = "cse-study "
-OLD_EXPERIMENT = "cse-study"  # in which all scales' runs were, with other names and parameters
-OLD_NOTE = """Runs in an earlier form. Each scale has an experiment of its own now, in which
-`python experiments/import_record.py` and every sweep log the runs again; delete this one when you don't need it."""
+FILTER = "tags.studies LIKE '% {} %'"  # the runs of a study
 EXPERIMENT_NOTE = """{about}
 
 **Compare methods**: group runs by `approach`, their label in a table, or by the tag `setting`, which is equal for all
-seeds of the same settings and no others, and sort by `avg`. `test/...` are scores of the kept checkpoint, `kept/...`
-is its dev score, `dev/...` the curve of dev scores. To show one study's runs, search
-`tags.studies LIKE '%rankcse-table4%'`."""
+seeds of the same settings and no others, and sort by `STS average`. `dev score` is that of the kept checkpoint,
+`Curves/...` are loss terms and dev scores in training. All other scores of a run are in its artifact `scores.csv`.
+A student is shown under its teacher unless the list is sorted by a metric. To show one study's runs, search
+`tags.studies LIKE '% rankcse-table4 %'`."""
 
 
 def experiment_name(scale: str) -> str:
-    """Return the name of the MLflow experiment with the runs of a scale."""
+    """Return the name of the MLflow experiment with the runs of a scale, or with those made by hand, of scale `own`."""
     return PREFIX + scale
 
 
@@ -33,7 +33,11 @@ def scale_of(experiment: str) -> str:
 def experiment_note(scale: str) -> str:
     """Return the description of a scale's experiment."""
     return EXPERIMENT_NOTE.format(
-        about=f"{SCALES[scale].title}. {SCALES[scale].notes}" if scale in SCALES else f"Runs of scale {scale}."
+        about=f"{SCALES[scale].title}. {SCALES[scale].notes}"
+        if scale in SCALES
+        else "Runs of run.py and scores of evaluate.py."
+        if scale == MANUAL_RUNS
+        else f"Runs of scale {scale}."
     )
 
 
@@ -53,6 +57,6 @@ def run_note(content: RunContent, pages: Mapping[str, str], command: str) -> str
         f"Command: `{command}`",
         f"Settings that are not default: {tags['changed'] or 'none'}",
         f"All seeds: search `tags.setting = '{tags['setting']}'`",
-        f"Studies: {tags['studies'] or 'none, made by hand'}",
+        f"Studies: {tags['studies'].strip() or 'none, made by hand'}",
     ]
     return "\n\n".join(lines)

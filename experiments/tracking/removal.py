@@ -84,7 +84,8 @@ def remove(keys: Sequence[str], traces: Traces, store: Path, tracker: Tracker) -
         (folder / RESULT).unlink(missing_ok=True)
         shutil.rmtree(folder)
     for folder, names in traces.arrays.items():
-        Manifest(folder).remove(names)
+        with Manifest(folder).lock():
+            Manifest(folder).replace(dict.fromkeys(names))
         for key in keys:
             shutil.rmtree(folder / ARRAYS / key, ignore_errors=True)
     for folder in dict.fromkeys(path.parent for path in traces.lines):
@@ -104,10 +105,8 @@ def _names_a_run(line: Mapping[str, object], table: Table, keys: Collection[str]
 
 
 def _array_names(folder: Path, keys: Collection[str]) -> tuple[str, ...]:
-    """Return the arrays of runs, those with a file and those that only the manifest still has."""
-    present = {path.relative_to(folder).as_posix() for key in keys for path in (folder / ARRAYS / key).rglob("*.npz")}
-    listed = {name for name in Manifest(folder).names() if name.startswith(tuple(f"{ARRAYS}/{key}/" for key in keys))}
-    return tuple(sorted(present | listed))
+    found = (path for key in keys for path in (folder / ARRAYS / key).rglob("*.npz"))
+    return tuple(sorted(path.relative_to(folder).as_posix() for path in found))
 
 
 def _ask_mlflow(keys: Collection[str], mlruns: Path, tracker: Tracker, own: bool) -> tuple[tuple[str, ...], str]:

@@ -1,28 +1,35 @@
-"""What MLflow gets of a run, as plain values made from its result: parameters, scores, curves, tags, data sets.
+"""What MLflow gets of a run, as plain values made from its result: parameters, metrics, curves, tags, data sets.
 
 The same function serves a run that is in progress (a result without scores), one that ended, and one that only the
 record has, so that all three are one run in MLflow.
 """
 
+import csv
 import hashlib
+import io
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from cse_core.evaluation.suite import GROUPS
+from cse_core.evaluation.suite import GROUPS, TASKS
 from cse_core.training.selection import SELECTION
 from experiments.results import csv_record
+from experiments.results.csv_record import MANUAL_RUNS
+from experiments.schema.columns import PUBLISHED_NAMES
 
-MANUAL_SUFFIX = " (own)"  # of a run made by hand, so that it is never mistaken for a study's run
+FORMAT = 1  # of what is logged: add one to any change, and runs are logged anew
+MOST_METRICS = 30  # that people compare; the table of scores has all
 LONGEST_PARAMETER, LONGEST_TAG = 500, 4000
-AVERAGED = (("synthetic",), GROUPS["sts"])
-SECONDS = {"train": "seconds", "all": "scoring_seconds"}
+AVERAGES = {"STS average": GROUPS["sts"], "Transfer average": GROUPS["transfer"], "synthetic": ("synthetic",)}
+SETS = {task: name for name in ("STS", "Transfer") for task in GROUPS[name.lower()]}
 BY_FILE = ("STS/STSBenchmark", "SICK")  # folders that hold sets for selection and for tests
-CURVES = ("loss/", "dev/", "alignment/", "uniformity/")
+TABLE = ("task", "metric", "select", "scorer", "version", "score", "pairs", "step")
 Point = tuple[str, int]  # a curve's name and a step
 
 
@@ -43,43 +50,65 @@ class DataInput:
 
 @dataclass(frozen=True)
 class RunContent:
-    """A run as MLflow has it; `teachers` are the keys of the runs that it needs."""
+    """A run as MLflow has it, with its times in milliseconds; `teachers` are the keys of the runs that it needs.
+
+    `experiment` is its scale, or `own` if it was made by hand. `hash` is of the scores and curves.
+    """
 
     key: str
-    scale: str
+    experiment: str
     name: str
     parameters: Mapping[str, str]
     tags: Mapping[str, str]
-    scores: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     points: Mapping[Point, float] = field(default_factory=dict)
+    table: str = ""
     inputs: tuple[DataInput, ...] = ()
     teachers: tuple[str, ...] = ()
     seconds: float = 0.0
+    finished: int = 0  # 0: not known
+    hash: str = ""
 
     @property
-    def studies(self) -> frozenset[str]:
-        return frozenset(self.tags["studies"].split())
+    def studies(self) -> list[str]:
+        return self.tags["studies"].split()
 
-    @property
-    def curves(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self.points)
+    def timed_points(self, started: int) -> dict[Point, tuple[float, int]]:
+        """Return metrics at step 0 and points of curves, each with its time, as if all steps took equally long."""
+        steps, span = max((step for _, step in self.points), default=1), 1000 * self.seconds
+        scored = {(name, 0): (value, started + round(span)) for name, value in self.metrics.items()}
+        return scored | {
+            (name, step): (value, started + round(span * step / steps)) for (name, step), value in self.points.items()
+        }
 
 
 def run_content(result: Mapping[str, Any]) -> RunContent:
     """Return what MLflow gets of the run with this result."""
-    suffix = "" if result["studies"] else MANUAL_SUFFIX
+    curves, cells = points(result), sorted(result["cells"], key=lambda cell: [str(cell[name]) for name in TABLE[:5]])
+    lines = [[cell[name] for name in TABLE] for cell in cells]
+    hashed = json.dumps([FORMAT, [line[:6] for line in lines], sorted(curves.items())])
+    finished = result.get("finished", "")
     return RunContent(
-        key=result["key"] + suffix,
-        scale=result["scale"],
+        key=result["key"],
+        experiment=result["scale"] if result["studies"] else MANUAL_RUNS,
         name=run_name(result),
         parameters=_parameters(result),
         tags=_tags(result),
-        scores=scores(result),
-        points=points(result),
+        metrics=metrics(result, MOST_METRICS - len({name for name, _ in curves})),
+        points=curves,
+        table=_csv([[name.replace("select", "checkpoint") for name in TABLE], *lines]) if lines else "",
         inputs=tuple(_inputs(result)),
-        teachers=tuple(key + suffix for key in re.findall(r"\b([0-9a-f]{12})/", result.get("teachers", ""))),
+        teachers=tuple(re.findall(r"\b([0-9a-f]{12})/", result.get("teachers", ""))),
         seconds=result["seconds"] or result["scoring_seconds"],
+        finished=round(1000 * datetime.fromisoformat(finished).timestamp()) if finished else 0,
+        hash=hashlib.sha256(hashed.encode()).hexdigest()[:16],
     )
+
+
+def _csv(rows: list[list[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def run_name(result: Mapping[str, Any]) -> str:
@@ -94,36 +123,47 @@ def points(result: Mapping[str, Any]) -> dict[Point, float]:
 
 
 def curve_name(name: str) -> str:
-    """Return a curve's name in MLflow, whose charts are grouped by what is before the slash."""
-    return name if "/" in name else f"{name}/total"
+    """Return a curve's name in MLflow, whose charts are in groups: what is before a slash, first `Curves`."""
+    kind, _, of = name.partition("/")
+    words = ("loss", of) if kind == "loss" else (PUBLISHED_NAMES.get(of, of), "" if kind == "dev" else kind)
+    return _allowed("Curves/" + " ".join(filter(None, words)))
 
 
-def scores(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return scores as `test/<task>`, with metric, checkpoint and scorer in the name where they are not the default.
+def metrics(result: Mapping[str, Any], most: int) -> dict[str, float]:
+    """Return the scores that people compare, at most so many: averages, the dev score, the scores of single sets.
 
-    The default checkpoint is the one that is kept by dev score. `kept/<rule>` is that score, which `dev/<set>` is not:
-    that is the last one of training. `avg` is the mean over all seven STS test sets, or quickstart's score; it comes
-    first, as the compare page plots the metric that was logged first.
+    They are scores by cosine of the checkpoint that was kept by dev score. Averages by other scorers and of other
+    checkpoints follow, with these in their names. `dev score` is that of the kept checkpoint; the last point of the
+    curve `Curves/STS-B dev` is another number. The average comes first: the compare page plots what was logged first.
     """
-    tested: dict[str, float] = {}
-    by_task: dict[str, dict[str, float]] = {}
+    by_place: dict[str, dict[str, float]] = {}
     for cell in result["cells"]:
-        checkpoint = [] if SELECTION.get(cell["select"], True) else [cell["select"]]
-        scorer = [] if cell["scorer"] == "cosine" else [cell["scorer"]]
-        aggregate = [] if cell["metric"] == "spearman.all" else [cell["metric"]]
-        tested["/".join(["test", cell["task"], *aggregate, *checkpoint, *scorer])] = cell["score"]
-        if not aggregate:
-            by_task.setdefault("/".join(["avg", *checkpoint, *scorer]), {})[cell["task"]] = cell["score"]
-    means = {
-        name: sum(by_name[task] for task in group) / len(group)
-        for name, by_name in sorted(by_task.items())
-        for group in AVERAGED
-        if set(group) <= by_name.keys()
+        if cell["metric"] in ("spearman.all", "acc"):
+            checkpoint = [] if SELECTION.get(cell["select"], True) else [cell["select"]]
+            place = " ".join(checkpoint + ([] if cell["scorer"] == "cosine" else [cell["scorer"]]))
+            by_place.setdefault(place, {})[cell["task"]] = cell["score"]
+    sets = by_place.pop("", {})
+    kept = [(rule, kept["score"]) for rule, kept in result["kept"].items() if kept["score"] is not None]
+    dev = {"dev score" + (f": {rule}" if i else ""): score for i, (rule, score) in enumerate(kept)}
+    by_hand = not result["studies"]
+    tested = {f"{group}/{PUBLISHED_NAMES[task]}": sets[task] for task, group in SETS.items() if task in sets}
+    tested |= {f"Other/{task}": score for task, score in sets.items() if task not in (SETS if by_hand else TASKS)}
+    others = (_averages(scores, f": {place}") for place, scores in sorted(by_place.items()))
+    named = chain(_averages(sets, "").items(), dev.items(), tested.items(), *(each.items() for each in others))
+    return {_allowed(name): value for name, value in islice(named, max(0, most))}
+
+
+def _averages(scores: Mapping[str, float], suffix: str) -> dict[str, float]:
+    return {
+        name + suffix: sum(scores[task] for task in group) / len(group)
+        for name, group in AVERAGES.items()
+        if set(group) <= scores.keys()
     }
-    kept = {f"kept/{rule}": kept["score"] for rule, kept in result["kept"].items() if kept["score"] is not None}
-    seconds = {f"seconds/{name}": result[key] for name, key in SECONDS.items() if result[key]}
-    named = means | kept | tested | seconds
-    return {re.sub(r"[^\w. :/-]", "", name): value for name, value in named.items()}  # MLflow allows no others
+
+
+def _allowed(name: str) -> str:
+    """Return a metric's name without what MLflow does not allow."""
+    return re.sub(r"[^\w. :/-]", "", name)
 
 
 def _parameters(result: Mapping[str, Any]) -> dict[str, str]:
@@ -141,7 +181,7 @@ def _tags(result: Mapping[str, Any]) -> dict[str, str]:
         "method": result["method"],
         "backbone": result["backbone"],
         "setting": setting(result),
-        "studies": " ".join(result["studies"]),
+        "studies": joined(result["studies"]),
         "changed": result["settings"],
         **{f"kept.{rule}": f"step {kept['step']}" for rule, kept in result["kept"].items()},
         "warnings": "; ".join(result["warnings"]),
@@ -151,6 +191,11 @@ def _tags(result: Mapping[str, Any]) -> dict[str, str]:
     if "commit" in result["environment"]:
         tags["mlflow.source.git.commit"] = result["environment"]["commit"]
     return {name: value[:LONGEST_TAG] for name, value in tags.items()}
+
+
+def joined(studies: Collection[str]) -> str:
+    """Return names as a tag that a search for ` NAME ` finds, and not for a part of a name."""
+    return " ".join(["", *studies, ""]) if studies else ""
 
 
 def setting(result: Mapping[str, Any]) -> str:
@@ -181,8 +226,3 @@ def _digest(files: Mapping[str, str]) -> str:
         return next(iter(files.values()))
     listed = "".join(f"{digest}  {name}\n" for name, digest in files.items())
     return hashlib.sha256(listed.encode()).hexdigest()
-
-
-def is_curve(name: str) -> bool:
-    """Whether a metric of MLflow is a curve over the steps of training."""
-    return name.startswith(CURVES)

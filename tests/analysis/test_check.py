@@ -117,6 +117,20 @@ def test_a_manifest_that_is_gone_is_named(made: Path, capsys: pytest.CaptureFixt
         assert f"{made / 'SHA256SUMS'}: missing" in printed
 
 
+@pytest.mark.slow
+def test_tables_are_not_made_from_a_record_changed_by_hand_unless_it_is_accepted(
+    made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = made / "runs.csv"
+    path.write_text(path.read_text().replace("rank=mse", "rank=mle"))
+    with pytest.raises(ValueError, match=r"runs\.csv: its SHA-256 is"):
+        make_tables.main(mlruns=made)
+    assert make_tables.main(accept=True, mlruns=made) == 0
+    assert make_tables.main(mlruns=made) == 0
+    capsys.readouterr()
+    assert check(made, capsys)[0] == "0 differences from the record\n"
+
+
 def test_runs_of_no_study_are_a_page(made: Path) -> None:
     text = (made / "tables" / "small" / "undeclared-runs.md").read_text()
     runs = len(csv_record.read_runs("small", made))

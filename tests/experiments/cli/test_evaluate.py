@@ -14,7 +14,7 @@ from cse_core.evaluation.tasks import STSTask
 from cse_core.run import Corpus
 from experiments.evaluate import Options, main, scorer_for
 from experiments.results import csv_record
-from experiments.tracking.run_content import scores
+from experiments.tracking.run_content import metrics
 
 ROOT = Path(__file__).parents[3]
 
@@ -75,16 +75,16 @@ def test_the_checkpoint_by_dev_score_has_the_short_names_whatever_is_scored_firs
         return {"task": task, "metric": metric, "select": select, "scorer": "cosine", "score": 0.5}
 
     def names(*cells: dict[str, Any]) -> list[str]:
-        return list(scores({"cells": list(cells), "kept": {}, "seconds": 0, "scoring_seconds": 0}))
+        return list(metrics({"cells": list(cells), "kept": {}, "studies": []}, 30))
 
     acc, rho, last = cell("trec", "acc"), cell("stsb", "spearman.all"), cell("stsb", "spearman.all", "last")
-    assert names(acc) == ["test/trec/acc"]
-    assert names(acc, rho, last) == [*names(last, acc, rho)[1:], "test/stsb/last"]
-    assert names(last, acc, rho) == ["test/stsb/last", "test/trec/acc", "test/stsb"]
+    assert names(acc) == ["Transfer/TREC"]
+    assert names(acc, rho, last) == names(last, acc, rho) == ["STS/STS-B", "Transfer/TREC"]
+    assert names(cell("trec_fast", "acc")) == ["Other/trec_fast"]
     seven = [cell(name, "spearman.all", "stsb_dev") for name in STS_TEST]
-    assert "avg" in names(*seven)
-    assert "avg" not in names(*seven[1:])  # a mean over fewer sets can't be compared
-    assert "avg/last" in names(*(each | {"select": "last"} for each in seven))
+    assert "STS average" in names(*seven)
+    assert "STS average" not in names(*seven[1:])  # a mean over fewer sets can't be compared
+    assert "STS average: last" in names(*(each | {"select": "last"} for each in seven))
 
 
 @pytest.mark.slow

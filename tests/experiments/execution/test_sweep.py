@@ -19,7 +19,6 @@ from cse_core.training.train import train
 from experiments.results import csv_record
 from experiments.sweep import Options, main
 from experiments.tracking.mlflow_log import Tracker
-from experiments.tracking.run_content import is_curve
 from tests.support import forked, tiny_study
 from tests.support.polling import until
 from tests.support.sweeps import ROOT, command, environment, finished_at, scores, sweep, undisturbed_sweep
@@ -175,7 +174,7 @@ def curves_in_mlflow(mlruns: Path) -> dict[tuple[str, str], list[tuple[int, floa
         )
         for run in runs
         for name in run.data.metrics
-        if is_curve(name)
+        if name.startswith("Curves/")
     }
 
 

@@ -11,17 +11,22 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cse_core.evaluation.scorers import Cosine, PairScores
+from cse_core.evaluation.suite import GROUPS
 from cse_core.run import Pretrained
 from experiments.execution.job import ExecutionSettings, Job, Scoring, describe, execute
+from experiments.results import csv_record
 from experiments.schema.rows import AS_IS
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
+from experiments.tracking.mlflow_notes import FILTER
 from experiments.tracking.run_content import run_content
 from tests.support import forked, tiny_study
 from tests.support.polling import until
@@ -60,22 +65,27 @@ def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, stor
     assert run.data.params["learning_rate"] == "0.0003"
     assert run.data.params.keys() == {"approach", *tiny_study.run().settings()}  # of its method, no other's
     tags = run.data.tags
-    assert (tags["key"], tags["studies"], tags["scale"]) == (JOB.key, "one", "tiny")
+    assert (tags["key"], tags["studies"], tags["scale"]) == (JOB.key, " one ", "tiny")
     assert len(tags["mlflow.source.git.commit"]) == 40
     assert tags["env.dirty"] in ("true", "false")
     assert {"env.torch", "env.device", "env.threads"} <= set(tags)
     metrics = run.data.metrics
     cells = {(c["select"], c["metric"]): c["score"] for c in result["cells"]}
-    assert metrics["avg"] == metrics["test/synthetic"] == cells["synthetic_dev", "spearman.all"]
-    assert metrics["test/synthetic/last"] == cells["last", "spearman.all"]
-    assert metrics["test/synthetic/pearson.all/last"] == cells["last", "pearson.all"]
-    assert metrics["kept/synthetic_dev"] == result["kept"]["synthetic_dev"]["score"]
-    assert metrics["kept/synthetic_dev"] == max(value for _, value in result["curves"]["dev/synthetic_dev"])
-    history = points_of(tracker, run_id, "loss/contrastive")
+    assert metrics["synthetic"] == cells["synthetic_dev", "spearman.all"]
+    assert metrics["synthetic: last"] == cells["last", "spearman.all"]
+    assert metrics["dev score"] == result["kept"]["synthetic_dev"]["score"]
+    assert metrics["dev score"] == max(value for _, value in result["curves"]["dev/synthetic_dev"])
+    assert run.info.end_time == 1000 * datetime.fromisoformat(result["finished"]).timestamp()
+    assert run.info.start_time == pytest.approx(run.info.end_time - 1000 * result["seconds"], abs=1)
+    table = pd.read_csv(tracker.client.download_artifacts(run_id, "scores.csv"))
+    assert set(zip(table["checkpoint"], table["metric"], table["score"], strict=True)) == {
+        (*place, score) for place, score in cells.items()
+    }
+    history = points_of(tracker, run_id, "Curves/loss contrastive")
     steps = [value for step, value in result["curves"]["loss/contrastive"] if 4 < step <= 8]
     assert history.keys() == {4, 8, 12, 16, 20}
     assert history[8] == pytest.approx(sum(steps) / 4, abs=1e-6)  # as in the record
-    assert points_of(tracker, run_id, "dev/synthetic_dev").keys() == history.keys()
+    assert points_of(tracker, run_id, "Curves/synthetic_dev").keys() == history.keys()
     artifacts = {item.path for item in tracker.client.list_artifacts(run_id)}
     assert {"result.json", "history.json", "last", "synthetic_dev", "pair_scores", "command.txt"} <= artifacts
     assert "model_card.md" in artifacts
@@ -102,87 +112,91 @@ def test_seeds_have_one_setting_and_a_student_is_linked_to_its_teacher(tracker: 
     teachers = [tiny_study.run(seed=seed) for seed in (1, 2)]
     students = [replace(tiny_study.taught(teacher), seed=teacher.seed) for teacher in teachers]
     contents = [run_content(describe(Job(run, "tiny", "a", (), ("one",)))) for run in (*teachers, *students)]
-    ids = [tracker.complete(content, None) for content in contents]
+    ids = [tracker.write(content) for content in contents]
     runs = [tracker.client.get_run(run_id) for run_id in ids]
     settings = [run.data.tags["setting"] for run in runs]
     assert settings[0] == settings[1] != settings[2] == settings[3]
-    assert runs[2].data.tags["teachers"] == ids[0]
+    assert runs[2].data.tags["teachers"] == runs[2].data.tags["mlflow.parentRunId"] == ids[0]
+    assert "mlflow.parentRunId" not in runs[0].data.tags
     page = f"#/experiments/{tracker.experiment('tiny')}/runs/{ids[1]}"
     assert f"[{teachers[1].key}]({page})" in runs[3].data.tags["mlflow.note.content"]
     other = replace(tiny_study.run(seed=1), epochs=2)
     assert describe(Job(other, "tiny", "a"))["setting"] != settings[0]
+    anew = tracker.write(replace(contents[0], hash="other scores"))
+    student = tracker.client.get_run(ids[2]).data.tags
+    assert student["teachers"] == student["mlflow.parentRunId"] == anew != ids[0]
+    assert f"/runs/{anew})" in student["mlflow.note.content"]
 
 
-def test_each_scale_has_an_experiment_and_the_old_one_says_where_runs_are(tracker: Tracker) -> None:
-    old = tracker.client.create_experiment("cse-study")
-    tracker.experiment("small")
-    names = {each.name: each.tags["mlflow.note.content"] for each in tracker.client.search_experiments()[:2]}
-    assert "import_record.py" in names["cse-study"]
-    assert "16,384 Wikipedia sentences" in names["cse-study small"]
-    assert "`setting`" in names["cse-study small"]
-    assert tracker.client.get_experiment(old).lifecycle_stage == "active"
+def test_each_scale_has_an_experiment_which_says_how_to_compare(tracker: Tracker) -> None:
+    for scale in ("small", "own"):
+        tracker.experiment(scale)
+    notes = {each.name: each.tags["mlflow.note.content"] for each in tracker.client.search_experiments()[:2]}
+    assert "16,384 Wikipedia sentences" in notes["cse-study small"]
+    assert "`setting`" in notes["cse-study small"]
+    assert "run.py" in notes["cse-study own"]
     assert tracker.keys() == set()
 
 
-def test_logging_twice_changes_nothing_and_new_scores_join(tracker: Tracker, store: Path, tmp_path: Path) -> None:
-    first = tracker.log(store / JOB.key)
-    assert tracker.log(store / JOB.key) == first
+def changed(store: Path, tmp_path: Path, **other: object) -> Path:
+    """The run's folder with another result."""
     copy = tmp_path / JOB.key
-    shutil.copytree(store / JOB.key, copy)
-    result = json.loads((copy / "result.json").read_text())
-    result["cells"].append(result["cells"][0] | {"task": "more", "score": 0.25})
-    result["cells"].append(result["cells"][0] | {"task": "more", "score": 0.5, "scorer": 'mask "{}" [MASK].'})
-    result["studies"].append("two")
-    (copy / "result.json").write_text(json.dumps(result))
-    assert tracker.log(copy) == first
-    run = tracker.client.get_run(first)
-    assert run.data.metrics["test/more"] == 0.25
-    assert run.data.metrics["test/more/mask  MASK."] == 0.5  # MLflow takes no brackets and no quotes
-    assert run.data.tags["studies"] == "one two"
-    assert len(tracker.client.search_runs([tracker.experiment("tiny")])) == 1
+    shutil.copytree(store / JOB.key, copy, dirs_exist_ok=True)
+    result = json.loads((store / JOB.key / "result.json").read_text())
+    (copy / "result.json").write_text(json.dumps(result | other))
+    return copy
 
 
-def test_an_earlier_score_counts_and_one_of_another_evaluator_is_added(
+def test_logging_twice_changes_nothing_and_other_scores_replace_the_run(
     tracker: Tracker, store: Path, tmp_path: Path
 ) -> None:
-    copy = tmp_path / JOB.key
-    shutil.copytree(store / JOB.key, copy)
-    result = json.loads((copy / "result.json").read_text())
-    run_id = tracker.log(copy)
-    scores = points_of(tracker, run_id, "test/synthetic")
-    for change, count in ((1e-9, 1), (0.1, 2)):  # another kind of processor, another version
-        cells = [cell | {"score": cell["score"] + change} for cell in result["cells"]]
-        changed = result | {"cells": cells, "studies": ["one", str(change)]}
-        (copy / "result.json").write_text(json.dumps(changed))
-        assert tracker.log(copy) == run_id
-        assert len(tracker.client.get_metric_history(run_id, "test/synthetic")) == count
-    run = tracker.client.get_run(run_id)
-    assert run.data.metrics["test/synthetic"] == scores[0] + 0.1
-    assert run.data.tags["studies"] == "one 1e-09 0.1"
+    first = tracker.log(store / JOB.key)
+    assert tracker.log(store / JOB.key) == first
+    cells = json.loads((store / JOB.key / "result.json").read_text())["cells"]
+    more = cells[0] | {"metric": "spearman.all", "score": 0.5, "scorer": 'mask "{}" [MASK].'}
+    copy = changed(store, tmp_path, cells=[*cells, more], studies=["two"])
+    second = tracker.log(copy)
+    assert second != first
+    (run,) = tracker.client.search_runs([tracker.experiment("tiny")])
+    assert run.info.run_id == second
+    assert run.data.metrics["synthetic: mask  MASK."] == 0.5  # MLflow takes no brackets and no quotes
+    assert run.data.tags["studies"].split() == ["two", "one"]
+    assert tracker.log(copy) == second
 
 
-def test_a_run_that_was_begun_is_continued_if_its_points_are_the_runs_own(tracker: Tracker, store: Path) -> None:
-    content = run_content(json.loads((store / JOB.key / "result.json").read_text()))
-    half = {point: (value, 1) for point, value in content.points.items() if point[1] <= 8}
-    begun, has = tracker.begin(run_content(describe(JOB)))
-    assert has == set()
-    tracker.add_points(begun, half)
+def test_a_study_that_has_a_logged_run_is_added_to_its_tag(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+    first = tracker.log(store / JOB.key)
+    copy = changed(store, tmp_path, studies=["two"])
+    content = run_content(json.loads((copy / "result.json").read_text()))
+    assert tracker.missing([content]) == [content]
+    assert tracker.log(copy) == first
+    assert tracker.missing([content]) == []
+    found = tracker.client.search_runs([tracker.experiment("tiny")], FILTER.format("two"))
+    assert [run.info.run_id for run in found] == [first]
+    assert not tracker.client.search_runs([tracker.experiment("tiny")], FILTER.format("tw"))
+
+
+def test_what_the_record_has_is_logged_not_what_the_folder_has(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+    """A run that was trained again, on another kind of processor, keeps its first scores."""
+    first = json.loads((store / JOB.key / "result.json").read_text())
+    csv_record.merge_lines("tiny", tracker.mlruns, [first])
+    run_id = tracker.log(store / JOB.key)
+    copy = changed(store, tmp_path, cells=[cell | {"score": cell["score"] + 1e-9} for cell in first["cells"]])
+    assert tracker.log(copy) == run_id
+
+
+def test_a_run_in_progress_is_replaced_by_the_finished_one(tracker: Tracker, store: Path) -> None:
+    begun = tracker.begin(run_content(describe(JOB)))
+    tracker.add_points(begun, {("Curves/loss", 4): (0.123, 1)})
     assert tracker.client.get_run(begun).info.status == "RUNNING"
     tracker.end(begun, "KILLED")
-    assert tracker.begin(run_content(describe(JOB))) == (begun, set(half))
-    assert tracker.client.get_run(begun).info.status == "RUNNING"
-    assert tracker.log(store / JOB.key) == begun
-    for name in content.curves:
-        found = points_of(tracker, begun, name)
-        assert found == {step: value for (curve, step), value in content.points.items() if curve == name}
-    assert tracker.begin(run_content(describe(JOB))) == ("", set())  # finished: trained again only for its weights
-
-
-def test_a_kill_before_the_parameters_leaves_a_run_that_gets_them(tracker: Tracker, store: Path) -> None:
-    bare = tracker.client.create_run(tracker.experiment("tiny"), tags={"key": JOB.key})
-    assert tracker.begin(run_content(describe(JOB))) == (bare.info.run_id, set())
-    assert tracker.client.get_run(bare.info.run_id).data.params["method"] == "simcse"
-    assert tracker.log(store / JOB.key) == bare.info.run_id
+    again = tracker.begin(run_content(describe(JOB)))
+    assert again != begun
+    assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment("tiny")])] == [again]
+    whole = tracker.log(store / JOB.key)
+    assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment("tiny")])] == [whole]
+    assert 0.123 not in points_of(tracker, whole, "Curves/loss").values()
+    assert tracker.begin(run_content(describe(JOB))) == ""  # finished: trained again only for its weights
 
 
 def test_an_experiment_that_was_deleted_is_restored(tracker: Tracker, store: Path) -> None:
@@ -193,40 +207,46 @@ def test_an_experiment_that_was_deleted_is_restored(tracker: Tracker, store: Pat
     assert len(again.runs("tiny")) == 1
 
 
-def test_a_run_that_was_begun_with_other_points_is_logged_anew(tracker: Tracker, store: Path) -> None:
-    begun, _ = tracker.begin(run_content(describe(JOB)))
-    tracker.add_points(begun, {("loss/total", 4): (0.123, 1)})
-    whole = tracker.log(store / JOB.key)
-    assert whole != begun
-    assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment("tiny")])] == [whole]
-    assert 0.123 not in points_of(tracker, whole, "loss/total").values()
-
-
-def test_a_kill_while_new_scores_are_logged_loses_nothing(
-    tracker: Tracker, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_kill_while_a_run_is_written_leaves_one_that_does_not_count(
+    tracker: Tracker, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tracker.log(store / JOB.key)
-    copy = tmp_path / JOB.key
-    shutil.copytree(store / JOB.key, copy)
-    result = json.loads((copy / "result.json").read_text())
-    result["cells"] += [cell | {"task": "more"} for cell in result["cells"]]
-    (copy / "result.json").write_text(json.dumps(result))
+    content = run_content(json.loads((store / JOB.key / "result.json").read_text()))
     with monkeypatch.context() as killed:
-        killed.setattr(tracker.client, "log_artifact", None)  # stops where the artifacts would follow
+        killed.setattr(tracker.client, "set_terminated", None)  # the last call
         with pytest.raises(TypeError):
-            tracker.log(copy)
-    assert tracker.missing([result]) == [result]
-    tracker.log(copy)
-    assert tracker.missing([result]) == []
-    assert "test/more" in tracker.runs("tiny")[JOB.key].data.metrics
+            tracker.log(store / JOB.key)
+    assert tracker.missing([content]) == [content]
+    whole = tracker.log(store / JOB.key)
+    assert tracker.missing([content]) == []
+    assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment("tiny")])] == [whole]
 
 
-def test_a_run_made_by_hand_is_logged_beside_the_studys(tracker: Tracker, store: Path, tmp_path: Path) -> None:
-    own = tmp_path / JOB.key
-    shutil.copytree(store / JOB.key, own)
-    result = json.loads((own / "result.json").read_text())
-    (own / "result.json").write_text(json.dumps(result | {"studies": []}))
+def test_a_run_made_by_hand_is_logged_in_an_experiment_of_its_own(
+    tracker: Tracker, store: Path, tmp_path: Path
+) -> None:
+    own = changed(store, tmp_path, studies=[])
     assert tracker.log(own) != tracker.log(store / JOB.key)
+    assert tracker.runs("own").keys() == tracker.runs("tiny").keys() == {JOB.key}
+
+
+def test_at_most_thirty_metrics_are_logged_averages_first() -> None:
+    cells = [
+        {"select": select, "scorer": scorer, "task": task, "metric": metric, "score": 0.5, "version": 1}
+        | {"pairs": 9, "step": 1}
+        for select in ("stsb_dev", "last")
+        for scorer in ("cosine", "rank 1")
+        for metric in ("spearman.all", "pearson.all", "acc")
+        for task in (*GROUPS["sts"], *GROUPS["transfer"], *GROUPS["sts_disjoint"])
+    ]
+    result = describe(JOB) | {"cells": cells, "kept": {"stsb_dev": {"step": 4, "score": 0.6}}}
+    content = run_content(result | {"curves": {f"loss/{i}": [(4, 0.1)] for i in range(12)}})
+    curves = {name for name, _ in content.points}
+    assert len(curves) == 12
+    assert len(content.metrics) == 18
+    assert list(content.metrics)[:4] == ["STS average", "Transfer average", "dev score", "STS/STS12"]
+    assert content.metrics["Transfer/SST"] == 0.5
+    assert "STS average: last" in content.metrics or "STS average: last rank 1" in content.metrics
+    assert content.table.count("\n") == 1 + len(cells)
 
 
 MAKE = """
