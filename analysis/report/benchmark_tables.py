@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.benchmark_ratios import FOLDER
-from analysis.report.formats import DASH, Grid, markdown, number
+from analysis.report.blocks import block
+from analysis.report.formats import DASH, number, table
 from experiments.rehearsal.rehearsed_runs import (
     METHODS,
     Limits,
@@ -39,16 +40,17 @@ METHOD_HEADER = (
 )
 
 
-def block(name: str, device: str, folder: Path = FOLDER) -> str:
+@block("benchmarks", of=lambda ask: (ask.name, ask.scale))
+def benchmarks_block(name: str, device: str, folder: Path = FOLDER) -> str:
     """Return a block of a device (cpu, cuda) as Markdown: `ratios`, `tried`, `scaling`, `profiles`, or a rehearsal."""
-    if name not in (*GRIDS, *REHEARSALS):
-        raise ValueError(f"benchmark blocks are {', '.join((*GRIDS, *REHEARSALS))}, got {name!r}")
+    if name not in (*TABLES, *REHEARSALS):
+        raise ValueError(f"benchmark blocks are {', '.join((*TABLES, *REHEARSALS))}, got {name!r}")
     path = folder / ("rehearsal.csv" if name in REHEARSALS else f"{name}.csv")
     frame = pd.read_csv(path, keep_default_na=False) if path.is_file() else pd.DataFrame({"on": []})
     frame = frame[frame["on"] == device]
     if frame.empty:
         return f"Not measured yet on a {'GPU' if device == 'cuda' else device}."
-    text = REHEARSALS[name](frame) if name in REHEARSALS else markdown(GRIDS[name](frame))
+    text = (REHEARSALS | TABLES)[name](frame)
     return "\n\n".join([text, _machines(frame)])
 
 
@@ -73,7 +75,7 @@ def _quartiles(row: pd.Series) -> str:
     return f"{number(row['low'])} to {number(row['high'])} ({row['turns']})" if row["turns"] > 1 else f"{DASH} (1)"
 
 
-def _ratio_grid(frame: pd.DataFrame) -> Grid:
+def _ratios(frame: pd.DataFrame) -> str:
     header = ("what", "is", "quartiles (turns)", "aim", "met", "of what", "raw", "bounded by")
     rows = (
         (
@@ -88,31 +90,31 @@ def _ratio_grid(frame: pd.DataFrame) -> Grid:
         )
         for _, row in frame.iterrows()
     )
-    return Grid("", header, tuple(rows))
+    return table(header, rows)
 
 
-def _tried_grid(frame: pd.DataFrame) -> Grid:
+def _tried(frame: pd.DataFrame) -> str:
     lines = (
         (row["what"], number(row["ratio"]), _quartiles(row), row["against"], row["note"]) for _, row in frame.iterrows()
     )
-    return Grid("", ("tried", "takes", "quartiles (turns)", "of what", "why it is not used"), tuple(lines))
+    return table(("tried", "takes", "quartiles (turns)", "of what", "why it is not used"), lines)
 
 
-def _scaling_grid(frame: pd.DataFrame) -> Grid:
+def _scaling(frame: pd.DataFrame) -> str:
     lines = []
     for what in frame["what"].unique():
         points = frame[frame["what"] == what]
         at = ", ".join(f"{x:,}: {value:,.4g}" for x, value in zip(points["x"], points["value"], strict=True))
         of, unit = points[["of", "unit"]].iloc[0]
         lines.append((what, of, number(exponent(points["x"], points["value"])), f"{at} {unit}"))
-    return Grid("", ("what", "grows with", "to the power", "measured"), tuple(lines))
+    return table(("what", "grows with", "to the power", "measured"), lines)
 
 
-def _profile_grid(frame: pd.DataFrame) -> Grid:
-    table = frame.pivot_table(index="part", columns="step", values="ms", sort=False)
-    header = ("ms a step", *(f"{step}" for step in table.columns))
-    lines = [(str(part), *(f"{ms:.1f}" for ms in row)) for part, row in table.iterrows()]
-    return Grid("", header, (*lines, ("**together**", *(f"{ms:.1f}" for ms in table.sum()))))
+def _profiles(frame: pd.DataFrame) -> str:
+    parts = frame.pivot_table(index="part", columns="step", values="ms", sort=False)
+    header = ("ms a step", *(f"{step}" for step in parts.columns))
+    lines = [(str(part), *(f"{ms:.1f}" for ms in row)) for part, row in parts.iterrows()]
+    return table(header, [*lines, ("**together**", *(f"{ms:.1f}" for ms in parts.sum()))])
 
 
 def _machines(frame: pd.DataFrame) -> str:
@@ -131,7 +133,7 @@ def rehearsed_methods_block(frame: pd.DataFrame) -> str:
         rows.append(_method_row(name, backbone, batch, line, by_row.get(_reference(name, backbone))))
     measured = sum(bool(line["memory_mib"]) for line in lines)
     count = f"{measured} of {len(rows)} rehearsed" + ("; the others have dashes." if measured < len(rows) else ".")
-    return "\n\n".join([count, markdown(Grid("", METHOD_HEADER, tuple(rows))), *_change_notes(lines)])
+    return "\n\n".join([count, table(METHOD_HEADER, rows), *_change_notes(lines)])
 
 
 def rehearsed_studies_block(frame: pd.DataFrame) -> str:
@@ -140,11 +142,11 @@ def rehearsed_studies_block(frame: pd.DataFrame) -> str:
     ended = sum(not line["failed"] for line in lines)
     declared = dict.fromkeys(row.study for row in rehearsed_studies(stand_in_scale(shapes()), Limits(), "sts16"))
     absent = [name for name in declared if name not in {line["study"] for line in lines}]
-    grid = Grid("", ("study", "row", "encoder", "outcome", "scored on"), tuple(map(_study_row, lines)))
+    shown = table(("study", "row", "encoder", "outcome", "scored on"), map(_study_row, lines))
     idle = f"Nothing to start in {', '.join(studies_without_runs())}."
     counts = f"{ended} of {len(declared)} started and were scored. "
     missing = f"Not rehearsed: {', '.join(absent)}. " if absent else ""
-    return "\n\n".join([f"{counts}{missing}{idle}", markdown(grid)])
+    return "\n\n".join([f"{counts}{missing}{idle}", shown])
 
 
 def _study_row(line: Mapping[str, object]) -> tuple[str, ...]:
@@ -219,7 +221,7 @@ def _change_notes(lines: Sequence[Mapping[str, object]]) -> list[str]:
     return ["\n".join(f"- {change}: {rows}." for change, rows in named.items())] if named else []
 
 
-GRIDS = {"ratios": _ratio_grid, "tried": _tried_grid, "scaling": _scaling_grid, "profiles": _profile_grid}
+TABLES = {"ratios": _ratios, "tried": _tried, "scaling": _scaling, "profiles": _profiles}
 REHEARSALS = {
     "rehearsed-methods": rehearsed_methods_block,
     "rehearsed-studies": rehearsed_studies_block,

@@ -6,9 +6,10 @@ from statistics import median
 
 from analysis.cells import Results
 from analysis.report import report_blocks
-from analysis.report.formats import DASH, Grid, interval, markdown, number
-from analysis.report.plan_tables import claims_grid, planned_sentence
-from analysis.report.reproduction_tables import many_seeds, read_reproductions
+from analysis.report.blocks import block
+from analysis.report.formats import DASH, Grid, interval, number
+from analysis.report.plan_tables import planned_sentence
+from analysis.report.reproduction_tables import BASELINE, many_seeds, read_reproductions
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import ALPHA, summary
 from analysis.verdicts.claims import claims
@@ -23,7 +24,6 @@ from experiments.schema.contrasts import HEADLINES, POSITIVE
 
 Choose = Callable[[str], list[Results]]  # the results of the studies of a name
 ALL = "all"
-BASELINE = 76.25  # SimCSE's published average with BERT-base, which the papers' gains are counted from
 ON_TEST_SENTENCES = "SimCSE, the test sets' sentences over SimCSE"  # of the study of the baselines
 NOTES = {  # what else a reader must know of a paper's first claim; the points are those of REPORT.md's list
     "RankCSE": "planned after eight epochs; after one there is no loss ([how to read them](#how-to-read-them))",
@@ -39,21 +39,7 @@ ROWS = {  # each paper's row in the study of all methods
 }
 
 
-def page_block(name: str, choose: Choose, plan: PlanVerdicts) -> str:
-    """Return a part of the first page as Markdown."""
-    makers: dict[str, Callable[[], str]] = {
-        "claims": lambda: markdown(claims_grid([results.study for results in choose(ALL)], plan)),
-        "summary": lambda: summary_block(choose, plan),
-        "papers": lambda: markdown(papers_grid(choose, plan)),
-        "findings": lambda: findings_block(choose),
-        "limits": lambda: limits_block(choose),
-        "planned": lambda: planned_sentence(plan),
-    }
-    if name not in makers:
-        raise ValueError(f"page: no block {name!r}; there are {', '.join(makers)}")
-    return makers[name]()
-
-
+@block("page summary", of=lambda ask: (ask.choose, ask.plan))
 def summary_block(choose: Choose, plan: PlanVerdicts) -> str:
     """Return what was decided, at which scale, and what the positive controls showed."""
     results = choose(ALL)
@@ -98,6 +84,7 @@ def _mean_text(estimate: Estimate) -> str:
     return f"{number(estimate.mean, sign=True)} {interval(estimate.interval, sign=True)}"
 
 
+@block("page papers", of=lambda ask: (ask.choose, ask.plan))
 def papers_grid(choose: Choose, plan: PlanVerdicts) -> Grid:
     """Return a line for each paper: its first claim, the published gain, ours planned and exploratory, and why."""
     measured = method_gains(choose("robustness"))
@@ -145,6 +132,7 @@ def why_text(gain: MethodGain) -> str:
     return f"in the paper's tables the interval {where}{size[gain.published_inside]}"
 
 
+@block("page findings", of=lambda ask: (ask.choose,))
 def findings_block(choose: Choose) -> str:
     """Return what needs no GPU, a line and a number each."""
     lines = [
@@ -215,6 +203,7 @@ def _test_sentences(pilots: Sequence[Results], baselines: Results) -> str:
     )
 
 
+@block("page limits", of=lambda ask: (ask.choose,))
 def limits_block(choose: Choose) -> str:
     """Return what the numbers can't say, as a quoted box."""
     measured = method_gains(choose("robustness"))

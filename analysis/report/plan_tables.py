@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from analysis.cells import Results
+from analysis.report.blocks import block
 from analysis.report.contrast_tables import contrast_text, estimate_texts, tested_texts
-from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
+from analysis.report.formats import DASH, MINUS, Grid, interval, number, p_value
 from analysis.stats import significance
 from analysis.verdicts.claims import claims
 from analysis.verdicts.estimates import AGREES, FEWEST_BINS, claimed_range, measure, published_effect
@@ -25,36 +26,12 @@ from experiments.schema.contrasts import ONE_LOOK, PRIMARY, SPREAD, Contrast, lo
 from experiments.schema.hypotheses import Cost, Order, Trend, Untested
 from experiments.schema.study import Study
 
-STAGES = ("A", "D")  # of the second plan
 LETTERS = ("R", "E", "W", "C", "S")  # of the papers' claims, and of this project's
 BAND = "95 % interval"
 TESTS = (f"p: effect {MINUS} 0", "p: within the margin")
 
 
-def plan_block(name: str, plan: PlanVerdicts) -> str:
-    """Return the plan's contrasts ("contrasts"), their verdicts ("verdicts"), those of the claims without a contrast
-    ("others"), or a paper's in words, by its letter.
-    """
-    if name == "contrasts":
-        return markdown(plan_grid(plan.planned))
-    if name == "verdicts":
-        return markdown(verdicts_grid(plan.contrasts, plan.moderated))
-    if name == "others":
-        return markdown(others_grid(plan.others))
-    if name in LETTERS:
-        return states_sentence(name, plan.primaries)
-    raise ValueError(f"plan: no block {name!r}; there are contrasts, verdicts, others and {', '.join(LETTERS)}")
-
-
-def second_plan_block(name: str, results: Sequence[Results]) -> str:
-    """Return the second plan's contrasts ("contrasts"), or the verdicts on a stage's primaries, by its letter."""
-    if name == "contrasts":
-        return markdown(plan_grid([each for each in results if any(c.role == ONE_LOOK for c in each.study.contrasts)]))
-    if name in STAGES:
-        return markdown(one_look_grid(results, name))
-    raise ValueError(f"plan2: no block {name!r}; there are contrasts, {', '.join(STAGES)}")
-
-
+@block("plan2 A", "plan2 D", of=lambda ask: (ask.choose("plan2"), ask.name))
 def one_look_grid(results: Sequence[Results], stage: str) -> Grid:
     """Return the verdicts on a stage's primaries, each with the same contrast on disjoint pairs."""
     disjoint = {
@@ -84,6 +61,7 @@ def one_look_grid(results: Sequence[Results], stage: str) -> Grid:
     return Grid("", header, tuple(lines))
 
 
+@block("page claims", of=lambda ask: ([each.study for each in ask.choose("all")], ask.plan))
 def claims_grid(studies: Iterable[Study], plan: PlanVerdicts) -> Grid:
     """Return every claim with the plan's verdict, and links to the studies that have contrasts about it."""
     links: dict[str, list[str]] = {}
@@ -95,6 +73,7 @@ def claims_grid(studies: Iterable[Study], plan: PlanVerdicts) -> Grid:
     return Grid("", ("id", "claim", "verdict", "studies"), tuple(rows))
 
 
+@block(*(f"plan {letter}" for letter in LETTERS), of=lambda ask: (ask.name, ask.plan.primaries))
 def states_sentence(letter: str, primaries: Sequence[Verdict]) -> str:
     """Return the verdicts on a paper's claims as a sentence, by verdict, with the numbers of seeds."""
     ours = [verdict for verdict in primaries if verdict.tested.claim.startswith(letter)]
@@ -107,6 +86,7 @@ def states_sentence(letter: str, primaries: Sequence[Verdict]) -> str:
     return f"In the plan{seeds}: {states}."
 
 
+@block("page planned", of=lambda ask: (ask.plan,))
 def planned_sentence(plan: PlanVerdicts) -> str:
     """Return how many contrasts and other claims have which verdict, after how many seeds, and which controls fail."""
     primaries, others = plan.primaries, [verdict.word for verdict in plan.others]
@@ -144,6 +124,8 @@ def _count(words: Sequence[str], kinds: Sequence[str], smaller: Mapping[str, int
     return ", ".join(f"{words.count(kind)} {kind}{within.get(kind, '')}" for kind in kinds)
 
 
+@block("plan2 contrasts", of=lambda ask: ([each for each in ask.choose("plan2") if has_primaries(each)],))
+@block("plan contrasts", of=lambda ask: (ask.plan.planned,))
 def plan_grid(planned: Sequence[Results]) -> Grid:
     """Return what is planned: every contrast with its column, test, margin and the published effect."""
     rows = tuple(
@@ -163,11 +145,17 @@ def plan_grid(planned: Sequence[Results]) -> Grid:
     return Grid("", ("claim", "family", "contrast", "column", "test", "margin", "published"), rows)
 
 
+def has_primaries(results: Results) -> bool:
+    """Whether the second plan judges a contrast of the study."""
+    return any(contrast.role == ONE_LOOK for contrast in results.study.contrasts)
+
+
 def claim_text(contrast: Contrast) -> str:
     """Return a primary's claim, or which control of which family a contrast is."""
     return contrast.claim if contrast.role in (PRIMARY, ONE_LOOK) else f"{contrast.role}, {contrast.family}"
 
 
+@block("plan verdicts", of=lambda ask: (ask.plan.contrasts, ask.plan.moderated))
 def verdicts_grid(judged: Sequence[Verdict], moderated: Sequence[Verdict]) -> Grid:
     """Return the verdicts: estimate, interval, seeds, both corrected p, the published effect, what was detectable.
 
@@ -178,6 +166,7 @@ def verdicts_grid(judged: Sequence[Verdict], moderated: Sequence[Verdict]) -> Gr
     return Grid("", header, tuple(lines))
 
 
+@block("plan others", of=lambda ask: (ask.plan.others,))
 def others_grid(judged: Sequence[Verdict]) -> Grid:
     """Return the plan's claims without a contrast of means: estimate, interval, seeds, what would decide, verdict."""
     header = ("claim", "what is tested", "estimate", BAND, "seeds", "what would decide", "verdict")

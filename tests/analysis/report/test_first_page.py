@@ -1,6 +1,7 @@
 """The first page counts what is recorded, and says what is not."""
 
 from collections import Counter
+from dataclasses import dataclass
 from functools import cache
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from analysis import benchmark_ratios
 from analysis.cells import Results, join
 from analysis.report import first_page, plan_tables
+from analysis.report.blocks import block_text
 from analysis.stats.estimate import t_estimate
 from analysis.verdicts.gains import MethodGain
 from analysis.verdicts.plan import PlanVerdicts
@@ -33,8 +35,17 @@ def empty_plan() -> PlanVerdicts:
     return PlanVerdicts(tuple(choose_empty("plan")))
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a block reads of a `Request`."""
+
+    name: str
+    choose: first_page.Choose
+    plan: PlanVerdicts
+
+
 def page(name: str, choose: first_page.Choose = choose_empty, plan: PlanVerdicts | None = None) -> str:
-    return first_page.page_block(name, choose, plan or empty_plan())
+    return block_text("page", Asked(name, choose, plan or empty_plan()))  # ty: ignore[invalid-argument-type]
 
 
 def contrast(plus: str, role: str = POSITIVE) -> Contrast:
@@ -158,7 +169,7 @@ def test_every_claim_has_a_line() -> None:
 
 
 def test_an_unknown_part_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"page: no block 'cover'; there are claims, summary, papers, findings"):
+    with pytest.raises(ValueError, match=r"no block `page cover`; there are .*page claims, page findings, page limits"):
         page("cover")
 
 
