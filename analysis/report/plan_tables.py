@@ -26,26 +26,28 @@ from experiments.schema.contrasts import ONE_LOOK, PRIMARY, SPREAD, Contrast, lo
 from experiments.schema.hypotheses import Cost, Order, Trend, Untested
 from experiments.schema.study import Study
 
+STAGES = {"A": "plan2", "D": "plan2-quality"}  # of the second plan, and what each has its contrasts in
 LETTERS = ("R", "E", "W", "C", "S")  # of the papers' claims, and of this project's
 BAND = "95 % interval"
 TESTS = (f"p: effect {MINUS} 0", "p: within the margin")
 
 
-@block("plan2 A", "plan2 D", of=lambda ask: (ask.choose("plan2"), ask.name))
+@block(*(f"plan2 {stage}" for stage in STAGES), of=lambda ask: (ask.choose(STAGES[ask.name]), ask.name))
 def one_look_grid(results: Sequence[Results], stage: str) -> Grid:
     """Return the verdicts on a stage's primaries, each with the same contrast on disjoint pairs."""
+    staged = [each for each in results if has_primaries(each, stage)]
     disjoint = {
-        (contrast.plus, contrast.minus): measure(each, contrast)
-        for each in results
+        (contrast.plus, contrast.minus): _on_disjoint_pairs(each, contrast)
+        for each in staged
         for contrast in each.study.contrasts
         if contrast.column == "sts_disjoint_avg"
     }
     lines = []
-    for verdict in judge_stage(results, stage):
-        apart = disjoint.get((verdict.contrast.plus, verdict.contrast.minus))
-        claim, contrast, effect, band, seeds, differs, within, _, detectable, text = _verdict_line(verdict)
-        elsewhere = estimate_texts(apart) if apart else (DASH, DASH)
-        lines.append((claim, contrast, effect, band, *elsewhere, seeds, differs, within, detectable, text))
+    for verdict in judge_stage(staged, stage):
+        claim, contrast, effect, band, seeds, differs, within, _, detectable, _ = _verdict_line(verdict)
+        apart = disjoint.get((verdict.contrast.plus, verdict.contrast.minus), (DASH, DASH))
+        verdict_text = one_look_text(verdict)
+        lines.append((claim, contrast, effect, band, *apart, seeds, differs, within, detectable, verdict_text))
     header = (
         "primary",
         "contrast",
@@ -59,6 +61,22 @@ def one_look_grid(results: Sequence[Results], stage: str) -> Grid:
         "verdict",
     )
     return Grid("", header, tuple(lines))
+
+
+def _on_disjoint_pairs(results: Results, contrast: Contrast) -> tuple[str, str]:
+    """Return the texts of estimate and interval, with the number of seeds if some are missing."""
+    effect, band = estimate_texts(found := measure(results, contrast))
+    declared = min(results.cells[label, contrast.column].declared_seeds for label in contrast.rows)
+    if found.estimate and found.estimate.n < declared:
+        effect = f"{effect} ({found.estimate.n} of {declared} seeds)"
+    return effect, band
+
+
+def one_look_text(verdict: Verdict) -> str:
+    """Return the verdict of a contrast of one look, or which seeds are missing."""
+    if verdict.word == NOT_RUN:
+        return f"not complete ({verdict.reason})"
+    return ": ".join(filter(None, (verdict.text, verdict.reason)))
 
 
 @block("page claims", of=lambda ask: ([each.study for each in ask.choose("all")], ask.plan))
@@ -145,9 +163,9 @@ def plan_grid(planned: Sequence[Results]) -> Grid:
     return Grid("", ("claim", "family", "contrast", "column", "test", "margin", "published"), rows)
 
 
-def has_primaries(results: Results) -> bool:
-    """Whether the second plan judges a contrast of the study."""
-    return any(contrast.role == ONE_LOOK for contrast in results.study.contrasts)
+def has_primaries(results: Results, stage: str = "") -> bool:
+    """Whether the second plan judges a contrast of the study, in a stage if one is named."""
+    return any(c.role == ONE_LOOK and c.claim.startswith(stage) for c in results.study.contrasts)
 
 
 def claim_text(contrast: Contrast) -> str:

@@ -1,10 +1,11 @@
 """Values inside the pages' sentences: `<!-- value NAME [PART] -->8<!-- -->`, from the record or from printed tables.
 
 NAME is a claim of the plan, such as R1, one of its controls, such as teachers.positive, or a key of VALUES. Without a
-PART it is the size, without its sign. Parts: `signed`; `estimate`, with its interval; `interval`; `seeds`; and of the
-plan's `verdict` and `published`.
+PART it is the size, without its sign. Parts: `signed`; `estimate`, with its interval; `interval`; `seeds`; and of a
+plan's contrast `verdict`, `published`, and `result`, all together. A1 to A4 are the second plan's.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import correlation, stdev
@@ -13,6 +14,7 @@ from analysis.cells import Cell
 from analysis.report.blocks import Record, block
 from analysis.report.bootstrap_tables import pairs_and_seeds, what_it_excludes
 from analysis.report.formats import DASH, interval, number
+from analysis.report.plan_tables import one_look_text
 from analysis.report.reproduction_tables import (
     BASELINE,
     MANY,
@@ -28,6 +30,7 @@ from analysis.stats.dose_response import dose_response
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import ALPHA, expected_choice, expected_maximum
 from analysis.verdicts.estimates import published_effect
+from analysis.verdicts.plan import judge_stage
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, WORSE, Verdict
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, student_label, teacher_label
 from experiments.schema.contrasts import HEADLINES, NEGATIVE, POSITIVE, Contrast
@@ -255,6 +258,16 @@ def _published_gain(claim: str) -> Value:
     return Value(make, 2)
 
 
+def _in_deviations(claim: str) -> Value:
+    """Return a paper's printed gain, divided by the deviation of one re-run of SimCSE from another."""
+
+    def make(record: Record) -> float | None:
+        gain = _published_gain(claim).make(record)
+        return gain / (stdev(many_seeds(read_reproductions())) * math.sqrt(2)) if isinstance(gain, float) else None
+
+    return Value(make)
+
+
 def _all_reproductions() -> str:
     return str(len((PUBLISHED_FOLDER / "_reproductions.csv").read_text().splitlines()) - 1)
 
@@ -273,6 +286,16 @@ KINDS = [
     for kind in ("PCA", "ZCA", "Group", "Shuffled-Group")
 ]
 VALUES: dict[str, Value] = {
+    # the first page
+    **{f"{claim}.sds": _in_deviations(claim) for claim in HEADLINES.values()},
+    **{f"one.{loss}": welch("plan2-first-plan", f"{loss}, one epoch", "SimCSE, one epoch") for loss in LOSSES},
+    **{
+        f"longer.{row}": paired("plan2-first-plan", f"{row}, 8 epochs", f"{row}, one epoch", digits=2)
+        for row in ("SimCSE", "ListNet")
+    },
+    "one.RankEncoder": paired("plan-orders", "RankEncoder", "SimCSE"),
+    "one.CompCSE": welch("plan2-disjoint", "CompCSE", "SimCSE"),
+    "crops": welch("plan2-first-plan", "two random crops", "SimCSE, the same ten seeds"),
     # the small scale
     "printed.large": printed("rankcse_table2", "SimCSE", "BERT-large"),
     "printed.simcse": printed("rankcse_table2", "SimCSE", "BERT-base"),
@@ -304,7 +327,7 @@ VALUES: dict[str, Value] = {
     "transfer.untrained": over(
         lambda x: x[0] - max(x[1:]), [mean(T3, row, TRANSFER) for row in ("last avg BERT-base", NET, MLE, SIMCSE)]
     ),
-    "simcse.8": mean("ladder", "SimCSE"),
+    "simcse.8": mean("plan-losses", "SimCSE, 8 epochs"),
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     "larger": welch("plan-teachers", "SimCSE, 8 epochs", "SimCSE, larger backbone, 8 epochs"),
     # RankEncoder
@@ -401,12 +424,25 @@ def value_text(name: str, record: Record) -> str:
     key, _, part = name.partition(" ")
     if key in VALUES:
         return _text(VALUES[key].make(record), part, VALUES[key].digits, name)
-    verdicts = {_verdict_key(each): each for each in (*record.plan(SCALE).contrasts, *record.plan(SCALE).others)}
+    verdicts = {_verdict_key(each): each for each in _verdicts(record)}
     if key not in verdicts:
         raise ValueError(f"value {name!r}: no such value; there are {', '.join((*verdicts, *VALUES))}")
     verdict = verdicts[key]
-    more = {"verdict": verdict.text, "published": number(verdict.published)}
+    more = {"verdict": verdict.text, "published": number(verdict.published), "result": _result(verdict)}
     return more.get(part) or _text(verdict.estimate, part, 1, name)
+
+
+def _verdicts(record: Record) -> Iterable[Verdict]:
+    """Return the verdicts of the first plan and of the second one's stage at this scale."""
+    plan = record.plan(SCALE)
+    return (*plan.contrasts, *plan.others, *judge_stage(map(record.of, record.studies(["plan2"], SCALE)), "A"))
+
+
+def _result(verdict: Verdict) -> str:
+    """Return an estimate with its seeds and the verdict, or which seeds are missing."""
+    if verdict.estimate is None:
+        return one_look_text(verdict)
+    return f"{_text(verdict.estimate, 'estimate', 2, '')}, {verdict.estimate.n} seeds: **{verdict.text}**"
 
 
 def _verdict_key(verdict: Verdict) -> str:
