@@ -37,6 +37,7 @@ class Record:
         self.pairs = cache(partial(csv_record.read_pairs, mlruns=mlruns))
         self.searches = cache(partial(csv_record.read_searches, mlruns=mlruns))
         self._studies: dict[tuple[str, str], Study] = {}
+        self._chosen: dict[tuple[str, ...], list[Study]] = {}
         self._joined: dict[tuple[str, str], Results] = {}
         self.plan = cache(lambda scale: PlanVerdicts(tuple(map(self.of, self.studies(["plan"], scale)))))
 
@@ -49,8 +50,11 @@ class Record:
 
     def studies(self, names: Sequence[str], scale: str) -> list[Study]:
         """Return the studies of these names, each made once, so that the keys of its runs are hashed once."""
-        chosen = catalogue.choose_studies(list(names), scale)
-        return [self._studies.setdefault((study.scale.name, study.name), study) for study in chosen]
+        if (*names, scale) not in self._chosen:
+            chosen = catalogue.choose_studies(list(names), scale)
+            made = [self._studies.setdefault((study.scale.name, study.name), study) for study in chosen]
+            self._chosen[*names, scale] = made
+        return self._chosen[*names, scale]
 
     def of(self, study: Study) -> Results:
         """Return a study's cells."""

@@ -8,6 +8,7 @@ plan's contrast `verdict`, `published`, and `result`, all together. A1 to A4 are
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import correlation, stdev
 
 from analysis.cells import Cell
@@ -424,7 +425,7 @@ def value_text(name: str, record: Record) -> str:
     key, _, part = name.partition(" ")
     if key in VALUES:
         return _text(VALUES[key].make(record), part, VALUES[key].digits, name)
-    verdicts = {_verdict_key(each): each for each in _verdicts(record)}
+    verdicts = _verdicts(record)
     if key not in verdicts:
         raise ValueError(f"value {name!r}: no such value; there are {', '.join((*verdicts, *VALUES))}")
     verdict = verdicts[key]
@@ -432,10 +433,11 @@ def value_text(name: str, record: Record) -> str:
     return more.get(part) or _text(verdict.estimate, part, 1, name)
 
 
-def _verdicts(record: Record) -> Iterable[Verdict]:
-    """Return the verdicts of the first plan and of the second one's stage at this scale."""
-    plan = record.plan(SCALE)
-    return (*plan.contrasts, *plan.others, *judge_stage(map(record.of, record.studies(["plan2"], SCALE)), "A"))
+@cache
+def _verdicts(record: Record) -> dict[str, Verdict]:
+    """Return the verdicts of the first plan and of the second one's stage at this scale, by their names."""
+    plan, second = record.plan(SCALE), map(record.of, record.studies(["plan2"], SCALE))
+    return {_verdict_key(each): each for each in (*plan.contrasts, *plan.others, *judge_stage(second, "A"))}
 
 
 def _result(verdict: Verdict) -> str:
