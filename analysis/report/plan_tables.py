@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from analysis.cells import Results
 from analysis.report.blocks import block
 from analysis.report.contrast_tables import contrast_text, estimate_texts, tested_texts
-from analysis.report.formats import DASH, MINUS, Grid, interval, number, p_value
+from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
 from analysis.stats import significance
 from analysis.verdicts.claims import claims
 from analysis.verdicts.estimates import AGREES, FEWEST_BINS, claimed_range, measure, published_effect
@@ -76,7 +76,7 @@ def one_look_text(verdict: Verdict) -> str:
     """Return the verdict of a contrast of one look, or which seeds are missing."""
     if verdict.word == NOT_RUN:
         return f"not complete ({verdict.reason})"
-    return ": ".join(filter(None, (verdict.text, verdict.reason)))
+    return _verdict_text(verdict)
 
 
 @block("page claims", of=lambda ask: ([each.study for each in ask.choose("all")], ask.plan))
@@ -173,7 +173,13 @@ def claim_text(contrast: Contrast) -> str:
     return contrast.claim if contrast.role in (PRIMARY, ONE_LOOK) else f"{contrast.role}, {contrast.family}"
 
 
-@block("plan verdicts", of=lambda ask: (ask.plan.contrasts, ask.plan.moderated))
+@block("plan verdicts", of=lambda ask: (ask.plan,))
+def verdicts_block(plan: PlanVerdicts) -> str:
+    """Return the verdicts as Markdown, below what the controls say of whole families."""
+    families = [f"- **{family}**: {word}: {why}." for family, (word, why) in plan.blocked.items()]
+    return "\n".join([*families, "", markdown(verdicts_grid(plan.contrasts, plan.moderated))]).lstrip("\n")
+
+
 def verdicts_grid(judged: Sequence[Verdict], moderated: Sequence[Verdict]) -> Grid:
     """Return the verdicts: estimate, interval, seeds, both corrected p, the published effect, what was detectable.
 
@@ -228,8 +234,14 @@ def _verdict_line(verdict: Verdict) -> tuple[str, ...]:
         p_value(verdict.equivalence_p) if estimate else DASH,
         _published_text(verdict),
         number(verdict.detectable, digits=digits),
-        ": ".join(filter(None, (verdict.text, verdict.reason))),
+        _verdict_text(verdict),
     )
+
+
+def _verdict_text(verdict: Verdict) -> str:
+    if verdict.own:  # the family's reason is above the table
+        return f"{verdict.word}; its own test: {verdict.own}"
+    return ": ".join(filter(None, (verdict.text, verdict.reason)))
 
 
 def _published_text(verdict: Verdict) -> str:

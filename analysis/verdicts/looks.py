@@ -48,7 +48,7 @@ def _overrule(judged: Verdict, word: str, reason: str) -> Verdict:
     """Give a primary its family's verdict, unless its own rows already decided it."""
     if judged.word in (word, NOT_TESTABLE):
         return judged
-    return replace(judged, word=word, reason=f"{reason}; without this rule: {judged.text}")
+    return replace(judged, word=word, reason=reason, own=judged.text)
 
 
 def _looks(results: Results, contrast: Contrast) -> Looks:
