@@ -1,10 +1,12 @@
 """Make the benchmark blocks of the pages from analysis/measured/*.csv, which tests/benchmarks/ wrote.
 
-Those of docs/rehearsal.md are from rehearsal.csv, which experiments/rehearse.py wrote.
+Those of docs/rehearsal.md are from rehearsal.csv, in which each method and study that can be rehearsed has a line.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,17 +14,9 @@ import pandas as pd
 from analysis.benchmark_ratios import FOLDER
 from analysis.report.blocks import block
 from analysis.report.formats import DASH, number, table
-from experiments.rehearsal.rehearsed_runs import (
-    METHODS,
-    Limits,
-    rehearsed_methods,
-    rehearsed_studies,
-    stand_in_scale,
-    studies_without_runs,
-)
-from experiments.rehearsal.stand_ins import shapes
 from experiments.schema.recipes import BACKBONES
 
+METHODS = "as published"  # in the place of a study's name, for methods
 GIB_OF_MIB = 1 / 1024
 OFF = 1.5  # times a forecast from which it counts as wrong
 METHOD_HEADER = (
@@ -127,26 +121,24 @@ def rehearsed_methods_block(frame: pd.DataFrame) -> str:
     """Return every method on every backbone with its memory and its time, measured and forecast, as Markdown."""
     lines = frame[(frame["study"] == METHODS) & (frame["layers"] == 0)].to_dict("records")
     by_row = {(line["row"], line["backbone"]): line for line in lines}
-    rows = []
-    for name, backbone, batch in _declared_methods():
-        line = by_row.get((name, backbone))
-        rows.append(_method_row(name, backbone, batch, line, by_row.get(_reference(name, backbone))))
+    rows = [_method_row(line, by_row.get(_reference(line["row"], line["backbone"]))) for line in lines]
     measured = sum(bool(line["memory_mib"]) for line in lines)
     count = f"{measured} of {len(rows)} rehearsed" + ("; the others have dashes." if measured < len(rows) else ".")
-    return "\n\n".join([count, table(METHOD_HEADER, rows), *_change_notes(lines)])
+    notes = _change_notes([line for line in lines if line["memory_mib"] or line["failed"]])
+    return "\n\n".join([count, table(METHOD_HEADER, rows), *notes])
 
 
 def rehearsed_studies_block(frame: pd.DataFrame) -> str:
     """Return the row of each study that was started, what it was scored on and why one failed, as Markdown."""
     lines = frame[frame["study"] != METHODS].to_dict("records")
-    ended = sum(not line["failed"] for line in lines)
-    declared = dict.fromkeys(row.study for row in rehearsed_studies(stand_in_scale(shapes()), Limits(), "sts16"))
-    absent = [name for name in declared if name not in {line["study"] for line in lines}]
-    shown = table(("study", "row", "encoder", "outcome", "scored on"), map(_study_row, lines))
-    idle = f"Nothing to start in {', '.join(studies_without_runs())}."
-    counts = f"{ended} of {len(declared)} started and were scored. "
+    idle = [line["study"] for line in lines if not line["row"]]
+    started = [line for line in lines if line["scored"] or line["failed"]]
+    absent = [line["study"] for line in lines if line["row"] and line not in started]
+    ended = sum(not line["failed"] for line in started)
     missing = f"Not rehearsed: {', '.join(absent)}. " if absent else ""
-    return "\n\n".join([f"{counts}{missing}{idle}", shown])
+    counts = f"{ended} of {len(lines) - len(idle)} started and were scored. "
+    shown = table(("study", "row", "encoder", "outcome", "scored on"), map(_study_row, started))
+    return "\n\n".join([f"{counts}{missing}Nothing to start in {', '.join(idle)}.", shown])
 
 
 def _study_row(line: Mapping[str, object]) -> tuple[str, ...]:
@@ -159,17 +151,10 @@ def _study_row(line: Mapping[str, object]) -> tuple[str, ...]:
     return (str(line["study"]), str(line["row"]), encoder, outcome, str(line["scored"]) or DASH)
 
 
-def _declared_methods() -> list[tuple[str, str, int]]:
-    """Return each method and backbone with its published batch."""
-    rows = rehearsed_methods(stand_in_scale(shapes()), Limits(), "sts16")
-    return [(row.name, row.backbone, row.run.batch_size) for row in rows if row.run]
-
-
-def _method_row(
-    name: str, backbone: str, batch: int, line: Mapping[str, object] | None, reference: Mapping[str, object] | None
-) -> tuple[str, ...]:
+def _method_row(line: Mapping[str, Any], reference: Mapping[str, Any] | None) -> tuple[str, ...]:
+    name, backbone, batch = line["row"], line["backbone"], str(line["batch"])
     title = BACKBONES[backbone]
-    if line is None:
+    if not line["memory_mib"] and not line["failed"]:
         return (name, title, *[DASH] * (len(METHOD_HEADER) - 2))
     if line["failed"]:
         return (name, title, *[DASH] * (len(METHOD_HEADER) - 3), f"failed: {line['failed']}")
@@ -177,7 +162,7 @@ def _method_row(
     return (
         name,
         title,
-        str(batch) if str(line["batch"]) == str(batch) else f"{line['batch']} of {batch}",
+        f"{batch} of {cut[1]}" if (cut := re.search(r"batch_size \d+, published (\d+)", line["changes"])) else batch,
         str(line["tokens"]),
         number(memory and memory * GIB_OF_MIB),
         *_beside(seconds, _expected_seconds(line, reference)),
