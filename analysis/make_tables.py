@@ -4,37 +4,34 @@ python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns F
 """
 
 import gc
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
-import pandas as pd
 import tyro
 
-from analysis.cells import Results, join, tidy
-from analysis.record.audit_tables import audit_block
+from analysis.cells import Results, tidy
+from analysis.record import audit_tables, device_tables  # noqa: F401  they make blocks
 from analysis.record.coverage import recorded_scales, studies_with_scores
-from analysis.record.device_tables import devices_block
 from analysis.record.record_differences import changed_files, committed_folders, differences, read_text, stale_files
 from analysis.record.undeclared_runs import undeclared_page
-from analysis.report import (
+from analysis.report import (  # noqa: F401  some only make blocks
     benchmark_tables,
+    bootstrap_tables,
     contrast_tables,
     first_page,
     formats,
     plan_tables,
+    released_tables,
     report_blocks,
+    reproduction_tables,
+    search_tables,
     study_tables,
+    values,
 )
-from analysis.report.bootstrap_tables import estimates_block, pairs_and_seeds_block
-from analysis.report.released_tables import released_block
-from analysis.report.reproduction_tables import reproductions_block
-from analysis.report.search_tables import searches_block
+from analysis.report.blocks import Record, fill_page
 from analysis.verdicts.looks import study_verdicts
-from analysis.verdicts.plan import PlanVerdicts
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
 from experiments.cli.console import counted
@@ -58,46 +55,6 @@ PAGES = (
     "docs/released.md",
     "docs/rehearsal.md",
 )
-KINDS = (
-    "table|contrasts|estimates|benchmarks|published|runs|searches|audit|reproductions|"
-    "plan|plan2|page|released|means|devices|pairs-and-seeds"
-)
-BLOCK = re.compile(rf"(<!-- ({KINDS}) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-OPENING = re.compile(rf"<!-- (?:{KINDS})\b.*")
-
-
-class Record:
-    """The record: its lines by scale and its joined studies, each read once."""
-
-    def __init__(self, mlruns: Path) -> None:
-        self._mlruns = mlruns
-        self._results: dict[Path, pd.DataFrame] = {}
-        self.runs = cache(partial(csv_record.read_runs, mlruns=mlruns))
-        self._curves = cache(partial(csv_record.read_curves, mlruns=mlruns))
-        self.pairs = cache(partial(csv_record.read_pairs, mlruns=mlruns))
-        self.searches = cache(partial(csv_record.read_searches, mlruns=mlruns))
-        self._studies: dict[tuple[str, str], Study] = {}
-        self._joined: dict[tuple[str, str], Results] = {}
-        self.plan = cache(lambda scale: PlanVerdicts(tuple(chosen_results("plan", scale, self))))
-
-    def results(self, scale: str) -> pd.DataFrame:
-        """Return every score with its run, of the record that has the scale."""
-        folder = csv_record.folder_for(scale, self._mlruns)
-        if folder not in self._results:
-            self._results[folder] = csv_record.read_results(scale, self._mlruns)
-        return self._results[folder]
-
-    def studies(self, names: Sequence[str], scale: str) -> list[Study]:
-        """Return the studies of these names, each made once, so that the keys of its runs are hashed once."""
-        chosen = catalogue.choose_studies(list(names), scale)
-        return [self._studies.setdefault((study.scale.name, study.name), study) for study in chosen]
-
-    def of(self, study: Study) -> Results:
-        """Return a study's cells."""
-        scale, key = study.scale.name, (study.scale.name, study.name)
-        if key not in self._joined:
-            self._joined[key] = join(study, self.results(scale), self._curves(scale))
-        return self._joined[key]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +78,6 @@ def files_of_study(results: Results) -> dict[str, str]:
     files = {f"{name}.md": _study_page(results), f"{name}.tex": _study_tex(results)}
     files[f"{name}.csv"] = tidy(results).to_csv(index=False, float_format="%.4f", lineterminator="\n")
     return files
-
-
-def table_block(results: Results, *, brief: bool = False) -> str:
-    """Return the study's tables and their notes as Markdown; brief as in study_tables.notes."""
-    notes = study_tables.notes(results, brief=brief)
-    return "\n\n".join([*map(formats.markdown, study_tables.grids(results)), "\n".join(f"- {note}" for note in notes)])
 
 
 def studies_for(names: Sequence[str], scales: Sequence[str], record: Record) -> list[Study]:
@@ -154,52 +105,6 @@ def study_files(studies: Sequence[Study], record: Record, *, tables: Path) -> di
     }
 
 
-def fill_blocks(report: str, record: Record) -> str:
-    """Return the page with every block generated from the record and the benchmarks' results."""
-    if len(OPENING.findall(report)) != len(BLOCK.findall(report)):
-        raise ValueError(
-            f"{', '.join(PAGES)}: expected blocks from `<!-- table STUDY SCALE -->` to `<!-- end -->`, "
-            "found one that is not closed or has another name"
-        )
-
-    def fill(match: re.Match[str]) -> str:
-        head, kind, name, scale, end = match.groups()
-        if kind in OF_SEVERAL_STUDIES:
-            return f"{head}{OF_SEVERAL_STUDIES[kind](name, scale, record)}\n{end}"
-        results = record.of(catalogue.single(name, scale))
-        if kind == "estimates":
-            return f"{head}{estimates_block(results, record.pairs(scale))}\n{end}"
-        if kind == "contrasts":
-            return f"{head}{contrast_tables.contrasts_block(results)}\n{end}"
-        return f"{head}{table_block(results, brief=True)}\n{end}"
-
-    return BLOCK.sub(fill, report)
-
-
-def chosen_results(names: str, scale: str, record: Record) -> list[Results]:
-    """Return the results of the studies of a name."""
-    return list(map(record.of, record.studies([names], scale)))
-
-
-OF_SEVERAL_STUDIES: dict[str, Callable[[str, str, Record], str]] = {
-    "audit": lambda name, scale, record: audit_block(scale),
-    "benchmarks": lambda name, device, record: benchmark_tables.block(name, device),
-    "devices": lambda name, scale, record: devices_block(name, record.results(scale)),
-    "means": lambda name, *about: report_blocks.means_block(name, lambda names: chosen_results(names, *about)),
-    "page": lambda name, scale, record: first_page.page_block(
-        name, lambda names: chosen_results(names, scale, record), record.plan(scale)
-    ),
-    "published": lambda name, scale, record: report_blocks.PUBLISHED[name](),
-    "released": lambda *about: released_block(chosen_results(*about)),
-    "reproductions": lambda name, scale, record: reproductions_block(name),
-    "plan": lambda name, scale, record: plan_tables.plan_block(name, record.plan(scale)),
-    "plan2": lambda name, scale, record: plan_tables.second_plan_block(name, chosen_results("plan2", scale, record)),
-    "pairs-and-seeds": lambda name, scale, record: pairs_and_seeds_block(record.plan(scale), record.pairs(scale)),
-    "searches": lambda name, scale, record: searches_block(record.searches(scale), scale),
-    "runs": lambda name, scale, record: report_blocks.runs_block(record.studies([name], scale), record.results(scale)),
-}
-
-
 def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, folders: Folders) -> list[str]:
     """Write the tables and report blocks, or with `check` only compare; return a line for each difference.
 
@@ -214,7 +119,7 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, fol
         searched = [folders.tables / scale] if scale else committed_folders(folders.tables)
         stale = stale_files(searched, texts)
     for page in folders.pages if list(names) != ["quickstart"] else ():
-        texts[page] = fill_blocks(read_text(page), record)
+        texts[page] = fill_page(read_text(page), record)
     lines = differences(texts) + [f"{path}: stale, no study gives it" for path in stale]
     if not check:
         step_cost.remember()
@@ -296,7 +201,7 @@ def command() -> None:
 
 def _study_page(results: Results) -> str:
     study = results.study
-    parts = [f"# {study.name}, scale {study.scale.name}", table_block(results)]
+    parts = [f"# {study.name}, scale {study.scale.name}", study_tables.table_text(results)]
     contrasts = contrast_tables.contrasts_block(results)
     return "\n\n".join([*parts, *(["## Contrasts", contrasts] if contrasts else [])]) + "\n"
 

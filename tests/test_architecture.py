@@ -48,7 +48,7 @@ experiments.studies
 experiments.results
 experiments.tracking
 experiments.execution
-experiments.audits experiments.comparison experiments.searches experiments.rehearsal
+experiments.audits experiments.comparison experiments.searches
 experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export experiments.remove
 experiments.import_record experiments.rehearse experiments.search experiments.audit experiments.estimate
 analysis.stats

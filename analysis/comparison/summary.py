@@ -7,10 +7,9 @@ from statistics import mean
 
 import pandas as pd
 
-from analysis.stats import significance
 from analysis.stats.contrast_tests import welch_contrast
 from analysis.stats.estimate import Estimate
-from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, WORSE
+from analysis.verdicts.looks import WHOLE, Looks, decide
 from experiments.comparison.comparison import PUBLISHED, STAGES, Comparison, Entrant, Scores, Settings
 from experiments.comparison.recorded import dev_scores, means_of
 from experiments.results import csv_record
@@ -115,27 +114,11 @@ def _gains(comparison: Comparison, tuned: tuple[Tuned, ...]) -> dict[tuple[str, 
         for name in comparison.measures
         for each in others
     }
-    decided = [estimates[each.entrant.name, first] for each in tested]
-    differing = significance.holm([_or_one(e.difference_p() if e else None) for e in decided])
-    within = significance.holm([_or_one(e.equivalence_p(comparison.margin) if e else None) for e in decided])
     gains = {key: Gain(estimate=estimate, verdict=ESTIMATED) for key, estimate in estimates.items()}
-    level = significance.ALPHA / len(tested)
-    for each, estimate, differs, inside in zip(tested, decided, differing, within, strict=True):
-        verdict = _verdict(estimate, differs, inside)
-        detectable = estimate.detectable(level) if estimate else None
-        gains[each.entrant.name, first] = Gain(estimate=estimate, verdict=verdict, detectable=detectable)
+    keys = [(each.entrant.name, first) for each in tested]
+    looks: dict[tuple[str, str], Looks] = {key: {WHOLE: e} if (e := estimates[key]) else {} for key in keys}
+    for key, decision in decide(looks, dict.fromkeys(keys, comparison.margin)).items():
+        estimate = estimates[key]
+        untested = NOT_RUN if estimate is None else ONE_SEARCH if estimate.error is None else ""
+        gains[key] = Gain(estimate=estimate, verdict=untested or decision.word, detectable=decision.detectable)
     return gains
-
-
-def _verdict(estimate: Estimate | None, differs: float, within: float) -> str:
-    if estimate is None:
-        return NOT_RUN
-    if estimate.error is None:
-        return ONE_SEARCH
-    if differs < significance.ALPHA:
-        return BETTER if estimate.mean > 0 else WORSE
-    return EQUIVALENT if within < significance.ALPHA else INCONCLUSIVE
-
-
-def _or_one(p: float | None) -> float:
-    return 1.0 if p is None else p

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis.report.blocks import block
 from analysis.report.formats import Grid, markdown
 from experiments.audits.agreement import CURVE
 
@@ -15,6 +16,7 @@ HEADER = ("recorded on", "retrained on", "runs", "scores", "largest difference",
 Run = Mapping[str, Any]
 
 
+@block("audit", of=lambda ask: (ask.scale,))
 def audit_block(scale: str, folder: Path = FOLDER) -> str:
     """Return, as Markdown, which runs were drawn, how many numbers agree, and each number that differs."""
     path = folder / f"audit-{scale}.json"

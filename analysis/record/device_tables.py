@@ -3,7 +3,8 @@
 import pandas as pd
 
 from analysis.benchmark_ratios import FOLDER
-from analysis.report.formats import Grid, interval, markdown, mean_and_deviation, number
+from analysis.report.blocks import block
+from analysis.report.formats import interval, mean_and_deviation, number, table
 from analysis.stats.contrast_tests import paired_contrast
 from analysis.stats.significance import summary
 from experiments.results.csv_record import CELL
@@ -11,6 +12,7 @@ from experiments.results.csv_record import CELL
 POINTS = 100
 
 
+@block("devices", of=lambda ask: (ask.name, ask.record.results(ask.scale)))
 def devices_block(name: str, recorded: pd.DataFrame) -> str:
     """Return a row's average over its tasks on both kinds of device, and its mean difference over seeds, as Markdown.
 
@@ -30,4 +32,4 @@ def devices_block(name: str, recorded: pd.DataFrame) -> str:
         assert test  # both sides have all seeds
         difference = f"{number(test.value, sign=True)} {interval(test.interval, sign=True)}"
         rows.append((row, before, here, machine, difference))
-    return markdown(Grid("", ("row", "as recorded", "trained again", "on", "difference"), tuple(rows)))
+    return table(("row", "as recorded", "trained again", "on", "difference"), rows)

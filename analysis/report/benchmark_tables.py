@@ -1,27 +1,22 @@
 """Make the benchmark blocks of the pages from analysis/measured/*.csv, which tests/benchmarks/ wrote.
 
-Those of docs/rehearsal.md are from rehearsal.csv, which experiments/rehearse.py wrote.
+Those of docs/rehearsal.md are from rehearsal.csv, in which each method and study that can be rehearsed has a line.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.benchmark_ratios import FOLDER
-from analysis.report.formats import DASH, Grid, markdown, number
-from experiments.rehearsal.rehearsed_runs import (
-    METHODS,
-    Limits,
-    rehearsed_methods,
-    rehearsed_studies,
-    stand_in_scale,
-    studies_without_runs,
-)
-from experiments.rehearsal.stand_ins import shapes
+from analysis.report.blocks import block
+from analysis.report.formats import DASH, number, table
 from experiments.schema.recipes import BACKBONES
 
+METHODS = "as published"  # in the place of a study's name, for methods
 GIB_OF_MIB = 1 / 1024
 OFF = 1.5  # times a forecast from which it counts as wrong
 METHOD_HEADER = (
@@ -39,16 +34,17 @@ METHOD_HEADER = (
 )
 
 
-def block(name: str, device: str, folder: Path = FOLDER) -> str:
+@block("benchmarks", of=lambda ask: (ask.name, ask.scale))
+def benchmarks_block(name: str, device: str, folder: Path = FOLDER) -> str:
     """Return a block of a device (cpu, cuda) as Markdown: `ratios`, `tried`, `scaling`, `profiles`, or a rehearsal."""
-    if name not in (*GRIDS, *REHEARSALS):
-        raise ValueError(f"benchmark blocks are {', '.join((*GRIDS, *REHEARSALS))}, got {name!r}")
+    if name not in (*TABLES, *REHEARSALS):
+        raise ValueError(f"benchmark blocks are {', '.join((*TABLES, *REHEARSALS))}, got {name!r}")
     path = folder / ("rehearsal.csv" if name in REHEARSALS else f"{name}.csv")
     frame = pd.read_csv(path, keep_default_na=False) if path.is_file() else pd.DataFrame({"on": []})
     frame = frame[frame["on"] == device]
     if frame.empty:
         return f"Not measured yet on a {'GPU' if device == 'cuda' else device}."
-    text = REHEARSALS[name](frame) if name in REHEARSALS else markdown(GRIDS[name](frame))
+    text = (REHEARSALS | TABLES)[name](frame)
     return "\n\n".join([text, _machines(frame)])
 
 
@@ -73,7 +69,7 @@ def _quartiles(row: pd.Series) -> str:
     return f"{number(row['low'])} to {number(row['high'])} ({row['turns']})" if row["turns"] > 1 else f"{DASH} (1)"
 
 
-def _ratio_grid(frame: pd.DataFrame) -> Grid:
+def _ratios(frame: pd.DataFrame) -> str:
     header = ("what", "is", "quartiles (turns)", "aim", "met", "of what", "raw", "bounded by")
     rows = (
         (
@@ -88,31 +84,31 @@ def _ratio_grid(frame: pd.DataFrame) -> Grid:
         )
         for _, row in frame.iterrows()
     )
-    return Grid("", header, tuple(rows))
+    return table(header, rows)
 
 
-def _tried_grid(frame: pd.DataFrame) -> Grid:
+def _tried(frame: pd.DataFrame) -> str:
     lines = (
         (row["what"], number(row["ratio"]), _quartiles(row), row["against"], row["note"]) for _, row in frame.iterrows()
     )
-    return Grid("", ("tried", "takes", "quartiles (turns)", "of what", "why it is not used"), tuple(lines))
+    return table(("tried", "takes", "quartiles (turns)", "of what", "why it is not used"), lines)
 
 
-def _scaling_grid(frame: pd.DataFrame) -> Grid:
+def _scaling(frame: pd.DataFrame) -> str:
     lines = []
     for what in frame["what"].unique():
         points = frame[frame["what"] == what]
         at = ", ".join(f"{x:,}: {value:,.4g}" for x, value in zip(points["x"], points["value"], strict=True))
         of, unit = points[["of", "unit"]].iloc[0]
         lines.append((what, of, number(exponent(points["x"], points["value"])), f"{at} {unit}"))
-    return Grid("", ("what", "grows with", "to the power", "measured"), tuple(lines))
+    return table(("what", "grows with", "to the power", "measured"), lines)
 
 
-def _profile_grid(frame: pd.DataFrame) -> Grid:
-    table = frame.pivot_table(index="part", columns="step", values="ms", sort=False)
-    header = ("ms a step", *(f"{step}" for step in table.columns))
-    lines = [(str(part), *(f"{ms:.1f}" for ms in row)) for part, row in table.iterrows()]
-    return Grid("", header, (*lines, ("**together**", *(f"{ms:.1f}" for ms in table.sum()))))
+def _profiles(frame: pd.DataFrame) -> str:
+    parts = frame.pivot_table(index="part", columns="step", values="ms", sort=False)
+    header = ("ms a step", *(f"{step}" for step in parts.columns))
+    lines = [(str(part), *(f"{ms:.1f}" for ms in row)) for part, row in parts.iterrows()]
+    return table(header, [*lines, ("**together**", *(f"{ms:.1f}" for ms in parts.sum()))])
 
 
 def _machines(frame: pd.DataFrame) -> str:
@@ -125,26 +121,24 @@ def rehearsed_methods_block(frame: pd.DataFrame) -> str:
     """Return every method on every backbone with its memory and its time, measured and forecast, as Markdown."""
     lines = frame[(frame["study"] == METHODS) & (frame["layers"] == 0)].to_dict("records")
     by_row = {(line["row"], line["backbone"]): line for line in lines}
-    rows = []
-    for name, backbone, batch in _declared_methods():
-        line = by_row.get((name, backbone))
-        rows.append(_method_row(name, backbone, batch, line, by_row.get(_reference(name, backbone))))
+    rows = [_method_row(line, by_row.get(_reference(line["row"], line["backbone"]))) for line in lines]
     measured = sum(bool(line["memory_mib"]) for line in lines)
     count = f"{measured} of {len(rows)} rehearsed" + ("; the others have dashes." if measured < len(rows) else ".")
-    return "\n\n".join([count, markdown(Grid("", METHOD_HEADER, tuple(rows))), *_change_notes(lines)])
+    notes = _change_notes([line for line in lines if line["memory_mib"] or line["failed"]])
+    return "\n\n".join([count, table(METHOD_HEADER, rows), *notes])
 
 
 def rehearsed_studies_block(frame: pd.DataFrame) -> str:
     """Return the row of each study that was started, what it was scored on and why one failed, as Markdown."""
     lines = frame[frame["study"] != METHODS].to_dict("records")
-    ended = sum(not line["failed"] for line in lines)
-    declared = dict.fromkeys(row.study for row in rehearsed_studies(stand_in_scale(shapes()), Limits(), "sts16"))
-    absent = [name for name in declared if name not in {line["study"] for line in lines}]
-    grid = Grid("", ("study", "row", "encoder", "outcome", "scored on"), tuple(map(_study_row, lines)))
-    idle = f"Nothing to start in {', '.join(studies_without_runs())}."
-    counts = f"{ended} of {len(declared)} started and were scored. "
+    idle = [line["study"] for line in lines if not line["row"]]
+    started = [line for line in lines if line["scored"] or line["failed"]]
+    absent = [line["study"] for line in lines if line["row"] and line not in started]
+    ended = sum(not line["failed"] for line in started)
     missing = f"Not rehearsed: {', '.join(absent)}. " if absent else ""
-    return "\n\n".join([f"{counts}{missing}{idle}", markdown(grid)])
+    counts = f"{ended} of {len(lines) - len(idle)} started and were scored. "
+    shown = table(("study", "row", "encoder", "outcome", "scored on"), map(_study_row, started))
+    return "\n\n".join([f"{counts}{missing}Nothing to start in {', '.join(idle)}.", shown])
 
 
 def _study_row(line: Mapping[str, object]) -> tuple[str, ...]:
@@ -157,17 +151,10 @@ def _study_row(line: Mapping[str, object]) -> tuple[str, ...]:
     return (str(line["study"]), str(line["row"]), encoder, outcome, str(line["scored"]) or DASH)
 
 
-def _declared_methods() -> list[tuple[str, str, int]]:
-    """Return each method and backbone with its published batch."""
-    rows = rehearsed_methods(stand_in_scale(shapes()), Limits(), "sts16")
-    return [(row.name, row.backbone, row.run.batch_size) for row in rows if row.run]
-
-
-def _method_row(
-    name: str, backbone: str, batch: int, line: Mapping[str, object] | None, reference: Mapping[str, object] | None
-) -> tuple[str, ...]:
+def _method_row(line: Mapping[str, Any], reference: Mapping[str, Any] | None) -> tuple[str, ...]:
+    name, backbone, batch = line["row"], line["backbone"], str(line["batch"])
     title = BACKBONES[backbone]
-    if line is None:
+    if not line["memory_mib"] and not line["failed"]:
         return (name, title, *[DASH] * (len(METHOD_HEADER) - 2))
     if line["failed"]:
         return (name, title, *[DASH] * (len(METHOD_HEADER) - 3), f"failed: {line['failed']}")
@@ -175,7 +162,7 @@ def _method_row(
     return (
         name,
         title,
-        str(batch) if str(line["batch"]) == str(batch) else f"{line['batch']} of {batch}",
+        f"{batch} of {cut[1]}" if (cut := re.search(r"batch_size \d+, published (\d+)", line["changes"])) else batch,
         str(line["tokens"]),
         number(memory and memory * GIB_OF_MIB),
         *_beside(seconds, _expected_seconds(line, reference)),
@@ -219,7 +206,7 @@ def _change_notes(lines: Sequence[Mapping[str, object]]) -> list[str]:
     return ["\n".join(f"- {change}: {rows}." for change, rows in named.items())] if named else []
 
 
-GRIDS = {"ratios": _ratio_grid, "tried": _tried_grid, "scaling": _scaling_grid, "profiles": _profile_grid}
+TABLES = {"ratios": _ratios, "tried": _tried, "scaling": _scaling, "profiles": _profiles}
 REHEARSALS = {
     "rehearsed-methods": rehearsed_methods_block,
     "rehearsed-studies": rehearsed_studies_block,

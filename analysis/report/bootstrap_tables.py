@@ -7,14 +7,16 @@ from typing import NamedTuple
 import pandas as pd
 
 from analysis.cells import Results
+from analysis.report.blocks import block
 from analysis.report.contrast_tables import contrast_text
-from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
+from analysis.report.formats import DASH, MINUS, interval, number, p_value, table
 from analysis.report.plan_tables import claim_text
 from analysis.stats import significance
 from analysis.stats.bootstrap import difference_bootstrap, interquartile_mean, mean, probability_of_improvement
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import Interval
 from analysis.verdicts.plan import PlanVerdicts
+from analysis.verdicts.verdict import Verdict
 from experiments.results.csv_record import INDEPENDENT, PAIRED, score_source
 from experiments.schema.columns import column
 from experiments.schema.contrasts import EXPLORATORY, Contrast
@@ -50,6 +52,7 @@ def seeds_drawn(contrast: Contrast) -> str:
     return PAIRED if contrast.paired and contrast.role != EXPLORATORY else INDEPENDENT
 
 
+@block("estimates", of=lambda ask: (ask.results, ask.record.pairs(ask.scale)))
 def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
     """Return differences over several sets, by seeds and by pairs (`drawn`: lines of pairs.csv), as Markdown."""
     rows = {row.label: row for row in results.study.rows if row.encoder is not None}
@@ -73,7 +76,7 @@ def estimates_block(results: Results, drawn: pd.DataFrame) -> str:
         header, cells = header[:-1], [line[:-1] for line in cells]
     else:
         how += HOW_BOTH
-    return f"{markdown(Grid('', header, tuple(cells)))}\n\n{how}"
+    return f"{table(header, cells)}\n\n{how}"
 
 
 def _pairs_line(
@@ -86,34 +89,41 @@ def _pairs_line(
     return by_sides.get((first, second, contrast.column))
 
 
+def pairs_and_seeds(plan: PlanVerdicts, drawn: pd.DataFrame) -> list[tuple[Verdict, "OfBoth"]]:
+    """Return the plan's verdicts that have an estimate over seeds and pairs in `drawn`, each with it."""
+    studies = {contrast: results.study for results in plan.planned for contrast in results.study.contrasts}
+    of_both = [
+        (verdict, _of_both(studies[verdict.contrast], verdict.contrast, drawn))
+        for verdict in plan.contrasts
+        if verdict.contrast.is_of_two_rows and verdict.estimate and verdict.contrast.margin is not None
+    ]
+    return [(verdict, both) for verdict, both in of_both if both]
+
+
+@block("pairs-and-seeds", of=lambda ask: (ask.plan, ask.record.pairs(ask.scale)))
 def pairs_and_seeds_block(plan: PlanVerdicts, drawn: pd.DataFrame) -> str:
     """Return the plan's contrasts over seeds, and over seeds and pairs where `drawn` has that, as Markdown."""
-    studies = {contrast: results.study for results in plan.planned for contrast in results.study.contrasts}
-    rows = []
-    for verdict in plan.contrasts:
-        contrast = verdict.contrast
-        both = _of_both(studies[contrast], contrast, drawn) if contrast.is_of_two_rows else None
-        if both is None or verdict.estimate is None or contrast.margin is None:
-            continue
-        rows.append(
-            (
-                claim_text(contrast),
-                contrast_text(contrast),
-                _estimate_text(verdict.estimate, sign=True),
-                str(verdict.estimate.n),
-                _estimate_text(both.estimate, sign=True),
-                f"{both.first}, {both.second}",
-                f"{both.pairs:,}",
-                _what_it_excludes(both.estimate.interval, contrast.margin),
-            )
+    rows = [
+        (
+            claim_text(verdict.contrast),
+            contrast_text(verdict.contrast),
+            _estimate_text(verdict.estimate, sign=True),
+            str(verdict.estimate.n),
+            _estimate_text(both.estimate, sign=True),
+            f"{both.first}, {both.second}",
+            f"{both.pairs:,}",
+            what_it_excludes(both.estimate.interval, verdict.contrast.margin),
         )
+        for verdict, both in pairs_and_seeds(plan, drawn)
+        if verdict.estimate
+    ]
     over = ("over seeds", "seeds", "over seeds and pairs", "seeds of both", "pairs", "the interval over both")
-    return f"{markdown(Grid('', ('claim', 'contrast', *over), tuple(rows)))}\n\n{HOW_OVER}"
+    return f"{table(('claim', 'contrast', *over), rows)}\n\n{HOW_OVER}"
 
 
-def _what_it_excludes(band: Interval | None, margin: float) -> str:
+def what_it_excludes(band: Interval | None, margin: float | None) -> str:
     """Return where an interval lies: beside 0 or not, within the margin or not."""
-    if band is None:
+    if band is None or margin is None:
         return DASH
     zero = "holds 0" if band.low <= 0 <= band.high else "excludes 0"
     inside = -margin < band.low and band.high < margin

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from analysis.cells import Results
+from analysis.report.blocks import block
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number
 from analysis.verdicts.estimates import AGREES, FEWEST_BINS
 from analysis.verdicts.looks import study_verdicts
@@ -26,6 +27,7 @@ EXPLORED = "Intervals are over all recorded seeds, in the column's units, and no
 DECLARED = "Verdicts: of contrasts with a margin, when all seeds are scored; corrected by Holm over these contrasts."
 
 
+@block("contrasts", of=lambda ask: (ask.results,))
 def contrasts_block(results: Results) -> str:
     """Return the study's contrasts as Markdown, and how they were estimated; "" if it has none."""
     parts = []

@@ -1,59 +1,30 @@
 """Make the first page of REPORT.md from the record: what was decided, what the testbed sees, a line for each paper."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
 from analysis.cells import Results
 from analysis.report import report_blocks
-from analysis.report.formats import DASH, Grid, interval, markdown, number
-from analysis.report.plan_tables import claims_grid, planned_sentence
-from analysis.report.reproduction_tables import many_seeds, read_reproductions
+from analysis.report.blocks import block
+from analysis.report.formats import DASH, interval, number
+from analysis.report.plan_tables import planned_sentence
+from analysis.report.reproduction_tables import BASELINE, many_seeds, read_reproductions
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import ALPHA, summary
-from analysis.verdicts.claims import claims
 from analysis.verdicts.estimates import measure
-from analysis.verdicts.gains import OWN, MethodGain, gains, method_gains
+from analysis.verdicts.gains import gains, method_gains
 from analysis.verdicts.plan import PlanVerdicts
 from analysis.verdicts.verdict import BETTER, Verdict
 from cse_core.run import Run
-from experiments.cli.console import counted
 from experiments.plan.pilots import SCORING
-from experiments.schema.contrasts import HEADLINES, POSITIVE
+from experiments.schema.contrasts import POSITIVE
 
 Choose = Callable[[str], list[Results]]  # the results of the studies of a name
 ALL = "all"
-BASELINE = 76.25  # SimCSE's published average with BERT-base, which the papers' gains are counted from
 ON_TEST_SENTENCES = "SimCSE, the test sets' sentences over SimCSE"  # of the study of the baselines
-NOTES = {  # what else a reader must know of a paper's first claim; the points are those of REPORT.md's list
-    "RankCSE": "planned after eight epochs; after one there is no loss ([how to read them](#how-to-read-them))",
-    "RankEncoder": "at the paper's weight the rank loss never counts in one epoch; planned at 50 times that (point 6)",
-    "WhitenedCSE": "by its text its views hardly differ here; by its released code they do (point 5)",
-    "CompCSE": "",
-}
-ROWS = {  # each paper's row in the study of all methods
-    "RankCSE": "RankCSE-listNet",
-    "RankEncoder": "RankEncoder on SimCSE",
-    "WhitenedCSE": "WhitenedCSE",
-    "CompCSE": "CompCSE",
-}
 
 
-def page_block(name: str, choose: Choose, plan: PlanVerdicts) -> str:
-    """Return a part of the first page as Markdown."""
-    makers: dict[str, Callable[[], str]] = {
-        "claims": lambda: markdown(claims_grid([results.study for results in choose(ALL)], plan)),
-        "summary": lambda: summary_block(choose, plan),
-        "papers": lambda: markdown(papers_grid(choose, plan)),
-        "findings": lambda: findings_block(choose),
-        "limits": lambda: limits_block(choose),
-        "planned": lambda: planned_sentence(plan),
-    }
-    if name not in makers:
-        raise ValueError(f"page: no block {name!r}; there are {', '.join(makers)}")
-    return makers[name]()
-
-
+@block("page summary", of=lambda ask: (ask.choose, ask.plan))
 def summary_block(choose: Choose, plan: PlanVerdicts) -> str:
     """Return what was decided, at which scale, and what the positive controls showed."""
     results = choose(ALL)
@@ -98,53 +69,7 @@ def _mean_text(estimate: Estimate) -> str:
     return f"{number(estimate.mean, sign=True)} {interval(estimate.interval, sign=True)}"
 
 
-def papers_grid(choose: Choose, plan: PlanVerdicts) -> Grid:
-    """Return a line for each paper: its first claim, the published gain, ours planned and exploratory, and why."""
-    measured = method_gains(choose("robustness"))
-    planned = {verdict.tested.claim: verdict for verdict in plan.primaries}
-    deviation = (summary(many_seeds(read_reproductions())).sd or 0.0) * math.sqrt(2)
-    rows = []
-    for paper, claim in HEADLINES.items():
-        gain = next(each for each in measured if each.group == OWN and each.method == ROWS[paper])
-        printed = "" if gain.published is None else f" ({gain.published / deviation:.1f} SD)"
-        rows.append(
-            (
-                paper,
-                f"{claim}: {claims()[claim]}",
-                number(gain.published, sign=True) + printed,
-                _planned_text(planned[claim]),
-                gain_text(gain),
-                "; ".join(filter(None, (why_text(gain), NOTES[paper]))),
-            )
-        )
-    header = ("paper", "first claim", "published gain", "planned", "in the paper's tables", "what of it")
-    return Grid("", header, tuple(rows))
-
-
-def _planned_text(verdict: Verdict) -> str:
-    if verdict.estimate is None:
-        return verdict.word
-    return f"{_mean_text(verdict.estimate)}, {verdict.estimate.n} seeds: **{verdict.text}**"
-
-
-def gain_text(gain: MethodGain) -> str:
-    """Return a gain with its interval and number of seeds; a dash if nothing is recorded."""
-    if gain.estimate is None:
-        return DASH
-    seeds = counted(gain.estimate.n, "seed")
-    return f"{_mean_text(gain.estimate)}, {seeds}"
-
-
-def why_text(gain: MethodGain) -> str:
-    """Say where the interval of a gain lies, beside 0 and beside the published gain."""
-    band = gain.estimate.interval if gain.estimate else None
-    if band is None:
-        return "no interval"
-    where = "holds 0" if band.low <= 0 <= band.high else "is above 0" if band.low > 0 else "is below 0"
-    size = {True: ", and holds the published gain", False: ", and excludes the published gain", None: ""}
-    return f"in the paper's tables the interval {where}{size[gain.published_inside]}"
-
-
+@block("page findings", of=lambda ask: (ask.choose,))
 def findings_block(choose: Choose) -> str:
     """Return what needs no GPU, a line and a number each."""
     lines = [
@@ -215,6 +140,7 @@ def _test_sentences(pilots: Sequence[Results], baselines: Results) -> str:
     )
 
 
+@block("page limits", of=lambda ask: (ask.choose,))
 def limits_block(choose: Choose) -> str:
     """Return what the numbers can't say, as a quoted box."""
     measured = method_gains(choose("robustness"))

@@ -1,7 +1,7 @@
 """Format numbers as text, and grids of text as Markdown and LaTeX."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from analysis.stats.significance import Interval, Summary
@@ -90,6 +90,11 @@ def markdown(grid: Grid) -> str:
     rule = ("---:" if numeric else "---" for numeric in grid.numeric)
     lines = [_markdown_line(grid.header), "| " + " | ".join(rule) + " |", *map(_markdown_line, grid.rows)]
     return "\n".join([f"**{grid.title}**", "", *lines] if grid.title else lines)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a header and rows as a Markdown table."""
+    return markdown(Grid("", tuple(header), tuple(map(tuple, rows))))
 
 
 def latex(grid: Grid, *, label: str, caption: str, notes: Sequence[str] = ()) -> str:

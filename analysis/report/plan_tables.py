@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from analysis.cells import Results
+from analysis.report.blocks import block
 from analysis.report.contrast_tables import contrast_text, estimate_texts, tested_texts
 from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
 from analysis.stats import significance
@@ -25,50 +26,28 @@ from experiments.schema.contrasts import ONE_LOOK, PRIMARY, SPREAD, Contrast, lo
 from experiments.schema.hypotheses import Cost, Order, Trend, Untested
 from experiments.schema.study import Study
 
-STAGES = ("A", "D")  # of the second plan
+STAGES = {"A": "plan2", "D": "plan2-quality"}  # of the second plan, and what each has its contrasts in
 LETTERS = ("R", "E", "W", "C", "S")  # of the papers' claims, and of this project's
 BAND = "95 % interval"
 TESTS = (f"p: effect {MINUS} 0", "p: within the margin")
 
 
-def plan_block(name: str, plan: PlanVerdicts) -> str:
-    """Return the plan's contrasts ("contrasts"), their verdicts ("verdicts"), those of the claims without a contrast
-    ("others"), or a paper's in words, by its letter.
-    """
-    if name == "contrasts":
-        return markdown(plan_grid(plan.planned))
-    if name == "verdicts":
-        return markdown(verdicts_grid(plan.contrasts, plan.moderated))
-    if name == "others":
-        return markdown(others_grid(plan.others))
-    if name in LETTERS:
-        return states_sentence(name, plan.primaries)
-    raise ValueError(f"plan: no block {name!r}; there are contrasts, verdicts, others and {', '.join(LETTERS)}")
-
-
-def second_plan_block(name: str, results: Sequence[Results]) -> str:
-    """Return the second plan's contrasts ("contrasts"), or the verdicts on a stage's primaries, by its letter."""
-    if name == "contrasts":
-        return markdown(plan_grid([each for each in results if any(c.role == ONE_LOOK for c in each.study.contrasts)]))
-    if name in STAGES:
-        return markdown(one_look_grid(results, name))
-    raise ValueError(f"plan2: no block {name!r}; there are contrasts, {', '.join(STAGES)}")
-
-
+@block(*(f"plan2 {stage}" for stage in STAGES), of=lambda ask: (ask.choose(STAGES[ask.name]), ask.name))
 def one_look_grid(results: Sequence[Results], stage: str) -> Grid:
     """Return the verdicts on a stage's primaries, each with the same contrast on disjoint pairs."""
+    staged = [each for each in results if has_primaries(each, stage)]
     disjoint = {
-        (contrast.plus, contrast.minus): measure(each, contrast)
-        for each in results
+        (contrast.plus, contrast.minus): _on_disjoint_pairs(each, contrast)
+        for each in staged
         for contrast in each.study.contrasts
         if contrast.column == "sts_disjoint_avg"
     }
     lines = []
-    for verdict in judge_stage(results, stage):
-        apart = disjoint.get((verdict.contrast.plus, verdict.contrast.minus))
-        claim, contrast, effect, band, seeds, differs, within, _, detectable, text = _verdict_line(verdict)
-        elsewhere = estimate_texts(apart) if apart else (DASH, DASH)
-        lines.append((claim, contrast, effect, band, *elsewhere, seeds, differs, within, detectable, text))
+    for verdict in judge_stage(staged, stage):
+        claim, contrast, effect, band, seeds, differs, within, _, detectable, _ = _verdict_line(verdict)
+        apart = disjoint.get((verdict.contrast.plus, verdict.contrast.minus), (DASH, DASH))
+        verdict_text = one_look_text(verdict)
+        lines.append((claim, contrast, effect, band, *apart, seeds, differs, within, detectable, verdict_text))
     header = (
         "primary",
         "contrast",
@@ -84,6 +63,23 @@ def one_look_grid(results: Sequence[Results], stage: str) -> Grid:
     return Grid("", header, tuple(lines))
 
 
+def _on_disjoint_pairs(results: Results, contrast: Contrast) -> tuple[str, str]:
+    """Return the texts of estimate and interval, with the number of seeds if some are missing."""
+    effect, band = estimate_texts(found := measure(results, contrast))
+    declared = min(results.cells[label, contrast.column].declared_seeds for label in contrast.rows)
+    if found.estimate and found.estimate.n < declared:
+        effect = f"{effect} ({found.estimate.n} of {declared} seeds)"
+    return effect, band
+
+
+def one_look_text(verdict: Verdict) -> str:
+    """Return the verdict of a contrast of one look, or which seeds are missing."""
+    if verdict.word == NOT_RUN:
+        return f"not complete ({verdict.reason})"
+    return _verdict_text(verdict)
+
+
+@block("page claims", of=lambda ask: ([each.study for each in ask.choose("all")], ask.plan))
 def claims_grid(studies: Iterable[Study], plan: PlanVerdicts) -> Grid:
     """Return every claim with the plan's verdict, and links to the studies that have contrasts about it."""
     links: dict[str, list[str]] = {}
@@ -95,6 +91,7 @@ def claims_grid(studies: Iterable[Study], plan: PlanVerdicts) -> Grid:
     return Grid("", ("id", "claim", "verdict", "studies"), tuple(rows))
 
 
+@block(*(f"plan {letter}" for letter in LETTERS), of=lambda ask: (ask.name, ask.plan.primaries))
 def states_sentence(letter: str, primaries: Sequence[Verdict]) -> str:
     """Return the verdicts on a paper's claims as a sentence, by verdict, with the numbers of seeds."""
     ours = [verdict for verdict in primaries if verdict.tested.claim.startswith(letter)]
@@ -107,6 +104,7 @@ def states_sentence(letter: str, primaries: Sequence[Verdict]) -> str:
     return f"In the plan{seeds}: {states}."
 
 
+@block("page planned", of=lambda ask: (ask.plan,))
 def planned_sentence(plan: PlanVerdicts) -> str:
     """Return how many contrasts and other claims have which verdict, after how many seeds, and which controls fail."""
     primaries, others = plan.primaries, [verdict.word for verdict in plan.others]
@@ -144,6 +142,8 @@ def _count(words: Sequence[str], kinds: Sequence[str], smaller: Mapping[str, int
     return ", ".join(f"{words.count(kind)} {kind}{within.get(kind, '')}" for kind in kinds)
 
 
+@block("plan2 contrasts", of=lambda ask: ([each for each in ask.choose("plan2") if has_primaries(each)],))
+@block("plan contrasts", of=lambda ask: (ask.plan.planned,))
 def plan_grid(planned: Sequence[Results]) -> Grid:
     """Return what is planned: every contrast with its column, test, margin and the published effect."""
     rows = tuple(
@@ -163,9 +163,21 @@ def plan_grid(planned: Sequence[Results]) -> Grid:
     return Grid("", ("claim", "family", "contrast", "column", "test", "margin", "published"), rows)
 
 
+def has_primaries(results: Results, stage: str = "") -> bool:
+    """Whether the second plan judges a contrast of the study, in a stage if one is named."""
+    return any(c.role == ONE_LOOK and c.claim.startswith(stage) for c in results.study.contrasts)
+
+
 def claim_text(contrast: Contrast) -> str:
     """Return a primary's claim, or which control of which family a contrast is."""
     return contrast.claim if contrast.role in (PRIMARY, ONE_LOOK) else f"{contrast.role}, {contrast.family}"
+
+
+@block("plan verdicts", of=lambda ask: (ask.plan,))
+def verdicts_block(plan: PlanVerdicts) -> str:
+    """Return the verdicts as Markdown, below what the controls say of whole families."""
+    families = [f"- **{family}**: {word}: {why}." for family, (word, why) in plan.blocked.items()]
+    return "\n".join([*families, "", markdown(verdicts_grid(plan.contrasts, plan.moderated))]).lstrip("\n")
 
 
 def verdicts_grid(judged: Sequence[Verdict], moderated: Sequence[Verdict]) -> Grid:
@@ -178,6 +190,7 @@ def verdicts_grid(judged: Sequence[Verdict], moderated: Sequence[Verdict]) -> Gr
     return Grid("", header, tuple(lines))
 
 
+@block("plan others", of=lambda ask: (ask.plan.others,))
 def others_grid(judged: Sequence[Verdict]) -> Grid:
     """Return the plan's claims without a contrast of means: estimate, interval, seeds, what would decide, verdict."""
     header = ("claim", "what is tested", "estimate", BAND, "seeds", "what would decide", "verdict")
@@ -221,8 +234,14 @@ def _verdict_line(verdict: Verdict) -> tuple[str, ...]:
         p_value(verdict.equivalence_p) if estimate else DASH,
         _published_text(verdict),
         number(verdict.detectable, digits=digits),
-        ": ".join(filter(None, (verdict.text, verdict.reason))),
+        _verdict_text(verdict),
     )
+
+
+def _verdict_text(verdict: Verdict) -> str:
+    if verdict.own:  # the family's reason is above the table
+        return f"{verdict.word}; its own test: {verdict.own}"
+    return ": ".join(filter(None, (verdict.text, verdict.reason)))
 
 
 def _published_text(verdict: Verdict) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from analysis.cells import Results
+from analysis.report.blocks import block
 from analysis.report.formats import DASH, Grid, markdown, number
 from cse_core.evaluation.scorers import Cosine
 from cse_core.run import Pretrained
@@ -21,6 +22,7 @@ def released_grid(results: Results) -> Grid:
     return Grid(f"{average}: public checkpoints and their printed numbers", HEADER, lines)
 
 
+@block("released", of=lambda ask: (ask.choose(ask.name),))
 def released_block(studies_results: Sequence[Results]) -> str:
     """Return both studies' grids as Markdown, their counts, and what is to be known of single rows."""
     parts = []

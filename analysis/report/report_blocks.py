@@ -7,7 +7,8 @@ from itertools import combinations
 import pandas as pd
 
 from analysis.cells import Results
-from analysis.report.formats import Grid, interval, markdown, number
+from analysis.report.blocks import block
+from analysis.report.formats import interval, number, table
 from analysis.stats.contrast_tests import paired_contrast
 from cse_core.run import Run
 from experiments.execution.job import Job
@@ -34,6 +35,7 @@ UNDRAWN = ("table", "examples")  # views of studies that have no figure
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 
 
+@block("means", of=lambda ask: (ask.name, ask.choose))
 def means_block(name: str, choose: Callable[[str], list[Results]]) -> str:
     """Return some rows' means over seeds in a column, with intervals, as Markdown."""
     study, places = MEANS[name]
@@ -51,35 +53,38 @@ def means_block(name: str, choose: Callable[[str], list[Results]]) -> str:
                 str(len(scores)),
             )
         )
-    return markdown(Grid("", ("row", "measure", "mean", "95 % interval", "seeds"), tuple(rows)))
+    return table(("row", "measure", "mean", "95 % interval", "seeds"), rows)
 
 
+@block("published averages")
 def averages_block() -> str:
     """Return published averages that are not the mean of their row, by more than rounding explains."""
     rows = []
-    for table in _published_tables():
-        for row, lines in _rows_by_task(table).items():
+    for name in _published_tables():
+        for row, lines in _rows_by_task(name).items():
             tasks = [float(line["value"]) for task, line in lines.items() if task in SEVENS]
             if "Avg" not in lines or len(tasks) != SEVEN:
                 continue
             printed, mean = lines["Avg"]["value"], sum(tasks) / SEVEN
             if abs(mean - float(printed)) > 10.0 ** -len(printed.partition(".")[2]):
-                rows.append((_table_title(table), *row[:2], f"{mean:.3f}", printed))
-    return markdown(Grid("", ("table", "backbone", "method", "mean of seven", "printed"), tuple(rows)))
+                rows.append((_table_title(name), *row[:2], f"{mean:.3f}", printed))
+    return table(("table", "backbone", "method", "mean of seven", "printed"), rows)
 
 
+@block("published copies")
 def copies_block() -> str:
     """Return rows of one method on two backbones that share at least two exact values; one could be chance."""
     rows = []
-    for table in _published_tables():
-        for (a, first), (b, second) in combinations(_rows_by_task(table).items(), 2):
+    for name in _published_tables():
+        for (a, first), (b, second) in combinations(_rows_by_task(name).items(), 2):
             same = [t for t in first if t in second and t in SEVENS and first[t]["value"] == second[t]["value"]]
             if a[1:] == b[1:] and a[0] != b[0] and len(same) > 1:
                 shared = ", ".join(f"{task} {first[task]['value']}" for task in same)
-                rows.append((_table_title(table), a[1], f"{a[0]}, {b[0]}", shared))
-    return markdown(Grid("", ("table", "method", "backbones", "the same"), tuple(rows)))
+                rows.append((_table_title(name), a[1], f"{a[0]}, {b[0]}", shared))
+    return table(("table", "method", "backbones", "the same"), rows)
 
 
+@block("published mismatches")
 def mismatches_block() -> str:
     """Return baselines that two papers imported and print differently."""
     rows: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -92,10 +97,11 @@ def mismatches_block() -> str:
                 if task in second_rows[row] and second_rows[row][task]["value"] != line["value"]:
                     heading = (row[1], row[0], _table_title(first), _table_title(second))
                     rows[heading].append(f"{task} {line['value']} / {second_rows[row][task]['value']}")
-    lines = tuple((*heading, ", ".join(values)) for heading, values in sorted(rows.items()))
-    return markdown(Grid("", ("method", "backbone", "first", "second", "first / second"), lines))
+    lines = ((*heading, ", ".join(values)) for heading, values in sorted(rows.items()))
+    return table(("method", "backbone", "first", "second", "first / second"), lines)
 
 
+@block("runs", of=lambda ask: (ask.record.studies([ask.name], ask.scale), ask.record.results(ask.scale)))
 def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
     """Return, for each study, its rows, its runs and those they need, how many are recorded, and hours of training.
 
@@ -118,7 +124,7 @@ def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
             )
         )
     rows.append(("together", "", "", "", *_run_counts(all_jobs, done, hours)))
-    return markdown(Grid("", ("study", "source", "claims", "rows", "runs", "recorded", header), tuple(rows)))
+    return table(("study", "source", "claims", "rows", "runs", "recorded", header), rows)
 
 
 def _is_drawn(study: Study, jobs: Mapping[str, Job], done: Done) -> bool:
@@ -162,6 +168,3 @@ def _is_transfer_table(table: str) -> bool:
 def _table_title(table: str) -> str:
     line = published_lines(table)[0]
     return f"{line['paper']}, {line['table'].replace('Table', 'Table ')}"
-
-
-PUBLISHED = {"averages": averages_block, "copies": copies_block, "mismatches": mismatches_block}

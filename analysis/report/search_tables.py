@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.report.formats import Grid, markdown
+from analysis.report.blocks import block
+from analysis.report.formats import table
 from analysis.stats import significance
 from experiments.schema.scales import SCALES
 from experiments.searches.spaces import SEARCHES, Search, distributions, settings_text
@@ -69,6 +70,7 @@ def searches_with_trials(lines: pd.DataFrame, scale: str) -> list[SearchTrials]:
     return [search for search in searches if len(search.scored_trials)]
 
 
+@block("searches", of=lambda ask: (ask.record.searches(ask.scale), ask.scale))
 def searches_block(lines: pd.DataFrame, scale: str) -> str:
     """Return a table with a line for each search, as Markdown."""
     searches = searches_with_trials(lines, scale)
@@ -85,7 +87,7 @@ def searches_block(lines: pd.DataFrame, scale: str) -> str:
         "expected of 6",
         "importance",
     )
-    return markdown(Grid("", header, tuple(_search_line(search) for search in searches)))
+    return table(header, map(_search_line, searches))
 
 
 def _search_line(searches_with_trials: SearchTrials) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from analysis.cells import IMPORTED, NOT_RUN, Cell, Results
-from analysis.report.formats import DASH, Grid, interval, mean_and_deviation, number
+from analysis.report.blocks import block
+from analysis.report.formats import DASH, Grid, interval, markdown, mean_and_deviation, number
 from analysis.report.released_tables import released_grid
 from analysis.stats import significance
 from cse_core.run import Pretrained, Run
@@ -19,6 +20,17 @@ LEGEND = (
     f"substituted: a part that the paper has is replaced by another; {DASH}: no number. The scale above names "
     "the encoder used for each backbone."
 )
+
+
+def table_text(results: Results, *, brief: bool = False) -> str:
+    """Return the study's tables and their notes as Markdown; brief as in `notes`."""
+    return "\n\n".join([*map(markdown, grids(results)), "\n".join(f"- {note}" for note in notes(results, brief=brief))])
+
+
+@block("table", of=lambda ask: (ask.results,))
+def table_block(results: Results) -> str:
+    """Return the same for a page that says once what all its tables share."""
+    return table_text(results, brief=True)
 
 
 def name_of(name: str) -> str:

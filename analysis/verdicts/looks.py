@@ -1,7 +1,8 @@
 """Judge contrasts that are tested together: looks, corrections, and what a family's controls show."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from analysis.cells import Cell, Results
 from analysis.stats import significance
@@ -13,8 +14,37 @@ from analysis.verdicts.estimates import measure, published_effect
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, NOT_RUN, NOT_TESTABLE, WORSE, Verdict
 from experiments.schema.contrasts import EXPLORATORY, NEGATIVE, ONE_LOOK, POSITIVE, PRIMARY, Contrast, looks_at
 
+Key = TypeVar("Key")  # of what is tested together
 Looks = Mapping[float, Estimate]  # each complete look's estimate, by its share of the information
 WHOLE = 1.0  # of the information
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the tests of one contrast say, corrected for those made together; `equivalence_p` is None without one."""
+
+    word: str
+    difference_p: float
+    equivalence_p: float | None
+    detectable: float | None
+
+
+def decide(looks: Mapping[Key, Looks], margins: Mapping[Key, float]) -> dict[Key, Decision]:
+    """Test together: each difference from 0, and equivalence of those with a margin, each corrected by Holm."""
+    differing = _holm({key: _difference(by_look) for key, by_look in looks.items()})
+    within = _holm({key: _equivalence(margin, looks[key]) for key, margin in margins.items()})
+    level = significance.ALPHA / max(1, len(differing))
+    return {key: _decide(by_look, differing[key], within.get(key), level) for key, by_look in looks.items()}
+
+
+def _decide(by_look: Looks, differing: float, within: float | None, level: float) -> Decision:
+    word, last = INCONCLUSIVE, list(by_look.values())[-1:]
+    if differing < significance.ALPHA:
+        word = BETTER if _deciding_estimate(by_look).mean > 0 else WORSE
+    elif within is not None and within < significance.ALPHA:
+        word = EQUIVALENT
+    detectable = last[0].detectable(_level_at_last_look(level, by_look)) if last else None
+    return Decision(word, differing, within, detectable)
 
 
 def judge(together: Mapping[Contrast, Results], *, moderated: bool = False) -> tuple[Verdict, ...]:
@@ -27,13 +57,11 @@ def judge(together: Mapping[Contrast, Results], *, moderated: bool = False) -> t
     looks = {contrast: _looks(results, contrast) for contrast, results in together.items()}
     if moderated:
         looks = _moderate_looks(looks)
-    primaries = {c: by_look for c, by_look in looks.items() if c.role in (PRIMARY, ONE_LOOK)}
-    differing = _holm({c: _difference(by_look) for c, by_look in looks.items() if c.role != NEGATIVE})
-    equivalent = _holm({c: _equivalence(c, by_look) for c, by_look in primaries.items()})
-    level = significance.ALPHA / max(1, len(differing))
+    tested = {c: by_look for c, by_look in looks.items() if c.role != NEGATIVE}
+    margins = {c: c.margin for c in tested if c.role in (PRIMARY, ONE_LOOK) and c.margin}
+    decisions = decide(tested, margins)
     judged = [
-        _judge(together[contrast], contrast, by_look, differing.get(contrast), equivalent.get(contrast), level)
-        for contrast, by_look in looks.items()
+        _judge(together[contrast], contrast, by_look, decisions.get(contrast)) for contrast, by_look in looks.items()
     ]
     blocked = blocked_families(judged)
     return tuple(
@@ -48,7 +76,7 @@ def _overrule(judged: Verdict, word: str, reason: str) -> Verdict:
     """Give a primary its family's verdict, unless its own rows already decided it."""
     if judged.word in (word, NOT_TESTABLE):
         return judged
-    return replace(judged, word=word, reason=f"{reason}; without this rule: {judged.text}")
+    return replace(judged, word=word, reason=reason, own=judged.text)
 
 
 def _looks(results: Results, contrast: Contrast) -> Looks:
@@ -114,10 +142,9 @@ def _deciding_estimate(by_look: Looks) -> Estimate:
     return list(by_look.values())[levels.index(min(levels))]
 
 
-def _equivalence(contrast: Contrast, by_look: Looks) -> float:
+def _equivalence(margin: float, by_look: Looks) -> float:
     """Return the sequential p of equivalence, which is one-sided."""
-    assert contrast.margin
-    p_values = [_or_one(estimate.equivalence_p(contrast.margin)) for estimate in by_look.values()]
+    p_values = [_or_one(estimate.equivalence_p(margin)) for estimate in by_look.values()]
     if list(by_look) == [WHOLE]:
         return p_values[0]
     return _over_looks([min(1.0, 2 * p) for p in p_values], by_look) / 2
@@ -132,41 +159,22 @@ def _or_one(p: float | None) -> float:
     return 1.0 if p is None else p
 
 
-def _holm(p_values: Mapping[Contrast, float]) -> dict[Contrast, float]:
+def _holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     return dict(zip(p_values, significance.holm(list(p_values.values())), strict=True))
 
 
-def _judge(
-    results: Results,
-    contrast: Contrast,
-    by_look: Looks,
-    differing: float | None,
-    within: float | None,
-    level: float,
-) -> Verdict:
+def _judge(results: Results, contrast: Contrast, by_look: Looks, decision: Decision | None) -> Verdict:
     declared, published = _declared_seeds(results, contrast), published_effect(results, contrast)
     published = contrast.added if published is None else published
     if not by_look:
         word, reason = _without_estimate(results, contrast)
         return Verdict(tested=contrast, word=word, reason=reason, published=published, declared=declared)
     estimate = list(by_look.values())[-1]
-    word = INCONCLUSIVE
-    if differing is not None and differing < significance.ALPHA:
-        word = BETTER if _deciding_estimate(by_look).mean > 0 else WORSE
-    elif within is not None and within < significance.ALPHA:
-        word = EQUIVALENT
-    elif contrast.role == NEGATIVE and estimate.interval and estimate.interval.low > 0:
-        word = BETTER
-    return Verdict(
-        tested=contrast,
-        estimate=estimate,
-        difference_p=differing,
-        equivalence_p=within,
-        detectable=None if differing is None else estimate.detectable(_level_at_last_look(level, by_look)),
-        word=word,
-        published=published,
-        declared=declared,
-    )
+    verdict = Verdict(tested=contrast, estimate=estimate, published=published, declared=declared)
+    if decision is None:  # a negative control, of which only the interval counts
+        helps = estimate.interval is not None and estimate.interval.low > 0
+        return replace(verdict, word=BETTER if helps else INCONCLUSIVE)
+    return replace(verdict, **vars(decision))
 
 
 def _level_at_last_look(level: float, by_look: Looks) -> float:

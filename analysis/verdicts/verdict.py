@@ -30,6 +30,7 @@ class Verdict:
     equivalence_p: float | None = None  # the same, of equivalence within the margin
     detectable: float | None = None  # with 80 % power at the first step of Holm's correction
     declared: int = 0  # seeds of each row
+    own: str = ""  # the verdict of its own test, where its family's controls overrule it
 
     @property
     def contrast(self) -> Contrast:

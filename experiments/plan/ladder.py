@@ -18,7 +18,7 @@ from experiments.schema.contrasts import Contrast
 from experiments.schema.published_rows import GLOVE
 from experiments.schema.recipes import rankcse_run, simcse_run
 from experiments.schema.rows import AS_IS, BASE, LARGE, NO_BACKBONE, row
-from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 LOSSES = {"ListNet": "list_net", "ListMLE": "list_mle"}
 SIMCSE = "SimCSE"
@@ -105,7 +105,6 @@ def ladder(scale: Scale) -> Study:
     measured = [_teacher(scale, rung, teachers[rung]) for rung in RUNGS if rung != SHUFFLED]
     trained = [student.label for student in students if student.encoder]
     return Study(
-        name="ladder",
         source="this project",
         question="Does a better teacher give a better student?",
         scale=scale,
@@ -117,4 +116,4 @@ def ladder(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {"ladder": ladder}
+STUDIES: dict[str, StudyAt] = named({"ladder": ladder})

@@ -17,7 +17,7 @@ from experiments.schema.contrasts import Contrast, must_help, must_not_help
 from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run, simcse_run
 from experiments.schema.rows import BASE, row
 from experiments.schema.scales import PILOT_SEEDS
-from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 # A far better encoder than any that this study trains: its STS average over seven sets is 78.9.
 MINILM = Pretrained("all-MiniLM-L6-v2", "4b0aa5629d2b2d9d8b831d74d832d285cbd2a402eeee41cbad74dc17810b4bb1")
@@ -86,7 +86,6 @@ def pilots(scale: Scale) -> Study:
     """Declare the controls of every family at three lengths of training."""
     parts = [_controls(scale, epochs) for epochs in EPOCHS]
     return Study(
-        name="pilots",
         source="this project",
         question="After how many steps does this testbed show what must help, and not what must not?",
         scale=scale,
@@ -107,7 +106,6 @@ def transfer(scale: Scale) -> Study:
         contrasts += [must_help(minilm, simcse, TRANSFER, column=column)]
         contrasts += [must_not_help(shuffled, simcse, TRANSFER, column=column)]
     return Study(
-        name="pilots-transfer",
         source="this project",
         question="After how many steps do transfer tasks show a better teacher, and not a shuffled one?",
         scale=scale,
@@ -117,4 +115,4 @@ def transfer(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {"pilots": pilots, "pilots-transfer": transfer}
+STUDIES: dict[str, StudyAt] = named({"pilots": pilots, "pilots-transfer": transfer})

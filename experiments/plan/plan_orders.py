@@ -17,7 +17,7 @@ from experiments.schema.hypotheses import (
 )
 from experiments.schema.recipes import RUNS, rankcse_run, simcse_run
 from experiments.schema.rows import AS_IS, BASE, rank_scorer, row
-from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 SOURCE = "this project, PLAN.md"
 # The family whose controls say whether a claim can be judged; costs, which benchmarks measure, have none.
@@ -42,7 +42,6 @@ def orders(scale: Scale) -> Study:
     columns = {"S1": "sts_disjoint_avg", "S4": "sts_avg_wmean"}
     papers = [rows[name] for name in ("ListNet", "RankEncoder", "WhitenedCSE", "CompCSE")]
     return Study(
-        name="plan-orders",
         source=SOURCE,
         question="Is the order of methods the same by every way to look, and do gains exceed what seeds do?",
         scale=scale,
@@ -60,7 +59,6 @@ def spread(scale: Scale) -> Study:
     """Declare what judges RankCSE's variation over seeds, with fixed teachers as in the paper."""
     simcse, net = planned_simcse(scale, TEACHERS), planned_row(scale, "ListNet", rankcse_run(scale, BASE), TEACHERS)
     return Study(
-        name="plan-spread",
         source=SOURCE,
         question="Does RankCSE vary less over seeds than SimCSE?",
         scale=scale,
@@ -74,7 +72,6 @@ def neighbours(scale: Scale) -> Study:
     """Declare what judges the gain of ranks over shared neighbours."""
     ranks = _simcse_by_ranks(scale)
     return Study(
-        name="plan-neighbours",
         source=SOURCE,
         question="Do ranks gain more for pairs with shared neighbours?",
         scale=scale,
@@ -90,7 +87,6 @@ def trends(scale: Scale) -> Study:
     data = Row(label="data", encoder=scale.backbones[BASE], backbone=BASE, select=AS_IS, metric="similar")
     gold = tuple(f"{task}_gold" for task in STS)
     return Study(
-        name="plan-trends",
         source=SOURCE,
         question="Do ranks gain more on sets with many similar pairs?",
         scale=scale,
@@ -108,7 +104,6 @@ def costs(scale: Scale) -> Study:
     """Declare what judges costs, which benchmarks measure by turns."""
     simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None, seeds=scale.seeds[:1])
     return Study(
-        name="plan-costs",
         source=SOURCE,
         question="What do the methods cost?",
         scale=scale,
@@ -122,10 +117,12 @@ def costs(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {
-    "plan-orders": orders,
-    "plan-spread": spread,
-    "plan-neighbours": neighbours,
-    "plan-trends": trends,
-    "plan-costs": costs,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "plan-orders": orders,
+        "plan-spread": spread,
+        "plan-neighbours": neighbours,
+        "plan-trends": trends,
+        "plan-costs": costs,
+    }
+)

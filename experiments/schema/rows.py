@@ -48,9 +48,9 @@ def untrained_row(scale: Scale, label: str, how: str, backbone: str, published: 
     )
 
 
-def figure(study: Study, name: str, source: str, view: str, **changes: Any) -> Study:
-    """Return a figure that draws the rows and columns of a table; it compares nothing."""
-    return replace(study, name=name, source=source, view=view, twin=study.name, contrasts=(), **changes)
+def figure(study: Study, table: str, view: str, **changes: Any) -> Study:
+    """Return a figure that draws the rows and columns of a table, a study of this name; it compares nothing."""
+    return replace(study, view=view, twin=table, contrasts=(), **changes)
 
 
 def first_seed(rows: Iterable[Row], scale: Scale) -> tuple[Row, ...]:

@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ BY_TRANSFER = "transfer_dev"  # selects the snapshot of a run that is best on th
 BY_TEST = "sts_test"  # selects the snapshot that is best on the test sets: what MoCoSE's code does, as a control
 SNAPSHOTS = ("quarter_1", "quarter_2", "quarter_3", "last")
 ARRAY_VIEWS = ("ridges", "spaces", "heat", "neighbours", "densities")  # figures that draw arrays, not only scores
+SOURCES = {"rankcse": "RankCSE", "rankencoder": "RankEncoder", "whitenedcse": "WhitenedCSE", "compcse": "CompCSE"}
+UNNAMED = "unnamed"  # a study before `named` has named it
 NAME = re.compile(r"\w[\w.-]{0,99}")
 RUN_FIELDS = {f.name for f in fields(Run)}
 PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
@@ -245,8 +247,8 @@ class Study:
     its `twin`.
     """
 
-    name: str
-    source: str
+    name: str = UNNAMED  # `named` gives it, and the source of a paper's table or figure
+    source: str = ""
     question: str
     scale: Scale
     rows: tuple[Row, ...]
@@ -299,3 +301,20 @@ class Study:
 
 
 StudyAt = Callable[[Scale], Study]
+
+
+def named(studies: Mapping[str, StudyAt]) -> dict[str, StudyAt]:
+    """Return the functions, whose studies then have their keys as names and, of a paper's table or figure, a source."""
+    return {name: partial(_named, name, study) for name, study in studies.items()}
+
+
+def _named(name: str, make: StudyAt, scale: Scale) -> Study:
+    study = make(scale)
+    return replace(study, name=name, source=study.source or source_of(name))
+
+
+def source_of(name: str) -> str:
+    """Return the table or figure of a paper that a study's name has; empty if it has none."""
+    paper, _, about = name.partition("-")
+    match = re.fullmatch(r"(table|figure)(\d+\w*)", about)
+    return f"{SOURCES[paper]}, {match[1].capitalize()} {match[2]}" if match and paper in SOURCES else ""

@@ -15,7 +15,7 @@ from experiments.schema.contrasts import Contrast
 from experiments.schema.published_rows import BASELINES, baseline_row
 from experiments.schema.recipes import RUNS, consert_run, ct_run, dclr_run, l2pcsr_run, simcse_run
 from experiments.schema.rows import BASE, row
-from experiments.schema.study import BY_TEST, Published, Row, Scale, Study, StudyAt
+from experiments.schema.study import BY_TEST, Published, Row, Scale, Study, StudyAt, named
 
 SEEDS = 5
 # The table that a method's published gain is read from: one that has its row and SimCSE's.
@@ -52,7 +52,6 @@ def baselines(scale: Scale) -> Study:
     by_label = {each.label: each for each in (*rows.values(), *controls)}
     pairs = [*((title, "SimCSE") for title in BASELINES), *_control_pairs(slow_decay(scale))]
     return Study(
-        name="baselines",
         source="this project",
         question="What do the baselines of the papers' tables gain over SimCSE, and what are their details worth?",
         scale=scale,
@@ -124,4 +123,4 @@ def gain(better: Row, worse: Row) -> Contrast:
     return Contrast(plus=(better.label,), minus=(worse.label,), paired=len(set(corpora)) == 1)
 
 
-STUDIES: dict[str, StudyAt] = {"baselines": baselines}
+STUDIES: dict[str, StudyAt] = named({"baselines": baselines})

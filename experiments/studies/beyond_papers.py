@@ -12,7 +12,7 @@ from experiments.schema.published_rows import BASELINES, baseline_row
 from experiments.schema.recipes import RUNS, rankencoder_run, simcse_run
 from experiments.schema.rows import AS_IS, BASE, rank_scorer, row
 from experiments.schema.scales import SEARCH_SEEDS
-from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.schema.study import Row, Scale, Study, StudyAt, named
 from experiments.studies.baselines import gain
 
 OTHER_LINES = 10_000  # lines drawn from corpora other than the training corpus
@@ -63,7 +63,6 @@ def methods(scale: Scale) -> Study:
         rows.append(Row(label=label, encoder=run, backbone=BASE, seeds=scale.seeds, select="last"))
     rows += [baseline_row(scale, title, title, BASE, select="last") for title in BASELINES]
     return Study(
-        name="methods",
         source="this project",
         question="Does every method train at this scale, and is its last checkpoint better than no training?",
         scale=scale,
@@ -83,7 +82,6 @@ def overlap(scale: Scale) -> Study:
     encoder = scale.backbones[BASE]
     rows = [Row(label=n, encoder=encoder, backbone=BASE, select=AS_IS, metric=metric) for n, metric in counts.items()]
     return Study(
-        name="overlap",
         source="this project",
         question="How many test pairs are, but for case, punctuation and order, in STS-B's dev or train set?",
         scale=scale,
@@ -108,7 +106,6 @@ def search(scale: Scale) -> Study:
             label = f"dropout {dropout:g}, rate {rate:g}"
             rows.append(row(scale, label, run, BASE, None, seeds=SEARCH_SEEDS, short=f"{dropout:g} {rate:g}"))
     return Study(
-        name="search",
         source="this project",
         question="Which dropout and learning rate suit SimCSE at this scale?",
         scale=scale,
@@ -142,7 +139,6 @@ def ranks(scale: Scale) -> Study:
     of_stsb = scored_row("ranks of STS-B train sentences", corpus=Corpus("stsb_train", OTHER_LINES), size=size)
     of_reviews = scored_row("ranks of film reviews", corpus=Corpus("mr", OTHER_LINES), size=size)
     return Study(
-        name="rankencoder-ranks",
         source="this project, after RankEncoder, Section 3 and footnotes 2 and 3",
         question="Do ranks make the difference, and the filter, and starting anew?",
         scale=scale,
@@ -175,7 +171,6 @@ def robustness(scale: Scale) -> Study:
     ]
     orders = (("S1", "sts_disjoint_avg"), ("S4", "sts_avg_mean"), ("S4", "sts_avg_wmean"))
     return Study(
-        name="robustness",
         source="this project",
         question="Do gains exceed what seeds do, and is the order of methods the same by every way to look?",
         scale=scale,
@@ -193,10 +188,12 @@ def robustness(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {
-    "overlap": overlap,
-    "search": search,
-    "methods": methods,
-    "robustness": robustness,
-    "rankencoder-ranks": ranks,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "overlap": overlap,
+        "search": search,
+        "methods": methods,
+        "robustness": robustness,
+        "rankencoder-ranks": ranks,
+    }
+)

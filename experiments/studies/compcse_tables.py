@@ -8,7 +8,7 @@ from experiments.schema.hypotheses import Untested, beats, is_below, is_positive
 from experiments.schema.published_rows import rows_of
 from experiments.schema.recipes import BACKBONES, RUNS, simcse_run
 from experiments.schema.rows import BASE, LARGE, first_seed, row, with_dense_dev_scores
-from experiments.schema.study import Published, Row, Scale, Study, StudyAt
+from experiments.schema.study import Published, Row, Scale, Study, StudyAt, named
 
 COMPOSED = RUNS["compcse"]
 # Tables 2 to 5 use all dimensions; Table 6 reports that fewer are better on BERT-base.
@@ -30,8 +30,6 @@ def table1(scale: Scale) -> Study:
     composed, subsampled = "SimCSE (w/ comp.)", "SimCSE (+ subsum.)"
     rows = rows_of(scale, "compcse_table1", dict.fromkeys((composed, subsampled), COMPOSED))
     return Study(
-        name="compcse-table1",
-        source="CompCSE, Table 1",
         question="Is composition better than SimCSE on three backbones, and worse on RoBERTa-large?",
         scale=scale,
         rows=tuple(rows.values()),
@@ -67,8 +65,6 @@ def table2(scale: Scale) -> Study:
         if backbone == BASE:
             contrasts += [beats(plain, phrases, claim="C2", column=DEV) for phrases in subsampled]
     return Study(
-        name="compcse-table2",
-        source="CompCSE, Table 2",
         question="Does subsampling help the large BERT and harm the base one?",
         scale=scale,
         rows=tuple(rows),
@@ -93,8 +89,6 @@ def table3(scale: Scale) -> Study:
     rows = {(name, backbone): composed_row(name, backbone) for backbone in (BASE, "roberta-base") for name in HOW}
     summed, averaged, joined, projected, differences = (rows[name, BASE] for name in HOW)
     return Study(
-        name="compcse-table3",
-        source="CompCSE, Table 3",
         question="Which composition is best?",
         scale=scale,
         rows=tuple(rows.values()),
@@ -115,8 +109,6 @@ def table4(scale: Scale) -> Study:
     """The composed side: anchor, positive or both."""
     anchor, positive, both = (_variant_row(scale, "table4", name, side=side) for name, side in SIDES.items())
     return Study(
-        name="compcse-table4",
-        source="CompCSE, Table 4",
         question="Is composing the positive best?",
         scale=scale,
         rows=(anchor, positive, both),
@@ -129,8 +121,6 @@ def table5(scale: Scale) -> Study:
     """The number of parts."""
     two, three, four = (_variant_row(scale, "table5", f"{n} partitions", parts=n) for n in (2, 3, 4))
     return Study(
-        name="compcse-table5",
-        source="CompCSE, Table 5",
         question="Are two parts best?",
         scale=scale,
         rows=(two, three, four),
@@ -152,8 +142,6 @@ def table6(scale: Scale) -> Study:
     base = {d0: cut(d0, BASE, 768) for d0 in (192, 256, 384, 768)}
     large = {d0: cut(d0, LARGE, 1024) for d0 in (320, 384, 512, 1024)}
     return Study(
-        name="compcse-table6",
-        source="CompCSE, Table 6",
         question="Does a loss on part of the vector help the base, not the large backbone?",
         scale=scale,
         rows=(*base.values(), *large.values()),
@@ -183,8 +171,6 @@ def figure2(scale: Scale) -> Study:
         for name, kind in SUBSAMPLED.items()
     ]
     return Study(
-        name="compcse-figure2",
-        source="CompCSE, Figure 2",
         question="Does subsampling improve uniformity, and has the plain partition the best alignment?",
         scale=scale,
         rows=(simcse, plain, *subsampled),
@@ -204,8 +190,6 @@ def figure3(scale: Scale) -> Study:
     simcse = _trajectory_row(scale, "SimCSE", simcse_run(scale, BASE))
     ours = _trajectory_row(scale, "w/ composition", _composition_run(scale, BASE))
     return Study(
-        name="compcse-figure3",
-        source="CompCSE, Figure 3",
         question="Does composition converge faster and more stably than SimCSE?",
         scale=scale,
         rows=(simcse, ours),
@@ -230,8 +214,6 @@ def _three_methods(scale: Scale) -> tuple[Row, Row, Row]:
 def figure4(scale: Scale) -> Study:
     """Cosines between a sentence, its halves and other sentences."""
     return Study(
-        name="compcse-figure4",
-        source="CompCSE, Figure 4",
         question="Does CompCSE weigh the two halves of a sentence more evenly?",
         scale=scale,
         rows=first_seed(_three_methods(scale), scale),
@@ -246,7 +228,6 @@ def halves(scale: Scale) -> Study:
     """Figure 4's question, for all dev sentences."""
     simcse, diffcse, ours = _three_methods(scale)
     return Study(
-        name="compcse-halves",
         source="this project, after CompCSE, Figure 4",
         question="How unlike are a sentence's cosines with its two halves?",
         scale=scale,
@@ -263,8 +244,6 @@ def figure5(scale: Scale) -> Study:
     """Dev sentences in two dimensions, coloured by length, and the influence of length on scores as a number."""
     simcse, diffcse, ours = _three_methods(scale)
     return Study(
-        name="compcse-figure5",
-        source="CompCSE, Figure 5",
         question="Does CompCSE rely less on length than SimCSE? Length shortcut: 0 is none; below 0, unequal lengths "
         "read as unlike.",
         scale=scale,
@@ -276,16 +255,18 @@ def figure5(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {
-    "compcse-table1": table1,
-    "compcse-table2": table2,
-    "compcse-table3": table3,
-    "compcse-table4": table4,
-    "compcse-table5": table5,
-    "compcse-table6": table6,
-    "compcse-figure2": figure2,
-    "compcse-figure3": figure3,
-    "compcse-figure4": figure4,
-    "compcse-halves": halves,
-    "compcse-figure5": figure5,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "compcse-table1": table1,
+        "compcse-table2": table2,
+        "compcse-table3": table3,
+        "compcse-table4": table4,
+        "compcse-table5": table5,
+        "compcse-table6": table6,
+        "compcse-figure2": figure2,
+        "compcse-figure3": figure3,
+        "compcse-figure4": figure4,
+        "compcse-halves": halves,
+        "compcse-figure5": figure5,
+    }
+)

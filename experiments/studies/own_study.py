@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from cse_core.methods import METHODS
-from experiments.schema.study import Scale, Study, StudyAt
+from experiments.schema.study import UNNAMED, Scale, Study, StudyAt
 
 PARTS_OF_METHOD = ("name", "version", "examples", "modules", "targets", "loss")
 
@@ -30,6 +30,8 @@ def load_study(path: Path) -> StudyAt:
         made = function(scale)
         if not isinstance(made, Study):
             raise ValueError(f"{path}: expected of `study` a Study, got {type(made).__name__}")
+        if made.name == UNNAMED:
+            raise ValueError(f"{path}: expected of `study` a Study with a name")
         return replace(made, file=str(path.resolve()))
 
     return at

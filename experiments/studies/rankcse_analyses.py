@@ -10,7 +10,7 @@ from experiments.schema.published_rows import baseline_row, rows_of
 from experiments.schema.recipes import BACKBONES, RUNS, rankcse_run, recipe_for, simcse_run
 from experiments.schema.rows import AS_IS, BASE, LARGE, TRANSFER_AVG, figure, first_seed, row, untrained_row
 from experiments.schema.scales import SCALES
-from experiments.schema.study import BY_TRANSFER, Published, Row, Scale, Study, StudyAt, published_lines
+from experiments.schema.study import BY_TRANSFER, Published, Row, Scale, Study, StudyAt, named, published_lines
 from experiments.studies.rankcse_tables import MLE, NET, OURS, RANKS
 
 GOLD = "imported: gold scores of the data set"
@@ -72,8 +72,6 @@ def table13(scale: Scale) -> Study:
     """Kendall's correlation and NDCG of sentences that occur in several pairs of a set."""
     measures = _measure_rows(scale, "KCC", "kendall"), _measure_rows(scale, "NDCG", "ndcg.linear")
     return Study(
-        name="rankcse-table13",
-        source="RankCSE, Table 13",
         question="Does RankCSE rank better? The published row RankCSE, whose loss is not named, stands beside ListMLE.",
         scale=scale,
         rows=tuple(row for rows in measures for row in rows.values()),
@@ -89,7 +87,7 @@ def table13(scale: Scale) -> Study:
 
 def figure1(scale: Scale) -> Study:
     """Table 13's averages as bars."""
-    return figure(table13(scale), "rankcse-figure1", "RankCSE, Figure 1", "dots", columns=("groups_avg",))
+    return figure(table13(scale), "rankcse-table13", "dots", columns=("groups_avg",))
 
 
 def _split_sizes(scale: Scale, table: str, tasks: tuple[str, ...]) -> Study:
@@ -135,8 +133,6 @@ def table9(scale: Scale) -> Study:
                 row(SCALES["paper"], f"{method} {title}", run, backbone, Published("rankcse_table9", title, method))
             )
     return Study(
-        name="rankcse-table9",
-        source="RankCSE, Table 9",
         question="Are the published settings those that the core has?",
         scale=scale,
         rows=tuple(rows),
@@ -153,8 +149,6 @@ def table11(scale: Scale) -> Study:
             published = Published("rankcse_table11", size, label.split("-")[0], "A100-40GB", columns={})
             rows.append(row(scale, f"{label} {BACKBONES[backbone]}", run, backbone, published))
     return Study(
-        name="rankcse-table11",
-        source="RankCSE, Table 11",
         question="What does an epoch of RankCSE cost? APPENDIX's section on speed has the ratio measured by turns.",
         scale=scale,
         rows=tuple(rows),
@@ -173,8 +167,6 @@ def figure4(scale: Scale) -> Study:
     rows |= {label: row(scale, label, run, BASE, None) for label, run in _compared_runs(scale).items()}
     rows["PCL"] = baseline_row(scale, "PCL", "PCL", BASE)
     return Study(
-        name="rankcse-figure4",
-        source="RankCSE, Figure 4",
         question="Does RankCSE trade alignment and uniformity better?",
         scale=scale,
         rows=tuple(rows.values()),
@@ -188,8 +180,6 @@ def figure5(scale: Scale) -> Study:
     """Cosines of dev pairs by gold score."""
     rows = [row(scale, label, run, BASE, None) for label, run in _compared_runs(scale).items()]
     return Study(
-        name="rankcse-figure5",
-        source="RankCSE, Figure 5",
         question="How are cosines spread within each band of gold scores?",
         scale=scale,
         rows=first_seed(rows, scale),
@@ -203,8 +193,6 @@ def table10(scale: Scale) -> Study:
     """Transfer of the snapshot that is best on the transfer tasks' dev sets."""
     rows = rows_of(scale, "rankcse_table10", OURS, TRANSFER_AVG, select=BY_TRANSFER)
     return Study(
-        name="rankcse-table10",
-        source="RankCSE, Table 10",
         question="Does RankCSE improve transfer when selected on transfer dev sets? One seed, four snapshots of a run.",
         scale=scale,
         rows=first_seed(rows.values(), scale),
@@ -217,16 +205,18 @@ def table10(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {
-    "rankcse-table1": _example_rankings("rankcse_table1"),
-    "rankcse-table7": table7,
-    "rankcse-table8": table8,
-    "rankcse-table9": table9,
-    "rankcse-table10": table10,
-    "rankcse-table11": table11,
-    "rankcse-table12": _example_rankings("rankcse_table12"),
-    "rankcse-table13": table13,
-    "rankcse-figure1": figure1,
-    "rankcse-figure4": figure4,
-    "rankcse-figure5": figure5,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "rankcse-table1": _example_rankings("rankcse_table1"),
+        "rankcse-table7": table7,
+        "rankcse-table8": table8,
+        "rankcse-table9": table9,
+        "rankcse-table10": table10,
+        "rankcse-table11": table11,
+        "rankcse-table12": _example_rankings("rankcse_table12"),
+        "rankcse-table13": table13,
+        "rankcse-figure1": figure1,
+        "rankcse-figure4": figure4,
+        "rankcse-figure5": figure5,
+    }
+)

@@ -10,7 +10,7 @@ from experiments.schema.hypotheses import beats, beats_teacher, varies_less
 from experiments.schema.published_rows import rows_of
 from experiments.schema.recipes import BACKBONES, RUNS, rankcse_run, rankcse_with, simcse_run
 from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row
-from experiments.schema.study import Published, Row, Scale, Study, StudyAt
+from experiments.schema.study import Published, Row, Scale, Study, StudyAt, named
 
 SHORT = {"bert-base-uncased": "", "bert-large-uncased": " large", "roberta-base": " rob", "roberta-large": " rob-l"}
 SHORT_METHODS = {"SimCSE": "SimCSE", "RankCSE-listNet": "Net", "RankCSE-listMLE": "MLE"}
@@ -26,8 +26,6 @@ def table2(scale: Scale) -> Study:
     contrasts += [beats(rows[MLE, b], rows[NET, b], claim="R2") for b in BACKBONES.values()]
     contrasts += [beats(rows[ours, "BERT-base"], rows["SimCSE", "BERT-large"], claim="R15") for ours in OURS]
     return Study(
-        name="rankcse-table2",
-        source="RankCSE, Table 2",
         question="Is RankCSE better than SimCSE on every backbone?",
         scale=scale,
         rows=tuple(map(_with_short_name, rows.values())),
@@ -42,8 +40,6 @@ def table3(scale: Scale) -> Study:
     contrasts = [beats(rows[ours, b], rows["SimCSE", b], "R13", column) for b in BACKBONES.values() for ours in OURS]
     contrasts += [beats(rows[NET, b], rows[MLE, b], "R2", column) for b in BACKBONES.values()]
     return Study(
-        name="rankcse-table3",
-        source="RankCSE, Table 3",
         question="Does RankCSE improve transfer?",
         scale=scale,
         rows=tuple(map(_with_short_name, rows.values())),
@@ -104,8 +100,6 @@ def table4(scale: Scale) -> Study:
     _, *less = ABLATIONS
     (*without_one, without_both), first = less, scale.seeds[0]
     return Study(
-        name="rankcse-table4",
-        source="RankCSE, Table 4",
         question="Which of the three losses matters?",
         scale=scale,
         rows=(simcse, *net.values(), *mle.values(), teacher, no_rank, consistency_alone),
@@ -136,8 +130,6 @@ def table6(scale: Scale) -> Study:
         contrasts += [beats(mle, net, claim="R2"), beats(net, mle, claim="R2", column="transfer_avg")]
         contrasts += [beats(net, simcse, claim="R1"), beats(mle, simcse, claim="R1")]
     return Study(
-        name="rankcse-table6",
-        source="RankCSE, Table 6",
         question="How much do the methods vary over seeds, with teachers fixed and with teachers varied?",
         scale=scale,
         rows=tuple(rows),
@@ -171,8 +163,6 @@ def table5(scale: Scale) -> Study:
         contrasts += [beats_teacher(students[name], teachers[name], "R7", seed) for name in singles]
         contrasts += [beats(students[pair], students[name], claim="R8") for pair in pairs for name in pair.split("+")]
     return Study(
-        name="rankcse-table5",
-        source="RankCSE, Table 5",
         question="Which teachers make the best student?",
         scale=scale,
         rows=(*rows, *teachers.values()),
@@ -213,7 +203,6 @@ def mix(scale: Scale) -> Study:
             run = rankcse_run(scale, BASE, rank, teachers=teachers) if teachers else None
             rows.append(row(scale, f"{title}, alpha {name}", run, BASE, None, short=f"{SHORT_METHODS[title]} a{name}"))
     return Study(
-        name="rankcse-mix",
         source="this project, after RankCSE, Section 3.3",
         question="How much of the smaller teacher (alpha), how much of the larger?",
         scale=scale,
@@ -243,8 +232,6 @@ def figure3a(scale: Scale) -> Study:
     low, middle, high = TEMPERATURES
     doubled = rows[middle, low], rows[high, middle]
     return Study(
-        name="rankcse-figure3a",
-        source="RankCSE, Figure 3a",
         question="Which temperatures are best for ListNet?",
         scale=scale,
         rows=tuple(rows.values()),
@@ -270,8 +257,6 @@ def figure3b(scale: Scale) -> Study:
     rows = {(tau2, backbone): at(tau2, backbone) for backbone in BACKBONES for tau2 in TEMPERATURES}
     low, middle, _ = TEMPERATURES
     return Study(
-        name="rankcse-figure3b",
-        source="RankCSE, Figure 3b",
         question="Which temperature is best for ListMLE?",
         scale=scale,
         rows=tuple(rows.values()),
@@ -281,13 +266,15 @@ def figure3b(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {
-    "rankcse-table2": table2,
-    "rankcse-table3": table3,
-    "rankcse-table4": table4,
-    "rankcse-table5": table5,
-    "rankcse-table6": table6,
-    "rankcse-figure3a": figure3a,
-    "rankcse-figure3b": figure3b,
-    "rankcse-mix": mix,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "rankcse-table2": table2,
+        "rankcse-table3": table3,
+        "rankcse-table4": table4,
+        "rankcse-table5": table5,
+        "rankcse-table6": table6,
+        "rankcse-figure3a": figure3a,
+        "rankcse-figure3b": figure3b,
+        "rankcse-mix": mix,
+    }
+)

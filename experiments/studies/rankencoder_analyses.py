@@ -6,7 +6,7 @@ from experiments.schema.columns import STS
 from experiments.schema.hypotheses import Trend, Untested, beats, equals, is_positive, rises_over_bins
 from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.rows import AS_IS, BASE, RANK_CORPUS, first_seed, rank_scorer, row
-from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.schema.study import Row, Scale, Study, StudyAt, named
 from experiments.studies.rankencoder_tables import PLUS, rankencoder_on
 
 WEIGHTS = (0.01, 0.05, 0.1, 0.5)  # of lambda_train; 0.05 is the published one, at which both losses are equally large
@@ -23,8 +23,6 @@ def figure6(scale: Scale) -> Study:
     """The gain of ranks over cosines against the number of neighbours that a pair shares."""
     simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None, scorer=rank_scorer(scale, 1.0))
     return Study(
-        name="rankencoder-figure6",
-        source="RankEncoder, Figure 6",
         question="Does the gain grow with the number of shared neighbours?",
         scale=scale,
         rows=(simcse,),
@@ -41,8 +39,6 @@ def figure7(scale: Scale) -> Study:
     ways = {"PromptBERT": Cosine(), "rank vectors": rank_scorer(scale, 1.0)}
     rows = [row(scale, label, run, BASE, None, scorer=scorer) for label, scorer in ways.items()]
     return Study(
-        name="rankencoder-figure7",
-        source="RankEncoder, Figure 7",
         question="Do rank vectors lie more evenly than base vectors?",
         scale=scale,
         rows=tuple(rows),
@@ -74,8 +70,6 @@ def figure8(scale: Scale) -> Study:
             is_positive(balanced, "E6", "last_rank_larger"),
         ]
     return Study(
-        name="rankencoder-figure8",
-        source="RankEncoder, Figure 8",
         question="Does lambda_train = 0.05 balance the two losses?",
         scale=scale,
         rows=(simcse, ours, more, *matched),
@@ -95,8 +89,6 @@ def figure9(scale: Scale) -> Study:
         row(scale, PLUS, rankencoder_on(scale, "SimCSE"), BASE, None, vary="all", scorer=rank_scorer(scale)),
     ]
     return Study(
-        name="rankencoder-figure9",
-        source="RankEncoder, Figure 9",
         question="Which sets have many similar pairs (gold / 5 of at least 0.67), and are gains larger on those?",
         scale=scale,
         rows=tuple(rows),
@@ -120,7 +112,6 @@ def lambdas(scale: Scale) -> Study:
             label = f"lambda_train {train:g}, lambda_inf {inference:g}"
             rows.append(row(scale, label, run, BASE, None, scorer=scorer, short=f"RE {train:g}"))
     return Study(
-        name="rankencoder-lambda",
         source="RankEncoder, A.2",
         question="How much rank in training, how much at inference? One seed.",
         scale=scale,
@@ -137,7 +128,6 @@ def cost(scale: Scale) -> Study:
         row(scale, "RankEncoder", rankencoder_on(scale, "SimCSE"), BASE, None),
     ]
     return Study(
-        name="rankencoder-cost",
         source="RankEncoder, A.7",
         question="Does training take three times SimCSE's?",
         scale=scale,
@@ -163,7 +153,6 @@ def corpus_sizes(scale: Scale) -> Study:
     }
     small, middle, large = ranks[sizes[0]], ranks[10_000], ranks[sizes[-1]]
     return Study(
-        name="rankencoder-corpus",
         source="RankEncoder, footnote 5",
         question="Do gains rise with the corpus up to 10,000 sentences and stay there?",
         scale=scale,
@@ -177,12 +166,14 @@ def corpus_sizes(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {
-    "rankencoder-figure6": figure6,
-    "rankencoder-figure7": figure7,
-    "rankencoder-figure8": figure8,
-    "rankencoder-figure9": figure9,
-    "rankencoder-lambda": lambdas,
-    "rankencoder-corpus": corpus_sizes,
-    "rankencoder-cost": cost,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "rankencoder-figure6": figure6,
+        "rankencoder-figure7": figure7,
+        "rankencoder-figure8": figure8,
+        "rankencoder-figure9": figure9,
+        "rankencoder-lambda": lambdas,
+        "rankencoder-corpus": corpus_sizes,
+        "rankencoder-cost": cost,
+    }
+)

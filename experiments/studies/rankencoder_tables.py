@@ -11,7 +11,7 @@ from experiments.schema.hypotheses import beats, equals, is_below
 from experiments.schema.published_rows import rows_of
 from experiments.schema.recipes import RUNS, mlm_run, rankencoder_run, simcse_run
 from experiments.schema.rows import BASE, TRANSFER_AVG, figure, rank_scorer, row
-from experiments.schema.study import Published, Row, Scale, Study, StudyAt
+from experiments.schema.study import Published, Row, Scale, Study, StudyAt, named
 
 BASES = {"SimCSE": "simcse", "PromptBERT": "promptbert", "SNCSE": "sncse"}
 PLUS = "+RankEncoder"
@@ -34,8 +34,6 @@ def table1(scale: Scale) -> Study:
     ours_on_bert = "RankEncoder", "BERT-base"
     rows[ours_on_bert] = replace(rows[ours_on_bert], scorer=rank_scorer(scale), vary="all")
     return Study(
-        name="rankencoder-table1",
-        source="RankEncoder, Table 1",
         question="Is RankEncoder, on SNCSE, better than its base?",
         scale=scale,
         rows=tuple(rows.values()),
@@ -55,8 +53,6 @@ def table2(scale: Scale) -> Study:
     vectors = {base: row_scored_by(base, "base", Cosine()) for base in BASES}
     ranks = {base: row_scored_by(base, "rank vectors (Eq2)", rank_scorer(scale, 1.0)) for base in BASES}
     return Study(
-        name="rankencoder-table2",
-        source="RankEncoder, Table 2",
         question="Do rank vectors improve uniformity much and worsen alignment little?",
         scale=scale,
         rows=tuple(by_base[base] for base in BASES for by_base in (vectors, ranks)),
@@ -80,8 +76,6 @@ def table3(scale: Scale) -> Study:
     with_mlm = as_published("SimCSE w/ MLM", mlm_run(scale, BASE))
     both = as_published("RankEncoder-SimCSE w/ MLM", mlm_run(scale, BASE, "rankencoder") if base else None)
     return Study(
-        name="rankencoder-table3",
-        source="RankEncoder, Table 3",
         question="Does RankEncoder with the MLM loss improve transfer slightly?",
         scale=scale,
         rows=(simcse, with_mlm, both),
@@ -105,8 +99,6 @@ def table4(scale: Scale) -> Study:
         rows += [without, with_ranks, cosine]
         contrasts.append(beats(with_ranks, without, claim="E3"))
     return Study(
-        name="rankencoder-table4",
-        source="RankEncoder, Table 4",
         question="Does RankEncoder improve SimCSE, PromptBERT and SNCSE?",
         scale=scale,
         rows=tuple(rows),
@@ -117,7 +109,7 @@ def table4(scale: Scale) -> Study:
 
 def figure4(scale: Scale) -> Study:
     """Table 4's averages as bars."""
-    return figure(table4(scale), "rankencoder-figure4", "RankEncoder, Figure 4", "dots", columns=("sts_avg",))
+    return figure(table4(scale), "rankencoder-table4", "dots", columns=("sts_avg",))
 
 
 def table5(scale: Scale) -> Study:
@@ -137,8 +129,6 @@ def table5(scale: Scale) -> Study:
             for better, worse in ((retrained, ranks), (both, retrained))
         ]
     return Study(
-        name="rankencoder-table5",
-        source="RankEncoder, Table 5",
         question="Do ranks order similar pairs better, and do retraining and interpolation add to it?",
         scale=scale,
         rows=tuple(rows),
@@ -157,15 +147,17 @@ def _similar_pairs_row(
 
 def figure5(scale: Scale) -> Study:
     """Table 5 as bars."""
-    return figure(table5(scale), "rankencoder-figure5", "RankEncoder, Figure 5", "dots")
+    return figure(table5(scale), "rankencoder-table5", "dots")
 
 
-STUDIES: dict[str, StudyAt] = {
-    "rankencoder-table1": table1,
-    "rankencoder-table2": table2,
-    "rankencoder-table3": table3,
-    "rankencoder-table4": table4,
-    "rankencoder-table5": table5,
-    "rankencoder-figure4": figure4,
-    "rankencoder-figure5": figure5,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "rankencoder-table1": table1,
+        "rankencoder-table2": table2,
+        "rankencoder-table3": table3,
+        "rankencoder-table4": table4,
+        "rankencoder-table5": table5,
+        "rankencoder-figure4": figure4,
+        "rankencoder-figure5": figure5,
+    }
+)

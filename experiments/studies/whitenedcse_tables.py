@@ -13,7 +13,7 @@ from experiments.schema.hypotheses import beats, equals, is_below
 from experiments.schema.published_rows import lines_of, rows_of
 from experiments.schema.recipes import BACKBONES, RUNS, simcse_run
 from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row, untrained_row, with_dense_dev_scores
-from experiments.schema.study import Published, Row, Scale, Study, StudyAt
+from experiments.schema.study import Published, Row, Scale, Study, StudyAt, named
 
 WHITENED = RUNS["whitenedcse"]
 DROPOUT = ", dropout views"
@@ -57,8 +57,6 @@ def table1(scale: Scale) -> Study:
     rows = _with_dropout_views(scale, rows, *BACKBONES)
     titles = tuple(BACKBONES[name] for name in (BASE, LARGE, "roberta-base") if name in scale.backbones)
     return Study(
-        name="whitenedcse-table1",
-        source="WhitenedCSE, Table 1",
         question="Is WhitenedCSE better than SimCSE on STS?",
         scale=scale,
         rows=tuple(rows.values()),
@@ -72,8 +70,6 @@ def table2(scale: Scale) -> Study:
     rows = rows_of(scale, "whitenedcse_table2", {"WhitenedCSE": WHITENED}, TRANSFER_AVG)
     rows = _with_dropout_views(scale, rows, BASE, LARGE)
     return Study(
-        name="whitenedcse-table2",
-        source="WhitenedCSE, Table 2",
         question="Is WhitenedCSE better than SimCSE on transfer?",
         scale=scale,
         rows=tuple(rows.values()),
@@ -99,8 +95,6 @@ def table3(scale: Scale) -> Study:
         for name, kind in KINDS.items()
     )
     return Study(
-        name="whitenedcse-table3",
-        source="WhitenedCSE, Table 3",
         question="Which kind of whitening is best?",
         scale=scale,
         rows=(simcse, *pca.values(), *zca.values(), *group.values(), *shuffled.values()),
@@ -124,8 +118,6 @@ def table4(scale: Scale) -> Study:
         if width % channels == 0:
             contrasts += [beats(shuffled[views], plain[views], claim="W3") for views in VIEWS.values()]
     return Study(
-        name="whitenedcse-table4",
-        source="WhitenedCSE, Table 4",
         question="Does shuffling help at every number of groups?",
         scale=scale,
         rows=tuple(rows),
@@ -158,8 +150,6 @@ def table5(scale: Scale) -> Study:
 
     two, three, four, five = map(rows_with, (2, 3, 4, 5))
     return Study(
-        name="whitenedcse-table5",
-        source="WhitenedCSE, Table 5",
         question="Are more than two positives better than two?",
         scale=scale,
         rows=tuple(row for rows in (two, three, four, five) for row in rows.values()),
@@ -185,8 +175,6 @@ def table6(scale: Scale) -> Study:
     three, four = more_views(three_label, 3), more_views(four_label, 4)
     full = _both_readings(scale, full_label, published[full_label], "full")
     return Study(
-        name="whitenedcse-table6",
-        source="WhitenedCSE, Table 6",
         question="Do extra positives help only with shuffled group whitening?",
         scale=scale,
         rows=(simcse, *whitened.values(), three, four, *full.values()),
@@ -205,7 +193,6 @@ def objectives(scale: Scale) -> Study:
         _both_readings(scale, name, None, kind[:9], objective=kind) for name, kind in kinds.items()
     )
     return Study(
-        name="whitenedcse-objective",
         source="WhitenedCSE, Section 3.3",
         question="Is the sum outside the logarithm better than inside?",
         scale=scale,
@@ -222,8 +209,6 @@ def figure1(scale: Scale) -> Study:
     rows += [row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None)]
     rows += _both_readings(scale, "WhitenedCSE", None, "full").values()
     return Study(
-        name="whitenedcse-figure1",
-        source="WhitenedCSE, Figure 1",
         question="How evenly do sentences lie, how near are pairs that people call the same, and how far apart are the "
         "positives of one sentence?",
         scale=scale,
@@ -247,8 +232,6 @@ def figure3(scale: Scale) -> Study:
         for suffix, views in VIEWS.items()
     }
     return Study(
-        name="whitenedcse-figure3",
-        source="WhitenedCSE, Figure 3",
         question="Has WhitenedCSE better alignment and uniformity than SimCSE, uniformity from the start?",
         scale=scale,
         rows=(simcse, *ours.values()),
@@ -263,14 +246,16 @@ def figure3(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {
-    "whitenedcse-table1": table1,
-    "whitenedcse-table2": table2,
-    "whitenedcse-table3": table3,
-    "whitenedcse-table4": table4,
-    "whitenedcse-table5": table5,
-    "whitenedcse-table6": table6,
-    "whitenedcse-objective": objectives,
-    "whitenedcse-figure1": figure1,
-    "whitenedcse-figure3": figure3,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "whitenedcse-table1": table1,
+        "whitenedcse-table2": table2,
+        "whitenedcse-table3": table3,
+        "whitenedcse-table4": table4,
+        "whitenedcse-table5": table5,
+        "whitenedcse-table6": table6,
+        "whitenedcse-objective": objectives,
+        "whitenedcse-figure1": figure1,
+        "whitenedcse-figure3": figure3,
+    }
+)

@@ -141,9 +141,10 @@ def test_blocks_are_filled_and_prose_is_unchanged(places):
         ("<!-- table nothing small -->\n<!-- end -->", "unknown study 'nothing'"),
         ("<!-- table toy huge -->\n<!-- end -->", "unknown scale 'huge'"),
         ("<!-- contrasts all small -->\n<!-- end -->", "names 2 studies"),
-        ("<!-- table toy small -->\n", "not closed or has another name"),
-        ("<!-- table toy -->\n<!-- end -->", "not closed or has another name"),
-        ("<!-- table toy small -->\n<!-- contrasts toy small -->\n<!-- end -->", "not closed or has another name"),
+        ("<!-- tables toy small -->\n<!-- end -->", "no block `tables toy`; there are .*, table, value"),
+        ("<!-- table toy small -->\n", "not closed or has another form"),
+        ("<!-- table toy -->\n<!-- end -->", "not closed or has another form"),
+        ("<!-- table toy small -->\n<!-- contrasts toy small -->\n<!-- end -->", "not closed or has another form"),
     ],
 )
 def test_wrong_blocks_are_errors(places, block, message, study, monkeypatch):

@@ -1,8 +1,8 @@
 """The published scale on the embedded backbones, with the fields that these do not allow replaced."""
 
-from experiments.rehearsal.rehearsed_runs import Limits, stand_in_scale
-from experiments.rehearsal.stand_ins import StandIn
 from experiments.schema.scales import RESCALED
+from tests.benchmarks.rehearsal.rehearsed_runs import Limits, stand_in_scale
+from tests.benchmarks.rehearsal.stand_ins import StandIn
 
 EMBEDDED = {"bert-base-uncased": StandIn("wiki-tiny", "bert"), "bert-large-uncased": StandIn("wiki-mini", "bert")}
 SCALE = stand_in_scale(EMBEDDED, "synthetic", rescaled=RESCALED)

@@ -1,6 +1,7 @@
 """The first page counts what is recorded, and says what is not."""
 
 from collections import Counter
+from dataclasses import dataclass
 from functools import cache
 
 import pandas as pd
@@ -9,12 +10,13 @@ import pytest
 from analysis import benchmark_ratios
 from analysis.cells import Results, join
 from analysis.report import first_page, plan_tables
+from analysis.report.blocks import block_text
 from analysis.stats.estimate import t_estimate
-from analysis.verdicts.gains import MethodGain
+from analysis.verdicts.claims import claims
 from analysis.verdicts.plan import PlanVerdicts
 from analysis.verdicts.verdict import Verdict
 from experiments.results import csv_record
-from experiments.schema.contrasts import HEADLINES, LOOKS, POSITIVE, PRIMARY, Contrast
+from experiments.schema.contrasts import POSITIVE, PRIMARY, Contrast
 from experiments.schema.study import Study
 from experiments.studies import catalogue
 from tests.support.figure_records import lines_of, study_of
@@ -33,18 +35,22 @@ def empty_plan() -> PlanVerdicts:
     return PlanVerdicts(tuple(choose_empty("plan")))
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a block reads of a `Request`."""
+
+    name: str
+    choose: first_page.Choose
+    plan: PlanVerdicts
+
+
 def page(name: str, choose: first_page.Choose = choose_empty, plan: PlanVerdicts | None = None) -> str:
-    return first_page.page_block(name, choose, plan or empty_plan())
+    return block_text("page", Asked(name, choose, plan or empty_plan()))  # ty: ignore[invalid-argument-type]
 
 
 def contrast(plus: str, role: str = POSITIVE) -> Contrast:
     claim = "R1" if role == PRIMARY else ""
     return Contrast(claim=claim, family="teachers", role=role, plus=(plus,), minus=("SimCSE",), margin=1.0)
-
-
-def gain(mean: float, error: float | None, published: float | None) -> MethodGain:
-    estimate = t_estimate(mean, error, None if error is None else 4, 3)
-    return MethodGain(group="exploratory", method="m", study="s", estimate=estimate, published=published)
 
 
 @pytest.mark.parametrize(("verdict", "expected"), [("better", "detected"), ("inconclusive", "not detected")])
@@ -69,26 +75,6 @@ def test_the_planned_sentence_counts_seeds_and_differences_smaller_than_the_marg
     assert counted == "2 better (1 by less than the margin), 0 worse"
 
 
-@pytest.mark.parametrize(
-    ("mean", "error", "published", "expected"),
-    [
-        (0.1, 1.0, 3.8, "the interval holds 0, and excludes the published gain"),
-        (0.1, 1.0, 2.8, "the interval holds 0, and holds the published gain"),
-        (5.0, 1.0, None, "the interval is above 0"),
-        (-5.0, 1.0, 2.5, "the interval is below 0, and excludes the published gain"),
-        (5.0, None, 2.5, "no interval"),
-    ],
-)
-def test_why_says_where_an_interval_lies(mean: float, error: float | None, published: float, expected: str) -> None:
-    assert first_page.why_text(gain(mean, error, published)).removeprefix("in the paper's tables ") == expected
-
-
-def test_a_gain_has_its_interval_and_seeds() -> None:
-    assert first_page.gain_text(gain(1.0, 0.5, None)) == "+1.00 [-0.39, +2.39], 3 seeds"
-    blank = MethodGain(group="exploratory", method="m", study="s", estimate=None, published=1.0)
-    assert first_page.gain_text(blank) == "–"
-
-
 @pytest.mark.slow
 def test_without_a_record_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark_ratios, "ratio", lambda what: None)  # costs are decided by benchmarks
@@ -100,9 +86,6 @@ def test_without_a_record_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) ->
     assert f"{primaries} not run yet" in text
     assert "0 trained encoders" in text
     assert "whitening not run" in text
-    papers = page("papers")
-    assert papers.count("not run yet") == 4
-    assert "| +3.80 (3.2 SD) | not run yet | – |" in papers
 
 
 def test_the_findings_count_the_records_pairs() -> None:
@@ -154,11 +137,11 @@ def test_every_claim_has_a_line() -> None:
         for line in text.splitlines()
         if line.startswith("| ") and not line.startswith("| --")
     ]
-    assert sorted(ids) == sorted(["id", *first_page.claims()])
+    assert sorted(ids) == sorted(["id", *claims()])
 
 
 def test_an_unknown_part_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"page: no block 'cover'; there are claims, summary, papers, findings"):
+    with pytest.raises(ValueError, match=r"no block `page cover`; there are .*page claims, page findings, page limits"):
         page("cover")
 
 
@@ -178,10 +161,6 @@ def test_once_the_plan_is_run_its_verdicts_stand_on_the_page() -> None:
     others = Counter(each.word for each in plan.others)
     assert f"{sum(others.values())} claims about orders, trends, spreads and costs: {others['supported']} supp" in text
     assert "whitening not run" not in text
-    papers = page("papers", plan=plan)
-    first = [v.estimate.n for v in plan.primaries if v.tested.claim in HEADLINES.values() and v.estimate]
-    assert [papers.count(f", {n} seeds: **") for n in LOOKS] == [first.count(n) for n in LOOKS]
-    assert len(first) == 4
 
 
 def test_a_family_whose_control_failed_is_named_even_if_only_its_controls_are_run() -> None:

@@ -44,5 +44,5 @@ def test_scores_have_an_outcome_by_the_printed_average() -> None:
 def test_the_page_is_as_made_from_the_record() -> None:
     path = Path(make_tables.ROOT) / "docs" / "released.md"
     text = path.read_text(encoding="utf-8")
-    assert make_tables.fill_blocks(text, make_tables.Record(csv_record.MLRUNS)) == text
+    assert make_tables.fill_page(text, make_tables.Record(csv_record.MLRUNS)) == text
     assert text.count("\n| SimCSE BERT-base |") == 2

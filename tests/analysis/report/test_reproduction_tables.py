@@ -12,7 +12,6 @@ from analysis.report.reproduction_tables import (
     many_seeds,
     power_grid,
     read_reproductions,
-    reproductions_block,
     runs_grid,
     selection_grid,
 )
@@ -89,8 +88,3 @@ def test_the_plan_detects_what_welchs_test_of_ten_seeds_does_at_an_eighth_of_the
         for cell, n, level in zip(shown, (10, 10, 5), (0.05 / 8, 0.05, 0.05), strict=True):
             law = stats.nct(2 * n - 2, float(cell) / (deviation * math.sqrt(2 / n)))
             assert law.sf(stats.t(2 * n - 2).isf(level / 2)) == pytest.approx(0.8, abs=0.02)
-
-
-def test_an_unknown_table_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="no table 'levels'; there are runs, selection, gains, power"):
-        reproductions_block("levels")

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from analysis.cells import Results, join
-from analysis.report.plan_tables import states_sentence
+from analysis.report.plan_tables import states_sentence, verdicts_block
 from analysis.stats.estimate import t_estimate
 from analysis.stats.moderated import moderate
 from analysis.stats.sequential import nominal_levels
@@ -117,14 +117,14 @@ def test_a_claim_without_runs_shows_nothing_in_a_family_whose_control_failed() -
     one = judge(controls, scored({"base": 50.0, "ours": 52.0}, contrast(), seeds=5, lacking=5))[-1]
     assert (one.word, one.estimate) == (NOT_TESTABLE, None)
     assert one.reason.startswith("the positive control is not detected")
-    assert one.reason.endswith("; without this rule: not run yet")
+    assert one.own == "not run yet"
 
 
 def test_a_family_whose_negative_control_helps_shows_nothing() -> None:
     one = judged(52.0, means={"base": 50.0, "oracle": 55.0, "noise": 52.0})
     assert one.word == NOT_TESTABLE
     assert "the negative control helps (does not:" in one.reason
-    assert one.reason.endswith("; without this rule: better")
+    assert one.own == "better"
 
 
 @pytest.mark.parametrize("control", CONTROLS)
@@ -133,7 +133,7 @@ def test_a_family_waits_for_both_of_its_controls(control: Contrast) -> None:
     begun = scored(MEANS, control, seeds=5, lacking=1)
     one = judge(begun, scored({**MEANS, "ours": 52.0}, other, contrast()))[-1]
     assert one.word == NOT_RUN
-    assert one.reason == f"the {control.role} ({control.claim}: not run yet); without this rule: better"
+    assert (one.reason, one.own) == (f"the {control.role} ({control.claim}: not run yet)", "better")
     assert one.estimate
 
 
@@ -306,3 +306,12 @@ def test_a_row_of_fewer_seeds_than_the_first_look_is_looked_at_once() -> None:
     one = judge(join(replace(results.study, rows=rows), results.lines))[-1]
     assert one.estimate is not None
     assert (one.declared, one.estimate.n, one.word) == (3, 3, BETTER)
+
+
+def test_the_table_gives_a_familys_reason_once_and_each_rows_own_verdict_in_its_row() -> None:
+    means = {"base": 50.0, "oracle": 55.0, "noise": 52.0, "ours": 52.0}
+    plan = PlanVerdicts((scored(means, *CONTROLS, contrast(), contrast("oracle")),))
+    text = verdicts_block(plan)
+    assert text.count("the negative control helps (does not: ") == 1
+    assert text.startswith(f"- **{ABOUT['family']}**: not testable here: the negative control helps")
+    assert [line.split(" | ")[-2] for line in text.splitlines()[-2:]] == ["not testable here; its own test: better"] * 2

@@ -109,6 +109,22 @@ def test_the_table_has_the_effect_on_disjoint_pairs(study: Study, scores: Scores
     assert (line[0], line[2], line[4], line[6], line[-1]) == ("A1", f"+{mean:.2f}", f"+{mean:.2f}", "8", "better")
 
 
+def test_the_table_says_which_seeds_are_missing_and_takes_nothing_from_another_stage(
+    study: Study, scores: Scores
+) -> None:
+    primary = contrast("A1", "up", "base", paired=True)
+    apart = replace(primary, role=EXPLORATORY, column="sts_disjoint_avg")
+    short = stage({"up": scores["up"], "base": scores["base"]}, study, primary, apart, missing=3)
+    other = stage(scores, study, replace(primary, claim="D1"), apart)
+    (line,) = one_look_grid([short, other], "A").rows
+    effect = (scores["up"] - scores["base"])[:5].mean()
+    assert (line[2], line[4], line[-1]) == (
+        "\N{EN DASH}",
+        f"{effect:+.2f} (5 of 8 seeds)",
+        "not complete (up: 5 of 8 seeds)",
+    )
+
+
 def test_an_own_study_judges_what_it_declares_with_a_margin_and_estimates_the_rest(
     study: Study, scores: Scores
 ) -> None:

@@ -13,7 +13,7 @@ import tyro
 
 from cse_core.evaluation.suite import GROUPS
 from cse_core.run import Pretrained
-from experiments import audit, estimate, evaluate, rehearse, search, sweep
+from experiments import audit, estimate, evaluate, search, sweep
 from experiments.cli.command import run_command
 from experiments.cli.options import check_device
 from experiments.cli.run_options import options_for
@@ -103,7 +103,6 @@ TAKE_VALUES = [
     for kind in (
         estimate.EstimateOptions,
         evaluate.Options,
-        rehearse.Options,
         options_for("rankcse"),
         options_for("pcl"),
     )
@@ -115,7 +114,7 @@ TAKE_VALUES = [
 
 @pytest.mark.parametrize(("kind", "name"), TAKE_VALUES, ids=lambda value: getattr(value, "__name__", value))
 def test_an_option_that_takes_values_refuses_none(kind: type, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    required = {evaluate.Options: ["wiki-tiny"], rehearse.Options: ["--encoders", "here"]}
+    required = {evaluate.Options: ["wiki-tiny"]}
     with pytest.raises(SystemExit) as stop:
         tyro.cli(kind, args=[*required.get(kind, []), "--" + name.replace("_", "-")])
     assert stop.value.code == 2

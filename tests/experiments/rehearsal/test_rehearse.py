@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from cse_core.models.pretrained import ENCODERS
-from experiments import rehearse
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.step_cost import size_of, step_cost
-from experiments.rehearsal import rehearsal_row, rehearsal_table
-from experiments.rehearsal.measured_run import Measured
-from experiments.rehearsal.rehearsal_row import rehearse_row, remove_unneeded
-from experiments.rehearsal.rehearsal_table import (
+from experiments.schema.recipes import simcse_run
+from experiments.schema.scales import SCALES
+from tests.benchmarks import bench_published_scale as bench
+from tests.benchmarks.rehearsal import rehearsal_row, rehearsal_table
+from tests.benchmarks.rehearsal.measured_run import Measured
+from tests.benchmarks.rehearsal.rehearsal_row import rehearse_row, remove_unneeded
+from tests.benchmarks.rehearsal.rehearsal_table import (
     add_line,
     as_text,
     forecast_line,
@@ -23,7 +25,7 @@ from experiments.rehearsal.rehearsal_table import (
     renew_forecasts,
     with_measured,
 )
-from experiments.rehearsal.rehearsed_runs import (
+from tests.benchmarks.rehearsal.rehearsed_runs import (
     METHODS,
     Limits,
     Rehearsed,
@@ -32,9 +34,7 @@ from experiments.rehearsal.rehearsed_runs import (
     rehearsed_studies,
     stand_in_scale,
 )
-from experiments.rehearsal.stand_ins import shapes
-from experiments.schema.recipes import simcse_run
-from experiments.schema.scales import SCALES
+from tests.benchmarks.rehearsal.stand_ins import shapes
 from tests.support.rehearsals import LIMITS, SCALE
 
 NUMBERS = ("batch", "tokens", "gigaflops")
@@ -108,7 +108,7 @@ def test_a_forecast_is_the_planners_for_the_papers_shape() -> None:
 
 @pytest.mark.slow
 def test_the_committed_tables_forecasts_are_those_of_the_planner_as_it_is() -> None:
-    """After a change of the planner, `rehearse.py --forecasts` with the table's options puts its forecasts there."""
+    """After a change of the planner, `--forecasts --write` with the table's options puts its forecasts there."""
     lines = [line for line in read_lines() if line["study"] == METHODS and line["layers"] == "0"]
     assert len(lines) > 15
     for batch in {int(line["batch"]) for line in lines}:
@@ -144,18 +144,18 @@ def test_a_line_replaces_that_of_the_same_row_and_no_other(tmp_path: Path) -> No
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[str]]:
     """The command on the embedded backbones, with a row's work replaced by its name."""
     monkeypatch.setenv(ENCODERS, "")
-    monkeypatch.setattr(rehearse, "stand_in_scale", lambda shapes, corpus: SCALE)
+    monkeypatch.setattr(bench, "stand_in_scale", lambda shapes, corpus: SCALE)
 
     def started(**options: object) -> list[str]:
         rows: list[str] = []
 
         def work(row: Rehearsed, line: rehearsal_table.Line, execution: object, **how: bool) -> rehearsal_table.Line:
             rows.append(f"{row.study} {row.name} {row.backbone}{' compared' if how['compare'] else ''}")
-            return replace(line, failed="it broke" if row.name == "ct" else "")
+            return replace(line, failed="it broke" if row.name == "ct" else "", scored="" if row.name == "ct" else "it")
 
-        monkeypatch.setattr(rehearse, "rehearse_row", work)
-        about = {"encoders": tmp_path, "table": tmp_path / "t.csv", "corpus": "synthetic", "device": "cpu"}
-        status = rehearse.main(rehearse.Options(**(about | options)))  # ty: ignore[invalid-argument-type]
+        monkeypatch.setattr(bench, "rehearse_row", work)
+        about = {"encoders": tmp_path, "corpus": "synthetic", "device": "cpu"}
+        status = bench.main(bench.Options(**(about | options)))  # ty: ignore[invalid-argument-type]
         assert status == int(any(" ct " in row for row in rows))
         return rows
 
@@ -173,8 +173,8 @@ def test_rows_are_chosen_and_those_that_ended_left_out(run: Callable[..., list[s
     assert run(**only, again=True) == ["as published simcse bert-base-uncased", "as published ct bert-base-uncased"]
     assert run(forecasts=True, again=True) == []
     assert run(studies=True, only=("rankcse-table4",))[0].startswith("rankcse-table4 ")
-    with (tmp_path / "t.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == 4
+    with (tmp_path / "rehearsal.csv").open() as file:
+        assert sum(bool(line["failed"]) or line["scored"] == "it" for line in csv.DictReader(file)) == 4
 
 
 @pytest.mark.parametrize(

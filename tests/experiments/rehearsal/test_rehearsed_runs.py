@@ -11,7 +11,9 @@ from cse_core.methods.rankcse import RankCSE
 from cse_core.run import Pretrained, Run
 from cse_core.training.loop import Execution
 from cse_core.training.train import train
-from experiments.rehearsal.rehearsed_runs import (
+from experiments.schema.recipes import BACKBONES
+from experiments.studies.catalogue import EVERYTHING, choose_studies
+from tests.benchmarks.rehearsal.rehearsed_runs import (
     MAKERS,
     PAPER,
     Limits,
@@ -22,9 +24,7 @@ from experiments.rehearsal.rehearsed_runs import (
     rehearsed_studies,
     stand_in_scale,
 )
-from experiments.rehearsal.stand_ins import shapes
-from experiments.schema.recipes import BACKBONES
-from experiments.studies.catalogue import EVERYTHING, choose_studies
+from tests.benchmarks.rehearsal.stand_ins import shapes
 from tests.support.rehearsals import LIMITS, SCALE
 from tests.support.training import Killed, equal, stop_at, weights
 

@@ -10,7 +10,7 @@ from cse_core.models.loading import load
 from cse_core.models.pretrained import encoder_hash
 from cse_core.run import Corpus
 from experiments.execution.step_cost import size_of
-from experiments.rehearsal.stand_ins import GENERATORS, PUBLISHED_SHAPES, StandIn, make_stand_ins, shapes
+from tests.benchmarks.rehearsal.stand_ins import GENERATORS, PUBLISHED_SHAPES, StandIn, make_stand_ins, shapes
 
 SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 TINY = (

@@ -80,6 +80,11 @@ def test_files_beside_it_are_for_the_workers_too(tmp_path: Path) -> None:
         ("random.py", CODE, "random.py: another module has its name, .*random.py; rename the file"),
         ("no_study.py", "x = 1\n", "no_study.py: expected a function `study` of a scale that returns a Study, found"),
         ("no_return.py", "def study(scale):\n    pass\n", "no_return.py: expected of `study` a Study, got NoneType"),
+        (
+            "no_name.py",
+            CODE.replace('{"name": "both-ways", ', "{"),
+            "no_name.py: expected of `study` a Study with a name",
+        ),
         ("old_name.py", CODE.replace('"both-ways"', '"simcse"', 1), "BothWays: cse_core.methods.simcse has one of"),
         ("old_class.py", CODE.replace("BothWays", "RankCSE"), "method RankCSE: cse_core.methods.rankcse has one of"),
     ],

@@ -5,14 +5,23 @@ import io
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from cse_core.data.atomic_write import atomic_write
 from cse_core.run import Pretrained, Run
 from experiments.execution.step_cost import padded_rows, size_of, step_cost
-from experiments.rehearsal.measured_run import KILLED_AFTER, Measured
-from experiments.rehearsal.rehearsed_runs import Rehearsed
+from tests.benchmarks.rehearsal.measured_run import KILLED_AFTER, Measured
+from tests.benchmarks.rehearsal.rehearsed_runs import (
+    Limits,
+    Rehearsed,
+    rehearsed_methods,
+    rehearsed_studies,
+    stand_in_scale,
+    studies_without_runs,
+)
+from tests.benchmarks.rehearsal.stand_ins import shapes
 
-TABLE = Path(__file__).parents[2] / "analysis/measured/rehearsal.csv"
+TABLE = Path(__file__).parents[3] / "analysis/measured/rehearsal.csv"
 IDENTITY = ("study", "row", "backbone", "layers", "on")
 MIB = 2**20
 
@@ -44,6 +53,11 @@ class Line:
     versions: str = ""
 
 
+NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("row", "backbone", "changes"), ""),
+    **dict.fromkeys(("batch", "tokens", "gigaflops")),
+    "layers": 0,
+}
 COLUMNS = [each.name for each in fields(Line)]
 
 
@@ -100,6 +114,23 @@ def add_line(line: Line, path: Path = TABLE) -> None:
     new = as_text(line)
     lines = {identity(old): old for old in read_lines(path)}
     write_lines(list((lines | {identity(new): new}).values()), path)
+
+
+def add_declared(path: Path, on: str, *, studies: bool) -> None:
+    """Give each declared method (or study) a line, methods in their order; an empty row means nothing to start."""
+    scale, old = stand_in_scale(shapes()), {identity(line): line for line in read_lines(path)}
+    if studies:
+        kept = {line["study"] for line in old.values() if line["on"] == on}
+        idle = [as_text(Line(**NOTHING, study=study, on=on)) for study in studies_without_runs()]
+        declared = [_empty(row, on) for row in rehearsed_studies(scale, Limits(), "")]
+        write_lines([*old.values(), *(line for line in (*declared, *idle) if line["study"] not in kept)], path)
+        return
+    lines = {identity(line): line for line in (_empty(row, on) for row in rehearsed_methods(scale, Limits(), ""))}
+    write_lines((lines | old).values(), path)
+
+
+def _empty(row: Rehearsed, on: str) -> dict[str, str]:
+    return as_text(replace(forecast_line(row, layers=0, on=on), changes="", gigaflops=None))
 
 
 def renew_forecasts(lines: Iterable[Line], path: Path = TABLE) -> None:

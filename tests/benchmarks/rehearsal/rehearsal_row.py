@@ -8,9 +8,9 @@ from pathlib import Path
 from cse_core.run import Run
 from cse_core.training.run_state import finished_history, load_history
 from experiments.execution.job import ExecutionSettings
-from experiments.rehearsal.measured_run import rehearse
-from experiments.rehearsal.rehearsal_table import Line, with_measured
-from experiments.rehearsal.rehearsed_runs import Rehearsed, needed_jobs
+from tests.benchmarks.rehearsal.measured_run import rehearse
+from tests.benchmarks.rehearsal.rehearsal_table import Line, with_measured
+from tests.benchmarks.rehearsal.rehearsed_runs import Rehearsed, needed_jobs
 
 APART = "not-killed"  # the store of runs that are trained without being killed
 

@@ -13,13 +13,13 @@ from cse_core.method import Method, with_fields
 from cse_core.run import Corpus, Pretrained, Run
 from experiments.execution.job import Job, Scoring
 from experiments.execution.plan import required_jobs
-from experiments.rehearsal.stand_ins import StandIn
 from experiments.schema.recipes import RUNS, first_lines, rankcse_with
 from experiments.schema.rows import AS_IS
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Row, Scale, Study, replace_runs
 from experiments.schema.study_parts import shorten
 from experiments.studies.catalogue import PAPERS, PLANNED
+from tests.benchmarks.rehearsal.stand_ins import StandIn
 
 PAPER = SCALES["paper"]
 STAND_IN = "stand-in"  # in the place of a scale's name, so that no result looks like one of the scale

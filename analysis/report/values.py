@@ -1,0 +1,472 @@
+"""Values inside the pages' sentences: `<!-- value NAME [PART] -->8<!-- -->`, from the record or from printed tables.
+
+NAME is a claim of the plan, such as R1, one of its controls, such as teachers.positive, or a key of VALUES. Without a
+PART it is the size, without its sign. Parts: `signed`; `estimate`, with its interval; `interval`; `seeds`; and of a
+plan's contrast `verdict`, `published`, and `result`, all together. A1 to A4 are the second plan's.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from statistics import correlation, stdev
+
+from analysis.cells import Cell
+from analysis.report.blocks import Record, block
+from analysis.report.bootstrap_tables import pairs_and_seeds, what_it_excludes
+from analysis.report.formats import DASH, interval, number
+from analysis.report.plan_tables import one_look_text
+from analysis.report.reproduction_tables import (
+    BASELINE,
+    MANY,
+    detectable_gain,
+    many_dev_scores,
+    many_seeds,
+    planned_level,
+    planned_tests,
+    read_reproductions,
+)
+from analysis.stats.contrast_tests import estimate_contrast
+from analysis.stats.dose_response import dose_response
+from analysis.stats.estimate import Estimate
+from analysis.stats.significance import ALPHA, expected_choice, expected_maximum
+from analysis.verdicts.estimates import published_effect
+from analysis.verdicts.plan import judge_stage
+from analysis.verdicts.verdict import BETTER, EQUIVALENT, WORSE, Verdict
+from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, student_label, teacher_label
+from experiments.schema.contrasts import HEADLINES, NEGATIVE, POSITIVE, Contrast
+from experiments.schema.study import PUBLISHED_FOLDER, published_lines
+
+SCALE = "small"
+STS, DEV, TRANSFER, SIMILAR = "sts_avg", "stsb_dev", "transfer_avg", "stsb_similar"
+W, DROPOUT, T3, WC, CC = (
+    "WhitenedCSE",
+    "WhitenedCSE, dropout views",
+    "rankcse-table3",
+    "whitenedcse-controls",
+    "compcse-controls",
+)
+ORDERED = tuple(rung for rung in RUNGS if rung != SHUFFLED)
+Found = Estimate | float | str | None
+Make = Callable[[Record], Found]
+
+
+@dataclass(frozen=True)
+class Value:
+    """How a value is made, and with how many digits its size is shown."""
+
+    make: Make
+    digits: int = 1
+
+
+def cell(record: Record, study: str, row: str, column: str = STS) -> Cell:
+    """Return a row's cell in a study, also in a column that the study's table does not show."""
+    declared = next(each for each in record.studies([study], SCALE) if each.name == study)
+    if column not in declared.needed_columns:
+        declared = replace(declared, name=f"{study}-{column}", columns=(column,), contrasts=(), findings=())
+    return record.of(declared).cells[row, column]
+
+
+def _mean(record: Record, *place: str) -> float | None:
+    summary = cell(record, *place).summary
+    return summary.mean if summary else None
+
+
+def _gain(
+    record: Record, study: str, better: str, worse: str, column: str = STS, *, paired: bool = False
+) -> Estimate | None:
+    sides = [cell(record, study, row, column).scores for row in (better, worse)]
+    return estimate_contrast(sides, [1.0, -1.0], paired=paired) if all(sides) else None
+
+
+def mean(study: str, row: str, column: str = STS, digits: int = 1) -> Value:
+    """Return a row's mean over seeds."""
+    return Value(lambda record: _mean(record, study, row, column), digits)
+
+
+def welch(study: str, better: str, worse: str, column: str = STS, digits: int = 1) -> Value:
+    """Return what a row is ahead of another, by Welch's test."""
+    return Value(lambda record: _gain(record, study, better, worse, column), digits)
+
+
+def paired(study: str, better: str, worse: str, column: str = STS, digits: int = 1) -> Value:
+    """Return what a row is ahead of another, seed by seed."""
+    return Value(lambda record: _gain(record, study, better, worse, column, paired=True), digits)
+
+
+def over(choose: Callable[[Sequence[float]], float], values: Sequence[Value], digits: int = 1) -> Value:
+    """Return one number out of several, such as the largest; None unless all are there."""
+
+    def make(record: Record) -> float | None:
+        found = [each.make(record) for each in values]
+        sizes = [each.mean if isinstance(each, Estimate) else each for each in found]
+        return choose([float(size) for size in sizes if isinstance(size, float)]) if None not in sizes else None
+
+    return Value(make, digits)
+
+
+def largest(*values: Value, digits: int = 1) -> Value:
+    """Return the largest of some values by size."""
+    return over(lambda sizes: max(map(abs, sizes)), values, digits)
+
+
+def smallest(*values: Value, digits: int = 1) -> Value:
+    """Return the smallest of some values by size."""
+    return over(lambda sizes: min(map(abs, sizes)), values, digits)
+
+
+def spread(values: Sequence[Value], digits: int = 1) -> Value:
+    """Return how far values lie apart."""
+    return over(lambda sizes: max(sizes) - min(sizes), values, digits)
+
+
+def holding_zero(*values: Value) -> Value:
+    """Count the estimates whose intervals hold 0."""
+    return Value(lambda record: str(sum(each.make(record).holds(0) is True for each in values)))  # ty: ignore
+
+
+def wins(study: str, better: str, worse: str, column: str) -> Value:
+    """Return in how many seeds of how many a row is ahead of another."""
+
+    def make(record: Record) -> str:
+        ours, theirs = (cell(record, study, row, column).scores for row in (better, worse))
+        return f"{sum(score > theirs[seed] for seed, score in ours.items())} of {len(ours)}"
+
+    return Value(make)
+
+
+def printed(table: str, method: str, backbone: str, heading: str = "Avg", *, std: bool = False) -> Value:
+    """Return a published number."""
+    found = [
+        line["std" if std else "value"]
+        for line in published_lines(table)
+        if (line["method"], line["backbone"], line["task"]) == (method, backbone, heading)
+    ]
+    return Value(lambda record: found[0])
+
+
+def _number(table: str, method: str) -> Value:
+    """Return a published average on BERT-base as a number."""
+    text = printed(table, method, "BERT-base")
+    return Value(lambda record: float(str(text.make(record))))
+
+
+def reproduced(make: Callable[[], float | str], digits: int = 2) -> Value:
+    """Return a number from other people's runs."""
+    return Value(lambda record: make(), digits)
+
+
+def order_among(loss: str, rungs: Callable[[Record], Iterable[str]]) -> Value:
+    """Return Spearman's rho of teachers' scores and a loss's students."""
+
+    def make(record: Record) -> Estimate | None:
+        chosen = list(rungs(record))
+        doses = [_mean(record, "ladder", teacher_label(rung)) or 0.0 for rung in chosen]
+        students = [list(cell(record, "ladder", student_label(loss, rung)).scores.values()) for rung in chosen]
+        found = dose_response(doses, students)
+        return found.rho if found else None
+
+    return Value(make, 2)
+
+
+def _near_simcse(record: Record) -> list[str]:
+    score = _mean(record, "ladder", teacher_label("SimCSE")) or 0.0
+    return [rung for rung in ORDERED if abs((_mean(record, "ladder", teacher_label(rung)) or 0.0) - score) <= 3]
+
+
+def _slug(text: str) -> str:
+    return text.replace(" + ", "+").replace(",", "").replace(" ", "-")
+
+
+def taught(loss: str, rung: str) -> Value:
+    """Return what the ladder's students of a teacher are ahead of SimCSE."""
+    return welch("ladder", student_label(loss, rung), "SimCSE")
+
+
+def _ahead(record: Record) -> str:
+    """Name the teachers of which a student is ahead of SimCSE in the mean."""
+    found = {rung: [taught(loss, rung).make(record) for loss in LOSSES] for rung in RUNGS}
+    return ", ".join(
+        rung for rung, gains in found.items() if any(isinstance(each, Estimate) and each.mean > 0 for each in gains)
+    )
+
+
+def teacher(rung: str, digits: int = 1) -> Value:
+    """Return a teacher's score."""
+    return mean("ladder", teacher_label(rung), STS, digits)
+
+
+def _not_held(record: Record) -> str:
+    """Name the plan's decided claims that their interval over seeds and pairs does not bear out."""
+    needed = {BETTER: "excludes 0, ", WORSE: "excludes 0, ", EQUIVALENT: ", within the margin"}
+    return ", ".join(
+        verdict.contrast.claim
+        for verdict, both in pairs_and_seeds(record.plan(SCALE), record.pairs(SCALE))
+        if needed.get(verdict.word, "") not in what_it_excludes(both.estimate.interval, verdict.contrast.margin)
+    )
+
+
+def _part_of_mean_gain(record: Record) -> float | None:
+    found = _gain(record, "plan-orders", W, "SimCSE")
+    return found.mean / 4 if found else None
+
+
+def _dev_of_methods(record: Record) -> float:
+    """Return the highest mean dev score of a last checkpoint that saw no test sentence."""
+    results = record.of(record.studies(["methods"], SCALE)[0])
+    trained = {
+        place: each for place, each in results.cells.items() if not place[0].startswith(("untrained", "ConSERT"))
+    }
+    return max(each.summary.mean for (_, name), each in trained.items() if each.summary and name == DEV)
+
+
+def _selected_over_untrained(record: Record) -> float | None:
+    """Return what the highest mean dev score of any row's selected checkpoints is ahead of the untrained backbone."""
+    scores = [
+        found.mean
+        for study in record.studies(["all"], SCALE)
+        for row in study.rows
+        if DEV in study.columns and row.select == DEV and (found := record.of(study).cells[row.label, DEV].summary)
+    ]
+    untrained = _mean(record, "methods", "untrained, mean", DEV)
+    return max(scores) - untrained if scores and untrained else None
+
+
+def _whitening_adds(record: Record) -> float:
+    """Return what whitening adds at most to dropout's spread of positives, in percent."""
+    seeds = [
+        100 * (cell(record, "whitenedcse-figure1", row, "spread_both").scores[seed] / dropout - 1)
+        for row in ("SimCSE", DROPOUT)
+        for seed, dropout in cell(record, "whitenedcse-figure1", row, "spread_dropout").scores.items()
+    ]
+    return max(seeds)
+
+
+def _detectable(seeds: int, level: Callable[[], float], backbone: str = "BERT-base") -> Value:
+    return Value(lambda record: detectable_gain(stdev(many_seeds(read_reproductions(), backbone)), seeds, level()), 2)
+
+
+def _published_gain(claim: str) -> Value:
+    """Return the printed gain of a paper's first claim, as the plan has it at the published scale."""
+
+    def make(record: Record) -> float | None:
+        for study in record.studies(["plan"], "paper"):
+            for contrast in study.contrasts:
+                if contrast.claim == claim:
+                    return published_effect(record.of(study), contrast)
+        return None
+
+    return Value(make, 2)
+
+
+def _in_deviations(claim: str) -> Value:
+    """Return a paper's printed gain, divided by the deviation of one re-run of SimCSE from another."""
+
+    def make(record: Record) -> float | None:
+        gain = _published_gain(claim).make(record)
+        return gain / (stdev(many_seeds(read_reproductions())) * math.sqrt(2)) if isinstance(gain, float) else None
+
+    return Value(make)
+
+
+def _all_reproductions() -> str:
+    return str(len((PUBLISHED_FOLDER / "_reproductions.csv").read_text().splitlines()) - 1)
+
+
+NET, MLE, SIMCSE = "RankCSE-listNet BERT-base", "RankCSE-listMLE BERT-base", "SimCSE BERT-base"
+PILOT, LAMBDA = "RankCSE, MiniLM teaches, {}", "RankEncoder-SimCSE, lambda_train {:g}"
+FIRST_TEST, ONE_TEST = (lambda: planned_level("paper")), (lambda: ALPHA)
+READINGS = ("", ", dropout views")  # of WhitenedCSE: its text, its released code
+PROJECTED = [
+    paired("compcse-table3", f"{kept} BERT-base", f"{projected} BERT-base", DEV)
+    for kept in ("sum", "avg")
+    for projected in ("concat + project", "concat w/ abs. difference + project")
+]
+KINDS = [
+    welch("whitenedcse-table3", f"{kind}-whitening, dropout views", "none (SimCSE)")
+    for kind in ("PCA", "ZCA", "Group", "Shuffled-Group")
+]
+VALUES: dict[str, Value] = {
+    # the first page
+    **{f"{claim}.sds": _in_deviations(claim) for claim in HEADLINES.values()},
+    **{f"one.{loss}": welch("plan2-first-plan", f"{loss}, one epoch", "SimCSE, one epoch") for loss in LOSSES},
+    **{
+        f"longer.{row}": paired("plan2-first-plan", f"{row}, 8 epochs", f"{row}, one epoch", digits=2)
+        for row in ("SimCSE", "ListNet")
+    },
+    "one.RankEncoder": paired("plan-orders", "RankEncoder", "SimCSE"),
+    "one.CompCSE": welch("plan2-disjoint", "CompCSE", "SimCSE"),
+    "crops": welch("plan2-first-plan", "two random crops", "SimCSE, the same ten seeds"),
+    # the small scale
+    "printed.large": printed("rankcse_table2", "SimCSE", "BERT-large"),
+    "printed.simcse": printed("rankcse_table2", "SimCSE", "BERT-base"),
+    "wiki-mini": mean("plan-student", "its larger teacher", digits=2),
+    "wiki-tiny": mean("plan-orders", "SimCSE", digits=2),
+    "minilm.1": paired("pilots", PILOT.format("1 epoch"), "SimCSE, 1 epoch", digits=2),
+    "minilm.4": paired("pilots", PILOT.format("4 epochs"), "SimCSE, 4 epochs", digits=2),
+    "dev.untrained": mean("methods", "untrained, mean", DEV),
+    "dev.last": Value(_dev_of_methods),
+    "dev.selected": Value(_selected_over_untrained),
+    "slow": largest(
+        *(
+            spread([mean(WC, f"{W}, a {share} of the rate"), teacher("untrained [CLS]")])
+            for share in ("hundredth", "tenth")
+        )
+    ),
+    "untrained": teacher("untrained [CLS]", 2),
+    "lambda.50": mean("rankencoder-figure8", LAMBDA.format(2.5), "last_rank_larger", 0),
+    "lambda.500": mean("rankencoder-figure8", LAMBDA.format(25), "last_rank_larger", 0),
+    "lambda.raises": paired("rankencoder-figure8", LAMBDA.format(25), LAMBDA.format(2.5), "last_contrastive", 2),
+    # RankCSE
+    "transfer.printed": over(
+        lambda x: x[0] - x[1], [_number("rankcse_table3", "RankCSE-listMLE"), _number("rankcse_table3", "SimCSE")]
+    ),
+    "transfer.printed.net": over(
+        lambda x: x[0] - x[1], [_number("rankcse_table3", "RankCSE-listNet"), _number("rankcse_table3", "SimCSE")]
+    ),
+    "transfer.rankcse": largest(*(paired(T3, row, SIMCSE, TRANSFER) for row in (NET, MLE)), digits=2),
+    "transfer.untrained": over(
+        lambda x: x[0] - max(x[1:]), [mean(T3, row, TRANSFER) for row in ("last avg BERT-base", NET, MLE, SIMCSE)]
+    ),
+    "simcse.8": mean("plan-losses", "SimCSE, 8 epochs"),
+    "consistency": mean("plan-losses", "only consistency, 8 epochs"),
+    "larger": welch("plan-teachers", "SimCSE, 8 epochs", "SimCSE, larger backbone, 8 epochs"),
+    # RankEncoder
+    "E4.mean": mean("plan-neighbours", "SimCSE, ranks", "gain_trend", 2),
+    "rank.larger": mean("plan-ranks", "RankEncoder, 8 epochs", "rank_larger", 0),
+    "centred": largest(
+        *(paired("rankencoder-ranks", "sum, lambda 5", "sum, lambda 5, centred cosines", c) for c in (STS, SIMILAR)),
+        digits=2,
+    ),
+    "corpus.stsb": paired("rankencoder-ranks", "SimCSE, ranks of STS-B train sentences", "SimCSE, ranks"),
+    "corpus.films": paired("rankencoder-ranks", "SimCSE, ranks of film reviews", "SimCSE, ranks"),
+    "corpus.films.similar": paired("rankencoder-ranks", "SimCSE, ranks of film reviews", "SimCSE, ranks", SIMILAR),
+    # WhitenedCSE
+    "collapse": mean("plan-whitening", W),
+    "collapse.most": largest(
+        *(
+            mean("plan-whitening", row)
+            for row in (
+                "two positives",
+                "groups not shuffled",
+                "sum inside the logarithm",
+                "batch norm of each channel",
+            )
+        )
+    ),
+    "groups": smallest(
+        *(welch("whitenedcse-table3", row, "none (SimCSE)") for row in ("Group-whitening", "Shuffled-Group-whitening"))
+    ),
+    "kinds": holding_zero(*KINDS),
+    "kinds.all": Value(lambda record: str(len(KINDS))),
+    "transfer.whitened": welch("whitenedcse-table2", "WhitenedCSE BERT-base", SIMCSE, TRANSFER),
+    "channels": largest(*(paired(WC, f"batch norm of each channel{views}", W + views) for views in READINGS), digits=2),
+    "rotation.dropout": paired(WC, "random rotation, dropout views", DROPOUT),
+    "rotation": paired(WC, "random rotation", W),
+    "extra-dropout": paired(WC, "extra dropout on shared features", W),
+    "spread.whitened": mean("whitenedcse-figure1", W, "spread_whitened", 3),
+    "spread.simcse": mean("whitenedcse-figure1", "SimCSE", "spread_dropout", 2),
+    "spread.dropout": mean("whitenedcse-figure1", DROPOUT, "spread_dropout", 2),
+    "spread.added": Value(_whitening_adds),
+    # CompCSE
+    "composed.dev": paired("compcse-table2", "w/ composition BERT-base", SIMCSE, DEV),
+    "composed.wins": wins("compcse-table2", "w/ composition BERT-base", SIMCSE, DEV),
+    "projected.least": smallest(*PROJECTED),
+    "projected.most": largest(*PROJECTED),
+    "quarter": paired("compcse-table6", "d0=192 BERT-base", "d0=768 BERT-base", DEV),
+    "crop": paired(CC, "one random crop", "CompCSE"),
+    "shuffled.wins": wins(CC, "halves of shuffled words, composed", "CompCSE", STS),
+    "shuffled": paired(CC, "halves of shuffled words, composed", "CompCSE"),
+    # our own questions
+    "S2.whitened": Value(_part_of_mean_gain),
+    "five": spread([mean("plan-orders", row) for row in ("SimCSE", "ListNet", "ListMLE", "RankEncoder", "CompCSE")]),
+    "not-held": Value(_not_held),
+    **{f"teacher.{_slug(rung)}": teacher(rung) for rung in RUNGS},
+    **{f"{loss}.{_slug(rung)}": taught(loss, rung) for rung in RUNGS for loss in LOSSES},
+    "ladder.ahead": Value(_ahead),
+    **{f"order.{loss}": order_among(loss, lambda record: ORDERED) for loss in LOSSES},
+    **{
+        f"order.{loss}.without-minilm": order_among(
+            loss, lambda record: [rung for rung in ORDERED if "MiniLM" not in rung]
+        )
+        for loss in LOSSES
+    },
+    **{f"order.{loss}.near": order_among(loss, _near_simcse) for loss in LOSSES},
+    "printed.teachers": over(
+        lambda x: x[0] - x[1], [_number("rankcse_table2", "DiffCSE"), _number("rankcse_table2", "SimCSE")]
+    ),
+    # the published scale
+    "runs.all": reproduced(_all_reproductions),
+    "runs.usable": reproduced(lambda: str(len(read_reproductions()))),
+    "runs.one-project": reproduced(lambda: str(int(read_reproductions()["source"].str.startswith(MANY).sum()))),
+    "runs.correlation": reproduced(
+        lambda: correlation(many_dev_scores(read_reproductions()), many_seeds(read_reproductions()))
+    ),
+    "runs.reached": reproduced(lambda: str(sum(value >= BASELINE for value in many_seeds(read_reproductions())))),
+    "best.8": reproduced(lambda: float(expected_maximum(many_seeds(read_reproductions()))[7])),
+    "chosen.20": reproduced(
+        lambda: float(expected_choice(many_dev_scores(read_reproductions()), many_seeds(read_reproductions()))[19])
+    ),
+    "tests": Value(lambda record: str(planned_tests("paper"))),
+    "detects": _detectable(10, FIRST_TEST),
+    "detects.10": _detectable(10, ONE_TEST),
+    "detects.5": _detectable(5, ONE_TEST),
+    "detects.large": replace(_detectable(5, ONE_TEST, "BERT-large"), digits=1),
+    "detects.theirs": Value(lambda record: detectable_gain(1.5, 10, planned_level("paper"))),
+    **{f"{claim}.printed": _published_gain(claim) for claim in HEADLINES.values()},
+    "sd.rankcse": printed("rankcse_table6", "SimCSE", "BERT-base", "STS Avg", std=True),
+    "sd.rankencoder": printed("rankencoder_table4", "SimCSE", "BERT-base", std=True),
+}
+
+
+@block("value", of=lambda ask: (ask.name, ask.record))
+def value_text(name: str, record: Record) -> str:
+    """Return a value as text; a dash where nothing of it is recorded."""
+    key, _, part = name.partition(" ")
+    if key in VALUES:
+        return _text(VALUES[key].make(record), part, VALUES[key].digits, name)
+    verdicts = _verdicts(record)
+    if key not in verdicts:
+        raise ValueError(f"value {name!r}: no such value; there are {', '.join((*verdicts, *VALUES))}")
+    verdict = verdicts[key]
+    more = {"verdict": verdict.text, "published": number(verdict.published), "result": _result(verdict)}
+    return more.get(part) or _text(verdict.estimate, part, 1, name)
+
+
+@cache
+def _verdicts(record: Record) -> dict[str, Verdict]:
+    """Return the verdicts of the first plan and of the second one's stage at this scale, by their names."""
+    plan, second = record.plan(SCALE), map(record.of, record.studies(["plan2"], SCALE))
+    return {_verdict_key(each): each for each in (*plan.contrasts, *plan.others, *judge_stage(second, "A"))}
+
+
+def _result(verdict: Verdict) -> str:
+    """Return an estimate with its seeds and the verdict, or which seeds are missing."""
+    if verdict.estimate is None:
+        return one_look_text(verdict)
+    return f"{_text(verdict.estimate, 'estimate', 2, '')}, {verdict.estimate.n} seeds: **{verdict.text}**"
+
+
+def _verdict_key(verdict: Verdict) -> str:
+    """Return a claim's id, or the family of a control with its sign: R1, trained-ranks.positive."""
+    tested = verdict.tested
+    if isinstance(tested, Contrast) and tested.role in (POSITIVE, NEGATIVE):
+        return f"{_slug(tested.family)}.{tested.role.split()[0]}"
+    return tested.claim
+
+
+def _text(found: Found, part: str, digits: int, name: str) -> str:
+    if isinstance(found, str) or found is None:
+        return found or DASH
+    estimate = found if isinstance(found, Estimate) else Estimate(found, None)
+    signed, band = number(estimate.mean, sign=True, digits=max(2, digits)), interval(estimate.interval, sign=True)
+    parts = {
+        "": number(abs(estimate.mean), digits=digits),
+        "signed": signed,
+        "interval": band,
+        "estimate": f"{signed} {band}",
+        "seeds": str(estimate.n),
+    }
+    if part not in parts:
+        raise ValueError(f"value {name!r}: no part {part!r}; there are {', '.join(filter(None, parts))}")
+    return parts[part]
