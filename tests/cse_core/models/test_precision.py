@@ -15,7 +15,7 @@ from cse_core.training.train import train
 RUN = Run(
     method=SimCSE(),
     backbone=Pretrained("wiki-tiny"),
-    corpus=Corpus("synthetic", 4096),
+    corpus=Corpus("synthetic", 2048),
     learning_rate=3e-4,
     dropout=0.3,
     eval_steps=16,
