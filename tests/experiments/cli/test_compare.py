@@ -32,7 +32,8 @@ class {name}(SimCSE):
     def loss(self, encode, batch, modules, targets):
         {body}
 """
-SHORT = ("--scale", "quickstart", "--trials", "1", "--searches", "1", "--finals", "1", "--corpus-lines", "256")
+TINY = ("--scale", "quickstart", "--corpus-lines", "256", "--workers", "1")
+SHORT = (*TINY, "--trials", "1", "--searches", "1", "--finals", "1")
 
 
 def command(mlruns: Path, *words: str) -> list[str]:
