@@ -53,6 +53,7 @@ def held(mlruns: Path) -> list[list[str]]:
     return [line.split() for line in path.read_text().splitlines()] if path.is_file() else []
 
 
+@pytest.mark.nightly
 def test_a_node_that_is_removed_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlruns = tmp_path / "mlruns"
     for name, value in environment(mlruns).items():  # which workers have of their node, not of the driver
