@@ -23,7 +23,7 @@ from experiments.searches.spaces import SEARCHES, LogUniform, Search
 from experiments.studies import catalogue
 from tests.support.polling import until
 
-CORPUS = Corpus("synthetic", 192)
+CORPUS = Corpus("synthetic", 320)
 SCALE = Scale(name="tiny", title="", backbones={}, corpus=CORPUS, seeds=(42,), dev="synthetic_dev")
 
 
@@ -104,7 +104,7 @@ class Faulty(SimCSE):
 
 
 def run(fault: str = "none", seed: int = 42, **method: object) -> Run:
-    """Twelve steps, evaluated every four."""
+    """Twenty steps, evaluated every four."""
     chosen = RankCSE(**method) if method else SimCSE() if fault == "none" else Faulty(fault=fault)  # ty: ignore
     return Run(
         method=chosen,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cse_core.run import Corpus, Run
+from cse_core.run import Run
 from cse_core.training.loop import DivergedError
 from experiments.execution.job import ExecutionSettings, Job
 from experiments.searches import ray_search
@@ -17,8 +17,7 @@ from experiments.searches.spaces import Search
 from tests.support import tiny_study
 
 SETTINGS = {"learning_rate": 3e-4}
-SCALE = replace(tiny_study.SCALE, corpus=Corpus("synthetic", 320))  # five evaluations
-SEARCH = replace(tiny_study.searches()["tiny-grid"](SCALE), scale=SCALE, space={"learning_rate": (3e-4,)})
+SEARCH = replace(tiny_study.searches()["tiny-grid"](tiny_study.SCALE), space={"learning_rate": (3e-4,)})
 DEV = f"dev/{tiny_study.SCALE.dev}"
 Curve = Sequence[float]
 
