@@ -111,6 +111,7 @@ def test_a_comparison_that_was_killed_resumes_and_a_method_that_fails_stops_no_o
     assert len(finals) == 2 * (1 + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_comparison_that_was_killed_gives_the_report_of_one_that_was_not(
     resumed: tuple[Path, set[str], str], methods: tuple[str, ...], tmp_path: Path

@@ -190,6 +190,7 @@ def test_mlflow_away_costs_a_sweep_a_warning_and_the_next_one_logs_the_runs(tmp_
     assert Tracker(mlruns).keys() == runs
 
 
+@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_sweep_outlives_mlflows_server_and_the_storage_and_all_is_there_when_they_are_back(tmp_path: Path) -> None:
     port = free_port()
