@@ -69,13 +69,15 @@ def _check_scorer(study: Study, row: Row) -> None:
 
 def _add_encoder(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row, label: str) -> None:
     if isinstance(encoder, Run):  # scored on dev only: enough to verify that a retrained one is the same
-        for job in required_jobs(encoder, study.scale.name, (study.scale.dev,), (study.name,)):
-            _add_job(jobs, replace(job, file=study.file))
+        for job in required_jobs(encoder, study.scale.name, (study.scale.dev,), (study.name,), study.file):
+            _add_job(jobs, job)
     scorings = tuple(Scoring(select, row.scorer, study.tasks) for select in row.selects)
     _add_job(jobs, Job(encoder, study.scale.name, label, scorings, (study.name,), study.file))
 
 
-def required_jobs(run: Run, scale: str, tasks: tuple[str, ...], studies: tuple[str, ...] = ()) -> list[Job]:
+def required_jobs(
+    run: Run, scale: str, tasks: tuple[str, ...], studies: tuple[str, ...] = (), file: str = ""
+) -> list[Job]:
     """Return jobs of the runs that a run requires (teachers, bases), in an order of training, scored on `tasks`."""
     return [
         Job(
@@ -84,6 +86,7 @@ def required_jobs(run: Run, scale: str, tasks: tuple[str, ...], studies: tuple[s
             f"{required.method.name} {required.backbone.name}",
             tuple(Scoring(rule, Cosine(), tasks) for rule in rules),
             studies,
+            file,
         )
         for required, rules in run.required_checkpoints().items()
     ]

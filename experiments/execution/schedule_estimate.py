@@ -190,7 +190,11 @@ def seconds_for(jobs: Iterable[Job], results: pd.DataFrame) -> float | None:
 
     None if no job of their scale, method and backbone was measured.
     """
-    times = measured_seconds_of(jobs, results).values()
+    return total_seconds(measured_seconds_of(jobs, results).values())
+
+
+def total_seconds(times: Collection[float | None]) -> float | None:
+    """Return the sum, in which an unknown time counts as the mean of the known ones; None if none is known."""
     measured_times = [seconds for seconds in times if seconds is not None]
     return len(times) * sum(measured_times) / len(measured_times) if measured_times else None if times else 0.0
 

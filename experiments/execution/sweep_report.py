@@ -15,7 +15,7 @@ from cse_core.run import Pretrained, Run
 from experiments.cli.console import console, counted, print_failures
 from experiments.execution.job import Job
 from experiments.execution.plan import Done, Plan, jobs_of_study, make_plan, merge_jobs, scored_cells
-from experiments.execution.schedule_estimate import Forecast, seconds_for
+from experiments.execution.schedule_estimate import Forecast, measured_seconds_of, seconds_for, total_seconds
 from experiments.results import csv_record
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
@@ -47,24 +47,26 @@ def print_studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
     groups = [jobs_of_study(study) for study in chosen]
-    for study, jobs in zip(chosen, groups, strict=True):
-        table.add_row(*_study_line(study, jobs, done, runs, store))
-    console.print(table)
     unique = merge_jobs(groups)
     pending = make_plan(unique, done, store).pending
-    console.print(
-        f"together {counted(len(unique), 'unique run')}, {len(pending)} pending, {hours(seconds_for(pending, runs))}"
-    )
+    measured = measured_seconds_of(pending, runs)
+    for study, jobs in zip(chosen, groups, strict=True):
+        table.add_row(*_study_line(study, jobs, done, measured, store))
+    console.print(table)
+    left = hours(total_seconds(measured.values()))
+    console.print(f"together {counted(len(unique), 'unique run')}, {len(pending)} pending, {left}")
 
 
-def _study_line(study: Study, jobs: Mapping[str, Job], done: Done, runs: pd.DataFrame, store: Path) -> tuple[str, ...]:
+def _study_line(
+    study: Study, jobs: Mapping[str, Job], done: Done, measured: Mapping[str, float | None], store: Path
+) -> tuple[str, ...]:
     pending = make_plan(jobs, done, store).pending
     finished = len(jobs) - len(pending)
     without_encoder = [row for row in study.rows if row.encoder is None]
     imported = [row.published for row in without_encoder if row.why.startswith("imported") and row.published]
     not_run = sum(not row.why.startswith("imported") for row in without_encoder)
     cells = sum(published.line(name) is not None for published in imported for name in study.columns)
-    left = seconds_for(pending, runs) if pending else 0.0
+    left = total_seconds([measured[job.key] for job in pending])
     state = "no runs" if not jobs else "done" if not pending else "started" if finished else "to do"
     counts = (len(study.rows), cells, not_run, len(jobs), len(pending))
     return (study.name, study.source, " ".join(study.claims), *map(str, counts), hours(left), state)

@@ -287,12 +287,12 @@ class Study:
         """Return the metric of a task that a row shows in a column."""
         return column(name).metric or row.metric or (self.transfer_metric if is_transfer(task) else self.metric)
 
-    @property
+    @cached_property
     def needed_columns(self) -> tuple[str, ...]:
         """The columns that are shown or tested."""
         return tuple(dict.fromkeys((*self.columns, *(name for tested in self.tested for _, name in tested.cells))))
 
-    @property
+    @cached_property
     def tasks(self) -> tuple[str, ...]:
         """The tasks that must be scored for these columns; the scale's dev if only curves of training are shown."""
         tasks = tuple(dict.fromkeys(task for name in self.needed_columns for task in column(name).tasks))

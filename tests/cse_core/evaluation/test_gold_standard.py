@@ -63,6 +63,7 @@ def test_minilm_has_its_known_score_on_all_of_sick(minilm: CachedEncoder, real_d
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", MINILM_TRANSFER if EVERYTHING else ["trec"])
 def test_minilm_has_sentevals_transfer_scores(task: str, minilm: CachedEncoder, real_data: Path) -> None:
     found = suite.evaluate(minilm, Cosine(), [task], data=real_data)

@@ -1,18 +1,20 @@
-"""`compare.py`: short real comparisons, killed and resumed, with a method that fails, and what is refused."""
+"""`compare.py`: a short real comparison, killed and resumed, with a method that fails, and what is refused."""
 
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import tyro
 
+from experiments.compare import Options, main
 from experiments.results import csv_record
 from tests.support import forked
+from tests.support.polling import until
 from tests.support.sweeps import add_empty_database
 
 ROOT = Path(__file__).parents[3]
@@ -23,14 +25,15 @@ from cse_core.methods.simcse import SimCSE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Own(SimCSE):
-    name = "own"
+class {name}(SimCSE):
+    name = "{name}".lower()
     version = 1
 
     def loss(self, encode, batch, modules, targets):
         {body}
 """
-SHORT = ("--scale", "quickstart", "--trials", "2", "--searches", "1", "--finals", "1", "--corpus-lines", "512")
+TINY = ("--scale", "quickstart", "--corpus-lines", "256", "--workers", "1")
+SHORT = (*TINY, "--trials", "1", "--searches", "1", "--finals", "1")
 
 
 def command(mlruns: Path, *words: str) -> list[str]:
@@ -46,10 +49,10 @@ def compare(mlruns: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return forked.run(command(mlruns, *words), env=environment())
 
 
-def own_method(folder: Path, body: str = "return super().loss(encode, batch, modules, targets)") -> str:
-    folder.mkdir(exist_ok=True)
-    (folder / "own_method.py").write_text(METHOD.format(body=body))
-    return f"{folder / 'own_method.py'}:Own"
+def own_method(folder: Path, name: str, body: str) -> str:
+    path = folder / f"{name.lower()}_method.py"
+    path.write_text(METHOD.format(name=name, body=body))
+    return f"{path}:{name}"
 
 
 def without_costs(report: str) -> str:
@@ -57,56 +60,67 @@ def without_costs(report: str) -> str:
     return re.sub(r"\| [\d.]+ \|$", "|", report, flags=re.MULTILINE)
 
 
-@pytest.mark.slow
-def test_a_comparison_that_was_killed_resumes_to_the_same_report(tmp_path: Path) -> None:
-    methods = ("simcse", own_method(tmp_path / "method"), "--name", "pair")
-    undisturbed = compare(tmp_path / "undisturbed", *methods, *SHORT)
-    assert undisturbed.returncode == 0, undisturbed.stdout + undisturbed.stderr
-    killed = tmp_path / "killed"
+@pytest.fixture(scope="module")
+def methods(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """SimCSE, SimCSE by another name, and a method that fails."""
+    folder = tmp_path_factory.mktemp("methods")
+    own = own_method(folder, "Own", "return super().loss(encode, batch, modules, targets)")
+    return "simcse", own, own_method(folder, "Broken", "raise RuntimeError('no loss today')"), "--name", "three"
+
+
+@pytest.fixture(scope="module")
+def resumed(methods: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str], str]:
+    """The record of a comparison that was killed and resumed, its runs when it was killed, and what it printed last."""
+    killed = tmp_path_factory.mktemp("killed")
     process = subprocess.Popen(
         command(killed, *methods, *SHORT), env=environment(), start_new_session=True, stdout=subprocess.DEVNULL
     )
     try:
-        until = time.monotonic() + 240
-        while not len(csv_record.read_runs("quickstart", killed)) and time.monotonic() < until:
-            assert process.poll() is None
-            time.sleep(0.2)
+        until(lambda: len(csv_record.read_runs("quickstart", killed)) or process.poll() is not None)
+        assert process.poll() is None
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     before = set(csv_record.read_runs("quickstart", killed)["key"])
+    done = compare(killed, *methods, *SHORT)
+    assert done.returncode == 1, done.stdout + done.stderr  # a method failed
+    return killed, before, done.stdout
+
+
+@pytest.mark.slow
+def test_a_comparison_that_was_killed_resumes_and_a_method_that_fails_stops_no_other(
+    resumed: tuple[Path, set[str], str],
+) -> None:
+    killed, before, said = resumed
     assert before
-    resumed = compare(killed, *methods, *SHORT)
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    reports = [(folder / "comparison.md").read_text() for folder in (tmp_path / "undisturbed", killed)]
-    assert without_costs(reports[0]) == without_costs(reports[1])
     assert before < set(csv_record.read_runs("quickstart", killed)["key"])
-    assert re.search(r"^\| simcse .*\| baseline \|", reports[0], re.MULTILINE)
+    report = (killed / "comparison.md").read_text()
+    assert re.search(r"^\| simcse .*\| baseline \|", report, re.MULTILINE)
     # Own is SimCSE: with the same seeds its published settings give the same scores.
-    published = re.findall(r"^\| (\w+) \| published setting (\|.*)$", reports[0], re.MULTILINE)
-    assert [name for name, _ in published] == ["simcse", "own"]
+    published = re.findall(r"^\| (\w+) \| published setting (\|.*)$", without_costs(report), re.MULTILINE)
+    assert [name for name, _ in published][:2] == ["simcse", "own"]
     assert published[0][1] == published[1][1]
+    assert "RuntimeError: no loss today" in said
+    row = next(line for line in report.splitlines() if line.startswith("| broken "))
+    assert "failed: no trial ended with a dev score" in row
     checkpoints = {path.parent.parent.name for path in killed.glob("store/*/synthetic_dev/model.safetensors")}
     searches = csv_record.read_searches("quickstart", killed)
-    finals = set(searches.loc[searches["trial"].str.contains(r'"seed": 8\d\d'), "keys"])
+    scored = searches[searches["score"].notna()]
+    finals = set(scored.loc[scored["trial"].str.contains(r'"seed": 8\d\d'), "keys"])
     assert checkpoints == finals, "trials' weights are deleted, those of finals stay"
     assert len(finals) == 2 * (1 + 1)
 
 
 @pytest.mark.slow
-def test_a_method_that_fails_is_a_row_that_says_so_and_the_others_go_on(tmp_path: Path) -> None:
-    broken = own_method(tmp_path, "raise RuntimeError('no loss today')")
-    short = (*SHORT[:2], "--trials", "1", "--searches", "1", "--finals", "1", "--corpus-lines", "256")
-    done = compare(tmp_path / "mlruns", "simcse", broken, "--name", "pair", *short)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "RuntimeError: no loss today" in done.stdout
-    report = (tmp_path / "mlruns/comparison.md").read_text()
-    row = next(line for line in report.splitlines() if line.startswith("| own "))
-    assert "failed: no trial ended with a dev score" in row
-    assert re.search(r"\| simcse \| \d\d\.\d\d \|", report)
+@pytest.mark.nightly
+def test_a_comparison_that_was_killed_gives_the_report_of_one_that_was_not(
+    resumed: tuple[Path, set[str], str], methods: tuple[str, ...], tmp_path: Path
+) -> None:
+    compare(tmp_path, *methods, *SHORT)
+    reports = [(folder / "comparison.md").read_text() for folder in (tmp_path, resumed[0])]
+    assert without_costs(reports[0]) == without_costs(reports[1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -123,10 +137,10 @@ def test_a_method_that_fails_is_a_row_that_says_so_and_the_others_go_on(tmp_path
     ],
 )
 def test_what_is_refused_before_anything_starts(tmp_path: Path, words: Sequence[str], expected: str) -> None:
-    done = compare(tmp_path / "mlruns", *words)
-    assert done.returncode == 1
-    assert re.search(expected, done.stderr), done.stderr
-    assert not (tmp_path / "mlruns/store").exists()
+    mlruns = tmp_path / "mlruns"
+    with pytest.raises((ValueError, FileNotFoundError), match=expected):
+        main(tyro.cli(Options, args=[*words, "--mlruns", str(mlruns)]))
+    assert not (mlruns / "store").exists()
 
 
 @pytest.mark.slow

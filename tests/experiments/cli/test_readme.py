@@ -75,7 +75,7 @@ def test_the_walk_through_is_short() -> None:
 @pytest.mark.slow
 def test_a_method_is_one_file_and_one_line(copied: Path, tmp_path: Path) -> None:
     (command,) = re.findall(r"```\n(python .*?)\n```", SECTION)
-    said = run(copied, *command.split()[1:], "--mlruns", str(tmp_path / "mlruns"))
+    said = run(copied, *command.split()[1:], "--mlruns", str(tmp_path / "mlruns"), "--corpus-lines", "1024")
     assert "backward_weight=0.3" in said
     assert re.search(r"synthetic\W+\d+\W+\d\d\.\d\d", said)  # task, pairs, Spearman
 

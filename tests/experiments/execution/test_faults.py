@@ -27,7 +27,7 @@ def weights(store: Path, key: str) -> dict[str, torch.Tensor]:
 
 def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path) -> None:
     mlruns, runs = tmp_path / "mlruns", {row.label: row.runs()[0] for row in tiny_study.lost(tiny_study.SCALE).rows}
-    done = sweep(mlruns, "lost", workers=2)
+    done = sweep(mlruns, "lost")
     assert done.returncode == 1, done.stdout + done.stderr
     assert {fault for fault in runs if Path(f"{mlruns.with_suffix('.came')}-{fault}").exists()} == set(runs)
     said = re.sub(r"\s+", " ", done.stdout)
@@ -53,6 +53,7 @@ def held(mlruns: Path) -> list[list[str]]:
     return [line.split() for line in path.read_text().splitlines()] if path.is_file() else []
 
 
+@pytest.mark.nightly
 def test_a_node_that_is_removed_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlruns = tmp_path / "mlruns"
     for name, value in environment(mlruns).items():  # which workers have of their node, not of the driver
@@ -83,6 +84,7 @@ def test_a_node_that_is_removed_costs_no_run(tmp_path: Path, monkeypatch: pytest
         assert equal(weights(mlruns / "store", row.runs()[0].key), expected)
 
 
+@pytest.mark.nightly
 def test_a_driver_killed_at_random_moments_loses_nothing(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

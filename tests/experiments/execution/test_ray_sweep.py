@@ -58,15 +58,20 @@ def together(config: Mapping[str, str], jobs: object, execution: ExecutionSettin
     noted(config, jobs, execution)
 
 
-@pytest.fixture
-def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[ExecutionSettings]:
+@pytest.fixture(scope="module")
+def started() -> Generator[None]:
+    """Ray on three cores and a GPU, which it only counts."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # which workers can't import
-    monkeypatch.setattr(ray_sweep, "run_job", noted)
-    # Else the clusters that later tests start in this process could not be joined.
-    monkeypatch.setattr(ray_constants, "ENABLE_RAY_CLUSTER", ray_constants.ENABLE_RAY_CLUSTER)
-    (tmp_path / "store").mkdir()
-    yield ExecutionSettings(tmp_path / "store")
+    ray.init(address="local", num_cpus=3, num_gpus=1, include_dashboard=False, log_to_driver=False)
+    yield
     ray.shutdown()
+
+
+@pytest.fixture
+def execution(started: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExecutionSettings:
+    monkeypatch.setattr(ray_sweep, "run_job", noted)
+    (tmp_path / "store").mkdir()
+    return ExecutionSettings(tmp_path / "store")
 
 
 def beside(config: Mapping[str, str], jobs: Mapping[str, Job], execution: ExecutionSettings) -> None:
@@ -106,7 +111,6 @@ def test_runs_that_require_half_a_gpu_are_two_at_a_time_on_one(
     execution: ExecutionSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_sweep, "run_job", together)
-    ray.init(address="local", num_cpus=4, num_gpus=1, include_dashboard=False, log_to_driver=False)  # Ray only counts
     cluster = RayConfig(workers=6, gpus_per_run=0.5)
     found = run([job(name) for name in "abcdef"], replace(execution, device="cuda"), cluster)
     assert max(sum(began <= at < end for began, end in found) for at, _ in found) == 2
@@ -117,13 +121,15 @@ def test_that_ray_did_not_start_is_an_error_in_words(monkeypatch: pytest.MonkeyP
         raise Exception("The current node timed out during startup.")
 
     monkeypatch.setattr(ray, "init", timed_out)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    # Else the clusters that later tests start in this process could not be joined.
+    monkeypatch.setattr(ray_constants, "ENABLE_RAY_CLUSTER", ray_constants.ENABLE_RAY_CLUSTER)
     with pytest.raises(OSError, match=r"Ray did not start; .*: The current node timed out"):
         RayConfig().start()
 
 
 @pytest.mark.slow
 def test_no_more_runs_at_a_time_than_asked_for_in_their_order(execution: ExecutionSettings) -> None:
-    RayConfig(workers=2).start()
     found = run([job(name) for name in "dbca"], execution, RayConfig(workers=1))
     assert found == sorted(found)
     assert all(end < began for (_, end), (began, _) in itertools.pairwise(found))
@@ -135,7 +141,6 @@ TEACHER, STUDENT = job("teacher", BASE), job("student", replace(BASE, method=Ran
 
 def run_with_lesson(name: str, execution: ExecutionSettings) -> list[tuple[float, ...]]:
     """Return when a teacher, another job and the teacher's student began and ended, on two workers."""
-    RayConfig(workers=2).start()
     return run([TEACHER, job(name), STUDENT], execution, RayConfig(workers=2))
 
 

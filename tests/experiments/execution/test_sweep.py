@@ -53,7 +53,7 @@ def test_the_same_command_again_has_nothing_to_do(undisturbed: Path) -> None:
 
 def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     mlruns = tmp_path / "mlruns"
-    done = sweep(mlruns, "faulty", workers=2)
+    done = sweep(mlruns, "faulty")
     assert done.returncode == 1
     runs = {row.label: row.runs()[0] for row in tiny_study.faulty(tiny_study.SCALE).rows}
     said = re.sub(r"\s+", " ", done.stdout)
@@ -71,11 +71,8 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     expected = load_file(tmp_path / tiny_study.run().key / "synthetic_dev" / "model.safetensors")
     found = load_file(mlruns / "store" / runs["lost"].key / "synthetic_dev" / "model.safetensors")
     assert all(torch.equal(expected[name], found[name]) for name in expected)
-    before = finished_at(mlruns)
-    again = sweep(mlruns, "faulty")
-    assert again.returncode == 1
+    again = sweep(mlruns, "faulty", "--dry-run")
     assert "5 runs, 2 done, 3 to do" in again.stdout
-    assert finished_at(mlruns) == before
 
 
 def test_what_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None:
@@ -91,16 +88,30 @@ def test_what_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None
     assert not list((mlruns / "store").glob("*"))
 
 
-@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
-def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturbed: Path, kind: int) -> None:
+def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturbed: Path) -> None:
+    """By Ctrl-C in its first run, then killed in its second."""
     mlruns = tmp_path / "mlruns"
-    log = tmp_path / "log"
+    stop_a_sweep(mlruns, 1, signal.SIGINT)
+    first = finished_at(mlruns)
+    stop_a_sweep(mlruns, 2, signal.SIGKILL)
+    before = finished_at(mlruns)
+    assert first.items() <= before.items()
+    done = sweep(mlruns, "healthy")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert scores(mlruns) == scores(undisturbed)
+    assert before.items() <= finished_at(mlruns).items()
+    assert curves_in_mlflow(mlruns) == curves_in_mlflow(undisturbed)
+
+
+def stop_a_sweep(mlruns: Path, begun: int, kind: int) -> None:
+    """Send the sweep a signal when so many runs have saved a checkpoint and MLflow has one open."""
+    log = mlruns.with_suffix(f".{kind}")
     with log.open("w") as output:
         process = forked.Forked(
-            command(mlruns, "healthy", workers=2), env=environment(mlruns), stdout=output, stderr=subprocess.STDOUT
+            command(mlruns, "healthy"), env=environment(mlruns), stdout=output, stderr=subprocess.STDOUT
         )
         try:
-            until(lambda: list((mlruns / "store").glob("*/synthetic_dev")))
+            until(lambda: len(list((mlruns / "store").glob("*/synthetic_dev"))) >= begun)
             until(lambda: stopped_in_a_run(process, mlruns))
         finally:
             workers = workers_of(process)
@@ -113,14 +124,8 @@ def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturb
     assert process.returncode == (-signal.SIGKILL if kind == signal.SIGKILL else 130), log.read_text()
     if kind == signal.SIGINT:
         assert "re-run the same command to resume" in log.read_text()
-    before = finished_at(mlruns)
     statuses = {run.info.status for run in Tracker(mlruns).runs("tiny").values()}
     assert statuses - {"FINISHED"} == ({"RUNNING"} if kind == signal.SIGKILL else {"KILLED"})
-    done = sweep(mlruns, "healthy")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert scores(mlruns) == scores(undisturbed)
-    assert before.items() <= finished_at(mlruns).items()
-    assert curves_in_mlflow(mlruns) == curves_in_mlflow(undisturbed)
 
 
 def stopped_in_a_run(process: forked.Forked, mlruns: Path) -> bool:
@@ -188,13 +193,12 @@ def test_a_teacher_that_does_not_reproduce_its_record_is_not_used(tmp_path: Path
     other = tiny_study.run(seed=2).key
     frame[~frame["key"].isin([student, other])].to_csv(mlruns / "results.csv", index=False)
     shutil.copy(undisturbed / "runs.csv", mlruns)
-    for _ in range(2):  # the second time the false weights are there already
-        done = sweep(mlruns, "healthy")
-        said = re.sub(r"\s+", " ", done.stdout)
-        assert done.returncode == 1
-        assert f"run {teacher} (a s1), retrained for its weights, does not reproduce its recorded scores" in said
-        assert f"({student}): not started: it needs run {teacher}, which failed" in said
-        assert finished_at(mlruns).keys() == {teacher, other}
+    done = sweep(mlruns, "healthy")
+    said = re.sub(r"\s+", " ", done.stdout)
+    assert done.returncode == 1
+    assert f"run {teacher} (a s1), retrained for its weights, does not reproduce its recorded scores" in said
+    assert f"({student}): not started: it needs run {teacher}, which failed" in said
+    assert finished_at(mlruns).keys() == {teacher, other}
 
 
 def test_dry_run_and_list_start_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
