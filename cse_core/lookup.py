@@ -5,13 +5,17 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+FEW = 30  # names that an error may list after similar ones
 Choices = Mapping[str, Sequence[str]]  # the values that fields of a dataclass can have, by the fields' names
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> ValueError:
-    """Return the error for an unknown name of a `kind` of thing: it lists the most similar names, and all of them."""
+    """Return the error for an unknown name of a `kind` of thing: it lists the most similar names, and all if few."""
     names = list(names)
-    return ValueError(f"unknown {kind} {name!r}{_hint(name, names)}; known: {', '.join(names)}")
+    hint = _hint(name, names)
+    if hint and len(names) > FEW:
+        return ValueError(f"unknown {kind} {name!r}{hint}; there are {len(names)}")
+    return ValueError(f"unknown {kind} {name!r}{hint}; known: {', '.join(names)}")
 
 
 def _hint(name: str, names: Sequence[str]) -> str:
