@@ -6,6 +6,7 @@ from statistics import median
 
 from analysis.cells import Results
 from analysis.report import report_blocks
+from analysis.report.answers import answers_grid
 from analysis.report.formats import DASH, Grid, interval, markdown, number
 from analysis.report.plan_tables import claims_grid, planned_sentence
 from analysis.report.reproduction_tables import many_seeds, read_reproductions
@@ -48,6 +49,7 @@ def page_block(name: str, choose: Choose, plan: PlanVerdicts) -> str:
         "findings": lambda: findings_block(choose),
         "limits": lambda: limits_block(choose),
         "planned": lambda: planned_sentence(plan),
+        "answers": lambda: markdown(answers_grid(choose)),
     }
     if name not in makers:
         raise ValueError(f"page: no block {name!r}; there are {', '.join(makers)}")
