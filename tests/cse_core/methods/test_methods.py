@@ -129,6 +129,7 @@ class NoParse:
 @pytest.mark.slow
 def test_no_dead_knobs(name: str, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(negation, "_english", NoParse)
+    assert field in MOVES.get(name, {}), f"{name}.{field}: two settings are missing in MOVES of method_variants.py"
     base, moved = MOVES[name][field]
     different = [f.name for f in fields(METHODS[name]) if getattr(base, f.name) != getattr(moved, f.name)]  # ty: ignore[invalid-argument-type]
     assert different == [field]
