@@ -78,14 +78,14 @@ def answers_grid(choose: Choose) -> Grid:
 def _shown(choose: Choose, words: str, study: str, plus: str, minus: str) -> str:
     """Return a gain over SimCSE in words."""
     results = choose(study)[0]
-    estimate = measure(results, _contrast(results, plus, minus)).estimate
+    estimate = measure(results, contrast_of(results, plus, minus)).estimate
     if estimate is None:
         return f"{words}: {NOT_RUN}"
     seeds = counted(estimate.n, "seed")
     return f"{words}: {number(estimate.mean, sign=True)} {interval(estimate.interval, sign=True)}, {seeds}"
 
 
-def _contrast(results: Results, plus: str, minus: str) -> Contrast:
+def contrast_of(results: Results, plus: str, minus: str) -> Contrast:
     """Return the declared contrast of two rows in the STS average, or one as if it were declared."""
     of_rows: Sequence[Contrast] = [
         each
