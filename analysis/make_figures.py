@@ -3,7 +3,7 @@
 python analysis/make_figures.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,12 +15,14 @@ import tyro
 from analysis import cells
 from analysis.plots.figure_data import FigureData, curves_of
 from analysis.report.search_tables import searches_with_trials
+from analysis.stats.estimate import Estimate
 from analysis.verdicts.gains import method_gains
 from cse_core.data.atomic_write import full_disk_named
 from experiments.cli.command import run_command
 from experiments.cli.console import counted
 from experiments.results import csv_record, manifest
 from experiments.results.manifest import Manifest
+from experiments.schema.contrasts import HEADLINES
 from experiments.schema.study import Row, Study
 from experiments.storage.record_folders import folder_of
 from experiments.studies import catalogue
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TABLE = "table"
-SEARCHES, FIRST_CLAIMS, FOREST = "searches", "first-claims", "forest"  # names of figures about several studies
+# Names of figures about several studies; the last is of several scales, and made with those of `small`.
+SEARCHES, FIRST_CLAIMS, FOREST, STRENGTH = "searches", "first-claims", "forest", "strength"
 WITH_CURVES = ("rankcse-table4",)  # tables whose curves the report shows
 
 
@@ -107,6 +110,7 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     from analysis.plots import style  # lazy: slow import
     from analysis.plots.effects import first_claims, forest  # lazy: slow import
     from analysis.plots.search_history import searches  # lazy: slow import
+    from analysis.plots.strength import gains_by_strength, strength  # lazy: slow import
 
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
     studies = catalogue.choose_studies(["robustness", "baselines", "plan"], scale)
@@ -114,8 +118,32 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     with plt.rc_context(style.RC):
         written = save(first_claims(measured, scale), figures / scale / FIRST_CLAIMS)
         written += save(forest(measured, scale), figures / scale / FOREST)
+        if scale == "small":
+            written += save(
+                strength(gains_by_strength(_joined(mlruns), tuned_gains(mlruns))), figures / scale / STRENGTH
+            )
         history = searches(searches_with_trials(csv_record.read_searches(scale, mlruns), scale))
         return written + (save(history, figures / scale / SEARCHES) if history is not None else [])
+
+
+def _joined(mlruns: Path) -> "Callable[[str, str], cells.Results]":
+    """Return a function that joins a study at a scale with the record."""
+    read = cache(lambda scale: csv_record.read_results(scale, mlruns))
+    return lambda name, scale: cells.join(catalogue.single(name, scale), read(scale))
+
+
+def tuned_gains(mlruns: Path) -> dict[str, Estimate]:
+    """Return the four papers' gains over SimCSE where both are tuned alike; none before there are finals of both."""
+    from analysis.comparison.pages import recorded_comparisons  # lazy: slow import
+    from analysis.comparison.summary import summarise  # lazy: slow import
+
+    found: dict[str, Estimate] = {}
+    for comparison in recorded_comparisons("small", csv_record.read_searches("small", mlruns)):
+        summary, first = summarise(comparison, mlruns), next(iter(comparison.measures))
+        for paper in HEADLINES:
+            gain = summary.gains.get((paper.lower(), first))
+            found |= {paper: gain.estimate} if gain and gain.estimate else {}
+    return found
 
 
 def differences(scale: str, *, mlruns: Path, figures: Path) -> list[str]:
@@ -128,6 +156,7 @@ def differences(scale: str, *, mlruns: Path, figures: Path) -> list[str]:
         if path.is_relative_to(figures) or path.name == manifest.NAME:
             differing[path] = what
     stems = {stem_of(study) for study in catalogue.choose_studies(["all"], scale)} | {SEARCHES, FIRST_CLAIMS, FOREST}
+    stems |= {STRENGTH} if scale == "small" else set()
     stale = (path for path in sorted((figures / scale).glob("*")) if path.stem not in stems)
     return [f"{path}: {what}" for path, what in differing.items()] + [
         f"{path}: stale, no study gives it" for path in stale if scale != "quickstart"

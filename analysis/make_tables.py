@@ -16,25 +16,18 @@ from analysis.record import audit_tables, device_tables  # noqa: F401  they make
 from analysis.record.coverage import recorded_scales, studies_with_scores
 from analysis.record.record_differences import changed_files, committed_folders, differences, read_text, stale_files
 from analysis.record.undeclared_runs import undeclared_page
-from analysis.report import (  # noqa: F401  some only make blocks
-    benchmark_tables,
-    bootstrap_tables,
+from analysis.report import (
+    answers,  # noqa: F401  some only make blocks
     contrast_tables,
-    first_page,
     formats,
-    plan_tables,
-    released_tables,
-    report_blocks,
-    reproduction_tables,
-    search_tables,
     study_tables,
-    values,
 )
 from analysis.report.blocks import Record, fill_page
 from analysis.verdicts.looks import study_verdicts
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
 from experiments.cli.console import counted
+from experiments.comparison.comparison import Comparison
 from experiments.execution import step_cost
 from experiments.results import csv_record
 from experiments.results.csv_table import DamagedFileError
@@ -115,7 +108,7 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, fol
     texts = study_files(studies_to_make(names, scale, record), record, tables=folders.tables)
     stale = []
     if not names:
-        texts |= _undeclared_pages(_scales(scale, record), record, folders.tables)
+        texts |= _pages_without_study(_scales(scale, record), record, folders)
         searched = [folders.tables / scale] if scale else committed_folders(folders.tables)
         stale = stale_files(searched, texts)
     for page in folders.pages if list(names) != ["quickstart"] else ():
@@ -146,13 +139,27 @@ def check_all(names: Sequence[str], scale: str, folders: Folders) -> list[str]:
     return changed + lines
 
 
-def _undeclared_pages(scales: Sequence[str], record: Record, tables: Path) -> dict[Path, str]:
+def _pages_without_study(scales: Sequence[str], record: Record, folders: Folders) -> dict[Path, str]:
+    """Return the pages of recorded comparisons, and of runs of neither a study nor a comparison."""
     pages = {}
     for scale in scales:
-        every = record.studies(catalogue.names_at(scale), scale)
-        text = undeclared_page(scale, every, record.runs(scale), record.results(scale))
-        pages |= {tables / scale / "undeclared-runs.md": text} if text else {}
+        every, runs = record.studies(catalogue.names_at(scale), scale), record.runs(scale)
+        for comparison in _comparisons(scale, record):
+            from analysis.comparison.pages import comparison_page, keys_of  # lazy: slow import
+
+            pages[folders.tables / scale / f"{comparison.name}.md"] = comparison_page(comparison, folders.mlruns)
+            runs = runs[~runs["key"].isin(keys_of(comparison, folders.mlruns))]
+        text = undeclared_page(scale, every, runs, record.results(scale))
+        pages |= {folders.tables / scale / "undeclared-runs.md": text} if text else {}
     return pages
+
+
+def _comparisons(scale: str, record: Record) -> list[Comparison]:
+    if record.searches(scale).empty:
+        return []
+    from analysis.comparison.pages import recorded_comparisons  # lazy: slow import
+
+    return list(recorded_comparisons(scale, record.searches(scale)))
 
 
 def main(

@@ -56,6 +56,10 @@ def main() -> None:
         sys.exit(2)
     elif name in COMMANDS:
         sys.argv = [f"cse {name}", *words]
-        import_module(COMMANDS[name][0]).command()
+        try:
+            import_module(COMMANDS[name][0]).command()
+        except KeyboardInterrupt:  # while it is imported; later the command itself says how to resume
+            print("interrupted", file=sys.stderr)
+            sys.exit(130)  # 128 plus the number of SIGINT, as in shells
     else:
         sys.exit(f"error: {unknown('command', name, COMMANDS)}")

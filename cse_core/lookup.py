@@ -6,12 +6,16 @@ from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+FEW = 30  # names that an error may list after similar ones
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> ValueError:
-    """Return the error for an unknown name of a `kind` of thing: it lists the most similar names, and all of them."""
+    """Return the error for an unknown name of a `kind` of thing: it lists the most similar names, and all if few."""
     names = list(names)
-    return ValueError(f"unknown {kind} {name!r}{_hint(name, names)}; known: {', '.join(names)}")
+    hint = _hint(name, names)
+    if hint and len(names) > FEW:
+        return ValueError(f"unknown {kind} {name!r}{hint}; there are {len(names)}")
+    return ValueError(f"unknown {kind} {name!r}{hint}; known: {', '.join(names)}")
 
 
 def _hint(name: str, names: Sequence[str]) -> str:

@@ -19,11 +19,10 @@ import tyro
 from rich.table import Table
 
 from cse_core.data import own_pairs
-from cse_core.data.locate import data_folder
 from cse_core.training.selection import SELECTION
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.console import console, print_failures
-from experiments.cli.options import Words, above_zero, at_least, check_device, flag, whole_gpus
+from experiments.cli.options import Words, above_zero, at_least, check_device, filled_data_folder, flag, whole_gpus
 from experiments.cli.user_inputs import check_corpus, encoder_size, with_inputs, with_own_pooling
 from experiments.comparison.comparison import SAMPLERS, Budget, Comparison, Entrant, Scores
 from experiments.comparison.entrants import entrant, measures_of, space_text, with_space
@@ -211,7 +210,7 @@ def chosen(options: Options) -> tuple[Comparison, Path]:
 
 def execution_of(options: Options, mlruns: Path) -> ExecutionSettings:
     """Return the settings of the execution."""
-    data = data_folder(options.data)
+    data = filled_data_folder(options.data)
     return ExecutionSettings(
         (mlruns / "store").resolve(),
         data.resolve() if data else None,

@@ -8,6 +8,7 @@ python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_se
 Print a table, add the scores to own/results.csv beside MLflow's database, and log them to MLflow.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +21,12 @@ from rich.progress import MofNCompleteColumn, Progress, TaskID
 from cse_core.data import own_pairs
 from cse_core.data.arrow_cache import content_of
 from cse_core.data.corpora import sentences
-from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from cse_core.models.word_vectors import is_word_vectors
 from experiments.cli.command import run_command
-from experiments.cli.console import console, plain_columns
-from experiments.cli.options import Words, check_threads
+from experiments.cli.console import PRINT_SECONDS, console, plain_columns
+from experiments.cli.options import Words, check_threads, filled_data_folder
 from experiments.cli.user_inputs import read_corpus, read_encoder, say_pooling
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
@@ -77,16 +77,20 @@ class Options:
 
 
 class Bars:
-    """A progress bar for each step of the scoring."""
+    """A progress bar for each step of the scoring; without a terminal a line is printed now and then."""
 
     def __init__(self) -> None:
         self.progress = Progress(*plain_columns(), MofNCompleteColumn(), console=console)
         self.tasks: dict[str, TaskID] = {}
+        self.printed_at = 0.0
 
     def __call__(self, what: str, done: int, of: int) -> None:
         if what not in self.tasks:
             self.tasks[what] = self.progress.add_task(what, total=of)
         self.progress.update(self.tasks[what], completed=done)
+        if not console.is_terminal and time.monotonic() - self.printed_at >= PRINT_SECONDS:
+            console.print(f"{what}: {done:,} of {of:,}", highlight=False)
+            self.printed_at = time.monotonic()
 
 
 def scorer_for(options: Options) -> Scorer:
@@ -120,7 +124,7 @@ def print_earlier(earlier: Sequence[Mapping[str, Any]], result: Mapping[str, Any
 def main(options: Options) -> None:
     """Score an encoder; print, save and log the scores."""
     check_threads(options.threads)
-    data = data_folder(options.data)
+    data = filled_data_folder(options.data)
     tasks, scorer = suite.expand_names(options.tasks, options.columns), scorer_for(options)
     if options.columns and not any(map(own_pairs.is_own, tasks)):
         raise ValueError(f"--columns {' '.join(options.columns)}: requires a file in --tasks")

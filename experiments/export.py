@@ -12,7 +12,7 @@ import tyro
 
 from cse_core.model_card import save_with_card
 from cse_core.models.encoder import Encoder
-from cse_core.training.checkpoint import check_content, read_manifest
+from cse_core.training.checkpoint import MANIFEST, check_content, read_manifest
 from experiments.cli.command import run_command
 from experiments.cli.console import console, counted
 from experiments.results.run_card import card_scores, card_settings
@@ -31,6 +31,8 @@ class Options:
 
 def main(options: Options) -> None:
     """Check the checkpoint, save it with its card, and say what is in it."""
+    if not (options.checkpoint / MANIFEST).is_file():
+        raise FileNotFoundError(_no_checkpoint(options.checkpoint))
     manifest = read_manifest(options.checkpoint)
     check_content(options.checkpoint, manifest)
     result = read_result(options.checkpoint.resolve().parent)
@@ -45,6 +47,20 @@ def main(options: Options) -> None:
         f"{options.folder}: {result['name']}, {manifest.rule}, with the scores of {counted(len(scores), 'task')}"
     )
     console.print(f"push it: hf upload OWNER/{options.folder.resolve().name} {options.folder}")
+
+
+def _no_checkpoint(folder: Path) -> str:
+    """Say what is expected of the folder of a checkpoint, and which there are below it or beside it."""
+    near = folder if folder.is_dir() else next((path for path in folder.parents if path.is_dir()), Path())
+    found = sorted(
+        path.parent for path in (path for below in ("", "*/", "*/*/") for path in near.glob(f"{below}{MANIFEST}"))
+    )
+    others = f"; there are {', '.join(map(str, found[:3]))}" if found else ""
+    what = "no checkpoint is in it" if folder.is_dir() else "no such folder"
+    return (
+        f"{folder}: {what}; expected mlruns/store/KEY/RULE or mlruns/own/KEY/RULE, which run.py prints as "
+        f"`checkpoint:` when it ends{others}"
+    )
 
 
 def command() -> None:

@@ -29,7 +29,7 @@ from cse_core.run import NGRAM_POOLINGS, Run
 from cse_core.training.selection import SELECTION, dev_sets
 from experiments.cli.command import run_command
 from experiments.cli.console import Bar, console
-from experiments.cli.options import at_least, check_device, check_threads, flag, seeds_in_range
+from experiments.cli.options import at_least, check_device, check_threads, filled_data_folder, flag, seeds_in_range
 from experiments.cli.run_options import CommonOptions, choices_of, options_for
 from experiments.cli.selection_warnings import selection_warnings
 from experiments.cli.user_inputs import (
@@ -46,7 +46,7 @@ from experiments.execution.log_queue import say_not_logged
 from experiments.execution.schedule_estimate import expected_seconds
 from experiments.execution.sweep_setup import check_room, require_inputs, untrained_keys
 from experiments.results import csv_record
-from experiments.results.score_tables import main_scores, print_over_seeds, print_scores
+from experiments.results.score_tables import main_scores, print_over_seeds, print_scores, print_warnings
 from experiments.schema.recipes import BACKBONES, RUNS
 from experiments.schema.rows import AS_IS
 from experiments.schema.scales import SCALES, scale_for
@@ -204,6 +204,7 @@ def main(arguments: list[str]) -> None:
     check_threads(options.threads)
     at_least(1, corpus_lines=options.corpus_lines, max_steps=options.max_steps)
     check_device(options.device)
+    filled_data_folder(options.data)
     runs, plan = build_all(type(options).__name__, options), make_plan(options)
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
@@ -212,16 +213,16 @@ def main(arguments: list[str]) -> None:
         console.print(f"warning: {warning}", style="yellow", markup=False)
     results = train_and_score(runs, plan, options)
     for run in runs:
-        console.print(f"run {run.key}: {results[run.key]['settings']}")
-        print_scores(results[run.key], only=set(plan.tasks), selects=plan.rules)
+        console.print(f"run {run.key}: seed {run.seed} {results[run.key]['settings']}")
+    if len(runs) == 1:
+        print_scores(results[runs[0].key], only=set(plan.tasks), selects=plan.rules)
+    else:
+        print_warnings(list(results.values()))
     before = untrained_scoring(runs[0], plan)
     untrained = results[pretrained_key(runs[0].backbone)] if before else None
-    print_over_seeds(
-        {run.seed: results[run.key] for run in runs},
-        plan.rules[0],
-        plan.tasks,
-        main_scores(untrained, AS_IS, plan.tasks, str(before.scorer)) if before and untrained else {},
-    )
+    shown = main_scores(untrained, AS_IS, plan.tasks, str(before.scorer)) if before and untrained else {}
+    for rule in reversed(plan.rules if len(runs) > 1 else plan.rules[:1]):  # the chosen checkpoint's last
+        print_over_seeds({run.seed: results[run.key] for run in runs}, rule, plan.tasks, shown)
     print_next_steps([store_of(options) / run.key / plan.rules[0] for run in runs], options)
 
 

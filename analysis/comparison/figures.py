@@ -14,7 +14,10 @@ from analysis.stats.significance import expected_maximum
 
 
 def curves(summary: Summary) -> Figure:
-    """Draw the dev score that the best of k trials is expected to have, with the range of the searches."""
+    """Draw the dev score that the best of k trials is expected to have, with the range of the searches.
+
+    Beside it are the test scores of what the searches chose: no trial has one, so there is one for all trials only.
+    """
     lines = [
         {"method": each.entrant.name, "search": search, "trials": k, "dev": value}
         for each in summary.tuned
@@ -22,12 +25,20 @@ def curves(summary: Summary) -> Figure:
         if scores
         for k, value in enumerate(expected_maximum(list(scores)), 1)
     ]
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    names = [each.entrant.name for each in summary.tuned]
+    colours = dict(zip(names, sns.color_palette("colorblind", len(names)), strict=True))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", width_ratios=(3, 1))
     if lines:
         frame = pd.DataFrame(lines)
-        sns.lineplot(frame, x="trials", y="dev", hue="method", errorbar=("pi", 100), palette="colorblind", ax=axes)
-    axes.set(xlabel="trials", ylabel=f"best score on {summary.comparison.dev}, expected")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        sns.lineplot(frame, x="trials", y="dev", hue="method", errorbar=("pi", 100), palette=colours, ax=left)
+    left.set(xlabel="trials", ylabel=f"best score on {summary.comparison.dev}, expected")
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
+    first = next(iter(summary.comparison.measures))
+    for place, each in enumerate(summary.tuned):
+        means = list(each.search_means(each.measures[first]).values())
+        right.plot([place] * len(means), means, "o", color=colours[each.entrant.name], alpha=0.7)
+    right.set(xticks=range(len(names)), ylabel=f"{first}, finals of each search")
+    right.set_xticklabels(names, rotation=45, ha="right")
     sns.despine(figure)
     return figure
 

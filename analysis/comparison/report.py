@@ -57,29 +57,40 @@ def write_report(comparison: Comparison, mlruns: Path) -> Iterator[str]:
 
 def report_text(summary: Summary, mlruns: Path) -> str:
     """Return the report as Markdown."""
-    comparison, budget = summary.comparison, summary.comparison.budget
-    more = f", the best {budget.promoted} of them with {budget.more_seeds} more seeds" if budget.more_seeds else ""
     parts = [
-        f"# Comparison {comparison.name}",
-        f"Each method had {counted(budget.searches, 'independent search', 'independent searches')} of "
-        f"{counted(budget.trials, 'trial')}{more}. {comparison.dev} chose the settings. Each winner was then trained "
-        f"with {counted(budget.finals, 'fresh seed')}, and only these runs were scored on the test sets. The gain is "
-        "the difference of the means over searches, with its 95 % interval (Welch). A verdict is about "
-        f"{next(iter(comparison.measures))}, with Holm's correction over the methods; equivalent means within "
-        f"{comparison.margin:g} points.",
+        f"# Comparison {summary.comparison.name}",
+        said_of(summary.comparison),
         markdown(gains_grid(summary)),
         "![Gains](forest.png)",
         "## What the searches found",
         "![Expected best dev score after k trials](curves.png)",
         markdown(settings_grid(summary)),
         "## In what was searched",
-        markdown(
-            Grid("", ("method", "space"), tuple((t.entrant.name, space_text(t.entrant.space)) for t in summary.tuned))
-        ),
+        markdown(spaces_grid(summary)),
         "## Model cards",
         "\n".join(_cards(summary, mlruns)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def said_of(comparison: Comparison) -> str:
+    """Say how the settings were chosen, and what a gain and a verdict are."""
+    budget = comparison.budget
+    more = f", the best {budget.promoted} of them with {budget.more_seeds} more seeds" if budget.more_seeds else ""
+    return (
+        f"Each method had {counted(budget.searches, 'independent search', 'independent searches')} of "
+        f"{counted(budget.trials, 'trial')}{more}. {comparison.dev} chose the settings. Each winner was then trained "
+        f"with {counted(budget.finals, 'fresh seed')}, and only these runs were scored on the test sets. The gain is "
+        "the difference of the means over searches, with its 95 % interval (Welch). A verdict is about "
+        f"{next(iter(comparison.measures))}, with Holm's correction over the methods; equivalent means within "
+        f'{comparison.margin:g} points. "80 % power for" is the gain that the test would have found with 80 % power, '
+        "given how much the searches differ; a verdict of none says nothing about smaller ones."
+    )
+
+
+def spaces_grid(summary: Summary) -> Grid:
+    """Return a row for each method: in what it was searched."""
+    return Grid("", ("method", "space"), tuple((t.entrant.name, space_text(t.entrant.space)) for t in summary.tuned))
 
 
 def gains_grid(summary: Summary) -> Grid:

@@ -30,6 +30,7 @@ class Tuned:
     measures: Mapping[str, BySearch]
     trials: tuple[tuple[float, ...], ...]  # the dev scores of each search's draws, in the order of drawing
     runs: int
+    ended: int  # those with a dev score, and those that failed
     failed: int
     core_hours: float
     finals: Mapping[int, tuple[str, ...]]  # keys
@@ -97,6 +98,7 @@ def _tuned(
         measures={name: of_finals(values) for name, values in measured.items()},
         trials=tuple(tuple(v for t in trials if (v := scores.of(t)) is not None) for trials in drawn),
         runs=len(every),
+        ended=sum(map(scores.has_ended, every)),
         failed=sum(trial.run.key in scores.failed for trial in every),
         core_hours=float(seconds.reindex(sorted(keys)).sum()) / 3600,
         finals={search: tuple(t.run.key for t in trials) for search, trials in finals.items()},

@@ -49,7 +49,7 @@ class Bar:
         self.progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %  elapsed"),
+            TextColumn("{task.fields[share]:>3} %  elapsed"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
@@ -57,7 +57,7 @@ class Bar:
             console=console,
             speed_estimate_period=1200,  # runs report rarely
         )
-        self.task = self.progress.add_task(self._counts(), total=float(len(names)), status="")
+        self.task = self.progress.add_task(self._counts(), total=float(len(names)), status="", share=0)
         self.runs: dict[str, TaskID] = {}
         self.printed_at = time.monotonic()
 
@@ -74,8 +74,9 @@ class Bar:
         """Update a run's share and status; its bar never moves back, even if a run restarts after a lost worker."""
         self.fractions[key] = max(self.fractions[key], min(fraction, 0.99))
         if key not in self.runs:
-            self.runs[key] = self.progress.add_task(self.names[key], total=1.0, status="")
-        self.progress.update(self.runs[key], completed=self.fractions[key], status=status)
+            self.runs[key] = self.progress.add_task(self.names[key], total=1.0, status="", share=0)
+        share = int(100 * self.fractions[key])
+        self.progress.update(self.runs[key], completed=self.fractions[key], status=status, share=share)
         self._draw()
 
     def end(self, key: str, *, failed: bool = False) -> None:
@@ -87,7 +88,9 @@ class Bar:
         self._draw()
 
     def _draw(self) -> None:
-        self.progress.update(self.task, completed=sum(self.fractions.values()), description=self._counts())
+        self.progress.update(
+            self.task, completed=sum(self.fractions.values()), description=self._counts(), share=self._share()
+        )
         if not console.is_terminal and time.monotonic() - self.printed_at >= PRINT_SECONDS:
             console.print(self.line(), highlight=False)
             self.printed_at = time.monotonic()
@@ -96,15 +99,19 @@ class Bar:
         failed = f"{len(self.failed)} failed, " if self.failed else ""
         return f"{len(self.ended)} done, {failed}{len(self.fractions) - len(self.ended | self.failed)} pending"
 
+    def _share(self) -> int:
+        """Return the share of what is done in percent: 100 only when every run is done."""
+        done, of = sum(self.fractions.values()), len(self.fractions)
+        return 100 if done == of else min(99, round(100 * done / of))
+
     def line(self) -> str:
         """Return the bars as a line of text."""
-        share = sum(self.fractions.values()) / max(1, len(self.fractions))
         running = [task for task in self.progress.tasks if task.id in self.runs.values()]
         parts = [[task.fields["status"], _time_left(task)] for task in running]
         shown = [
             f"{task.description}: {', '.join(filter(None, both))}" for task, both in zip(running, parts, strict=True)
         ]
-        return "; ".join([f"{self._counts()}, {100 * share:.0f} %", *shown])
+        return "; ".join([f"{self._counts()}, {self._share()} %", *shown])
 
 
 def _time_left(task: Task) -> str:

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 from tyro.constructors import PrimitiveConstructorSpec
 
+from cse_core.data.locate import data_folder
 from cse_core.run import MAX_SEED
 
 DEVICES = ("cpu", "cuda")
@@ -88,6 +90,17 @@ def check_device(device: str, address: str = "local") -> None:
         raise ValueError(f"--device: expected {' or '.join(DEVICES)} (Ray chooses among several GPUs), got {device!r}")
     if device == "cuda" and address == "local" and not torch.cuda.is_available():
         raise ValueError("--device cuda: expected a GPU on this machine, found none; leave --device out to use the CPU")
+
+
+def filled_data_folder(folder: Path | None) -> Path | None:
+    """Return the data folder (locate.data_folder); refuse an empty one before anything is loaded or looked for."""
+    found = data_folder(folder)
+    if found and not any(found.iterdir()):
+        raise FileNotFoundError(
+            f"data folder {found}: it is empty; expected SentEval's folder or corpora in it (docs/data.md says how to "
+            "get them); correct --data or CSE_DATA, or leave both unset"
+        )
+    return found
 
 
 def flag(name: str) -> str:

@@ -149,8 +149,20 @@ class Comparison:
         scorer = rank_scorer(self.scale, weight=weight) if weight else Cosine()
         return Trial(entrant, search, settings, replace(run, seed=seed), scorer)
 
+    @cached_property
+    def _drawn(self) -> dict[tuple[str, int], list[Trial]]:
+        """The draws of each search of each method that don't depend on scores, once they were asked for."""
+        return {}
+
     def draws(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
         """Return a search's trials so far: with `random` all of them, with `tpe` one more than have a score."""
+        if self.sampler != "random":
+            return self._draw(entrant, search, scores)
+        if (entrant.name, search) not in self._drawn:
+            self._drawn[entrant.name, search] = self._draw(entrant, search, scores)
+        return list(self._drawn[entrant.name, search])
+
+    def _draw(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
         import optuna  # lazy: slow import
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -173,8 +185,11 @@ class Comparison:
 
     def promotions(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
         """Return the further seeds of a search's best settings; none if a single one is promoted, or nothing ended."""
+        return self._promoted(entrant, search, scores, self.draws(entrant, search, scores))
+
+    def _promoted(self, entrant: Entrant, search: int, scores: Scores, draws: Sequence[Trial]) -> list[Trial]:
         first = TRIAL_SEEDS + self.block * search + self.budget.trials
-        best = [trial for trial in self.draws(entrant, search, scores) if scores.of(trial) is not None]
+        best = [trial for trial in draws if scores.of(trial) is not None]
         best.sort(key=lambda trial: -(scores.of(trial) or 0.0))
         seeds = range(first, first + self.budget.more_seeds)
         return [
@@ -186,11 +201,13 @@ class Comparison:
     def selected(self, entrant: Entrant, search: int, scores: Scores) -> tuple[Settings, float] | None:
         """Return a search's winner and its mean dev score over the seeds; None if every trial failed."""
         tried: dict[str, list[Trial]] = {}
-        promoted = self.promotions(entrant, search, scores)
+        draws = self.draws(entrant, search, scores)
+        promoted = self._promoted(entrant, search, scores, draws)
         several = {settings_text(trial.settings) for trial in promoted}
-        for trial in (*self.draws(entrant, search, scores), *promoted):
-            if not several or settings_text(trial.settings) in several:
-                tried.setdefault(settings_text(trial.settings), []).append(trial)
+        for trial in (*draws, *promoted):
+            text = settings_text(trial.settings)
+            if not several or text in several:
+                tried.setdefault(text, []).append(trial)
         means = [
             (trials[0].settings, sum(values) / len(values))
             for trials in tried.values()

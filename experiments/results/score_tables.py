@@ -9,7 +9,7 @@ from rich.table import Table
 
 from cse_core.evaluation.suite import GROUPS, find_task
 from cse_core.evaluation.tasks import RankingTask, STSTask, TransferTask
-from experiments.cli.console import console
+from experiments.cli.console import console, counted
 from experiments.results import csv_record
 
 IN_POINTS = (STSTask, RankingTask, TransferTask)  # shown times 100
@@ -36,7 +36,12 @@ def print_scores(
         for select in dict.fromkeys(cell["select"] for cell in kind_cells):
             selected = [cell for cell in kind_cells if cell["select"] == select]
             console.print(_score_table(f"{result['name']}, {select}", selected, points=points))
-    for warning in result["warnings"]:
+    print_warnings([result])
+
+
+def print_warnings(results: Sequence[Mapping[str, Any]]) -> None:
+    """Print the warnings of results, each once."""
+    for warning in dict.fromkeys(warning for result in results for warning in result["warnings"]):
         console.print(f"warning: {warning}", style="yellow")
 
 
@@ -48,7 +53,7 @@ def print_over_seeds(
     Of several seeds there are mean and standard deviation (n - 1).
     """
     by_seed, several = [main_scores(result, select, tasks) for result in results.values()], len(results) > 1
-    table = Table(title=f"{len(results)} seed{'s' if several else ''}, {select}")
+    table = Table(title=f"{counted(len(results), 'seed')}, {select}")
     table.add_column("task", no_wrap=True)
     seeds = [f"seed {seed}" for seed in results]
     for heading in (*(["untrained"] if untrained else []), *seeds, *(["mean", "SD"] if several else [])):

@@ -6,6 +6,7 @@ from pathlib import Path
 from cse_core.lookup import look_up, unknown
 from experiments.plan import (
     first_plan_again,
+    headline,
     ladder,
     pilots,
     plan_objectives,
@@ -54,6 +55,7 @@ OWN_SCALES = {
     **dict.fromkeys(("released", *released.STUDIES), RELEASED),
     **dict.fromkeys(AT_SMALL, SCALES["small"]),
     **dict.fromkeys(stage_d.STUDIES, SCALES["minilm"]),
+    **dict.fromkeys(headline.STUDIES, SCALES["paper"]),
 }
 ONLY_OWN = ("released", "minilm")  # scales at which no other study is run
 
@@ -72,8 +74,11 @@ STUDIES: dict[str, StudyAt] = {
 
 
 def names_at(scale_name: str) -> list[str]:
-    """Return names of all studies at a scale."""
-    return list(fixed_at(scale_name)) or [*EVERYTHING, *_with_scale(scale_name)]
+    """Return names of all studies at a scale; `headline` is a part of the plan, and no study more."""
+    return list(fixed_at(scale_name)) or [
+        *EVERYTHING,
+        *(name for name in _with_scale(scale_name) if name not in headline.STUDIES),
+    ]
 
 
 def fixed_at(scale_name: str) -> tuple[str, ...]:
@@ -95,7 +100,7 @@ def choose_studies(names: list[str], scale_name: str) -> list[Study]:
     scale = look_up("scale", scale_name, SCALES | {RELEASED.name: RELEASED})
     groups = PAPERS | PLANNED | {SECOND_PLAN: AT_SMALL | stage_d.STUDIES, "released": released.STUDIES}
     apart = (*PLANNED, SECOND_PLAN, "released")  # no part of `all`
-    studies = STUDIES | {name: study for group in apart for name, study in groups[group].items()}
+    studies = STUDIES | {name: study for group in apart for name, study in groups[group].items()} | headline.STUDIES
     chosen: dict[str, StudyAt] = {}
     for name in names:
         if name == "quickstart":

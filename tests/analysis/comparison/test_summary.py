@@ -1,15 +1,18 @@
 """What a comparison's report says, against scipy and numbers worked out by hand, from a record made up here."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import scipy
 
+from analysis.comparison import figures, pages
 from analysis.comparison.report import gains_grid, report_text, settings_grid, write_report
 from analysis.comparison.summary import NOT_RUN, ONE_SEARCH, Summary, summarise
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, WORSE
@@ -138,6 +141,34 @@ def test_settings_costs_and_dev_scores_are_those_of_the_record(tmp_path: Path) -
     rows = settings_grid(summary).rows
     assert len(rows) == 3 * 5
     assert rows[4][1:3] == ("published setting", "–")
+
+
+def test_the_curves_have_dev_scores_of_trials_and_test_scores_of_finals_only(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, gain=1.0, spread=0.3)
+    figure = figures.curves(summary)
+    left, right = figure.axes
+    assert len(left.get_lines()) >= 3
+    for each, line in zip(summary.tuned, right.get_lines(), strict=True):
+        finals = [mean(each.measures["synthetic"][search].values()) for search in range(BUDGET.searches)]
+        assert list(line.get_ydata()) == pytest.approx(finals)  # ty: ignore[invalid-argument-type]
+    assert "finals" in right.get_ylabel()
+    plt.close(figure)
+
+
+def test_a_declared_comparison_has_a_page_beside_the_studies_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "COMPARISONS", {"test": lambda: COMPARISON})
+    searches = csv_record.read_searches(QUICK.name, tmp_path)
+    assert list(pages.recorded_comparisons(QUICK.name, searches)) == []
+    ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(1.0, 0.3))
+    searches = csv_record.read_searches(QUICK.name, ended)
+    assert list(pages.recorded_comparisons("small", searches)) == []
+    assert list(pages.recorded_comparisons(QUICK.name, searches)) == [COMPARISON]
+    page = pages.comparison_page(COMPARISON, ended)
+    assert f"{3 * BUDGET.runs} of {3 * BUDGET.runs} runs" in page
+    assert re.search(r"^\| compcse \|.*\| better \|", page, re.MULTILINE)
+    assert set(csv_record.read_runs(QUICK.name, ended)["key"]) <= pages.keys_of(COMPARISON, ended)
 
 
 def test_the_report_has_its_files_and_one_page_that_needs_no_other(tmp_path: Path) -> None:

@@ -560,7 +560,7 @@ def test_a_text_without_a_mask_is_named() -> None:
 RUN = Run(
     method=SimCSE(),
     backbone=Pretrained("wiki-tiny"),
-    corpus=Corpus("synthetic", 4096),
+    corpus=Corpus("synthetic", 2048),
     learning_rate=3e-4,
     dropout=0.3,
     eval_steps=16,

@@ -79,6 +79,18 @@ def test_a_failed_run_is_neither_done_nor_a_part_of_what_is_done() -> None:
     assert bar.line() == "1 done, 2 failed, 0 pending, 33 %"
 
 
+def test_a_hundred_percent_are_shown_when_every_run_is_done_and_not_before() -> None:
+    bar = Bar({str(i): f"run {i}" for i in range(300)})
+    for i in range(299):
+        bar.end(str(i))
+    bar.move("299", 0.99)
+    assert bar.line().startswith("299 done, 1 pending, 99 %")
+    assert bar.progress.tasks[0].fields["share"] == 99
+    bar.end("299")
+    assert bar.line() == "300 done, 0 pending, 100 %"
+    assert bar.progress.tasks[0].fields["share"] == 100
+
+
 def test_brackets_and_colons_of_paths_labels_and_names_are_printed_as_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,3 +100,17 @@ def test_without_a_checkout_it_says_what_to_install(tmp_path: Path, monkeypatch:
         SystemExit, match=r"^error: cse needs a checkout of the study, installed there by `pip install -e"
     ):
         main()
+
+
+def test_an_interrupt_while_a_command_is_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry_point, "import_module", interrupted)
+    monkeypatch.setattr(sys, "argv", ["cse", "sweep"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"

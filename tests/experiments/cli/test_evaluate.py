@@ -12,7 +12,7 @@ from cse_core.evaluation.scorers import Cosine, Ranked
 from cse_core.evaluation.suite import GROUPS
 from cse_core.evaluation.tasks import STSTask
 from cse_core.run import Corpus
-from experiments.evaluate import Options, main, scorer_for
+from experiments.evaluate import Bars, Options, main, scorer_for
 from experiments.results import csv_record
 from experiments.tracking.run_content import metrics
 
@@ -100,3 +100,18 @@ def test_a_task_that_fails_is_named_and_the_others_are_shown_and_written(
     assert "phrases" in capsys.readouterr().out
     rows = csv_record.read_results("own", tmp_path / csv_record.MANUAL_RUNS)
     assert rows["task"].tolist() == ["phrases"]
+
+
+def test_without_a_terminal_scoring_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    bars = Bars()
+    for done in range(0, 1001, 500):
+        bars("embedding", done, 1000)
+    assert [line for line in capsys.readouterr().out.splitlines() if "embedding" in line] == ["embedding: 0 of 1,000"]
+    bars.printed_at = -1e9  # long ago
+    bars("embedding", 1000, 1000)
+    assert "embedding: 1,000 of 1,000" in capsys.readouterr().out
+
+
+def test_an_empty_data_folder_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"data folder .*: it is empty; expected SentEval's folder or corpora"):
+        main(Options(encoder="wiki-tiny", data=tmp_path))

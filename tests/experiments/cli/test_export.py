@@ -50,3 +50,13 @@ def test_a_damaged_checkpoint_and_one_without_result_are_refused(tmp_path: Path)
     with pytest.raises(CheckpointError, match=r"config.json: .* its manifest says"):
         main(Options(checkpoint=checkpoint, **options))
     assert not (tmp_path / "mine").exists()
+
+
+def test_a_folder_that_is_no_checkpoint_is_refused_with_those_that_are_near(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nowhere: no such folder; expected mlruns/store/KEY/RULE or .*ends$"):
+        main(Options(checkpoint=tmp_path / "nowhere", folder=tmp_path / "mine"))
+    (tmp_path / "abc" / "last").mkdir(parents=True)
+    (tmp_path / "abc" / "last" / "checkpoint.json").write_text("{}")
+    for given in ("abc", "abc/best", ""):
+        with pytest.raises(FileNotFoundError, match=r"expected .*; there are \S*/abc/last$"):
+            main(Options(checkpoint=tmp_path / given, folder=tmp_path / "mine"))

@@ -157,6 +157,27 @@ def test_tpe_draws_one_at_a_time_from_the_scores_and_resumes_alike() -> None:
     assert mean(t.run.dropout for t in low[10:]) < mean(t.run.dropout for t in high[10:])
 
 
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_a_search_is_drawn_once_for_what_it_selects(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = comparison_of("simcse", "rankcse", sampler=sampler, budget=BUDGET)
+    every = [trial.run.seed for trial in COMPARISON.draws(SIMCSE, 1, NONE)]
+    drawn: list[int] = []
+    monkeypatch.setattr(
+        Comparison,
+        "_draw",
+        lambda self, each, search, scores, draw=Comparison._draw: (
+            drawn.append(search) or draw(self, each, search, scores)
+        ),
+    )
+    made.selected(made.entrants[0], 1, NONE)
+    assert drawn == [1]
+    if sampler == "random":  # whose draws no score changes: not even for another question
+        made.finals(made.entrants[0], 1, NONE)
+        made.promotions(made.entrants[0], 1, NONE)
+        assert [trial.run.seed for trial in made.draws(made.entrants[0], 1, NONE)] == every
+        assert drawn == [1]
+
+
 def test_what_can_not_be_compared_is_refused() -> None:
     with pytest.raises(ValueError, match="two or more different methods"):
         comparison_of("simcse")

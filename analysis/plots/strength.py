@@ -1,0 +1,121 @@
+"""Draw each paper's gain over SimCSE against the strength of the backbone; what was not run is shown as missing."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.cells import Results
+from analysis.plots import style
+from analysis.report.answers import contrast_of
+from analysis.report.reproduction_tables import many_seeds, read_reproductions
+from analysis.stats.estimate import Estimate
+from analysis.stats.significance import summary
+from analysis.verdicts.estimates import measure
+from analysis.verdicts.gains import COLUMN, PRINTED, SIMCSE, printed_gain
+from experiments.schema.contrasts import HEADLINES
+
+Choose = Callable[[str, str], Results]  # a study's results at a scale
+MISSING = "not run"
+PUBLISHED = "BERT-base, published"
+ALIKE, TUNED = "same settings as SimCSE's", "tuned as SimCSE is"
+# From the weakest backbone to the strongest: its name, and its scale where the record has runs of the papers' methods.
+BACKBONES = {"wiki-tiny": "small", "wiki-mini": "", "wiki-medium": "", "minilm-remasked": "minilm", PUBLISHED: ""}
+# By scale and paper: the study, the row, and SimCSE's row beside it.
+ROWS: Mapping[str, Mapping[str, tuple[str, str, str]]] = {
+    "small": {
+        "RankCSE": ("plan2-first-plan", "ListNet, one epoch", "SimCSE, one epoch"),
+        "RankEncoder": ("plan2-disjoint", "RankEncoder", "SimCSE"),
+        "WhitenedCSE": ("plan2-whitening", "WhitenedCSE, dropout views", "SimCSE"),
+        "CompCSE": ("plan2-first-plan", "CompCSE", "SimCSE, the same ten seeds"),
+    },
+    "minilm": {
+        "RankCSE": ("plan2-quality", "ListNet", "SimCSE"),
+        "RankEncoder": ("plan2-quality", "RankEncoder", "SimCSE"),
+        "WhitenedCSE": ("plan2-quality", "WhitenedCSE, dropout views", "SimCSE"),
+        "CompCSE": ("plan2-quality", "CompCSE", "SimCSE"),
+    },
+}
+IN_PRINT = ("RankCSE-listNet", "RankEncoder on SimCSE", "WhitenedCSE", "CompCSE")  # rows of gains.PRINTED
+CAPTION = (
+    "Points of the average of seven STS sets, with 95 % intervals over seeds, or over searches where both are tuned. "
+    "Filled: tuned as SimCSE is; open: the same settings as SimCSE's; diamonds: published, with the deviation of one "
+    "re-run of SimCSE-BERT-base from another. WhitenedCSE has the views of its released code. minilm-remasked descends "
+    "from a supervised sentence encoder."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """A paper's gain over SimCSE on a backbone; `scored` is SimCSE's own average there, where it is known."""
+
+    paper: str
+    backbone: str
+    how: str
+    mean: float
+    band: tuple[float, float] | None
+    scored: float | None = None
+
+
+def gains_by_strength(choose: Choose, tuned: Mapping[str, Estimate] | None = None) -> list[Gain]:
+    """Return the gains that are recorded and those in print; `tuned` has those of equal tuning on wiki-tiny."""
+    found = [_printed(paper, row) for paper, row in zip(HEADLINES, IN_PRINT, strict=True)]
+    for backbone, scale in BACKBONES.items():
+        for paper, (study, row, base) in ROWS.get(scale, {}).items():
+            results = choose(study, scale)
+            estimate = measure(results, contrast_of(results, row, base)).estimate
+            scores = list(results.cells[base, COLUMN].scores.values())
+            if estimate:
+                found.append(_gain(paper, backbone, ALIKE, estimate, mean(scores) if scores else None))
+    found += [_gain(paper, "wiki-tiny", TUNED, estimate, None) for paper, estimate in (tuned or {}).items()]
+    return found
+
+
+def _gain(paper: str, backbone: str, how: str, estimate: Estimate, scored: float | None) -> Gain:
+    band = estimate.interval
+    limits = (band.low, band.high) if band else None
+    return Gain(paper=paper, backbone=backbone, how=how, mean=estimate.mean, band=limits, scored=scored)
+
+
+def _printed(paper: str, row: str) -> Gain:
+    printed = PRINTED[row]
+    value = printed_gain(*printed) if printed else None
+    assert value is not None  # each paper prints its own
+    deviation = (summary(many_seeds(read_reproductions())).sd or 0.0) * math.sqrt(2)
+    band = (value - deviation, value + deviation)
+    return Gain(paper=paper, backbone=PUBLISHED, how=PUBLISHED, mean=value, band=band)
+
+
+def strength(gains: Sequence[Gain]) -> Figure:
+    """Draw a panel for each paper: its gains from the weakest backbone to the strongest."""
+    figure, panels = style.panels(len(HEADLINES), 2, height=2.1, sharex=True, sharey=True)
+    for axes, paper in zip(panels, HEADLINES, strict=True):
+        _panel(axes, [gain for gain in gains if gain.paper == paper])
+        axes.set_title(paper)
+    scored = {gain.backbone: f"\n{gain.scored:.1f}" for gain in gains if gain.scored is not None}
+    for axes in panels:
+        axes.set_xticks(
+            range(len(BACKBONES)), [f"{name.replace(', ', chr(10))}{scored.get(name, '')}" for name in BACKBONES]
+        )
+        axes.tick_params(axis="x", labelsize=6)
+    for axes in panels[::2]:
+        axes.set_ylabel("gain over SimCSE")
+    heading = f"Does a stronger backbone show more of each paper's gain over {SIMCSE}?"
+    below = "Below a backbone's name: SimCSE's own score there."
+    return style.add_title_and_caption(figure, heading, f"{CAPTION} {below}")
+
+
+def _panel(axes: Axes, gains: Sequence[Gain]) -> None:
+    axes.axhline(0, color=style.FAINT, linewidth=0.8)
+    places = {name: place for place, name in enumerate(BACKBONES)}
+    for gain in gains:
+        x = places[gain.backbone] + (0.15 if gain.how == TUNED else 0.0)
+        if gain.band:
+            axes.plot((x, x), gain.band, color=style.INK, linewidth=1.2)
+        face = style.INK if gain.how == TUNED else "white"
+        axes.plot(x, gain.mean, "D" if gain.how == PUBLISHED else "o", color=style.INK, markerfacecolor=face)
+    for name in BACKBONES.keys() - {gain.backbone for gain in gains}:
+        axes.annotate(MISSING, (places[name], 0), (0, 6), textcoords="offset points", ha="center", fontsize=6)

@@ -1,0 +1,56 @@
+"""Gains against the backbone's strength: recorded ones at their backbone, and what was not run says so."""
+
+from functools import cache
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.cells import Results, join
+from analysis.plots import strength
+from analysis.stats.estimate import t_estimate
+from analysis.verdicts.estimates import measure
+from experiments.results import csv_record
+from experiments.schema.contrasts import HEADLINES
+from experiments.studies.catalogue import single
+from tests.support.figure_records import lines_of
+
+
+@cache
+def choose(name: str, scale: str) -> Results:
+    """A record of stage D only."""
+    study = single(name, scale)
+    assert study.scale.name == scale
+    return join(study, lines_of(study) if scale == "minilm" else pd.DataFrame(columns=csv_record.RESULTS))
+
+
+def test_gains_stand_at_their_backbones_and_the_rest_is_not_run() -> None:
+    tuned = t_estimate(1.5, 0.5, 4, 3)
+    gains = strength.gains_by_strength(choose, {"CompCSE": tuned})
+    by_place = {(gain.paper, gain.backbone): gain for gain in gains}
+    assert by_place["RankCSE", strength.PUBLISHED].mean == 3.8
+    assert by_place["CompCSE", "wiki-tiny"].how == strength.TUNED
+    assert ("RankCSE", "wiki-tiny") not in by_place
+    quality = choose("plan2-quality", "minilm")
+    (expected,) = [
+        measure(quality, each).estimate
+        for each in quality.study.contrasts
+        if (getattr(each, "claim", ""), getattr(each, "column", "")) == ("D4", "sts_avg")
+    ]
+    assert expected
+    assert by_place["CompCSE", "minilm-remasked"].mean == pytest.approx(expected.mean)
+    figure: Any = strength.strength(gains)
+    for axes, paper in zip(figure.axes, HEADLINES, strict=True):
+        drawn = {name for of, name in by_place if of == paper}
+        assert axes.get_title() == paper
+        assert len(axes.texts) == len(strength.BACKBONES) - len(drawn)
+        heights = {round(float(y), 6) for line in axes.get_lines() for y in line.get_ydata()}
+        assert {round(gain.mean, 6) for gain in gains if gain.paper == paper} <= heights
+
+
+def test_each_row_is_declared_and_beside_simcse() -> None:
+    for scale, papers in strength.ROWS.items():
+        assert list(papers) == list(HEADLINES)
+        for study, row, base in papers.values():
+            assert {row, base} <= {each.label for each in choose(study, scale).study.rows}
+            assert base.startswith("SimCSE")

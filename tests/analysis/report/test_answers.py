@@ -1,0 +1,42 @@
+"""README's line for each paper: its gains are those of the record, and a missing one says so."""
+
+import re
+
+import pandas as pd
+
+from analysis.cells import Results, join
+from analysis.report.answers import ANSWERS, NOT_RUN, answers_grid
+from analysis.verdicts.estimates import measure
+from experiments.results import csv_record
+from experiments.schema.contrasts import HEADLINES
+from experiments.studies import catalogue
+from tests.support.figure_records import lines_of
+
+STUDIES = {study for _, shown, _ in ANSWERS.values() for _, study, _, _ in shown}
+
+
+def choose(results: dict[str, pd.DataFrame]) -> dict[str, Results]:
+    empty = pd.DataFrame(columns=csv_record.RESULTS)
+    return {name: join(catalogue.single(name, "small"), results.get(name, empty)) for name in STUDIES}
+
+
+def test_what_is_not_recorded_says_so() -> None:
+    studies = choose({})
+    grid = answers_grid(lambda name: [studies[name]])
+    assert [row[0] for row in grid.rows] == list(HEADLINES)
+    assert all(set(re.findall(r": (not run yet|[+-])", row[2])) == {NOT_RUN} for row in grid.rows)
+
+
+def test_a_gain_is_that_of_the_declared_contrast_and_every_row_is_declared() -> None:
+    studies = choose({})
+    for _, shown, _ in ANSWERS.values():
+        for _, study, plus, minus in shown:
+            assert {plus, minus} <= {row.label for row in studies[study].study.rows}, study
+    first = studies["plan2-first-plan"].study
+    filled = join(first, lines_of(first))
+    (expected,) = [
+        measure(filled, each).estimate for each in first.contrasts if getattr(each, "plus", ()) == ("CompCSE",)
+    ]
+    text = answers_grid(lambda name: [filled if name == first.name else studies[name]]).rows[3][2]
+    assert expected
+    assert f"{expected.mean:+.2f} [" in text.partition("<br>")[0]
