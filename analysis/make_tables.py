@@ -16,11 +16,20 @@ from analysis.record import audit_tables, device_tables  # noqa: F401  they make
 from analysis.record.coverage import recorded_scales, studies_with_scores
 from analysis.record.record_differences import changed_files, committed_folders, differences, read_text, stale_files
 from analysis.record.undeclared_runs import undeclared_page
-from analysis.report import (
-    answers,  # noqa: F401  some only make blocks
+from analysis.report import (  # noqa: F401  some only make blocks
+    answers,
+    benchmark_tables,
+    bootstrap_tables,
     contrast_tables,
+    first_page,
     formats,
+    plan_tables,
+    released_tables,
+    report_blocks,
+    reproduction_tables,
+    search_tables,
     study_tables,
+    values,
 )
 from analysis.report.blocks import Record, fill_page
 from analysis.verdicts.looks import study_verdicts
