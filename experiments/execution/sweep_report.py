@@ -167,7 +167,8 @@ def print_outcome(
 def print_mlflow_command(tracker: Tracker) -> None:
     """Print how to open MLflow's pages."""
     command = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
-    console.print(f"runs in MLflow: {command}{redact_credentials(tracker.uri)}")
+    uri = tracker.uri.replace(f"sqlite:///{Path.cwd()}/", "sqlite:///")  # as short as what was typed
+    console.print(f"runs in MLflow: {command}{redact_credentials(uri)}")
 
 
 def _make_outputs(names: Sequence[str], study: Study, mlruns: Path) -> None:

@@ -11,6 +11,8 @@ from rich.table import Table
 
 from experiments.cli import console as module
 from experiments.cli.console import Bar, counted
+from experiments.execution import sweep_report
+from experiments.tracking.mlflow_log import Tracker
 
 OF_RICH = ("get_default_columns", "from_markup", "rich.console", "from rich import")
 NAMES = {"a": "SimCSE s42", "b": "ListNet s1", "c": "ListNet s2"}
@@ -123,3 +125,12 @@ def test_no_command_prints_through_another_console() -> None:
         if word in path.read_text()
     ]
     assert {path.name for path in found} == {"console.py"}
+
+
+def test_mlflows_database_is_named_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    sweep_report.print_mlflow_command(Tracker(Path("mine")))
+    assert capsys.readouterr().out.strip() == "runs in MLflow: mlflow ui --backend-store-uri sqlite:///mine/mlflow.db"
