@@ -121,7 +121,7 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
 def widths_for(longest: int) -> tuple[int, ...]:
     """Return the widths to which a GPU's batches are padded: a third, two thirds and all of the longest example.
 
-    They are multiples of 8, as tensor cores want them, and few, as torch.compile makes a graph for each shape.
+    They are multiples of 8, as tensor cores prefer, and few, as torch.compile makes a graph for each shape.
     """
     return tuple(sorted({8 * math.ceil(longest * part / 24) for part in (1, 2, 3)}))
 

@@ -151,8 +151,7 @@ class Loop:
         check_length(run, positions_of(self.encoder.backbone))
         # Before tokenising, as methods say here which encoders they can't train.
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
-        self.compiled = execution.compiled
-        self._loss = compiled_loss(run, self.encoder) if self.compiled else run.method.loss
+        self.compiled = compiled_loss(run, self.encoder) if execution.compiled else None
         corpus = content_of(sentences(run.corpus, data))
         content = {"backbone": encoder_hash(resolve_pinned(run.backbone)), "corpus": corpus}
         enforce_run_pins(run, content, store)
@@ -223,7 +222,8 @@ class Loop:
         batch = self._ahead.at(step)
         if self.compiled:
             batch = replace(batch, generator=cast(Any, GeneratorState(batch.generator)))
-        loss = self._loss(self.encoder, batch, self.modules, self.targets.at(batch.rows, self.device))
+        loss_of = self.compiled or self.run.method.loss
+        loss = loss_of(self.encoder, batch, self.modules, self.targets.at(batch.rows, self.device))
         self.scaler.scale(loss.total).backward()
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.trained, CLIP)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 MEASURED = Path(__file__).parents[2] / "analysis/measured/shares.csv"
-WORTH = 1.05  # a larger number of runs must do so many times the work of a smaller one
+WORTH = 1.05  # a larger number of runs must do at least this many times the work of a smaller one
 
 
 def read_shares(path: Path = MEASURED) -> list[dict[str, str]]:

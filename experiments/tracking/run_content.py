@@ -130,7 +130,7 @@ def curve_name(name: str) -> str:
 
 
 def metrics(result: Mapping[str, Any], most: int) -> dict[str, float]:
-    """Return the scores that people compare, at most so many: averages, the dev score, the scores of single sets.
+    """Return the scores that people compare, at most `most`: averages, the dev score, the scores of single sets.
 
     They are scores by cosine of the checkpoint that was kept by dev score. Averages by other scorers and of other
     checkpoints follow, with these in their names. `dev score` is that of the kept checkpoint; the last point of the

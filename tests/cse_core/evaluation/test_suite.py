@@ -80,7 +80,7 @@ def test_an_unknown_name_is_met_with_the_known_ones() -> None:
     with pytest.raises(ValueError) as caught:
         expand_names(["sts", "sts11", "stsb", "mrr"])
     assert str(caught.value).startswith("unknown task 'sts11' (did you mean sts16 or ")
-    assert "sickr_disjoint" in str(caught.value)
+    assert len(str(caught.value)) < 100  # and not all ninety others
     fake = Recording()
     with pytest.raises(ValueError, match="unknown task 'sts99'"):
         evaluate(fake, Cosine(), ["synthetic", "sts99"])

