@@ -111,17 +111,18 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     from analysis.plots.effects import first_claims, forest  # lazy: slow import
     from analysis.plots.search_history import searches  # lazy: slow import
     from analysis.plots.strength import gains_by_strength, strength  # lazy: slow import
+    from analysis.report.answers import gains_shown  # lazy: slow import
 
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
     studies = catalogue.choose_studies(["robustness", "baselines", "plan"], scale)
     measured = method_gains(cells.join(study, results, curves) for study in studies)
     with plt.rc_context(style.RC):
-        written = save(first_claims(measured, scale), figures / scale / FIRST_CLAIMS)
-        written += save(forest(measured, scale), figures / scale / FOREST)
+        written = save(forest(measured, scale), figures / scale / FOREST)
         if scale == "small":
-            written += save(
-                strength(gains_by_strength(_joined(mlruns), tuned_gains(mlruns))), figures / scale / STRENGTH
-            )
+            joined = _joined(mlruns)
+            shown = gains_shown(lambda name: [joined(name, scale)])
+            written += save(first_claims(shown, scale), figures / scale / FIRST_CLAIMS)
+            written += save(strength(gains_by_strength(joined, tuned_gains(mlruns))), figures / scale / STRENGTH)
         history = searches(searches_with_trials(csv_record.read_searches(scale, mlruns), scale))
         return written + (save(history, figures / scale / SEARCHES) if history is not None else [])
 

@@ -1,6 +1,6 @@
 """Draw effects with their intervals: a line each, one colour for better, another for worse, grey where 0 is inside."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,8 +14,8 @@ from analysis.plots import style
 from analysis.plots.figure_data import FigureData, missing_scores
 from analysis.report.formats import DASH, interval, number
 from analysis.stats.estimate import Estimate
-from analysis.verdicts.gains import GROUPS, OWN, PLANNED, MethodGain, gains
-from experiments.schema.contrasts import HEADLINES, Contrast
+from analysis.verdicts.gains import GROUPS, MethodGain, gains
+from experiments.schema.contrasts import Contrast
 
 LINE, GAP = 0.17, 0.5  # inches a line, and the room above a heading in lines
 TICKS = (-30, -10, -3, -1, 0, 1, 3, 10, 30)
@@ -151,18 +151,11 @@ def forest(measured: Sequence[MethodGain], scale: str) -> Figure:
     return style.add_title_and_caption(_one_panel(effects), heading, CAPTION)
 
 
-def first_claims(measured: Sequence[MethodGain], scale: str) -> Figure:
-    """Draw each paper's gain over SimCSE: the planned test, and what its methods gain in the exploratory study."""
+def first_claims(shown: Iterable[tuple[str, str, Estimate | None, float]], scale: str) -> Figure:
+    """Draw each paper's gains over SimCSE as README's table has them: paper, words, gain and what is printed."""
     effects = [
-        Effect(
-            name="planned test" if gain.group == PLANNED else f"exploratory: {gain.method}",
-            estimate=gain.estimate,
-            published=gain.published,
-            heading=paper,
-        )
-        for paper in HEADLINES
-        for gain in measured
-        if gain.group in (PLANNED, OWN) and gain.method.startswith(paper)
+        Effect(name=words, estimate=estimate, published=printed, heading=paper)
+        for paper, words, estimate, printed in shown
     ]
     heading = f"What is left of each paper's gain over SimCSE? Scale {scale}."
     return style.add_title_and_caption(_one_panel(effects), heading, CAPTION)

@@ -58,10 +58,12 @@ def test_far_effects_are_not_clipped_and_a_tenth_is_seen() -> None:
     assert (tenth - zero) / axes.bbox.width > 0.01
 
 
-def test_first_claims_have_the_planned_and_the_exploratory_effects_of_each_paper() -> None:
-    figure: Any = effects.first_claims(MEASURED, "small")
+def test_first_claims_are_the_lines_of_readmes_table() -> None:
+    gain = t_estimate(1.0, 0.5, 2.0, 3)
+    shown = [("RankCSE", "planned", gain, 3.8), ("RankCSE", "later", None, 3.8), ("WhitenedCSE", "as read", gain, 2.5)]
+    figure: Any = effects.first_claims(shown, "small")
     names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    assert names == ["planned test", "exploratory: RankCSE-listNet", "exploratory: WhitenedCSE"]
+    assert names == ["planned", "later", "as read"]
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert [text for text in texts if text in ("RankCSE", "WhitenedCSE", "CompCSE")] == ["RankCSE", "WhitenedCSE"]
 
