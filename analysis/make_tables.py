@@ -124,7 +124,6 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, fol
         texts[page] = fill_page(read_text(page), record)
     lines = differences(texts) + [f"{path}: stale, no study gives it" for path in stale]
     if not check:
-        step_cost.remember()
         for path, text in texts.items():
             if not path.is_file() or read_text(path) != text:
                 atomic_write(path, text)
@@ -203,6 +202,8 @@ def main(
         manifest.path.unlink(missing_ok=True)
     manifest.refuse_changes()
     lines = make(studies, scale=scale, folders=folders)
+    if mlruns == csv_record.MLRUNS:
+        step_cost.remember()
     manifest.accept()
     if studies:
         print_tables(studies_to_make(studies, scale, Record(mlruns)), mlruns)
