@@ -53,7 +53,7 @@ from tests.support.method_steps import (
     step_of,
 )
 
-WITH_CLAUSES = ["two old men argued about fish because the price rose", *TEXTS[1:]]
+WITH_CLAUSES = [*TEXTS[:3], "two old men argued about fish because the price rose", "no", "x y"]
 TRIPLES = list(zip(TEXTS, TEXTS[1:] + TEXTS[:1], TEXTS[::-1], strict=True))
 CHOICES = [(name, field) for name, kind in METHODS.items() for field in choices_of(kind)]
 NOWHERE = Pretrained("an encoder that is never looked for")
