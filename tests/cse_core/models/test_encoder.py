@@ -424,7 +424,7 @@ def test_a_kept_folder_gives_the_same_vectors(tmp_path: Path, pooling: str) -> N
     assert torch.equal(again.encode(PROMPTED), prompted.encode(PROMPTED))
     assert not torch.allclose(again.encode(PROMPTED), before, atol=1e-3)
     named = {path.name for path in (tmp_path / "kept").iterdir()}
-    assert "prompted.json" in named
+    assert "encoder.json" in named
     assert named & {"modules.json", "1_Pooling", "sentence_bert_config.json"} == set()
     other = Encoder.from_pretrained(tmp_path / "kept", pooling="mean")
     assert (other.pooling, other.template) == ("mean", "")
