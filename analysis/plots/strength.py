@@ -15,7 +15,7 @@ from analysis.report.reproduction_tables import many_seeds, read_reproductions
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import summary
 from analysis.verdicts.estimates import measure
-from analysis.verdicts.gains import COLUMN, PRINTED, SIMCSE, printed_gain
+from analysis.verdicts.gains import COLUMN, SIMCSE, printed_by_paper
 from experiments.schema.contrasts import HEADLINES
 
 Choose = Callable[[str, str], Results]  # a study's results at a scale
@@ -39,7 +39,6 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str, str]]] = {
         "CompCSE": ("plan2-quality", "CompCSE", "SimCSE"),
     },
 }
-IN_PRINT = ("RankCSE-listNet", "RankEncoder on SimCSE", "WhitenedCSE", "CompCSE")  # rows of gains.PRINTED
 CAPTION = (
     "Points of the average of seven STS sets, with 95 % intervals over seeds, or over searches where both are tuned. "
     "Filled: tuned as SimCSE is; open: the same settings as SimCSE's; diamonds: published, with the deviation of one "
@@ -62,7 +61,7 @@ class Gain:
 
 def gains_by_strength(choose: Choose, tuned: Mapping[str, Estimate] | None = None) -> list[Gain]:
     """Return the gains that are recorded and those in print; `tuned` has those of equal tuning on wiki-tiny."""
-    found = [_printed(paper, row) for paper, row in zip(HEADLINES, IN_PRINT, strict=True)]
+    found = [_printed(paper, value) for paper, value in printed_by_paper().items()]
     for backbone, scale in BACKBONES.items():
         for paper, (study, row, base) in ROWS.get(scale, {}).items():
             results = choose(study, scale)
@@ -80,10 +79,7 @@ def _gain(paper: str, backbone: str, how: str, estimate: Estimate, scored: float
     return Gain(paper=paper, backbone=backbone, how=how, mean=estimate.mean, band=limits, scored=scored)
 
 
-def _printed(paper: str, row: str) -> Gain:
-    printed = PRINTED[row]
-    value = printed_gain(*printed) if printed else None
-    assert value is not None  # each paper prints its own
+def _printed(paper: str, value: float) -> Gain:
     deviation = (summary(many_seeds(read_reproductions())).sd or 0.0) * math.sqrt(2)
     band = (value - deviation, value + deviation)
     return Gain(paper=paper, backbone=PUBLISHED, how=PUBLISHED, mean=value, band=band)

@@ -7,6 +7,7 @@ from analysis.report.blocks import block
 from analysis.report.formats import Grid, interval, number
 from analysis.stats.estimate import Estimate
 from analysis.verdicts.estimates import measure
+from analysis.verdicts.gains import printed_by_paper
 from experiments.cli.console import counted
 from experiments.schema.contrasts import MEAN, Contrast
 
@@ -14,11 +15,9 @@ Choose = Callable[[str], list[Results]]  # the results of the studies of a name
 Shown = tuple[str, str, str, str]  # words before a gain, its study, the two rows that it is the difference of
 NOT_RUN = "not run yet"
 PLAN = "plan2-first-plan"
-# By paper the printed gain, what is shown of it, and whether to believe the paper here. A gain that is not recorded
-# says so.
-ANSWERS: dict[str, tuple[str, tuple[Shown, ...], str]] = {
+# By paper what is shown of its gain, and whether to believe the paper here. A gain that is not recorded says so.
+ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
     "RankCSE": (
-        "+3.80",
         (
             ("one epoch, ListNet", PLAN, "ListNet, one epoch", "SimCSE, one epoch"),
             ("one epoch, ListMLE", PLAN, "ListMLE, one epoch", "SimCSE, one epoch"),
@@ -28,7 +27,6 @@ ANSWERS: dict[str, tuple[str, tuple[Shown, ...], str]] = {
         "teachers are then worse than the SimCSE beside it, which the paper's were not.",
     ),
     "RankEncoder": (
-        "+2.10",
         (
             ("one epoch, the paper's weight", "plan2-disjoint", "RankEncoder", "SimCSE"),
             (
@@ -42,7 +40,6 @@ ANSWERS: dict[str, tuple[str, tuple[Shown, ...], str]] = {
         "there is a gain, scored with ranks on one side only.",
     ),
     "WhitenedCSE": (
-        "+2.53",
         (
             ("the text's views, planned", "plan2-disjoint", "WhitenedCSE", "SimCSE"),
             (
@@ -57,7 +54,6 @@ ANSWERS: dict[str, tuple[str, tuple[Shown, ...], str]] = {
         "released code it gains a fifth of what is printed, and the views without whitening do not.",
     ),
     "CompCSE": (
-        "+1.93",
         (
             ("one epoch, planned", PLAN, "CompCSE", "SimCSE, the same ten seeds"),
             ("halves of shuffled words", PLAN, "halves of shuffled words", "SimCSE, the same ten seeds"),
@@ -71,18 +67,20 @@ ANSWERS: dict[str, tuple[str, tuple[Shown, ...], str]] = {
 @block("page answers", of=lambda ask: (ask.choose,))
 def answers_grid(choose: Choose) -> Grid:
     """Return a line for each paper: the printed gain over SimCSE, the gains here, whether to believe it and why."""
+    printed = printed_by_paper()
     rows = tuple(
-        (paper, printed, "<br>".join(filter(None, (_shown(choose, *each) for each in shown))), belief)
-        for paper, (printed, shown, belief) in ANSWERS.items()
+        (paper, number(printed[paper], sign=True), "<br>".join(_shown(choose, *each) for each in shown), belief)
+        for paper, (shown, belief) in ANSWERS.items()
     )
     return Grid("", ("paper", "its gain", "here", "believe it?"), rows)
 
 
 def gains_shown(choose: Choose) -> list[tuple[str, str, Estimate | None, float]]:
     """Return of each line the paper, the words before each gain, the gain and what is printed."""
+    printed = printed_by_paper()
     return [
-        (paper, words, _gain(choose, *rows), float(printed))
-        for paper, (printed, shown, _) in ANSWERS.items()
+        (paper, words, _gain(choose, *rows), printed[paper])
+        for paper, (shown, _) in ANSWERS.items()
         for words, *rows in shown
     ]
 

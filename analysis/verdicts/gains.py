@@ -27,6 +27,12 @@ PRINTED: Mapping[str, tuple[str, str, str, str] | None] = {
     "PromptBERT": ("rankencoder_table1", "PromptBERT", "", ""),
     "SNCSE": ("rankencoder_table1", "SNCSE", "", ""),
 }
+FIRST_ROWS = {  # of PRINTED, by paper
+    "RankCSE": "RankCSE-listNet",
+    "RankEncoder": "RankEncoder on SimCSE",
+    "WhitenedCSE": "WhitenedCSE",
+    "CompCSE": "CompCSE",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +108,12 @@ def printed_gain(table: str, method: str, variant: str, of_simcse: str) -> float
     ours = Published(table, BASE, method, variant or None).value(COLUMN)
     base = Published(table, BASE, SIMCSE, of_simcse or None).value(COLUMN)
     return None if ours is None or base is None else round(ours - base, 2)
+
+
+def printed_by_paper() -> dict[str, float]:
+    """Return the gain over SimCSE that each of the four papers prints first."""
+    gains = {paper: printed_gain(*printed) for paper, row in FIRST_ROWS.items() if (printed := PRINTED[row])}
+    return {paper: gain for paper, gain in gains.items() if gain is not None}
 
 
 def _baseline_gains(by_name: Mapping[str, Results]) -> list[MethodGain]:

@@ -12,7 +12,7 @@ from experiments.schema.contrasts import HEADLINES
 from experiments.studies import catalogue
 from tests.support.figure_records import lines_of
 
-STUDIES = {study for _, shown, _ in ANSWERS.values() for _, study, _, _ in shown}
+STUDIES = {study for shown, _ in ANSWERS.values() for _, study, _, _ in shown}
 
 
 def choose(results: dict[str, pd.DataFrame]) -> dict[str, Results]:
@@ -29,7 +29,7 @@ def test_what_is_not_recorded_says_so() -> None:
 
 def test_a_gain_is_that_of_the_declared_contrast_and_every_row_is_declared() -> None:
     studies = choose({})
-    for _, shown, _ in ANSWERS.values():
+    for shown, _ in ANSWERS.values():
         for _, study, plus, minus in shown:
             assert {plus, minus} <= {row.label for row in studies[study].study.rows}, study
     first = studies["plan2-first-plan"].study
