@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from cse_core.data.atomic_write import atomic_write
 from cse_core.data.batches import pad
-from cse_core.method import Batch, EncoderRef, Method, VectorScorer
+from cse_core.method import Batch, EncoderRef, Method, Tokens, VectorScorer
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
 from cse_core.run import Run, canonical, key_of
@@ -112,6 +112,19 @@ class PaddedEncoder(Encoder):
     @property
     def runs_packed(self) -> bool:
         return False
+
+    def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
+        """Return the states of a pass that is a module's call: torch's counter learns the layers' names from it."""
+        return _States(self)(tokens)
+
+
+class _States(nn.Module):
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.inner = encoder
+
+    def forward(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
+        return Encoder.states(self.inner, tokens)
 
 
 @dataclass

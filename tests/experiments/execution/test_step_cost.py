@@ -178,7 +178,7 @@ def test_a_method_that_is_not_listed_is_counted_by_its_own_passes(own: bool) -> 
     assert passes(Momentum(own=own)) == pytest.approx(3 + 1)
 
 
-@pytest.mark.parametrize("name", ["simcse", "compcse", "diffcse"])
+@pytest.mark.parametrize("name", ["simcse", "compcse", "diffcse", "isbert"])
 @pytest.mark.slow
 def test_what_is_remembered_is_what_is_counted(name: str) -> None:
     """Where it is not, delete the lines of analysis/measured/step_costs.csv and run make_tables.py."""
@@ -186,6 +186,7 @@ def test_what_is_remembered_is_what_is_counted(name: str) -> None:
     assert run
     found: Any = count(run.method, run.pooling, run.template)
     assert found in counted().values()
+    assert found.layers > found.others
 
 
 def test_the_longest_sentence_is_as_long_as_stated() -> None:
