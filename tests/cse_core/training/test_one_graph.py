@@ -12,6 +12,7 @@ import torch
 
 from cse_core.data.batches import Batches, BatchesAhead, widths_for
 from cse_core.graph import GeneratorState, rand, randint, randn, randperm
+from cse_core.training.loop import compiled_loss
 from tests.support.padded_loops import DRAWN, METHODS, OTHERS, Waits, loop_on, padded
 
 CPU = torch.device("cpu")
@@ -83,8 +84,6 @@ def test_inductor_gives_the_same_losses(cache: Path, tmp_path: Path) -> None:
 
 
 def test_a_packed_pass_is_not_compiled(cache: Path, tmp_path: Path) -> None:
-    from cse_core.training.loop import compiled_loss
-
     loop = loop_on("cpu", "simcse", tmp_path)
     with pytest.raises(ValueError, match="compiled passes require a GPU; on a cpu they are written out"):
         compiled_loss(loop.run, loop.encoder)
