@@ -28,7 +28,7 @@ COPIED = """
 *.md LICENSE CITATION.cff docs/* examples/* experiments/*.md experiments/published/*.md cse_core/assets/*.md
 analysis/tables/*/*.* analysis/figures/*/*.*
 """
-PLANS = ["experiments/PLAN.md", "experiments/PLAN2.md", "experiments/CLAIMS.md", "experiments/published/README.md"]
+PLANS = [f"experiments/{name}.md" for name in ("PLAN", "PLAN_LOG", "PLAN2", "CLAIMS", "published/README")]
 WIDE = "---\nhide: [toc]\n---\n"  # room for columns
 THIS_PROJECT = "this project"  # the source of studies of no paper
 PALETTE = [  # the reader's system decides, until the reader does

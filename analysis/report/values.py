@@ -28,7 +28,7 @@ from analysis.report.reproduction_tables import (
 from analysis.stats.contrast_tests import estimate_contrast
 from analysis.stats.dose_response import dose_response
 from analysis.stats.estimate import Estimate
-from analysis.stats.significance import expected_choice, expected_maximum
+from analysis.stats.significance import expected_choice, expected_maximum, summary
 from analysis.verdicts.estimates import published_effect
 from analysis.verdicts.plan import judge_stage
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, WORSE, Verdict
@@ -273,13 +273,15 @@ VALUES: dict[str, Value] = {
     },
     "untrained.mean": UNTRAINED_MEAN,
     "training.least": difference(ONE_EPOCH, UNTRAINED_MEAN),
-    "training.most": difference(EIGHT_EPOCHS, teacher("untrained [CLS]")),
     "training.printed": replace(
         difference(_number("rankcse_table2", "SimCSE"), _number("rankcse_table2", "first-last avg")), digits=0
     ),
     "scale.share": over(lambda x: 100 / (x[0] - x[1]), [ONE_EPOCH, UNTRAINED_MEAN], digits=0),
     "sd.difference": reproduced(lambda: stdev(many_seeds(read_reproductions())) * math.sqrt(2)),
-    "disjoint.ListMLE": welch("plan2-disjoint", "ListMLE", "SimCSE", "sts_disjoint_avg"),
+    **{f"disjoint.{loss}": welch("plan2-disjoint", loss, "SimCSE", "sts_disjoint_avg") for loss in LOSSES},
+    "views.channels": paired("plan2-whitening", DROPOUT, "batch norm of each channel"),
+    "views.groups": paired("plan2-whitening", DROPOUT, "groups not shuffled"),
+    "wiki-tiny.sd": Value(lambda record: summary(list(cell(record, "plan-orders", "SimCSE").scores.values())).sd, 2),
     "no-whitening": welch("plan2-whitening", "three dropout views, no whitening", "SimCSE"),
     "one.RankEncoder": paired("plan-orders", "RankEncoder", "SimCSE"),
     "one.CompCSE": welch("plan2-disjoint", "CompCSE", "SimCSE"),
