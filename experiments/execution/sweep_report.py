@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+UNTIMED = "unknown before the first steps, as no run on this encoder is in the record"
+
+
 def hours(seconds: float | None) -> str:
     """Format seconds as hours or minutes; "?" for None, a duration that was never measured."""
     if seconds is None:
