@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-UNTIMED = "unknown before the first steps, as no run on this encoder is in the record"
+UNTIMED = "unknown before the first steps, as the record has no run on this encoder at this scale"
 
 
 def hours(seconds: float | None) -> str:
