@@ -26,6 +26,7 @@ from analysis.report import (  # noqa: F401  some only make blocks
     benchmark_tables,
     bootstrap_tables,
     contrast_tables,
+    findings,
     first_page,
     formats,
     plan_tables,

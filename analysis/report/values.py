@@ -23,13 +23,12 @@ from analysis.report.reproduction_tables import (
     many_dev_scores,
     many_seeds,
     planned_level,
-    planned_tests,
     read_reproductions,
 )
 from analysis.stats.contrast_tests import estimate_contrast
 from analysis.stats.dose_response import dose_response
 from analysis.stats.estimate import Estimate
-from analysis.stats.significance import ALPHA, expected_choice, expected_maximum
+from analysis.stats.significance import expected_choice, expected_maximum
 from analysis.verdicts.estimates import published_effect
 from analysis.verdicts.plan import judge_stage
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, WORSE, Verdict
@@ -38,14 +37,8 @@ from experiments.schema.contrasts import HEADLINES, NEGATIVE, POSITIVE, Contrast
 from experiments.schema.study import PUBLISHED_FOLDER, published_lines
 
 SCALE = "small"
-STS, DEV, TRANSFER, SIMILAR = "sts_avg", "stsb_dev", "transfer_avg", "stsb_similar"
-W, DROPOUT, T3, WC, CC = (
-    "WhitenedCSE",
-    "WhitenedCSE, dropout views",
-    "rankcse-table3",
-    "whitenedcse-controls",
-    "compcse-controls",
-)
+STS, DEV = "sts_avg", "stsb_dev"
+W, DROPOUT, WC, CC = "WhitenedCSE", "WhitenedCSE, dropout views", "whitenedcse-controls", "compcse-controls"
 ORDERED = tuple(rung for rung in RUNGS if rung != SHUFFLED)
 Found = Estimate | float | str | None
 Make = Callable[[Record], Found]
@@ -115,14 +108,14 @@ def smallest(*values: Value, digits: int = 1) -> Value:
     return over(lambda sizes: min(map(abs, sizes)), values, digits)
 
 
+def difference(first: Value, second: Value) -> Value:
+    """Return what a value is above another."""
+    return over(lambda sizes: sizes[0] - sizes[1], [first, second])
+
+
 def spread(values: Sequence[Value], digits: int = 1) -> Value:
     """Return how far values lie apart."""
     return over(lambda sizes: max(sizes) - min(sizes), values, digits)
-
-
-def holding_zero(*values: Value) -> Value:
-    """Count the estimates whose intervals hold 0."""
-    return Value(lambda record: str(sum(each.make(record).holds(0) is True for each in values)))  # ty: ignore
 
 
 def wins(study: str, better: str, worse: str, column: str) -> Value:
@@ -220,18 +213,6 @@ def _dev_of_methods(record: Record) -> float:
     return max(each.summary.mean for (_, name), each in trained.items() if each.summary and name == DEV)
 
 
-def _selected_over_untrained(record: Record) -> float | None:
-    """Return what the highest mean dev score of any row's selected checkpoints is ahead of the untrained backbone."""
-    scores = [
-        found.mean
-        for study in record.studies(["all"], SCALE)
-        for row in study.rows
-        if DEV in study.columns and row.select == DEV and (found := record.of(study).cells[row.label, DEV].summary)
-    ]
-    untrained = _mean(record, "methods", "untrained, mean", DEV)
-    return max(scores) - untrained if scores and untrained else None
-
-
 def _whitening_adds(record: Record) -> float:
     """Return what whitening adds at most to dropout's spread of positives, in percent."""
     seeds = [
@@ -242,8 +223,9 @@ def _whitening_adds(record: Record) -> float:
     return max(seeds)
 
 
-def _detectable(seeds: int, level: Callable[[], float], backbone: str = "BERT-base") -> Value:
-    return Value(lambda record: detectable_gain(stdev(many_seeds(read_reproductions(), backbone)), seeds, level()), 2)
+def _detectable(deviation: Callable[[], float]) -> Value:
+    """Return the gain that ten seeds detect in the plan at the published scale."""
+    return Value(lambda record: detectable_gain(deviation(), 10, planned_level("paper")), 2)
 
 
 def _published_gain(claim: str) -> Value:
@@ -273,19 +255,14 @@ def _all_reproductions() -> str:
     return str(len((PUBLISHED_FOLDER / "_reproductions.csv").read_text().splitlines()) - 1)
 
 
-NET, MLE, SIMCSE = "RankCSE-listNet BERT-base", "RankCSE-listMLE BERT-base", "SimCSE BERT-base"
-PILOT, LAMBDA = "RankCSE, MiniLM teaches, {}", "RankEncoder-SimCSE, lambda_train {:g}"
-FIRST_TEST, ONE_TEST = (lambda: planned_level("paper")), (lambda: ALPHA)
-READINGS = ("", ", dropout views")  # of WhitenedCSE: its text, its released code
+SIMCSE = "SimCSE BERT-base"
 PROJECTED = [
     paired("compcse-table3", f"{kept} BERT-base", f"{projected} BERT-base", DEV)
     for kept in ("sum", "avg")
     for projected in ("concat + project", "concat w/ abs. difference + project")
 ]
-KINDS = [
-    welch("whitenedcse-table3", f"{kind}-whitening, dropout views", "none (SimCSE)")
-    for kind in ("PCA", "ZCA", "Group", "Shuffled-Group")
-]
+ONE_EPOCH, EIGHT_EPOCHS = mean("plan-orders", "SimCSE", digits=2), mean("plan-losses", "SimCSE, 8 epochs")
+UNTRAINED_MEAN = mean("methods", "untrained, mean")
 VALUES: dict[str, Value] = {
     # the first page
     **{f"{claim}.sds": _in_deviations(claim) for claim in HEADLINES.values()},
@@ -294,6 +271,16 @@ VALUES: dict[str, Value] = {
         f"longer.{row}": paired("plan2-first-plan", f"{row}, 8 epochs", f"{row}, one epoch", digits=2)
         for row in ("SimCSE", "ListNet")
     },
+    "untrained.mean": UNTRAINED_MEAN,
+    "training.least": difference(ONE_EPOCH, UNTRAINED_MEAN),
+    "training.most": difference(EIGHT_EPOCHS, teacher("untrained [CLS]")),
+    "training.printed": replace(
+        difference(_number("rankcse_table2", "SimCSE"), _number("rankcse_table2", "first-last avg")), digits=0
+    ),
+    "scale.share": over(lambda x: 100 / (x[0] - x[1]), [ONE_EPOCH, UNTRAINED_MEAN], digits=0),
+    "sd.difference": reproduced(lambda: stdev(many_seeds(read_reproductions())) * math.sqrt(2)),
+    "disjoint.ListMLE": welch("plan2-disjoint", "ListMLE", "SimCSE", "sts_disjoint_avg"),
+    "no-whitening": welch("plan2-whitening", "three dropout views, no whitening", "SimCSE"),
     "one.RankEncoder": paired("plan-orders", "RankEncoder", "SimCSE"),
     "one.CompCSE": welch("plan2-disjoint", "CompCSE", "SimCSE"),
     "crops": welch("plan2-first-plan", "two random crops", "SimCSE, the same ten seeds"),
@@ -301,12 +288,9 @@ VALUES: dict[str, Value] = {
     "printed.large": printed("rankcse_table2", "SimCSE", "BERT-large"),
     "printed.simcse": printed("rankcse_table2", "SimCSE", "BERT-base"),
     "wiki-mini": mean("plan-student", "its larger teacher", digits=2),
-    "wiki-tiny": mean("plan-orders", "SimCSE", digits=2),
-    "minilm.1": paired("pilots", PILOT.format("1 epoch"), "SimCSE, 1 epoch", digits=2),
-    "minilm.4": paired("pilots", PILOT.format("4 epochs"), "SimCSE, 4 epochs", digits=2),
+    "wiki-tiny": ONE_EPOCH,
     "dev.untrained": mean("methods", "untrained, mean", DEV),
     "dev.last": Value(_dev_of_methods),
-    "dev.selected": Value(_selected_over_untrained),
     "slow": largest(
         *(
             spread([mean(WC, f"{W}, a {share} of the rate"), teacher("untrained [CLS]")])
@@ -314,33 +298,13 @@ VALUES: dict[str, Value] = {
         )
     ),
     "untrained": teacher("untrained [CLS]", 2),
-    "lambda.50": mean("rankencoder-figure8", LAMBDA.format(2.5), "last_rank_larger", 0),
-    "lambda.500": mean("rankencoder-figure8", LAMBDA.format(25), "last_rank_larger", 0),
-    "lambda.raises": paired("rankencoder-figure8", LAMBDA.format(25), LAMBDA.format(2.5), "last_contrastive", 2),
     # RankCSE
-    "transfer.printed": over(
-        lambda x: x[0] - x[1], [_number("rankcse_table3", "RankCSE-listMLE"), _number("rankcse_table3", "SimCSE")]
-    ),
-    "transfer.printed.net": over(
-        lambda x: x[0] - x[1], [_number("rankcse_table3", "RankCSE-listNet"), _number("rankcse_table3", "SimCSE")]
-    ),
-    "transfer.rankcse": largest(*(paired(T3, row, SIMCSE, TRANSFER) for row in (NET, MLE)), digits=2),
-    "transfer.untrained": over(
-        lambda x: x[0] - max(x[1:]), [mean(T3, row, TRANSFER) for row in ("last avg BERT-base", NET, MLE, SIMCSE)]
-    ),
-    "simcse.8": mean("plan-losses", "SimCSE, 8 epochs"),
+    "simcse.8": EIGHT_EPOCHS,
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
-    "larger": welch("plan-teachers", "SimCSE, 8 epochs", "SimCSE, larger backbone, 8 epochs"),
     # RankEncoder
-    "E4.mean": mean("plan-neighbours", "SimCSE, ranks", "gain_trend", 2),
     "rank.larger": mean("plan-ranks", "RankEncoder, 8 epochs", "rank_larger", 0),
-    "centred": largest(
-        *(paired("rankencoder-ranks", "sum, lambda 5", "sum, lambda 5, centred cosines", c) for c in (STS, SIMILAR)),
-        digits=2,
-    ),
     "corpus.stsb": paired("rankencoder-ranks", "SimCSE, ranks of STS-B train sentences", "SimCSE, ranks"),
     "corpus.films": paired("rankencoder-ranks", "SimCSE, ranks of film reviews", "SimCSE, ranks"),
-    "corpus.films.similar": paired("rankencoder-ranks", "SimCSE, ranks of film reviews", "SimCSE, ranks", SIMILAR),
     # WhitenedCSE
     "collapse": mean("plan-whitening", W),
     "collapse.most": largest(
@@ -354,43 +318,22 @@ VALUES: dict[str, Value] = {
             )
         )
     ),
-    "groups": smallest(
-        *(welch("whitenedcse-table3", row, "none (SimCSE)") for row in ("Group-whitening", "Shuffled-Group-whitening"))
-    ),
-    "kinds": holding_zero(*KINDS),
-    "kinds.all": Value(lambda record: str(len(KINDS))),
-    "transfer.whitened": welch("whitenedcse-table2", "WhitenedCSE BERT-base", SIMCSE, TRANSFER),
-    "channels": largest(*(paired(WC, f"batch norm of each channel{views}", W + views) for views in READINGS), digits=2),
-    "rotation.dropout": paired(WC, "random rotation, dropout views", DROPOUT),
-    "rotation": paired(WC, "random rotation", W),
-    "extra-dropout": paired(WC, "extra dropout on shared features", W),
     "spread.whitened": mean("whitenedcse-figure1", W, "spread_whitened", 3),
     "spread.simcse": mean("whitenedcse-figure1", "SimCSE", "spread_dropout", 2),
-    "spread.dropout": mean("whitenedcse-figure1", DROPOUT, "spread_dropout", 2),
     "spread.added": Value(_whitening_adds),
     # CompCSE
     "composed.dev": paired("compcse-table2", "w/ composition BERT-base", SIMCSE, DEV),
     "composed.wins": wins("compcse-table2", "w/ composition BERT-base", SIMCSE, DEV),
     "projected.least": smallest(*PROJECTED),
     "projected.most": largest(*PROJECTED),
-    "quarter": paired("compcse-table6", "d0=192 BERT-base", "d0=768 BERT-base", DEV),
     "crop": paired(CC, "one random crop", "CompCSE"),
-    "shuffled.wins": wins(CC, "halves of shuffled words, composed", "CompCSE", STS),
-    "shuffled": paired(CC, "halves of shuffled words, composed", "CompCSE"),
     # our own questions
     "S2.whitened": Value(_part_of_mean_gain),
     "five": spread([mean("plan-orders", row) for row in ("SimCSE", "ListNet", "ListMLE", "RankEncoder", "CompCSE")]),
     "not-held": Value(_not_held),
-    **{f"teacher.{_slug(rung)}": teacher(rung) for rung in RUNGS},
-    **{f"{loss}.{_slug(rung)}": taught(loss, rung) for rung in RUNGS for loss in LOSSES},
+    **{f"teacher.{_slug(rung)}": teacher(rung) for rung in ("GloVe", "SimCSE", "larger SimCSE", "MiniLM")},
     "ladder.ahead": Value(_ahead),
     **{f"order.{loss}": order_among(loss, lambda record: ORDERED) for loss in LOSSES},
-    **{
-        f"order.{loss}.without-minilm": order_among(
-            loss, lambda record: [rung for rung in ORDERED if "MiniLM" not in rung]
-        )
-        for loss in LOSSES
-    },
     **{f"order.{loss}.near": order_among(loss, _near_simcse) for loss in LOSSES},
     "printed.teachers": over(
         lambda x: x[0] - x[1], [_number("rankcse_table2", "DiffCSE"), _number("rankcse_table2", "SimCSE")]
@@ -407,14 +350,9 @@ VALUES: dict[str, Value] = {
     "chosen.20": reproduced(
         lambda: float(expected_choice(many_dev_scores(read_reproductions()), many_seeds(read_reproductions()))[19])
     ),
-    "tests": Value(lambda record: str(planned_tests("paper"))),
-    "detects": _detectable(10, FIRST_TEST),
-    "detects.10": _detectable(10, ONE_TEST),
-    "detects.5": _detectable(5, ONE_TEST),
-    "detects.large": replace(_detectable(5, ONE_TEST, "BERT-large"), digits=1),
-    "detects.theirs": Value(lambda record: detectable_gain(1.5, 10, planned_level("paper"))),
+    "detects": _detectable(lambda: stdev(many_seeds(read_reproductions()))),
+    "detects.theirs": replace(_detectable(lambda: 1.5), digits=1),
     **{f"{claim}.printed": _published_gain(claim) for claim in HEADLINES.values()},
-    "sd.rankcse": printed("rankcse_table6", "SimCSE", "BERT-base", "STS Avg", std=True),
     "sd.rankencoder": printed("rankencoder_table4", "SimCSE", "BERT-base", std=True),
 }
 

@@ -85,7 +85,6 @@ SCALES = {
                 **SMALL,
                 "learning_rate": 5e-5,
                 "dropout": 0.1,
-                "precision": "bf16",
                 "max_steps": 160,
                 "eval_steps": 20,
             },

@@ -1,6 +1,5 @@
 """One thread for all tests of the core, as bits depend on it, and encoders that several rooms need."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from cse_core.data import synthetic
 
 
-@pytest.fixture(scope="package", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Take one thread before any fixture of a test, whatever an earlier test in this process has left."""
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

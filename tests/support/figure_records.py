@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from analysis.cells import join
 from analysis.plots.figure_data import FigureData, curves_of
+from analysis.report.blocks import Record
 from cse_core.evaluation.suite import PHRASES
 from cse_core.metrics.sphere import EDGES
 from experiments.results import csv_record
@@ -27,6 +28,14 @@ TERMS = ("dev/stsb_dev", "alignment/stsb_dev", "uniformity/stsb_dev", "loss/cont
 def study_of(name: str, scale: str = "small") -> Study:
     (found,) = catalogue.choose_studies([name], scale)
     return found
+
+
+class EmptyRecord(Record):
+    """A record without a score."""
+
+    def __init__(self) -> None:
+        super().__init__(csv_record.MLRUNS)
+        self.results = lambda scale: csv_record.read_results(scale).iloc[:0]
 
 
 def rng_of(*names: object) -> np.random.Generator:

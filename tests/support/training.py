@@ -74,6 +74,12 @@ def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
+def arithmetic() -> str:
+    """Return what the bits of a training depend on, in this process."""
+    kernels = "with" if torch.backends.mkldnn.enabled else "without"
+    return f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, {kernels} oneDNN"
+
+
 class Killed(Exception):  # noqa: N818 - it simulates a kill, it is no error
     pass
 

@@ -10,7 +10,7 @@ import pytest
 from analysis import benchmark_ratios
 from analysis.cells import Results, join
 from analysis.report import first_page, plan_tables
-from analysis.report.blocks import block_text
+from analysis.report.blocks import Record, block_text
 from analysis.stats.estimate import t_estimate
 from analysis.verdicts.claims import claims
 from analysis.verdicts.plan import PlanVerdicts
@@ -19,7 +19,7 @@ from experiments.results import csv_record
 from experiments.schema.contrasts import POSITIVE, PRIMARY, Contrast
 from experiments.schema.study import Study
 from experiments.studies import catalogue
-from tests.support.figure_records import lines_of, study_of
+from tests.support.figure_records import EmptyRecord, lines_of, study_of
 
 PAIR = ("SimCSE, the test sets' sentences", "SimCSE")
 NONE = pd.DataFrame(columns=csv_record.RESULTS)
@@ -42,10 +42,11 @@ class Asked:
     name: str
     choose: first_page.Choose
     plan: PlanVerdicts
+    record: Record
 
 
 def page(name: str, choose: first_page.Choose = choose_empty, plan: PlanVerdicts | None = None) -> str:
-    return block_text("page", Asked(name, choose, plan or empty_plan()))  # ty: ignore[invalid-argument-type]
+    return block_text("page", Asked(name, choose, plan or empty_plan(), EmptyRecord()))  # ty: ignore[invalid-argument-type]
 
 
 def contrast(plus: str, role: str = POSITIVE) -> Contrast:
@@ -119,17 +120,6 @@ def test_the_findings_say_what_training_on_the_test_sentences_is_worth() -> None
 
 
 @pytest.mark.slow
-def test_the_limits_count_excluded_gains() -> None:
-    study = study_of("robustness")
-    results = join(study, lines_of(study))
-    text = page("limits", lambda names: [results])
-    measured = [each for each in first_page.method_gains([results]) if each.published_inside is not None]
-    outside = sum(each.published_inside is False for each in measured)
-    assert f"{outside} of {len(measured)} intervals" in text
-    assert all(line.startswith("> ") for line in text.splitlines())
-
-
-@pytest.mark.slow
 def test_every_claim_has_a_line() -> None:
     text = page("claims")
     ids = [
@@ -141,7 +131,7 @@ def test_every_claim_has_a_line() -> None:
 
 
 def test_an_unknown_part_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"no block `page cover`; there are .*page claims, page findings, page limits"):
+    with pytest.raises(ValueError, match=r"no block `page cover`; there are .*page claims, page findings"):
         page("cover")
 
 

@@ -1,5 +1,6 @@
 """A checkpoint is what its run's history says, to the byte, or is not used; attempts touch nothing before their end."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -26,7 +27,20 @@ from cse_core.training.selection import SELECTION, snapshot_steps
 from cse_core.training.teacher_embeddings import checkpoint_folder
 from cse_core.training.train import train
 from tests.support.polling import until
-from tests.support.training import KEEP, NEW, OLD, QUARTERS, RUN, TINY, Killed, Trained, equal, stop_at, weights
+from tests.support.training import (
+    KEEP,
+    NEW,
+    OLD,
+    QUARTERS,
+    RUN,
+    TINY,
+    Killed,
+    Trained,
+    arithmetic,
+    equal,
+    stop_at,
+    weights,
+)
 
 OTHER = replace(RUN, seed=7)
 RETRAIN = """
@@ -34,11 +48,11 @@ import sys, torch
 from pathlib import Path
 from cse_core.training.loop import Execution
 from cse_core.training.train import train
-from tests.support.training import NEW, RUN, OLD, few_dev_pairs
+from tests.support.training import NEW, RUN, OLD, arithmetic, few_dev_pairs
 torch.set_num_threads(1)
 def wait(step, history):
     if "dev/synthetic_dev" in history.curves:
-        print("evaluated", flush=True)
+        print("evaluated", arithmetic(), flush=True)
         sys.stdin.read()
 with few_dev_pairs():
     train(RUN, Execution(Path(sys.argv[1]), save_seconds=0.0), rules=NEW, on_step=wait)
@@ -62,10 +76,10 @@ def store(stores: tuple[Path, Path], tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    """Every file but the history, whose seconds differ."""
+def content(folder: Path) -> dict[str, str]:
+    """Return the hash of every file but the history, whose seconds differ."""
     paths = (path for path in folder.rglob("*") if path.is_file() and path.name != HISTORY)
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
 @pytest.mark.slow
@@ -77,7 +91,7 @@ def test_train_killed_in_a_retraining_leaves_the_finished_run(stores: tuple[Path
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
     ) as process:
         assert process.stdout
-        assert until(process.stdout.readline) == "evaluated\n"
+        assert until(process.stdout.readline) == f"evaluated {arithmetic()}\n"
         process.send_signal(signal.SIGKILL)
     assert (store / RUN.key / UNFINISHED / "synthetic_dev" / MANIFEST).is_file()
     assert {name: data for name, data in content(store / RUN.key).items() if name in before} == before

@@ -1,0 +1,73 @@
+"""The gains of the report's first page, recomputed from the record's CSV files by scipy alone."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from experiments.studies import catalogue
+
+ROOT = Path(__file__).parents[2]
+REPORT = (ROOT / "REPORT.md").read_text()
+FIRST = "plan2-first-plan"
+# The value in the page; the study, its two rows, whether seed by seed.
+WELCH = {
+    "one.ListNet estimate": (FIRST, "ListNet, one epoch", "SimCSE, one epoch"),
+    "one.ListMLE estimate": (FIRST, "ListMLE, one epoch", "SimCSE, one epoch"),
+    "R1 result": (FIRST, "ListNet, 8 epochs", "SimCSE, 8 epochs"),
+    "W1 result": ("plan-whitening", "WhitenedCSE", "SimCSE"),
+    "A1 result": ("plan2-whitening", "WhitenedCSE, dropout views", "SimCSE"),
+    "no-whitening estimate": ("plan2-whitening", "three dropout views, no whitening", "SimCSE"),
+    "one.CompCSE estimate": ("plan2-disjoint", "CompCSE", "SimCSE"),
+    "C1 result": (FIRST, "CompCSE", "SimCSE, the same ten seeds"),
+    "crops estimate": (FIRST, "two random crops", "SimCSE, the same ten seeds"),
+    "composition.negative estimate": (FIRST, "halves of shuffled words", "SimCSE, the same ten seeds"),
+}
+PAIRED = {
+    "one.RankEncoder estimate": ("plan-orders", "RankEncoder", "SimCSE"),
+    "E3 result": ("plan-ranks", "RankEncoder, 8 epochs", "SimCSE, 8 epochs"),
+}
+SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+
+
+@pytest.fixture(scope="module")
+def scores() -> pd.DataFrame:
+    lines = pd.read_csv(ROOT / "mlruns/results.csv", dtype={"key": str, "scorer": str})
+    wanted = lines["task"].isin(SETS) & (lines["metric"] == "spearman.all") & (lines["select"] == "stsb_dev")
+    return lines[wanted]
+
+
+def averages(scores: pd.DataFrame, study: str, label: str) -> dict[int, float]:
+    """Return the mean of the seven sets in points, by seed."""
+    row = next(row for row in catalogue.single(study, "small").rows if row.label == label)
+    found = {}
+    for seed, key in row.keys().items():
+        of_run = scores[(scores["key"] == key) & (scores["scorer"] == str(row.scorer))]
+        latest = of_run.sort_values("version").drop_duplicates("task", keep="last")
+        if len(latest) == len(SETS):
+            found[seed] = 100 * latest["score"].mean()
+    return found
+
+
+def printed(name: str) -> tuple[float, float, float]:
+    """Return the estimate and its interval as the page has them."""
+    match = re.search(rf"<!-- value {re.escape(name)} -->([-+.\d]+) \[([-+.\d]+), ([-+.\d]+)\]", REPORT)
+    assert match, name
+    return float(match[1]), float(match[2]), float(match[3])
+
+
+@pytest.mark.parametrize("name", [*WELCH, *PAIRED])
+def test_a_printed_gain_follows_from_the_records_scores(name: str, scores: pd.DataFrame) -> None:
+    study, *labels = (WELCH | PAIRED)[name]
+    ours, theirs = (averages(scores, study, label) for label in labels)
+    if name in PAIRED:
+        seeds = [seed for seed in ours if seed in theirs]
+        found = stats.ttest_rel([ours[s] for s in seeds], [theirs[s] for s in seeds])
+        mean = sum(ours[s] - theirs[s] for s in seeds) / len(seeds)
+    else:
+        found = stats.ttest_ind(list(ours.values()), list(theirs.values()), equal_var=False)
+        mean = sum(ours.values()) / len(ours) - sum(theirs.values()) / len(theirs)
+    interval = found.confidence_interval(0.95)
+    assert printed(name) == pytest.approx((mean, interval.low, interval.high), abs=0.0051)
