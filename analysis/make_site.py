@@ -3,6 +3,11 @@
 python analysis/make_site.py [--out FOLDER]
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 import os
 import re
 import shutil

@@ -3,6 +3,11 @@
 python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 import gc
 from collections.abc import Sequence
 from dataclasses import dataclass

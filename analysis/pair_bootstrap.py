@@ -3,6 +3,11 @@
 python analysis/pair_bootstrap.py robustness [--claims R1 ...] [--scale small] [--data FOLDER] [--mlruns FOLDER]
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple

@@ -58,6 +58,10 @@ def evaluate(
     or files of your own, whose `columns` name two sentences and a score; `data` is the folder with the sets, else
     CSE_DATA. Each distinct sentence is embedded once. Correlations are of cosines unless another scorer is given. A
     task that fails raises its reason. Warnings, such as of a set with other bytes than SentEval's, are logged.
+
+    >>> scores = evaluate("wiki-tiny", "synthetic_dev")  # made up from templates, so without data
+    >>> f"{scores['synthetic_dev']['spearman.all']:.2f}"
+    '0.66'
     """
     names = suite.expand_names([tasks] if isinstance(tasks, str) else tasks, columns)
     evaluated = suite.evaluate(
@@ -94,6 +98,11 @@ def train(
     `select` says which checkpoint is returned: "last", or the best on a dev set ("stsb_dev", "avg_sts"), which is then
     read from `data`. Runs that the method needs (teachers) are trained first. A run is kept in `store` under a key of
     its settings, sentences and backbone, and is trained only once.
+
+    >>> sentences = ["The cat sleeps.", "It rains.", "A man sings.", "Snow falls."]
+    >>> trained = train(SimCSE(), sentences, "wiki-tiny", store=folder, batch_size=4, max_length=8)
+    >>> trained.encoder.encode(["A dog sleeps."]).shape
+    torch.Size([1, 128])
     """
     allowed = [field.name for field in fields(Run) if field.name not in ("method", "backbone", "corpus")]
     for name in settings:
@@ -129,6 +138,10 @@ def make_batch(
 
     Texts are cut to `max_length` tokens. `seed` is that of the batch's own random numbers (masked words, ties of
     ListMLE): pass the step, so that they differ from one to the next.
+
+    >>> encoder = Encoder.from_pretrained("wiki-tiny")
+    >>> make_batch(SimCSE(), ["It rains.", "The cat sleeps."], encoder)["text"].mask.sum(1)  # two are special
+    tensor([6, 7])
     """
     columns = method.examples(cast(Any, sentences), encoder.tokenizer, max_length)
     padded = {name: pad(ids, encoder.pad_id) for name, ids in columns.items()}
@@ -142,6 +155,9 @@ def export(encoder: Encoder, folder: str | Path, *, run: Run | None = None, scor
 
     The card has the run's settings and the scores that are given: what `evaluate` returned for this encoder. Every
     file in the folder that a loader would read is replaced, when the new ones are whole; others, as of .git, stay.
+
+    >>> export(Encoder.from_pretrained("wiki-tiny"), folder / "mine") == folder / "mine"
+    True
     """
     settings = run.settings() | {"key": run.key} if run else {}
     return save_with_card(encoder, Path(folder), settings, scores or {})

@@ -1,5 +1,7 @@
 """The command `cse`: the scripts of a checkout as subcommands, each imported when it is called."""
 
+import os
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -42,6 +44,23 @@ def usage() -> str:
     )
 
 
+def end_on_interrupt() -> None:
+    """Let Ctrl-C end the imports of a command in a line; later the command itself says how to resume."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as under nohup
+        signal.signal(signal.SIGINT, _end)
+
+
+def raise_on_interrupt() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt again, when all is imported."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(*_: object) -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(130)  # 128 plus the number of SIGINT, as in shells; an exception could be taken for a failed import
+
+
 def main() -> None:
     """Run the subcommand that the command line names."""
     name, *words = sys.argv[1:] or [""]
@@ -56,10 +75,7 @@ def main() -> None:
         sys.exit(2)
     elif name in COMMANDS:
         sys.argv = [f"cse {name}", *words]
-        try:
-            import_module(COMMANDS[name][0]).command()
-        except KeyboardInterrupt:  # while it is imported; later the command itself says how to resume
-            print("interrupted", file=sys.stderr)
-            sys.exit(130)  # 128 plus the number of SIGINT, as in shells
+        end_on_interrupt()
+        import_module(COMMANDS[name][0]).command()
     else:
         sys.exit(f"error: {unknown('command', name, COMMANDS)}")

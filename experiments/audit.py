@@ -6,6 +6,11 @@
 The record does not change. The exit status is 1 if a run differs.
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -9,6 +9,11 @@ The first method is the baseline. No test score is read before all settings are 
 its own in mlruns/comparisons/NAME, so re-run the same command to resume. docs/compare.md has an example.
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 import os
 import statistics
 from dataclasses import dataclass, fields, replace
@@ -29,7 +34,7 @@ from experiments.comparison.entrants import entrant, measures_of, space_text, wi
 from experiments.comparison.tuned import COMPARISONS
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.schedule_estimate import seconds_for
-from experiments.execution.sweep_report import hours, print_mlflow_command
+from experiments.execution.sweep_report import UNTIMED, hours, print_mlflow_command
 from experiments.execution.sweep_setup import check_room, require_inputs, untrained_keys
 from experiments.results import csv_record
 from experiments.schema.rows import BASE
@@ -189,7 +194,7 @@ def print_forecast(comparison: Comparison, workers: int) -> None:
     kept = comparison.budget.finals * (comparison.budget.searches + 1)
     writes = Writes.of([(each.start.backbone, kept) for each in comparison.entrants], workers)
     known = [value for value in total if value is not None]
-    time = hours(sum(known) / workers) if len(known) == len(total) else "unknown"
+    time = hours(sum(known) / workers) if len(known) == len(total) else UNTIMED
     console.print(
         f"time with {workers} at a time: {time}; checkpoints of the finals: {writes.kept / GIB:.1f} GiB",
         highlight=False,

@@ -4,6 +4,11 @@ python experiments/estimate.py all --scale paper --gpus 1 8 64 --price 2
 python experiments/estimate.py rankcse --scale paper --gpus 4 --gpus-per-run 0.25
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 import tyro
 
 from experiments.cli.command import run_command

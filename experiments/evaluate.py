@@ -8,6 +8,11 @@ python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_se
 Print a table, add the scores to own/results.csv beside MLflow's database, and log them to MLflow.
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -5,6 +5,11 @@
 The folder opens in sentence-transformers and transformers too, if the pooling is cls or mean.
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -5,6 +5,11 @@ folder or the server MLFLOW_TRACKING_URI. A run that MLflow has with the same sc
 left as it is; one with others is replaced.
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

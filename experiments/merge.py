@@ -8,6 +8,11 @@ If git stops in a merge since both sides added runs, keep your record and add th
     python experiments/merge.py ../theirs/mlruns && python analysis/make_tables.py && git add mlruns
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 from dataclasses import dataclass
 from pathlib import Path
 

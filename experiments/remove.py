@@ -4,6 +4,11 @@ It lists what there is of a run, in the run folders, the record and MLflow, and 
 is interrupted, the same command completes the removal.
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 import os
 import sys
 from dataclasses import dataclass, replace

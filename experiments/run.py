@@ -8,6 +8,11 @@
 The scores are printed and logged to MLflow, but not recorded: the record has the runs of studies only.
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -156,7 +161,7 @@ def _look_ahead(jobs: Sequence[Job], execution: ExecutionSettings) -> None:
     if left:
         seconds = expected_seconds(left, csv_record.read_results(jobs[0].scale)).values()
         known = [each for each in seconds if each is not None]
-        time = sweep_report.hours(sum(known)) if len(known) == len(left) else "unknown before the first steps"
+        time = sweep_report.hours(sum(known)) if len(known) == len(left) else sweep_report.UNTIMED
         console.print(f"runs to train: {len(left)}, time: {time}")
 
 

@@ -5,6 +5,11 @@ python experiments/search.py simcse --trials 5 --minutes 10
 python experiments/search.py --list
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 import math
 from dataclasses import dataclass, replace
 

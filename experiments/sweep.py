@@ -10,6 +10,11 @@ A sweep does the runs of all its studies that the record lacks, first those that
 its state under its key, so re-run the same command to resume after Ctrl-C, a kill or a lost worker.
 """
 
+if __name__ == "__main__":  # before the imports that take a second
+    from cse_core.entry_point import end_on_interrupt
+
+    end_on_interrupt()
+
 import gc
 import os
 import sys

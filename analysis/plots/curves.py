@@ -142,6 +142,7 @@ def losses(drawn: FigureData) -> Figure | None:
     figure, axes = style.panels(2, 2, height=2.6)
     for panel, points in zip(axes, shown.values(), strict=True):
         _draw_lines(panel, points, looks)
+        panel.set_xlim(right=points["step"].max())  # so that a horizontal line ends where the names begin
     axes[0].axhline(100, color=style.INK, linewidth=0.7)
     axes[0].set(title="weighted rank loss over contrastive loss", ylabel="%", yscale="log")
     axes[1].axhline(0, color=style.INK, linewidth=0.7)

@@ -7,11 +7,13 @@ from adjustText import adjust_text
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.transforms import offset_copy
 
 from analysis.plots.style import INK
 
 SIZE = 7.5
+HALO = withStroke(linewidth=1.5, foreground="white")  # for names that lie on lines
 ROUNDS = 500  # of adjustText; a limit of time would draw another figure on another machine
 
 
@@ -47,7 +49,7 @@ def beside_points(
 ) -> None:
     """Write names near points, (x, y, name) each, with a line to each point that has to be further away."""
     texts = [
-        axes.text(x, y, name, fontsize=SIZE, color=_darker(colour))
+        axes.text(x, y, name, fontsize=SIZE, color=_darker(colour), path_effects=[HALO])
         for (x, y, name), colour in zip(points, colours or [INK] * len(points), strict=True)
     ]
     _lay_out(axes)
@@ -59,7 +61,9 @@ def beside_points(
         ys,
         ax=axes,
         expand=(1.1, 1.3),
-        force_explode=(0.05, 0.2),
+        force_explode=(0, 0),
+        force_static=(0.01, 0.02),
+        force_pull=(0.1, 0.1),
         iter_lim=ROUNDS,
         min_arrow_len=9,
         arrowprops=arrow,

@@ -11,7 +11,11 @@ from torch import Tensor
 
 
 def cosine_matrix(a: Float[Tensor, "n d"], b: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
-    """Return the cosine of every row of `a` with every row of `b`; a zero row has cosine 0 with everything."""
+    """Return the cosine of every row of `a` with every row of `b`; a zero row has cosine 0 with everything.
+
+    >>> cosine_matrix(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 4.0]]))
+    tensor([[1.0000, 0.6000]])
+    """
     return F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).T
 
 
@@ -25,12 +29,16 @@ def info_nce(
     own_weight: float = 0.0,
     left_out: Bool[Tensor, "n _"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return the mean cross-entropy of finding keys[i] for queries[i] by cosine / temperature (SimCSE, Eq. 1).
+    """Return the mean cross-entropy of finding keys[i] for queries[i] by cosine / temperature, in nats (SimCSE, Eq. 1).
 
     L = -1/n sum_i log( exp(cos(q_i, k_i)/t) / sum_j exp(cos(q_i, k_j)/t) ). One direction only, as in SimCSE's code.
     `hard_negatives` are further columns for every query; `dims` keeps the first coordinates (CompCSE's d0).
     `own_weight` is added to the logit of hard_negatives[i] for queries[i]. Candidates where `left_out` is True have no
     share in the sum; it may have fewer columns than there are candidates, and is False at keys[i] for queries[i].
+
+    >>> views = torch.eye(3)  # each is at right angles to the two others: log(1 + 2/e)
+    >>> info_nce(views, views, temperature=1.0)
+    tensor(0.5514)
     """
     if len(queries) < 2 and hard_negatives is None:
         raise ValueError(f"info_nce needs at least two pairs, got {len(queries)}: one pair has no negatives")
@@ -60,7 +68,7 @@ def nt_xent(
     *,
     left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return the mean cross-entropy of each vector's other view among all other vectors (SimCLR; ConSERT, Section 3.1).
+    """Return the mean cross-entropy of each vector's other view among all others, in nats (SimCLR; ConSERT, Sec. 3.1).
 
     L = -1/2n sum_i log( exp(cos(r_i, r_p(i))/t) / sum_{k != i} exp(cos(r_i, r_k)/t) ) over the 2n vectors r of both
     views, r_p(i) the other view of r_i: 2n - 1 candidates each, in both directions. A single sentence has loss 0.

@@ -207,7 +207,7 @@ class CompCSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return InfoNCE between sentences and compositions of their parts, all encoded in one pass."""
+        """Return InfoNCE between sentences and compositions of their parts, all encoded in one pass, in nats."""
         parts = [batch[f"part{i}"] for i in range(1, self.parts + 1)]
         if self.side == "both":
             states = encode(*parts, *parts)

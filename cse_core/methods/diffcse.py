@@ -174,7 +174,7 @@ class DiffCSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return InfoNCE between the views plus the weighted loss of detecting replaced words, given each view."""
+        """Return InfoNCE between the views plus the weighted loss of detecting replaced words by each view, in nats."""
         text = batch["text"]
         z1, z2 = self._project(modules["head"], *encode(text, text))
         contrastive = info_nce(z1, z2, self.temperature, left_out=batch.duplicates)

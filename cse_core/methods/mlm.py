@@ -152,7 +152,7 @@ class MLM:
         return self.inner.targets(source)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return the inner loss plus the weighted loss of the masked tokens."""
+        """Return the inner loss plus the weighted loss of the masked tokens, in nats."""
         inner = self.inner.loss(encode, batch, modules, targets)
         if not self.mlm_weight:
             return inner

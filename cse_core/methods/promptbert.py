@@ -110,7 +110,7 @@ class PromptBERT:
         return prompt_head((self.first, self.second), encoder, generator)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return InfoNCE between the heads of the two denoised views."""
+        """Return InfoNCE between the heads of the two denoised views, in nats."""
         tokens = (batch["first"], batch["second"])
         states = denoised_states(encode, tokens, list(modules["bare"])) if self.denoise else encode(*tokens)  # ty: ignore[invalid-argument-type]
         z1, z2 = (modules["head"](h) for h in states)

@@ -48,7 +48,7 @@ VIEW_COLUMNS = {"simcse": ("text", "text"), "promptbert": ("first", "second"), "
 def rank_loss(
     rank_similarity: Float[Tensor, "n n"], student_similarity: Float[Tensor, "n n"], lower: float, upper: float
 ) -> Float[Tensor, ""]:
-    """Return the mean squared difference over the pairs with lower <= R <= upper; 0 if there is none (Eq. 6)."""
+    """Return the mean squared difference of rho and cosine over the pairs with lower <= R <= upper, else 0 (Eq. 6)."""
     chosen = _in_band(rank_similarity, lower, upper).to(student_similarity.dtype)
     return ((rank_similarity - student_similarity).square() * chosen).sum() / (chosen.sum() + 1e-8)
 
@@ -58,7 +58,7 @@ def _in_band(similarity: Float[Tensor, "n n"], lower: float, upper: float) -> Te
 
 
 def combine(contrastive: Float[Tensor, ""], rank: Float[Tensor, ""], weight: float) -> Float[Tensor, ""]:
-    """Return max(weight * rank, contrastive): only the larger term gets a gradient (Eq. 5)."""
+    """Return max(weight * rank, contrastive), squares and nats: only the larger term gets a gradient (Eq. 5)."""
     weighted = weight * rank
     return torch.where(weighted > contrastive, weighted, contrastive)
 
@@ -138,7 +138,7 @@ class RankEncoder:
         return Targets(rows, {"corpus": F.normalize(corpus, dim=-1)})  # once for all steps
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return the larger of contrast and weighted rank loss (Eq. 5), or their sum."""
+        """Return the larger of contrast, in nats, and weighted rank loss, squares (Eq. 5), or their sum."""
         inner = self.inner.loss(encode, batch, modules, targets)
         if not self.rank_weight or inner.views is None:
             return inner

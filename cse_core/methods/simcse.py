@@ -72,7 +72,7 @@ class SimCSE:
         return nn.ModuleDict({"head": nn.Identity()}) if kept else tanh_head(self, encoder, generator)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return InfoNCE between the heads of sentences and positives, by default a second dropout view."""
+        """Return InfoNCE between the heads of sentences and positives, by default a second dropout view, in nats."""
         texts = [batch[name] for name in COLUMNS if name in batch.columns]
         if self.hard_negative_weight and len(texts) < 3:
             raise ValueError(

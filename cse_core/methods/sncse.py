@@ -43,6 +43,7 @@ def soft_negative(
     """Return mean(relu(D + nearest) + relu(-D - farthest)), D = cos(anchor, negation) - cos(anchor, positive) (Eq. 6).
 
     Zero where the negation is less like the anchor than the positive is by at least `nearest` and at most `farthest`.
+    D and both margins are differences of cosines.
     """
     difference = F.cosine_similarity(anchor, negation) - F.cosine_similarity(anchor, positive)
     return (F.relu(difference + nearest) + F.relu(-difference - farthest)).mean()
@@ -105,7 +106,7 @@ class SNCSE:
         return prompt_head((), encoder, generator)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return InfoNCE between anchors and positives plus the weighted margin loss of the negations."""
+        """Return InfoNCE of anchors and positives, in nats, plus the weighted margin loss of negations' cosines."""
         states = encode(batch["anchor"], batch["positive"], batch["negation"])
         anchor, positive, negation = (modules["head"](h) for h in states)
         contrastive = info_nce(anchor, positive, self.temperature, left_out=batch.duplicates)

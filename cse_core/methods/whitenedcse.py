@@ -60,7 +60,7 @@ def multi_positive(
     *,
     left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return sum_p w_p InfoNCE(anchor, positive_p), with negatives of each positive's view (Eq. 7); weights are 1."""
+    """Return sum_p w_p InfoNCE(anchor, positive_p), negatives of each positive's view, in nats (Eq. 7); w_p are 1."""
     shares = zip(_check_weights(weights, len(positives)), positives, strict=True)
     return torch.stack([w * info_nce(anchor, p, temperature, left_out=left_out) for w, p in shares]).sum()
 
@@ -74,7 +74,7 @@ def multi_positive_inside(
     printed: bool = False,
     left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return the loss with its sum inside the logarithm (Eq. 8): the hardest positive counts most; weights are 1.
+    """Return the loss with its sum inside the logarithm, in nats (Eq. 8): the hardest positive counts most; w_p are 1.
 
     As intended: 1/n sum_i log sum_p w_p exp(CE_ip), CE_ip the i-th term of InfoNCE(anchor, positive_p). As printed:
     1/n sum_i -log sum_p w_p exp(-s_p,ii) / sum_j exp(s_p,ij), s = cos/t, least where positives are opposite.
@@ -159,7 +159,7 @@ class WhitenedCSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return the loss of the first view against each other one, all whitened and projected (Eq. 7 or 8)."""
+        """Return the loss of the first view against each other one, whitened and projected (Eq. 7 or 8), in nats."""
         text, m, left_out = batch["text"], self.positives, batch.duplicates
         features = encode(text) * m if self.views == "shared" else encode(*[text] * m)
         if self.feature_dropout:  # drawn from the step's dropout stream, after the encoder's

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from cse_core.data.atomic_write import full_disk_error
+from cse_core.entry_point import raise_on_interrupt
+from experiments.cli.numbers import NUMBERS
 from experiments.storage.credentials import redact_credentials
 
 INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
@@ -19,10 +21,12 @@ AT_END: list[Callable[[], None]] = []  # what rooms do when a command ends, also
 
 def run_command(command: Callable[[], int | None], errors: tuple[type[Exception], ...] = USER_ERRORS) -> NoReturn:
     """Run a command and exit with its status (None is 0), or print one of `errors` in a line and exit with 1."""
+    raise_on_interrupt()
     gc.freeze()  # what the imports made stays to the end: scanning it again took a fifth of `sweep.py --list`
     try:
         try:
-            status = command()
+            with NUMBERS:
+                status = command()
         finally:
             for act in AT_END:
                 act()

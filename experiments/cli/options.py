@@ -10,6 +10,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from cse_core.data.locate import data_folder
 from cse_core.run import MAX_SEED
+from experiments.cli.numbers import whole_number
 
 DEVICES = ("cpu", "cuda")
 MOST_THREADS = 1024  # torch starts them all, whatever the machine has
@@ -40,7 +41,7 @@ def one_or_more(kind: Callable[[str], Any], word: str) -> PrimitiveConstructorSp
 
 
 Words = Annotated[tuple[str, ...], one_or_more(str, "STR")]
-Numbers = Annotated[tuple[int, ...], one_or_more(int, "INT")]
+Numbers = Annotated[tuple[int, ...], one_or_more(whole_number, "INT")]
 
 
 def at_least(least: float, **options: float | None) -> None:

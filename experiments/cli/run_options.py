@@ -13,6 +13,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from cse_core import lookup
 from cse_core.methods import METHODS
 from cse_core.run import Run
+from experiments.cli.numbers import number, whole_number
 from experiments.cli.options import Numbers, Words, read_words
 from experiments.schema.recipes import RUNS
 from experiments.schema.rows import BASE
@@ -92,7 +93,7 @@ def choices_of(name: str) -> dict[str, Sequence[str]]:
 def _option(of: Field[Any], choices: Sequence[str], shown: str) -> tuple[str, Any, Any]:
     """Return the option of a setting; None means the setting as published, which is `shown`."""
     kind = _names(of)[0]
-    read: Callable[[str], Any] = {"int": int, "float": float, "bool": _truth}.get(kind, str)
+    read: Callable[[str], Any] = {"int": whole_number, "float": number, "bool": _truth}.get(kind, str)
     several = kind == "tuple"
     word = "{" + ",".join(choices) + "}" if choices else {"int": "INT", "float": "FLOAT"}.get(kind, "STR")
     spec = PrimitiveConstructorSpec(

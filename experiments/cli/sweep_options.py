@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import tyro
 
-from cse_core.data.locate import data_folder
 from experiments.cli.options import (
     Numbers,
     Words,
@@ -15,6 +14,7 @@ from experiments.cli.options import (
     at_least,
     at_most,
     check_device,
+    filled_data_folder,
     seeds_in_range,
     whole_gpus,
 )
@@ -159,7 +159,7 @@ def check_ray(options: RayOptions) -> None:
     whole_gpus(gpus_per_run=options.gpus_per_run)
     check_device(options.device, options.address)
     if options.data:
-        data_folder(options.data)
+        filled_data_folder(options.data)
 
 
 def checked(options: AnyStudies) -> AnyStudies:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+UNTIMED = "unknown before the first steps, as the record has no run on this encoder at this scale"
+
+
 def hours(seconds: float | None) -> str:
     """Format seconds as hours or minutes; "?" for None, a duration that was never measured."""
     if seconds is None:
@@ -80,6 +83,8 @@ def print_plan(plan: Plan, results: pd.DataFrame, workers: int, *, each: bool = 
     console.print(
         f"{counted(len(plan.declared), 'run')}, {len(plan.declared) - len(pending)} done, {len(pending)} to do{about}"
     )
+    if each and seconds is None:
+        console.print("time unknown: the record has no run of these methods on these encoders at this scale")
     for i, level in enumerate(plan.levels, 1):
         if each:
             console.print(f"  {i}.", *(_missing(plan, job) for job in level), sep="\n     ")

@@ -78,7 +78,7 @@ def arc_con(
     form: str = "exact",
     left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return L_arc, without the negatives `left_out`; 0 for a single sentence, which has no negatives."""
+    """Return L_arc in nats, without the negatives `left_out`; 0 for a single sentence, which has no negatives."""
     cosines = cosine_matrix(z1, z2)
     if margin_degrees:
         cosines = cosines.diagonal_scatter(add_margin(cosines.diagonal(), margin_degrees, form))
@@ -97,7 +97,7 @@ def triplet_loss(
     margin: float,
     counted: Bool[Tensor, " n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return L_tri, the mean over the counted sentences; 0 if there is none."""
+    """Return L_tri, a difference of cosines: the mean over the counted sentences; 0 if there is none."""
     losses = F.relu(disorder(h, light, heavy) + margin)
     if counted is None:
         return losses.mean()
@@ -187,7 +187,7 @@ class ArcCSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Contrast two dropout views under the margin and, without dropout, order masked versions of long sentences."""
+        """Contrast two dropout views under the margin, in nats; order masked versions of long sentences by cosine."""
         text = batch["text"]
         z1, z2 = (modules["head"](h) for h in encode(text, text))
         arc = arc_con(z1, z2, self.temperature, self.margin_degrees, self.margin_form, batch.duplicates)

@@ -114,7 +114,7 @@ class ConSERT:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """NT-Xent between the two views."""
+        """Return NT-Xent between the two views, in nats."""
         width: Any = modules["embeddings"].width
         kinds = ((self.first, self.first_rate), (self.second, self.second_rate))
         views = [view(batch["text"], kind, rate, width, batch.generator) for kind, rate in kinds]

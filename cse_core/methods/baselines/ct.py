@@ -89,7 +89,7 @@ class CT:
         return nn.ModuleDict({"first": encoder.clone()})
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return the mean logistic loss over the batch's pairs; each sentence passes an encoder once."""
+        """Return the mean logistic loss over the batch's pairs, in nats; each sentence passes an encoder once."""
         text = batch["text"]
         left, right = group_pairs(len(text.ids), self.negatives, self.pairs)
         (first,), (second,) = modules["first"](_rows(text, left)), encode(_rows(text, right))

@@ -99,7 +99,7 @@ def debiased_loss(
     objective: str = "cross_entropy",
     left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return the mean loss of picking z2[i] for z1[i] among the batch and the noise, where `weights` are 0 or 1.
+    """Return the mean loss of picking z2[i] for z1[i] among batch and noise, in nats, where `weights` are 0 or 1.
 
     An excluded negative has no share in the sum for exclusion "zero", and e^0 = 1 for "logit" (E1). Objective "binary"
     is -(y log p + (1 - y) log(1 - p)), p the softmax, averaged over all n (n + m) entries (E2). Noise is a constant.
@@ -189,7 +189,7 @@ class DCLR:
         return (text,)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Contrast two dropout views without the likely false negatives; noise vectors are further negatives."""
+        """Contrast two dropout views, in nats, without likely false negatives; noise vectors are further negatives."""
         z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
         n = len(z1)
         weights = torch.ones(n, n, device=z1.device)

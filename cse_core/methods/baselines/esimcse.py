@@ -144,7 +144,7 @@ class ESimCSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return InfoNCE of both views with the queue as further negatives; then the queue takes this batch."""
+        """Return InfoNCE of both views, in nats, the queue as further negatives; then the queue takes this batch."""
         text, head = batch["text"], modules["head"]
         z1, z2 = (head(h) for h in encode(text, batch["repeated"] if self.repetition else text))
         queue: Any = dict(modules.items()).get("queue")

@@ -88,7 +88,7 @@ class ISBERT:
         return nn.ModuleDict({"ngrams": encoder.ngrams})
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Bring each token near its own sentence and away from the batch's others, in one pass."""
+        """Bring each token near its own sentence and away from the batch's others, in one pass; in nats."""
         text = batch["text"]
         ngrams: Any = modules["ngrams"]
         local = ngrams.ngrams(encode.states(text), text.mask)

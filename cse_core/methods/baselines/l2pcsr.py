@@ -138,7 +138,7 @@ class L2PCSR:
         return tanh_head(self, encoder, generator)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Contrast two dropout views whose lower states are weakened where that makes the contrast hardest."""
+        """Contrast two dropout views, in nats, whose lower states are weakened where that makes it hardest."""
         text, head, left_out = batch["text"], modules["head"], batch.duplicates
         n, t = text.ids.shape
         rows = 2 * n if self.views == "both" else n

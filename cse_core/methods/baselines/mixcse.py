@@ -53,7 +53,7 @@ def mixed_loss(
     stop_gradient: bool = True,
     duplicates: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return InfoNCE of z1 against z2 with mixed negatives as further columns.
+    """Return InfoNCE of z1 against z2, in nats, with mixed negatives as further columns.
 
     "own": cos(z1_i, u_i), one a row. "batch": cos(z1_i, u_k) for every k but partner(k) = i. "both": these, and
     cos(w_i, z2_j) for every j but partner(i), where w is mixed of z1 as u is of z2. An excluded column has no share in
@@ -116,7 +116,7 @@ class MixCSE:
         check_choices(self)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Contrast two dropout views, with negatives mixed of each sentence and the next one of the batch."""
+        """Contrast two dropout views, in nats, with negatives mixed of each sentence and the next one of the batch."""
         z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
         if self.negatives == "none":
             contrastive = info_nce(z1, z2, self.temperature, left_out=batch.duplicates)

@@ -102,7 +102,7 @@ class MoCoSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return InfoNCE of queries among this batch's keys and the queue's, which then takes the keys."""
+        """Return InfoNCE of queries among this batch's keys and the queue's, in nats; the queue then takes the keys."""
         (h1,) = encode(batch["text"])
         slow: Any = modules["slow"]
         queue: Any = modules["queue"]

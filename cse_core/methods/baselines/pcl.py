@@ -87,7 +87,7 @@ def peer_positive(
     form: str = "released",
     left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return the loss of distinguishing a sentence's own other views from other sentences, p = softmax S(Z, Z).
+    """Return the loss of finding a sentence's own other views among other sentences, p = softmax S(Z, Z), in nats.
 
     Mean over all entries, y = 1 for own views: "released" softplus(p) - y p, "logit" softplus(S) - y S, "probability"
     -(y log p + (1 - y) log(1 - p)). "multi": the mean of -log p over own views.
@@ -126,7 +126,7 @@ def cooperation(
 def plain_contrast(
     z: Float[Tensor, "n views d"], temperature: float, left_out: Bool[Tensor, "n n"] | None = None
 ) -> Float[Tensor, ""]:
-    """Return InfoNCE of the first two views; 0 for a single sentence, which has no negatives."""
+    """Return InfoNCE of the first two views, in nats; 0 for a single sentence, which has no negatives."""
     return info_nce(z[:, 0], z[:, 1], temperature, left_out=left_out) if len(z) > 1 else 0 * z.sum()
 
 
@@ -213,7 +213,7 @@ class PCL:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Contrast, group of positives and cooperation over all views of both networks, drawn anew for every batch."""
+        """Return contrast, group of positives and cooperation over all views of both networks, drawn anew, in nats."""
         text = batch["text"]
         views = [text, text]
         if self.positive_weight or self.cooperation_weight:

@@ -84,6 +84,35 @@ def test_values_are_refused_before_anything_starts(tmp_path: Path, command: Any,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", [sweep, search, estimate])
+def test_an_empty_data_folder_is_refused_before_anything_starts(command: Any, tmp_path: Path) -> None:
+    kind = get_type_hints(command.main)[next(iter(inspect.signature(command.main).parameters))]
+    given = tyro.cli(kind, args=["quickstart", "--data", str(tmp_path), "--mlruns", str(tmp_path / "mlruns")])
+    with pytest.raises(FileNotFoundError, match="it is empty; expected SentEval's folder"):
+        command.main(given)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "message"),
+    [
+        (options_for("simcse"), "--temperature hot", "--temperature: expected a number, got 'hot'"),
+        (options_for("simcse"), "--epochs 1.5", "--epochs: expected a whole number, got '1.5'"),
+        (sweep.Options, "--workers many", "--workers: expected a whole number, got 'many'"),
+        (sweep.Options, "--max-steps None", "--max-steps: expected a whole number, got 'None'"),
+        (sweep.Options, "--seeds 1 two", "--seeds: expected a whole number, got 'two'"),
+        (sweep.Options, "--gpus-per-run half", "--gpus-per-run: expected a number, got 'half'"),
+    ],
+)
+def test_a_word_that_is_no_number_is_refused_in_a_sentence(
+    kind: type, words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run_command(lambda: print(tyro.cli(kind, args=words.split())))
+    assert stop.value.code == 2
+    assert f"Error parsing {message} " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [[], ["c4bb688a65d9", "--count", "1"], ["c4bb688a65d9", "--seed", "1"]])
 def test_an_audit_is_of_named_runs_or_of_drawn_ones(words: list[str]) -> None:
     with pytest.raises(ValueError, match="expected keys of recorded runs, or --count N"):
@@ -186,6 +215,7 @@ def test_a_dry_run_of_a_study_lists_every_run(tmp_path: Path, capsys: pytest.Cap
         (line,) = [line for line in out.splitlines() if key in line]
         assert f"{job.name} (rankcse-table4): training; " in line
     assert f"{len(jobs)} runs, 0 done, {len(jobs)} to do" in out
+    assert "time unknown: the record has no run" in out
 
 
 @pytest.mark.slow

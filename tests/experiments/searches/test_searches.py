@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,14 @@ def command(mlruns: Path, *words: str, workers: int = 1) -> list[str]:
 
 def search(mlruns: Path, *names: str) -> subprocess.CompletedProcess[str]:
     return forked.run(command(mlruns, *names), env=environment(mlruns))
+
+
+def test_the_page_shows_what_a_search_prints_today(capsys: pytest.CaptureFixture[str]) -> None:
+    mlruns = ROOT / "mlruns"
+    search_report.print_outcome(*choose_searches(("simcse",), "small"), {}, True, mlruns)
+    shown = re.findall(r"```\n(search simcse: \d.*?)```", (ROOT / "docs/sweeps.md").read_text(), re.DOTALL)[0]
+    said = capsys.readouterr().out.replace(str(mlruns), "mlruns").splitlines()
+    assert [line for line in shown.splitlines() if line != "..." and line not in said] == []
 
 
 def test_what_a_search_lacks_is_named_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
