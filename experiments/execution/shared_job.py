@@ -15,6 +15,7 @@ from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, 
 from experiments.results.run_result import read_result
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import retry
+from experiments.storage.shared_files import FETCHED
 from experiments.storage.shared_storage import Shared
 
 TRIES = 5  # to upload a run; each one that fails means that another attempt was first, or a stale listing
@@ -56,15 +57,14 @@ def execute_shared(
         if on_step:
             on_step(step, history)
 
-    before = _content(folder) if (folder / "shared").is_file() else None  # else storage has no whole version
+    # Without this file storage has no whole version. It goes, so that what is not uploaded in the end is scored again.
+    before = _content(folder) if (folder / FETCHED).is_file() else None
+    (folder / FETCHED).unlink(missing_ok=True)
+    failed: FailedTasksError | None = None
     try:
         result = execute(job, execution, on_step=share, progress=progress)
-    except FailedTasksError:
-        if _content(folder) != before:
-            retry(partial(shared.exchange_pins, execution.store))
-            retry(partial(shared.publish, folder, last))  # with the scores of the other tasks
-        _drop_weights(folder)
-        raise
+    except FailedTasksError as error:  # what the other tasks found is uploaded
+        failed, result = error, error.result
     # Two machines may have used a name for the first time at once; the second one must publish nothing.
     retry(partial(shared.exchange_pins, execution.store))
     if _content(folder) != before and not retry(partial(shared.publish, folder, last)):
@@ -73,6 +73,8 @@ def execute_shared(
             raise _stale_listing(job.key, execution.shared)
         return execute_shared(job, execution, on_step=on_step, progress=progress, tries=tries - 1)
     _drop_weights(folder)
+    if failed:
+        raise failed
     return result
 
 
@@ -108,6 +110,5 @@ def _content(folder: Path) -> dict[str, Any]:
 
 def _drop_weights(folder: Path) -> None:
     """Delete the weights of a run to save disk space: an uploaded one, or one of which only the scores stay."""
-    (folder / "shared").unlink(missing_ok=True)
     for checkpoint in folder.glob("*/model.safetensors"):
         shutil.rmtree(checkpoint.parent)
