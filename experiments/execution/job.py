@@ -8,7 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -254,10 +254,7 @@ def load_encoder(encoder: Run | Pretrained, select: str, execution: ExecutionSet
 def _description(job: Job, history: History, execution: ExecutionSettings) -> dict[str, Any]:
     return describe(job) | {
         "curves": history.curves,
-        "kept": {
-            rule: {"step": kept.step, "score": kept.score, "weights": kept.weights}
-            for rule, kept in history.kept.items()
-        },
+        "kept": {rule: asdict(kept) for rule, kept in history.kept.items()},
         "skipped_steps": history.skipped,
         "data": history.data,
         "environment": _trained_with(execution.store / job.key, environment(execution.device, execution.threads)),

@@ -37,9 +37,13 @@ def execute_shared(
     tries: int = TRIES,
 ) -> dict[str, Any]:
     """Execute a job; with shared storage, download its folders first and upload what is new."""
+    folder = execution.store / job.key
     if not execution.shared:
-        return _execute_here(job, execution, on_step, progress)
-    shared, folder = Shared(execution.shared), execution.store / job.key
+        result = execute(job, execution, on_step=on_step, progress=progress)
+        if not job.keeps_weights:
+            _drop_weights(folder)
+        return result
+    shared = Shared(execution.shared)
     retry(partial(shared.exchange_pins, execution.store))
     if isinstance(job.encoder, Run):
         _fetch_nested(job.encoder, shared, execution.store)
@@ -70,20 +74,14 @@ def execute_shared(
     if _content(folder) != before and not retry(partial(shared.publish, folder, last)):
         # Another attempt was first: use its folder, add what it lacks.
         if tries <= 1:
-            raise _stale_listing(job.key, execution.shared)
+            raise OSError(
+                f"{redact_credentials(execution.shared)}: after {TRIES} tries its listing still does not show the "
+                f"uploads of run {job.key} that it says are there; try again later, or use other storage"
+            )
         return execute_shared(job, execution, on_step=on_step, progress=progress, tries=tries - 1)
     _drop_weights(folder)
     if failed:
         raise failed
-    return result
-
-
-def _execute_here(
-    job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None
-) -> dict[str, Any]:
-    result = execute(job, execution, on_step=on_step, progress=progress)
-    if not job.keeps_weights:
-        _drop_weights(execution.store / job.key)
     return result
 
 
@@ -93,13 +91,6 @@ def _fetch_nested(run: Run, shared: Shared, store: Path) -> None:
         if not finished_history(nested, store, (rule,)):
             url = redact_credentials(shared.url)
             raise ValueError(f"run {nested.key}, which it needs, is damaged on {url}: the same command trains it again")
-
-
-def _stale_listing(key: str, url: str) -> OSError:
-    return OSError(
-        f"{redact_credentials(url)}: after {TRIES} tries its listing still does not show the uploads of run {key} that "
-        "it says are there; try again later, or use other storage"
-    )
 
 
 def _content(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -190,16 +189,15 @@ def _remembered() -> dict[str, Count]:
     if not REMEMBERED.is_file():
         return {}
     with REMEMBERED.open(newline="", encoding="utf-8") as file:
-        return {line["step"]: _read_count(line) for line in csv.DictReader(file)}
-
-
-def _read_count(line: Mapping[str, str]) -> Count:
-    return Count(line["method"], float(line["layers"]), float(line["others"]), float(line["examples"]))
+        return {
+            line["step"]: Count(line["method"], float(line["layers"]), float(line["others"]), float(line["examples"]))
+            for line in csv.DictReader(file)
+        }
 
 
 def remember() -> None:
     """Write the counts of this process beside those that are remembered, if there are any."""
-    if not any(name not in _remembered() for name in counted()):
+    if counted().keys() <= _remembered().keys():
         return
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
