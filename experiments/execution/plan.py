@@ -1,4 +1,4 @@
-"""Turn studies into jobs: which there are, which are done, and in which order the others can run."""
+"""Turn studies into jobs, leave out what is done, and group the rest so that each group needs only earlier ones."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def levels_of(jobs: Mapping[str, Job]) -> tuple[tuple[Job, ...], ...]:
 
 
 def study_by_study(work: Plan) -> Plan:
-    """Return the plan with each study's levels after those of the studies before it: the first is complete early."""
+    """Return the plan with the levels of one study after those of another, so that the first is complete early."""
     names = list(dict.fromkeys(job.studies[0] for job in work.declared.values()))
     first = {job.key: names.index(job.studies[0]) for job in work.pending}
     parts = (tuple(job for job in level if first[job.key] == i) for i in range(len(names)) for level in work.levels)

@@ -1,8 +1,8 @@
 """What a step of a method costs: torch counts the operations of one step, so that no list of methods is kept by hand.
 
-The step is a real one, on wiki-tiny: what methods do depends on what their tensors hold (lengths, chosen tokens), so
-that tensors without content would not do. It pads as a GPU does. As a count takes a tenth of a second and the papers'
-tables have some hundred methods, `analysis/measured/step_costs.csv` remembers those; make_tables.py adds what it lacks.
+The step is a real one, on wiki-tiny, since what a method does depends on the content of its tensors: on lengths and
+chosen tokens. It pads as a GPU does. A count takes a tenth of a second, and the papers' tables have some hundred
+methods: `analysis/measured/step_costs.csv` has their counts, and make_tables.py adds what it lacks.
 """
 
 import csv
@@ -196,7 +196,7 @@ def _remembered() -> dict[str, Count]:
 
 
 def remember() -> None:
-    """Write the counts of this process beside those that are remembered, if there are any."""
+    """Add the counts of this process to those that are remembered, if there are new ones."""
     if counted().keys() <= _remembered().keys():
         return
     text = io.StringIO(newline="")

@@ -1,4 +1,4 @@
-"""Print what a sweep has to say: the list of studies, the plan, the expected cost, the outcome."""
+"""Print the list of studies, a plan, what it would take on GPUs or on a cluster, and the outcome of a sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upload and download folders of files at a URL, each whole and with the content that it was uploaded with."""
+"""Upload and download folders at a URL. What is downloaded is whole, and is what was uploaded."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from cse_core.training.run_state import STATE
 from experiments.storage.credentials import redact_credentials
 
 ARRAYS = ("pair_scores", "figure_data")
-# Files that are downloaded beside a state: none that could run code.
+# Files of these kinds and states are downloaded, no others: they could run code.
 SUFFIXES = (".json", ".safetensors", ".txt", ".npz", ".md")
 COMPLETE, PREPARED = "complete", "prepared"
 FETCHED = "shared"  # in a run's folder on this machine: the number of the version that it holds

@@ -11,6 +11,9 @@
 Two attempts never write the same file, except pointer files, which belong to the first attempt that creates them. So a
 worker that was cut off and still runs can do no harm: late uploads are ignored.
 
+A version has scores and training's files together. Scores in a folder of their own would not make versions needless: a
+run is trained again for more selection rules, or because a file is damaged.
+
 Why not Ray Tune's storage (`storage_path`, Ray 2.60.0, measured in November 2026)? A worker taken for lost wrote its
 checkpoint into that of the retry, which had finished, and Tune returned the mixture as the result. A checkpoint cut to
 10 of 200,000 bytes was resumed from without an error. `Tuner.restore` knows one list of trials, a sweep any studies.
@@ -184,7 +187,7 @@ class Shared(SharedFiles):
         return f"{self.root}/{key}/{name}"
 
     def _whole_folder(self, key: str, number: int) -> str:
-        """Return a version's folder; DamagedError if a file of it is missing or cut."""
+        """Return a version's folder; raise DamagedError if one of its files is missing or cut."""
         place = self._folder(key, number)
         sizes = {path: about["size"] for path, about in self.files.find(place, detail=True).items()}
         for name, file in self._files_of(place).items():
