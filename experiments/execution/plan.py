@@ -52,8 +52,8 @@ def merge_jobs(groups: Iterable[Mapping[str, Job]]) -> dict[str, Job]:
     """Return the jobs of all groups by key, with every scoring and study of those that share a key."""
     jobs: dict[str, Job] = {}
     for group in groups:
-        for job in group.values():
-            jobs[job.key] = _union(jobs[job.key], job) if job.key in jobs else job
+        for key, job in group.items():
+            jobs[key] = _union(jobs[key], job) if key in jobs else job
     return jobs
 
 
