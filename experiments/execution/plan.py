@@ -218,7 +218,9 @@ def difference_from_record(key: str, name: str, results: pd.DataFrame, store: Pa
     Accuracies are not compared: all scores come from the same embeddings, but the early stop of a classifier can turn a
     rounding difference into another accuracy.
     """
-    result = read_result(store / key) or {"cells": []}  # trained and not scored yet: there is nothing to compare
+    result = read_result(store / key)
+    if result is None:  # trained, not scored yet: there is nothing to compare
+        return ""
     lines = results[(results["key"] == key) & (results["version"] == correlation.VERSION)]
     recorded = lines.set_index(["select", "scorer", "task", "metric"])["score"]
     for cell in result["cells"]:
