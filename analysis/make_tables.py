@@ -38,7 +38,9 @@ from analysis.report import (  # noqa: F401  some only make blocks
     values,
 )
 from analysis.report.blocks import Record, fill_page
+from analysis.report.formats import Grid
 from analysis.verdicts.looks import study_verdicts
+from analysis.verdicts.verdict import Verdict
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
 from experiments.cli.console import counted
@@ -82,10 +84,13 @@ class Folders:
 
 def files_of_study(results: Results) -> dict[str, str]:
     """Return the contents of a study's files by name."""
-    name = results.study.name
-    files = {f"{name}.md": _study_page(results), f"{name}.tex": _study_tex(results)}
-    files[f"{name}.csv"] = tidy(results).to_csv(index=False, float_format="%.4f", lineterminator="\n")
-    return files
+    study, grids, notes = results.study, study_tables.grids(results), study_tables.notes(results)
+    verdicts = study_verdicts(results)
+    return {
+        f"{study.name}.md": _study_page(study, grids, notes, verdicts),
+        f"{study.name}.tex": _study_tex(study, grids, notes, verdicts),
+        f"{study.name}.csv": tidy(results).to_csv(index=False, float_format="%.4f", lineterminator="\n"),
+    }
 
 
 def studies_for(names: Sequence[str], scales: Sequence[str], record: Record) -> list[Study]:
@@ -222,23 +227,20 @@ def command() -> None:
     run_command(lambda: tyro.cli(main))
 
 
-def _study_page(results: Results) -> str:
-    study = results.study
-    parts = [f"# {study.name}, scale {study.scale.name}", study_tables.table_text(results)]
-    contrasts = contrast_tables.contrasts_block(results)
+def _study_page(study: Study, grids: Sequence[Grid], notes: Sequence[str], verdicts: Sequence[Verdict]) -> str:
+    parts = [f"# {study.name}, scale {study.scale.name}", study_tables.markdown_of(grids, notes)]
+    contrasts = contrast_tables.contrasts_text(study, verdicts)
     return "\n\n".join([*parts, *(["## Contrasts", contrasts] if contrasts else [])]) + "\n"
 
 
-def _study_tex(results: Results) -> str:
-    study, verdicts = results.study, study_verdicts(results)
-    pages = [(grid, study_tables.notes(results)) for grid in study_tables.grids(results)]
+def _study_tex(study: Study, grids: Sequence[Grid], notes: Sequence[str], verdicts: Sequence[Verdict]) -> str:
+    pages = [(grid, notes) for grid in grids]
     if verdicts:
-        grid, how = contrast_tables.contrasts_grid(verdicts), contrast_tables.how_estimated(verdicts)
-        pages.append((grid, [how]))
+        pages.append((contrast_tables.contrasts_grid(verdicts), [contrast_tables.how_estimated(verdicts)]))
     tables = []
-    for i, (grid, notes) in enumerate(pages, 1):
+    for i, (grid, below) in enumerate(pages, 1):
         caption = f"{study.source}, scale {study.scale.name}. {grid.title or study.question}"
-        tables.append(formats.latex(grid, label=f"{study.name}-{study.scale.name}-{i}", caption=caption, notes=notes))
+        tables.append(formats.latex(grid, label=f"{study.name}-{study.scale.name}-{i}", caption=caption, notes=below))
     return "\n\n".join(tables) + "\n"
 
 

@@ -14,7 +14,7 @@ import tyro
 from experiments.cli.command import run_command
 from experiments.cli.sweep_options import EstimateOptions, check_estimate, checked, in_own_record
 from experiments.execution.plan import jobs_of, make_plan, scored_cells
-from experiments.execution.sweep_previews import print_forecast
+from experiments.execution.sweep_report import print_forecast
 from experiments.execution.sweep_setup import chosen, store_of
 from experiments.results import csv_record
 

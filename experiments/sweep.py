@@ -32,7 +32,6 @@ from experiments.cli.sweep_options import Options, checked, in_own_record
 from experiments.execution import sweep_report
 from experiments.execution.log_queue import log_results, record_results
 from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells, study_by_study
-from experiments.execution.sweep_previews import print_cluster_plan
 from experiments.execution.sweep_setup import (
     check_room,
     chosen,
@@ -92,7 +91,7 @@ def run_studies(asked: Options) -> int:
     work = make_plan(jobs, scored_cells(results), store_of(options), options.shared)
     work = study_by_study(work) if options.by_study else work
     if options.cluster:
-        print_cluster_plan(work, results, asked)
+        sweep_report.print_cluster_plan(work, results, asked)
         return 0
     cores = os.cpu_count() or 1 if options.address == "local" else 0  # a cluster's are unknown before joining it
     timed = results[results["key"].isin(jobs)] if options.short else results  # others are cut short elsewhere

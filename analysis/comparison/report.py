@@ -4,12 +4,8 @@ import base64
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
-from markdown import markdown as html_of
-from matplotlib.figure import Figure
-
-from analysis.comparison import figures
 from analysis.comparison.summary import Summary, Tuned, summarise
 from analysis.report.formats import Grid, interval, markdown, number
 from cse_core.data.atomic_write import atomic_write
@@ -18,6 +14,9 @@ from experiments.comparison.comparison import PUBLISHED, Comparison, Settings, s
 from experiments.comparison.entrants import space_text
 from experiments.results import csv_record
 from experiments.results.run_card import CARD
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -38,6 +37,10 @@ def write_report(comparison: Comparison, mlruns: Path) -> Iterator[str]:
 
     They are in the folder of the record, or for the project's record in one of the comparison's name.
     """
+    from markdown import markdown as html_of  # lazy: slow import
+
+    from analysis.comparison import figures  # lazy: slow import
+
     folder = mlruns / "comparisons" / comparison.name if csv_record.is_project_record(mlruns) else mlruns
     folder.mkdir(parents=True, exist_ok=True)
     summary = summarise(comparison, mlruns)
@@ -157,7 +160,9 @@ def _mean(values: Mapping[int, float]) -> float | None:
     return sum(values.values()) / len(values) if values else None
 
 
-def _png(figure: Figure) -> bytes:
+def _png(figure: "Figure") -> bytes:
+    import matplotlib.pyplot as plt  # lazy: slow import
+
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=150)
     plt.close(figure)

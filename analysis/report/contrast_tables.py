@@ -11,6 +11,7 @@ from analysis.verdicts.verdict import Verdict
 from experiments.schema.columns import column
 from experiments.schema.contrasts import BINS, MEAN, PRIMARY, SPREAD, Contrast
 from experiments.schema.hypotheses import Cost, Finding, Order, Trend, Untested
+from experiments.schema.study import Study
 
 HOW = {
     "paired": "Paired: seed by seed, over seeds that both rows have.",
@@ -30,10 +31,15 @@ DECLARED = "Verdicts: of contrasts with a margin, when all seeds are scored; cor
 @block("contrasts", of=lambda ask: (ask.results,))
 def contrasts_block(results: Results) -> str:
     """Return the study's contrasts as Markdown, and how they were estimated; "" if it has none."""
+    return contrasts_text(results.study, study_verdicts(results))
+
+
+def contrasts_text(study: Study, verdicts: Sequence[Verdict]) -> str:
+    """Return the same from the verdicts."""
     parts = []
-    if any(contrast.role == PRIMARY for contrast in results.study.contrasts):
+    if any(contrast.role == PRIMARY for contrast in study.contrasts):
         parts.append("The plan judges this study's contrasts; REPORT.md has the verdicts of scale small.")
-    if verdicts := study_verdicts(results):
+    if verdicts:
         parts += [markdown(contrasts_grid(verdicts)), how_estimated(verdicts)]
     return "\n\n".join(parts)
 

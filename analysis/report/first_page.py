@@ -40,13 +40,11 @@ def summary_block(choose: Choose, plan: PlanVerdicts) -> str:
 
 
 def _count_trained(results: Iterable[Results]) -> int:
-    keys = {
-        key
-        for each in results
-        for row in each.study.rows
-        if isinstance(row.encoder, Run)
-        for key in set(row.keys().values()) & set(each.lines["key"])
-    }
+    keys: set[str] = set()
+    for each in results:
+        recorded = set(each.lines["key"].tolist())
+        runs = (row for row in each.study.rows if isinstance(row.encoder, Run))
+        keys |= {key for row in runs for key in row.keys().values() if key in recorded}
     return len(keys)
 
 

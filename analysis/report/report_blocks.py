@@ -107,23 +107,25 @@ def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
 
     Hours are measured, or at scale `paper` estimated for one GPU.
     """
-    rows, all_jobs, done = [], {}, scored_cells(results)
-    seconds = results.groupby("key")["seconds"].first()
-    header, hours = "hours trained", lambda run: seconds.get(run.key, 0.0) / 3600
+    by_study, done = [(study, jobs_of([study])) for study in studies], scored_cells(results)
+    every = {key: job for _, jobs in by_study for key, job in jobs.items()}
     if studies[0].scale.name == "paper":
-        header, hours = "GPU-hours, estimated", gpu_hours
-    for study in studies:
-        jobs = jobs_of([study])
-        all_jobs |= jobs
-        rows.append(
-            (
-                *_links(study, _is_drawn(study, jobs, done)),
-                " ".join(study.claims),
-                str(len(study.rows)),
-                *_run_counts(jobs, done, hours),
-            )
+        header = "GPU-hours, estimated"
+        hours = {key: gpu_hours(job.encoder) for key, job in every.items() if isinstance(job.encoder, Run)}
+    else:
+        seconds = results.groupby("key")["seconds"].first()
+        header = "hours trained"
+        hours = {key: seconds.get(key, 0.0) / 3600 for key, job in every.items() if isinstance(job.encoder, Run)}
+    rows = [
+        (
+            *_links(study, _is_drawn(study, jobs, done)),
+            " ".join(study.claims),
+            str(len(study.rows)),
+            *_run_counts(jobs, done, hours),
         )
-    rows.append(("together", "", "", "", *_run_counts(all_jobs, done, hours)))
+        for study, jobs in by_study
+    ]
+    rows.append(("together", "", "", "", *_run_counts(every, done, hours)))
     return table(("study", "source", "claims", "rows", "runs", "recorded", header), rows)
 
 
@@ -143,10 +145,9 @@ def _links(study: Study, drawn: bool = False) -> tuple[str, str]:
     return f"[{study.name}](analysis/tables/{scale}/{study.name}.md)", source
 
 
-def _run_counts(jobs: Mapping[str, Job], done: Done, hours: Callable[[Run], float]) -> tuple[str, str, str]:
+def _run_counts(jobs: Mapping[str, Job], done: Done, hours: Mapping[str, float]) -> tuple[str, str, str]:
     recorded = sum(missing(job, done) is None for job in jobs.values())
-    spent = sum(hours(job.encoder) for job in jobs.values() if isinstance(job.encoder, Run))
-    return str(len(jobs)), str(recorded), f"{spent:.1f}"
+    return str(len(jobs)), str(recorded), f"{sum(hours.get(key, 0.0) for key in jobs):.1f}"
 
 
 def _published_tables() -> list[str]:

@@ -22,15 +22,15 @@ LEGEND = (
 )
 
 
-def table_text(results: Results, *, brief: bool = False) -> str:
-    """Return the study's tables and their notes as Markdown; brief as in `notes`."""
-    return "\n\n".join([*map(markdown, grids(results)), "\n".join(f"- {note}" for note in notes(results, brief=brief))])
+def markdown_of(tables: Iterable[Grid], below: Iterable[str]) -> str:
+    """Return a study's tables and their notes as Markdown."""
+    return "\n\n".join([*map(markdown, tables), "\n".join(f"- {note}" for note in below)])
 
 
 @block("table", of=lambda ask: (ask.results,))
 def table_block(results: Results) -> str:
-    """Return the same for a page that says once what all its tables share."""
-    return table_text(results, brief=True)
+    """Return a study's tables for a page that says once what all its tables share."""
+    return markdown_of(grids(results), notes(results, brief=True))
 
 
 def name_of(name: str) -> str:
@@ -147,7 +147,8 @@ def _remarks(rows: Sequence[Row]) -> list[str]:
 
 def _selection_steps(results: Results) -> str:
     """Say at which steps checkpoints were selected, if by dev score."""
-    selected = results.lines[results.lines["select"] == results.study.scale.dev].drop_duplicates("key")
+    lines = results.lines[["key", "step"]]
+    selected = lines[results.lines["select"] == results.study.scale.dev].drop_duplicates("key")
     steps = selected["step"].dropna()
     steps = steps[steps > 0]
     if steps.empty:
@@ -274,5 +275,5 @@ def _common_settings(rows: Sequence[Row]) -> str:
 
 
 def _devices(results: Results) -> str:
-    pairs = sorted({(str(device), str(commit)) for device, commit in results.lines[["device", "commit"]].to_numpy()})
+    pairs = sorted(set(zip(*(results.lines[name].tolist() for name in ("device", "commit")), strict=True)))
     return "; ".join(f"{device or DASH} at commit {commit or DASH}" for device, commit in pairs) or DASH

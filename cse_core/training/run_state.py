@@ -219,6 +219,14 @@ def load_state(
     return state
 
 
+def resumable_step(folder: Path, rules: Collection[str]) -> float:
+    """Return the step from which a run can resume in a folder: infinity if finished, -1 if there is no state to use."""
+    if load_history(folder):
+        return math.inf
+    state = load_state(folder / STATE, folder.name, rules, mapped=True)
+    return state["step"] if state else -1
+
+
 def _read_state(path: Path, key: str, device: str | torch.device, *, mapped: bool) -> dict[str, Any] | None:
     try:
         with zipfile.ZipFile(path) as parts:  # PyTorch writes checksums but does not compare them

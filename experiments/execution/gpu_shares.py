@@ -1,4 +1,4 @@
-"""How many runs pay on one GPU: what several at once did there, measured by `bench_gpu.py`."""
+"""How many runs at once pay on one GPU, by the measurements of `bench_gpu.py`."""
 
 import csv
 from collections import defaultdict

@@ -8,7 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ class Job:
 
 @dataclass(frozen=True)
 class ExecutionSettings(Execution):
-    """Settings that no result depends on, those of scoring too.
+    """Settings of training and scoring that change no result.
 
     `threads` are torch's. With `cache`, embeddings are saved on disk and reused by later processes. `shared` is the
     URL of storage that all machines reach (shared_job.py); a run uploads its state there every `share_seconds`.
@@ -109,9 +109,9 @@ def execute(
 ) -> dict[str, Any]:
     """Train and score what is missing in the run's folder; return the content of its result.json.
 
-    Stored scores that were made of other data, weights or code are made anew, with a warning that says why; with
-    `again` all that the job asks for. `progress` is called while examples and teachers' vectors are made, and while
-    sentences are embedded to be scored.
+    Stored scores of other data, weights or code are made again, with a warning that says why; with `again`, all that
+    the job asks for. `progress` is called while examples and teachers' vectors are made, and while sentences are
+    embedded.
     """
     execution.store.mkdir(parents=True, exist_ok=True)
     # A worker that outlives its killed driver may still work on this run; the lock is free when that worker ends.
@@ -180,7 +180,7 @@ def _train(job: Job, execution: ExecutionSettings, on_step: OnStep | None, progr
 
 
 def _remember_environment(run: Run, execution: ExecutionSettings) -> None:
-    """Write down what a run is trained with before it starts; its scores may be added much later, by other code."""
+    """Write down what a run is trained with, before it starts: other code may add scores to it much later."""
     folder = execution.store / run.key
     if not any((folder / name).is_file() for name in (STATE, HISTORY)):
         _write_environment(run, execution)
@@ -254,10 +254,7 @@ def load_encoder(encoder: Run | Pretrained, select: str, execution: ExecutionSet
 def _description(job: Job, history: History, execution: ExecutionSettings) -> dict[str, Any]:
     return describe(job) | {
         "curves": history.curves,
-        "kept": {
-            rule: {"step": kept.step, "score": kept.score, "weights": kept.weights}
-            for rule, kept in history.kept.items()
-        },
+        "kept": {rule: asdict(kept) for rule, kept in history.kept.items()},
         "skipped_steps": history.skipped,
         "data": history.data,
         "environment": _trained_with(execution.store / job.key, environment(execution.device, execution.threads)),

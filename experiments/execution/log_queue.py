@@ -102,8 +102,8 @@ def results_in(store: Path, file: str = "") -> list[dict[str, Any]]:
 def record_results(store: Path, mlruns: Path, file: str = "") -> None:
     """Add to the record the results that a killed driver left only in the store; recorded lines stay unchanged.
 
-    A run that disagrees with its recorded lines, as one that was trained again may, is not added, with a warning.
-    `file` is that of the study of one's own whose record it is.
+    A run that disagrees with its recorded lines is not added, with a warning: it may have been trained again. `file` is
+    that of a study of one's own, if the record is its.
     """
     by_scale: dict[str, list[Mapping[str, Any]]] = {}
     for result in results_in(store, file):

@@ -1,4 +1,4 @@
-"""Turn studies into jobs: which there are, which are done, and in which order the others can run."""
+"""Turn studies into jobs, leave out what is done, and group the rest so that each group needs only earlier ones."""
 
 from __future__ import annotations
 
@@ -39,24 +39,21 @@ def jobs_of_study(study: Study) -> dict[str, Job]:
 
     Refuse a row whose scorer can't score the study's tasks: it would fail only after it is trained.
     """
-    jobs: dict[str, Job] = {}
+    groups = []
     for row in study.rows if study.tasks else ():
         if row.encoder is not None:
             _check_scorer(study, row)
-        encoders: tuple[Run | Pretrained, ...] = row.runs()
-        if isinstance(row.encoder, Pretrained):
-            encoders = (row.encoder,)
-        for encoder in encoders:
-            _add_encoder(jobs, encoder, study, row, row.short or row.label)
-    return jobs
+        encoders = (row.encoder,) if isinstance(row.encoder, Pretrained) else row.runs()
+        groups += [_jobs_of_encoder(encoder, study, row) for encoder in encoders]
+    return merge_jobs(groups)
 
 
 def merge_jobs(groups: Iterable[Mapping[str, Job]]) -> dict[str, Job]:
     """Return the jobs of all groups by key, with every scoring and study of those that share a key."""
     jobs: dict[str, Job] = {}
     for group in groups:
-        for job in group.values():
-            _add_job(jobs, job)
+        for key, job in group.items():
+            jobs[key] = _union(jobs[key], job) if key in jobs else job
     return jobs
 
 
@@ -67,12 +64,16 @@ def _check_scorer(study: Study, row: Row) -> None:
         raise ValueError(f"{study.name}, row {row.label}: {error}") from error
 
 
-def _add_encoder(jobs: dict[str, Job], encoder: Run | Pretrained, study: Study, row: Row, label: str) -> None:
-    if isinstance(encoder, Run):  # scored on dev only: enough to verify that a retrained one is the same
-        for job in required_jobs(encoder, study.scale.name, (study.scale.dev,), (study.name,), study.file):
-            _add_job(jobs, job)
+def _jobs_of_encoder(encoder: Run | Pretrained, study: Study, row: Row) -> dict[str, Job]:
+    """Return an encoder's job by key, with those of the runs that it needs.
+
+    These are scored on dev only, which is enough to see that one trained again is the same.
+    """
+    scale, names = study.scale, (study.name,)
+    needed = required_jobs(encoder, scale.name, (scale.dev,), names, study.file) if isinstance(encoder, Run) else []
     scorings = tuple(Scoring(select, row.scorer, study.tasks) for select in row.selects)
-    _add_job(jobs, Job(encoder, study.scale.name, label, scorings, (study.name,), study.file))
+    own = Job(encoder, scale.name, row.short or row.label, scorings, names, study.file)
+    return {job.key: job for job in (*needed, own)}
 
 
 def required_jobs(
@@ -92,23 +93,16 @@ def required_jobs(
     ]
 
 
-def _add_job(jobs: dict[str, Job], job: Job) -> None:
-    jobs[job.key] = _union(jobs[job.key], job) if job.key in jobs else job
-
-
 def _union(a: Job, b: Job) -> Job:
     """Merge two jobs of the same encoder: every scoring, every study."""
-    scorings = list(a.scorings)
+    scorings = {(scoring.select, str(scoring.scorer)): scoring for scoring in a.scorings}
     for new in b.scorings:
-        same = [s for s in scorings if (s.select, str(s.scorer)) == (new.select, str(new.scorer))]
-        if same:
-            merged = replace(same[0], tasks=tuple(dict.fromkeys(same[0].tasks + new.tasks)))
-            scorings[scorings.index(same[0])] = merged
-        else:
-            scorings.append(new)
-    keeps = a.keeps_weights or b.keeps_weights
+        name = new.select, str(new.scorer)
+        tasks = scorings[name].tasks if name in scorings else ()
+        scorings[name] = replace(new, tasks=tuple(dict.fromkeys(tasks + new.tasks)))
     studies = tuple(dict.fromkeys(a.studies + b.studies))
-    return replace(a, scorings=tuple(scorings), studies=studies, keeps_weights=keeps)
+    keeps = a.keeps_weights or b.keeps_weights
+    return replace(a, scorings=tuple(scorings.values()), studies=studies, keeps_weights=keeps)
 
 
 def scored_cells(results: pd.DataFrame) -> Done:
@@ -205,7 +199,7 @@ def levels_of(jobs: Mapping[str, Job]) -> tuple[tuple[Job, ...], ...]:
 
 
 def study_by_study(work: Plan) -> Plan:
-    """Return the plan with each study's levels after those of the studies before it: the first is complete early."""
+    """Return the plan with the levels of one study after those of another, so that the first is complete early."""
     names = list(dict.fromkeys(job.studies[0] for job in work.declared.values()))
     first = {job.key: names.index(job.studies[0]) for job in work.pending}
     parts = (tuple(job for job in level if first[job.key] == i) for i in range(len(names)) for level in work.levels)
@@ -218,35 +212,24 @@ def blocking_reason(job: Job, failed: Mapping[str, str]) -> str:
     return f"not started: it needs run {lost[0]}, which failed" if lost else ""
 
 
-def differences(folder: Path, results: pd.DataFrame) -> list[str]:
-    """Describe the correlations in a run's folder that differ from the record.
-
-    Only correlations are compared: all scores come from the same embeddings, but the early stop of a classifier can
-    turn a rounding difference into another accuracy.
-    """
-    result = read_result(folder)
-    if result is None:  # trained, not scored yet: there is nothing to compare
-        return []
-    lines = results[(results["key"] == result["key"]) & (results["version"] == correlation.VERSION)]
-    recorded = lines.set_index(["select", "scorer", "task", "metric"])["score"]
-    differing = []
-    for cell in result["cells"]:
-        name = (cell["select"], cell["scorer"], cell["task"], cell["metric"])
-        if (
-            cell["metric"] in correlation.METRICS
-            and name in recorded.index
-            and not abs(recorded[name] - cell["score"]) <= SCORE_TOLERANCE
-        ):
-            differing.append(f"{', '.join(name)} is {cell['score']:.6f}, recorded {recorded[name]:.6f}")
-    return differing
-
-
 def difference_from_record(key: str, name: str, results: pd.DataFrame, store: Path) -> str:
-    """Return how the scores of a run that others need differ from the record; empty if they do not."""
-    differing = differences(store / key, results)
-    if not differing:
+    """Return how the correlations of a run that others need differ from the record; empty if they do not.
+
+    Accuracies are not compared: all scores come from the same embeddings, but the early stop of a classifier can turn a
+    rounding difference into another accuracy.
+    """
+    result = read_result(store / key)
+    if result is None:  # trained, not scored yet: there is nothing to compare
         return ""
-    return (
-        f"run {key} ({name}), retrained for its weights, does not reproduce its recorded scores: {differing[0]}. "
-        f"Put the recorded run's folder into {store}, or start a separate record with --mlruns FOLDER."
-    )
+    lines = results[(results["key"] == key) & (results["version"] == correlation.VERSION)]
+    recorded = lines.set_index(["select", "scorer", "task", "metric"])["score"]
+    for cell in result["cells"]:
+        place = (cell["select"], cell["scorer"], cell["task"], cell["metric"])
+        known = cell["metric"] in correlation.METRICS and place in recorded.index
+        if known and not abs(recorded[place] - cell["score"]) <= SCORE_TOLERANCE:
+            return (
+                f"run {key} ({name}), retrained for its weights, does not reproduce its recorded scores: "
+                f"{', '.join(place)} is {cell['score']:.6f}, recorded {recorded[place]:.6f}. "
+                f"Put the recorded run's folder into {store}, or start a separate record with --mlruns FOLDER."
+            )
+    return ""

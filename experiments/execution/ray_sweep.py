@@ -121,11 +121,6 @@ def tuner(
     )
 
 
-def trial_names() -> dict[str, Callable[[Any], str]]:
-    """Return options for Ray Tune that name each trial after its run's key."""
-    return dict.fromkeys(("trial_name_creator", "trial_dirname_creator"), lambda started: started.config["key"])
-
-
 def run_jobs(
     jobs: Sequence[Job],
     execution: ExecutionSettings,
@@ -138,7 +133,8 @@ def run_jobs(
     ready = ReadyRuns(jobs, callback, lambda: cluster.places(execution.device), unusable)
     # ReadyRuns determines how many run at a time, and when there are no more.
     how: dict[str, Any] = {"search_alg": ready, "max_concurrent_trials": len(jobs), "num_samples": -1, "space": {}}
-    tuner(trainable, cluster, execution, callback, **how, **trial_names()).fit()
+    how |= dict.fromkeys(("trial_name_creator", "trial_dirname_creator"), lambda started: started.config["key"])
+    tuner(trainable, cluster, execution, callback, **how).fit()
 
 
 def run_plan(

@@ -156,8 +156,8 @@ def runs_at_once(gpus: int, gpus_per_run: float) -> int:
 def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
     """Return the recorded training seconds of each job.
 
-    Its own, else the mean of its settings at other seeds, else its epochs times the mean of an epoch of its method on
-    its backbone. All are of runs on processors: a GPU's would be taken for theirs.
+    These are its own; else the mean over other seeds of its settings; else its epochs, times the mean epoch of its
+    method on its backbone. Runs on GPUs do not count.
     """
     runs = _on_processors(results.drop_duplicates("key"))
     by_key = dict(zip(runs["key"], runs["seconds"], strict=True))
@@ -194,7 +194,7 @@ def seconds_for(jobs: Iterable[Job], results: pd.DataFrame) -> float | None:
 
 
 def total_seconds(times: Collection[float | None]) -> float | None:
-    """Return the sum, in which an unknown time counts as the mean of the known ones; None if none is known."""
+    """Return the sum of times, an unknown one as the mean of the known ones; None if none is known."""
     measured_times = [seconds for seconds in times if seconds is not None]
     return len(times) * sum(measured_times) / len(measured_times) if measured_times else None if times else 0.0
 
@@ -227,7 +227,7 @@ def gpu_hours(run: Run) -> float:
 
 
 def epochs_of_simcse(run: Run) -> float:
-    """Return a run's work in epochs of SimCSE on the same backbone, with what teachers embed before training."""
+    """Return a run's work, with what its teachers embed before training, in epochs of SimCSE on its backbone."""
     cost, lines, size = step_cost(run), run.corpus.lines, size_of(run.backbone.name)
     simcse = step_cost(replace(run, method=SimCSE(), pooling="cls", template=""))
     work = run.epochs * cost.at(size) * lines * padded_rows(run.max_length)

@@ -15,6 +15,7 @@ from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, 
 from experiments.results.run_result import read_result
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import retry
+from experiments.storage.shared_files import FETCHED
 from experiments.storage.shared_storage import Shared
 
 TRIES = 5  # to upload a run; each one that fails means that another attempt was first, or a stale listing
@@ -36,9 +37,13 @@ def execute_shared(
     tries: int = TRIES,
 ) -> dict[str, Any]:
     """Execute a job; with shared storage, download its folders first and upload what is new."""
+    folder = execution.store / job.key
     if not execution.shared:
-        return _execute_here(job, execution, on_step, progress)
-    shared, folder = Shared(execution.shared), execution.store / job.key
+        result = execute(job, execution, on_step=on_step, progress=progress)
+        if not job.keeps_weights:
+            _drop_weights(folder)
+        return result
+    shared = Shared(execution.shared)
     retry(partial(shared.exchange_pins, execution.store))
     if isinstance(job.encoder, Run):
         _fetch_nested(job.encoder, shared, execution.store)
@@ -56,32 +61,27 @@ def execute_shared(
         if on_step:
             on_step(step, history)
 
-    before = _content(folder) if (folder / "shared").is_file() else None  # else storage has no whole version
+    # Without this file storage has no whole version. It goes, so that what is not uploaded in the end is scored again.
+    before = _content(folder) if (folder / FETCHED).is_file() else None
+    (folder / FETCHED).unlink(missing_ok=True)
+    failed: FailedTasksError | None = None
     try:
         result = execute(job, execution, on_step=share, progress=progress)
-    except FailedTasksError:
-        if _content(folder) != before:
-            retry(partial(shared.exchange_pins, execution.store))
-            retry(partial(shared.publish, folder, last))  # with the scores of the other tasks
-        _drop_weights(folder)
-        raise
+    except FailedTasksError as error:  # what the other tasks found is uploaded
+        failed, result = error, error.result
     # Two machines may have used a name for the first time at once; the second one must publish nothing.
     retry(partial(shared.exchange_pins, execution.store))
     if _content(folder) != before and not retry(partial(shared.publish, folder, last)):
         # Another attempt was first: use its folder, add what it lacks.
         if tries <= 1:
-            raise _stale_listing(job.key, execution.shared)
+            raise OSError(
+                f"{redact_credentials(execution.shared)}: after {TRIES} tries its listing still does not show the "
+                f"uploads of run {job.key} that it says are there; try again later, or use other storage"
+            )
         return execute_shared(job, execution, on_step=on_step, progress=progress, tries=tries - 1)
     _drop_weights(folder)
-    return result
-
-
-def _execute_here(
-    job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None
-) -> dict[str, Any]:
-    result = execute(job, execution, on_step=on_step, progress=progress)
-    if not job.keeps_weights:
-        _drop_weights(execution.store / job.key)
+    if failed:
+        raise failed
     return result
 
 
@@ -93,13 +93,6 @@ def _fetch_nested(run: Run, shared: Shared, store: Path) -> None:
             raise ValueError(f"run {nested.key}, which it needs, is damaged on {url}: the same command trains it again")
 
 
-def _stale_listing(key: str, url: str) -> OSError:
-    return OSError(
-        f"{redact_credentials(url)}: after {TRIES} tries its listing still does not show the uploads of run {key} that "
-        "it says are there; try again later, or use other storage"
-    )
-
-
 def _content(folder: Path) -> dict[str, Any]:
     """Return the content of a run's result without times."""
     result = read_result(folder)
@@ -108,6 +101,5 @@ def _content(folder: Path) -> dict[str, Any]:
 
 def _drop_weights(folder: Path) -> None:
     """Delete the weights of a run to save disk space: an uploaded one, or one of which only the scores stay."""
-    (folder / "shared").unlink(missing_ok=True)
     for checkpoint in folder.glob("*/model.safetensors"):
         shutil.rmtree(checkpoint.parent)

@@ -1,15 +1,14 @@
 """What a step of a method costs: torch counts the operations of one step, so that no list of methods is kept by hand.
 
-The step is a real one, on wiki-tiny: what methods do depends on what their tensors hold (lengths, chosen tokens), so
-that tensors without content would not do. It pads as a GPU does. As a count takes a tenth of a second and the papers'
-tables have some hundred methods, `analysis/measured/step_costs.csv` remembers those; make_tables.py adds what it lacks.
+The step is a real one, on wiki-tiny, since what a method does depends on the content of its tensors: on lengths and
+chosen tokens. It pads as a GPU does. A count takes a tenth of a second, and the papers' tables have some hundred
+methods: `analysis/measured/step_costs.csv` has their counts, and make_tables.py adds what it lacks.
 """
 
 import csv
 import io
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -190,16 +189,15 @@ def _remembered() -> dict[str, Count]:
     if not REMEMBERED.is_file():
         return {}
     with REMEMBERED.open(newline="", encoding="utf-8") as file:
-        return {line["step"]: _read_count(line) for line in csv.DictReader(file)}
-
-
-def _read_count(line: Mapping[str, str]) -> Count:
-    return Count(line["method"], float(line["layers"]), float(line["others"]), float(line["examples"]))
+        return {
+            line["step"]: Count(line["method"], float(line["layers"]), float(line["others"]), float(line["examples"]))
+            for line in csv.DictReader(file)
+        }
 
 
 def remember() -> None:
-    """Write the counts of this process beside those that are remembered, if there are any."""
-    if not any(name not in _remembered() for name in counted()):
+    """Add the counts of this process to those that are remembered, if there are new ones."""
+    if counted().keys() <= _remembered().keys():
         return
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Print what a sweep has to say: the list of studies, the plan, the expected cost, the outcome."""
+"""Print the list of studies, a plan, what it would take on GPUs or on a cluster, and the outcome of a sweep."""
 
 from __future__ import annotations
 
@@ -12,10 +12,21 @@ from rich.table import Table
 
 from cse_core.evaluation.suite import GROUPS
 from cse_core.run import Pretrained, Run
+from experiments.cli.cluster_form import print_form, read_form, sweep_words
 from experiments.cli.console import console, counted, print_failures
+from experiments.cli.sweep_options import EstimateOptions, Options
+from experiments.execution.gpu_shares import describe_shares, read_shares
 from experiments.execution.job import Job
 from experiments.execution.plan import Done, Plan, jobs_of_study, make_plan, merge_jobs, scored_cells
-from experiments.execution.schedule_estimate import Forecast, measured_seconds_of, seconds_for, total_seconds
+from experiments.execution.schedule_estimate import (
+    Forecast,
+    expected_seconds,
+    forecast,
+    measured_seconds_of,
+    runs_at_once,
+    seconds_for,
+    total_seconds,
+)
 from experiments.results import csv_record
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
@@ -93,6 +104,14 @@ def print_plan(plan: Plan, results: pd.DataFrame, workers: int, *, each: bool = 
             console.print(f"  {i}. {', '.join(job.name + retrained.get(job.key, '') for job in level)}")
 
 
+def print_cluster_plan(work: Plan, results: pd.DataFrame, options: Options) -> None:
+    """Print the plan as the cluster that a file describes would run it, and what would start on its machines."""
+    form = read_form(options.cluster or Path("sweep.yaml"), sweep_words(options))
+    at_once = options.workers or form.runs_at_once(options.gpus_per_run)
+    print_plan(work, results, at_once, each=True)
+    print_form(form, len(work.pending), at_once)
+
+
 def _missing(plan: Plan, job: Job) -> str:
     """Describe a job: its key, row and studies, and what is missing (training; tasks by selection rule and scorer)."""
     first, *others = job.studies
@@ -125,23 +144,48 @@ def warn_slow_precision(encoders: Sequence[Run | Pretrained], device: str) -> No
         )
 
 
-def print_forecast(work: Plan, forecast: Forecast, *, gpus: int, price: float) -> None:
+def print_forecast(work: Plan, results: pd.DataFrame, options: EstimateOptions) -> None:
+    """Simulate the sweep on the given GPUs; runs that share a GPU count as fast as runs that do not."""
+    if options.seconds_per_run is None:
+        seconds = _require_times(work, expected_seconds(work.pending, results))
+    else:
+        seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
+    for gpus in options.gpus:
+        slots = runs_at_once(gpus, options.gpus_per_run)
+        _print_simulated(work, forecast(work, seconds, slots), gpus=gpus, price=options.price)
+    print(*describe_shares(read_shares()), sep="\n")
+
+
+def _require_times(work: Plan, seconds: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the times of runs; raise if one is unknown."""
+    unknown = [job.name for job in work.pending if seconds[job.key] is None]
+    if unknown:
+        raise ValueError(
+            f"the time of {counted(len(unknown), 'run')} is unknown, the first is {unknown[0]}: neither it nor "
+            "SimCSE on its backbone was measured at this scale; give --seconds-per-run"
+        )
+    return {key: value for key, value in seconds.items() if value is not None}
+
+
+def _print_simulated(work: Plan, simulated: Forecast, *, gpus: int, price: float) -> None:
     """Print a simulated sweep: its length in each order, when its first study is complete, and its longest chain."""
-    slots = next(iter(forecast.ways.values())).slots
+    slots = next(iter(simulated.ways.values())).slots
     shared = f"{slots} at a time, each assumed as fast as with a whole GPU" if slots > gpus else None
     table = Table(title=f"{counted(len(work.pending), 'run')} on {counted(gpus, 'GPU')}", caption=shared)
     table.add_column("order")
     for heading in ("time", "first study", "GPUs used", "GPU-hours", *(["cost"] if price else [])):
         table.add_column(heading, justify="right")
-    for name, way in forecast.ways.items():
+    for name, way in simulated.ways.items():
         spent = gpus * way.makespan / 3600
         cost = [f"{price * spent:,.0f}"] if price else []
-        times = (hours(way.makespan), hours(forecast.first[name]))
+        times = (hours(way.makespan), hours(simulated.first[name]))
         table.add_row(name, *times, f"{100 * way.utilisation:.0f} %", f"{spent:,.1f}", *cost)
     console.print(table)
     names = {job.key: job.name for job in work.pending}
     console.print("training only, without scoring")
-    console.print(f"longest chain: {hours(forecast.critical)}, {', then '.join(names[key] for key in forecast.chain)}")
+    console.print(
+        f"longest chain: {hours(simulated.critical)}, {', then '.join(names[key] for key in simulated.chain)}"
+    )
 
 
 def print_outcome(

@@ -1,4 +1,4 @@
-"""What is settled before runs start: where they are trained and with what, and whether all that they read is there."""
+"""Before runs start, settle where and with what they are trained, and look for all that they read."""
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -107,9 +107,9 @@ def require_inputs(jobs: Collection[Job], untrained: Collection[str], data: Path
 
 
 def look_for_inputs(work: Plan, data: Path | None) -> dict[str, str]:
-    """Refuse a plan as `require_inputs` does, but for encoders that are only scored: return why those can't be, by key.
+    """Refuse a plan if anything that its runs read can't be read; return by key why encoders can't be scored.
 
-    One that is not available costs its own row alone, unless it is all that the studies have.
+    An encoder that is only scored and is not available costs its own row alone, unless it is all that the studies have.
     """
     lost = lost_inputs(work.pending, work.untrained, data)
     encoders = {job.key: job.encoder for job in work.pending if isinstance(job.encoder, Pretrained)}

@@ -1,4 +1,4 @@
-"""What Ray Tune calls in the driver: which job comes next, and what to do as jobs get on and end."""
+"""What Ray Tune calls in the driver: to ask which job comes next, and to say how jobs get on and end."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ class SweepCallback(tune.Callback):
         self.logbook.add(key)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Note a job whose worker was lost too often, or one that Tune gave to an idle worker that was lost before."""
+        """Note a job whose worker was lost too often; a job that Tune gave to a lost worker is to start again."""
         key = trial.config["key"]
         if trial.num_failures <= MAX_FAILURES:
             self.lost.append(key)

@@ -72,9 +72,9 @@ def _addresses(
     study: Study, row: Row, name: str, scores: Mapping[ScoreAddress, float]
 ) -> dict[int, list[ScoreAddress]]:
     """Return, by seed, the addresses of the scores whose unweighted mean is a row's score in a column."""
-    metrics = {task: study.metric_of(row, name, task) for task in column(name).tasks}
+    metrics, scorer = {task: study.metric_of(row, name, task) for task in column(name).tasks}, str(row.scorer)
     return {
-        seed: [ScoreAddress(key, select, str(row.scorer), task, metric) for task, metric in metrics.items()]
+        seed: [ScoreAddress(key, select, scorer, task, metric) for task, metric in metrics.items()]
         for seed, key in row.keys().items()
         for select in [_checkpoint(row, key, scores)]
     }
@@ -115,11 +115,12 @@ def _values(
 
 def _facts(lines: pd.DataFrame, curves: pd.DataFrame | None, of_curves: Set[str]) -> dict[tuple[str, str], float]:
     """Return recorded facts about runs besides scores, by key and name: seconds, and these properties of curves."""
-    facts = {(key, "seconds"): value for key, value in zip(lines["key"], lines["seconds"], strict=True)}
+    seconds = dict(zip(lines["key"].tolist(), lines["seconds"].tolist(), strict=True))
+    facts = {(key, "seconds"): value for key, value in seconds.items()}
     named = {name.partition(" ")[2] for name in of_curves}
     if curves is None or not named:
         return facts
-    points = curves[curves["name"].isin(named) & curves["key"].isin(set(lines["key"]))].sort_values("step")
+    points = curves[curves["name"].isin(named) & curves["key"].isin(seconds)].sort_values("step")
     for (key, name), curve in points.groupby(["key", "name"], observed=True):
         shape = _curve_shape(curve["step"].to_numpy(), curve["value"].to_numpy())
         facts |= {(key, f"{what} {name}"): value for what, value in shape.items()}
@@ -160,6 +161,8 @@ def _fact_of_run(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], 
 
 def newest_versions(lines: pd.DataFrame) -> pd.DataFrame:
     """Return the line of each cell's newest evaluator version; refuse a second line of one version."""
+    if not lines.duplicated(CELL[:-1]).any():
+        return lines.sort_values("version")
     twice = lines[lines.duplicated(CELL)]
     if len(twice):
         cell = " ".join(str(twice.iloc[0][name]) for name in CELL)
@@ -171,7 +174,10 @@ def newest_versions(lines: pd.DataFrame) -> pd.DataFrame:
 
 def refuse_versions(name: str, used: pd.DataFrame) -> None:
     """Refuse scores of one metric by two evaluator versions, as those of the study or figure `name`."""
-    for metric, versions in used.groupby("metric")["version"].unique().items():
+    by_metric: dict[str, set[int]] = {}
+    for metric, version in zip(used["metric"].tolist(), used["version"].tolist(), strict=True):
+        by_metric.setdefault(metric, set()).add(version)
+    for metric, versions in sorted(by_metric.items()):
         if len(versions) > 1:
             mixed = " and ".join(map(str, sorted(versions)))
             raise ValueError(

@@ -115,7 +115,7 @@ class Published:
     def line(self, name: str) -> Mapping[str, str] | None:
         """Return the line of the CSV that has a column's number; None if there is no such line."""
         heading = self.columns.get(name, PUBLISHED_NAMES.get(name, name))
-        lines = [line for line in published_lines(self.table) if self._is(line) and line["task"] == heading]
+        lines = [line for line in published_lines(self.table) if line["task"] == heading and self._is(line)]
         if len(lines) > 1:
             raise ValueError(
                 f"{self.table}: {len(lines)} values for {self.method}, {self.backbone}, {heading}; expected one"

@@ -1,4 +1,4 @@
-"""Look for what runs read, and for room on the disk, before anything starts: data sets, corpora and encoders."""
+"""Before anything starts, look for the data sets, corpora and encoders that runs read, and for room on the disk."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -60,7 +60,7 @@ def _inside(value: Any) -> Iterator[Input]:
 
 
 def missing(inputs: Collection[Input], data: Path | None) -> dict[Input, Exception]:
-    """Return the error of each input that can't be read: all are read, but encoders of the hub only looked for."""
+    """Return the error of each input that can't be read; weights on the hub are only looked for."""
     encoders = [each for each in inputs if isinstance(each, Pretrained)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = pool.map(lambda each: _error(partial(weight_bytes, each)), encoders)
@@ -85,7 +85,7 @@ def _error(read: Callable[[], object]) -> Exception | None:
 
 
 def weight_bytes(encoder: Pretrained) -> int:
-    """Return the size of an encoder's weights, here or on the hub; refuse one without any, or with another content."""
+    """Return the size of an encoder's weights, here or on the hub; refuse one without them, or with other content."""
     if is_word_vectors(encoder.name):
         verify_word_vectors(encoder)
         return 0
@@ -134,14 +134,14 @@ def _size(count: int) -> str:
 
 @dataclass(frozen=True)
 class Writes:
-    """How much runs leave in the store, in bytes, and how much more while the largest of them are trained at once."""
+    """The bytes that runs leave in the store, and those that states take besides while the largest runs are trained."""
 
     kept: int
     meanwhile: int
 
     @classmethod
     def of(cls, checkpoints: Collection[tuple[Pretrained, int]], at_once: int) -> "Writes":
-        """Return what runs write, each given by its backbone and the number of its checkpoints."""
+        """Return what runs write. Each is given as its backbone and the number of its checkpoints."""
         sizes = {backbone: weight_bytes(backbone) for backbone in {backbone for backbone, _ in checkpoints}}
         largest = sorted((sizes[backbone] for backbone, _ in checkpoints), reverse=True)[:at_once]
         return cls(sum(sizes[backbone] * count for backbone, count in checkpoints), STATE_SIZES * sum(largest))

@@ -1,4 +1,4 @@
-"""Upload and download folders of files at a URL, each whole and with the content that it was uploaded with."""
+"""Upload and download folders at a URL. What is downloaded is whole, and is what was uploaded."""
 
 import json
 import logging
@@ -13,12 +13,14 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from cse_core.training.checkpoint import file_digest
+from cse_core.training.run_state import STATE
 from experiments.storage.credentials import redact_credentials
 
 ARRAYS = ("pair_scores", "figure_data")
-# Files that are downloaded beside a state: none that could run code.
+# Files of these kinds and states are downloaded, no others: they could run code.
 SUFFIXES = (".json", ".safetensors", ".txt", ".npz", ".md")
 COMPLETE, PREPARED = "complete", "prepared"
+FETCHED = "shared"  # in a run's folder on this machine: the number of the version that it holds
 logger = logging.getLogger(__name__)
 
 
@@ -79,33 +81,28 @@ class SharedFiles:
 
     def _download(self, source: str, folder: Path, *, weights: bool) -> None:
         """Download files into the run's folder, each one atomically, once all are there and as they were uploaded."""
-        with ExitStack() as parts:
-            moves = list(self._download_parts(source, folder, weights, parts))
+        moves = []
+        with ExitStack() as parts:  # deletes the downloaded files that are not moved
+            for name, file in self._files_of(source).items():
+                inside = Path(name)
+                if ".." in inside.parts or inside.is_absolute():
+                    raise ValueError(f"{source}: {name} would be written outside the run's folder")
+                if inside.suffix not in SUFFIXES and name != STATE:
+                    raise ValueError(f"{source}: {name} is none of {', '.join(SUFFIXES)}")
+                recorded = inside.parts[0] in ARRAYS if len(inside.parts) > 1 else name != STATE
+                if not (weights or recorded):
+                    continue
+                self._refuse_links(source, inside)
+                target = folder / inside
+                target.parent.mkdir(parents=True, exist_ok=True)
+                part = target.with_name(f"{target.name}.{self.attempt}.part")
+                parts.callback(part.unlink, missing_ok=True)
+                self.files.get_file(f"{source}/{name}", str(part))
+                if file_digest(part) != file["sha256"]:
+                    raise DamagedError(f"{source}/{name}: other content than was uploaded")
+                moves.append((part, target))
             for part, target in moves:
                 part.replace(target)
-
-    def _download_parts(
-        self, source: str, folder: Path, weights: bool, parts: ExitStack
-    ) -> Generator[tuple[Path, Path]]:
-        """Yield each downloaded file beside its target; `parts` deletes those that are not moved there."""
-        for name, file in self._files_of(source).items():
-            inside = Path(name)
-            if ".." in inside.parts or inside.is_absolute():
-                raise ValueError(f"{source}: {name} would be written outside the run's folder")
-            if inside.suffix not in SUFFIXES and name != "state.pt":
-                raise ValueError(f"{source}: {name} is none of {', '.join(SUFFIXES)}")
-            recorded = inside.parts[0] in ARRAYS if len(inside.parts) > 1 else inside.name != "state.pt"
-            if not (weights or recorded):
-                continue
-            target = folder / inside
-            target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_name(f"{target.name}.{self.attempt}.part")
-            self._refuse_links(source, inside)
-            parts.callback(part.unlink, missing_ok=True)
-            self.files.get_file(f"{source}/{name}", str(part))
-            if file_digest(part) != file["sha256"]:
-                raise DamagedError(f"{source}/{name}: other content than was uploaded")
-            yield part, target
 
     def _refuse_links(self, source: str, inside: Path) -> None:
         """Refuse to fetch a symbolic link, or through one: it could show any file of the reader's machine."""
@@ -117,15 +114,12 @@ class SharedFiles:
                 raise PermissionError(f"{path}: is a symbolic link, expected a file of a run; delete the run's folder")
 
     def _upload(self, folder: Path, place: str) -> None:
-        linked = [path for path in sorted(folder.rglob("*")) if path.is_symlink()]
-        for path in linked:
-            logger.warning("%s: is a symbolic link and is not uploaded", path)
-        files = [
-            path
-            for path in sorted(folder.rglob("*"))  # does not go into linked folders
-            if path.is_file() and path not in linked and path.suffix not in (".part", ".lock")
-        ]
-        names = [path.relative_to(folder).as_posix() for path in files if path.name != "shared"]
+        names = []
+        for path in sorted(folder.rglob("*")):  # does not go into linked folders
+            if path.is_symlink():
+                logger.warning("%s: is a symbolic link and is not uploaded", path)
+            elif path.is_file() and path.suffix not in (".part", ".lock") and path.name != FETCHED:
+                names.append(path.relative_to(folder).as_posix())
         for parent in {place} | {f"{place}/{name}".rpartition("/")[0] for name in names}:
             self.files.makedirs(parent, exist_ok=True)
         uploaded = {}
@@ -151,12 +145,10 @@ class SharedFiles:
             else:
                 with self.files.open(path, "xb") as file:
                     file.write(name.encode())
-        except (
-            OSError
-        ):  # storage differs in its error for an existing name; an earlier try of this call may have created it
+        except OSError:  # storage differs in its error for an existing file
             if not self.files.exists(path):
                 raise
-            return self.files.cat_file(path).decode() == name
+            return self.files.cat_file(path).decode() == name  # an earlier try of this call may have created it
         return True
 
     def _remove(self, places: list[str]) -> None:

@@ -11,6 +11,9 @@
 Two attempts never write the same file, except pointer files, which belong to the first attempt that creates them. So a
 worker that was cut off and still runs can do no harm: late uploads are ignored.
 
+A version has scores and training's files together. Scores in a folder of their own would not make versions needless: a
+run is trained again for more selection rules, or because a file is damaged.
+
 Why not Ray Tune's storage (`storage_path`, Ray 2.60.0, measured in November 2026)? A worker taken for lost wrote its
 checkpoint into that of the retry, which had finished, and Tune returned the mixture as the result. A checkpoint cut to
 10 of 200,000 bytes was resumed from without an error. `Tuner.restore` knows one list of trials, a sweep any studies.
@@ -27,12 +30,12 @@ from pathlib import Path
 
 from cse_core.data.pins import enforce_pins, read_pins
 from cse_core.training.checkpoint import MANIFEST, parse_manifest
-from cse_core.training.run_state import HISTORY, History, check_finished, check_manifest, load_history, load_state
+from cse_core.training.run_state import HISTORY, STATE, History, check_finished, check_manifest, resumable_step
 from experiments.storage.credentials import redact_credentials
-from experiments.storage.shared_files import COMPLETE, PREPARED, DamagedError, SharedFiles, os_errors
+from experiments.storage.shared_files import COMPLETE, FETCHED, PREPARED, DamagedError, SharedFiles, os_errors
 
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
-STATE = re.compile(r".*/state-(?P<step>\d+)-(?P<rules>[\w+]+)-(?P<attempt>[0-9a-f]{12})")
+STATE_FOLDER = re.compile(r".*/state-(?P<step>\d+)-(?P<rules>[\w+]+)-(?P<attempt>[0-9a-f]{12})")
 DAMAGED, PINNED, TRIES = ".damaged", "pins", 3
 logger = logging.getLogger(__name__)
 
@@ -55,25 +58,24 @@ class Shared(SharedFiles):
             raise OSError(f"{redact_credentials(self.url)}: can't be shared: a file that exists can be created again")
 
     def holds(self, key: str, rules: Collection[str]) -> bool:
-        """Whether a run was uploaded with the checkpoints of these rules."""
+        """Whether a run's last version is whole, with the checkpoints of these rules that its history names."""
         with os_errors(self.url):
-            return any(self._has_checkpoints(key, number, rules) for number in self._numbers(key)[:1])
-
-    def _has_checkpoints(self, key: str, number: int, rules: Collection[str]) -> bool:
-        """Whether a version has all of its files, and the checkpoints of these rules as listed in its history."""
-        place = f"{self.root}/{key}/{number}"
-        try:
-            place = self._whole_folder(key, number)
-            history = History.of(json.loads(self.files.cat_file(f"{place}/{HISTORY}")))
-            if not set(rules) <= set(history.kept):
+            numbers = self._numbers(key)
+            if not numbers:
                 return False
-            for rule in rules:
-                name = f"{place}/{rule}/{MANIFEST}"
-                check_manifest(parse_manifest(self.files.cat_file(name).decode(), name), key, rule, history)
-        except (FileNotFoundError, ValueError) as error:
-            logger.warning("%s: no finished run of %s (%s)", redact_credentials(place), ", ".join(rules), error)
-            return False
-        return True
+            place = f"{self.root}/{key}/{numbers[0]}"
+            try:
+                place = self._whole_folder(key, numbers[0])
+                history = History.of(json.loads(self.files.cat_file(f"{place}/{HISTORY}")))
+                if not set(rules) <= set(history.kept):
+                    return False
+                for rule in rules:
+                    name = f"{place}/{rule}/{MANIFEST}"
+                    check_manifest(parse_manifest(self.files.cat_file(name).decode(), name), key, rule, history)
+            except (FileNotFoundError, ValueError) as error:
+                logger.warning("%s: no finished run of %s (%s)", redact_credentials(place), ", ".join(rules), error)
+                return False
+            return True
 
     def fetch(self, key: str, store: Path, *, weights: bool = True, rules: Collection[str] = ()) -> int:
         """Download a run's folder into the store if it is not up to date; return the number of its version or 0.
@@ -89,28 +91,25 @@ class Shared(SharedFiles):
 
     def _fetch(self, key: str, store: Path, weights: bool, rules: Collection[str]) -> int:
         last, folder = max(self._numbers(key, damaged=True), default=0), store / key
-        here = folder / "shared"
+        here = folder / FETCHED
         for number in self._numbers(key):
             current = here.is_file() and here.read_text() == str(number)
             try:
                 if current:
                     self._whole_folder(key, number)
-                else:
-                    self._download(self._folder(key, number), folder, weights=weights)
+                    return last
+                self._download(self._folder(key, number), folder, weights=weights)
             except (FileNotFoundError, DamagedError) as error:
                 self._set_aside(key, number, error)
-                if not current:
-                    continue
-                here.unlink()  # so that what is here is uploaded again
+                if current:
+                    break  # what is here is whole, and is uploaded again
+            else:
+                if weights:
+                    (folder / STATE).unlink(missing_ok=True)  # left by an attempt that another one overtook
+                    here.write_text(str(number))
                 return last
-            if current:
-                return last
-            if weights:
-                (folder / "state.pt").unlink(missing_ok=True)  # left by an attempt that another one overtook
-                here.write_text(str(number))
-            return last
         here.unlink(missing_ok=True)
-        while state := self._furthest_state(key, folder, rules) if rules else "":
+        for state in self._further_states(key, folder, rules):
             try:
                 self._download(state, folder, weights=True)
                 logger.warning("run %s resumes from %s", key, state)
@@ -139,8 +138,6 @@ class Shared(SharedFiles):
             if not self.files.exists(number):  # else it is claimed, by this attempt if this call is a retry
                 self._upload(folder, f"{place}/{name}")
             won = self._claim(number, name)
-            if won:
-                (folder / "shared").write_text(str(after + 1))
         with suppress(OSError), os_errors(self.url):  # leftovers take space and are ignored
             self._remove([*self._states(folder.name), *([] if won else [f"{place}/{name}"])])
         return won
@@ -152,7 +149,7 @@ class Shared(SharedFiles):
 
     def share_state(self, folder: Path, rules: Collection[str]) -> None:
         """Upload the state from which a run with these rules can resume; delete earlier ones of this attempt."""
-        step = _local_step(folder, rules)
+        step = resumable_step(folder, rules)
         if not 0 <= step < math.inf:  # no readable state, or a finished run that is retrained for more rules
             return
         self.require_prepared()
@@ -190,7 +187,7 @@ class Shared(SharedFiles):
         return f"{self.root}/{key}/{name}"
 
     def _whole_folder(self, key: str, number: int) -> str:
-        """Return a version's folder; DamagedError if a file of it is missing or cut."""
+        """Return a version's folder; raise DamagedError if one of its files is missing or cut."""
         place = self._folder(key, number)
         sizes = {path: about["size"] for path, about in self.files.find(place, detail=True).items()}
         for name, file in self._files_of(place).items():
@@ -198,16 +195,13 @@ class Shared(SharedFiles):
                 raise DamagedError(f"{place}/{name}: missing or cut")
         return place
 
-    def _furthest_state(self, key: str, folder: Path, rules: Collection[str]) -> str:
-        """Return the furthest complete state for these rules if it is further than this machine's, else ""."""
-        steps = {
-            path: int(named["step"])
-            for path in self._states(key)
-            if (named := STATE.fullmatch(path)) and named["rules"] == _rules_slug(rules)
-            if self.files.exists(f"{path}/{COMPLETE}")
-        }
-        furthest = max(steps, key=steps.__getitem__, default="")
-        return furthest if furthest and steps[furthest] > _local_step(folder, rules) else ""
+    def _further_states(self, key: str, folder: Path, rules: Collection[str]) -> list[str]:
+        """Return the complete states for these rules that are further than this machine's, the furthest first."""
+        found = [named for path in self._states(key) if (named := STATE_FOLDER.fullmatch(path))]
+        steps = {named[0]: int(named["step"]) for named in found if named["rules"] == _rules_slug(rules)}
+        own = resumable_step(folder, rules) if steps else 0
+        further = [path for path, step in steps.items() if step > own and self.files.exists(f"{path}/{COMPLETE}")]
+        return sorted(further, key=steps.__getitem__, reverse=True)
 
     def _states(self, key: str) -> list[str]:
         return [path for path in self._entries(key) if path.rpartition("/")[2].startswith("state-")]
@@ -215,11 +209,3 @@ class Shared(SharedFiles):
 
 def _rules_slug(rules: Collection[str]) -> str:
     return "+".join(sorted(set(rules)))
-
-
-def _local_step(folder: Path, rules: Collection[str]) -> float:
-    """Return the step from which a run can resume in a folder: infinity if finished, -1 if there is no state to use."""
-    if load_history(folder):
-        return math.inf
-    state = load_state(folder / "state.pt", folder.name, rules, mapped=True)
-    return state["step"] if state else -1

@@ -8,7 +8,14 @@ import pytest
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.metrics import correlation
 from cse_core.run import Run
-from experiments.execution.plan import blocking_reason, differences, jobs_of, make_plan, missing, scored_cells
+from experiments.execution.plan import (
+    blocking_reason,
+    difference_from_record,
+    jobs_of,
+    make_plan,
+    missing,
+    scored_cells,
+)
 from experiments.schema.study import with_seed
 from experiments.storage.shared_storage import Shared
 from experiments.studies.catalogue import STUDIES, choose_studies
@@ -130,10 +137,10 @@ def test_a_rerun_that_differs_from_the_record_is_noticed(tmp_path: Path) -> None
     name = {"select": "stsb_dev", "scorer": "cosine", "task": "stsb", "metric": "spearman.all"}
     cell = {**name, "pairs": 9, "step": 1, "version": 1}
     leave(tmp_path / "same", job.key, cells=[cell | {"score": 0.5}])
-    assert differences(tmp_path / "same" / job.key, frame(job)) == []
+    assert difference_from_record(job.key, "a", frame(job), tmp_path / "same") == ""
     leave(tmp_path / "other", job.key, cells=[cell | {"score": 0.501}])
-    found = differences(tmp_path / "other" / job.key, frame(job))
-    assert found == ["stsb_dev, cosine, stsb, spearman.all is 0.501000, recorded 0.500000"]
+    found = difference_from_record(job.key, "a", frame(job), tmp_path / "other")
+    assert "stsb_dev, cosine, stsb, spearman.all is 0.501000, recorded 0.500000." in found
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:

@@ -121,6 +121,32 @@ def test_what_the_other_tasks_found_is_published_once(tmp_path: Path, monkeypatc
     assert {cell["task"] for cell in cells} == {"phrases"}
 
 
+@pytest.mark.slow
+def test_scores_that_could_not_be_uploaded_are_uploaded_by_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "RETRY_TIMEOUT_SECONDS", 0.0)
+    url, backbone = prepared((tmp_path / "shared").as_uri()), tiny_study.run().backbone
+    execution = ExecutionSettings(tmp_path / "a", shared=url)
+
+    def score(*tasks: str) -> None:
+        execute_shared(Job(backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), tasks),), ("x",)), execution)
+
+    def unreachable(self: Shared, folder: Path, after: int) -> bool:
+        raise OSError("no route to host")
+
+    score("synthetic")
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr(Shared, "publish", unreachable)
+        with pytest.raises(OSError, match="no route"):
+            score("synthetic", "phrases")
+    score("synthetic", "phrases")
+    (key,) = (path.name for path in (tmp_path / "a").iterdir() if path.is_dir())
+    assert Shared(url).fetch(key, tmp_path / "b", weights=False) == 2
+    cells = json.loads((tmp_path / "b" / key / "result.json").read_text())["cells"]
+    assert {cell["task"] for cell in cells} == {"synthetic", "phrases"}
+
+
 def test_a_run_whose_teacher_is_damaged_on_storage_says_what_trains_it_again(tmp_path: Path) -> None:
     teacher = tiny_study.run()
     url = prepared((tmp_path / "shared").as_uri())

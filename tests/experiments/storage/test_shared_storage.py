@@ -198,6 +198,7 @@ def test_a_damaged_version_is_set_aside_and_a_later_one_heals_it(
 def test_a_damaged_version_of_which_a_whole_copy_is_here_is_uploaded_again(url: str, tmp_path: Path, file: str) -> None:
     shared, folder = Shared(url), fill(tmp_path / "a" / "key")
     shared.publish(folder, 0)
+    shared.fetch("key", tmp_path / "a")
     path = f"{shared.root}/key/1" if file == "1" else f"{shared._folder('key', 1)}/{file}"
     shared.files.pipe_file(path, shared.files.cat_file(path)[:-1])
     last = Shared(url).fetch("key", tmp_path / "a")
