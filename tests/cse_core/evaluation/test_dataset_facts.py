@@ -285,8 +285,5 @@ def test_a_thousand_rank_vectors_of_a_thousand_sentences_are_projected(real_data
     scorer = Ranked(corpus=Corpus("synthetic", 1000), size=1000, weight=1.0)
     names = ["stsb_sample_projection"]
     ranked = evaluate(Recording(), scorer, names, data=real_data)[names[0]]
-    plain = evaluate(Recording(), Cosine(), names, data=real_data)[names[0]]
-    assert ranked.arrays["coordinates"].shape == plain.arrays["coordinates"].shape == (1000, 2)
-    assert ranked.arrays["first"].tolist() == plain.arrays["first"].tolist()
-    assert not np.array_equal(ranked.arrays["coordinates"], plain.arrays["coordinates"])
+    assert ranked.arrays["coordinates"].shape == (1000, 2)
     assert 0.5 < ranked.metrics["trustworthiness"] <= 1
