@@ -84,7 +84,7 @@ def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturb
     stop_a_sweep(mlruns, 2, signal.SIGKILL)
     before = finished_at(mlruns)
     assert first.items() <= before.items()
-    done = sweep(mlruns, "healthy")
+    done = sweep(mlruns, "healthy", ray=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert scores(mlruns) == scores(undisturbed)
     assert before.items() <= finished_at(mlruns).items()
