@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 
 from cse_core.data.senteval import STS_TEST, EvalDataset
 from cse_core.evaluation.dataset_facts import EXAMPLES, Example, Gold, Halves, Sizes, count_shared, halves
-from cse_core.evaluation.scorers import Cosine, Ranked
+from cse_core.evaluation.scorers import Cosine
 from cse_core.evaluation.space_tasks import Projection
-from cse_core.evaluation.suite import GROUPS, TASKS, complete, evaluate, expand_names
+from cse_core.evaluation.suite import GROUPS, TASKS, complete, expand_names
 from cse_core.evaluation.task import Task
 from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics import geometry
-from cse_core.run import Corpus
 from experiments.schema.columns import PUBLISHED_NAMES
 from tests.support.encoders import Recording
 from tests.support.outcomes import RANKED, SHARED_WITH_DEV, columns, evaluation_of, inputs_of, scored, words_of
@@ -278,12 +277,3 @@ def test_a_sample_hangs_on_its_size_and_seed_and_all_sentences_need_none(flat: l
     assert (arrays["first"].tolist(), arrays["gold"].tolist()) == (list(range(40)), gold)
     with pytest.raises(ValueError, match=r"^own: expected at least 42 distinct sentences, got 41"):
         drawn(size=42)
-
-
-@pytest.mark.slow  # UMAP
-def test_a_thousand_rank_vectors_of_a_thousand_sentences_are_projected(real_data: Path) -> None:
-    scorer = Ranked(corpus=Corpus("synthetic", 1000), size=1000, weight=1.0)
-    names = ["stsb_sample_projection"]
-    ranked = evaluate(Recording(), scorer, names, data=real_data)[names[0]]
-    assert ranked.arrays["coordinates"].shape == (1000, 2)
-    assert 0.5 < ranked.metrics["trustworthiness"] <= 1
