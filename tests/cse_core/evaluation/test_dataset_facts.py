@@ -239,6 +239,17 @@ def flat(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     return shapes
 
 
+def trustworthiness(vectors: np.ndarray, coordinates: np.ndarray, k: int = 5) -> float:
+    """Venna and Kaski's: of the k nearest in a projection, by how many places those are too far that were farther."""
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    apart = np.linalg.norm(coordinates[:, None] - coordinates, axis=2)
+    itself = np.diag(np.full(len(units), np.inf))
+    places = np.argsort(np.argsort(itself - units @ units.T)) + 1
+    nearest = np.argsort(itself + apart)[:, :k]
+    too_far = np.maximum(np.take_along_axis(places, nearest, axis=1) - k, 0).sum()
+    return 1 - 2 * too_far / (len(units) * k * (2 * len(units) - 3 * k - 1))
+
+
 @pytest.mark.parametrize(("scorer", "width"), [(Cosine(), 8), (RANKED, 408)])
 @pytest.mark.slow
 def test_a_sample_is_projected_with_the_pairs_that_are_whole_in_it(
@@ -253,6 +264,10 @@ def test_a_sample_is_projected_with_the_pairs_that_are_whole_in_it(
     texts = {tuple(row[-8:].tolist()): text for row, text in zip(vectors, distinct, strict=True)}
     shown = [texts[tuple(place)] for place in arrays["coordinates"].tolist()]
     assert len({*shown}) == 1000
+    own = vectors[[distinct.index(text) for text in shown]].numpy()
+    expected = trustworthiness(own, arrays["coordinates"])
+    assert 0.5 < expected < 1
+    assert found.metrics["trustworthiness"] == pytest.approx(expected, abs=1e-4)
     assert arrays["words"].tolist() == [len(text.split()) for text in shown]
     whole = [(a, b, g) for a, b, g in zip(first, second, gold, strict=True) if {a, b} <= {*shown}]
     assert 150 < len(whole) < 300  # of 1,379 pairs of about 2,550 sentences
