@@ -48,9 +48,13 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+LONGEST = ("tests/cluster/test_two_hosts", "tests/experiments/execution/", "tests/cse_core/evaluation/test_gold")
+LONG = ("tests/experiments/", "tests/test_")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, two hosts and experiments: the last to start would run by itself."""
-    items.sort(key=lambda item: not item.nodeid.startswith(("tests/cluster/test_two_hosts", "tests/experiments/")))
+    """Put the longest files first: one that is the last to start would run by itself."""
+    items.sort(key=lambda item: -item.nodeid.startswith(LONGEST) - item.nodeid.startswith((*LONGEST, *LONG)))
 
 
 @pytest.fixture(scope="session")

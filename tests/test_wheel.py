@@ -48,7 +48,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """The site-packages of a new environment, which sees the dependencies of the present one."""
-    made = run(sys.executable, "-m", "venv", "venv", cwd=tmp_path)
+    made = run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=tmp_path)  # the present one's is seen, too
     assert not made.returncode, made.stderr
     (site,) = (tmp_path / "venv/lib").glob("*/site-packages")
     # The present environment's own path files, with an editable install, aren't read.

@@ -5,7 +5,7 @@ import re
 import secrets
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -69,3 +69,12 @@ class Cluster:
         return subprocess.Popen(
             given, cwd=ROOT, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
+
+
+def write_commands(folder: Path, bodies: Mapping[str, str]) -> Path:
+    """Write programs by name that stand in the place of others; return their folder."""
+    folder.mkdir()
+    for name, body in bodies.items():
+        (folder / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    return folder

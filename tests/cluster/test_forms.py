@@ -13,6 +13,7 @@ import yaml
 
 from experiments.studies.catalogue import choose_studies
 from experiments.sweep import Options
+from tests.cluster.cluster import write_commands
 
 ROOT = Path(__file__).parents[2]
 CLUSTERS = ROOT / "experiments" / "clusters"
@@ -102,6 +103,35 @@ def test_the_environment_reaches_every_shell_and_a_later_one_replaces_it(tmp_pat
     assert shown[3].startswith(f"{tmp_path}/cse-venv/bin:")
     assert (tmp_path / ".bashrc").read_text().count("cse-environment") == 1
     assert (tmp_path / ".cse-environment").stat().st_mode & 0o077 == 0
+
+
+def test_slurms_form_starts_ray_on_all_nodes_and_ends_as_the_sweep_does(tmp_path: Path) -> None:
+    """With Slurm, Ray and Python replaced: on one node, what each is given, and what is left of the job's folders."""
+    left = set(ROOT.glob(".sweep-*"))
+    bodies = {
+        "scontrol": "printf '%s\\n' 10.0.0.1 10.0.0.2",
+        "srun": 'echo "srun $1"; shift; exec "$@"',
+        "ray": 'while [ "$1" != -- ]; do words+="$1 "; shift; done; echo "$words"; stat -c %a "$CSE_STORE"\n'
+        'echo "$RAY_AUTH_MODE $CSE_RAY $CSE_SHARED"; echo "token $RAY_AUTH_TOKEN"; shift; "$@"; exit 0',
+        "python": "printf '<%s>' \"$@\"; exit 3",
+    }
+    given = {"SLURM_JOB_ID": "4242", "SLURM_JOB_NODELIST": "both", "SLURM_JOB_NUM_NODES": "2", "CSE_VENV": ""}
+    given |= {"SLURM_CPUS_PER_TASK": "4", "SLURM_GPUS_ON_NODE": "1", "CSE_SCRATCH": str(tmp_path)}
+    given |= {"PATH": f"{write_commands(tmp_path / 'bin', bodies)}:{os.environ['PATH']}", "CSE_SHARED": "file:///all"}
+    called = ["bash", str(CLUSTERS / "slurm.sh"), "quickstart", "--rows", "a b"]
+    done = subprocess.run(called, cwd=ROOT, env=os.environ | given, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    srun, ray, mode, about, token, python = done.stdout.splitlines()
+    assert srun == "srun --cpus-per-task=4"
+    assert ray.split() == [
+        *("symmetric-run", "--address", "10.0.0.1:6379"),
+        *("--min-nodes", "2", "--num-cpus", "4", "--num-gpus", "1"),
+    ]
+    assert (mode, about) == ("700", "token auto file:///all")
+    assert re.fullmatch("token [0-9a-f]{64}", token)
+    assert python == "<experiments/sweep.py><quickstart><--rows><a b>"
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
+    assert set(ROOT.glob(".sweep-*")) == left
 
 
 def test_kubernetes_form_runs_a_sweep_of_this_project() -> None:

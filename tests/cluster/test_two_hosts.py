@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,15 +26,18 @@ from safetensors.torch import load_file
 from experiments.results import csv_record
 from experiments.storage.shared_storage import Shared
 from experiments.studies.catalogue import choose_studies
-from tests.cluster.cluster import ROOT, Cluster
+from tests.cluster.cluster import ROOT, Cluster, write_commands
 from tests.cluster.hosts import HOME, Host, hosts, lacking
 from tests.support.polling import until
 from tests.support.shared_folders import content
 
 pytestmark = pytest.mark.slow
 (QUICKSTART,) = choose_studies(["quickstart"], "small")
-ROWS = ("SimCSE", "RankCSE-listNet")  # a teacher, its students and another run
-PART = {run.key for row in QUICKSTART.rows if row.label in ROWS for run in row.runs()}
+TWO = ("SimCSE",)  # a run for each host
+ROWS = (*TWO, "RankCSE-listNet")  # and runs that need these
+TWO_KEYS, ROWS_KEYS = (
+    {run.key for row in QUICKSTART.rows if row.label in rows for run in row.runs()} for rows in (TWO, ROWS)
+)
 RUNS = "ray::ImplicitFunc"  # processes in which Ray Tune has runs
 COMPARED = [*csv_record.CELL, "score", "pairs", "step"]
 # By how much a correlation, or a dev score in a curve, may differ between two machines. What sums the pair scores is
@@ -69,6 +72,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Cluster
         if up.returncode:  # a file that another test replaced while the checkout was copied
             up = cluster.ray("up --yes --no-config-cache")
         assert up.returncode == 0, up.stdout + up.stderr
+        until(lambda: worker.signal("raylet", 0))  # there is one; to ask Ray takes seconds
         until(lambda: nodes(cluster) == 2)
         yield cluster, head, worker, folder / "shared"
 
@@ -134,13 +138,13 @@ def assert_nothing_late_counts(worker: Host, place: Path) -> None:
     assert ours == theirs
 
 
-@pytest.mark.parametrize("keys", [PART, pytest.param(None, marks=pytest.mark.nightly)], ids=["part", "whole"])
+@pytest.mark.parametrize("keys", [TWO_KEYS, pytest.param(None, marks=pytest.mark.nightly)], ids=["part", "whole"])
 def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     running: tuple[Cluster, Host, Host, Path], single_host: Path, tmp_path: Path, keys: set[str] | None
 ) -> None:
     """The other resumes from its last state; it survives and ends late. In the whole MLflow is away for a minute."""
     cluster, head, worker, shared = running
-    rows = ("--rows", *ROWS) if keys else ()
+    rows = ("--rows", *TWO) if keys else ()
     begun = cluster.begin("submit", "experiments/sweep.py", "quickstart", *rows, "--share-seconds", "2")
     with begun as submitted, ExitStack() as stack:
         stack.callback(submitted.kill)
@@ -185,11 +189,13 @@ def mlflow_away_for_a_minute(cluster: Cluster, head: Host) -> None:
     assert "MLflow's server is at" in started.stdout
 
 
-def test_a_failing_script_fails_here_and_a_job_outlives_the_connection(
-    running: tuple[Cluster, Host, Host, Path],
-) -> None:
+def test_a_failing_script_fails_here(running: tuple[Cluster, Host, Host, Path]) -> None:
+    assert running[0].ray("submit", "experiments/sweep.py", "no-such-study").returncode != 0
+
+
+@pytest.mark.nightly
+def test_a_job_outlives_the_connection(running: tuple[Cluster, Host, Host, Path]) -> None:
     cluster, *_ = running
-    assert cluster.ray("submit", "experiments/sweep.py", "no-such-study").returncode != 0
     sent = cluster.ray("exec", "ray job submit --no-wait -- python ~/cse/experiments/sweep.py --list --scale paper")
     assert sent.returncode == 0, sent.stdout
     name = next(word.strip("'") for word in sent.stdout.split() if word.strip("'").startswith("raysubmit_"))
@@ -223,15 +229,7 @@ def test_nothing_listens_beyond_the_cluster_without_a_secret(
     assert cluster.secret not in joined.stdout + joined.stderr
 
 
-def write_commands(folder: Path, bodies: Mapping[str, str]) -> Path:
-    """Write programs by name that stand in the place of Slurm's; return their folder."""
-    folder.mkdir()
-    for name, body in bodies.items():
-        (folder / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
-        (folder / name).chmod(0o755)
-    return folder
-
-
+@pytest.mark.nightly
 def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     running: tuple[Cluster, Host, Host, Path], single_host: Path, tmp_path: Path
 ) -> None:
@@ -257,8 +255,8 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     asked = [*nodes[0].ssh, f"cd {ROOT} && env {settings} {sweep}"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(PART) == 4
-    assert_same(recorded(tmp_path / "mlruns"), recorded(single_host, PART))
+    assert len(ROWS_KEYS) == 4
+    assert_same(recorded(tmp_path / "mlruns"), recorded(single_host, ROWS_KEYS))
     assert "4 runs, 0 done, 4 to do" in done.stdout
     assert "cluster: 2 cores, 0 GPUs" in done.stdout
     assert not (tmp_path / "mlruns" / "store").exists()
@@ -266,6 +264,7 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     assert not {name for name in left if name.startswith("cse-4242") or name == "ray"}  # of a disk of each one's own
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(bool(lacking()), reason=lacking() or "none")
 def test_slurms_form_on_one_node_fails_as_the_sweep_does(tmp_path: Path) -> None:
     """Slurm itself is not here: its two commands are replaced by what they do for a job of one node.

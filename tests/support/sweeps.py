@@ -16,16 +16,18 @@ from filelock import FileLock
 
 from experiments.results import csv_record
 from experiments.tracking.mlflow_database import make_database
-from tests.support import forked
+from tests.support import forked, without_ray
 
 ROOT = Path(__file__).parents[2]
 
 
-def command(mlruns: Path, study: str, *words: str, workers: int = 1, database: bool = True) -> list[str]:
+def command(
+    mlruns: Path, study: str, *words: str, workers: int = 1, database: bool = True, ray: bool = True
+) -> list[str]:
     """The command of a sweep; a second worker would cost seconds of imports for runs that take two."""
     if database:
         add_empty_database(mlruns)
-    script = "from tests.support.tiny_study import main; main()"
+    script = ("" if ray else without_ray.SCRIPT) + "from tests.support.tiny_study import main; main()"
     place = ["--mlruns", str(mlruns), "--workers", str(workers)]
     return [sys.executable, "-c", script, study, "--scale", "tiny", *place, *words]
 

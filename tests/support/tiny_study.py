@@ -93,9 +93,6 @@ class Faulty(SimCSE):
             raise RuntimeError("set to fail")
         if sixth and self.fault == "nan":
             return Loss(found.total * float("nan"), found.terms)
-        if sixth and self.fault == "kill" and not marker("kill").exists():
-            mark("kill")
-            die()
         if sixth and self.fault.startswith("hold"):
             hold()
         if sixth and self.fault in REPLACED and not marker(self.fault).exists():
@@ -136,7 +133,7 @@ def healthy(scale: Scale) -> Study:
 def faulty(scale: Scale) -> Study:
     """What can go wrong in a run, beside one that goes well."""
     broken = run("raise")
-    runs = {"well": run(seed=1), "raises": broken, "nan": run("nan"), "lost": run("kill"), "after": taught(broken)}
+    runs = {"well": run(seed=1), "raises": broken, "nan": run("nan"), "after": taught(broken)}
     return study("faulty", scale, **runs)
 
 

@@ -572,6 +572,7 @@ def dev(history: History) -> np.ndarray:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_dev_curve_is_that_of_fp32(cache: Path, tmp_path: Path) -> None:
     """Two seeds differ by more than a point; two precisions of one seed by a tenth at most."""
     found = {

@@ -79,6 +79,7 @@ def test_all_losses_are_one_graph(cache: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_inductor_gives_the_same_losses(cache: Path, tmp_path: Path) -> None:
     check(outcomes("inductor", tmp_path, {"simcse"}))
 

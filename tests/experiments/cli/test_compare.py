@@ -1,4 +1,4 @@
-"""`compare.py`: a short real comparison, killed and resumed, with a method that fails, and what is refused."""
+"""`compare.py`: a short comparison without Ray, killed and resumed, with a method that fails, and what is refused."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import tyro
 
 from experiments.compare import Options, main
 from experiments.results import csv_record
-from tests.support import forked
+from tests.support import forked, without_ray
 from tests.support.polling import until
 from tests.support.sweeps import add_empty_database
 
@@ -38,11 +38,12 @@ SHORT = (*TINY, "--trials", "1", "--searches", "1", "--finals", "1")
 
 def command(mlruns: Path, *words: str) -> list[str]:
     add_empty_database(mlruns)
-    return [sys.executable, str(ROOT / "experiments/compare.py"), *words, "--mlruns", str(mlruns)]
+    script = without_ray.SCRIPT + "from experiments.compare import command; command()"
+    return [sys.executable, "-c", script, *words, "--mlruns", str(mlruns)]
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "RAY_worker_niceness": "0"}
+    return os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
 
 
 def compare(mlruns: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -72,9 +73,7 @@ def methods(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 def resumed(methods: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str], str]:
     """The record of a comparison that was killed and resumed, its runs when it was killed, and what it printed last."""
     killed = tmp_path_factory.mktemp("killed")
-    process = subprocess.Popen(
-        command(killed, *methods, *SHORT), env=environment(), start_new_session=True, stdout=subprocess.DEVNULL
-    )
+    process = forked.Forked(command(killed, *methods, *SHORT), env=environment(), start_new_session=True)
     try:
         until(lambda: len(csv_record.read_runs("quickstart", killed)) or process.poll() is not None)
         assert process.poll() is None

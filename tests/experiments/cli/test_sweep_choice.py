@@ -1,6 +1,7 @@
-"""Parts of studies, runs cut short and runs trained afresh, in real sweeps: where each is recorded, what is said."""
+"""Parts of studies, runs cut short and trained afresh, in sweeps without Ray: where each is recorded, what is said."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from experiments.cli.sweep_options import Options, in_own_record
 from experiments.results import csv_record
 from experiments.sweep import main
 from tests.support import tiny_study
-from tests.support.sweeps import finished_at, sweep
+from tests.support.sweeps import finished_at
+from tests.support.sweeps import sweep as any_sweep
+
+sweep = partial(any_sweep, ray=False)
 
 
 def record_of(mlruns: Path) -> dict[str, bytes]:

@@ -177,7 +177,7 @@ def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(
 def test_mlflow_away_costs_a_sweep_a_warning_and_the_next_one_logs_the_runs(tmp_path: Path) -> None:
     mlruns = tmp_path / "mlruns"
     no_server = environment(mlruns) | {"MLFLOW_TRACKING_URI": "http://ann:slash/and@at-sign@127.0.0.1:9"}
-    given = command(mlruns, "healthy", "--rows", "b")
+    given = command(mlruns, "healthy", "--rows", "b", ray=False)
     done = forked.run(given, env=no_server)
     assert done.returncode == 0, done.stdout + done.stderr
     runs = {tiny_study.run(seed=2).key}

@@ -6,22 +6,18 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import psutil
 import pytest
-import torch
-from safetensors.torch import load_file
 
-from cse_core.training.train import train
 from experiments.results import csv_record
 from experiments.sweep import Options, main
 from experiments.tracking.mlflow_log import Tracker
 from tests.support import forked, tiny_study
 from tests.support.polling import until
-from tests.support.sweeps import ROOT, command, environment, finished_at, scores, sweep, undisturbed_sweep
+from tests.support.sweeps import command, environment, finished_at, scores, sweep, undisturbed_sweep
 
 pytestmark = pytest.mark.slow
 
@@ -53,26 +49,18 @@ def test_the_same_command_again_has_nothing_to_do(undisturbed: Path) -> None:
 
 def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     mlruns = tmp_path / "mlruns"
-    done = sweep(mlruns, "faulty")
+    done = sweep(mlruns, "faulty", ray=False)
     assert done.returncode == 1
     runs = {row.label: row.runs()[0] for row in tiny_study.faulty(tiny_study.SCALE).rows}
     said = re.sub(r"\s+", " ", done.stdout)
     assert f"failed: raises s42 ({runs['raises'].key}): RuntimeError: set to fail" in said
     assert f"failed: nan s42 ({runs['nan'].key}): DivergedError: run {runs['nan'].key}: loss is nan at step 6" in said
     assert f"failed: after s42 ({runs['after'].key}): not started: it needs run {runs['raises'].key}" in said
-    assert "2 done, 3 failed, 0 pending" in said
-    assert "2 of 5 runs done, 3 failed" in said
-    kept = {runs["well"].key, runs["lost"].key}
-    assert set(csv_record.read_results("tiny", mlruns)["key"]) == kept
-    # The run whose process was killed once resumed in another one, to the same bits as SimCSE undisturbed.
-    assert Path(f"{mlruns.with_suffix('.came')}-kill").exists()
-    torch.set_num_threads(1)
-    train(tiny_study.run(), tmp_path, rules=("synthetic_dev",))
-    expected = load_file(tmp_path / tiny_study.run().key / "synthetic_dev" / "model.safetensors")
-    found = load_file(mlruns / "store" / runs["lost"].key / "synthetic_dev" / "model.safetensors")
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert "1 done, 3 failed, 0 pending" in said
+    assert "1 of 4 runs done, 3 failed" in said
+    assert set(csv_record.read_results("tiny", mlruns)["key"]) == {runs["well"].key}
     again = sweep(mlruns, "faulty", "--dry-run")
-    assert "5 runs, 2 done, 3 to do" in again.stdout
+    assert "4 runs, 1 done, 3 to do" in again.stdout
 
 
 def test_what_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None:
@@ -89,14 +77,14 @@ def test_what_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None
 
 
 def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturbed: Path) -> None:
-    """By Ctrl-C in its first run, then killed in its second."""
+    """By Ctrl-C in its first run, then killed in its second. Meanwhile nothing listens beyond this machine."""
     mlruns = tmp_path / "mlruns"
     stop_a_sweep(mlruns, 1, signal.SIGINT)
     first = finished_at(mlruns)
     stop_a_sweep(mlruns, 2, signal.SIGKILL)
     before = finished_at(mlruns)
     assert first.items() <= before.items()
-    done = sweep(mlruns, "healthy")
+    done = sweep(mlruns, "healthy", ray=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert scores(mlruns) == scores(undisturbed)
     assert before.items() <= finished_at(mlruns).items()
@@ -113,6 +101,7 @@ def stop_a_sweep(mlruns: Path, begun: int, kind: int) -> None:
         try:
             until(lambda: len(list((mlruns / "store").glob("*/synthetic_dev"))) >= begun)
             until(lambda: stopped_in_a_run(process, mlruns))
+            listening = listening_below(process)
         finally:
             workers = workers_of(process)
             process.send_signal(kind)
@@ -124,6 +113,8 @@ def stop_a_sweep(mlruns: Path, begun: int, kind: int) -> None:
     assert process.returncode == (-signal.SIGKILL if kind == signal.SIGKILL else 130), log.read_text()
     if kind == signal.SIGINT:
         assert "re-run the same command to resume" in log.read_text()
+    assert len(listening) > 3  # Ray's own servers
+    assert set(listening) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
     statuses = {run.info.status for run in Tracker(mlruns).runs("tiny").values()}
     assert statuses - {"FINISHED"} == ({"RUNNING"} if kind == signal.SIGKILL else {"KILLED"})
 
@@ -138,6 +129,16 @@ def stopped_in_a_run(process: forked.Forked, mlruns: Path) -> bool:
     signal_all(workers, signal.SIGCONT)
     process.send_signal(signal.SIGCONT)
     return False
+
+
+def listening_below(process: forked.Forked) -> list[str]:
+    """Return the addresses at which a driver and the processes below it listen."""
+    found = []
+    for each in (driver := psutil.Process(process.pid), *driver.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            connections = each.net_connections(kind="inet")
+            found += [one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN]
+    return found
 
 
 def workers_of(process: forked.Forked) -> list[psutil.Process]:
@@ -193,7 +194,7 @@ def test_a_teacher_that_does_not_reproduce_its_record_is_not_used(tmp_path: Path
     other = tiny_study.run(seed=2).key
     frame[~frame["key"].isin([student, other])].to_csv(mlruns / "results.csv", index=False)
     shutil.copy(undisturbed / "runs.csv", mlruns)
-    done = sweep(mlruns, "healthy")
+    done = sweep(mlruns, "healthy", ray=False)
     said = re.sub(r"\s+", " ", done.stdout)
     assert done.returncode == 1
     assert f"run {teacher} (a s1), retrained for its weights, does not reproduce its recorded scores" in said
@@ -211,22 +212,3 @@ def test_dry_run_and_list_start_nothing(tmp_path: Path, capsys: pytest.CaptureFi
     assert claims["plan-ranks"] == ["E3", "E8", "E12", "E13"]  # not its controls
     assert not (tmp_path / "store").exists()
     assert not (tmp_path / "mlflow.db").exists()
-
-
-LISTENING = """
-import psutil
-from experiments.execution.ray_sweep import RayConfig
-RayConfig(workers=1).start()
-mine = psutil.Process()
-for process in [mine, *mine.children(recursive=True)]:
-    for one in process.net_connections(kind="inet"):
-        if one.status == psutil.CONN_LISTEN:
-            print(one.laddr.ip)
-"""
-
-
-def test_a_local_sweep_listens_only_on_this_machine() -> None:
-    done = subprocess.run([sys.executable, "-c", LISTENING], cwd=ROOT, capture_output=True, text=True, timeout=600)
-    found = done.stdout.split()
-    assert len(found) > 3, done.stderr  # Ray's own servers
-    assert set(found) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}

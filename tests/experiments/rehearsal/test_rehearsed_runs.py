@@ -86,6 +86,7 @@ def test_a_row_of_each_study_is_rehearsed_and_rows_differ_where_studies_do() -> 
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name, backbone in TINY if backbone == "bert-base-uncased"])
 def test_every_published_run_resumes_to_the_same_bits(
     name: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path

@@ -34,7 +34,7 @@ from experiments.searches.ray_search import (
 )
 from experiments.searches.spaces import SEARCHES, LogUniform, Search, choose_searches, settings_text
 from experiments.storage.shared_storage import Shared
-from tests.support import forked, tiny_study
+from tests.support import forked, tiny_study, without_ray
 from tests.support.polling import until
 from tests.support.shared_folders import prepared, saved
 from tests.support.sweeps import add_empty_database, environment, leave
@@ -43,15 +43,15 @@ ROOT = Path(__file__).parents[3]
 TINY = tiny_study.searches()["tiny"](tiny_study.SCALE)
 
 
-def command(mlruns: Path, *words: str, workers: int = 1) -> list[str]:
-    script = "from tests.support.tiny_study import main; main('search')"
+def command(mlruns: Path, *words: str, ray: bool = True) -> list[str]:
+    script = ("" if ray else without_ray.SCRIPT) + "from tests.support.tiny_study import main; main('search')"
     add_empty_database(mlruns)
-    options = [*words, "--scale", "tiny", "--mlruns", str(mlruns), "--workers", str(workers)]
+    options = [*words, "--scale", "tiny", "--mlruns", str(mlruns), "--workers", "1"]
     return [sys.executable, "-c", script, *options]
 
 
 def search(mlruns: Path, *names: str) -> subprocess.CompletedProcess[str]:
-    return forked.run(command(mlruns, *names), env=environment(mlruns))
+    return forked.run(command(mlruns, *names, ray=False), env=environment(mlruns))
 
 
 def test_the_page_shows_what_a_search_prints_today(capsys: pytest.CaptureFixture[str]) -> None:

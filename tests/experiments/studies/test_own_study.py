@@ -118,14 +118,15 @@ def test_the_page_gives_record_table_figure_and_verdict(tmp_path: Path) -> None:
     """Two of five seeds cut short, from another folder than the file's: Ray's workers have the driver's paths."""
     (tmp_path / "mine").mkdir()
     short = CODE.replace("(1, 2, 3, 4, 5)", "(1, 2)")
-    short = short.replace("simcse_run(scale, BASE)", "replace(simcse_run(scale, BASE), max_steps=32)")
+    cut = 'replace(simcse_run(scale, BASE), max_steps=16, eval_steps=8, corpus=Corpus("synthetic", 2048))'
+    short = "from cse_core.run import Corpus\n" + short.replace("simcse_run(scale, BASE)", cut)
     written(tmp_path / "mine", short)
     (command,) = re.findall(r"```\npython experiments/(sweep.py .*)\n```", PAGE)
     words = command.replace("my_study.py", "mine/my_study.py").split()
     record = [*MLRUNS.glob("*.csv"), MLRUNS / "SHA256SUMS"]
     before = {path: path.read_bytes() for path in record}
     script, *options = words
-    done = forked.run([sys.executable, str(ROOT / "experiments" / script), *options], cwd=tmp_path)
+    done = forked.run([sys.executable, str(ROOT / "experiments" / script), *options, "--workers", "1"], cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     results = tmp_path / "mine/my_study-results"
     assert {path: path.read_bytes() for path in record} == before

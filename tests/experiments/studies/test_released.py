@@ -1,4 +1,4 @@
-"""Public checkpoints: what is declared of each, whether scores reproduce, and a real sweep that asks a hub for them."""
+"""Public checkpoints: what is declared of each, whether scores reproduce, and a sweep that asks a hub for them."""
 
 import json
 import os
@@ -19,6 +19,7 @@ from experiments.results.released_scores import compare, outcome_of, summary
 from experiments.schema.recipes import BACKBONES
 from experiments.schema.study import Row, Study
 from experiments.studies.catalogue import AT_SMALL, choose_studies, names_at
+from tests.support import without_ray
 from tests.support.hub_server import hub_environment, hub_server
 
 ROOT = Path(__file__).parents[3]
@@ -130,7 +131,8 @@ def swept(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     """A sweep with a hub that has one of three checkpoints; the same again, with the second in a folder."""
     home = tmp_path_factory.mktemp("home")
     mlruns, encoders = home / "mlruns", home / "encoders"
-    command = [sys.executable, "experiments/sweep.py", "released-sts", "--rows", *CHOSEN, "--mlruns", str(mlruns)]
+    script = without_ray.SCRIPT + "from experiments.sweep import command; command()"
+    command = [sys.executable, "-c", script, "released-sts", "--rows", *CHOSEN, "--mlruns", str(mlruns)]
     hub = model("SupstarZh/whitenedcse-bert-base", "unsup-whitenedcse-bert-base-uncased/")
     shutil.copytree(ASSETS / "wiki-tiny", encoders / "royokong--unsup-PromptBERT")
     sweeps = []
