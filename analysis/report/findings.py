@@ -70,7 +70,9 @@ def seeds_grid(deviations: dict[str, float]) -> Grid:
         (name, number(deviation), *(str(seeds_for(effect, deviation)) for effect in EFFECTS))
         for name, deviation in deviations.items()
     )
-    return Grid("", ("SimCSE on", "SD over seeds", *(f"{effect:g} points" for effect in EFFECTS)), rows)
+    return Grid(
+        "", ("SimCSE on", "SD over seeds", *(f"{effect:g} point{'s' * (effect != 1)}" for effect in EFFECTS)), rows
+    )
 
 
 def _deviations(record: Record) -> dict[str, float]:
@@ -97,12 +99,13 @@ def seeds_for(effect: float, deviation: float) -> int:
 @block("findings costs", of=lambda ask: (ask.record,))
 def costs_grid(record: Record) -> Grid:
     """Return what several ways to spend more training gain over SimCSE of one epoch."""
-    baseline = cell(record, FIRST, "SimCSE, one epoch").scores
     rows = []
     for words, study, label in SPENT:
         declared = next(row for row in record.studies([study], "small")[0].rows if row.label == label)
         run = declared.encoder
         scores = cell(record, study, label).scores
+        baseline = cell(record, FIRST, "SimCSE, one epoch").scores
+        baseline = {seed: score for seed, score in baseline.items() if seed in scores}
         gain = welch_contrast([scores, baseline], [1.0, -1.0]) if scores and baseline else None
         if not isinstance(run, Run):
             raise TypeError(f"study {study}, row {label}: expected a run, got {run}")

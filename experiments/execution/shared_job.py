@@ -9,13 +9,13 @@ from typing import Any
 
 from cse_core.models.embedding_cache import Progress
 from cse_core.run import Run
-from cse_core.training.run_state import History, finished_history
+from cse_core.training.run_state import STATE, History, finished_history
 from cse_core.training.train import OnStep
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, execute
 from experiments.results.run_result import read_result
 from experiments.storage.credentials import redact_credentials
 from experiments.storage.retries import retry
-from experiments.storage.shared_files import FETCHED
+from experiments.storage.shared_files import AHEAD, FETCHED
 from experiments.storage.shared_storage import Shared
 
 TRIES = 5  # to upload a run; each one that fails means that another attempt was first, or a stale listing
@@ -52,7 +52,7 @@ def execute_shared(
 
     def share(step: int, history: History) -> None:
         nonlocal last_upload
-        if time.monotonic() - last_upload > execution.share_seconds and (folder / "state.pt").is_file():
+        if time.monotonic() - last_upload > execution.share_seconds and (folder / STATE).is_file():
             try:
                 shared.share_state(folder, job.rules)
             except OSError as error:  # the run still has its state here; the next upload may succeed
@@ -61,9 +61,11 @@ def execute_shared(
         if on_step:
             on_step(step, history)
 
-    # Without this file storage has no whole version. It goes, so that what is not uploaded in the end is scored again.
-    before = _content(folder) if (folder / FETCHED).is_file() else None
-    (folder / FETCHED).unlink(missing_ok=True)
+    # Storage has what is here, unless an earlier call ended before it had uploaded what it did.
+    fetched = (folder / FETCHED).is_file() and not (folder / AHEAD).exists()
+    before = _content(folder) if fetched else None
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / AHEAD).touch()
     failed: FailedTasksError | None = None
     try:
         result = execute(job, execution, on_step=share, progress=progress)
@@ -101,5 +103,7 @@ def _content(folder: Path) -> dict[str, Any]:
 
 def _drop_weights(folder: Path) -> None:
     """Delete the weights of a run to save disk space: an uploaded one, or one of which only the scores stay."""
+    for mark in (FETCHED, AHEAD):
+        (folder / mark).unlink(missing_ok=True)
     for checkpoint in folder.glob("*/model.safetensors"):
         shutil.rmtree(checkpoint.parent)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-UNTIMED = "unknown before the first steps, as the record has no run on this encoder at this scale"
+UNTIMED = "unknown before the first steps, as the record has no run of SimCSE on this encoder at this scale"
 
 
 def hours(seconds: float | None) -> str:
@@ -95,7 +95,7 @@ def print_plan(plan: Plan, results: pd.DataFrame, workers: int, *, each: bool = 
         f"{counted(len(plan.declared), 'run')}, {len(plan.declared) - len(pending)} done, {len(pending)} to do{about}"
     )
     if each and seconds is None:
-        console.print("time unknown: the record has no run of these methods on these encoders at this scale")
+        console.print("time unknown: no time is recorded for runs like these on processors")
     for i, level in enumerate(plan.levels, 1):
         if each:
             console.print(f"  {i}.", *(_missing(plan, job) for job in level), sep="\n     ")

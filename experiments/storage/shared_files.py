@@ -20,7 +20,8 @@ ARRAYS = ("pair_scores", "figure_data")
 # Files of these kinds and states are downloaded, no others: they could run code.
 SUFFIXES = (".json", ".safetensors", ".txt", ".npz", ".md")
 COMPLETE, PREPARED = "complete", "prepared"
-FETCHED = "shared"  # in a run's folder on this machine: the number of the version that it holds
+# In a run's folder on this machine: the number of the version that it holds; that it may hold more than that version.
+FETCHED, AHEAD = "shared", "ahead"
 logger = logging.getLogger(__name__)
 
 
@@ -118,7 +119,7 @@ class SharedFiles:
         for path in sorted(folder.rglob("*")):  # does not go into linked folders
             if path.is_symlink():
                 logger.warning("%s: is a symbolic link and is not uploaded", path)
-            elif path.is_file() and path.suffix not in (".part", ".lock") and path.name != FETCHED:
+            elif path.is_file() and path.suffix not in (".part", ".lock") and path.name not in (FETCHED, AHEAD):
                 names.append(path.relative_to(folder).as_posix())
         for parent in {place} | {f"{place}/{name}".rpartition("/")[0] for name in names}:
             self.files.makedirs(parent, exist_ok=True)

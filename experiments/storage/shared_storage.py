@@ -32,7 +32,7 @@ from cse_core.data.pins import enforce_pins, read_pins
 from cse_core.training.checkpoint import MANIFEST, parse_manifest
 from cse_core.training.run_state import HISTORY, STATE, History, check_finished, check_manifest, resumable_step
 from experiments.storage.credentials import redact_credentials
-from experiments.storage.shared_files import COMPLETE, FETCHED, PREPARED, DamagedError, SharedFiles, os_errors
+from experiments.storage.shared_files import AHEAD, COMPLETE, FETCHED, PREPARED, DamagedError, SharedFiles, os_errors
 
 NAMED = re.compile(r"[0-9a-f]{12}-\d+")
 STATE_FOLDER = re.compile(r".*/state-(?P<step>\d+)-(?P<rules>[\w+]+)-(?P<attempt>[0-9a-f]{12})")
@@ -105,7 +105,8 @@ class Shared(SharedFiles):
                     break  # what is here is whole, and is uploaded again
             else:
                 if weights:
-                    (folder / STATE).unlink(missing_ok=True)  # left by an attempt that another one overtook
+                    for left in (STATE, AHEAD):  # by an attempt that another one overtook
+                        (folder / left).unlink(missing_ok=True)
                     here.write_text(str(number))
                 return last
         here.unlink(missing_ok=True)

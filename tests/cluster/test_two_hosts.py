@@ -93,6 +93,18 @@ def of_runs(frame: pd.DataFrame, keys: set[str] | None) -> pd.DataFrame:
     return (frame if keys is None else frame[frame["key"].isin(keys)]).reset_index(drop=True)
 
 
+def of_the_same_tasks(found: pd.DataFrame, expected: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Leave out runs of which other tasks were asked, as of a teacher whose student is not there.
+
+    Sentences of all tasks are embedded together, which moves the last digits.
+    """
+    tasks = [frame.groupby("key")["task"].agg(frozenset) for frame in (found, expected)]
+    assert set(tasks[0].index) == set(tasks[1].index)
+    same = {key for key, each in tasks[0].items() if each == tasks[1][key]}
+    assert same
+    return of_runs(found, same), of_runs(expected, same)
+
+
 def assert_same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
     """Numbers within the tolerance between machines, everything else exactly."""
     pd.testing.assert_frame_equal(found, expected, rtol=0, atol=ACROSS_MACHINES)
@@ -161,7 +173,7 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     logs = [path.read_text() for path in head.home.parent.glob("ray/session_2*/logs/worker-*.err")]
     assert any(f"run {key} resumes from" in log for log in logs)
     found = head.home / "cse" / "mlruns"
-    assert_same(recorded(found), recorded(single_host, keys))
+    assert_same(*of_the_same_tasks(recorded(found), recorded(single_host, keys)))
     curves = [csv_record.read_curves("quickstart", mlruns) for mlruns in (found, single_host)]
     assert_same(curves[0], of_runs(curves[1], keys))
     trained = weights(single_host / "store")

@@ -470,3 +470,9 @@ def test_computing_activations_twice_keeps_less_of_them() -> None:
         kept.append(sum(size for place, size in sizes.items() if place not in weights))
         encoder.backbone.activation_checkpointing_enable()
     assert kept[1] < 0.2 * kept[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_an_encoder_computes_in_the_runs_precision(precision: str, tmp_path: Path) -> None:
+    assert loop_of(replace(RUN, precision=precision), tmp_path).encoder.precision == precision

@@ -7,12 +7,17 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import tyro
 
+from cse_core.methods import METHODS
 from experiments.compare import Options, main
+from experiments.comparison import run_comparison
+from experiments.execution.ray_sweep import RayConfig
 from experiments.results import csv_record
+from experiments.studies import own_study
 from tests.support import forked, without_ray
 from tests.support.polling import until
 from tests.support.sweeps import add_empty_database
@@ -54,6 +59,20 @@ def own_method(folder: Path, name: str, body: str) -> str:
     path = folder / f"{name.lower()}_method.py"
     path.write_text(METHOD.format(name=name, body=body))
     return f"{path}:{name}"
+
+
+def test_the_file_of_a_method_of_ones_own_goes_to_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clusters = []
+
+    def run(comparison: object, execution: object, cluster: RayConfig, *more: object) -> tuple[dict[str, str], bool]:
+        clusters.append(cluster)
+        return {}, False
+
+    monkeypatch.setattr(run_comparison, "run_comparison", run)
+    mine = own_method(tmp_path, "Mine", "return super().loss(encode, batch, modules, targets)")
+    with patch.dict(METHODS), patch.object(own_study, "_LOADED", []):
+        main(tyro.cli(Options, args=("simcse", mine, *SHORT, "--mlruns", str(tmp_path / "mlruns"))))
+    assert [Path(name).name for name in clusters[0].modules] == ["mine_method.py"]
 
 
 def without_costs(report: str) -> str:

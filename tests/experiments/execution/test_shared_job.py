@@ -15,7 +15,7 @@ from cse_core.data.synthetic import sentences
 from cse_core.evaluation.scorers import Cosine, PairScores
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.run import Corpus
-from cse_core.training.run_state import History
+from cse_core.training.run_state import STATE, History
 from experiments.cli.sweep_options import Options
 from experiments.execution import shared_job
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring
@@ -147,6 +147,28 @@ def test_scores_that_could_not_be_uploaded_are_uploaded_by_the_same_command(
     assert {cell["task"] for cell in cells} == {"synthetic", "phrases"}
 
 
+@pytest.mark.slow
+def test_a_retraining_for_more_rules_resumes_where_it_was_stopped(tmp_path: Path) -> None:
+    run, url = tiny_study.run(), prepared((tmp_path / "shared").as_uri())
+    execution = ExecutionSettings(tmp_path / "a", shared=url)
+
+    def job(*rules: str) -> Job:
+        return Job(run, "tiny", "a", tuple(Scoring(rule, Cosine(), ("synthetic",)) for rule in rules))
+
+    def stop(step: int, history: History) -> None:
+        if (tmp_path / "a" / run.key / STATE).is_file():
+            raise KeyboardInterrupt
+
+    execute_shared(job("synthetic_dev"), execution)
+    with pytest.raises(KeyboardInterrupt):
+        execute_shared(job("synthetic_dev", "last"), execution, on_step=stop)
+    steps: list[int] = []
+    execute_shared(job("synthetic_dev", "last"), execution, on_step=lambda step, history: steps.append(step))
+    assert steps[0] > 1
+    assert Shared(url).fetch(run.key, tmp_path / "b", weights=False) == 2
+
+
+@pytest.mark.slow
 def test_a_run_whose_teacher_is_damaged_on_storage_says_what_trains_it_again(tmp_path: Path) -> None:
     teacher = tiny_study.run()
     url = prepared((tmp_path / "shared").as_uri())

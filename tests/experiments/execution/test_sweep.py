@@ -65,7 +65,7 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None:
     """The studies' evaluation sets, which the data folder lacks, and a teacher that is nowhere."""
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "senteval").mkdir(parents=True)
     mlruns = tmp_path / "mlruns"
     done = sweep(mlruns, "lacking", "--data", str(tmp_path / "data"))
     assert done.returncode == 1
