@@ -100,7 +100,7 @@ def of_the_same_tasks(found: pd.DataFrame, expected: pd.DataFrame) -> tuple[pd.D
     """
     tasks = [frame.groupby("key")["task"].agg(frozenset) for frame in (found, expected)]
     assert set(tasks[0].index) == set(tasks[1].index)
-    same = {key for key, each in tasks[0].items() if each == tasks[1][key]}
+    same = {str(key) for key, each in tasks[0].items() if each == tasks[1][str(key)]}
     assert same
     return of_runs(found, same), of_runs(expected, same)
 
