@@ -215,7 +215,7 @@ def test_a_dry_run_of_a_study_lists_every_run(tmp_path: Path, capsys: pytest.Cap
         (line,) = [line for line in out.splitlines() if key in line]
         assert f"{job.name} (rankcse-table4): training; " in line
     assert f"{len(jobs)} runs, 0 done, {len(jobs)} to do" in out
-    assert "time unknown: the record has no run" in out
+    assert "time unknown: no time is recorded" in out
 
 
 @pytest.mark.slow
