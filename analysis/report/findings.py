@@ -116,6 +116,6 @@ def costs_grid(record: Record) -> Grid:
     chosen = Seeds.of(record)
     for n in (5, 10):
         gained = number(chosen.gained_by_dev(n), sign=True)
-        rows.append((f"SimCSE, the best of {n} seeds by dev", f"{n}.0", "0", gained, DASH, DASH))
+        rows.append((f"SimCSE, the best of {n} seeds by dev", number(float(n), digits=1), "0", gained, DASH, DASH))
     header = ("what", "epochs of SimCSE", "other encoders", "gain over SimCSE", "95 % interval", "seeds")
     return Grid("", header, tuple(rows))

@@ -27,7 +27,6 @@ from experiments.schema.hypotheses import Cost, Order, Trend, Untested
 from experiments.schema.study import Study
 
 STAGES = {"A": "plan2", "D": "plan2-quality"}  # of the second plan, and what each has its contrasts in
-LETTERS = ("R", "E", "W", "C", "S")  # of the papers' claims, and of this project's
 BAND = "95 % interval"
 TESTS = (f"p: effect {MINUS} 0", "p: within the margin")
 
@@ -91,20 +90,6 @@ def claims_grid(studies: Iterable[Study], plan: PlanVerdicts) -> Grid:
     return Grid("", ("id", "claim", "verdict", "studies"), tuple(rows))
 
 
-@block(*(f"plan {letter}" for letter in LETTERS), of=lambda ask: (ask.name, ask.plan.primaries))
-def states_sentence(letter: str, primaries: Sequence[Verdict]) -> str:
-    """Return the verdicts on a paper's claims as a sentence, by verdict, with the numbers of seeds."""
-    ours = [verdict for verdict in primaries if verdict.tested.claim.startswith(letter)]
-    named: dict[str, list[str]] = {}
-    for verdict in sorted(ours, key=lambda v: int(v.tested.claim[1:])):
-        named.setdefault(verdict.text, []).append(verdict.tested.claim)
-    counts = sorted({verdict.estimate.n for verdict in ours if verdict.estimate})
-    seeds = f" ({', '.join(map(str, counts))} seeds)" if counts else ""
-    states = "; ".join(f"{', '.join(ids)} {state}" for state, ids in named.items())
-    return f"In the plan{seeds}: {states}."
-
-
-@block("page planned", of=lambda ask: (ask.plan,))
 def planned_sentence(plan: PlanVerdicts) -> str:
     """Return how many contrasts and other claims have which verdict, after how many seeds, and which controls fail."""
     primaries, others = plan.primaries, [verdict.word for verdict in plan.others]

@@ -21,15 +21,6 @@ SEVEN = 7  # tasks of a published average
 # Means that the text of REPORT.md rests on: the study, and its rows and columns.
 MEANS = {
     "halves": ("compcse-halves", [(label, "left_nearer") for label in ("CompCSE", "SimCSE", "DiffCSE")]),
-    "positives": (
-        "whitenedcse-figure1",
-        [
-            ("SimCSE", "spread_dropout"),
-            ("WhitenedCSE", "spread_whitened"),
-            ("WhitenedCSE, dropout views", "spread_dropout"),
-            ("WhitenedCSE, dropout views", "spread_both"),
-        ],
-    ),
 }
 UNDRAWN = ("table", "examples")  # views of studies that have no figure
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}

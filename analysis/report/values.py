@@ -337,9 +337,7 @@ VALUES: dict[str, Value] = {
     "ladder.ahead": Value(_ahead),
     **{f"order.{loss}": order_among(loss, lambda record: ORDERED) for loss in LOSSES},
     **{f"order.{loss}.near": order_among(loss, _near_simcse) for loss in LOSSES},
-    "printed.teachers": over(
-        lambda x: x[0] - x[1], [_number("rankcse_table2", "DiffCSE"), _number("rankcse_table2", "SimCSE")]
-    ),
+    "printed.teachers": difference(_number("rankcse_table2", "DiffCSE"), _number("rankcse_table2", "SimCSE")),
     # the published scale
     "runs.all": reproduced(_all_reproductions),
     "runs.usable": reproduced(lambda: str(len(read_reproductions()))),

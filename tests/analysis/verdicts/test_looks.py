@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from analysis.cells import Results, join
-from analysis.report.plan_tables import states_sentence, verdicts_block
+from analysis.report.plan_tables import verdicts_block
 from analysis.stats.estimate import t_estimate
 from analysis.stats.moderated import moderate
 from analysis.stats.sequential import nominal_levels
@@ -278,26 +278,6 @@ def test_a_family_that_fails_both_controls_says_so() -> None:
     one = judged(52.0, means={"base": 50.0, "oracle": 50.0, "noise": 52.0})
     assert one.reason.startswith("the positive control is not detected (helps: ")
     assert "; the negative control helps (does not: +" in one.reason
-
-
-def test_a_papers_verdicts_are_a_sentence_by_verdict_in_the_order_of_its_claims() -> None:
-    means = MEANS | {"ours": 53.0, "worst": 40.0, "also": 53.2}
-    named = [
-        contrast(plus, minus, claim=claim)
-        for claim, plus, minus in (
-            ("R10", "ours", "base"),
-            ("R2", "worst", "base"),
-            ("R9", "also", "base"),
-            ("C1", "ours", "base"),
-            ("R3", "absent", "base"),
-        )
-    ]
-    judged = judge(scored(means | {"absent": 50.0}, *CONTROLS, *named[:4]))
-    missing = replace(judged[0], tested=named[4], estimate=None, word=NOT_RUN)
-    assert (
-        states_sentence("R", [*judged[2:], missing])
-        == "In the plan (10 seeds): R2 worse; R3 not run yet; R9, R10 better."
-    )
 
 
 def test_a_row_of_fewer_seeds_than_the_first_look_is_looked_at_once() -> None:
