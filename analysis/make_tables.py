@@ -213,7 +213,7 @@ def main(
         manifest.path.unlink(missing_ok=True)
     manifest.refuse_changes()
     lines = make(studies, scale=scale, folders=folders)
-    if mlruns == csv_record.MLRUNS:
+    if folders.pages:
         step_cost.remember()
     manifest.accept()
     if studies:

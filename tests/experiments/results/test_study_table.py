@@ -7,6 +7,7 @@ import pytest
 
 from analysis import make_tables
 from analysis.cells import join
+from experiments.execution import step_cost
 from experiments.results import csv_record
 from experiments.results.row_scores import study_scores
 from experiments.results.study_table import main_column, print_study, print_tables
@@ -88,5 +89,9 @@ def test_make_tables_prints_the_tables_of_named_studies(
 ) -> None:
     monkeypatch.setattr(make_tables.Folders, "of", classmethod(lambda cls, mlruns: folders))
     folders = make_tables.Folders(mlruns=csv_record.MLRUNS, tables=tmp_path / "tables", pages=())
+    counts = {**step_cost.counted(), "another test's": step_cost.Count("own", 1.0, 1.0, 1.0)}
+    monkeypatch.setattr(step_cost, "counted", lambda: counts)
+    committed = step_cost.REMEMBERED.read_bytes()
     assert make_tables.main(("rankcse-table4",)) == 0
     assert ["SimCSE", "54.80 ± 0.52", "3", "76.25"] in printed(capsys)
+    assert step_cost.REMEMBERED.read_bytes() == committed, "tables that go elsewhere change a committed file"
